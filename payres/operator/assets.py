@@ -57,7 +57,7 @@ def set_fee(work: Work, code: str, scale: int, fixed: str, basis_points: int) ->
         raise InvalidRequest(f"This fee cannot be set: {error}", field="basis_points") from error
     ASSETS.update(work, asset.id, fee_fixed=fee.fixed, fee_basis_points=fee.basis_points)
     audit.record(work, "fee.set", asset_name(asset), fixed=fixed, basisPoints=basis_points)
-    return assets.asset_by_id(work, asset.id)
+    return ASSETS.by_id(work, asset.id)
 
 
 def set_rate(work: Work, base: str, counter: str, rate: str) -> RateRecord:

@@ -16,7 +16,7 @@ from payres.event_types import WalletEvent
 from payres.operator.inputs import check_reference, require_amount
 from payres.store import accounts, audit, movements
 from payres.store.assets import AssetRecord
-from payres.store.movements import MovementRecord
+from payres.store.movements import MOVEMENTS, MovementRecord
 from payres.store.work import Work
 
 ACTIONS: Final = {"deposit": "deposit", "withdrawal": "withdraw"}
@@ -88,14 +88,15 @@ def _record(
     work: Work, place: Place, transfer_id: int, kind: str, amount: int, reference: str | None
 ) -> MovementRecord:
     movement_id = work.new_id()
-    movements.insert_movement(work, movement_id, place.account_id, transfer_id, reference, work.now)
+    columns = {"account_id": place.account_id, "transfer_id": transfer_id, "reference": reference}
+    MOVEMENTS.create(work, id=movement_id, **columns, created_at=work.now)
     shown = f"{format_decimal(amount, place.asset.asset)} {place.asset.code}"
     audit.record(work, f"{place.kind}.{ACTIONS[kind]}", place.name, amount=shown, reference=reference)
     if place.kind == "wallet":
         _emit(work, place, kind, amount, reference)
     elif place.kind == "liquidity":
         ledger.watch(work, place.account_id)
-    return MovementRecord(movement_id, place.account_id, transfer_id, reference, work.now, kind, amount)
+    return MOVEMENTS.by_id(work, movement_id)
 
 
 def _emit(work: Work, place: Place, kind: str, amount: int, reference: str | None) -> None:

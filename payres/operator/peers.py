@@ -18,7 +18,8 @@ from payres.operator.assets import open_asset
 from payres.operator.inputs import Code, DecimalText, Name, require_amount
 from payres.operator.movements import Place
 from payres.settings import ILP_ADDRESS
-from payres.store import assets, audit, packets, peers, secrets
+from payres.store import audit, packets, peers, secrets
+from payres.store.assets import ASSETS
 from payres.store.movements import MovementRecord
 from payres.store.peers import PEERS, PeerRecord
 from payres.store.work import Work
@@ -135,7 +136,7 @@ def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
     PEERS.update(work, peer.id, **columns)
     limit = None
     if change.credit_limit is not None:
-        limit = require_amount(change.credit_limit, assets.asset_by_id(work, peer.asset_id), least=0)
+        limit = require_amount(change.credit_limit, ASSETS.by_id(work, peer.asset_id), least=0)
         _set_credit_limit(work, peer, limit)
     _change_routes(work, peer, change)
     changed = {
@@ -206,7 +207,7 @@ def describe_balance(peer: PeerRecord) -> str:
 def _place(work: Work, name: str) -> Place:
     peer = require_peer(work, name)
     holder = f"The account of the peer {name}, its credit limit included,"
-    return Place(peer.account_id, assets.asset_by_id(work, peer.asset_id), "peer", name, holder)
+    return Place(peer.account_id, ASSETS.by_id(work, peer.asset_id), "peer", name, holder)
 
 
 def _check_name(work: Work, name: str) -> None:

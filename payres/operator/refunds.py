@@ -23,7 +23,8 @@ from payres.payments.incoming import add
 from payres.payments.outgoing import check_funds, check_movable, new_payment, pay_or_hold
 from payres.payments.pricing import local_terms
 from payres.payments.receivers import LocalReceiver
-from payres.store import assets, audit, clients, incoming, outgoing, wallets
+from payres.store import audit, clients, incoming, outgoing, wallets
+from payres.store.assets import ASSETS
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.payments import payers_of
@@ -85,7 +86,7 @@ def find_made(work: Work, wanted: Wanted) -> Sequence[RefundRecord]:
     check_reference(wanted.reference)
     if wanted.to is not None and canonical_url(wanted.to) is None:
         raise InvalidRequest("to must be a wallet address, such as https://other.example/alice", field="to")
-    asset = assets.asset_by_id(work, receiver.asset_id)
+    asset = ASSETS.by_id(work, receiver.asset_id)
     asked = None if wanted.amount is None else require_amount(wanted.amount, asset)
     made = [one for one in refunds_of_incoming(work, payment.id) if one.reference == wanted.reference]
     to = None if wanted.to is None else canonical(wanted.to)
@@ -100,7 +101,7 @@ def find_made(work: Work, wanted: Wanted) -> Sequence[RefundRecord]:
 def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
     """What is to be sent back; with an offer, what that has `offered`. Raises InvalidAmount for more than is left."""
     payment, receiver = _payment_of(work, wanted)
-    asset = assets.asset_by_id(work, receiver.asset_id)
+    asset = ASSETS.by_id(work, receiver.asset_id)
     before = refunds_of_incoming(work, payment.id)
     payers = [OUTGOING.by_id(work, payer_id) for payer_id in payers_of(work, payment.id)]
     left, origin = payment.received - sum(one.counted for one in before), "payment"

@@ -7,7 +7,8 @@ from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.inputs import check_name
 from payres.operator.movements import Place
-from payres.store import assets, audit, sessions, wallets
+from payres.store import audit, sessions, wallets
+from payres.store.assets import ASSETS
 from payres.store.movements import MovementRecord
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
@@ -116,7 +117,7 @@ def unlock(work: Work, path: str) -> WalletRecord:
 
 
 def _place(work: Work, wallet: WalletRecord) -> Place:
-    asset = assets.asset_by_id(work, wallet.asset_id)
+    asset = ASSETS.by_id(work, wallet.asset_id)
     return Place(wallet.account_id, asset, "wallet", wallet.path, f"The wallet {wallet.path}")
 
 

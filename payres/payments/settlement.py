@@ -13,7 +13,7 @@ from payres.store import accounts, grants, incoming, outgoing, packets, wallets
 from payres.store.accounts import HoldRecord
 from payres.store.fail_stop import RowMissing
 from payres.store.incoming import IncomingRecord
-from payres.store.outgoing import OutgoingRecord
+from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.refunds import refund_by_return_payment
 from payres.store.transactions import savepoint
@@ -121,7 +121,7 @@ def count_unresolved(work: Work, packet: PacketRecord) -> None:
     payment = payment_of(work, packet)
     debit = payment.unresolved_debit + packet.source_amount
     receive = min(payment.unresolved_receive + _most_delivered(payment, packet), MAX_LEDGER)
-    outgoing.set_unresolved(work, payment.id, debit, receive)
+    OUTGOING.update(work, payment.id, unresolved_debit=debit, unresolved_receive=receive)
 
 
 def release_unresolved(work: Work, packet: PacketRecord) -> None:
@@ -132,7 +132,8 @@ def release_unresolved(work: Work, packet: PacketRecord) -> None:
         unresolved_debit=max(payment.unresolved_debit - packet.source_amount, 0),
         unresolved_receive=max(payment.unresolved_receive - _most_delivered(payment, packet), 0),
     )
-    outgoing.set_unresolved(work, payment.id, left.unresolved_debit, left.unresolved_receive)
+    unresolved = {"unresolved_debit": left.unresolved_debit, "unresolved_receive": left.unresolved_receive}
+    OUTGOING.update(work, payment.id, **unresolved)
     back = payment.spent_debit - left.spent_debit, payment.spent_receive - left.spent_receive
     _give_back(work, payment, *back)
 

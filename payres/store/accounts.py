@@ -140,11 +140,6 @@ def insert_hold(
     )
 
 
-def hold_by_id(tx: Transaction, hold_id: int) -> HoldRecord:
-    """Raises RowMissing."""
-    return HOLDS.by_id(tx, hold_id)
-
-
 def holds_of_payment(tx: Transaction, outgoing_payment_id: str) -> Sequence[HoldRecord]:
     """In the order in which they were made."""
     return HOLDS.list(tx, "WHERE outgoing_payment_id = ? ORDER BY id", outgoing_payment_id)

@@ -87,7 +87,3 @@ def expired_without_event(tx: Transaction, now: int, limit: int) -> Sequence[Inc
     """Payments that have expired and without an event of that, the earliest first."""
     where = "WHERE completed_at IS NULL AND expiry_event_at IS NULL AND expires_at <= ? ORDER BY expires_at LIMIT ?"
     return INCOMING.list(tx, where, now, limit)
-
-
-def set_expiry_event(tx: Transaction, payment_id: str, now: int) -> None:
-    tx.execute("UPDATE incoming_payment SET expiry_event_at = ? WHERE id = ?", (now, payment_id))

@@ -93,14 +93,6 @@ def remote_payments_since(tx: Transaction, receiver: str, since: int) -> Sequenc
     return [*OUTGOING.list(tx, f"{there} IS NULL", receiver), *OUTGOING.list(tx, f"{there} >= ?", receiver, since)]
 
 
-def set_unresolved(tx: Transaction, payment_id: str, debit: int, receive: int) -> None:
-    """Sets what the payment's packets of unknown outcome may have taken and delivered."""
-    tx.execute(
-        "UPDATE outgoing_payment SET unresolved_debit = ?, unresolved_receive = ? WHERE id = ?",
-        (debit, receive, payment_id),
-    )
-
-
 def add_sent(tx: Transaction, payment_id: str, sent: int, delivered: int) -> None:
     """Counts a packet of a payment in flight, whose money the ledger moves in this same unit.
 

@@ -81,10 +81,6 @@ _COUNTERPART_HERE = """? IN (
 )"""
 
 
-def find_payment(tx: Transaction, payment_id: str) -> PaymentRecord | None:
-    return PAYMENTS.find(tx, "WHERE p.id = ?", payment_id)
-
-
 def page_of_payments(
     tx: Transaction, wanted: PaymentFilter, query: PageQuery, now: int
 ) -> tuple[Sequence[PaymentRecord], PageBounds]:

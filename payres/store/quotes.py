@@ -36,14 +36,6 @@ SELECT {QUOTES.columns}, EXISTS (SELECT 1 FROM outgoing_payment WHERE quote_id =
 """
 
 
-def insert_quote(tx: Transaction, quote: QuoteRecord) -> None:
-    QUOTES.insert(tx, quote)
-
-
-def find_quote(tx: Transaction, quote_id: str) -> QuoteRecord | None:
-    return QUOTES.find(tx, "WHERE id = ?", quote_id)
-
-
 def find_quote_and_use(tx: Transaction, quote_id: str) -> tuple[QuoteRecord, bool] | None:
     """The quote, and whether a payment has used it."""
     row = tx.execute(_FIND_QUOTE_AND_USE, (quote_id,)).fetchone()

@@ -66,9 +66,10 @@ class Table(Generic[R]):
         self._table = source.partition(" ")[0]
         self.key = names[0]
         self._by_id = f"WHERE {self.key} = ?"
-        self.into = f"INTO {source} ({self.columns}) VALUES ({', '.join('?' * len(names))})"
         self._selects = _Selects(f"SELECT {self.columns} FROM {source} ")
-        self._insert = f"INSERT {self.into} "
+        into = f"INTO {source} ({self.columns}) VALUES ({', '.join('?' * len(names))})"
+        self._insert = f"INSERT {into} "
+        self._replace = f"INSERT OR REPLACE {into}"
 
     def record(self, row: Row) -> R:
         """The record of a row that has all columns."""
@@ -123,6 +124,10 @@ class Table(Generic[R]):
     def insert(self, tx: Transaction, record: R, otherwise: str = "") -> None:
         """Inserts a row; `otherwise` is the clause ON CONFLICT."""
         tx.execute(self._insert + otherwise, self.values(record))
+
+    def replace(self, tx: Transaction, record: R) -> None:
+        """Inserts a row, in place of the one that has its key."""
+        tx.execute(self._replace, self.values(record))
 
     def create(self, tx: Transaction, **values: Any) -> int:
         """Inserts a row with these columns; the id that the database gave it."""

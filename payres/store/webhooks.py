@@ -72,11 +72,6 @@ def signing_secrets(tx: Transaction, webhook: WebhookRecord, now: int) -> Sequen
     return [secrets.decrypt(tx, SECRETS, one) for one in found]
 
 
-def put_delivery(tx: Transaction, delivery: DeliveryRecord) -> None:
-    """Inserts or replaces a delivery."""
-    tx.execute(f"INSERT OR REPLACE {DELIVERIES.into}", DELIVERIES.values(delivery))
-
-
 def due_deliveries(
     tx: Transaction, webhook_id: str, now: int, limit: int
 ) -> Sequence[tuple[DeliveryRecord, EventRecord]]:

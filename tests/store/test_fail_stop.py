@@ -149,7 +149,7 @@ DAMAGES = {
     "no table": lambda tx: tx.execute("SELECT * FROM lost").fetchone(),
     "no column": lambda tx: tx.execute("SELECT lost FROM secret").fetchone(),
     "no account": lambda tx: accounts.account_by_id(tx, 99),
-    "no reservation": lambda tx: accounts.hold_by_id(tx, 99),
+    "no reservation": lambda tx: accounts.HOLDS.by_id(tx, 99),
     "no wallet address": lambda tx: wallets.wallet_by_id(tx, 99),
 }
 
