@@ -90,17 +90,18 @@ def deposit_liquidity(work: Work, code: str, scale: int, text: str, reference: s
 
     Raises InvalidRequest, InvalidAmount, WrongState for a reference that another movement has.
     """
-    return movements.pay_in(work, _place(work, open_asset(work, code, scale), "liquidity"), text, reference)
+    return movements.move(work, _place(work, open_asset(work, code, scale), "liquidity"), "deposit", text, reference)
 
 
 def withdraw_liquidity(work: Work, code: str, scale: int, text: str, reference: str | None = None) -> MovementRecord:
     """Takes liquidity out again. Raises NotFound, InsufficientFunds, and what `deposit_liquidity` raises."""
-    return movements.pay_out(work, _place(work, require_asset(work, code, scale), "liquidity"), text, reference)
+    place = _place(work, require_asset(work, code, scale), "liquidity")
+    return movements.move(work, place, "withdrawal", text, reference)
 
 
 def withdraw_fees(work: Work, code: str, scale: int, text: str, reference: str | None = None) -> MovementRecord:
     """Takes collected fees out. Raises what `withdraw_liquidity` raises."""
-    return movements.pay_out(work, _place(work, require_asset(work, code, scale), "fees"), text, reference)
+    return movements.move(work, _place(work, require_asset(work, code, scale), "fees"), "withdrawal", text, reference)
 
 
 def asset_name(asset: AssetRecord) -> str:

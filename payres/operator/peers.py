@@ -185,7 +185,7 @@ def deposit(work: Work, name: str, text: str, reference: str | None = None) -> M
 
     Raises NotFound, InvalidAmount, WrongState for a reference that another movement has.
     """
-    return movements.pay_in(work, _place(work, name), text, reference)
+    return movements.move(work, _place(work, name), "deposit", text, reference)
 
 
 def withdraw(work: Work, name: str, text: str, reference: str | None = None) -> MovementRecord:
@@ -193,7 +193,7 @@ def withdraw(work: Work, name: str, text: str, reference: str | None = None) -> 
 
     Raises InsufficientFunds past the peer's credit limit, and what `deposit` raises.
     """
-    return movements.pay_out(work, _place(work, name), text, reference)
+    return movements.move(work, _place(work, name), "withdrawal", text, reference)
 
 
 def describe_balance(peer: PeerRecord) -> str:

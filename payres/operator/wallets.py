@@ -62,7 +62,7 @@ def deposit(work: Work, path: str, text: str, reference: str | None = None) -> M
     wallet = require_wallet(work, path)
     if not wallet.active:
         raise WrongState(f"The wallet {wallet.path} is inactive and takes no money in", path=wallet.path)
-    return movements.pay_in(work, _place(work, wallet), text, reference)
+    return movements.move(work, _place(work, wallet), "deposit", text, reference)
 
 
 def withdraw(work: Work, path: str, text: str, reference: str | None = None) -> MovementRecord:
@@ -70,7 +70,7 @@ def withdraw(work: Work, path: str, text: str, reference: str | None = None) -> 
 
     Raises NotFound, InvalidAmount, InsufficientFunds naming the free balance, WrongState as `deposit` does.
     """
-    return movements.pay_out(work, _place(work, require_wallet(work, path)), text, reference)
+    return movements.move(work, _place(work, require_wallet(work, path)), "withdrawal", text, reference)
 
 
 def rename(work: Work, path: str, public_name: str | None) -> WalletRecord:
