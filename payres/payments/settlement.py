@@ -11,7 +11,7 @@ from payres.ledger import NotEnough
 from payres.payments.incoming import credit, fits
 from payres.store import accounts, grants, incoming, outgoing, packets, wallets
 from payres.store.accounts import HoldRecord
-from payres.store.fail_stop import RowMissing
+from payres.store.fail_stop import Damaged
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.packets import PacketRecord
@@ -57,10 +57,10 @@ def emit(work: Work, wallet: WalletRecord, payment: OutgoingRecord, *kinds: str)
 
 
 def payment_hold(tx: Transaction, payment_id: str) -> HoldRecord:
-    """What the payer's wallet holds for a payment in progress. Raises RowMissing."""
+    """What the payer's wallet holds for a payment in progress. Raises Damaged."""
     found = accounts.holds_of_payment(tx, payment_id)
     if not found:
-        raise RowMissing(f"outgoing payment {payment_id} has no hold")
+        raise Damaged(f"outgoing payment {payment_id} has no hold")
     return found[0]
 
 
@@ -139,11 +139,11 @@ def release_unresolved(work: Work, packet: PacketRecord) -> None:
 
 
 def payment_of(tx: Transaction, packet: PacketRecord) -> OutgoingRecord:
-    """The payment of ours that a packet belongs to. Raises RowMissing."""
+    """The payment of ours that a packet belongs to. Raises Damaged."""
     assert packet.outgoing_payment_id is not None, "it was not passed on for a peer"
     payment = outgoing.find_outgoing(tx, packet.outgoing_payment_id)
     if payment is None:
-        raise RowMissing(f"outgoing payment {packet.outgoing_payment_id} does not exist")
+        raise Damaged(f"outgoing payment {packet.outgoing_payment_id} does not exist")
     return payment
 
 

@@ -6,7 +6,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from payres.store.fail_stop import RowMissing
+from payres.store.fail_stop import Damaged
 from payres.store.work import Transaction
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -111,10 +111,10 @@ class Table(Generic[R]):
         return self.find(tx, self._by_id, row_id)
 
     def by_id(self, tx: Transaction, row_id: int | str) -> R:
-        """The same. Raises RowMissing: ids come from rows that refer to this one."""
+        """The same. Raises Damaged: ids come from rows that refer to this one."""
         record = self.find(tx, self._by_id, row_id)
         if record is None:
-            raise RowMissing(f"{self._table} {row_id} does not exist")
+            raise Damaged(f"{self._table} {row_id} does not exist")
         return record
 
     def list(self, tx: Transaction, where: str, *values: Any) -> Sequence[R]:

@@ -84,7 +84,7 @@ def active_wallet(work: Work, url: str, field: str = "walletAddress") -> WalletR
 
 
 def wallet_by_id(tx: Transaction, wallet_id: int) -> WalletRecord:
-    """Raises RowMissing."""
+    """Raises Damaged."""
     return WALLETS.by_id(tx, wallet_id)
 
 
