@@ -19,7 +19,7 @@ from payres.operator.inputs import require_time
 from payres.operator.wallets import require_wallet
 from payres.store import entries
 from payres.store.entries import TransferLine
-from payres.store.payments import PaymentRange, PaymentRecord, payments_in_order
+from payres.store.payments import PaymentRecord, payments_in_order
 from payres.store.wallets import WalletRecord, wallet_by_id
 from payres.store.work import Work
 
@@ -210,15 +210,14 @@ class Payments:
         self._after = first_identifier(since - SLACK)
         self._now: int | None = None
         self._begins_at: int | None = None
-        self._wallets: dict[int, WalletRecord] = {}  # of one batch
 
     def step(self, work: Work) -> Sequence[Row]:
         """Raises NotFound, InvalidRequest for a wallet that does not exist."""
         wallet_id = None if self._path is None else require_wallet(work, self._path).id
         self._now = self._now or work.now
         until = min(self._until, self._now)
-        wanted = PaymentRange(self._after, first_identifier(until + SLACK), self._since, until, wallet_id)
-        found = payments_in_order(work, wanted, BATCH_PAYMENTS)
+        before = first_identifier(until + SLACK)
+        found = payments_in_order(work, self._after, before, self._since, until, wallet_id, BATCH_PAYMENTS)
         self.done = len(found) < BATCH_PAYMENTS
         if self.done:
             self.part = 1.0
@@ -226,13 +225,10 @@ class Payments:
             self._after = found[-1].id
             self._begins_at = self._begins_at or found[0].created_at
             self.part = (found[-1].created_at - self._begins_at) / max(until - self._begins_at, 1)
-        self._wallets.clear()
-        return [self._row(work, one, self._now) for one in found]
+        wallets = {wallet_id: wallet_by_id(work, wallet_id) for wallet_id in {one.wallet_address_id for one in found}}
+        return [self._row(work, one, wallets[one.wallet_address_id], self._now) for one in found]
 
-    def _row(self, work: Work, one: PaymentRecord, now: int) -> Row:
-        wallet = self._wallets.get(one.wallet_address_id)
-        if wallet is None:
-            wallet = self._wallets[one.wallet_address_id] = wallet_by_id(work, one.wallet_address_id)
+    def _row(self, work: Work, one: PaymentRecord, wallet: WalletRecord, now: int) -> Row:
         state = one.state_at(now)
         ended_at = one.expires_at if state == "expired" else one.ended_at
         return {

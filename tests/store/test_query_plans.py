@@ -38,7 +38,7 @@ from payres.store import (
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
 from payres.store.pages import PageQuery, select_page
-from payres.store.payments import PaymentFilter, PaymentRange, PaymentRecord
+from payres.store.payments import PaymentFilter, PaymentRecord
 from payres.store.rows import first_row_from
 from payres.store.work import Transaction
 
@@ -75,10 +75,8 @@ PAYMENT_PAGES: dict[str, Query] = {
     )
 } | {
     "PAYMENTS.get": lambda tx: payments.PAYMENTS.get(tx, "1"),
-    "payments.payments_in_order": lambda tx: payments.payments_in_order(tx, PaymentRange("1", "2", 0, 9, None), 5),
-    "payments.payments_in_order, wallet_id": lambda tx: payments.payments_in_order(
-        tx, PaymentRange("1", "2", 0, 9, 1), 5
-    ),
+    "payments.payments_in_order": lambda tx: payments.payments_in_order(tx, "1", "2", 0, 9, None, 5),
+    "payments.payments_in_order, wallet_id": lambda tx: payments.payments_in_order(tx, "1", "2", 0, 9, 1, 5),
 }
 
 # Steps that join the results of others.
