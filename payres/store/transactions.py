@@ -27,10 +27,6 @@ NOT_STORED: Final = "The server could not store this; nothing was changed. Try a
 log = logging.getLogger("payres.store")
 
 
-class NotBegun(Exception):
-    """No transaction could begin: mostly because another program has held the lock for BUSY_TIMEOUT_SECONDS."""
-
-
 class Unfinished(Exception):
     """Units were given up in the middle, with nothing of them kept: to be run again on the connection's thread."""
 
@@ -78,13 +74,13 @@ def run_units(
 
     A unit that raises is rolled back to its savepoint. When the transaction itself is lost, every unit is. Raises
     FailStop, with nothing of any unit stored, when one raises it or finds damage, or the file is not present any more;
-    NotBegun.
+    Unavailable when no transaction can begin, mostly because another program has the lock for BUSY_TIMEOUT_SECONDS.
     """
     try:
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
         log.error("no transaction could begin: %s", error)
-        raise damage(error) or NotBegun() from error
+        raise damage(error) or Unavailable(NOT_STORED) from error
 
     def run() -> list[Any]:
         return [_run_unit(unit, connection, around, changed) for unit in units]
