@@ -111,12 +111,12 @@ class BalancesScan(Scan):
 
 def check(tx: Transaction) -> Sequence[Finding]:
     """One finding for each invariant, the money's first and then the file's. Only reads."""
-    return _findings(tx, scans(tx))
+    return [_find(tx, list(group)) for _, group in groupby(scans(tx), key=lambda scan: scan.invariant.name)]
 
 
 def check_ledger(tx: Transaction) -> Sequence[Finding]:
     """One finding for each invariant of the money. Only reads."""
-    return _findings(tx, ledger_scans())
+    return [_find(tx, [scan]) for scan in ledger_scans()]
 
 
 def note(work: Work, findings: Sequence[Finding], checked_at: int) -> None:
@@ -143,10 +143,6 @@ def _short_scans(tx: Transaction) -> Sequence[Scan]:
     """All scans but that of a large file, whose one step takes seconds."""
     found = scans(tx)
     return found if number(tx, FILE.counted) <= MAX_PAGES else found[:-1]
-
-
-def _findings(tx: Transaction, scans: Sequence[Scan]) -> Sequence[Finding]:
-    return [_find(tx, list(group)) for _, group in groupby(scans, key=lambda scan: scan.invariant.name)]
 
 
 def _find(tx: Transaction, group: Sequence[Scan]) -> Finding:

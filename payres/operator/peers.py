@@ -164,7 +164,7 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
             f"Packets to or from the peer {name} are in flight; try again when they are answered, or given"
             " up, which takes an hour when the peer cannot be reached"
         )
-    unresolved, _ = packets.outcome_unknown(work, peer.id)
+    unresolved, _ = packets.unresolved(work, peer.id)
     if unresolved:
         raise WrongState(
             f"{unresolved} packets to the peer {name} have an unknown outcome: resolve those that `payres peer doubts"

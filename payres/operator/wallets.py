@@ -85,12 +85,12 @@ def rename(work: Work, path: str, public_name: str | None) -> WalletRecord:
 
 def deactivate(work: Work, path: str) -> WalletRecord:
     """Deactivates the wallet address; money and history stay. Raises NotFound."""
-    return _change_state(work, path, "inactive", "wallet.deactivate")
+    return _change(work, path, "wallet.deactivate", state="inactive")
 
 
 def activate(work: Work, path: str) -> WalletRecord:
     """Activates the wallet address again. Raises NotFound."""
-    return _change_state(work, path, "active", "wallet.activate")
+    return _change(work, path, "wallet.activate", state="active")
 
 
 def set_password(work: Work, path: str, password_hash: str, forget_browsers: bool = False) -> WalletRecord:
@@ -110,10 +110,7 @@ def set_password(work: Work, path: str, password_hash: str, forget_browsers: boo
 
 def unlock(work: Work, path: str) -> WalletRecord:
     """Clears the counts of wrong passwords, so that the owner can sign in at once. Raises NotFound."""
-    wallet = require_wallet(work, path)
-    WALLETS.update(work, wallet.id, unlocked_at=work.now)
-    audit.record(work, "wallet.unlock", wallet.path)
-    return require_wallet(work, path)
+    return _change(work, path, "wallet.unlock", unlocked_at=work.now)
 
 
 def _place(work: Work, wallet: WalletRecord) -> Place:
@@ -121,8 +118,8 @@ def _place(work: Work, wallet: WalletRecord) -> Place:
     return Place(wallet.account_id, asset, "wallet", wallet.path, f"The wallet {wallet.path}")
 
 
-def _change_state(work: Work, path: str, state: str, action: str) -> WalletRecord:
+def _change(work: Work, path: str, action: str, **columns: str | int) -> WalletRecord:
     wallet = require_wallet(work, path)
-    WALLETS.update(work, wallet.id, state=state)
+    WALLETS.update(work, wallet.id, **columns)
     audit.record(work, action, wallet.path)
     return require_wallet(work, path)

@@ -65,10 +65,6 @@ def find_outgoing(tx: Transaction, payment_id: str) -> OutgoingRecord | None:
     return OUTGOING.find(tx, "WHERE id = ?", payment_id)
 
 
-def quote_used(tx: Transaction, quote_id: str) -> bool:
-    return tx.execute("SELECT 1 FROM outgoing_payment WHERE quote_id = ?", (quote_id,)).fetchone() is not None
-
-
 def page_of_outgoing(
     tx: Transaction, wallet_id: int, client_id: int | None, query: PageQuery
 ) -> tuple[Sequence[OutgoingRecord], PageBounds]:

@@ -80,7 +80,14 @@ PAYMENT_PAGES: dict[str, Query] = {
 }
 
 # Steps that join the results of others.
-NO_SEARCHES = ("SCAN CONSTANT ROW", "SCALAR SUBQUERY", "COMPOUND QUERY", "LEFT-MOST SUBQUERY", "UNION ALL")
+NO_SEARCHES = (
+    "SCAN CONSTANT ROW",
+    "SCALAR SUBQUERY",
+    "CORRELATED SCALAR",
+    "COMPOUND QUERY",
+    "LEFT-MOST SUBQUERY",
+    "UNION ALL",
+)
 
 QUERIES: dict[str, Query] = PAGES | {
     "accounts.account_by_id": lambda tx: accounts.account_by_id(tx, 1),
@@ -147,13 +154,12 @@ QUERIES: dict[str, Query] = PAGES | {
     "operators.delete_session": lambda tx: operators.delete_session(tx, b"1"),
     "operators.delete_sessions_of_operator": lambda tx: operators.delete_sessions_of_operator(tx, 1),
     "outgoing.find_outgoing": lambda tx: outgoing.find_outgoing(tx, "1"),
-    "outgoing.quote_used": lambda tx: outgoing.quote_used(tx, "1"),
     "outgoing.end_outgoing": lambda tx: outgoing.end_outgoing(tx, "1", 1, 1, None, 1),
     "outgoing.remote_payments_since": lambda tx: outgoing.remote_payments_since(tx, "https://a.example/1", 1),
     "OUTGOING.update": lambda tx: outgoing.OUTGOING.update(tx, "1", unresolved_debit=1, unresolved_receive=1),
     "packets.find_packet": lambda tx: packets.find_packet(tx, "1"),
     "packets.packets_of_payment": lambda tx: packets.packets_of_payment(tx, "1", "prepared"),
-    "packets.outcome_unknown": lambda tx: packets.outcome_unknown(tx, 1),
+    "packets.unresolved": lambda tx: packets.unresolved(tx, 1),
     "packets.in_flight_of_payment": lambda tx: packets.in_flight_of_payment(tx, "1"),
     "packets.decide_packet": lambda tx: packets.decide_packet(tx, "1", "rejected"),
     "packets.resolve_packet": lambda tx: packets.resolve_packet(tx, "1", "rejected"),
@@ -175,6 +181,7 @@ QUERIES: dict[str, Query] = PAGES | {
     "peers.find_request": lambda tx: peers.find_request(tx, 1, "1"),
     "peers.delete_answers_before": lambda tx: peers.delete_answers_before(tx, 1, 5),
     "QUOTES.get": lambda tx: quotes.QUOTES.get(tx, "1"),
+    "quotes.find_quote_and_use": lambda tx: quotes.find_quote_and_use(tx, "1"),
     "clients.purge_clients": lambda tx: clients.purge_clients(tx, 1),
     "grants.purge_grants": lambda tx: grants.purge_grants(tx, 1),
     "quotes.purge_quotes": lambda tx: quotes.purge_quotes(tx, 1),
