@@ -1,16 +1,13 @@
 """SQL of wallet addresses and their keys."""
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import msgspec
 
 from payres.amounts import Asset, Fee
 from payres.errors import InvalidRequest
-from payres.store.rows import Table, number
+from payres.store.rows import R, Table, number
 from payres.store.work import Transaction, Work
-
-R = TypeVar("R", bound=msgspec.Struct)
 
 
 class WalletRecord(msgspec.Struct, frozen=True):
