@@ -10,7 +10,6 @@ from payres.store.fail_stop import Damaged
 from payres.store.work import Transaction
 
 R = TypeVar("R", bound=msgspec.Struct)
-J = TypeVar("J", bound=msgspec.Struct)
 Row = Sequence[Any]
 
 
@@ -60,8 +59,7 @@ class Table(Generic[R]):
             else:
                 names.append(column)
         self.columns = ", ".join(names)
-        self._width = len(names)
-        self._joins: dict[tuple[str, str, str], str] = {}
+        self.width = len(names)
         self.source = source
         self._table = source.partition(" ")[0]
         self.key = names[0]
@@ -90,21 +88,6 @@ class Table(Generic[R]):
         """The first row; `where` is all that follows FROM."""
         row = tx.execute(self._selects[where], values).fetchone()
         return self.record(row) if row else None
-
-    def find_joined(self, tx: Transaction, where: str, other: "Table[J]", on: str, *values: Any) -> tuple[R, J] | None:
-        """As `find`, with the row of another table that `on` joins to it, in which this one is called `mine`."""
-        row = tx.execute(self._joined(where, other, on), values).fetchone()
-        if row is None:
-            return None
-        return self.record(row[: self._width]), other.record(row[self._width :])
-
-    def _joined(self, where: str, other: "Table[J]", on: str) -> str:
-        key = where, other.columns, on
-        found = self._joins.get(key)
-        if found is None:
-            mine = f"(SELECT {self.columns} FROM {self.source} {where}) mine"
-            found = self._joins[key] = f"SELECT mine.*, {other.columns} FROM {mine} JOIN {other.source} AND {on}"
-        return found
 
     def get(self, tx: Transaction, row_id: int | str) -> R | None:
         """The row with the id, in the first column."""

@@ -12,7 +12,7 @@ from payres.store.connections import connect_standby
 from payres.store.fail_stop import FailStop
 from payres.store.lanes import Lane, Queued, units_of
 from payres.store.migrations import UnusableDatabase
-from payres.store.transactions import Raised, Unit, run_reads
+from payres.store.transactions import NOT_READ, Raised, Unit, run_reads
 from payres.store.work import World
 
 READ_ONLY: Final = (
@@ -44,7 +44,7 @@ class StandbyLane(Lane):
                 return run_reads(units, connection, self._around)
         except (UnusableDatabase, sqlite3.Error) as error:
             log.error("the standby's database cannot be read: %s", error)
-            return [Raised(Unavailable("The server could not read its database. Try again shortly")) for _ in units]
+            return [Raised(Unavailable(NOT_READ)) for _ in units]
 
 
 def _warn(cause: FailStop) -> None:

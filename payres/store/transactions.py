@@ -23,6 +23,7 @@ from payres.store.work import Transaction, Work, World
 Unit = Callable[[Work], Any]
 
 NOT_STORED: Final = "The server could not store this; nothing was changed. Try again shortly"
+NOT_READ: Final = "The server could not read its database. Try again shortly"
 
 log = logging.getLogger("payres.store")
 
@@ -176,7 +177,7 @@ def run_reads(units: Sequence[Unit], connection: sqlite3.Connection, around: Wor
         log.error("%d reads failed: %s", len(units), error)
         if cause := damage(error):
             return [Raised(cause)] * len(units)
-        return [Raised(Unavailable("The server could not read its database. Try again shortly")) for _ in units]
+        return [Raised(Unavailable(NOT_READ)) for _ in units]
     return outcomes
 
 

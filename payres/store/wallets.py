@@ -1,6 +1,8 @@
 """SQL of wallet addresses and their keys."""
 
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import msgspec
 
@@ -89,10 +91,16 @@ def find_with_wallet(
     tx: Transaction, table: Table[R], record_id: str, client_id: int | None = None
 ) -> tuple[R, WalletRecord] | None:
     """A row of a table whose rows belong to wallet addresses and clients, of one client or of any, with its wallet."""
-    on = "w.id = mine.wallet_address_id"
-    if client_id is None:
-        return table.find_joined(tx, "WHERE id = ?", WALLETS, on, record_id)
-    return table.find_joined(tx, "WHERE id = ? AND client_id = ?", WALLETS, on, record_id, client_id)
+    values = (record_id,) if client_id is None else (record_id, client_id)
+    row = tx.execute(_with_wallet(table, client_id is not None), values).fetchone()
+    return (table.record(row[: table.width]), WALLETS.record(row[table.width :])) if row else None
+
+
+@cache
+def _with_wallet(table: Table[Any], is_of_client: bool) -> str:
+    mine = f"SELECT {table.columns} FROM {table.source} WHERE id = ?{' AND client_id = ?' if is_of_client else ''}"
+    its_wallet = "w.id = mine.wallet_address_id"
+    return f"SELECT mine.*, {WALLETS.columns} FROM ({mine}) mine JOIN {WALLETS.source} AND {its_wallet}"
 
 
 def list_wallets(tx: Transaction) -> Sequence[WalletRecord]:
