@@ -65,11 +65,7 @@ def attempt(
 
 
 def run_units(
-    units: Sequence[Unit],
-    connection: sqlite3.Connection,
-    around: World,
-    presence: Presence | None = None,
-    changed: list[str] | None = None,
+    units: Sequence[Unit], connection: sqlite3.Connection, around: World, presence: Presence, changed: list[str]
 ) -> list[Any]:
     """Runs the units in one transaction, a savepoint each, and commits once. Each outcome is a result or Raised.
 
@@ -89,18 +85,17 @@ def run_units(
     return _committed(run, len(units), connection, presence)
 
 
-def commit(outcomes: list[Any], connection: sqlite3.Connection, presence: Presence | None = None) -> list[Any]:
+def commit(outcomes: list[Any], connection: sqlite3.Connection, presence: Presence) -> list[Any]:
     """Commits what an `attempt` did; its outcomes, or for all of them that nothing was stored. Raises FailStop."""
     return _committed(lambda: outcomes, len(outcomes), connection, presence)
 
 
 def _committed(
-    run: Callable[[], list[Any]], units: int, connection: sqlite3.Connection, presence: Presence | None
+    run: Callable[[], list[Any]], units: int, connection: sqlite3.Connection, presence: Presence
 ) -> list[Any]:
     try:
         outcomes = run()
-        if presence is not None:
-            presence.check()
+        presence.check()
         connection.execute("COMMIT")
     except FailStop as cause:
         _empty_frames(cause)
@@ -132,7 +127,7 @@ def _overwrite(connection: sqlite3.Connection) -> None:
         roll_back(connection)
 
 
-def _run_unit(unit: Unit, connection: sqlite3.Connection, around: World, changed: list[str] | None) -> Any:
+def _run_unit(unit: Unit, connection: sqlite3.Connection, around: World, changed: list[str]) -> Any:
     connection.execute("SAVEPOINT unit")
     try:
         outcome = _checked(unit(Work(connection, around, changed)))
