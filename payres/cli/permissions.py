@@ -15,6 +15,8 @@ BESIDE: Final = ("", "-wal", "-shm")
 def explain_denial(path: str | Path) -> str:
     """Whose a file is that may not be used, or the directory that keeps it from being found or made."""
     nearest, found = _nearest(Path(path).absolute())
+    if os.statvfs(nearest).f_flag & os.ST_RDONLY:
+        return f"{nearest} is on a file system that is mounted read-only: remount it for writing"
     owner, user = _name(found.st_uid), _name(os.geteuid())
     facts = (
         f"{nearest} belongs to {owner} and has mode {stat.S_IMODE(found.st_mode):04o}, and this command runs as {user}"

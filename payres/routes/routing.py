@@ -18,7 +18,7 @@ from payres.http.accept import check_accept
 from payres.http.admin_hosts import AdminHosts
 from payres.http.error_responses import ErrorResponse
 from payres.http.observation import observation_of
-from payres.routes.error_rendering import fault_response, render_error
+from payres.routes.exception_handlers import fault_response, render_error
 from payres.urls import ROOT_WALLET_PATH
 
 Handler = Callable[[Request], Awaitable[Response]]

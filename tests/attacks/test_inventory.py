@@ -326,7 +326,7 @@ INVENTORY: dict[str, list[str]] = {
     ],
     "secrets in answers": [
         "attacks/test_secrets.py::test_secrets_are_not_in_refusals",
-        "routes/test_error_rendering.py::test_fault_is_answered_without_the_inside_and_logged_with_it",
+        "routes/test_exception_handlers.py::test_fault_is_answered_without_the_inside_and_logged_with_it",
     ],
     "secrets in files": [
         "attacks/test_secrets.py::test_secrets_that_are_kept_as_hashes_are_not_in_the_database",

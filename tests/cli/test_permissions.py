@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import pytest
 from click.testing import Result
@@ -109,3 +110,12 @@ def test_output_that_may_not_be_written_is_named(payres: Command, made: Path) ->
     (made.parent / "closed").mkdir(mode=0o500)
     line, user = run(payres, "key", "generate", "alice", "--out", "closed/private.pem")
     check(line, made.parent / "closed", user)
+
+
+def test_file_system_that_is_mounted_read_only_is_named(
+    payres: Command, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.chmod(0)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
+    line, _ = run(payres, "wallet", "list")
+    assert line.endswith(f"{made} is on a file system that is mounted read-only: remount it for writing")

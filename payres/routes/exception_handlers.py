@@ -1,4 +1,7 @@
-"""How every error and every fault leaves the server: one JSON shape, and nothing of the inside."""
+"""What answers every error and every fault: one JSON shape, and nothing of the inside.
+
+The statuses and codes are in `payres.http.error_responses`.
+"""
 
 import logging
 
