@@ -1,12 +1,19 @@
 """What the processes run that are forked as servers."""
 
 from functools import partial
+from pathlib import Path
 from unittest.mock import patch
 
 from payres.cli import main
 from payres.clock import SECOND
-from payres.interledger import outbound, reconciliation
+from payres.events import deliveries
+from payres.interledger import outbound, reconciliation, recovery, remote_payments
+from payres.interledger.remote_payments import Backoff
 from payres.interledger.sending.pacing import Timing
+from payres.routes import health
+from payres.store import lanes, work
+from tests.crash import shared_clock
+from tests.crash.shared_clock import SharedClock
 
 LIFETIME = 3 * SECOND
 
@@ -15,13 +22,42 @@ def serve() -> None:
     main(["serve", "--json", "--quiet"])
 
 
+def serve_impatient() -> None:
+    """The same, but it soon gives up waiting for storage, looks often whether that works, and tells webhooks then."""
+    with (
+        patch.object(lanes, "BUSY_TIMEOUT_SECONDS", 2),
+        patch.object(health, "COMMIT_SECONDS", 1),
+        patch.object(health, "CACHE_SECONDS", 0.1),
+        patch.object(deliveries, "RETRY_SECONDS", 0.1),
+    ):
+        serve()
+
+
 def serve_hurried() -> None:
-    """The same, but Interledger packets live for seconds: it soon asks about those that a kill left unanswered.
+    """`serve`, but Interledger packets live for seconds: it soon asks about those that a kill left unanswered.
 
     Soon after that the receiver is asked what it has received: all clocks here are the same.
     """
     with (
         patch.object(outbound, "Timing", partial(Timing, packet_lifetime=LIFETIME)),
         patch.object(reconciliation, "MARGIN", SECOND),
+    ):
+        serve()
+
+
+def serve_by(file: Path) -> None:
+    """`serve` by the clock of this file: what became of packets is asked as soon as the test has moved it.
+
+    Payments are tried again at once, and as often as another server takes to start.
+    """
+    clock = SharedClock(file)
+    clock.forget()
+    with (
+        patch.object(work, "SystemClock", lambda: clock),
+        patch.object(remote_payments, "Backoff", partial(Backoff, after_failure=0.02)),
+        patch.object(remote_payments, "MAX_ATTEMPTS", 1000),
+        patch.object(recovery, "TICK_SECONDS", shared_clock.TICK_SECONDS),
+        patch.object(recovery, "sleep_until", clock.sleep_until),
+        patch.object(reconciliation, "sleep_until", clock.sleep_until),
     ):
         serve()

@@ -119,7 +119,14 @@ class Server:
         """Starts the server and returns when it answers."""
         if self.variables:
             with self.log.open("a") as log:
-                self._process = spawn(SERVE, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=log)
+                command = (
+                    sys.executable,
+                    "-c",
+                    f"from {serve.__module__} import {self._program.__name__} as serve; serve()",
+                )
+                self._process = spawn(
+                    command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=log
+                )
         else:
             self._process = Forked(self._program, self.folder, self.environment, self.log)
         STARTED.append(self)

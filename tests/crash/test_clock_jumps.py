@@ -14,6 +14,7 @@ from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.helpers import TIMEOUT
 from tests.interledger.network import (
+    SLOWLY,
     amount,
     bill,
     change,
@@ -121,6 +122,7 @@ def test_payment_elsewhere_loses_nothing_when_the_clock_jumps_in_its_middle(
     jump: int, pair: Sequence[Instance]
 ) -> None:
     a, b = pair
+    hurried(a, **SLOWLY)
     receiver = bill(b, b.wallet("bob"), 3000)
     created = a.client.pay(a.wallet("alice"), receiver)
     wait_for_packet(a, "b")

@@ -22,6 +22,7 @@ import pytest
 
 from tests.crash import load
 from tests.crash.load import Load
+from tests.crash.serve import serve, serve_impatient
 from tests.crash.server import UNLIMITED, Server
 from tests.crash.told import check_told
 from tests.events.endpoint import Endpoint
@@ -62,7 +63,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A server, not started, with everything for the load."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "served").mkdir()
-    server = Server(tmp_path / "served", UNLIMITED | {"PAYRES_ACCESS_TOKEN_LIFETIME": "86400"})
+    settings = UNLIMITED | {"PAYRES_ACCESS_TOKEN_LIFETIME": "86400"}
+    server = Server(tmp_path / "served", settings, serve if ALL else serve_impatient)
     yield server
     server.kill()
 

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
+import msgspec
 import pytest
 
 from payres.clock import SECOND
@@ -15,6 +16,8 @@ from payres.testing.peering import peer
 from tests.crash.faulty_link import MODES, FaultyLink, Mode, faulty_link
 from tests.helpers import TIMEOUT
 from tests.interledger.network import (
+    SLOWLY,
+    Waits,
     amount,
     bill,
     change,
@@ -55,14 +58,24 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
         yield a, b, link
 
 
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
+    return Waits(monkeypatch)
+
+
 @pytest.mark.parametrize("mode", MODES)
-def test_quote_is_refused_while_the_receiver_cannot_be_asked(mode: Mode, pair: Pair) -> None:
+def test_quote_is_refused_while_the_receiver_cannot_be_asked(
+    mode: Mode, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a, b, link = pair
     receiver = bill(b, b.wallet("bob"), 500)
     token = a.client.grant({"type": "quote", "actions": ["create"], "identifier": a.wallet("alice")})
     body = {"walletAddress": a.wallet("alice"), "receiver": receiver, "method": "ilp"}
     link.become(mode)
-    refused = a.client.post("/quotes", body, token)
+    with monkeypatch.context() as patch:
+        http = a.context.receivers._http
+        patch.setattr(http, "_bounds", msgspec.structs.replace(http._bounds, seconds=0.2))  # or it hangs for seconds
+        refused = a.client.post("/quotes", body, token)
     assert refused.status_code == 400
     error = refused.json()["error"]
     assert (error["code"], error["details"]["reason"]) in {
@@ -75,8 +88,9 @@ def test_quote_is_refused_while_the_receiver_cannot_be_asked(mode: Mode, pair: P
 
 
 @pytest.mark.parametrize("mode", MODES if ALL else ["hang", "cut off"])
-def test_payment_ends_although_the_way_goes_wrong_in_its_middle(mode: Mode, pair: Pair) -> None:
+def test_payment_ends_although_the_way_goes_wrong_in_its_middle(mode: Mode, pair: Pair, waits: Waits) -> None:
     a, b, link = pair
+    hurried(a, **SLOWLY)
     receiver = bill(b, b.wallet("bob"), VALUE)
     created = a.client.pay(a.wallet("alice"), receiver)
     wait_for_packet(a, "b")
@@ -84,13 +98,13 @@ def test_payment_ends_although_the_way_goes_wrong_in_its_middle(mode: Mode, pair
     check_well(a)
     under_way = sent(a, created)
     link.become("fine")
-    paid = ended_at_last(a, created)
+    paid = waits.end((a, b), created)
     assert under_way.state == "sending"
-    check_paid(a, b, paid, receiver)
+    check_paid(a, b, paid.record.state, receiver)
 
 
 @pytest.mark.parametrize("mode", MODES if ALL else ["reset", "other server"])
-def test_payment_fails_and_its_money_is_free_when_the_way_stays_wrong(mode: Mode, pair: Pair) -> None:
+def test_payment_fails_and_its_money_is_free_when_the_way_stays_wrong(mode: Mode, pair: Pair, waits: Waits) -> None:
     a, b, link = pair
     receiver = bill(b, b.wallet("bob"), 500)
     quote = a.client.create_quote(a.wallet("alice"), receiver)
@@ -106,13 +120,7 @@ def test_payment_fails_and_its_money_is_free_when_the_way_stays_wrong(mode: Mode
     link.become("fine")
     hurried(a, **UNHURRIED)
     again = a.client.pay(a.wallet("alice"), receiver, receiveAmount=amount(500))
-    check_paid(a, b, ended_at_last(a, again), receiver, 500)
-
-
-def ended_at_last(a: Instance, created: dict[str, str]) -> str:
-    """The state of a payment at its end, which may come once its packets have expired."""
-    a.wait_for(created)
-    return sent(a, created).state
+    check_paid(a, b, waits.end((a, b), again).record.state, receiver, 500)
 
 
 def check_paid(a: Instance, b: Instance, state: str, receiver: str, value: int = VALUE) -> None:

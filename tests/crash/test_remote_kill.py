@@ -1,8 +1,8 @@
 """Two and three `payres serve` that pay each other, killed in the middle of a payment of many packets.
 
 REMOTE_SEED replays the moments that a failure names, REMOTE_KILLS prolongs the series, REMOTE_PACKETS the payments.
-Packets in doubt are asked about when they have expired. With REMOTE_KILLS set they live for their full 20 seconds, else
-for 3, and a second later the receiver is asked instead of 5, which is all that then differs from the program.
+Packets in doubt are asked about when they have expired. With REMOTE_KILLS set that takes its 20 seconds, else the
+servers have a clock that is moved as soon as the payment only waits for it.
 """
 
 import os
@@ -10,6 +10,7 @@ import secrets
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -19,15 +20,16 @@ import pytest
 from payres.clock import SystemClock
 from payres.limits import MAX_UNREPEATED_OF_WALLET
 from payres.store.connections import connect_writer
-from tests.crash.serve import serve, serve_hurried
-from tests.crash.server import CommandFailed, Server
+from tests.crash.serve import serve, serve_by
+from tests.crash.server import FILES, CommandFailed, Server
+from tests.crash.shared_clock import SharedClock
 from tests.helpers import is_refused, usd, wait_until
 from tests.interledger.lossy_link import LossyLink, lossy_link
 from tests.operator.test_refunds import pay_from_elsewhere
 from tests.works import work_at
 
 KILLS = int(os.environ.get("REMOTE_KILLS", "1"))
-PROGRAM = serve if "REMOTE_KILLS" in os.environ else serve_hurried
+IN_REAL_TIME = "REMOTE_KILLS" in os.environ
 PACKETS = int(os.environ.get("REMOTE_PACKETS", "40"))
 PACKET = 5  # cents
 VALUE = PACKETS * PACKET
@@ -47,7 +49,7 @@ class Node(Server):
         self.address = f"test.{name}"
         (folder / name).mkdir()
         settings = {"PAYRES_ILP_ADDRESS": self.address, "PAYRES_ALLOW_PRIVATE_HOSTS": "true"}
-        super().__init__(folder / name, settings, PROGRAM)
+        super().__init__(folder / name, settings, serve if IN_REAL_TIME else partial(serve_by, folder / "clock"))
         self.till = self.wallet("till")
 
     def prepare(self) -> None:
@@ -68,9 +70,11 @@ class Node(Server):
 class Payment:
     """A payment of many packets from the first server of a row to the last."""
 
-    def __init__(self, payer: Node, payee: Node) -> None:
-        self.payer = payer
-        self.payee = payee
+    def __init__(self, row: Sequence[Node]) -> None:
+        self.row = row
+        self.payer = row[0]
+        self.payee = row[-1]
+        self._clock = SharedClock(self.payer.folder.parent / "clock")
 
     def begin(self) -> None:
         with closing(self.payee.client()) as shop:
@@ -92,7 +96,7 @@ class Payment:
     def wait_until_ended(self) -> None:
         self._wait(lambda: self.state != "sending")
 
-    def check(self, row: list[Node]) -> None:
+    def check(self) -> None:
         """It was sent, delivered and received once, and every server says the same of it."""
         assert self.payer.select("SELECT state, sent - fee, delivered, fee, failure FROM outgoing_payment") == [
             ("completed", VALUE, VALUE, FEE, None)
@@ -100,18 +104,23 @@ class Payment:
         assert self.payee.select("SELECT received, completed_at IS NULL FROM incoming_payment") == [(VALUE, 0)]
         assert self.payer.balance("till") == (DEPOSIT - VALUE - FEE, 0)
         assert self.payee.balance("till") == (DEPOSIT + VALUE, 0)
-        for left, right in pairwise(row):
+        for left, right in pairwise(self.row):
             ours, theirs = left.command("peer", "show", right.name), right.command("peer", "show", left.name)
             assert ours["balance"] == f"{VALUE // 100}.{VALUE % 100:02}"
             assert theirs["balance"] == f"-{ours['balance']}"
             assert (ours["packetsSent"], theirs["reserved"]) == (theirs["packetsReceived"], "0.00")
-        for server in row:
+        for server in self.row:
             assert server.command("ledger", "check")["ok"]
             assert server.select("SELECT count(*) FROM packet WHERE state IN ('prepared', 'doubtful')") == [(0,)]
 
     def _wait(self, done: Callable[[], bool]) -> None:
+        def is_done_by_now() -> bool:
+            with FILES:
+                self._clock.skip([server.database for server in self.row])
+            return done()
+
         # Between looks at the database the servers have the machine to themselves.
-        wait_until(done, "the payment gets no further", seconds=PAYMENT_SECONDS, pause=0.02)
+        wait_until(is_done_by_now, "the payment gets no further", seconds=PAYMENT_SECONDS, pause=0.02)
 
 
 def row_of(folder: Path, names: str, stack: ExitStack) -> list[Node]:
@@ -141,7 +150,7 @@ def test_kill_in_the_middle_of_a_payment_neither_loses_nor_repeats_a_packet(
     try:
         with ExitStack() as stack:
             row = row_of(tmp_path, names, stack)
-            payment = Payment(row[0], row[-1])
+            payment = Payment(row)
             payment.begin()
             killed = turns * KILLS
             moments = chance.sample(range(PACKETS // 20, PACKETS * 19 // 20), len(killed))
@@ -152,7 +161,7 @@ def test_kill_in_the_middle_of_a_payment_neither_loses_nor_repeats_a_packet(
                 for server in named(row, these):
                     server.start()
             payment.wait_until_ended()
-            payment.check(row)
+            payment.check()
     except BaseException as error:
         error.add_note(f"REMOTE_SEED={seed} draws the same moments again")
         raise
@@ -168,7 +177,7 @@ def test_kills_around_a_refund_neither_lose_nor_repeat_it(tmp_path: Path, monkey
         [made] = a.command(*words)["refunds"]
         a.kill()
         a.start()
-        refund = Payment(a, b)
+        refund = Payment(row)
         refund.wait_until_fulfilled(PACKETS // 3)
         for server in row:
             server.kill()
@@ -204,7 +213,7 @@ def begun_unrepeated(folder: Path, stack: ExitStack) -> tuple[list[Node], LossyL
     payer, payee = row = row_of(folder, "ab", stack)
     link = stack.enter_context(lossy_link(f"{payee.base_url}/ilp", 1, numbered=False))
     payer.command("peer", "change", payee.name, "--url", link.url)
-    payment = Payment(payer, payee)
+    payment = Payment(row)
     payment.begin()
     payment.wait_until_fulfilled(1)
     return row, link, payment
@@ -227,7 +236,7 @@ def test_end_of_a_server_costs_nobody_anything_where_answers_are_not_repeated(
             for server in named(row, names):
                 server.start()
         payment.wait_until_ended()
-        payment.check(row)
+        payment.check()
         assert payer.command("peer", "show", payee.name)["repeatsAnswers"] is False
 
 
@@ -246,4 +255,4 @@ def test_server_that_is_stopped_leaves_no_packet_unanswered(tmp_path: Path, monk
         assert payer.select("SELECT count(*) FROM packet WHERE state = 'prepared'") == [(0,)]
         payer.start()
         payment.wait_until_ended()
-        payment.check(row)
+        payment.check()

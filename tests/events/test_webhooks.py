@@ -8,6 +8,7 @@ from email.utils import formatdate
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -64,7 +65,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     """One that asks no private addresses but those of private webhooks, and whose pauses chance does not lengthen."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deliveries.Deliveries.__init__, "__defaults__", (lambda: 0.0,))
+        patch.setattr(deliveries, "CHANCE", SimpleNamespace(random=lambda: 0.0))
         patch.setattr(deliveries, "LOOK_SECONDS", 0.02)
         with run_instance(tmp_path_factory.mktemp("hooks") / "payres.db", allow_private_hosts=False) as running:
             yield running

@@ -28,6 +28,9 @@ class LossyLink(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = (
+        128  # a probe opens a dozen connections at once, and one that finds no room tries a second later
+    )
 
     def __init__(self, url: str, seed: int, *, numbered: bool) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)

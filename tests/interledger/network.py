@@ -14,6 +14,9 @@ from payres import ledger
 from payres.amounts import Asset, format_decimal
 from payres.clock import SECOND, Clock
 from payres.interledger import reconciliation, recovery
+from payres.interledger.recovery import Recovery, sleep_until
+from payres.interledger.sending import pacing, payment, probe
+from payres.interledger.sending.connection import Connection
 from payres.operator import assets
 from payres.operator.assets import require_asset
 from payres.operator.peers import PeerChange, change_peer, require_peer
@@ -22,6 +25,7 @@ from payres.store import accounts, incoming, outgoing, packets, peers
 from payres.store.accounts import AccountRecord
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
+from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
@@ -33,6 +37,8 @@ EUR = Asset("EUR", 2)
 JPY = Asset("JPY", 0)
 NANO_USD = Asset("USD", 9)
 RICH = "1000000.00"
+SLOWLY = {"start_rate": 50, "top_rate": 50}  # packets a second: a test interferes in the middle of a payment
+FEW_PACKETS = {"idle_timeout": 5 * SECOND, "start_rate": 1}  # five, before a payment gives up that no peer takes
 
 
 class Paid(msgspec.Struct, frozen=True):
@@ -55,11 +61,47 @@ def network(folder: Path, *names: str) -> Iterator[Sequence[Instance]]:
 
 
 def hurried(instance: Instance, **timing: int) -> Instance:
-    """The same server with other times (microseconds) for its own packets; without any, it is soon tired of waiting."""
+    """The same server with other times (microseconds) for its own packets."""
     outbound = instance.context.remote_payments.outbound
-    changed = timing or {"idle_timeout": SECOND // 2, "probe_timeout": 5 * SECOND}
-    outbound.timing = msgspec.structs.replace(outbound.timing, **changed)
+    outbound.timing = msgspec.structs.replace(outbound.timing, **timing)
     return instance
+
+
+def skip_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moves the time of payments and probes ahead where they would wait with no packet on its way: before the next one,
+    and until they give up."""
+    skipped = under_way = 0
+
+    def monotonic() -> int:
+        return pacing.monotonic() + skipped
+
+    async def wait(event: asyncio.Event, until: int | None = None) -> None:
+        nonlocal skipped
+        event.clear()
+        await asyncio.sleep(0)  # the packets made just now are on their way
+        if event.is_set():
+            return
+        if until is None or under_way:
+            await pacing.wait(event, None if until is None else until - skipped)
+        else:
+            skipped += max(until - monotonic(), 0)
+
+    def counted(send: Any) -> Any:
+        async def sending(*arguments: Any) -> Any:
+            nonlocal under_way
+            under_way += 1
+            try:
+                return await send(*arguments)
+            finally:
+                under_way -= 1
+
+        return sending
+
+    for module in (payment, probe):
+        monkeypatch.setattr(module, "monotonic", monotonic)
+        monkeypatch.setattr(module, "wait", wait)
+    for name in ("ask", "pay"):
+        monkeypatch.setattr(Connection, name, counted(getattr(Connection, name)))
 
 
 def amount(value: int, asset: Asset = USD) -> Json:
@@ -82,7 +124,7 @@ def pay(instance: Instance, wallet: str, receiver: str, limits: Json | None = No
 
 def ended(instance: Instance, created: Json, quote: Json | None = None) -> Paid:
     """The payment at its end."""
-    shown = instance.wait_for(created)
+    shown = instance.wait_for(created, TIMEOUT)
     return Paid(quote, created, shown, sent(instance, created))
 
 
@@ -92,16 +134,32 @@ class Waits:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._until: dict[asyncio.Task[Any] | None, int] = {}
+        self._asking: dict[asyncio.Task[Any] | None, str | None] = {}  # about a packet of which payment
+        resolve = Recovery.resolve
+
+        async def noted_resolve(recovery: Recovery, packet: PacketRecord) -> bool:
+            task = asyncio.current_task()
+            self._asking[task] = packet.outgoing_payment_id
+            try:
+                return await resolve(recovery, packet)
+            finally:
+                del self._asking[task]
+
+        monkeypatch.setattr(Recovery, "resolve", noted_resolve)
         monkeypatch.setattr(recovery, "TICK_SECONDS", 0.01)
-        monkeypatch.setattr(reconciliation, "sleep_until", self._sleep_until)
+        for module in (recovery, reconciliation):
+            monkeypatch.setattr(module, "sleep_until", self._sleep_until)
 
     def has(self, instance: Instance, created: Json) -> bool:
         """Whether the payment waits, and with it all that the server sends."""
         sending = instance.context.remote_payments._sending.copy()
-        now = instance.clock.now()
-        return last_segment(created["id"]) in sending and all(
-            self._until.get(task, now) > now for task in sending.values()
-        )
+        asking, now = self._asking.copy(), instance.clock.now()
+
+        def waits(payment_id: str, task: asyncio.Task[None]) -> bool:
+            tasks = [asks for asks, about in asking.items() if about == payment_id] or [task]
+            return all(self._until.get(one, now) > now for one in tasks)
+
+        return last_segment(created["id"]) in sending and all(waits(*one) for one in sending.items())
 
     def end(self, servers: Sequence[Instance], created: Json, seconds: int = 10) -> Paid:
         """A payment of the first server at its end. So many seconds pass on all servers whenever it only waits."""
@@ -116,8 +174,10 @@ class Waits:
     async def _sleep_until(self, clock: Clock, time: int) -> None:
         task = asyncio.current_task()
         self._until[task] = time
-        await recovery.sleep_until(clock, time)
-        del self._until[task]
+        try:
+            await sleep_until(clock, time)
+        finally:
+            del self._until[task]
 
 
 def sent(instance: Instance, created: Json) -> OutgoingRecord:

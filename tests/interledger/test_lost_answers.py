@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from payres.clock import SECOND
 from payres.store import packets
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
@@ -21,8 +20,6 @@ from tests.interledger.network import (
     bill,
     change,
     check_books,
-    ended,
-    hurried,
     network,
     received,
     set_fee,
@@ -72,18 +69,16 @@ def test_payment_over_a_link_that_loses_answers_for_good_takes_what_arrives(
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("amounts", [{"debitAmount": amount(2000)}, {}])
 def test_payment_to_a_peer_that_repeats_its_answers_arrives_whole_in_spite_of_losses(
-    amounts: dict[str, Json], seed: int, pair: Sequence[Instance]
+    amounts: dict[str, Json], seed: int, pair: Sequence[Instance], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    waits = Waits(monkeypatch)
     a, b = pair
     receiver = bill(b, b.wallet("bob"), None if amounts else 2000)
     with lossy_link(f"{b.base_url}/ilp", seed, numbered=True) as link:
         change(a, "b", url=link.url)
         quoted = a.client.create_quote(a.wallet("alice"), receiver, **amounts)
         link.loss = LOSS
-        hurried(a, packet_lifetime=SECOND)
-        created = a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"])
-        a.wait_for(created)
-    paid = ended(a, created)
+        paid = waits.end(pair, a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"]))
     assert (paid.record.state, paid.record.sent, paid.record.delivered) == ("completed", 2000, 2000)
     assert received(b, receiver).received == 2000
     assert wallet_money(a, "alice") == (FUNDS - 2000, 0)

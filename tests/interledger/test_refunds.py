@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
+from payres.interledger import remote_payments
 from payres.operator import exports, wallets
 from payres.operator.refunds import Wanted, refund
 from payres.store import events, incoming
@@ -153,6 +154,7 @@ def test_what_a_refund_does_not_send_can_be_sent_back_again(
     receiver = last_segment(offer.terms.receiver)
     b.write(lambda work: take_at_most(work, receiver, takes))
     [before] = a.write(lambda work: refund(work, wanted, offer))
+    a.context.remote_payments.wake()
     assert (before.state, before.counted) == ("sending", PAID)
     made = ended(program, paid, {"id": before.id, "returnPayment": before.return_payment_id})
     assert (made["state"], made["amount"], made["sent"], made["returned"]) == ("failed", "50.00", sent, sent)
@@ -250,6 +252,8 @@ def test_command_on_the_file_has_the_server_send_it(
     three: Three, paid: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     a, b, _ = three
+    monkeypatch.setattr(remote_payments, "POLL_SECONDS", 0.01)
+    a.context.remote_payments.wake()  # so that it looks again as soon as that
     monkeypatch.chdir(tmp_path)
     for name in ("base_url", "database", "ilp_address"):
         monkeypatch.setenv(f"PAYRES_{name.upper()}", getattr(a.context.settings, name))

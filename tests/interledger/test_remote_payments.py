@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from payres.clock import SECOND
 from payres.errors import Unavailable
 from payres.interledger import balances, quoting, remote_payments
 from payres.interledger.link import Link
@@ -21,7 +20,9 @@ from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.helpers import TIMEOUT, wait_until
 from tests.interledger.network import (
+    FEW_PACKETS,
     Json,
+    Waits,
     amount,
     bill,
     change,
@@ -34,6 +35,7 @@ from tests.interledger.network import (
     never,
     received,
     sent,
+    skip_pauses,
     wallet_money,
 )
 
@@ -93,16 +95,21 @@ def test_payment_goes_on_a_day_later_although_its_quote_has_expired(
     goes_on_to_the_end(pair, created, receiver)
 
 
-def test_interruptions_while_something_arrives_do_not_use_up_the_attempts(pair: Pair, receiver: str) -> None:
+def test_interruptions_while_something_arrives_do_not_use_up_the_attempts(
+    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a, b = pair
-    hurried(a, in_flight=1, round_trip=2 * SECOND)  # a tenth of a second between two packets
-    created = begin(a, receiver)
-    for times in range(1, MAX_ATTEMPTS + 2):
-        wait_for_money(b, receiver, 100 * times)
-        interrupt(a, created)
-        assert sent(a, created).state == "sending"
-        let_time_pass(pair, 22)
-        a.context.remote_payments.wake()
+    hurried(a, in_flight=1)
+    times = 1
+    with monkeypatch.context() as patch:
+        patch.setattr(Link, "post", holding(Link.post, lambda: received(b, receiver).received >= 100 * times))
+        created = begin(a, receiver)
+        for times in range(1, MAX_ATTEMPTS + 2):
+            wait_for_money(b, receiver, 100 * times)
+            interrupt(a, created)
+            assert sent(a, created).state == "sending"
+            let_time_pass(pair, 22)
+            a.context.remote_payments.wake()
     goes_on_to_the_end(pair, created, receiver)
 
 
@@ -111,12 +118,14 @@ def test_payment_that_shall_send_all_does_so_after_an_interruption_too(
 ) -> None:
     a, b = pair
     monkeypatch.setattr(quoting, "SLIPPAGE", Fraction(1, 2))
-    hurried(a, in_flight=1, round_trip=2 * SECOND)  # a tenth of a second between two packets
+    hurried(a, in_flight=1)
     receiver = bill(b, b.wallet("bob"))
-    created = a.client.pay(a.wallet("alice"), receiver, debitAmount=amount(1000))
-    assert created["receiveAmount"] == amount(500)
-    wait_until(lambda: sent(a, created).delivered >= 500)
-    interrupt(a, created)
+    with monkeypatch.context() as patch:
+        patch.setattr(Link, "post", holding(Link.post, lambda: received(b, receiver).received >= 500))
+        created = a.client.pay(a.wallet("alice"), receiver, debitAmount=amount(1000))
+        assert created["receiveAmount"] == amount(500)
+        wait_until(lambda: sent(a, created).delivered >= 500)
+        interrupt(a, created)
     assert sent(a, created).sent < 1000
     let_time_pass(pair, 22)
     goes_on_to_the_end(pair, created, receiver)
@@ -154,6 +163,7 @@ def test_attempts_that_are_used_up_end_the_payment(pair: Pair, receiver: str, mo
 
 
 def test_payment_in_doubt_keeps_no_other_waiting(pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = Waits(monkeypatch)
     a, b = pair
     payments = a.context.remote_payments
     monkeypatch.setattr(payments, "_slots", Slots(1, 1))
@@ -162,6 +172,7 @@ def test_payment_in_doubt_keeps_no_other_waiting(pair: Pair, receiver: str, monk
     other = bill(b, b.wallet("bob"), 500)
     assert ended(a, begin(a, other)).record.state == "completed"
     assert sent(a, created).state == "sending"
+    wait_until(lambda: waits.has(a, created))
     let_time_pass(pair, 22)
     goes_on_to_the_end(pair, created, receiver, spent=1500)
 
@@ -235,6 +246,7 @@ def test_attempt_counts_although_no_packet_has_left(
 def test_outcomes_that_storage_did_not_take_are_asked_for_again(
     pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    waits = Waits(monkeypatch)
     a, _ = pair
     refusals = iter(range(2))
     all_refused = threading.Event()
@@ -249,18 +261,22 @@ def test_outcomes_that_storage_did_not_take_are_asked_for_again(
     fulfil = balances.fulfil
     monkeypatch.setattr(balances, "fulfil", failing)
     created = begin(a, receiver)
-    assert all_refused.wait(TIMEOUT)  # before time passes: packets live 20 s from when they leave
+    assert all_refused.wait(TIMEOUT)
+    wait_until(lambda: waits.has(a, created))  # before time passes: packets live 20 s from when they leave
     let_time_pass(pair, 22)
     goes_on_to_the_end(pair, created, receiver)
 
 
 @pytest.mark.parametrize("down", ["before the first packet", "for good"])
-def test_peer_that_is_down_for_a_while_is_tried_again(down: str, pair: Pair, receiver: str) -> None:
+def test_peer_that_is_down_for_a_while_is_tried_again(
+    down: str, pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a, b = pair
     quoted = a.client.create_quote(a.wallet("alice"), receiver)
     change(a, "b", url="http://127.0.0.1:9/ilp")
     if down == "for good":
-        hurried(a)
+        skip_pauses(monkeypatch)
+        hurried(a, **FEW_PACKETS)
     created = a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"])
     if down == "before the first packet":
         change(a, "b", url=f"{b.base_url}/ilp")
@@ -291,6 +307,17 @@ def begin_and_interrupt(
         wait_until(ready)
         interrupt(instance, created)
     return created
+
+
+def holding(post: Any, is_held: Callable[[], bool]) -> Any:
+    """Posts, but not while `is_held`."""
+
+    async def post_afterwards(*arguments: Any) -> Any:
+        while is_held():  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.005)
+        return await post(*arguments)
+
+    return post_afterwards
 
 
 def interrupt(instance: Instance, created: Json) -> None:

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from payres.clock import SECOND
 from payres.operator.assets import withdraw_liquidity
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.interledger.network import (
     EUR,
+    FEW_PACKETS,
     JPY,
     RICH,
+    SLOWLY,
     USD,
     add_liquidity,
     amount,
@@ -28,6 +29,7 @@ from tests.interledger.network import (
     peer_of,
     received,
     set_rate,
+    skip_pauses,
     wait_for_packet,
     wallet_money,
 )
@@ -94,11 +96,14 @@ def test_fixed_send_crosses_in_many_packets(row: Row) -> None:
 
 
 @pytest.mark.parametrize("short", ["liquidity of the middle", "credit of the middle"])
-def test_middle_that_is_short_fails_the_payment_and_nothing_is_lost(short: str, row: Row) -> None:
+def test_middle_that_is_short_fails_the_payment_and_nothing_is_lost(
+    short: str, row: Row, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a, b, c = row
     receiver = bill(c, c.wallet("getter"), 1472, JPY)
     quoted = a.client.create_quote(a.wallet("payer"), receiver)
-    hurried(a)
+    skip_pauses(monkeypatch)
+    hurried(a, **FEW_PACKETS)
     if short == "liquidity of the middle":
         b.write(lambda tx: withdraw_liquidity(tx, "EUR", 2, RICH))
     else:
@@ -112,7 +117,7 @@ def test_middle_that_is_short_fails_the_payment_and_nothing_is_lost(short: str, 
 def test_route_that_ends_in_the_middle_of_a_payment_fails_it_in_part(row: Row) -> None:
     a, b, c = row
     change(b, "a", max_packet=100)
-    hurried(a, in_flight=1, round_trip=SECOND // 2)
+    hurried(a, in_flight=1, **SLOWLY)
     receiver = bill(c, c.wallet("getter"), 29_440, JPY)
     quoted = a.client.create_quote(a.wallet("payer"), receiver)
     created = a.client.create_outgoing_payment(a.wallet("payer"), quoted["id"])

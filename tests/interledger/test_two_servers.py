@@ -15,6 +15,7 @@ from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.interledger.network import (
     EUR,
+    FEW_PACKETS,
     JPY,
     NANO_USD,
     USD,
@@ -32,6 +33,7 @@ from tests.interledger.network import (
     received,
     set_fee,
     set_rate,
+    skip_pauses,
     wallet_money,
 )
 
@@ -327,13 +329,16 @@ def test_receiver_that_no_peer_leads_to_is_refused_with_what_to_do(unlinked: Pai
     refused(pay_directly(a, bill(b, b.wallet("bob")), 100), 400, "invalid_receiver", reason="no_path")
 
 
-def test_credit_that_is_used_up_ends_the_payment_in_part_and_gives_the_rest_back(pair: Pair) -> None:
+def test_credit_that_is_used_up_ends_the_payment_in_part_and_gives_the_rest_back(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a, b = pair
     set_fee(a, "0.50", 0)
     change(b, "a", credit_limit=2500, max_packet=1000)
     receiver = bill(b, b.wallet("bob"), 5000)
     token = spending_token(a)
-    hurried(a)
+    skip_pauses(monkeypatch)
+    hurried(a, **FEW_PACKETS)
     paid = ended(a, create(a, token, receiver).json())
     assert paid.ended["failed"]
     assert paid.record.delivered == received(b, receiver).received
@@ -347,12 +352,13 @@ def test_credit_that_is_used_up_ends_the_payment_in_part_and_gives_the_rest_back
     assert "T04" in (paid.record.failure or "") or "several attempts" in (paid.record.failure or "")
 
 
-def test_payment_without_any_credit_fails_with_nothing_sent(pair: Pair) -> None:
+def test_payment_without_any_credit_fails_with_nothing_sent(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = pair
     receiver = bill(b, b.wallet("bob"), 5000)
     quoted = a.client.create_quote(a.wallet("alice"), receiver)
     change(b, "a", credit_limit=0)
-    hurried(a)
+    skip_pauses(monkeypatch)
+    hurried(a, **FEW_PACKETS)
     token = spending_token(a)
     created = a.client.post("/outgoing-payments", {"walletAddress": a.wallet("alice"), "quoteId": quoted["id"]}, token)
     paid = ended(a, created.json())
@@ -399,7 +405,9 @@ def test_quote_beyond_the_liquidity_for_the_link_is_refused(
 
 
 @pytest.mark.parametrize("exchanger", ["payer", "receiver"])
-def test_liquidity_that_runs_short_fails_the_payment(exchanger: str, unlinked: Pair) -> None:
+def test_liquidity_that_runs_short_fails_the_payment(
+    exchanger: str, unlinked: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a, b = unlinked
     link = EUR if exchanger == "payer" else USD
     peer(a, b, link.code, link.scale)
@@ -411,7 +419,8 @@ def test_liquidity_that_runs_short_fails_the_payment(exchanger: str, unlinked: P
     receiver = bill(b, getter, 4600, EUR)
     quoted = a.client.create_quote(a.wallet("alice"), receiver)
     funds.write(lambda tx: assets.withdraw_liquidity(tx, "EUR", 2, "40.00"))
-    hurried(a)
+    skip_pauses(monkeypatch)
+    hurried(a, **FEW_PACKETS)
     paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"]))
     assert (paid.ended["failed"], paid.ended["sentAmount"]) == (True, amount(0))
     assert "T04" in (paid.record.failure or "")

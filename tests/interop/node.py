@@ -15,6 +15,7 @@ from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import TIMEOUT, Json
+from tests.interledger.network import hurried
 
 RATE = "0.92"  # EUR for a USD
 NOWHERE = "http://127.0.0.1:9/ilp"
@@ -81,7 +82,7 @@ class Node:
 
 @contextmanager
 def run_node(database: Path, ilp_address: str = "test.node") -> Iterator[Node]:
-    """Runs a node that exchanges USD and EUR. Its timing is that of servers in use, but it soon retries what failed."""
+    """Runs a node that exchanges USD and EUR. Its timeouts are those of servers in use; it soon retries what failed."""
     with run_instance(database, ilp_address=ilp_address) as instance:
 
         def unit(tx: Work) -> None:
@@ -90,7 +91,13 @@ def run_node(database: Path, ilp_address: str = "test.node") -> Iterator[Node]:
                 assets.deposit_liquidity(tx, code, 2, "1000000.00")
 
         instance.write(unit)
-        instance.context.remote_payments.outbound.timing = Timing(instance.clock)
+        usual = Timing(instance.clock)
+        hurried(
+            instance,
+            probe_timeout=usual.probe_timeout,
+            idle_timeout=usual.idle_timeout,
+            close_timeout=usual.close_timeout,
+        )
         yield Node(instance)
         instance.check_ledger()
 

@@ -4,7 +4,6 @@ What was quoted for is sent through the whole server: quote and outgoing payment
 Open Payments server describes. Trouble begins after the quote.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from payres.interledger.remote_payments import Backoff
 from payres.store.outgoing import OutgoingRecord
 from payres.store.peers import PeerRecord
 from tests.helpers import Json, amount, wait_until
+from tests.interledger.network import Waits
 from tests.interop.node import Node, mark, run_node
 from tests.interop.open_payments_server import OpenPaymentsServer, run_open_payments_server
 
@@ -47,6 +47,7 @@ class Case(msgspec.Struct):
     wallet: str
     url: str
     peer_name: str
+    waits: Waits
     quote: Json = {}
     payment: Json = {}
 
@@ -65,13 +66,9 @@ class Case(msgspec.Struct):
         return self
 
     def pay_in_time(self) -> "Case":
-        """Pays; time passes whenever nothing else does, since packets that were lost have to expire first."""
+        """Pays; time passes whenever the payment only waits, since packets that were lost have to expire first."""
         self.pay()
-        requests = 0
-        while self.node.outgoing(self.payment["id"]).state == "sending":
-            if requests == (requests := self.receiver.total()["requests"]):
-                self.node.instance.clock.advance(30)
-            time.sleep(0.25)
+        self.waits.end((self.node.instance,), self.payment, seconds=30)
         return self
 
     def ended(self, state: str) -> OutgoingRecord:
@@ -96,8 +93,11 @@ class Case(msgspec.Struct):
 
 
 @pytest.fixture
-def begin(node: Node, elsewhere: OpenPaymentsServer, open_receiver: OpenReceiver) -> Begin:
+def begin(
+    node: Node, elsewhere: OpenPaymentsServer, open_receiver: OpenReceiver, monkeypatch: pytest.MonkeyPatch
+) -> Begin:
     """Opens a receiver with these settings as a peer, and a wallet to pay it from."""
+    waits = Waits(monkeypatch)
 
     def begin(version: str, wanted: int | None = None, wallet: str = "USD", peer: str = "USD", **settings: Any) -> Case:
         name = mark()
@@ -110,6 +110,7 @@ def begin(node: Node, elsewhere: OpenPaymentsServer, open_receiver: OpenReceiver
             node.open_wallet(wallet, f"{DEPOSIT // 100}.00"),
             elsewhere.add(receiver, asset, wanted),
             name,
+            waits,
         )
 
     return begin
@@ -191,19 +192,25 @@ def test_receiver_that_closes(begin: Begin, version: str) -> None:
     ],
 )
 def test_receiver_that_opens_again(
-    begin: Begin, node: Node, version: str, currency: Json, wanted: int, close_after: int, cost: int
+    begin: Begin,
+    node: Node,
+    version: str,
+    currency: Json,
+    wanted: int,
+    close_after: int,
+    cost: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     case = begin(version, wanted=wanted, maxPacket=1_459, **currency).ask()
     case.receiver.change(closeAfter=close_after)
-    backoff = node.instance.context.remote_payments.backoff
-    try:
-        node.instance.context.remote_payments.backoff = Backoff(after_failure=0.5)
-        case.pay()
-        wait_until(lambda: case.receiver.total()["packets"] == close_after)
-        case.receiver.change(closeAfter=None)
-        ended = case.check_totals()
-    finally:
-        node.instance.context.remote_payments.backoff = backoff
+    payments = node.instance.context.remote_payments
+    monkeypatch.setattr(payments, "backoff", Backoff(after_failure=0.5))
+    one_by_one = msgspec.structs.replace(payments.outbound.timing, in_flight=1)  # so that the smallest comes last
+    monkeypatch.setattr(payments.outbound, "timing", one_by_one)
+    case.pay()
+    wait_until(lambda: case.receiver.total()["packets"] == close_after)
+    case.receiver.change(closeAfter=None)
+    ended = case.check_totals()
     assert (ended.sent, ended.delivered) == (cost, wanted)
 
 

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 from payres.cli import main
 from tests.helpers import TIMEOUT, child, wait_until
+from tests.interop.conftest import CONTINUE_WAIT
 
 ROOT = Path(__file__).parents[2]
 SERVE = "payres serve\n"
@@ -31,7 +32,8 @@ class Shell:
         self.directory = directory
         self.ports = dict(zip(("8081", "8082"), map(str, _free_ports(2)), strict=True))
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
-        self.environment = {**inherited, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self.environment = {**inherited, "PATH": path, "PAYRES_CONTINUE_WAIT": CONTINUE_WAIT}
 
     def text(self, text: str) -> str:
         return re.sub("|".join(self.ports), lambda port: self.ports[port[0]], text)

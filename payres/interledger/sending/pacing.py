@@ -56,6 +56,7 @@ class Pace:
         self._rate = float(timing.start_rate)
         self._top_rate = float(timing.top_rate)
         self._round_trip = timing.round_trip
+        self._is_assumed = True
         self._last: int | None = None
         self._slowed_at: int | None = None
 
@@ -74,7 +75,10 @@ class Pace:
 
     def answered(self, sent_at: int, now: int, *, authentic: bool, congested: bool) -> None:
         """A packet has its outcome: the receiver's answer (`authentic`), or a sign that the path could not cope."""
-        self._round_trip += (now - sent_at - self._round_trip) // WEIGHT
+        took = now - sent_at
+        # The first measurement replaces the assumption, as in TCP (RFC 6298 section 2.2): most paths are much quicker.
+        self._round_trip = took if self._is_assumed else self._round_trip + (took - self._round_trip) // WEIGHT
+        self._is_assumed = False
         if authentic:
             self._quicken()
         if congested:

@@ -64,3 +64,11 @@ def test_late_packet_is_made_up_for_by_one_interval_at_most() -> None:
     assert pace.ready_at(0) == 2 * interval
     pace.sent(100 * interval)
     assert pace.ready_at(0) == 100 * interval
+
+
+def test_first_round_trip_takes_the_place_of_what_was_assumed() -> None:
+    quick, slow = Pace(TIMING), Pace(TIMING)
+    answer(quick, took=10_000)
+    assert quick.interval == SECOND // 140  # 40, and 100 more for each answer within 10 ms
+    answer(slow, took=2 * SECOND)
+    assert slow.interval == 2 * SECOND // 20
