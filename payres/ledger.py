@@ -15,8 +15,9 @@ from payres import representations
 from payres.amounts import MAX_LEDGER
 from payres.errors import InvalidAmount
 from payres.event_types import LiquidityEvent, PeerEvent
-from payres.store import accounts, assets, peers
-from payres.store.accounts import AccountRecord
+from payres.store import accounts, peers
+from payres.store.accounts import HOLDS, AccountRecord
+from payres.store.assets import ASSETS
 from payres.store.fail_stop import FailStop
 from payres.store.work import Work
 
@@ -175,7 +176,7 @@ def post(
     Raises InvalidAmount (past 2^63-1).
     """
     _check_amount(amount)
-    held = accounts.hold_by_id(work, hold_id)
+    held = HOLDS.by_id(work, hold_id)
     if held.remaining < amount:
         raise LedgerBroken(f"hold {hold_id} has {held.remaining} left, {amount} was to be posted")
     _move(work, held.account_id, credit, amount, amount)
@@ -197,7 +198,7 @@ def post(
 @movement
 def void(work: Work, hold_id: int) -> int:
     """Ends a hold: what was not posted is free again; returns how much that was."""
-    held = accounts.hold_by_id(work, hold_id)
+    held = HOLDS.by_id(work, hold_id)
     if held.remaining:
         _change(work, held.account_id, 0, -held.remaining)
         _check(work, held.account_id)
@@ -255,7 +256,7 @@ def _warn(work: Work, account: AccountRecord, below: int) -> None:
         accounts.set_warned(work, account.id, False)
     elif not account.warned and free < below:
         accounts.set_warned(work, account.id, True)
-        asset = assets.asset_by_id(work, account.asset_id).asset
+        asset = ASSETS.by_id(work, account.asset_id).asset
         left = representations.amount(free, asset)
         peer = peers.peer_with_account(work, account.id)
         if peer is None:

@@ -14,7 +14,7 @@ from payres.http.error_responses import error_response
 from payres.ledger import LedgerBroken, NotEnough
 from payres.operator import invariants
 from payres.store import accounts
-from payres.store.accounts import AccountRecord
+from payres.store.accounts import HOLDS, AccountRecord
 from payres.store.assets import ensure_asset
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
@@ -231,7 +231,7 @@ def test_reserve_promises_and_post_moves(books: Books) -> None:
     assert ledger.free_balance(books.account(books.alice)) == 400
     ledger.post(work_at(books.tx, NOW + 1), hold_id, books.bob, 250, "payment", incoming_payment_id=INCOMING)
     assert (books.account(books.alice).balance, books.account(books.alice).held) == (750, 350)
-    assert accounts.hold_by_id(books.tx, hold_id).remaining == 350
+    assert HOLDS.by_id(books.tx, hold_id).remaining == 350
     ledger.post(work_at(books.tx, NOW + 2), hold_id, books.external, 350, "withdrawal")
     assert (books.account(books.alice).balance, books.account(books.alice).held) == (400, 0)
     assert books.account(books.bob).balance == 250
@@ -443,7 +443,7 @@ def assert_agreement(tx: Transaction, ids: Sequence[int], holds: Sequence[int], 
         held = [remaining for holder, remaining in model.holds if holder is account]
         assert record.held == sum(held)
     for hold_id, (_, remaining) in zip(holds, model.holds, strict=True):
-        assert accounts.hold_by_id(tx, hold_id).remaining == remaining
+        assert HOLDS.by_id(tx, hold_id).remaining == remaining
     for asset in ("EUR", "USD"):
         assert sum(account.balance for account in model.accounts if account.asset == asset) == 0
 

@@ -14,9 +14,9 @@ from payres.clock import format_time, format_time_if_any
 from payres.events.webhooks import wants
 from payres.operator import grants as grant_rules
 from payres.operator import peers as peer_rules
-from payres.store import accounts, assets, clients, events, grants, packets, peers, wallets
+from payres.store import accounts, clients, events, grants, packets, peers, wallets
 from payres.store.api_keys import ApiKeyRecord
-from payres.store.assets import AssetRecord, RateRecord
+from payres.store.assets import ASSETS, AssetRecord, RateRecord
 from payres.store.entries import EntryRecord
 from payres.store.grants import GrantRecord
 from payres.store.movements import MovementRecord
@@ -96,7 +96,7 @@ def wallet(work: Work, record: WalletRecord) -> wire.Wallet:
 
 def movement(work: Work, record: MovementRecord) -> wire.Movement:
     account = accounts.account_by_id(work, record.account_id)
-    return represent(wire.Movement, record, assets.asset_by_id(work, account.asset_id).asset)
+    return represent(wire.Movement, record, ASSETS.by_id(work, account.asset_id).asset)
 
 
 def asset(work: Work, record: AssetRecord) -> wire.Asset:
@@ -128,7 +128,7 @@ def peer(work: Work, record: PeerRecord) -> wire.Peer:
         left=format_decimal(ledger.free_balance(accounts.account_by_id(work, record.account_id)), record.asset),
         reserved=format_decimal(record.held, record.asset),
         in_flight=packet_sum(packets.in_flight(work, record.id)),
-        in_doubt=packet_sum(packets.outcome_unknown(work, record.id)),
+        in_doubt=packet_sum(packets.unresolved(work, record.id)),
         repeats_answers=bool(record.repeats_answers),
     )
 

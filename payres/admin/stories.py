@@ -10,14 +10,14 @@ from payres.admin.representations import represent
 from payres.amounts import Asset, format_decimal
 from payres.clock import format_time
 from payres.events.webhooks import deliveries_of
-from payres.store import clients, events, grants, incoming, outgoing, packets, quotes, refunds, wallets
+from payres.store import clients, events, grants, incoming, outgoing, packets, refunds, wallets
 from payres.store.entries import EntryRecord, page_of_entries
 from payres.store.events import EventRecord
 from payres.store.incoming import INCOMING
 from payres.store.outgoing import OUTGOING
 from payres.store.pages import PageQuery
 from payres.store.payments import PaymentRecord, payers_of
-from payres.store.quotes import QuoteRecord
+from payres.store.quotes import QUOTES, QuoteRecord
 from payres.store.refunds import RefundRecord
 from payres.store.work import Work
 from payres.wire import Resource
@@ -73,7 +73,7 @@ def payment(work: Work, record: PaymentRecord) -> wire.Payment:
 
 def story(work: Work, record: PaymentRecord) -> PaymentStory:
     grant = None if record.grant_id is None else grants.find_grant(work, record.grant_id)
-    quote = None if record.quote_id is None else quotes.find_quote(work, record.quote_id)
+    quote = None if record.quote_id is None else QUOTES.get(work, record.quote_id)
     sent = outgoing.find_outgoing(work, record.id)
     entries, bounds = page_of_entries(work, PageQuery(MAX_SHOWN, None, "older"), payment=record)
     return PaymentStory(

@@ -24,7 +24,7 @@ from payres.limits import MAX_DELIVERIES_OF_WEBHOOK
 from payres.store import events, webhooks
 from payres.store.database import Database
 from payres.store.events import EventRecord
-from payres.store.webhooks import WEBHOOKS, DeliveryRecord, WebhookRecord
+from payres.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord, WebhookRecord
 from payres.store.work import EVENTS, Work
 from payres.worker import Worker, cancel_all, retry
 
@@ -215,9 +215,8 @@ def store_attempt(work: Work, webhook_id: str, to_send: ToSend, attempt: Attempt
             is_last = made > len(RETRY_PAUSES) or attempt.status == GONE
             state, next_at = ("failed", None) if is_last else ("pending", _next_attempt(attempt, made, chance))
         sequence, status, error = to_send.event.sequence, attempt.status, attempt.error
-        webhooks.put_delivery(
-            work, DeliveryRecord(sequence, webhook_id, state, made, next_at, attempt.at, status, error)
-        )
+        delivery = DeliveryRecord(sequence, webhook_id, state, made, next_at, attempt.at, status, error)
+        DELIVERIES.replace(work, delivery)
     note_attempt(work, webhook_id, attempt)
     if cursor > webhook.cursor:
         WEBHOOKS.update(work, webhook_id, cursor=cursor)

@@ -15,7 +15,7 @@ from payres.federation.addresses import is_permitted
 from payres.limits import MAX_WEBHOOKS, ROTATION_HOURS
 from payres.store import audit, events, secrets, webhooks
 from payres.store.events import EventRecord
-from payres.store.webhooks import WEBHOOKS, DeliveryRecord, WebhookRecord
+from payres.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord, WebhookRecord
 from payres.store.work import EVENTS, Work
 from payres.urls import is_http_url, is_loopback
 
@@ -222,5 +222,5 @@ def _checked_patterns(patterns: Iterable[str]) -> str:
 
 
 def _put_back(work: Work, sequence: int, webhook_id: str) -> None:
-    webhooks.put_delivery(work, DeliveryRecord(sequence, webhook_id, "pending", 0, work.now, None, None, None))
+    DELIVERIES.replace(work, DeliveryRecord(sequence, webhook_id, "pending", 0, work.now, None, None, None))
     work.changed.append(EVENTS)

@@ -20,7 +20,7 @@ from payres.identifiers import hash_secret
 from payres.limits import APPROVAL_SECONDS
 from payres.store import clients, grants, sessions, wallets
 from payres.store.clients import ClientRecord
-from payres.store.grants import GrantRecord, InteractionRecord
+from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 from payres.urls import Urls
@@ -79,7 +79,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 def find_pending(tx: Transaction, interaction_id: str, nonce: str) -> Pending:
     """The interaction behind an `interact.redirect` URL, decided or not. Raises InteractionUnknown."""
-    interaction = grants.find_interaction(tx, interaction_id)
+    interaction = INTERACTIONS.get(tx, interaction_id)
     if interaction is None or not hmac.compare_digest(interaction.nonce.encode(), nonce.encode()):
         raise _unknown()
     return _with_grant(tx, interaction)
@@ -182,8 +182,8 @@ def decide(work: Work, pending: Pending, approve: bool) -> Decision:
         reference = None
         changed = grants.change_state(work, grant.id, "pending", "denied", work.now)
     assert changed
-    grants.set_purge_at(work, grant.id, work.now + grants.DECIDED_GRANT_RETENTION)
-    grants.decide_interaction(work, interaction.id, reference, work.now)
+    GRANTS.update(work, grant.id, purge_at=work.now + grants.DECIDED_GRANT_RETENTION)
+    INTERACTIONS.update(work, interaction.id, reference=reference, decided_at=work.now)
     if not approve:
         emit(work, "denied", grant)
     return Decision(grant.id, approve, _redirect(work.urls, interaction, reference))

@@ -11,7 +11,7 @@ from payres.grants.gnap import AccessToken, Continue, ContinueToken, GrantRespon
 from payres.grants.tokens import emit, issue_token, revoke_grant
 from payres.identifiers import hash_secret
 from payres.store import grants
-from payres.store.grants import GrantRecord, InteractionRecord
+from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
 from payres.store.work import Transaction, Work
 
 
@@ -72,7 +72,7 @@ def _still_pending(
         raise _denied("decision_expired", "The time to decide on this grant is over; ask for a new one")
     if interaction.finish_uri is not None:
         raise _denied("undecided", "The owner has not decided yet; wait for the redirect to your finish URI")
-    grants.set_waits_from(work, grant.id, work.now)
+    GRANTS.update(work, grant.id, waits_from=work.now)
     return GrantResponse(continue_=_follow_up(work, grant, token, work.settings.continue_wait))
 
 
@@ -88,7 +88,7 @@ def _check_reference(interaction: InteractionRecord, reference: str | None) -> N
 def _issue(work: Work, grant: GrantRecord, interaction: InteractionRecord, token: str) -> GrantResponse:
     changed = grants.change_state(work, grant.id, "approved", "issued")
     assert changed
-    grants.use_reference(work, interaction.id)
+    INTERACTIONS.update(work, interaction.id, reference=None)
     grants.keep_grant(work, grant.id)
     emit(work, "issued", grant)
     access_token: AccessToken | msgspec.UnsetType = msgspec.UNSET

@@ -57,7 +57,7 @@ def set_fee(work: Work, code: str, scale: int, fixed: str, basis_points: int) ->
         raise InvalidRequest(f"This fee cannot be set: {error}", field="basis_points") from error
     ASSETS.update(work, asset.id, fee_fixed=fee.fixed, fee_basis_points=fee.basis_points)
     audit.record(work, "fee.set", asset_name(asset), fixed=fixed, basisPoints=basis_points)
-    return assets.asset_by_id(work, asset.id)
+    return ASSETS.by_id(work, asset.id)
 
 
 def set_rate(work: Work, base: str, counter: str, rate: str) -> RateRecord:
@@ -90,17 +90,18 @@ def deposit_liquidity(work: Work, code: str, scale: int, text: str, reference: s
 
     Raises InvalidRequest, InvalidAmount, WrongState for a reference that another movement has.
     """
-    return movements.pay_in(work, _place(work, open_asset(work, code, scale), "liquidity"), text, reference)
+    return movements.move(work, _place(work, open_asset(work, code, scale), "liquidity"), "deposit", text, reference)
 
 
 def withdraw_liquidity(work: Work, code: str, scale: int, text: str, reference: str | None = None) -> MovementRecord:
     """Takes liquidity out again. Raises NotFound, InsufficientFunds, and what `deposit_liquidity` raises."""
-    return movements.pay_out(work, _place(work, require_asset(work, code, scale), "liquidity"), text, reference)
+    place = _place(work, require_asset(work, code, scale), "liquidity")
+    return movements.move(work, place, "withdrawal", text, reference)
 
 
 def withdraw_fees(work: Work, code: str, scale: int, text: str, reference: str | None = None) -> MovementRecord:
     """Takes collected fees out. Raises what `withdraw_liquidity` raises."""
-    return movements.pay_out(work, _place(work, require_asset(work, code, scale), "fees"), text, reference)
+    return movements.move(work, _place(work, require_asset(work, code, scale), "fees"), "withdrawal", text, reference)
 
 
 def asset_name(asset: AssetRecord) -> str:

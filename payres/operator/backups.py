@@ -59,9 +59,8 @@ def make_backup(database: Path, destination: Path, overwrite: bool, now: int) ->
     Raises BackupError, UnusableDatabase, sqlite3.Error, OSError. A copy that fails the verification is named `.broken`.
     """
     target = destination / f"{database.stem}-{stamp(now)}{database.suffix}" if destination.is_dir() else destination
-    check_not_linked(
-        str(database)
-    )  # reading it applies the write-ahead log beside it, which may belong to another name of the file
+    # Reading it applies the write-ahead log beside it, which may belong to another name of the file.
+    check_not_linked(str(database))
     _require_free(database, target, overwrite)
     with copied(database, beside=target, pause=PAUSE_MILLISECONDS) as partial:
         version, fault = examine(partial, _verify)

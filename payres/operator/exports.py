@@ -7,7 +7,7 @@ transaction of its own, so that no snapshot is held; what is written after the f
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import msgspec
 
@@ -19,7 +19,7 @@ from payres.operator.inputs import require_time
 from payres.operator.wallets import require_wallet
 from payres.store import entries
 from payres.store.entries import TransferLine
-from payres.store.payments import PaymentRange, PaymentRecord, payments_in_order
+from payres.store.payments import PaymentRecord, payments_in_order
 from payres.store.wallets import WalletRecord, wallet_by_id
 from payres.store.work import Work
 
@@ -32,24 +32,22 @@ BATCH_PAYMENTS: Final = 1_000
 SLACK: Final = DAY  # how far the time in an id, which is of the machine, may be from that of the payment
 
 
-class Export(Protocol):
-    """A table that comes in batches, one with each step until `done`."""
+class Export:
+    """A table that comes in batches, one with each step until `done`.
 
-    done: bool
+    `columns` are the names of all members of a row, in their order; `part` is how much has come, from 0 to 1.
+    """
 
-    @property
-    def columns(self) -> Sequence[str]:
-        """The names of all members of a row, in their order."""
-        ...
+    columns: Sequence[str]
+    done = False
+    part = 0.0
 
-    @property
-    def part(self) -> float:
-        """How much has come, from 0 to 1."""
-        ...
+    def __init__(self, since: int, until: int) -> None:
+        self._since, self._until = since, until
 
     def step(self, work: Work) -> Sequence[Row]:
         """The next rows."""
-        ...
+        raise NotImplementedError
 
 
 def period(since: str | None, until: str | None) -> tuple[int, int]:
@@ -79,28 +77,21 @@ def _as_csv(rows: Sequence[Sequence[str | None]]) -> str:
     return file.getvalue()
 
 
-class _Transfers:
+class _Transfers(Export):
     """The walk along the transfers that there are at the first step."""
 
-    done = False
-
-    def __init__(self) -> None:
-        self._next = 1
-        self._last: int | None = None
-
-    @property
-    def part(self) -> float:
-        return min((self._next - 1) / self._last, 1.0) if self._last else 0.0
+    _next = 1
+    _last: int | None = None
+    _at_end = False
 
     def _batch(self, work: Work) -> tuple[int, int]:
         """The ids to look at next."""
         if self._last is None:
             self._last = entries.last_transfer(work)
         first, self._next = self._next, min(self._next + BATCH_TRANSFERS, self._last + 1)
+        self.part = (self._next - 1) / max(self._last, 1)
+        self._at_end = self._next > self._last
         return first, self._next - 1
-
-    def _ends(self) -> bool:
-        return self._last is not None and self._next > self._last
 
 
 class Ledger(_Transfers):
@@ -112,14 +103,14 @@ class Ledger(_Transfers):
     )
 
     def __init__(self, since: int, until: int, path: str | None = None) -> None:
-        super().__init__()
-        self._since, self._until, self._path = since, until, path
+        super().__init__(since, until)
+        self._path = path
 
     def step(self, work: Work) -> Sequence[Row]:
         """Raises NotFound, InvalidRequest for a wallet that does not exist."""
         account_id = None if self._path is None else require_wallet(work, self._path).account_id
         found = entries.transfers(work, *self._batch(work), self._since, self._until, account_id)
-        self.done = self._ends()
+        self.done = self._at_end
         return [self._row(one) for one in found]
 
     def _row(self, one: TransferLine) -> Row:
@@ -147,8 +138,8 @@ class Statement(_Transfers):
     columns = ("createdAt", "kind", "amount", "balance", "assetCode", "counterpart", "payment")
 
     def __init__(self, path: str, since: int, until: int) -> None:
-        super().__init__()
-        self._path, self._since, self._until = path, since, until
+        super().__init__(since, until)
+        self._path = path
         self._closes_at: int | None = None
         self._balance = 0
         self._is_open = False
@@ -163,14 +154,14 @@ class Statement(_Transfers):
         first, last = self._batch(work)
         if not self._is_open:
             self._balance += entries.net_change(work, wallet.account_id, first, last, self._since)
-            if not self._ends():
+            if not self._at_end:
                 return []
             self._is_open, self._next = True, 1
             opens_at = min(max(self._since, wallet.created_at), self._closes_at)
             return [self._total(wallet.asset, "opening balance", opens_at)]
         found = entries.transfers(work, first, last, self._since, self._until, wallet.account_id)
         rows = [self._line(work, wallet.account_id, one) for one in found]
-        self.done = self._ends()
+        self.done = self._at_end
         return [*rows, self._total(wallet.asset, "closing balance", self._closes_at)] if self.done else rows
 
     def _line(self, work: Work, account_id: int, one: TransferLine) -> Row:
@@ -195,30 +186,28 @@ class Statement(_Transfers):
         return empty | {"createdAt": format_time(moment), "kind": kind, "balance": balance, "assetCode": asset.code}
 
 
-class Payments:
+class Payments(Export):
     """Payments of both directions, oldest first."""
 
     columns = (
         *("direction", "id", "walletAddress", "state", "amount", "moved", "assetCode", "assetScale", "receiver"),
         *("failure", "metadata", "createdAt", "endedAt"),
     )
-    done = False
-    part = 0.0
 
     def __init__(self, since: int, until: int, path: str | None = None) -> None:
-        self._since, self._until, self._path = since, until, path
+        super().__init__(since, until)
+        self._path = path
         self._after = first_identifier(since - SLACK)
         self._now: int | None = None
         self._begins_at: int | None = None
-        self._wallets: dict[int, WalletRecord] = {}  # of one batch
 
     def step(self, work: Work) -> Sequence[Row]:
         """Raises NotFound, InvalidRequest for a wallet that does not exist."""
         wallet_id = None if self._path is None else require_wallet(work, self._path).id
         self._now = self._now or work.now
         until = min(self._until, self._now)
-        wanted = PaymentRange(self._after, first_identifier(until + SLACK), self._since, until, wallet_id)
-        found = payments_in_order(work, wanted, BATCH_PAYMENTS)
+        before = first_identifier(until + SLACK)
+        found = payments_in_order(work, self._after, before, self._since, until, wallet_id, BATCH_PAYMENTS)
         self.done = len(found) < BATCH_PAYMENTS
         if self.done:
             self.part = 1.0
@@ -226,13 +215,10 @@ class Payments:
             self._after = found[-1].id
             self._begins_at = self._begins_at or found[0].created_at
             self.part = (found[-1].created_at - self._begins_at) / max(until - self._begins_at, 1)
-        self._wallets.clear()
-        return [self._row(work, one, self._now) for one in found]
+        wallets = {wallet_id: wallet_by_id(work, wallet_id) for wallet_id in {one.wallet_address_id for one in found}}
+        return [self._row(work, one, wallets[one.wallet_address_id], self._now) for one in found]
 
-    def _row(self, work: Work, one: PaymentRecord, now: int) -> Row:
-        wallet = self._wallets.get(one.wallet_address_id)
-        if wallet is None:
-            wallet = self._wallets[one.wallet_address_id] = wallet_by_id(work, one.wallet_address_id)
+    def _row(self, work: Work, one: PaymentRecord, wallet: WalletRecord, now: int) -> Row:
         state = one.state_at(now)
         ended_at = one.expires_at if state == "expired" else one.ended_at
         return {

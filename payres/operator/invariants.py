@@ -19,6 +19,7 @@ from payres.ledger import LedgerBroken
 from payres.store import invariants, status
 from payres.store.database import Database
 from payres.store.invariants import BALANCES, FILE, LEDGER_INVARIANTS, MAX_BREACHES, Invariant, Key
+from payres.store.rows import number
 from payres.store.work import Transaction, Work
 from payres.worker import Sleep, Worker
 
@@ -110,12 +111,12 @@ class BalancesScan(Scan):
 
 def check(tx: Transaction) -> Sequence[Finding]:
     """One finding for each invariant, the money's first and then the file's. Only reads."""
-    return _findings(tx, scans(tx))
+    return [_find(tx, list(group)) for _, group in groupby(scans(tx), key=lambda scan: scan.invariant.name)]
 
 
 def check_ledger(tx: Transaction) -> Sequence[Finding]:
     """One finding for each invariant of the money. Only reads."""
-    return _findings(tx, ledger_scans())
+    return [_find(tx, [scan]) for scan in ledger_scans()]
 
 
 def note(work: Work, findings: Sequence[Finding], checked_at: int) -> None:
@@ -141,18 +142,14 @@ def ledger_scans() -> Sequence[Scan]:
 def _short_scans(tx: Transaction) -> Sequence[Scan]:
     """All scans but that of a large file, whose one step takes seconds."""
     found = scans(tx)
-    return found if invariants.count(tx, FILE) <= MAX_PAGES else found[:-1]
-
-
-def _findings(tx: Transaction, scans: Sequence[Scan]) -> Sequence[Finding]:
-    return [_find(tx, list(group)) for _, group in groupby(scans, key=lambda scan: scan.invariant.name)]
+    return found if number(tx, FILE.counted) <= MAX_PAGES else found[:-1]
 
 
 def _find(tx: Transaction, group: Sequence[Scan]) -> Finding:
     """What scans of one name find together."""
     invariant, examined, breaches = group[0].invariant, 0, list[str]()
     try:
-        examined = invariants.count(tx, invariant)
+        examined = number(tx, invariant.counted)
         for scan in group:
             while not scan.done and len(breaches) < MAX_BREACHES:
                 breaches += scan.step(tx)

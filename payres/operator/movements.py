@@ -4,7 +4,8 @@ A movement may have a reference, the operator's own name for it. An account has 
 however often it is requested.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Literal
 
 import msgspec
 from msgspec import UNSET
@@ -16,11 +17,13 @@ from payres.event_types import WalletEvent
 from payres.operator.inputs import check_reference, require_amount
 from payres.store import accounts, audit, movements
 from payres.store.assets import AssetRecord
-from payres.store.movements import MovementRecord
+from payres.store.movements import MOVEMENTS, MovementRecord
 from payres.store.work import Work
 
-ACTIONS: Final = {"deposit": "deposit", "withdrawal": "withdraw"}
-EVENTS: Final = {"deposit": "wallet.deposited", "withdrawal": "wallet.withdrawn"}
+Kind = Literal["deposit", "withdrawal"]
+
+ACTIONS: Final[Mapping[Kind, str]] = {"deposit": "deposit", "withdrawal": "withdraw"}
+EVENTS: Final[Mapping[Kind, str]] = {"deposit": "wallet.deposited", "withdrawal": "wallet.withdrawn"}
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -33,32 +36,20 @@ class Place(msgspec.Struct, frozen=True):
     holder: str
 
 
-def pay_in(work: Work, place: Place, text: str, reference: str | None = None) -> MovementRecord:
-    """Moves an amount such as "100.00" from outside to the account.
+def move(work: Work, place: Place, kind: Kind, text: str, reference: str | None = None) -> MovementRecord:
+    """Moves an amount such as "100.00" from outside to the account, or from the account to outside.
 
-    Raises InvalidAmount, InvalidRequest for a reference, WrongState for one that another movement has.
-    """
-    amount = require_amount(text, place.asset)
-    found = _find(work, place, "deposit", amount, reference)
-    if found is not None:
-        return found
-    external = ledger.operator_account(work, place.asset.id, "external")
-    transfer_id = ledger.transfer(work, external, place.account_id, amount, "deposit")
-    return _record(work, place, transfer_id, "deposit", amount, reference)
-
-
-def pay_out(work: Work, place: Place, text: str, reference: str | None = None) -> MovementRecord:
-    """Moves an amount such as "100.00" from the account to outside.
-
-    Raises InsufficientFunds, whose reason is the kind of the place, and what `pay_in` raises.
+    Raises InvalidAmount, InvalidRequest for a reference, WrongState for one that another movement has;
+    InsufficientFunds for a withdrawal, whose reason is the kind of the place.
     """
     amount, asset = require_amount(text, place.asset), place.asset
-    found = _find(work, place, "withdrawal", amount, reference)
+    found = _find(work, place, kind, amount, reference)
     if found is not None:
         return found
     external = ledger.operator_account(work, asset.id, "external")
+    sides = (external, place.account_id) if kind == "deposit" else (place.account_id, external)
     try:
-        transfer_id = ledger.transfer(work, place.account_id, external, amount, "withdrawal")
+        transfer_id = ledger.transfer(work, *sides, amount, kind)
     except ledger.NotEnough as lack:
         free, needed = (format_decimal(figure, asset.asset) for figure in (lack.free, amount))
         raise InsufficientFunds(
@@ -66,10 +57,10 @@ def pay_out(work: Work, place: Place, text: str, reference: str | None = None) -
             reason=place.kind,
             free=free,
         ) from lack
-    return _record(work, place, transfer_id, "withdrawal", amount, reference)
+    return _record(work, place, transfer_id, kind, amount, reference)
 
 
-def _find(work: Work, place: Place, kind: str, amount: int, reference: str | None) -> MovementRecord | None:
+def _find(work: Work, place: Place, kind: Kind, amount: int, reference: str | None) -> MovementRecord | None:
     """This movement, if it was made before."""
     if reference is None:
         return None
@@ -85,20 +76,27 @@ def _find(work: Work, place: Place, kind: str, amount: int, reference: str | Non
 
 
 def _record(
-    work: Work, place: Place, transfer_id: int, kind: str, amount: int, reference: str | None
+    work: Work, place: Place, transfer_id: int, kind: Kind, amount: int, reference: str | None
 ) -> MovementRecord:
     movement_id = work.new_id()
-    movements.insert_movement(work, movement_id, place.account_id, transfer_id, reference, work.now)
+    MOVEMENTS.create(
+        work,
+        id=movement_id,
+        account_id=place.account_id,
+        transfer_id=transfer_id,
+        reference=reference,
+        created_at=work.now,
+    )
     shown = f"{format_decimal(amount, place.asset.asset)} {place.asset.code}"
     audit.record(work, f"{place.kind}.{ACTIONS[kind]}", place.name, amount=shown, reference=reference)
     if place.kind == "wallet":
         _emit(work, place, kind, amount, reference)
     elif place.kind == "liquidity":
         ledger.watch(work, place.account_id)
-    return MovementRecord(movement_id, place.account_id, transfer_id, reference, work.now, kind, amount)
+    return MOVEMENTS.by_id(work, movement_id)
 
 
-def _emit(work: Work, place: Place, kind: str, amount: int, reference: str | None) -> None:
+def _emit(work: Work, place: Place, kind: Kind, amount: int, reference: str | None) -> None:
     balance, asset = accounts.account_by_id(work, place.account_id).balance, place.asset.asset
     data = WalletEvent(
         wallet_address=work.urls.wallet(place.name),

@@ -6,9 +6,8 @@ from msgspec import UNSET, UnsetType
 from payres.errors import InvalidRequest, require
 from payres.operator.inputs import DecimalText, Name, Query, TimeText, require_amount, require_time
 from payres.operator.wallets import require_wallet
-from payres.store import assets
-from payres.store.assets import AssetRecord
-from payres.store.payments import Direction, PaymentFilter, PaymentRecord, State, find_payment
+from payres.store.assets import ASSETS, AssetRecord
+from payres.store.payments import PAYMENTS, Direction, PaymentFilter, PaymentRecord, State
 from payres.store.work import Work
 from payres.wire import Text
 
@@ -34,7 +33,7 @@ class PaymentQuery(Query, frozen=True, kw_only=True):
 def payment_filter(work: Work, query: PaymentQuery) -> PaymentFilter:
     """Raises NotFound for a wallet, InvalidRequest, InvalidAmount."""
     wallet = require_wallet(work, query.wallet) if query.wallet else None
-    asset = None if wallet is None else assets.asset_by_id(work, wallet.asset_id)
+    asset = None if wallet is None else ASSETS.by_id(work, wallet.asset_id)
     return PaymentFilter(
         wallet_id=None if wallet is None else wallet.id,
         direction=query.direction or None,
@@ -50,7 +49,7 @@ def payment_filter(work: Work, query: PaymentQuery) -> PaymentFilter:
 
 def require_payment(work: Work, payment_id: str) -> PaymentRecord:
     """Raises NotFound."""
-    return require(find_payment(work, payment_id), f"There is no payment {payment_id}; `payres payment list` shows all")
+    return require(PAYMENTS.get(work, payment_id), f"There is no payment {payment_id}; `payres payment list` shows all")
 
 
 def _amount(text: str | UnsetType, asset: AssetRecord | None, field: str) -> int | None:

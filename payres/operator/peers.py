@@ -18,7 +18,8 @@ from payres.operator.assets import open_asset
 from payres.operator.inputs import Code, DecimalText, Name, require_amount
 from payres.operator.movements import Place
 from payres.settings import ILP_ADDRESS
-from payres.store import assets, audit, packets, peers, secrets
+from payres.store import audit, packets, peers, secrets
+from payres.store.assets import ASSETS
 from payres.store.movements import MovementRecord
 from payres.store.peers import PEERS, PeerRecord
 from payres.store.work import Work
@@ -135,7 +136,7 @@ def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
     PEERS.update(work, peer.id, **columns)
     limit = None
     if change.credit_limit is not None:
-        limit = require_amount(change.credit_limit, assets.asset_by_id(work, peer.asset_id), least=0)
+        limit = require_amount(change.credit_limit, ASSETS.by_id(work, peer.asset_id), least=0)
         _set_credit_limit(work, peer, limit)
     _change_routes(work, peer, change)
     changed = {
@@ -163,7 +164,7 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
             f"Packets to or from the peer {name} are in flight; try again when they are answered, or given"
             " up, which takes an hour when the peer cannot be reached"
         )
-    unresolved, _ = packets.outcome_unknown(work, peer.id)
+    unresolved, _ = packets.unresolved(work, peer.id)
     if unresolved:
         raise WrongState(
             f"{unresolved} packets to the peer {name} have an unknown outcome: resolve those that `payres peer doubts"
@@ -184,7 +185,7 @@ def deposit(work: Work, name: str, text: str, reference: str | None = None) -> M
 
     Raises NotFound, InvalidAmount, WrongState for a reference that another movement has.
     """
-    return movements.pay_in(work, _place(work, name), text, reference)
+    return movements.move(work, _place(work, name), "deposit", text, reference)
 
 
 def withdraw(work: Work, name: str, text: str, reference: str | None = None) -> MovementRecord:
@@ -192,7 +193,7 @@ def withdraw(work: Work, name: str, text: str, reference: str | None = None) -> 
 
     Raises InsufficientFunds past the peer's credit limit, and what `deposit` raises.
     """
-    return movements.pay_out(work, _place(work, name), text, reference)
+    return movements.move(work, _place(work, name), "withdrawal", text, reference)
 
 
 def describe_balance(peer: PeerRecord) -> str:
@@ -206,7 +207,7 @@ def describe_balance(peer: PeerRecord) -> str:
 def _place(work: Work, name: str) -> Place:
     peer = require_peer(work, name)
     holder = f"The account of the peer {name}, its credit limit included,"
-    return Place(peer.account_id, assets.asset_by_id(work, peer.asset_id), "peer", name, holder)
+    return Place(peer.account_id, ASSETS.by_id(work, peer.asset_id), "peer", name, holder)
 
 
 def _check_name(work: Work, name: str) -> None:

@@ -23,11 +23,12 @@ from payres.payments.incoming import add
 from payres.payments.outgoing import check_funds, check_movable, new_payment, pay_or_hold
 from payres.payments.pricing import local_terms
 from payres.payments.receivers import LocalReceiver
-from payres.store import assets, audit, clients, incoming, outgoing, wallets
+from payres.store import audit, clients, incoming, outgoing, wallets
+from payres.store.assets import ASSETS
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.payments import payers_of
-from payres.store.refunds import RefundRecord, insert_refund, refunds_of_incoming
+from payres.store.refunds import REFUNDS, RefundRecord, refunds_of_incoming
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Terms
@@ -85,7 +86,7 @@ def find_made(work: Work, wanted: Wanted) -> Sequence[RefundRecord]:
     check_reference(wanted.reference)
     if wanted.to is not None and canonical_url(wanted.to) is None:
         raise InvalidRequest("to must be a wallet address, such as https://other.example/alice", field="to")
-    asset = assets.asset_by_id(work, receiver.asset_id)
+    asset = ASSETS.by_id(work, receiver.asset_id)
     asked = None if wanted.amount is None else require_amount(wanted.amount, asset)
     made = [one for one in refunds_of_incoming(work, payment.id) if one.reference == wanted.reference]
     to = None if wanted.to is None else canonical(wanted.to)
@@ -100,7 +101,7 @@ def find_made(work: Work, wanted: Wanted) -> Sequence[RefundRecord]:
 def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
     """What is to be sent back; with an offer, what that has `offered`. Raises InvalidAmount for more than is left."""
     payment, receiver = _payment_of(work, wanted)
-    asset = assets.asset_by_id(work, receiver.asset_id)
+    asset = ASSETS.by_id(work, receiver.asset_id)
     before = refunds_of_incoming(work, payment.id)
     payers = [OUTGOING.by_id(work, payer_id) for payer_id in payers_of(work, payment.id)]
     left, origin = payment.received - sum(one.counted for one in before), "payment"
@@ -150,22 +151,14 @@ def _send_back(
     returned = amount if wallet.asset_id == receiver.asset_id else amount * net // payer.terms.receive
     if not returned:
         raise InvalidAmount("Of this amount nothing would arrive in the payer's currency")
-    made = RefundRecord(
-        id=work.new_id(),
+    made = _insert(
+        work,
         incoming_payment_id=payment_id,
         outgoing_payment_id=payer.id,
-        return_payment_id=None,
-        wallet_address=None,
         amount=amount,
-        counted=amount,
         returned=returned,
         reference=reference,
-        state="completed",
-        failure=None,
-        created_at=work.now,
-        ended_at=work.now,
     )
-    insert_refund(work, made)
     try:
         _move(work, receiver, wallet, made)
     except ledger.NotEnough as lack:
@@ -202,24 +195,22 @@ def _send_to(work: Work, found: Plan, to: str, reference: str, offer: Offer | No
         add(work, receiver.wallet, receiver.payment)
     payment = new_payment(work, sender, client_id, terms, receiver)
     outgoing.insert_outgoing(work, payment)
-    made = RefundRecord(
-        id=work.new_id(),
+    made = _insert(
+        work,
         incoming_payment_id=found.payment.id,
-        outgoing_payment_id=None,
         return_payment_id=payment.id,
         wallet_address=canonical(to),
         amount=terms.debit,
-        counted=terms.debit,
-        returned=payment.delivered,
         reference=reference,
-        state="sending" if receiver is None else "completed",
-        failure=None,
-        created_at=work.now,
-        ended_at=payment.ended_at,
     )
-    insert_refund(work, made)
     pay_or_hold(work, sender, payment, receiver)
     return made
+
+
+def _insert(work: Work, **columns: int | str) -> RefundRecord:
+    refund_id = work.new_id()
+    REFUNDS.create(work, id=refund_id, **columns, created_at=work.now)
+    return REFUNDS.by_id(work, refund_id)
 
 
 def _terms_here(work: Work, sender: WalletRecord, client_id: int, to: str, amount: int) -> tuple[Terms, LocalReceiver]:

@@ -13,7 +13,8 @@ from payres.amounts import format_decimal
 from payres.errors import InsufficientFunds, WrongState, require
 from payres.operator.peers import require_peer
 from payres.payments.settlement import payment_of, release_unresolved
-from payres.store import accounts, assets, audit, packets, peers, wallets
+from payres.store import accounts, audit, packets, peers, wallets
+from payres.store.assets import ASSETS
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
@@ -71,7 +72,7 @@ def require_unresolved(work: Work, packet_id: str) -> UnresolvedPacket:
 
 def _pay_out(work: Work, packet: PacketRecord, account_id: int, amount: int, kind: str) -> None:
     """Pays out of the operator's liquidity. Raises InsufficientFunds."""
-    asset = assets.asset_by_id(work, accounts.account_by_id(work, account_id).asset_id)
+    asset = ASSETS.by_id(work, accounts.account_by_id(work, account_id).asset_id)
     liquidity = ledger.operator_account(work, asset.id, "liquidity")
     try:
         ledger.transfer(

@@ -7,7 +7,8 @@ from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.inputs import check_name
 from payres.operator.movements import Place
-from payres.store import assets, audit, sessions, wallets
+from payres.store import audit, sessions, wallets
+from payres.store.assets import ASSETS
 from payres.store.movements import MovementRecord
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
@@ -61,7 +62,7 @@ def deposit(work: Work, path: str, text: str, reference: str | None = None) -> M
     wallet = require_wallet(work, path)
     if not wallet.active:
         raise WrongState(f"The wallet {wallet.path} is inactive and takes no money in", path=wallet.path)
-    return movements.pay_in(work, _place(work, wallet), text, reference)
+    return movements.move(work, _place(work, wallet), "deposit", text, reference)
 
 
 def withdraw(work: Work, path: str, text: str, reference: str | None = None) -> MovementRecord:
@@ -69,7 +70,7 @@ def withdraw(work: Work, path: str, text: str, reference: str | None = None) -> 
 
     Raises NotFound, InvalidAmount, InsufficientFunds naming the free balance, WrongState as `deposit` does.
     """
-    return movements.pay_out(work, _place(work, require_wallet(work, path)), text, reference)
+    return movements.move(work, _place(work, require_wallet(work, path)), "withdrawal", text, reference)
 
 
 def rename(work: Work, path: str, public_name: str | None) -> WalletRecord:
@@ -84,12 +85,12 @@ def rename(work: Work, path: str, public_name: str | None) -> WalletRecord:
 
 def deactivate(work: Work, path: str) -> WalletRecord:
     """Deactivates the wallet address; money and history stay. Raises NotFound."""
-    return _change_state(work, path, "inactive", "wallet.deactivate")
+    return _change(work, path, "wallet.deactivate", state="inactive")
 
 
 def activate(work: Work, path: str) -> WalletRecord:
     """Activates the wallet address again. Raises NotFound."""
-    return _change_state(work, path, "active", "wallet.activate")
+    return _change(work, path, "wallet.activate", state="active")
 
 
 def set_password(work: Work, path: str, password_hash: str, forget_browsers: bool = False) -> WalletRecord:
@@ -109,19 +110,16 @@ def set_password(work: Work, path: str, password_hash: str, forget_browsers: boo
 
 def unlock(work: Work, path: str) -> WalletRecord:
     """Clears the counts of wrong passwords, so that the owner can sign in at once. Raises NotFound."""
-    wallet = require_wallet(work, path)
-    WALLETS.update(work, wallet.id, unlocked_at=work.now)
-    audit.record(work, "wallet.unlock", wallet.path)
-    return require_wallet(work, path)
+    return _change(work, path, "wallet.unlock", unlocked_at=work.now)
 
 
 def _place(work: Work, wallet: WalletRecord) -> Place:
-    asset = assets.asset_by_id(work, wallet.asset_id)
+    asset = ASSETS.by_id(work, wallet.asset_id)
     return Place(wallet.account_id, asset, "wallet", wallet.path, f"The wallet {wallet.path}")
 
 
-def _change_state(work: Work, path: str, state: str, action: str) -> WalletRecord:
+def _change(work: Work, path: str, action: str, **columns: str | int) -> WalletRecord:
     wallet = require_wallet(work, path)
-    WALLETS.update(work, wallet.id, state=state)
+    WALLETS.update(work, wallet.id, **columns)
     audit.record(work, action, wallet.path)
     return require_wallet(work, path)

@@ -12,7 +12,7 @@ import msgspec
 from payres.clock import DAY
 from payres.errors import KeyReused
 from payres.store import idempotency
-from payres.store.idempotency import CachedResponse
+from payres.store.idempotency import RESPONSES, CachedResponse
 from payres.store.work import Work
 
 RETENTION: Final = DAY
@@ -60,4 +60,4 @@ def cache_response(work: Work, request: KeyedRequest, response: bytes) -> None:
     idempotency.delete_responses_until(work, work.now - RETENTION, PURGED_AT_ONCE)
     owner = request.client_id, request.api_key_id
     cached = CachedResponse(*owner, request.key, request.path, request.digest(), response, work.now)
-    idempotency.store_response(work, cached)
+    RESPONSES.replace(work, cached)

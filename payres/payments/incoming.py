@@ -12,7 +12,7 @@ from payres.grants.access import Caller
 from payres.limits import OVERPAY_TOLERANCE
 from payres.store import incoming, wallets
 from payres.store.database import Database
-from payres.store.incoming import IncomingRecord
+from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.wire import IncomingPaymentRequest, metadata_text, value_in
@@ -83,7 +83,7 @@ async def report_expired(database: Database) -> None:
 
 def _expire_due(work: Work) -> None:
     for payment in incoming.expired_without_event(work, work.now, EXPIRY_BATCH):
-        incoming.set_expiry_event(work, payment.id, work.now)
+        INCOMING.update(work, payment.id, expiry_event_at=work.now)
         _emit(work, "expired", wallets.wallet_by_id(work, payment.wallet_address_id), payment)
 
 

@@ -104,7 +104,7 @@ def check_liquidity(work: Work, asset_id: int, amount: int) -> None:
     """Raises InsufficientFunds when the operator has less than this amount of the asset to give in an exchange."""
     account = accounts.find_operator_account(work, asset_id, "liquidity")
     if account is None or free_balance(account) < amount:
-        raise short_of_liquidity(amount, assets.asset_by_id(work, asset_id).asset)
+        raise short_of_liquidity(amount, assets.ASSETS.by_id(work, asset_id).asset)
 
 
 def short_of_liquidity(amount: int, asset: Asset) -> InsufficientFunds:

@@ -6,7 +6,7 @@ from payres.grants.access import Caller
 from payres.payments.pricing import check_liquidity, local_terms
 from payres.payments.receivers import open_receiver
 from payres.store import quotes
-from payres.store.quotes import QuoteRecord
+from payres.store.quotes import QUOTES, QuoteRecord
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer
@@ -39,7 +39,7 @@ def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None)
         purge_at=expires_at + quotes.QUOTE_RETENTION,
     )
     quotes.purge_quotes(work, work.now)
-    quotes.insert_quote(work, quote)
+    QUOTES.insert(work, quote)
     return wallet, quote
 
 

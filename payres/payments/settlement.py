@@ -11,9 +11,9 @@ from payres.ledger import NotEnough
 from payres.payments.incoming import credit, fits
 from payres.store import accounts, grants, incoming, outgoing, packets, wallets
 from payres.store.accounts import HoldRecord
-from payres.store.fail_stop import RowMissing
+from payres.store.fail_stop import Damaged
 from payres.store.incoming import IncomingRecord
-from payres.store.outgoing import OutgoingRecord
+from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.refunds import refund_by_return_payment
 from payres.store.transactions import savepoint
@@ -57,10 +57,10 @@ def emit(work: Work, wallet: WalletRecord, payment: OutgoingRecord, *kinds: str)
 
 
 def payment_hold(tx: Transaction, payment_id: str) -> HoldRecord:
-    """What the payer's wallet holds for a payment in progress. Raises RowMissing."""
+    """What the payer's wallet holds for a payment in progress. Raises Damaged."""
     found = accounts.holds_of_payment(tx, payment_id)
     if not found:
-        raise RowMissing(f"outgoing payment {payment_id} has no hold")
+        raise Damaged(f"outgoing payment {payment_id} has no hold")
     return found[0]
 
 
@@ -121,7 +121,7 @@ def count_unresolved(work: Work, packet: PacketRecord) -> None:
     payment = payment_of(work, packet)
     debit = payment.unresolved_debit + packet.source_amount
     receive = min(payment.unresolved_receive + _most_delivered(payment, packet), MAX_LEDGER)
-    outgoing.set_unresolved(work, payment.id, debit, receive)
+    OUTGOING.update(work, payment.id, unresolved_debit=debit, unresolved_receive=receive)
 
 
 def release_unresolved(work: Work, packet: PacketRecord) -> None:
@@ -132,17 +132,18 @@ def release_unresolved(work: Work, packet: PacketRecord) -> None:
         unresolved_debit=max(payment.unresolved_debit - packet.source_amount, 0),
         unresolved_receive=max(payment.unresolved_receive - _most_delivered(payment, packet), 0),
     )
-    outgoing.set_unresolved(work, payment.id, left.unresolved_debit, left.unresolved_receive)
+    unresolved = {"unresolved_debit": left.unresolved_debit, "unresolved_receive": left.unresolved_receive}
+    OUTGOING.update(work, payment.id, **unresolved)
     back = payment.spent_debit - left.spent_debit, payment.spent_receive - left.spent_receive
     _give_back(work, payment, *back)
 
 
 def payment_of(tx: Transaction, packet: PacketRecord) -> OutgoingRecord:
-    """The payment of ours that a packet belongs to. Raises RowMissing."""
+    """The payment of ours that a packet belongs to. Raises Damaged."""
     assert packet.outgoing_payment_id is not None, "it was not passed on for a peer"
     payment = outgoing.find_outgoing(tx, packet.outgoing_payment_id)
     if payment is None:
-        raise RowMissing(f"outgoing payment {packet.outgoing_payment_id} does not exist")
+        raise Damaged(f"outgoing payment {packet.outgoing_payment_id} does not exist")
     return payment
 
 

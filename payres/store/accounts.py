@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.rows import Table, insert_row, insertion
+from payres.store.rows import Table, insert_row, insertion, number
 from payres.store.work import Transaction
 
 
@@ -52,7 +52,7 @@ HOLDS = Table(HoldRecord, "hold")
 
 
 def account_by_id(tx: Transaction, account_id: int) -> AccountRecord:
-    """Raises RowMissing."""
+    """Raises Damaged."""
     return ACCOUNTS.by_id(tx, account_id)
 
 
@@ -140,11 +140,6 @@ def insert_hold(
     )
 
 
-def hold_by_id(tx: Transaction, hold_id: int) -> HoldRecord:
-    """Raises RowMissing."""
-    return HOLDS.by_id(tx, hold_id)
-
-
 def holds_of_payment(tx: Transaction, outgoing_payment_id: str) -> Sequence[HoldRecord]:
     """In the order in which they were made."""
     return HOLDS.list(tx, "WHERE outgoing_payment_id = ? ORDER BY id", outgoing_payment_id)
@@ -157,11 +152,8 @@ def holds_of_packet(tx: Transaction, packet_id: str) -> Sequence[HoldRecord]:
 
 def transferred_of_packet(tx: Transaction, outgoing_payment_id: str, packet_id: str) -> int:
     """What was posted from a payment's hold for one of its packets."""
-    total: int = tx.execute(
-        "SELECT coalesce(sum(amount), 0) FROM transfer WHERE outgoing_payment_id = ? AND packet_id = ?",
-        (outgoing_payment_id, packet_id),
-    ).fetchone()[0]
-    return total
+    of_packet = "SELECT sum(amount) FROM transfer WHERE outgoing_payment_id = ? AND packet_id = ?"
+    return number(tx, of_packet, outgoing_payment_id, packet_id)
 
 
 def reduce_hold(tx: Transaction, hold_id: int, amount: int) -> None:

@@ -49,11 +49,6 @@ def find_asset(tx: Transaction, code: str, scale: int) -> AssetRecord | None:
     return ASSETS.find(tx, "WHERE code = ? AND scale = ?", code, scale)
 
 
-def asset_by_id(tx: Transaction, asset_id: int) -> AssetRecord:
-    """Raises RowMissing."""
-    return ASSETS.by_id(tx, asset_id)
-
-
 def ensure_asset(tx: Transaction, code: str, scale: int) -> AssetRecord:
     """The asset, made on first use."""
     tx.execute("INSERT INTO asset (code, scale) VALUES (?, ?) ON CONFLICT DO NOTHING", (code, scale))

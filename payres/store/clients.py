@@ -48,7 +48,7 @@ def find_client(tx: Transaction, identity: str) -> ClientRecord | None:
 
 
 def client_by_id(tx: Transaction, client_id: int) -> ClientRecord:
-    """Raises RowMissing."""
+    """Raises Damaged."""
     return CLIENTS.by_id(tx, client_id)
 
 

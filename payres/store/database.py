@@ -13,7 +13,7 @@ from payres.settings import Settings
 from payres.store.connections import connect_reader, connect_writer
 from payres.store.database_file import Presence
 from payres.store.fail_stop import FailStop
-from payres.store.lanes import Lane, OwnedConnection, ReadLane, WriteLane
+from payres.store.lanes import Lane, OwnedConnection, ReadLane, ThreadLane, WriteLane
 from payres.store.standby import READ_ONLY, StandbyLane
 from payres.store.work import Transaction, Work, World, world
 
@@ -67,8 +67,8 @@ class Database:
             raise
         writing, reading, examining = opened
         writer = WriteLane(writing, around, presence)
-        reader, examiner = ReadLane(reading, around, writer.fail_stop), Lane(examining, around, writer.fail_stop)
-        return cls(path, writer, reader, examiner)
+        reader = ReadLane(reading, around, writer.fail_stop)
+        return cls(path, writer, reader, ThreadLane(examining, around, writer.fail_stop))
 
     @classmethod
     def open_standby(cls, path: str, around: World) -> "Database":

@@ -26,13 +26,7 @@ class FailStop(Exception):
 
 
 class Damaged(FailStop):
-    """The database file cannot be read any more, or lacks a table or a column."""
-
-    reason = "its database is damaged"
-
-
-class RowMissing(FailStop):
-    """A row that others refer to does not exist."""
+    """The database file cannot be read any more, or lacks a table, a column, or a row that others refer to."""
 
     reason = "its database is damaged"
 

@@ -117,10 +117,6 @@ def change_state(tx: Transaction, grant_id: str, before: str, after: str, ended_
     return cursor.rowcount == 1
 
 
-def set_waits_from(tx: Transaction, grant_id: str, now: int) -> None:
-    tx.execute('UPDATE "grant" SET waits_from = ? WHERE id = ?', (now, grant_id))
-
-
 def keep_grant(tx: Transaction, grant_id: str) -> None:
     """From now on the grant is never purged."""
     tx.execute('UPDATE "grant" SET purge_at = NULL WHERE id = ? AND purge_at IS NOT NULL', (grant_id,))
@@ -129,10 +125,6 @@ def keep_grant(tx: Transaction, grant_id: str) -> None:
 def postpone_purge(tx: Transaction, grant_id: str, time: int) -> None:
     """Sets another time from which the grant may be purged, unless it stays."""
     tx.execute('UPDATE "grant" SET purge_at = ? WHERE id = ? AND purge_at IS NOT NULL', (time, grant_id))
-
-
-def set_purge_at(tx: Transaction, grant_id: str, time: int) -> None:
-    tx.execute('UPDATE "grant" SET purge_at = ? WHERE id = ?', (time, grant_id))
 
 
 def purge_grants(tx: Transaction, now: int) -> None:
@@ -150,20 +142,8 @@ def insert_interaction(tx: Transaction, interaction: InteractionRecord) -> None:
     INTERACTIONS.insert(tx, interaction)
 
 
-def find_interaction(tx: Transaction, interaction_id: str) -> InteractionRecord | None:
-    return INTERACTIONS.find(tx, "WHERE id = ?", interaction_id)
-
-
 def interaction_of_grant(tx: Transaction, grant_id: str) -> InteractionRecord | None:
     return INTERACTIONS.find(tx, "WHERE grant_id = ?", grant_id)
-
-
-def decide_interaction(tx: Transaction, interaction_id: str, reference: str | None, now: int) -> None:
-    tx.execute("UPDATE interaction SET reference = ?, decided_at = ? WHERE id = ?", (reference, now, interaction_id))
-
-
-def use_reference(tx: Transaction, interaction_id: str) -> None:
-    tx.execute("UPDATE interaction SET reference = NULL WHERE id = ?", (interaction_id,))
 
 
 def spending(tx: Transaction, grant_id: str, window_start: int) -> Sequence[SpendingRecord]:

@@ -30,11 +30,6 @@ def find_response(tx: Transaction, client_id: int | None, api_key_id: str | None
     return RESPONSES.find(tx, "WHERE api_key_id = ? AND key = ?", api_key_id, key)
 
 
-def store_response(tx: Transaction, cached: CachedResponse) -> None:
-    """Stores a response under its key, in place of an older one."""
-    tx.execute(f"INSERT OR REPLACE {RESPONSES.into}", msgspec.structs.astuple(cached))
-
-
 def delete_responses_until(tx: Transaction, time: int, limit: int) -> None:
     """Deletes the oldest responses of those stored at `time` or before, at most `limit` of them."""
     oldest = tx.execute(

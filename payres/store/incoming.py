@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.store.pages import PageBounds, PageQuery, of_client, select_page
-from payres.store.rows import Table
+from payres.store.rows import Table, find_number
 from payres.store.work import Transaction
 
 
@@ -58,8 +58,7 @@ def find_incoming(tx: Transaction, payment_id: str) -> IncomingRecord | None:
 
 def expiry_event_at(tx: Transaction, payment_id: str) -> int | None:
     """The time of the event that says that the payment has expired."""
-    row = tx.execute("SELECT expiry_event_at FROM incoming_payment WHERE id = ?", (payment_id,)).fetchone()
-    return None if row is None else row[0]
+    return find_number(tx, "SELECT expiry_event_at FROM incoming_payment WHERE id = ?", payment_id)
 
 
 def page_of_incoming(
@@ -87,7 +86,3 @@ def expired_without_event(tx: Transaction, now: int, limit: int) -> Sequence[Inc
     """Payments that have expired and without an event of that, the earliest first."""
     where = "WHERE completed_at IS NULL AND expiry_event_at IS NULL AND expires_at <= ? ORDER BY expires_at LIMIT ?"
     return INCOMING.list(tx, where, now, limit)
-
-
-def set_expiry_event(tx: Transaction, payment_id: str, now: int) -> None:
-    tx.execute("UPDATE incoming_payment SET expiry_event_at = ? WHERE id = ?", (now, payment_id))

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.store.refunds import REFUND_COUNTED, REFUNDS
-from payres.store.rows import number
 from payres.store.work import Transaction
 
 MAX_BREACHES = 5
@@ -32,11 +31,6 @@ class Invariant(msgspec.Struct, frozen=True):
     breaches: str
     keys: tuple[str, str] | None = None
     recent: str = ""
-
-
-def count(tx: Transaction, invariant: Invariant) -> int:
-    """How many rows the invariant is about."""
-    return number(tx, invariant.counted)
 
 
 def breaches(tx: Transaction, invariant: Invariant, first: Key | None = None, last: Key | None = None) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Lanes: queues of units of work, each in front of one connection; units that wait are run together, in order.
+"""Lanes: queues of units of work; units that wait are run together, in order, mostly on a connection of the lane.
 
 A unit runs on the event loop's own thread where that takes microseconds, because handing work to a thread and back
 costs more than the work. What waits for a lock, or for the disk to confirm a commit, is on the connection's thread.
@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import aiosqlite
 
@@ -21,8 +21,6 @@ from payres.store.connections import BUSY_TIMEOUT_SECONDS
 from payres.store.database_file import Presence
 from payres.store.fail_stop import FailStop
 from payres.store.transactions import (
-    NOT_STORED,
-    NotBegun,
     Raised,
     Unfinished,
     Unit,
@@ -82,23 +80,10 @@ class OwnedConnection(aiosqlite.Connection):
         return result
 
 
-class Runner(Protocol):
-    """What a lane needs of a connection."""
-
-    async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """The function's result, computed on another thread."""
-        ...
-
-    async def close(self) -> None:
-        """Closes it."""
-        ...
-
-
 class Lane:
-    """A queue in front of one connection, which runs its units on the connection's thread: what may take long."""
+    """A queue of units: what a subclass runs together."""
 
-    def __init__(self, connection: Runner, around: World, on_stop: Callable[[FailStop], None] | None = None) -> None:
-        self._connection = connection
+    def __init__(self, around: World, on_stop: Callable[[FailStop], None] | None = None) -> None:
         self._around = around
         self._on_stop = on_stop or self.fail_stop
         self._queue: list[Queued] = []
@@ -138,14 +123,14 @@ class Lane:
         return await future
 
     async def close(self) -> None:
-        """Runs what is queued, then closes the connection. Closing again waits for the same end."""
+        """Runs what is queued, and ends. Closing again waits for the same end."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._finish())
         await asyncio.shield(self._closing)  # a caller that is cancelled must not leave it half closed
 
     async def run_together(self, batch: list[Queued]) -> list[Any]:
         """The outcomes of a batch: results, or Raised. It may take more units that wait into the batch."""
-        return await self._connection.run(partial(run_reads, units_of(batch), around=self._around))
+        raise NotImplementedError
 
     def batch_size(self) -> int:
         """How many units are run together, besides those that go first."""
@@ -163,7 +148,7 @@ class Lane:
                 batch = self.take(self._first_count + self.batch_size())
                 try:
                     outcomes = await self.run_together(batch)
-                except (FailStop, NotBegun) as error:  # those behind would only wait for the same again
+                except (FailStop, Unavailable) as error:  # those behind would only wait for the same again
                     batch += self.take(len(self._queue))
                     outcomes = [Raised(error)] * len(batch)
                 except Exception as error:
@@ -178,30 +163,28 @@ class Lane:
 
     def _reported(self, outcome: Any) -> Any:
         """The outcome as its caller may know it."""
-        if isinstance(outcome, Raised):
-            if isinstance(outcome.error, FailStop):
-                self._on_stop(outcome.error)
-                return Raised(Unavailable(outcome.error.message, retry_after=STOPPED_SECONDS))
-            if isinstance(outcome.error, NotBegun):
-                return Raised(Unavailable(NOT_STORED))
+        if isinstance(outcome, Raised) and isinstance(outcome.error, FailStop):
+            self._on_stop(outcome.error)
+            return Raised(Unavailable(outcome.error.message, retry_after=STOPPED_SECONDS))
         return outcome
 
     async def _finish(self) -> None:
         if self._drain is not None:
             await self._drain
-        await self._connection.close()
 
 
-class LoopLane(Lane):
-    """A lane that runs units on the event loop's thread, and hands to its own thread what would wait."""
-
-    _connection: OwnedConnection
+class ThreadLane(Lane):
+    """Runs units that read, and may take long, on the thread of a connection. Only there is a lock waited for."""
 
     def __init__(
         self, connection: OwnedConnection, around: World, on_stop: Callable[[FailStop], None] | None = None
     ) -> None:
-        super().__init__(connection, around, on_stop)
+        super().__init__(around, on_stop)
+        self._connection = connection
         _set_lock_timeout(connection.raw, 0)
+
+    async def run_together(self, batch: list[Queued]) -> list[Any]:
+        return await self.run_on_thread(partial(run_reads, units_of(batch), around=self._around))
 
     async def run_on_thread(self, run: Callable[[sqlite3.Connection], list[Any]]) -> list[Any]:
         """Runs a whole batch on the connection's thread, which may wait for the locks of other programs."""
@@ -215,8 +198,12 @@ class LoopLane(Lane):
 
         return await self._connection.run(work)
 
+    async def _finish(self) -> None:
+        await super()._finish()
+        await self._connection.close()
 
-class ReadLane(LoopLane):
+
+class ReadLane(ThreadLane):
     """Runs units that read, and take microseconds, over one snapshot in each turn of the event loop."""
 
     def batch_size(self) -> int:
@@ -232,11 +219,11 @@ class ReadLane(LoopLane):
             connection.execute("COMMIT")
         except (Unfinished, FailStop, sqlite3.Error):
             roll_back(connection)
-            return await self.run_on_thread(partial(run_reads, units_of(batch), around=self._around))
+            return await super().run_together(batch)
         return outcomes
 
 
-class WriteLane(LoopLane):
+class WriteLane(ThreadLane):
     """Runs units that write: statements on the event loop's thread, the commit that they share on the connection's."""
 
     def __init__(self, connection: OwnedConnection, around: World, presence: Presence) -> None:

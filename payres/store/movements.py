@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.store.pages import PageBounds, PageQuery, select_page
-from payres.store.rows import Table, insert_row
+from payres.store.rows import Table
 from payres.store.work import Transaction
 
 
@@ -24,20 +24,6 @@ class MovementRecord(msgspec.Struct, frozen=True):
 MOVEMENTS = Table(
     MovementRecord, "movement m JOIN transfer t ON t.id = m.transfer_id", prefix="m.", kind="t.kind", amount="t.amount"
 )
-
-
-def insert_movement(
-    tx: Transaction, movement_id: str, account_id: int, transfer_id: int, reference: str | None, now: int
-) -> None:
-    insert_row(
-        tx,
-        "movement",
-        id=movement_id,
-        account_id=account_id,
-        transfer_id=transfer_id,
-        reference=reference,
-        created_at=now,
-    )
 
 
 def find_movement(tx: Transaction, account_id: int, reference: str) -> MovementRecord | None:

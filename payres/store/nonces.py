@@ -14,9 +14,9 @@ def use_nonce(tx: Transaction, client_id: int, kid: str, nonce: str, expires_at:
     """Whether the nonce was not used before with this key in a signature that could still be fresh at `now`.
 
     `now` is when the request came: waiting since then, for example for the client's keys, changes nothing. `expires_at`
-    is when its signature is no longer fresh.
+    is when its signature is no longer fresh. Deletes the nonces of signatures that can no longer be.
     """
-    _purge_nonces(tx, now)
+    tx.execute("DELETE FROM signature_nonce WHERE expires_at < ?", (now - NONCE_RETENTION,))
     cursor = tx.execute(
         "INSERT INTO signature_nonce (client_id, kid, nonce, expires_at) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (client_id, kid, nonce) DO UPDATE SET expires_at = excluded.expires_at"
@@ -24,8 +24,3 @@ def use_nonce(tx: Transaction, client_id: int, kid: str, nonce: str, expires_at:
         (client_id, kid, nonce, expires_at, now),
     )
     return cursor.rowcount == 1
-
-
-def _purge_nonces(tx: Transaction, now: int) -> None:
-    """Deletes the nonces of signatures that can no longer be fresh."""
-    tx.execute("DELETE FROM signature_nonce WHERE expires_at < ?", (now - NONCE_RETENTION,))

@@ -65,10 +65,6 @@ def find_outgoing(tx: Transaction, payment_id: str) -> OutgoingRecord | None:
     return OUTGOING.find(tx, "WHERE id = ?", payment_id)
 
 
-def quote_used(tx: Transaction, quote_id: str) -> bool:
-    return tx.execute("SELECT 1 FROM outgoing_payment WHERE quote_id = ?", (quote_id,)).fetchone() is not None
-
-
 def page_of_outgoing(
     tx: Transaction, wallet_id: int, client_id: int | None, query: PageQuery
 ) -> tuple[Sequence[OutgoingRecord], PageBounds]:
@@ -91,14 +87,6 @@ def remote_payments_since(tx: Transaction, receiver: str, since: int) -> Sequenc
     """Payments to a receiver on another server that are in flight, or ended at that time or later."""
     there = "WHERE receiver = ? AND incoming_payment_id IS NULL AND ended_at"
     return [*OUTGOING.list(tx, f"{there} IS NULL", receiver), *OUTGOING.list(tx, f"{there} >= ?", receiver, since)]
-
-
-def set_unresolved(tx: Transaction, payment_id: str, debit: int, receive: int) -> None:
-    """Sets what the payment's packets of unknown outcome may have taken and delivered."""
-    tx.execute(
-        "UPDATE outgoing_payment SET unresolved_debit = ?, unresolved_receive = ? WHERE id = ?",
-        (debit, receive, payment_id),
-    )
 
 
 def add_sent(tx: Transaction, payment_id: str, sent: int, delivered: int) -> None:

@@ -85,7 +85,7 @@ def unresolved_packets(tx: Transaction, to_peer_id: int) -> Sequence[PacketRecor
     return PACKETS.list(tx, "WHERE state = 'doubtful' AND to_peer_id = ? ORDER BY id", to_peer_id)
 
 
-def outcome_unknown(tx: Transaction, to_peer_id: int) -> tuple[int, int]:
+def unresolved(tx: Transaction, to_peer_id: int) -> tuple[int, int]:
     """The number of `unresolved_packets`, and their sum in the peer's asset."""
     return _count_and_sum(tx, "WHERE state = 'doubtful' AND to_peer_id = ?", to_peer_id)
 

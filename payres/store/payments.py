@@ -1,7 +1,7 @@
 """SQL of payments in both directions, for operators."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -81,10 +81,6 @@ _COUNTERPART_HERE = """? IN (
 )"""
 
 
-def find_payment(tx: Transaction, payment_id: str) -> PaymentRecord | None:
-    return PAYMENTS.find(tx, "WHERE p.id = ?", payment_id)
-
-
 def page_of_payments(
     tx: Transaction, wanted: PaymentFilter, query: PageQuery, now: int
 ) -> tuple[Sequence[PaymentRecord], PageBounds]:
@@ -104,25 +100,14 @@ def page_of_payments(
     return select_page(tx, PAYMENTS, query, given)
 
 
-class PaymentRange(NamedTuple):
-    """Payments with an id after one and before another, of a time, and of one wallet if it is given."""
-
-    after: str
-    before: str
-    since: int
-    until: int
-    wallet_id: int | None
-
-
-def payments_in_order(tx: Transaction, wanted: PaymentRange, rows: int) -> Sequence[PaymentRecord]:
-    """The first so many, oldest first."""
-    of_wallet = "" if wanted.wallet_id is None else " AND p.wallet_address_id = :wallet_id"
-    found = tx.execute(
-        f"SELECT {PAYMENTS.columns} FROM {PAYMENTS.source} WHERE p.id > :after AND p.id < :before{of_wallet}"
-        " AND p.created_at >= :since AND p.created_at < :until ORDER BY p.id LIMIT :rows",
-        wanted._asdict() | {"rows": rows},
-    )
-    return [PAYMENTS.record(row) for row in found]
+def payments_in_order(
+    tx: Transaction, after: str, before: str, since: int, until: int, wallet_id: int | None, rows: int
+) -> Sequence[PaymentRecord]:
+    """The first so many with an id between these two, of a time, and of one wallet if it is given; oldest first."""
+    where, values = "p.id > ? AND p.id < ? AND p.created_at >= ? AND p.created_at < ?", [after, before, since, until]
+    if wallet_id is not None:
+        where, values = f"{where} AND p.wallet_address_id = ?", [*values, wallet_id]
+    return PAYMENTS.list(tx, f"WHERE {where} ORDER BY p.id LIMIT ?", *values, rows)
 
 
 def payers_of(tx: Transaction, incoming_payment_id: str) -> Sequence[str]:

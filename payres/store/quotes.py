@@ -6,7 +6,6 @@ import msgspec
 
 from payres.clock import DAY
 from payres.store.clients import purge_client
-from payres.store.outgoing import quote_used
 from payres.store.rows import Table
 from payres.store.terms import TERMS_AS_TEXT
 from payres.store.work import Transaction
@@ -31,17 +30,9 @@ class QuoteRecord(msgspec.Struct, frozen=True):
 
 
 QUOTES = Table(QuoteRecord, "quote", terms=TERMS_AS_TEXT)
-_FIND_QUOTE_AND_USE = f"""
-SELECT {QUOTES.columns}, EXISTS (SELECT 1 FROM outgoing_payment WHERE quote_id = quote.id) FROM quote WHERE id = ?
-"""
-
-
-def insert_quote(tx: Transaction, quote: QuoteRecord) -> None:
-    QUOTES.insert(tx, quote)
-
-
-def find_quote(tx: Transaction, quote_id: str) -> QuoteRecord | None:
-    return QUOTES.find(tx, "WHERE id = ?", quote_id)
+_IS_USED = "EXISTS (SELECT 1 FROM outgoing_payment WHERE quote_id = quote.id)"
+_FIND_QUOTE_AND_USE = f"SELECT {QUOTES.columns}, {_IS_USED} FROM quote WHERE id = ?"
+_FIND_DUE = f"SELECT id, client_id, {_IS_USED} FROM quote WHERE purge_at <= ? ORDER BY purge_at LIMIT ?"
 
 
 def find_quote_and_use(tx: Transaction, quote_id: str) -> tuple[QuoteRecord, bool] | None:
@@ -52,10 +43,8 @@ def find_quote_and_use(tx: Transaction, quote_id: str) -> tuple[QuoteRecord, boo
 
 def purge_quotes(tx: Transaction, now: int) -> None:
     """Deletes a few of the quotes that are due and unused, and their clients if nothing else refers to those."""
-    for quote_id, client_id in tx.execute(
-        "SELECT id, client_id FROM quote WHERE purge_at <= ? ORDER BY purge_at LIMIT ?", (now, QUOTES_PER_PURGE)
-    ).fetchall():
-        if quote_used(tx, quote_id):
+    for quote_id, client_id, is_used in tx.execute(_FIND_DUE, (now, QUOTES_PER_PURGE)).fetchall():
+        if is_used:
             tx.execute("UPDATE quote SET purge_at = NULL WHERE id = ?", (quote_id,))
         else:
             tx.execute("DELETE FROM quote WHERE id = ?", (quote_id,))

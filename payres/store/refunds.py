@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from payres.store.rows import Table, insert_row
+from payres.store.rows import Table
 from payres.store.work import Transaction
 
 RefundState = Literal["sending", "completed", "failed"]
@@ -47,22 +47,6 @@ REFUNDS: Final = Table(
     failure="p.failure",
     ended_at="iif(p.id IS NULL, r.created_at, p.ended_at)",
 )
-
-
-def insert_refund(tx: Transaction, refund: RefundRecord) -> None:
-    insert_row(
-        tx,
-        "refund",
-        id=refund.id,
-        incoming_payment_id=refund.incoming_payment_id,
-        outgoing_payment_id=refund.outgoing_payment_id,
-        return_payment_id=refund.return_payment_id,
-        wallet_address=refund.wallet_address,
-        amount=refund.amount,
-        returned=None if refund.return_payment_id else refund.returned,
-        reference=refund.reference,
-        created_at=refund.created_at,
-    )
 
 
 def refunds_of_incoming(tx: Transaction, payment_id: str) -> Sequence[RefundRecord]:

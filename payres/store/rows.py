@@ -6,11 +6,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from payres.store.fail_stop import RowMissing
+from payres.store.fail_stop import Damaged
 from payres.store.work import Transaction
 
 R = TypeVar("R", bound=msgspec.Struct)
-J = TypeVar("J", bound=msgspec.Struct)
 Row = Sequence[Any]
 
 
@@ -60,15 +59,15 @@ class Table(Generic[R]):
             else:
                 names.append(column)
         self.columns = ", ".join(names)
-        self._width = len(names)
-        self._joins: dict[tuple[str, str, str], str] = {}
+        self.width = len(names)
         self.source = source
         self._table = source.partition(" ")[0]
         self.key = names[0]
         self._by_id = f"WHERE {self.key} = ?"
-        self.into = f"INTO {source} ({self.columns}) VALUES ({', '.join('?' * len(names))})"
         self._selects = _Selects(f"SELECT {self.columns} FROM {source} ")
-        self._insert = f"INSERT {self.into} "
+        into = f"INTO {source} ({self.columns}) VALUES ({', '.join('?' * len(names))})"
+        self._insert = f"INSERT {into} "
+        self._replace = f"INSERT OR REPLACE {into}"
 
     def record(self, row: Row) -> R:
         """The record of a row that has all columns."""
@@ -90,30 +89,15 @@ class Table(Generic[R]):
         row = tx.execute(self._selects[where], values).fetchone()
         return self.record(row) if row else None
 
-    def find_joined(self, tx: Transaction, where: str, other: "Table[J]", on: str, *values: Any) -> tuple[R, J] | None:
-        """As `find`, with the row of another table that `on` joins to it, in which this one is called `mine`."""
-        row = tx.execute(self._joined(where, other, on), values).fetchone()
-        if row is None:
-            return None
-        return self.record(row[: self._width]), other.record(row[self._width :])
-
-    def _joined(self, where: str, other: "Table[J]", on: str) -> str:
-        key = where, other.columns, on
-        found = self._joins.get(key)
-        if found is None:
-            mine = f"(SELECT {self.columns} FROM {self.source} {where}) mine"
-            found = self._joins[key] = f"SELECT mine.*, {other.columns} FROM {mine} JOIN {other.source} AND {on}"
-        return found
-
     def get(self, tx: Transaction, row_id: int | str) -> R | None:
         """The row with the id, in the first column."""
         return self.find(tx, self._by_id, row_id)
 
     def by_id(self, tx: Transaction, row_id: int | str) -> R:
-        """The same. Raises RowMissing: ids come from rows that refer to this one."""
+        """The same. Raises Damaged: ids come from rows that refer to this one."""
         record = self.find(tx, self._by_id, row_id)
         if record is None:
-            raise RowMissing(f"{self._table} {row_id} does not exist")
+            raise Damaged(f"{self._table} {row_id} does not exist")
         return record
 
     def list(self, tx: Transaction, where: str, *values: Any) -> Sequence[R]:
@@ -123,6 +107,10 @@ class Table(Generic[R]):
     def insert(self, tx: Transaction, record: R, otherwise: str = "") -> None:
         """Inserts a row; `otherwise` is the clause ON CONFLICT."""
         tx.execute(self._insert + otherwise, self.values(record))
+
+    def replace(self, tx: Transaction, record: R) -> None:
+        """Inserts a row, in place of the one that has its key."""
+        tx.execute(self._replace, self.values(record))
 
     def create(self, tx: Transaction, **values: Any) -> int:
         """Inserts a row with these columns; the id that the database gave it."""

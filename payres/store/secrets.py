@@ -14,14 +14,15 @@ NONCE_BYTES = 12
 def ensure_secret(tx: Transaction, name: str) -> bytes:
     """The named secret: 32 random bytes from the first call on. Needs a writing transaction."""
     tx.execute("INSERT INTO secret (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, secrets.token_bytes(32)))
-    return _secret(tx, name)
+    return existing_secret(tx, name)
 
 
 def existing_secret(tx: Transaction, name: str) -> bytes:
     """The named secret, which a server has made. Raises UnusableDatabase when none has."""
-    if tx.execute("SELECT 1 FROM secret WHERE name = ?", (name,)).fetchone() is None:
+    row = tx.execute("SELECT value FROM secret WHERE name = ?", (name,)).fetchone()
+    if row is None:
         raise UnusableDatabase("No server has had this database yet: start the primary server, and try again")
-    return _secret(tx, name)
+    return bytes(row[0])
 
 
 def encrypt(tx: Transaction, name: str, text: str) -> bytes:
@@ -32,9 +33,4 @@ def encrypt(tx: Transaction, name: str, text: str) -> bytes:
 
 def decrypt(tx: Transaction, name: str, encrypted: bytes) -> str:
     """The text that was encrypted under the named secret."""
-    return AESGCM(_secret(tx, name)).decrypt(encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], None).decode()
-
-
-def _secret(tx: Transaction, name: str) -> bytes:
-    value: bytes = tx.execute("SELECT value FROM secret WHERE name = ?", (name,)).fetchone()[0]
-    return value
+    return AESGCM(existing_secret(tx, name)).decrypt(encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], None).decode()

@@ -3,19 +3,17 @@
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import closing
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from payres.errors import Unavailable
 from payres.store.connections import connect_standby
 from payres.store.fail_stop import FailStop
-from payres.store.lanes import Lane, Queued
+from payres.store.lanes import Lane, Queued, units_of
 from payres.store.migrations import UnusableDatabase
-from payres.store.transactions import Raised
+from payres.store.transactions import NOT_READ, Raised, Unit, run_reads
 from payres.store.work import World
-
-T = TypeVar("T")
 
 READ_ONLY: Final = (
     "This server is a read-only standby and stores nothing: ask the primary server, or try again once this one has"
@@ -34,31 +32,19 @@ class StandbyLane(Lane):
     """
 
     def __init__(self, path: str, around: World) -> None:
-        super().__init__(_Reopened(path), around, _warn)
-
-    async def run_together(self, batch: list[Queued]) -> list[Any]:
-        try:
-            return await super().run_together(batch)
-        except (UnusableDatabase, sqlite3.Error) as error:
-            log.error("the standby's database cannot be read: %s", error)
-            return [Raised(Unavailable("The server could not read its database. Try again shortly")) for _ in batch]
-
-
-class _Reopened:
-    """A connection for each function that is run."""
-
-    def __init__(self, path: str) -> None:
+        super().__init__(around, _warn)
         self._path = path
 
-    async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        return await asyncio.to_thread(self._run, function)
+    async def run_together(self, batch: list[Queued]) -> list[Any]:
+        return await asyncio.to_thread(self._run, units_of(batch))
 
-    async def close(self) -> None:
-        """There is nothing open."""
-
-    def _run(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        with closing(connect_standby(self._path)) as connection:
-            return function(connection)
+    def _run(self, units: Sequence[Unit]) -> list[Any]:
+        try:
+            with closing(connect_standby(self._path)) as connection:
+                return run_reads(units, connection, self._around)
+        except (UnusableDatabase, sqlite3.Error) as error:
+            log.error("the standby's database cannot be read: %s", error)
+            return [Raised(Unavailable(NOT_READ)) for _ in units]
 
 
 def _warn(cause: FailStop) -> None:

@@ -23,12 +23,9 @@ from payres.store.work import Transaction, Work, World
 Unit = Callable[[Work], Any]
 
 NOT_STORED: Final = "The server could not store this; nothing was changed. Try again shortly"
+NOT_READ: Final = "The server could not read its database. Try again shortly"
 
 log = logging.getLogger("payres.store")
-
-
-class NotBegun(Exception):
-    """No transaction could begin: mostly because another program has held the lock for BUSY_TIMEOUT_SECONDS."""
 
 
 class Unfinished(Exception):
@@ -68,23 +65,19 @@ def attempt(
 
 
 def run_units(
-    units: Sequence[Unit],
-    connection: sqlite3.Connection,
-    around: World,
-    presence: Presence | None = None,
-    changed: list[str] | None = None,
+    units: Sequence[Unit], connection: sqlite3.Connection, around: World, presence: Presence, changed: list[str]
 ) -> list[Any]:
     """Runs the units in one transaction, a savepoint each, and commits once. Each outcome is a result or Raised.
 
     A unit that raises is rolled back to its savepoint. When the transaction itself is lost, every unit is. Raises
     FailStop, with nothing of any unit stored, when one raises it or finds damage, or the file is not present any more;
-    NotBegun.
+    Unavailable when no transaction can begin, mostly because another program has the lock for BUSY_TIMEOUT_SECONDS.
     """
     try:
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
         log.error("no transaction could begin: %s", error)
-        raise damage(error) or NotBegun() from error
+        raise damage(error) or Unavailable(NOT_STORED) from error
 
     def run() -> list[Any]:
         return [_run_unit(unit, connection, around, changed) for unit in units]
@@ -92,18 +85,17 @@ def run_units(
     return _committed(run, len(units), connection, presence)
 
 
-def commit(outcomes: list[Any], connection: sqlite3.Connection, presence: Presence | None = None) -> list[Any]:
+def commit(outcomes: list[Any], connection: sqlite3.Connection, presence: Presence) -> list[Any]:
     """Commits what an `attempt` did; its outcomes, or for all of them that nothing was stored. Raises FailStop."""
     return _committed(lambda: outcomes, len(outcomes), connection, presence)
 
 
 def _committed(
-    run: Callable[[], list[Any]], units: int, connection: sqlite3.Connection, presence: Presence | None
+    run: Callable[[], list[Any]], units: int, connection: sqlite3.Connection, presence: Presence
 ) -> list[Any]:
     try:
         outcomes = run()
-        if presence is not None:
-            presence.check()
+        presence.check()
         connection.execute("COMMIT")
     except FailStop as cause:
         _empty_frames(cause)
@@ -135,7 +127,7 @@ def _overwrite(connection: sqlite3.Connection) -> None:
         roll_back(connection)
 
 
-def _run_unit(unit: Unit, connection: sqlite3.Connection, around: World, changed: list[str] | None) -> Any:
+def _run_unit(unit: Unit, connection: sqlite3.Connection, around: World, changed: list[str]) -> Any:
     connection.execute("SAVEPOINT unit")
     try:
         outcome = _checked(unit(Work(connection, around, changed)))
@@ -180,7 +172,7 @@ def run_reads(units: Sequence[Unit], connection: sqlite3.Connection, around: Wor
         log.error("%d reads failed: %s", len(units), error)
         if cause := damage(error):
             return [Raised(cause)] * len(units)
-        return [Raised(Unavailable("The server could not read its database. Try again shortly")) for _ in units]
+        return [Raised(Unavailable(NOT_READ)) for _ in units]
     return outcomes
 
 

@@ -1,16 +1,15 @@
 """SQL of wallet addresses and their keys."""
 
 from collections.abc import Sequence
-from typing import TypeVar
+from functools import cache
+from typing import Any
 
 import msgspec
 
 from payres.amounts import Asset, Fee
 from payres.errors import InvalidRequest
-from payres.store.rows import Table, number
+from payres.store.rows import R, Table, number
 from payres.store.work import Transaction, Work
-
-R = TypeVar("R", bound=msgspec.Struct)
 
 
 class WalletRecord(msgspec.Struct, frozen=True):
@@ -84,7 +83,7 @@ def active_wallet(work: Work, url: str, field: str = "walletAddress") -> WalletR
 
 
 def wallet_by_id(tx: Transaction, wallet_id: int) -> WalletRecord:
-    """Raises RowMissing."""
+    """Raises Damaged."""
     return WALLETS.by_id(tx, wallet_id)
 
 
@@ -92,10 +91,16 @@ def find_with_wallet(
     tx: Transaction, table: Table[R], record_id: str, client_id: int | None = None
 ) -> tuple[R, WalletRecord] | None:
     """A row of a table whose rows belong to wallet addresses and clients, of one client or of any, with its wallet."""
-    on = "w.id = mine.wallet_address_id"
-    if client_id is None:
-        return table.find_joined(tx, "WHERE id = ?", WALLETS, on, record_id)
-    return table.find_joined(tx, "WHERE id = ? AND client_id = ?", WALLETS, on, record_id, client_id)
+    values = (record_id,) if client_id is None else (record_id, client_id)
+    row = tx.execute(_with_wallet(table, client_id is not None), values).fetchone()
+    return (table.record(row[: table.width]), WALLETS.record(row[table.width :])) if row else None
+
+
+@cache
+def _with_wallet(table: Table[Any], is_of_client: bool) -> str:
+    mine = f"SELECT {table.columns} FROM {table.source} WHERE id = ?{' AND client_id = ?' if is_of_client else ''}"
+    its_wallet = "w.id = mine.wallet_address_id"
+    return f"SELECT mine.*, {WALLETS.columns} FROM ({mine}) mine JOIN {WALLETS.source} AND {its_wallet}"
 
 
 def list_wallets(tx: Transaction) -> Sequence[WalletRecord]:

@@ -50,7 +50,6 @@ class DeliveryRecord(msgspec.Struct, frozen=True):
 
 WEBHOOKS = Table(WebhookRecord, "webhook")
 DELIVERIES = Table(DeliveryRecord, "delivery")
-_NEWEST_FIRST = "ORDER BY sequence DESC LIMIT ?"
 
 
 def list_webhooks(tx: Transaction) -> Sequence[WebhookRecord]:
@@ -72,11 +71,6 @@ def signing_secrets(tx: Transaction, webhook: WebhookRecord, now: int) -> Sequen
     return [secrets.decrypt(tx, SECRETS, one) for one in found]
 
 
-def put_delivery(tx: Transaction, delivery: DeliveryRecord) -> None:
-    """Inserts or replaces a delivery."""
-    tx.execute(f"INSERT OR REPLACE {DELIVERIES.into}", DELIVERIES.values(delivery))
-
-
 def due_deliveries(
     tx: Transaction, webhook_id: str, now: int, limit: int
 ) -> Sequence[tuple[DeliveryRecord, EventRecord]]:
@@ -89,7 +83,8 @@ def due_deliveries(
 
 def deliveries_of(tx: Transaction, webhook_id: str, state: str, limit: int) -> Sequence[DeliveryRecord]:
     """The webhook's deliveries in one state, newest first."""
-    return DELIVERIES.list(tx, f"WHERE webhook_id = ? AND state = ? {_NEWEST_FIRST}", webhook_id, state, limit)
+    newest = "WHERE webhook_id = ? AND state = ? ORDER BY sequence DESC LIMIT ?"
+    return DELIVERIES.list(tx, newest, webhook_id, state, limit)
 
 
 def deliveries_of_event(tx: Transaction, sequence: int) -> Sequence[DeliveryRecord]:

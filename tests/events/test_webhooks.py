@@ -508,7 +508,8 @@ def test_disabled_webhook_is_sent_nothing_again() -> None:
         added = webhooks.add_webhook(work, "https://shop.example/hook")
         work.emit("wallet.deposited", None, Sample(1))
         [event] = events.events_after(work, 0, 1)
-        store.put_delivery(work, DeliveryRecord(event.sequence, added.webhook.id, "failed", 1, None, NOW, 410, "Gone"))
+        failed = DeliveryRecord(event.sequence, added.webhook.id, "failed", 1, None, NOW, 410, "Gone")
+        store.DELIVERIES.replace(work, failed)
         store.WEBHOOKS.update(work, added.webhook.id, state="disabled")
         for replay in (
             partial(webhooks.replay_event, work, event.id, added.webhook.id),

@@ -18,7 +18,7 @@ from payres.payments.settlement import end_remote, has_sent_all, pay_locally, pa
 from payres.store import accounts, clients, incoming, outgoing
 from payres.store.connections import connect_writer
 from payres.store.incoming import IncomingRecord
-from payres.store.outgoing import OutgoingRecord
+from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.refunds import refunds_of_incoming
 from payres.store.transactions import savepoint
 from payres.store.wallets import WalletRecord
@@ -237,7 +237,7 @@ class Books:
             outside = ledger.operator_account(self.work, shop.asset_id, "external")
             ledger.post(self.work, payment_hold(self.work, payment_id).id, outside, sent, "payment")
             outgoing.add_sent(self.work, payment_id, sent, sent)
-        outgoing.set_unresolved(self.work, payment_id, int((found[0].amount - sent) * unknown), 0)
+        OUTGOING.update(self.work, payment_id, unresolved_debit=int((found[0].amount - sent) * unknown))
         payment = outgoing.find_outgoing(self.work, payment_id)
         assert payment is not None
         end_remote(self.work, payment, None if has_sent_all(payment) else "no more was taken")

@@ -14,7 +14,7 @@ from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store import clients, events, outgoing
 from payres.store.packets import PacketRecord
 from payres.store.wallets import find_wallet
-from payres.store.webhooks import WEBHOOKS, DeliveryRecord, put_delivery
+from payres.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord
 from payres.store.work import Work
 from payres.terms import Path, Terms
 from payres.testing.instance import Instance
@@ -87,7 +87,7 @@ def _leave_undelivered(work: Work, payment_id: str) -> None:
     assert paid is not None
     error = f"it answered 410 {HOSTILE}"
     for event in events.events_of(work, payment_id, [paid.created_at]):
-        put_delivery(work, DeliveryRecord(event.sequence, webhook.id, "failed", 12, None, work.now, 410, error))
+        DELIVERIES.replace(work, DeliveryRecord(event.sequence, webhook.id, "failed", 12, None, work.now, 410, error))
     WEBHOOKS.update(work, webhook.id, state="disabled")
 
 

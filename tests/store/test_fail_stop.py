@@ -19,6 +19,7 @@ from payres.routes.health import Readiness
 from payres.settings import Settings
 from payres.store import accounts, wallets
 from payres.store.database import Database
+from payres.store.database_file import Presence
 from payres.store.fail_stop import FailStop
 from payres.store.transactions import run_reads, run_units, touch
 from payres.store.work import Transaction, world
@@ -149,7 +150,7 @@ DAMAGES = {
     "no table": lambda tx: tx.execute("SELECT * FROM lost").fetchone(),
     "no column": lambda tx: tx.execute("SELECT lost FROM secret").fetchone(),
     "no account": lambda tx: accounts.account_by_id(tx, 99),
-    "no reservation": lambda tx: accounts.hold_by_id(tx, 99),
+    "no reservation": lambda tx: accounts.HOLDS.by_id(tx, 99),
     "no wallet address": lambda tx: wallets.wallet_by_id(tx, 99),
 }
 
@@ -204,7 +205,7 @@ async def test_damage_met_at_the_commit_or_before_the_first_unit_halts(path: str
         with closing(sqlite3.connect(":memory:", isolation_level=None, factory=Corrupt)) as connection:
             connection.fails_at = statement
             with pytest.raises(FailStop):
-                run_units([lambda tx: None], connection, world(Settings()))
+                run_units([lambda tx: None], connection, world(Settings()), Presence(":memory:"), [])
             connection.fails_at = "BEGIN"
             [outcome] = run_reads([lambda tx: None], connection, world(Settings()))
             assert isinstance(outcome.error, FailStop)

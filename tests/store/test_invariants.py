@@ -16,10 +16,11 @@ from payres.operator.peers import NewPeer, add_peer
 from payres.settings import Settings
 from payres.store import clients, outgoing
 from payres.store.connections import connect_writer
-from payres.store.invariants import LEDGER_INVARIANTS, Invariant, breaches, count, sums_to
+from payres.store.invariants import LEDGER_INVARIANTS, Invariant, breaches, sums_to
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
+from payres.store.rows import number
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from tests.works import sending_payment, work_at
@@ -147,9 +148,9 @@ def named(name: str) -> Invariant:
 
 def test_packets_in_flight_are_checked(tx: Transaction) -> None:
     assert [finding for finding in check_ledger(tx) if not finding.holds] == []
-    assert count(tx, named("under_way")) == 3
-    assert count(tx, named("decided")) == 5
-    assert count(tx, named("promised")) == 1
+    assert number(tx, named("under_way").counted) == 3
+    assert number(tx, named("decided").counted) == 5
+    assert number(tx, named("promised").counted) == 1
 
 
 OF_PACKET = "FROM hold WHERE packet_id = '{}' AND account_id {} (SELECT account_id FROM peer WHERE name = 'near')"

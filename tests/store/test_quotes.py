@@ -18,7 +18,7 @@ from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_pub
 from payres.store import grants
 from payres.store.clients import CLIENT_RETENTION, purge_clients
 from payres.store.connections import connect_writer
-from payres.store.quotes import QUOTE_RETENTION, QUOTES_PER_PURGE, QuoteRecord, find_quote, purge_quotes
+from payres.store.quotes import QUOTE_RETENTION, QUOTES, QUOTES_PER_PURGE, QuoteRecord, purge_quotes
 from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 from payres.urls import Urls
@@ -118,9 +118,9 @@ def test_old_quotes_go_a_few_at_a_time_and_faster_than_new_ones_come(tx: Transac
 def test_quote_that_was_not_used_goes_a_day_after_it_expired(tx: Transaction, receiver: str) -> None:
     made = quote(tx, receiver, client_of(tx, 1, START), START)
     purge_quotes(tx, made.expires_at + DAY - 1)
-    assert find_quote(tx, made.id) == made
+    assert QUOTES.get(tx, made.id) == made
     purge_quotes(tx, made.expires_at + DAY)
-    assert find_quote(tx, made.id) is None
+    assert QUOTES.get(tx, made.id) is None
 
 
 def test_quote_outlasts_the_answer_that_is_given_again_under_its_key() -> None:
