@@ -20,10 +20,9 @@ from payres.operator.keys import add_key
 from payres.operator.wallets import create_wallet, deposit
 from payres.settings import Settings
 from payres.signatures.jwk import jwk_from_public_bytes
-from payres.store import grants
 from payres.store.clients import ClientRecord
 from payres.store.connections import connect_writer
-from payres.store.grants import GrantRecord
+from payres.store.grants import GRANTS, GrantRecord
 from payres.store.migrations import schema
 from payres.store.work import Transaction, Work, world
 from payres.urls import Urls, canonical
@@ -203,6 +202,6 @@ def _introduce(work: Work, number: int) -> Caller:
         created_at=work.now,
         ended_at=None,
     )
-    grants.insert_grant(work, grant)
+    GRANTS.insert(work, grant)
     token = issue_token(work, grant)
     return Caller(record.id, private_key, token.value)

@@ -16,7 +16,7 @@ from payres.amounts import MAX_LEDGER
 from payres.errors import InvalidAmount
 from payres.event_types import LiquidityEvent, PeerEvent
 from payres.store import accounts, peers
-from payres.store.accounts import HOLDS, AccountRecord
+from payres.store.accounts import ACCOUNTS, HOLDS, AccountRecord
 from payres.store.assets import ASSETS
 from payres.store.fail_stop import FailStop
 from payres.store.work import Work
@@ -89,7 +89,7 @@ def check_free(work: Work, account_id: int, amount: int) -> None:
 
 def set_floor(work: Work, account_id: int, floor: int) -> None:
     """Sets how far the account may fall. Raises NotEnough when it is below that already."""
-    account = accounts.account_by_id(work, account_id)
+    account = ACCOUNTS.by_id(work, account_id)
     assert account.floor is not None, "the external account has no bound"
     if account.balance - account.held < floor:
         raise NotEnough(account, free_balance(account))
@@ -101,7 +101,7 @@ def watch(work: Work, account_id: int) -> None:
     """Makes an event be written once less is free than a tenth of a peer's credit limit, or of what a liquidity account
     has free now. The next one is written after twice as much has been free, or after this was called again.
     """
-    account = accounts.account_by_id(work, account_id)
+    account = ACCOUNTS.by_id(work, account_id)
     assert account.floor is not None, "the external account has no bound"
     whole = -account.floor if account.kind == "peer" else free_balance(account)
     accounts.set_warning(work, account_id, whole // LOW_PART or None)
@@ -267,7 +267,7 @@ def _warn(work: Work, account: AccountRecord, below: int) -> None:
 
 
 def _sound_account(work: Work, account_id: int) -> AccountRecord:
-    return _sound(accounts.account_by_id(work, account_id))
+    return _sound(ACCOUNTS.by_id(work, account_id))
 
 
 def _sound(account: AccountRecord) -> AccountRecord:

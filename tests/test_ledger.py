@@ -13,13 +13,13 @@ from payres.errors import DomainError
 from payres.http.error_responses import error_response
 from payres.ledger import LedgerBroken, NotEnough
 from payres.operator import invariants
-from payres.store import accounts
-from payres.store.accounts import HOLDS, AccountRecord
+from payres.store import accounts, incoming, outgoing
+from payres.store.accounts import ACCOUNTS, HOLDS, AccountRecord
 from payres.store.assets import ensure_asset
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
-from payres.store.incoming import IncomingRecord, insert_incoming
-from payres.store.outgoing import OutgoingRecord, insert_outgoing
+from payres.store.incoming import IncomingRecord
+from payres.store.outgoing import OutgoingRecord
 from payres.store.transactions import savepoint
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
@@ -43,7 +43,7 @@ class Books(NamedTuple):
     carol_in_dollars: int
 
     def account(self, account_id: int) -> AccountRecord:
-        return accounts.account_by_id(self.tx, account_id)
+        return ACCOUNTS.by_id(self.tx, account_id)
 
     def transfers(self) -> list[tuple[object, ...]]:
         columns = "debit_account_id, credit_account_id, amount, kind, hold_id, outgoing_payment_id"
@@ -67,8 +67,8 @@ def open_books(tx: sqlite3.Connection) -> Books:
         (euro, alice),
     )
     client = ensure_client(tx, "client", "https://client.example", None, NOW).id
-    insert_incoming(tx, IncomingRecord(INCOMING, 1, client, None, 0, None, NOW, NOW + 1, None))
-    insert_outgoing(tx, outgoing_payment(client))
+    incoming.INCOMING.insert(tx, IncomingRecord(INCOMING, 1, client, None, 0, None, NOW, NOW + 1, None))
+    outgoing.OUTGOING.insert(tx, outgoing_payment(client))
     return Books(tx, work, euro, dollar, alice, bob, ledger.operator_account(work, euro, "external"), carol)
 
 
@@ -437,7 +437,7 @@ def take(work: Work, ids: Sequence[int], holds: list[int], step: Step) -> None:
 
 def assert_agreement(tx: Transaction, ids: Sequence[int], holds: Sequence[int], model: Model) -> None:
     for account_id, account in zip(ids, model.accounts, strict=True):
-        record = accounts.account_by_id(tx, account_id)
+        record = ACCOUNTS.by_id(tx, account_id)
         assert (record.balance, record.held, record.floor) == (account.balance, account.held, account.floor)
         assert record.floor is None or record.balance - record.held >= record.floor
         held = [remaining for holder, remaining in model.holds if holder is account]

@@ -14,14 +14,16 @@ from payres.clock import format_time, format_time_if_any
 from payres.events.webhooks import wants
 from payres.operator import grants as grant_rules
 from payres.operator import peers as peer_rules
-from payres.store import accounts, clients, events, grants, packets, peers, wallets
+from payres.store import accounts, events, grants, packets, peers
+from payres.store.accounts import ACCOUNTS
 from payres.store.api_keys import ApiKeyRecord
 from payres.store.assets import ASSETS, AssetRecord, RateRecord
+from payres.store.clients import CLIENTS
 from payres.store.entries import EntryRecord
 from payres.store.grants import GrantRecord
 from payres.store.movements import MovementRecord
 from payres.store.peers import PeerRecord
-from payres.store.wallets import KeyRecord, WalletRecord
+from payres.store.wallets import WALLETS, KeyRecord, WalletRecord
 from payres.store.webhooks import DeliveryRecord, WebhookRecord
 from payres.store.work import Work
 
@@ -82,7 +84,7 @@ def created_api_key(work: Work, record: ApiKeyRecord, text: str) -> wire.Created
 
 
 def wallet(work: Work, record: WalletRecord) -> wire.Wallet:
-    account = accounts.account_by_id(work, record.account_id)
+    account = ACCOUNTS.by_id(work, record.account_id)
     return represent(
         wire.Wallet,
         record,
@@ -95,7 +97,7 @@ def wallet(work: Work, record: WalletRecord) -> wire.Wallet:
 
 
 def movement(work: Work, record: MovementRecord) -> wire.Movement:
-    account = accounts.account_by_id(work, record.account_id)
+    account = ACCOUNTS.by_id(work, record.account_id)
     return represent(wire.Movement, record, ASSETS.by_id(work, account.asset_id).asset)
 
 
@@ -125,7 +127,7 @@ def peer(work: Work, record: PeerRecord) -> wire.Peer:
         routes=list(peers.routes_of_peer(work, record.id)),
         standing=peer_rules.describe_balance(record),
         credit_limit=format_decimal(-record.floor, record.asset),
-        left=format_decimal(ledger.free_balance(accounts.account_by_id(work, record.account_id)), record.asset),
+        left=format_decimal(ledger.free_balance(ACCOUNTS.by_id(work, record.account_id)), record.asset),
         reserved=format_decimal(record.held, record.asset),
         in_flight=packet_sum(packets.in_flight(work, record.id)),
         in_doubt=packet_sum(packets.unresolved(work, record.id)),
@@ -161,8 +163,8 @@ def grant(work: Work, record: GrantRecord) -> wire.Grant:
         wire.Grant,
         record,
         state=grant_rules.state_of(record, found, work.now),
-        client=clients.client_by_id(work, record.client_id).identity,
-        wallet_address=None if owner is None else work.urls.wallet(wallets.wallet_by_id(work, owner).path),
+        client=CLIENTS.by_id(work, record.client_id).identity,
+        wallet_address=None if owner is None else work.urls.wallet(WALLETS.by_id(work, owner).path),
         access=msgspec.json.decode(record.access),
         subject=msgspec.json.decode(record.subject) if record.subject else None,
         interaction=consent,

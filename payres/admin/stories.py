@@ -10,15 +10,18 @@ from payres.admin.representations import represent
 from payres.amounts import Asset, format_decimal
 from payres.clock import format_time
 from payres.events.webhooks import deliveries_of
-from payres.store import clients, events, grants, incoming, outgoing, packets, refunds, wallets
+from payres.store import events, incoming, packets, refunds
+from payres.store.clients import CLIENTS
 from payres.store.entries import EntryRecord, page_of_entries
 from payres.store.events import EventRecord
+from payres.store.grants import GRANTS
 from payres.store.incoming import INCOMING
 from payres.store.outgoing import OUTGOING
 from payres.store.pages import PageQuery
 from payres.store.payments import PaymentRecord, payers_of
 from payres.store.quotes import QUOTES, QuoteRecord
 from payres.store.refunds import RefundRecord
+from payres.store.wallets import WALLETS
 from payres.store.work import Work
 from payres.wire import Resource
 
@@ -54,7 +57,7 @@ class PaymentStory(Resource, frozen=True, kw_only=True):
 
 
 def payment(work: Work, record: PaymentRecord) -> wire.Payment:
-    wallet = wallets.wallet_by_id(work, record.wallet_address_id)
+    wallet = WALLETS.by_id(work, record.wallet_address_id)
     found = _refunds(work, record)
     sent_back = sum(one.counted if record.direction == "incoming" else one.returned for one in found)
     return represent(
@@ -64,7 +67,7 @@ def payment(work: Work, record: PaymentRecord) -> wire.Payment:
         state=record.state_at(work.now),
         wallet=wallet.path,
         wallet_address=work.urls.wallet(wallet.path),
-        client=clients.client_by_id(work, record.client_id).identity,
+        client=CLIENTS.by_id(work, record.client_id).identity,
         refunded=format_decimal(sent_back, wallet.asset),
         refund_of=_refund_of(work, record),
         metadata=None if record.metadata is None else Raw(record.metadata.encode()),
@@ -72,9 +75,9 @@ def payment(work: Work, record: PaymentRecord) -> wire.Payment:
 
 
 def story(work: Work, record: PaymentRecord) -> PaymentStory:
-    grant = None if record.grant_id is None else grants.find_grant(work, record.grant_id)
+    grant = None if record.grant_id is None else GRANTS.get(work, record.grant_id)
     quote = None if record.quote_id is None else QUOTES.get(work, record.quote_id)
-    sent = outgoing.find_outgoing(work, record.id)
+    sent = OUTGOING.get(work, record.id)
     entries, bounds = page_of_entries(work, PageQuery(MAX_SHOWN, None, "older"), payment=record)
     return PaymentStory(
         payment=payment(work, record),
@@ -99,10 +102,10 @@ def story(work: Work, record: PaymentRecord) -> PaymentStory:
 
 
 def refund(work: Work, record: RefundRecord) -> wire.Refund:
-    receiver = wallets.wallet_by_id(work, INCOMING.by_id(work, record.incoming_payment_id).wallet_address_id)
+    receiver = WALLETS.by_id(work, INCOMING.by_id(work, record.incoming_payment_id).wallet_address_id)
     # The payer's payment, or that to the wallet address which the operator named.
     back = OUTGOING.by_id(work, record.outgoing_payment_id or record.return_payment_id or "")
-    payer = wallets.wallet_by_id(work, back.wallet_address_id) if record.outgoing_payment_id else None
+    payer = WALLETS.by_id(work, back.wallet_address_id) if record.outgoing_payment_id else None
     returned = payer.asset if payer else back.terms.asset
     return represent(
         wire.Refund,
@@ -119,7 +122,7 @@ def refund(work: Work, record: RefundRecord) -> wire.Refund:
 
 
 def _quote(work: Work, record: QuoteRecord) -> wire.PaymentQuote:
-    asset = wallets.wallet_by_id(work, record.wallet_address_id).asset
+    asset = WALLETS.by_id(work, record.wallet_address_id).asset
     return represent(
         wire.PaymentQuote,
         record,

@@ -18,10 +18,10 @@ from payres.grants.sign_in import wrong_password
 from payres.grants.tokens import emit
 from payres.identifiers import hash_secret
 from payres.limits import APPROVAL_SECONDS
-from payres.store import clients, grants, sessions, wallets
-from payres.store.clients import ClientRecord
+from payres.store import grants, sessions
+from payres.store.clients import CLIENTS, ClientRecord
 from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
-from payres.store.wallets import WalletRecord
+from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Transaction, Work
 from payres.urls import Urls
 
@@ -108,8 +108,8 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
     return ConsentRequest(
         grant=pending.grant,
         interaction=pending.interaction,
-        client=clients.client_by_id(work, pending.grant.client_id),
-        wallet=wallets.wallet_by_id(work, wallet_id),
+        client=CLIENTS.by_id(work, pending.grant.client_id),
+        wallet=WALLETS.by_id(work, wallet_id),
         session=session if signed_in else None,
         known_browser=known if is_known else None,
     )
@@ -129,7 +129,7 @@ def open_session(work: Work, verified: WalletRecord, browser: Browser) -> Signed
     It replaces the browser's old one, which ends. Both secrets are always new, so that nobody can have planted them
     (session fixation). Raises SignInFailed when the password was changed while it was being checked.
     """
-    if wallets.wallet_by_id(work, verified.id).password_hash != verified.password_hash:
+    if WALLETS.by_id(work, verified.id).password_hash != verified.password_hash:
         raise wrong_password()
     if browser.session is not None:
         sessions.delete_session(work, hash_secret(browser.session))
@@ -246,7 +246,7 @@ def finish_url(uri: str, parameters: dict[str, str]) -> str:
 
 
 def _with_grant(tx: Transaction, interaction: InteractionRecord) -> Pending:
-    grant = grants.find_grant(tx, interaction.grant_id)
+    grant = GRANTS.get(tx, interaction.grant_id)
     if grant is None:  # purged since the interaction was read
         raise _unknown()
     return Pending(grant, interaction)

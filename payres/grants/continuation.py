@@ -17,7 +17,7 @@ from payres.store.work import Transaction, Work
 
 def find_continuable(tx: Transaction, grant_id: str, token: str) -> GrantRecord:
     """The grant of a continuation token. Raises ContinuationUnknown, for revoked grants too."""
-    grant = grants.find_grant(tx, grant_id)
+    grant = GRANTS.get(tx, grant_id)
     if grant is None or not hmac.compare_digest(grant.continue_hash, hash_secret(token)) or grant.state == "revoked":
         raise _unknown()
     return grant

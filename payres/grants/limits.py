@@ -12,7 +12,9 @@ from payres.clock import format_time
 from payres.errors import InvalidRequest, LimitExceeded
 from payres.grants.access import Limits
 from payres.grants.intervals import parse_interval
-from payres.store import grants, incoming, wallets
+from payres.store import grants
+from payres.store.incoming import INCOMING
+from payres.store.wallets import WALLETS
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from payres.urls import canonical
@@ -129,7 +131,7 @@ def _receiver_asset(work: Work, receiver: str) -> Asset | None:
     if not work.urls.is_ours(receiver):
         return None
     payment_id = work.urls.resource_id("incoming-payments", receiver)
-    payment = incoming.find_incoming(work, payment_id) if payment_id else None
+    payment = INCOMING.get(work, payment_id) if payment_id else None
     if payment is None:
         raise InvalidRequest("limits.receiver is no incoming payment of this server", field=f"{REQUESTED}.receiver")
-    return wallets.wallet_by_id(work, payment.wallet_address_id).asset
+    return WALLETS.by_id(work, payment.wallet_address_id).asset

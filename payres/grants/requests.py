@@ -11,7 +11,7 @@ from payres.grants.limits import check_requested_limits
 from payres.grants.tokens import issue_token
 from payres.identifiers import hash_secret
 from payres.store import grants
-from payres.store.grants import GrantRecord, InteractionRecord
+from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.urls import Urls, app_scheme, with_ascii_host
@@ -45,7 +45,7 @@ def request_grant(work: Work, request: GrantRequest, client: Client, client_name
         ended_at=None,
         purge_at=work.now + usable_for * SECOND + grants.GRANT_RETENTION,
     )
-    grants.insert_grant(work, grant)
+    GRANTS.insert(work, grant)
     follow_up = Continue(
         access_token=ContinueToken(continue_value),
         uri=urls.resource("continue", grant.id),
@@ -163,5 +163,5 @@ def _open_interaction(work: Work, request: GrantRequest, grant_id: str) -> Inter
         expires_at=work.now + work.settings.interaction_lifetime * SECOND,
         decided_at=None,
     )
-    grants.insert_interaction(work, interaction)
+    INTERACTIONS.insert(work, interaction)
     return interaction

@@ -8,9 +8,10 @@ from payres.errors import NotFound, RotationUnknown, TokenInvalid
 from payres.grants.access import Caller
 from payres.grants.gnap import AccessToken
 from payres.identifiers import hash_secret
-from payres.store import grants, tokens, wallets
-from payres.store.grants import GrantRecord
-from payres.store.tokens import TokenRecord
+from payres.store import grants, tokens
+from payres.store.grants import GRANTS, GrantRecord
+from payres.store.tokens import TOKENS, TokenRecord
+from payres.store.wallets import WALLETS
 from payres.store.work import Work
 
 
@@ -18,15 +19,15 @@ def issue_token(work: Work, grant: GrantRecord) -> AccessToken:
     """A new token with the grant's access, valid for `access_token_lifetime`."""
     value, manage_id, lifetime = work.new_secret(), work.new_secret(), work.settings.access_token_lifetime
     expires_at = work.now + lifetime * SECOND
-    tokens.insert_token(work, TokenRecord(manage_id, grant.id, hash_secret(value), work.now, expires_at, None))
+    TOKENS.insert(work, TokenRecord(manage_id, grant.id, hash_secret(value), work.now, expires_at, None))
     access = msgspec.Raw(grant.access.encode())
     return AccessToken(value=value, manage=work.urls.resource("token", manage_id), expires_in=lifetime, access=access)
 
 
 def rotate_token(work: Work, token_id: str) -> AccessToken:
     """A new value and manage URL for the same grant; the old ones end at once. Raises RotationUnknown."""
-    token = tokens.find_token(work, token_id)
-    grant = grants.find_grant(work, token.grant_id) if token else None
+    token = TOKENS.get(work, token_id)
+    grant = GRANTS.get(work, token.grant_id) if token else None
     if grant is None or grant.state != "issued" or not tokens.revoke_token(work, token_id, work.now):
         raise invalid_rotation()
     tokens.purge_ended_tokens(work, grant.id)
@@ -37,14 +38,14 @@ def rotate_token(work: Work, token_id: str) -> AccessToken:
 
 def revoke_token(work: Work, token_id: str) -> None:
     """Ends the token. Does nothing if it has ended already. Raises NotFound for an unknown token."""
-    if tokens.find_token(work, token_id) is None:
+    if TOKENS.get(work, token_id) is None:
         raise NotFound("There is no access token at this URL")
     tokens.revoke_token(work, token_id, work.now)
 
 
 def revoke_grant(work: Work, grant_id: str) -> GrantRecord:
     """Ends the grant and all its tokens. A denied grant stays denied. Raises NotFound."""
-    grant = grants.find_grant(work, grant_id)
+    grant = GRANTS.get(work, grant_id)
     if grant is None:
         raise NotFound("There is no such grant")
     if grant.state not in {"denied", "revoked"}:
@@ -52,13 +53,13 @@ def revoke_grant(work: Work, grant_id: str) -> GrantRecord:
         tokens.revoke_tokens_of_grant(work, grant_id, work.now)
         if grant.state != "pending":
             emit(work, "revoked", grant)
-    return grants.find_grant(work, grant_id) or grant
+    return GRANTS.get(work, grant_id) or grant
 
 
 def emit(work: Work, kind: str, grant: GrantRecord) -> None:
     """Writes the event `grant.{kind}`, but not for a grant that needed no consent: anyone can make those."""
     if grant.wallet_address_id is not None:
-        wallet = wallets.wallet_by_id(work, grant.wallet_address_id)
+        wallet = WALLETS.by_id(work, grant.wallet_address_id)
         work.emit(f"grant.{kind}", grant.id, representations.grant_event(work.urls, wallet, grant))
 
 

@@ -18,8 +18,9 @@ from payres.interledger.packets import Code, Rejected
 from payres.ledger import NotEnough
 from payres.payments.settlement import count_unresolved, payment_hold
 from payres.store import accounts, outgoing, packets, peers
-from payres.store.accounts import HoldRecord
-from payres.store.packets import PacketRecord
+from payres.store.accounts import ACCOUNTS, HoldRecord
+from payres.store.outgoing import OUTGOING
+from payres.store.packets import PACKETS, PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 
@@ -31,7 +32,7 @@ def prepare(work: Work, packet: PacketRecord, peer: PeerRecord) -> None:
 
     Raises Rejected when the payment has ended or has nothing left, or the inbound peer's credit or liquidity is short.
     """
-    packets.insert_packet(work, packet)
+    PACKETS.insert(work, packet)
     try:
         if packet.outgoing_payment_id is not None:
             source_asset = _check_payment(work, packet.outgoing_payment_id)
@@ -60,7 +61,7 @@ def fulfil(work: Work, packet_id: str, delivered: int) -> bool:
 
     False when the packet's outcome was known before; then nothing changes.
     """
-    packet = packets.find_packet(work, packet_id)
+    packet = PACKETS.get(work, packet_id)
     if packet is None or not packets.decide_packet(work, packet_id, "fulfilled"):
         return False
     source, liquidity = _holds(work, packet)
@@ -68,7 +69,7 @@ def fulfil(work: Work, packet_id: str, delivered: int) -> bool:
     if liquidity is None:
         ledger.post(work, source.id, target, packet.source_amount, "payment", packet_id=packet.id)
     else:
-        exchange = ledger.operator_account(work, accounts.account_by_id(work, source.account_id).asset_id, "liquidity")
+        exchange = ledger.operator_account(work, ACCOUNTS.by_id(work, source.account_id).asset_id, "liquidity")
         ledger.post(work, source.id, exchange, packet.source_amount, "exchange", packet_id=packet.id)
         ledger.post(work, liquidity.id, target, packet.amount, "payment", packet_id=packet.id)
     if packet.outgoing_payment_id is not None:
@@ -86,7 +87,7 @@ def leave_unresolved(work: Work, packet_id: str) -> bool:
     fulfillment. It may have arrived all the same: that risk is the operator's, who resolves the packet with the peer.
     Until then the grant counts it as spent. False when the packet's outcome was known before.
     """
-    packet = packets.find_packet(work, packet_id)
+    packet = PACKETS.get(work, packet_id)
     if packet is None or packet.outgoing_payment_id is None or not packets.decide_packet(work, packet_id, "doubtful"):
         return False
     for hold in accounts.holds_of_packet(work, packet_id):
@@ -117,14 +118,14 @@ def _emit_unresolved(work: Work, packet: PacketRecord) -> None:
 
 def _check_payment(work: Work, payment_id: str) -> int:
     """Checks that the payment is in progress and may spend this packet too; returns its asset."""
-    payment = outgoing.find_outgoing(work, payment_id)
+    payment = OUTGOING.get(work, payment_id)
     if payment is None or payment.state != "sending":
         raise Rejected(Code.BAD_REQUEST, PAYMENT_ENDED)
     promised = payment_hold(work, payment_id)
     # What was fulfilled and what may be fulfilled never exceed the debit amount less the fee.
     if packets.in_flight_of_payment(work, payment_id) > promised.remaining - payment.terms.fee:
         raise Rejected(Code.BAD_REQUEST, PAYMENT_ENDED)
-    return accounts.account_by_id(work, promised.account_id).asset_id
+    return ACCOUNTS.by_id(work, promised.account_id).asset_id
 
 
 def _hold_of_peer(work: Work, packet: PacketRecord) -> int:

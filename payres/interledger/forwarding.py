@@ -15,9 +15,8 @@ from payres.interledger.responses import NoReply, Request
 from payres.interledger.routing import Hop, next_hop, peer_towards
 from payres.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
 from payres.slots import Slots, SlotsBusy
-from payres.store import packets
 from payres.store.database import Database
-from payres.store.packets import PacketRecord
+from payres.store.packets import PACKETS, PacketRecord
 from payres.store.peers import InboundPeer
 from payres.store.work import Work
 
@@ -145,7 +144,7 @@ class Forwarder:
         def unit(work: Work) -> bool:
             if fulfil_forwarded(work, packet, fulfill):
                 return True
-            decided = packets.find_packet(work, packet.id)
+            decided = PACKETS.get(work, packet.id)
             return decided is not None and decided.state == "fulfilled"
 
         if not await self._database.write(unit):

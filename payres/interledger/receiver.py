@@ -35,7 +35,7 @@ from payres.store import peers, wallets
 from payres.store.database import Database
 from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.peers import InboundPeer
-from payres.store.wallets import WalletRecord
+from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 
 CLOSE: Final = ConnectionClose(CloseCode.NO_ERROR, "")
@@ -160,7 +160,7 @@ def _payee(work: Work, tag: str, asset: Asset) -> tuple[WalletRecord, IncomingRe
         if payment is None or wallet is None or not payment.open_at(work.now):
             raise Rejected(Code.UNREACHABLE, "The incoming payment takes no more money")
     else:
-        payment, wallet = None, wallets.wallet_by_id(work, wallet_id)
+        payment, wallet = None, WALLETS.by_id(work, wallet_id)
     if not wallet.active or wallet.asset != asset:
         raise Rejected(Code.UNREACHABLE, "The wallet address takes no money")
     return wallet, payment

@@ -23,8 +23,10 @@ from payres.interledger import balances
 from payres.interledger.recovery import FIRST_WAIT, GIVE_UP_AFTER, longer, sleep_until
 from payres.interledger.standing import Standing, Unresolved, arrived, cost, find_standing
 from payres.payments.settlement import end_remote, has_arrived
-from payres.store import outgoing, peers, wallets
+from payres.store import peers
 from payres.store.database import Database
+from payres.store.outgoing import OUTGOING
+from payres.store.wallets import WALLETS
 from payres.store.work import Work
 
 # After the expiry: clocks on the way may be behind, and what was fulfilled must show at the receiver.
@@ -103,7 +105,7 @@ def _account_for(work: Work, standing: Standing, found: Sequence[Unresolved], in
         balances.fulfil(work, one.packet.id, one.least + more)
     for one in standing.own:
         balances.reject(work, one.packet.id)  # no effect on those that were just posted
-    wallet = wallets.wallet_by_id(work, standing.payment.wallet_address_id)
+    wallet = WALLETS.by_id(work, standing.payment.wallet_address_id)
     proved = format_decimal(cost(found), wallet.asset)
     return f"{_described(work, standing)}; by what the receiver has received, {proved} {wallet.asset_code} arrived"
 
@@ -115,7 +117,7 @@ def _give_up(work: Work, standing: Standing) -> str:
         balances.leave_unresolved(work, one.packet.id)
         note = f"Packet {one.packet.id} over {one.packet.amount} has an unknown outcome"
         peers.note_error(work, one.packet.to_peer_id, note, work.now)
-    payment = outgoing.find_outgoing(work, standing.payment.id)
+    payment = OUTGOING.get(work, standing.payment.id)
     assert payment is not None, "it was found before"
     end_remote(work, payment, None if has_arrived(payment) else UNPROVED)
     return f"{told}; nothing proves what arrived, the payer has it back, and `payres peer doubts` lists the packets"
@@ -123,7 +125,7 @@ def _give_up(work: Work, standing: Standing) -> str:
 
 def _described(work: Work, standing: Standing) -> str:
     """The payment, its wallet, and the amount in question."""
-    wallet = wallets.wallet_by_id(work, standing.payment.wallet_address_id)
+    wallet = WALLETS.by_id(work, standing.payment.wallet_address_id)
     amount = f"{format_decimal(cost(standing.own), wallet.asset)} {wallet.asset_code}"
     packets = f"{len(standing.own)} packets with {amount} were left unanswered"
     return f"payment {standing.payment.id} from wallet {wallet.path}: {packets}"

@@ -24,7 +24,7 @@ from payres.payments.settlement import payment_of
 from payres.slots import Slots
 from payres.store import packets, peers
 from payres.store.database import Database
-from payres.store.packets import PacketRecord
+from payres.store.packets import PACKETS, PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.worker import retry
@@ -185,7 +185,7 @@ class Recovery:
 
     async def _ask_about(self, waiting: Waiting) -> Waiting | None:
         """When to ask again, for an hour at most; None when the packet has its outcome."""
-        packet = await self._database.read(partial(packets.find_packet, packet_id=waiting.packet_id))
+        packet = await self._database.read(partial(PACKETS.get, row_id=waiting.packet_id))
         if packet is None or packet.state != "prepared":
             return None
         # A peer that does not number its requests cannot repeat one, so nobody waits for this packet's answer.

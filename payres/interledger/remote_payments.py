@@ -25,11 +25,11 @@ from payres.interledger.sending.connection import Connection, Destination, close
 from payres.interledger.sending.payment import Plan, pay
 from payres.payments.settlement import end_unless_in_flight, is_finished
 from payres.slots import Slots
-from payres.store import outgoing, packets, wallets
+from payres.store import outgoing, packets
 from payres.store.database import Database
-from payres.store.outgoing import OutgoingRecord
+from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.packets import PacketRecord
-from payres.store.wallets import WalletRecord
+from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 from payres.worker import Worker, cancel_all, retry
 
@@ -208,7 +208,7 @@ class RemotePayments:
 
     async def _back_off(self, payment_id: str, failure: str | None) -> bool:
         """Waits before the next attempt, or ends the payment after the last one; False when it has ended."""
-        payment = await self._database.read(lambda work: outgoing.find_outgoing(work, payment_id))
+        payment = await self._database.read(lambda work: OUTGOING.get(work, payment_id))
         if payment is None or payment.attempts >= MAX_ATTEMPTS or is_finished(payment):
             return await self._end(payment_id, failure)
         log.info("payment %s is tried again: %s", payment_id, failure)
@@ -226,7 +226,7 @@ class RemotePayments:
         changed."""
 
         def unit(work: Work) -> bool:
-            payment = outgoing.find_outgoing(work, payment_id)
+            payment = OUTGOING.get(work, payment_id)
             if payment is None or payment.state != "sending":
                 return False
             return not end_unless_in_flight(work, payment, failure)
@@ -245,10 +245,10 @@ async def _closed(connection: Connection) -> None:
 
 def _in_progress(work: Work, payment_id: str) -> tuple[OutgoingRecord, WalletRecord, Sequence[PacketRecord]] | None:
     """The payment, its wallet, and its packets without an outcome; None when it has ended."""
-    payment = outgoing.find_outgoing(work, payment_id)
+    payment = OUTGOING.get(work, payment_id)
     if payment is None or payment.state != "sending":
         return None
-    wallet = wallets.wallet_by_id(work, payment.wallet_address_id)
+    wallet = WALLETS.by_id(work, payment.wallet_address_id)
     return payment, wallet, packets.packets_of_payment(work, payment_id, "prepared")
 
 

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from payres.store import outgoing, packets
-from payres.store.outgoing import OutgoingRecord
+from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.work import Work
 
@@ -62,7 +62,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 def find_standing(work: Work, payment_id: str) -> Standing | None:
     """None when the payment has ended, or has no packet of unknown outcome."""
-    payment = outgoing.find_outgoing(work, payment_id)
+    payment = OUTGOING.get(work, payment_id)
     if payment is None or payment.state != "sending":
         return None
     own = _unresolved(work, payment, "prepared")

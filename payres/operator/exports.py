@@ -20,7 +20,7 @@ from payres.operator.wallets import require_wallet
 from payres.store import entries
 from payres.store.entries import TransferLine
 from payres.store.payments import PaymentRecord, payments_in_order
-from payres.store.wallets import WalletRecord, wallet_by_id
+from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 
 Row = Mapping[str, str | None]
@@ -215,7 +215,7 @@ class Payments(Export):
             self._after = found[-1].id
             self._begins_at = self._begins_at or found[0].created_at
             self.part = (found[-1].created_at - self._begins_at) / max(until - self._begins_at, 1)
-        wallets = {wallet_id: wallet_by_id(work, wallet_id) for wallet_id in {one.wallet_address_id for one in found}}
+        wallets = {wallet_id: WALLETS.by_id(work, wallet_id) for wallet_id in {one.wallet_address_id for one in found}}
         return [self._row(work, one, wallets[one.wallet_address_id], self._now) for one in found]
 
     def _row(self, work: Work, one: PaymentRecord, wallet: WalletRecord, now: int) -> Row:

@@ -10,8 +10,9 @@ from payres.grants import consent, tokens
 from payres.grants.access import OutgoingPaymentAccess, granted_access
 from payres.grants.consent import Decision
 from payres.grants.limits import current_window, spent_in_window
-from payres.store import audit, grants, wallets
-from payres.store.grants import GrantRecord, InteractionRecord, State
+from payres.store import audit, grants
+from payres.store.grants import GRANTS, GrantRecord, InteractionRecord, State
+from payres.store.wallets import WALLETS
 from payres.store.work import Work
 from payres.wire import Amount
 
@@ -33,7 +34,7 @@ class Spending(msgspec.Struct, frozen=True):
 
 def require_grant(work: Work, grant_id: str) -> GrantRecord:
     """Raises NotFound."""
-    return require(grants.find_grant(work, grant_id), f"There is no grant {grant_id}; `payres grant list` shows all")
+    return require(GRANTS.get(work, grant_id), f"There is no grant {grant_id}; `payres grant list` shows all")
 
 
 def decide(work: Work, grant_id: str, *, approve: bool) -> Decision:
@@ -85,7 +86,7 @@ def spending_of(work: Work, record: GrantRecord) -> Spending | None:
     return Spending(
         debit=debit,
         debit_left=_left(most_debit, debit),
-        debit_asset=wallets.wallet_by_id(work, record.wallet_address_id).asset,
+        debit_asset=WALLETS.by_id(work, record.wallet_address_id).asset,
         receive=receive,
         receive_left=_left(most_receive, receive),
         receive_asset=most_receive.asset if most_receive else named,

@@ -15,7 +15,8 @@ from payres.amounts import format_decimal
 from payres.errors import InsufficientFunds, WrongState
 from payres.event_types import WalletEvent
 from payres.operator.inputs import check_reference, require_amount
-from payres.store import accounts, audit, movements
+from payres.store import audit, movements
+from payres.store.accounts import ACCOUNTS
 from payres.store.assets import AssetRecord
 from payres.store.movements import MOVEMENTS, MovementRecord
 from payres.store.work import Work
@@ -97,7 +98,7 @@ def _record(
 
 
 def _emit(work: Work, place: Place, kind: Kind, amount: int, reference: str | None) -> None:
-    balance, asset = accounts.account_by_id(work, place.account_id).balance, place.asset.asset
+    balance, asset = ACCOUNTS.by_id(work, place.account_id).balance, place.asset.asset
     data = WalletEvent(
         wallet_address=work.urls.wallet(place.name),
         amount=representations.amount(amount, asset),

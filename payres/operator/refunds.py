@@ -23,13 +23,13 @@ from payres.payments.incoming import add
 from payres.payments.outgoing import check_funds, check_movable, new_payment, pay_or_hold
 from payres.payments.pricing import local_terms
 from payres.payments.receivers import LocalReceiver
-from payres.store import audit, clients, incoming, outgoing, wallets
+from payres.store import audit, clients
 from payres.store.assets import ASSETS
-from payres.store.incoming import IncomingRecord
+from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.payments import payers_of
 from payres.store.refunds import REFUNDS, RefundRecord, refunds_of_incoming
-from payres.store.wallets import WalletRecord, active_wallet
+from payres.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Terms
 from payres.urls import ROOT_WALLET_PATH, canonical, canonical_url
@@ -118,10 +118,10 @@ def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
 
 def _payment_of(work: Work, wanted: Wanted) -> tuple[IncomingRecord, WalletRecord]:
     payment = require(
-        incoming.find_incoming(work, wanted.payment_id),
+        INCOMING.get(work, wanted.payment_id),
         f"There is no incoming payment {wanted.payment_id}; `payres payment list --direction incoming` shows all",
     )
-    return payment, wallets.wallet_by_id(work, payment.wallet_address_id)
+    return payment, WALLETS.by_id(work, payment.wallet_address_id)
 
 
 def _parts(found: Plan) -> Sequence[tuple[OutgoingRecord, int]]:
@@ -144,7 +144,7 @@ def _parts(found: Plan) -> Sequence[tuple[OutgoingRecord, int]]:
 def _send_back(
     work: Work, receiver: WalletRecord, payer: OutgoingRecord, payment_id: str, amount: int, reference: str
 ) -> RefundRecord:
-    wallet = wallets.wallet_by_id(work, payer.wallet_address_id)
+    wallet = WALLETS.by_id(work, payer.wallet_address_id)
     if not wallet.active:
         raise WrongState(f"The payer's wallet {wallet.path} is inactive and takes no money in", path=wallet.path)
     net = payer.terms.debit - payer.terms.fee
@@ -194,7 +194,7 @@ def _send_to(work: Work, found: Plan, to: str, reference: str, offer: Offer | No
     if receiver is not None:
         add(work, receiver.wallet, receiver.payment)
     payment = new_payment(work, sender, client_id, terms, receiver)
-    outgoing.insert_outgoing(work, payment)
+    OUTGOING.insert(work, payment)
     made = _insert(
         work,
         incoming_payment_id=found.payment.id,

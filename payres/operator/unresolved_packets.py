@@ -13,12 +13,13 @@ from payres.amounts import format_decimal
 from payres.errors import InsufficientFunds, WrongState, require
 from payres.operator.peers import require_peer
 from payres.payments.settlement import payment_of, release_unresolved
-from payres.store import accounts, audit, packets, peers, wallets
+from payres.store import accounts, audit, packets, peers
+from payres.store.accounts import ACCOUNTS
 from payres.store.assets import ASSETS
 from payres.store.outgoing import OutgoingRecord
-from payres.store.packets import PacketRecord
+from payres.store.packets import PACKETS, PacketRecord
 from payres.store.peers import PeerRecord
-from payres.store.wallets import WalletRecord
+from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 
 
@@ -59,7 +60,7 @@ def resolve(work: Work, packet_id: str, *, delivered: bool) -> UnresolvedPacket:
 
 def require_unresolved(work: Work, packet_id: str) -> UnresolvedPacket:
     """Raises NotFound, WrongState for a packet whose outcome is known or is still being found out."""
-    found = packets.find_packet(work, packet_id)
+    found = PACKETS.get(work, packet_id)
     packet = require(found, f"There is no packet {packet_id!r}; `payres peer doubts NAME` lists those of a peer")
     if packet.state != "doubtful":
         what = "in flight, or the server is finding out" if packet.state == "prepared" else f"{packet.state} already"
@@ -72,7 +73,7 @@ def require_unresolved(work: Work, packet_id: str) -> UnresolvedPacket:
 
 def _pay_out(work: Work, packet: PacketRecord, account_id: int, amount: int, kind: str) -> None:
     """Pays out of the operator's liquidity. Raises InsufficientFunds."""
-    asset = ASSETS.by_id(work, accounts.account_by_id(work, account_id).asset_id)
+    asset = ASSETS.by_id(work, ACCOUNTS.by_id(work, account_id).asset_id)
     liquidity = ledger.operator_account(work, asset.id, "liquidity")
     try:
         ledger.transfer(
@@ -95,4 +96,4 @@ def _pay_out(work: Work, packet: PacketRecord, account_id: int, amount: int, kin
 
 def _described(work: Work, packet: PacketRecord, peer: PeerRecord) -> UnresolvedPacket:
     payment = payment_of(work, packet)
-    return UnresolvedPacket(packet, peer, payment, wallets.wallet_by_id(work, payment.wallet_address_id))
+    return UnresolvedPacket(packet, peer, payment, WALLETS.by_id(work, payment.wallet_address_id))

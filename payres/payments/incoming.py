@@ -10,10 +10,10 @@ from payres.clock import SECOND, format_time, parse_time
 from payres.errors import InvalidAmount, InvalidExpiry, WrongState
 from payres.grants.access import Caller
 from payres.limits import OVERPAY_TOLERANCE
-from payres.store import incoming, wallets
+from payres.store import incoming
 from payres.store.database import Database
 from payres.store.incoming import INCOMING, IncomingRecord
-from payres.store.wallets import WalletRecord, active_wallet
+from payres.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.wire import IncomingPaymentRequest, metadata_text, value_in
 from payres.worker import Worker
@@ -50,7 +50,7 @@ def create(work: Work, caller: Caller, asked: IncomingPaymentRequest) -> tuple[W
 
 def add(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> None:
     """Inserts a new incoming payment, and tells of it."""
-    incoming.insert_incoming(work, payment)
+    INCOMING.insert(work, payment)
     _emit(work, "created", wallet, payment)
 
 
@@ -84,7 +84,7 @@ async def report_expired(database: Database) -> None:
 def _expire_due(work: Work) -> None:
     for payment in incoming.expired_without_event(work, work.now, EXPIRY_BATCH):
         INCOMING.update(work, payment.id, expiry_event_at=work.now)
-        _emit(work, "expired", wallets.wallet_by_id(work, payment.wallet_address_id), payment)
+        _emit(work, "expired", WALLETS.by_id(work, payment.wallet_address_id), payment)
 
 
 def fits(remaining: int | None, amount: int) -> bool:

@@ -15,8 +15,8 @@ from payres.payments.incoming import fits
 from payres.payments.pricing import local_terms, short_of_liquidity
 from payres.payments.receivers import LocalReceiver, open_receiver
 from payres.payments.settlement import emit, pay_locally
-from payres.store import grants, outgoing, quotes
-from payres.store.outgoing import OutgoingRecord
+from payres.store import grants, quotes
+from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Terms
@@ -56,7 +56,7 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
         quote_id=work.urls.resource_id("quotes", asked.quote_id) if asked.quote_id else None,
         metadata=metadata_text(asked.metadata),
     )
-    outgoing.insert_outgoing(work, payment)
+    OUTGOING.insert(work, payment)
     spent = _count_spending(work, payment, before)
     pay_or_hold(work, wallet, payment, receiver)
     return Created(wallet, payment, spent)

@@ -9,15 +9,15 @@ from payres.amounts import MAX_LEDGER
 from payres.errors import DomainError
 from payres.ledger import NotEnough
 from payres.payments.incoming import credit, fits
-from payres.store import accounts, grants, incoming, outgoing, packets, wallets
-from payres.store.accounts import HoldRecord
+from payres.store import accounts, grants, outgoing, packets
+from payres.store.accounts import ACCOUNTS, HoldRecord
 from payres.store.fail_stop import Damaged
-from payres.store.incoming import IncomingRecord
+from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.refunds import refund_by_return_payment
 from payres.store.transactions import savepoint
-from payres.store.wallets import WalletRecord
+from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Transaction, Work
 
 
@@ -81,7 +81,7 @@ def is_finished(payment: OutgoingRecord) -> bool:
 
 def end_if_finished(work: Work, payment_id: str) -> bool:
     """Ends a payment of which nothing more is to be sent, unless packets of it are in flight; whether it did."""
-    payment = outgoing.find_outgoing(work, payment_id)
+    payment = OUTGOING.get(work, payment_id)
     if payment is None or payment.state != "sending" or not is_finished(payment):
         return False
     return end_unless_in_flight(work, payment, None)
@@ -107,7 +107,7 @@ def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None
     fee = terms.fee if failure is None else -(-terms.fee * payment.sent // spendable)
     if fee and payment.sent:
         held = payment_hold(work, payment.id)
-        fees = ledger.operator_account(work, accounts.account_by_id(work, held.account_id).asset_id, "fees")
+        fees = ledger.operator_account(work, ACCOUNTS.by_id(work, held.account_id).asset_id, "fees")
         ledger.post(work, held.id, fees, fee, "fee")
     sent = payment.sent + fee if payment.sent else 0
     _void_holds(work, payment)
@@ -141,7 +141,7 @@ def release_unresolved(work: Work, packet: PacketRecord) -> None:
 def payment_of(tx: Transaction, packet: PacketRecord) -> OutgoingRecord:
     """The payment of ours that a packet belongs to. Raises Damaged."""
     assert packet.outgoing_payment_id is not None, "it was not passed on for a peer"
-    payment = outgoing.find_outgoing(tx, packet.outgoing_payment_id)
+    payment = OUTGOING.get(tx, packet.outgoing_payment_id)
     if payment is None:
         raise Damaged(f"outgoing payment {packet.outgoing_payment_id} does not exist")
     return payment
@@ -168,15 +168,15 @@ def settle_interrupted(work: Work) -> int:
 def _attempt(work: Work, payment: OutgoingRecord) -> str | None:
     """Pays the receiver; a sentence when it cannot be paid, and then nothing has moved."""
     assert payment.terms.incoming_payment_id is not None
-    receiver = incoming.find_incoming(work, payment.terms.incoming_payment_id)
+    receiver = INCOMING.get(work, payment.terms.incoming_payment_id)
     if receiver is None or not receiver.open_at(work.now):
         return "the incoming payment was completed or expired before this payment arrived"
     if not fits(receiver.remaining, payment.terms.receive):
         return "the incoming payment takes less than this payment would deliver"
     try:
         with savepoint(work):
-            payer = wallets.wallet_by_id(work, payment.wallet_address_id)
-            pay_locally(work, payer, payment, receiver, wallets.wallet_by_id(work, receiver.wallet_address_id))
+            payer = WALLETS.by_id(work, payment.wallet_address_id)
+            pay_locally(work, payer, payment, receiver, WALLETS.by_id(work, receiver.wallet_address_id))
     except (NotEnough, DomainError) as error:
         return str(error)
     return None
@@ -187,7 +187,7 @@ def _end(work: Work, payment: OutgoingRecord, sent: int, delivered: int, failure
     outgoing.end_outgoing(work, payment.id, sent, delivered, failure, work.now)
     state = "completed" if failure is None else "failed"
     ended = msgspec.structs.replace(payment, sent=sent, delivered=delivered, state=state, failure=failure)
-    emit(work, wallets.wallet_by_id(work, payment.wallet_address_id), ended, state)
+    emit(work, WALLETS.by_id(work, payment.wallet_address_id), ended, state)
 
 
 def _void_holds(work: Work, payment: OutgoingRecord) -> None:

@@ -18,9 +18,8 @@ from payres.http.responses import json_response
 from payres.routes.authorize import gnap_token, parse_signature, unreadable_client, verify_client
 from payres.routes.bodies import read_body, read_json_body
 from payres.routes.context import Context, context_of
-from payres.store import clients as client_store
 from payres.store import wallets
-from payres.store.clients import ClientRecord
+from payres.store.clients import CLIENTS, ClientRecord
 from payres.store.work import Transaction
 from payres.wire import decode
 
@@ -89,7 +88,7 @@ async def _verify_continuing_client(request: Request, body: bytes, grant_id: str
         raise unproven_client("missing_token", "Send the continuation token as Authorization: GNAP <token>")
 
     def unit(tx: Transaction) -> ClientRecord:
-        return client_store.client_by_id(tx, continuation.find_continuable(tx, grant_id, token).client_id)
+        return CLIENTS.by_id(tx, continuation.find_continuable(tx, grant_id, token).client_id)
 
     await verify_client(request, unverified, await context.database.read(unit))
     return token

@@ -14,8 +14,10 @@ from payres.identifiers import hash_secret
 from payres.routes.authorize import parse_signature, verify_client
 from payres.routes.bodies import read_body
 from payres.routes.context import context_of
-from payres.store import clients, grants, tokens
-from payres.store.clients import ClientRecord
+from payres.store import tokens
+from payres.store.clients import CLIENTS, ClientRecord
+from payres.store.grants import GRANTS
+from payres.store.tokens import TOKENS
 from payres.store.work import Work
 
 
@@ -49,12 +51,12 @@ async def _verify_holder(request: Request, token_id: str, missing: DomainError) 
     sent = hash_secret(request.headers.get("authorization", "").partition(" ")[2].strip())
 
     def unit(work: Work) -> tuple[ClientRecord, bool]:
-        token = tokens.find_token(work, token_id)
-        grant = grants.find_grant(work, token.grant_id) if token else None
+        token = TOKENS.get(work, token_id)
+        grant = GRANTS.get(work, token.grant_id) if token else None
         if token is None or grant is None:
             raise missing
         holder = tokens.find_holder(work, sent) if sent != token.value_hash else None
-        return clients.client_by_id(work, grant.client_id), holder is not None and holder.is_valid(work.now)
+        return CLIENTS.by_id(work, grant.client_id), holder is not None and holder.is_valid(work.now)
 
     client, is_other_token = await context.database.read(unit)
     await verify_client(request, unverified, client)

@@ -51,11 +51,6 @@ SELECT 1 FROM account a JOIN account b ON a.asset_id = b.asset_id WHERE a.id = ?
 HOLDS = Table(HoldRecord, "hold")
 
 
-def account_by_id(tx: Transaction, account_id: int) -> AccountRecord:
-    """Raises Damaged."""
-    return ACCOUNTS.by_id(tx, account_id)
-
-
 def find_operator_account(tx: Transaction, asset_id: int, kind: str) -> AccountRecord | None:
     one_of_each = "WHERE asset_id = ? AND kind = ? AND kind IN ('liquidity', 'fees', 'external')"
     return ACCOUNTS.find(tx, one_of_each, asset_id, kind)

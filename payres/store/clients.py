@@ -47,11 +47,6 @@ def find_client(tx: Transaction, identity: str) -> ClientRecord | None:
     return CLIENTS.find(tx, "WHERE identity = ?", identity)
 
 
-def client_by_id(tx: Transaction, client_id: int) -> ClientRecord:
-    """Raises Damaged."""
-    return CLIENTS.by_id(tx, client_id)
-
-
 def ensure_client(
     tx: Transaction,
     identity: str,

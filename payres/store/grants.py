@@ -88,14 +88,6 @@ IN_TIME: Final = {
 }
 
 
-def insert_grant(tx: Transaction, grant: GrantRecord) -> None:
-    GRANTS.insert(tx, grant)
-
-
-def find_grant(tx: Transaction, grant_id: str) -> GrantRecord | None:
-    return GRANTS.find(tx, "WHERE id = ?", grant_id)
-
-
 def page_of_grants(
     tx: Transaction, state: State | None, query: PageQuery, now: int
 ) -> tuple[Sequence[GrantRecord], PageBounds]:
@@ -136,10 +128,6 @@ def purge_grants(tx: Transaction, now: int) -> None:
             tx.execute("DELETE FROM interaction WHERE grant_id = ?", (grant_id,))
             tx.execute('DELETE FROM "grant" WHERE id = ?', (grant_id,))
             purge_client(tx, client_id, now)
-
-
-def insert_interaction(tx: Transaction, interaction: InteractionRecord) -> None:
-    INTERACTIONS.insert(tx, interaction)
 
 
 def interaction_of_grant(tx: Transaction, grant_id: str) -> InteractionRecord | None:

@@ -48,14 +48,6 @@ _ADD_PART, _ADD_LAST = (
 )
 
 
-def insert_incoming(tx: Transaction, payment: IncomingRecord) -> None:
-    INCOMING.insert(tx, payment)
-
-
-def find_incoming(tx: Transaction, payment_id: str) -> IncomingRecord | None:
-    return INCOMING.find(tx, "WHERE id = ?", payment_id)
-
-
 def expiry_event_at(tx: Transaction, payment_id: str) -> int | None:
     """The time of the event that says that the payment has expired."""
     return find_number(tx, "SELECT expiry_event_at FROM incoming_payment WHERE id = ?", payment_id)

@@ -57,14 +57,6 @@ class OutgoingRecord(msgspec.Struct, frozen=True):
 OUTGOING = Table(OutgoingRecord, "outgoing_payment", terms=TERMS)
 
 
-def insert_outgoing(tx: Transaction, payment: OutgoingRecord) -> None:
-    OUTGOING.insert(tx, payment)
-
-
-def find_outgoing(tx: Transaction, payment_id: str) -> OutgoingRecord | None:
-    return OUTGOING.find(tx, "WHERE id = ?", payment_id)
-
-
 def page_of_outgoing(
     tx: Transaction, wallet_id: int, client_id: int | None, query: PageQuery
 ) -> tuple[Sequence[OutgoingRecord], PageBounds]:

@@ -29,14 +29,6 @@ class PacketRecord(msgspec.Struct, frozen=True):
 PACKETS = Table(PacketRecord, "packet")
 
 
-def insert_packet(tx: Transaction, packet: PacketRecord) -> None:
-    PACKETS.insert(tx, packet)
-
-
-def find_packet(tx: Transaction, packet_id: str) -> PacketRecord | None:
-    return PACKETS.find(tx, "WHERE id = ?", packet_id)
-
-
 def prepared_packets(tx: Transaction, limit: int, after: str = "") -> Sequence[PacketRecord]:
     """Packets whose outcome is not known, oldest first, from the one that follows id `after`."""
     return PACKETS.list(tx, "WHERE state = 'prepared' AND id > ? ORDER BY id LIMIT ?", after, limit)

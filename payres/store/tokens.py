@@ -62,14 +62,6 @@ HOLDERS = Table(
 )
 
 
-def insert_token(tx: Transaction, token: TokenRecord) -> None:
-    TOKENS.insert(tx, token)
-
-
-def find_token(tx: Transaction, token_id: str) -> TokenRecord | None:
-    return TOKENS.find(tx, "WHERE id = ?", token_id)
-
-
 def find_holder(tx: Transaction, value_hash: bytes) -> TokenHolder | None:
     """Found by the hash, so the time this takes says nothing about the token."""
     return HOLDERS.find(tx, "WHERE t.value_hash = ?", value_hash)

@@ -82,11 +82,6 @@ def active_wallet(work: Work, url: str, field: str = "walletAddress") -> WalletR
     return wallet
 
 
-def wallet_by_id(tx: Transaction, wallet_id: int) -> WalletRecord:
-    """Raises Damaged."""
-    return WALLETS.by_id(tx, wallet_id)
-
-
 def find_with_wallet(
     tx: Transaction, table: Table[R], record_id: str, client_id: int | None = None
 ) -> tuple[R, WalletRecord] | None:

@@ -23,8 +23,9 @@ from payres.operator import invariants, keys, wallets
 from payres.routes.context import Context
 from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
-from payres.store import accounts, outgoing
 from payres.store import wallets as stored_wallets
+from payres.store.accounts import ACCOUNTS
+from payres.store.outgoing import OUTGOING
 from payres.store.work import Transaction, Work
 from payres.testing.client import Client, Json
 
@@ -110,7 +111,7 @@ class Instance:
 
         def unit(work: Work) -> str:
             wallet = wallets.require_wallet(work, path)
-            account = accounts.account_by_id(work, wallet.account_id)
+            account = ACCOUNTS.by_id(work, wallet.account_id)
             return format_decimal(account.balance, wallet.asset)
 
         return self.read(unit)
@@ -137,9 +138,9 @@ class Instance:
         urls, payment_id = self.context.urls, url.rpartition("/")[2]
 
         def unit(tx: Transaction) -> tuple[bool, Json]:
-            payment = outgoing.find_outgoing(tx, payment_id)
+            payment = OUTGOING.get(tx, payment_id)
             assert payment is not None, f"there is no outgoing payment {payment_id}"
-            wallet = stored_wallets.wallet_by_id(tx, payment.wallet_address_id)
+            wallet = stored_wallets.WALLETS.by_id(tx, payment.wallet_address_id)
             shown = msgspec.to_builtins(representations.outgoing_payment(urls, wallet, payment))
             return payment.state != "sending", shown
 

@@ -21,9 +21,9 @@ from payres.interledger.packets import Code, Prepare, Reject, decode_reply, enco
 from payres.operator.peers import NewPeer, add_peer
 from payres.operator.wallets import require_wallet
 from payres.store import assets as asset_store
-from payres.store import clients, outgoing
+from payres.store import clients
 from payres.store.connections import connect_writer
-from payres.store.outgoing import OutgoingRecord
+from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.work import Work
 from payres.terms import Path as Way
 from payres.terms import Terms
@@ -317,7 +317,7 @@ def begin_payment(server: Instance) -> str:
                 asset=Asset("USD", 2),
             ),
         )
-        outgoing.insert_outgoing(tx, payment)
+        OUTGOING.insert(tx, payment)
         ledger.hold(tx, wallet.account_id, payment.terms.debit, outgoing_payment_id=payment_id)
 
     server.write(unit)
@@ -325,7 +325,7 @@ def begin_payment(server: Instance) -> str:
 
 
 def record(server: Instance, payment_id: str) -> OutgoingRecord:
-    found = server.read(lambda tx: outgoing.find_outgoing(tx, payment_id))
+    found = server.read(lambda tx: OUTGOING.get(tx, payment_id))
     assert found is not None
     return found
 

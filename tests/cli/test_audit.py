@@ -15,7 +15,7 @@ from payres.events import webhooks
 from payres.operator import assets
 from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes
 from payres.store import events
-from payres.store.packets import PacketRecord, insert_packet
+from payres.store.packets import PACKETS, PacketRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import Json, usd
@@ -90,7 +90,7 @@ def prepared(instance: Instance, folder: Path) -> Json:
     )
 
     def doubtful(work: Work) -> None:
-        insert_packet(work, PacketRecord("packet", 1, paid, None, None, 1, 1, None, 1, "doubtful"))
+        PACKETS.insert(work, PacketRecord("packet", 1, paid, None, None, 1, 1, None, 1, "doubtful"))
 
     instance.write(doubtful)
     hook = instance.write(lambda work: webhooks.add_webhook(work, "http://127.0.0.1:9/", is_private=True))

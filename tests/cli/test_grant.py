@@ -12,8 +12,8 @@ from payres.identifiers import Identifiers
 from payres.limits import APPROVAL_SECONDS
 from payres.operator import wallets
 from payres.store import clients, grants
-from payres.store.grants import GrantRecord, InteractionRecord
-from payres.store.tokens import TokenRecord, find_token, insert_token
+from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
+from payres.store.tokens import TOKENS, TokenRecord
 from payres.store.work import Transaction, Work
 
 Command = Callable[..., Result]
@@ -43,21 +43,21 @@ class Asked:
         alice = wallets.create_wallet(tx, "alice", "USD", 2, "Alice", None)
         client = clients.ensure_client(tx, f"{BASE}/shop", f"{BASE}/shop", None, now)
         self.id, self.interaction, self.nonce = identifiers.resource(), identifiers.resource(), identifiers.secret()
-        grants.insert_grant(
+        GRANTS.insert(
             tx,
             GrantRecord(
                 *(self.id, client.id, "The Shop", "pending", json.dumps(ACCESS), None, alice.id),
                 *(b"hash", now, now, None),
             ),
         )
-        grants.insert_interaction(
+        INTERACTIONS.insert(
             tx,
             InteractionRecord(
                 *(self.interaction, self.id, self.nonce, finish, "client nonce" if finish else None, "server nonce"),
                 *(None, now + lifetime, None),
             ),
         )
-        insert_token(tx, TokenRecord("token", self.id, b"value", now, now + MINUTE, None))
+        TOKENS.insert(tx, TokenRecord("token", self.id, b"value", now, now + MINUTE, None))
 
     @property
     def redirect(self) -> str:
@@ -180,7 +180,7 @@ def test_late_decision_is_refused(payres: Command, as_json: Json, tx: Work) -> N
 
 def test_grant_without_interaction_needs_no_decision(payres: Command, tx: Transaction) -> None:
     client = clients.ensure_client(tx, "thumbprint", None, "{}", 0)
-    grants.insert_grant(tx, GrantRecord("quiet", client.id, None, "issued", "[]", None, None, b"", 0, 0, None))
+    GRANTS.insert(tx, GrantRecord("quiet", client.id, None, "issued", "[]", None, None, b"", 0, 0, None))
     result = payres("grant", "approve", "quiet")
     assert result.exit_code == 1
     assert "needs no consent" in result.stderr
@@ -191,7 +191,7 @@ def test_revoke_ends_the_grant_and_its_tokens(as_json: Json, asked: Asked, tx: T
     grant = as_json("grant", "revoke", asked.id)
     assert grant["state"] == "revoked"
     assert grant["endedAt"] is not None
-    token = find_token(tx, "token")
+    token = TOKENS.get(tx, "token")
     assert token is not None
     assert token.revoked_at is not None
 

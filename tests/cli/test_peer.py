@@ -8,8 +8,8 @@ import pytest
 from click.testing import Result
 
 from payres.identifiers import hash_secret
-from payres.store import packets, peers, secrets
-from payres.store.packets import PacketRecord
+from payres.store import peers, secrets
+from payres.store.packets import PACKETS, PacketRecord
 from payres.store.work import Transaction
 
 Command = Callable[..., Result]
@@ -93,8 +93,8 @@ def test_show_tells_people_who_owes_whom(payres: Command, as_json: Json) -> None
 def test_show_tells_what_the_server_noted(payres: Command, as_json: Json, tx: Transaction) -> None:
     peer_id = as_json(*ADD) and peers.list_peers(tx)[0].id
     packet = PacketRecord("p", peer_id, None, peer_id, None, 200, 200, b"prepare", 1, "prepared")
-    packets.insert_packet(tx, packet)
-    packets.insert_packet(tx, msgspec.structs.replace(packet, id="q", prepare=None, state="doubtful", amount=300))
+    PACKETS.insert(tx, packet)
+    PACKETS.insert(tx, msgspec.structs.replace(packet, id="q", prepare=None, state="doubtful", amount=300))
     peers.count_sent(tx, peer_id)
     peers.set_repeats_answers(tx, peer_id, True)
     peers.note_error(tx, peer_id, "The peer answered with HTTP status 502", 1_700_000_000_000_000)

@@ -14,9 +14,11 @@ from payres.interledger import balances
 from payres.operator import assets, peers, wallets
 from payres.operator.peers import NewPeer
 from payres.payments.settlement import end_remote
-from payres.store import accounts, clients, grants, outgoing, packets
-from payres.store.grants import GrantRecord
-from payres.store.packets import PacketRecord
+from payres.store import clients, grants
+from payres.store.accounts import ACCOUNTS
+from payres.store.grants import GRANTS, GrantRecord
+from payres.store.outgoing import OUTGOING
+from payres.store.packets import PACKETS, PacketRecord
 from payres.store.work import Work
 from payres.terms import Path as Way
 from payres.terms import Terms
@@ -58,7 +60,7 @@ def give_up(tx: Work, code: str, path: str) -> None:
         ),
     )
     client = clients.ensure_client(tx, "https://shop.example", "https://shop.example", None, 1)
-    grants.insert_grant(tx, GrantRecord(GRANT, client.id, None, "issued", "[]", None, wallet.id, b"", 1, 1, None))
+    GRANTS.insert(tx, GrantRecord(GRANT, client.id, None, "issued", "[]", None, wallet.id, b"", 1, 1, None))
     terms = Terms(
         receiver="https://elsewhere.example/incoming-payments/1",
         incoming_payment_id=None,
@@ -68,7 +70,7 @@ def give_up(tx: Work, code: str, path: str) -> None:
         asset=Asset("GBP", 2),
         path=Way(RATE, RATE + Fraction(1, 1000), 1000),
     )
-    outgoing.insert_outgoing(tx, sending_payment(PAYMENT, wallet.id, client.id, 1, terms, GRANT))
+    OUTGOING.insert(tx, sending_payment(PAYMENT, wallet.id, client.id, 1, terms, GRANT))
     ledger.hold(tx, wallet.account_id, DEBIT, outgoing_payment_id=PAYMENT)
     grants.add_spending(tx, GRANT, 0, "GBP", 2, DEBIT, 800, 1)
     for packet_id, amount in (("sent", SENT), *((one, IN_DOUBT) for one in UNKNOWN)):
@@ -78,7 +80,7 @@ def give_up(tx: Work, code: str, path: str) -> None:
     balances.fulfil(tx, "sent", 360)
     for packet_id in UNKNOWN:
         balances.leave_unresolved(tx, packet_id)
-    payment = outgoing.find_outgoing(tx, PAYMENT)
+    payment = OUTGOING.get(tx, PAYMENT)
     assert payment is not None
     end_remote(tx, payment, "nobody knows")
 
@@ -89,11 +91,11 @@ def spent(tx: Work) -> list[tuple[int, ...]]:
 
 def liquidity(tx: Work, code: str) -> int:
     asset = assets.require_asset(tx, code, 2)
-    return accounts.account_by_id(tx, ledger.operator_account(tx, asset.id, "liquidity")).balance
+    return ACCOUNTS.by_id(tx, ledger.operator_account(tx, asset.id, "liquidity")).balance
 
 
 def test_payer_pays_for_what_arrived_and_the_grant_counts_what_may_have(tx: Work, given_up: str) -> None:
-    payment = outgoing.find_outgoing(tx, PAYMENT)
+    payment = OUTGOING.get(tx, PAYMENT)
     assert payment is not None
     assert (payment.state, payment.sent, payment.delivered) == ("failed", SENT + 9, 360)  # and its share of the fee
     assert wallets.require_wallet(tx, "alice").id == payment.wallet_address_id
@@ -192,10 +194,10 @@ def test_packet_is_resolved_once(payres: Command, as_json: Json) -> None:
 
 @pytest.mark.usefixtures("given_up")
 def test_packet_in_flight_is_not_resolved(payres: Command, tx: Work) -> None:
-    known = packets.find_packet(tx, "sent")
+    known = PACKETS.get(tx, "sent")
     assert known is not None
     tx.execute("UPDATE outgoing_payment SET state = 'sending', failure = NULL, ended_at = NULL")
-    packets.insert_packet(tx, msgspec.structs.replace(known, id="p", prepare=b"prepare", state="prepared"))
+    PACKETS.insert(tx, msgspec.structs.replace(known, id="p", prepare=b"prepare", state="prepared"))
     assert "The packet is in flight" in payres("peer", "resolve", "p", "--delivered").stderr
 
 

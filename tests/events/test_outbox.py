@@ -19,7 +19,8 @@ from payres.grants.tokens import revoke_grant
 from payres.identifiers import event_id, sequence_of
 from payres.operator import assets, refunds, wallets
 from payres.operator.payments import require_payment
-from payres.store import accounts, events
+from payres.store import events
+from payres.store.accounts import ACCOUNTS
 from payres.store.connections import connect_writer
 from payres.store.database import Database
 from payres.store.work import Work
@@ -331,6 +332,6 @@ def test_command_writes_events_too(tmp_path: Any) -> None:
 def test_account_without_a_bound_warns_nobody(instance: Instance, outbox: Outbox) -> None:
     instance.create_wallet("dave", deposit="10.00")
     instance.write(lambda work: wallets.withdraw(work, "dave", "10.00"))
-    found = instance.read(lambda tx: accounts.account_by_id(tx, wallets.require_wallet(tx, "dave").account_id))
+    found = instance.read(lambda tx: ACCOUNTS.by_id(tx, wallets.require_wallet(tx, "dave").account_id))
     assert found.warn_below is None
     assert [one.type for one in outbox.take()] == ["wallet.deposited", "wallet.withdrawn"]

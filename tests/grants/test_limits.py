@@ -15,7 +15,7 @@ from payres.grants.limits import NO_INTERVAL, Spent, check_limits, current_windo
 from payres.http.error_responses import error_response
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
-from payres.store.grants import GrantRecord, add_spending, insert_grant
+from payres.store.grants import GRANTS, GrantRecord, add_spending
 from payres.store.work import Transaction
 from payres.terms import Terms
 from payres.wire import Amount
@@ -39,7 +39,7 @@ def open_books() -> sqlite3.Connection:
     connection = connect_writer(":memory:")
     client = ensure_client(connection, "https://shop.example", "https://shop.example", None, 1)
     for grant_id in (GRANT, "another"):
-        insert_grant(connection, GrantRecord(grant_id, client.id, None, "issued", "[]", None, None, b"", 1, 1, None))
+        GRANTS.insert(connection, GrantRecord(grant_id, client.id, None, "issued", "[]", None, None, b"", 1, 1, None))
     return connection
 
 

@@ -21,10 +21,10 @@ from payres.operator import assets
 from payres.operator.assets import require_asset
 from payres.operator.peers import PeerChange, change_peer, require_peer
 from payres.operator.wallets import require_wallet
-from payres.store import accounts, incoming, outgoing, packets, peers
-from payres.store.accounts import AccountRecord
-from payres.store.incoming import IncomingRecord
-from payres.store.outgoing import OutgoingRecord
+from payres.store import packets, peers
+from payres.store.accounts import ACCOUNTS, AccountRecord
+from payres.store.incoming import INCOMING, IncomingRecord
+from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
@@ -182,14 +182,14 @@ class Waits:
 
 def sent(instance: Instance, created: Json) -> OutgoingRecord:
     """The row of an outgoing payment."""
-    found = instance.read(lambda tx: outgoing.find_outgoing(tx, last_segment(created["id"])))
+    found = instance.read(lambda tx: OUTGOING.get(tx, last_segment(created["id"])))
     assert found is not None
     return found
 
 
 def received(instance: Instance, receiver: str) -> IncomingRecord:
     """The row of an incoming payment."""
-    found = instance.read(lambda tx: incoming.find_incoming(tx, last_segment(receiver)))
+    found = instance.read(lambda tx: INCOMING.get(tx, last_segment(receiver)))
     assert found is not None
     return found
 
@@ -219,7 +219,7 @@ def operator_money(instance: Instance, asset: Asset) -> int:
 
     def unit(tx: Work) -> int:
         known = require_asset(tx, asset.code, asset.scale)
-        return accounts.account_by_id(tx, ledger.operator_account(tx, known.id, "liquidity")).balance
+        return ACCOUNTS.by_id(tx, ledger.operator_account(tx, known.id, "liquidity")).balance
 
     return instance.write(unit)
 
@@ -252,7 +252,7 @@ def wallet_money(instance: Instance, path: str) -> tuple[int, int]:
     """What a wallet holds, and how much of it is reserved."""
 
     def unit(tx: Work) -> AccountRecord:
-        return accounts.account_by_id(tx, require_wallet(tx, path).account_id)
+        return ACCOUNTS.by_id(tx, require_wallet(tx, path).account_id)
 
     account = instance.read(unit)
     return account.balance, account.held

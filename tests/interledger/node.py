@@ -26,9 +26,10 @@ from payres.operator import invariants, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
 from payres.rate_limiter import RateLimiter
 from payres.settings import Settings
-from payres.store import accounts, clients, incoming, packets
+from payres.store import clients, packets
+from payres.store.accounts import ACCOUNTS
 from payres.store.database import Database
-from payres.store.incoming import IncomingRecord
+from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Transaction, Work, world
@@ -84,7 +85,7 @@ class Node:
             value = None if wanted is None else str(wanted)
             expires_at = now + 86_400 * SECOND
             record = IncomingRecord(payment_id, wallet_id, client.id, value, 0, None, now, expires_at, None)
-            incoming.insert_incoming(tx, record)
+            INCOMING.insert(tx, record)
 
         await self.write(unit)
         return payment_id
@@ -113,12 +114,12 @@ class Node:
 
     async def wallet_balance(self, path: str = "alice") -> int:
         def unit(tx: Work) -> int:
-            return accounts.account_by_id(tx, wallets.require_wallet(tx, path).account_id).balance
+            return ACCOUNTS.by_id(tx, wallets.require_wallet(tx, path).account_id).balance
 
         return await self.database.read(unit)
 
     async def received(self, payment_id: str) -> IncomingRecord:
-        found = await self.database.read(lambda tx: incoming.find_incoming(tx, payment_id))
+        found = await self.database.read(lambda tx: INCOMING.get(tx, payment_id))
         assert found is not None
         return found
 

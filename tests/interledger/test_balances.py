@@ -19,8 +19,9 @@ from payres.interledger.packets import Code, Rejected
 from payres.operator import assets, invariants, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
 from payres.payments.settlement import end_remote
-from payres.store import accounts, clients, outgoing, packets
+from payres.store import accounts, clients, packets
 from payres.store.connections import connect_writer
+from payres.store.outgoing import OUTGOING
 from payres.store.packets import PacketRecord
 from payres.store.transactions import savepoint
 from payres.store.work import Transaction, Work
@@ -109,7 +110,7 @@ def _fill(tx: Work) -> None:
                 asset=Asset("USD", 2),
             ),
         )
-        outgoing.insert_outgoing(tx, payment)
+        OUTGOING.insert(tx, payment)
         ledger.hold(tx, wallet.account_id, DEBIT, outgoing_payment_id=payment_id)
 
 
@@ -161,7 +162,7 @@ class Machine:
         """The end of a payment, once none of its packets is under way."""
         if payment_id in self.oracle.over or self.oracle.chosen({"prepared"}, outgoing_payment_id=payment_id):
             return
-        payment = outgoing.find_outgoing(self.tx, payment_id)
+        payment = OUTGOING.get(self.tx, payment_id)
         assert payment is not None
         end_remote(self.work(), payment, failure or ("nothing was sent" if not payment.sent else None))
         self.oracle.over.add(payment_id)
@@ -189,7 +190,7 @@ class Machine:
         assert payer.held == self.oracle.total({"prepared"}, from_peer_id=payer.id)
 
     def _compare_payment(self, payment_id: str) -> None:
-        payment = outgoing.find_outgoing(self.tx, payment_id)
+        payment = OUTGOING.get(self.tx, payment_id)
         assert payment is not None
         sent = self.oracle.total(PAID, outgoing_payment_id=payment_id)
         under_way = self.oracle.total({"prepared"}, outgoing_payment_id=payment_id)

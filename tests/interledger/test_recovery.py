@@ -16,8 +16,8 @@ from payres.interledger.packets import Fulfill, Prepare, Reject
 from payres.interledger.recovery import ASKED_AT_ONCE, ASKED_AT_ONCE_OF_ONE, Backlog, Waiting
 from payres.interledger.responses import NoReply
 from payres.operator import peers as operator
-from payres.store import packets, peers
-from payres.store.packets import PacketRecord
+from payres.store import peers
+from payres.store.packets import PACKETS, PacketRecord
 from payres.store.peers import PeerRecord
 from tests.helpers import TIMEOUT
 from tests.interledger.node import (
@@ -88,7 +88,7 @@ async def recovering(node: Node) -> AsyncIterator[None]:
 
 
 async def state(node: Node, packet: PacketRecord) -> str:
-    found = await node.database.read(lambda tx: packets.find_packet(tx, packet.id))
+    found = await node.database.read(lambda tx: PACKETS.get(tx, packet.id))
     assert found is not None
     return found.state
 

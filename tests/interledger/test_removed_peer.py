@@ -12,7 +12,7 @@ from payres.cli import main
 from payres.interledger.packets import Code, Fulfill, Reject, decode_reply, encode
 from payres.operator import peers
 from payres.routes import ilp
-from payres.store import accounts
+from payres.store.accounts import ACCOUNTS
 from payres.store.peers import account_of_peer
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
@@ -84,7 +84,7 @@ async def test_answer_of_before_is_still_given_and_moves_nothing(node: Node) -> 
 
 async def money_of(node: Node, peer_id: int) -> int:
     """What we owe a peer, removed or not."""
-    return await node.database.read(lambda tx: accounts.account_by_id(tx, account_of_peer(tx, peer_id)).balance)
+    return await node.database.read(lambda tx: ACCOUNTS.by_id(tx, account_of_peer(tx, peer_id)).balance)
 
 
 def sender(instance: Instance, receiver: str) -> Sender:

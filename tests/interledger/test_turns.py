@@ -21,8 +21,8 @@ from payres.interledger.sending.connection import Connection
 from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON
 from payres.operator.wallets import require_wallet
 from payres.slots import Slots
-from payres.store import outgoing, packets
-from payres.store.outgoing import OutgoingRecord
+from payres.store import packets
+from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance
@@ -263,7 +263,7 @@ def begin(instance: Instance, like: OutgoingRecord, path: str, receiver: str, co
         for _ in range(count):
             payment_id = instance.context.identifiers.resource()
             payment = msgspec.structs.replace(like, id=payment_id, wallet_address_id=wallet.id, **anew)
-            outgoing.insert_outgoing(tx, payment)
+            OUTGOING.insert(tx, payment)
             ledger.hold(tx, wallet.account_id, payment.terms.debit, outgoing_payment_id=payment_id)
             made.append(payment_id)
         return made
@@ -274,7 +274,7 @@ def begin(instance: Instance, like: OutgoingRecord, path: str, receiver: str, co
 
 
 def records(instance: Instance, ids: Collection[str]) -> list[OutgoingRecord]:
-    found = instance.read(lambda tx: [outgoing.find_outgoing(tx, payment_id) for payment_id in ids])
+    found = instance.read(lambda tx: [OUTGOING.get(tx, payment_id) for payment_id in ids])
     return [record for record in found if record is not None]
 
 

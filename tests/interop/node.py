@@ -9,8 +9,7 @@ from typing import Any
 from payres.interledger.sending.pacing import Timing
 from payres.operator import assets, peers
 from payres.operator.peers import NewPeer
-from payres.store import outgoing
-from payres.store.outgoing import OutgoingRecord
+from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
@@ -70,7 +69,7 @@ class Node:
 
     def outgoing(self, url: str) -> OutgoingRecord:
         """An outgoing payment as it is stored."""
-        found = self.instance.read(lambda tx: outgoing.find_outgoing(tx, url.rpartition("/")[2]))
+        found = self.instance.read(lambda tx: OUTGOING.get(tx, url.rpartition("/")[2]))
         assert found is not None
         return found
 

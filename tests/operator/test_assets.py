@@ -9,6 +9,7 @@ from payres.http.error_responses import error_response
 from payres.operator import assets, wallets
 from payres.store import accounts
 from payres.store import assets as asset_store
+from payres.store.accounts import ACCOUNTS
 from payres.store.assets import AssetRecord, RateRecord
 from payres.store.connections import connect_writer
 from payres.store.work import Work
@@ -138,7 +139,7 @@ def test_require_asset_names_what_is_missing(tx: Work) -> None:
 
 
 def balance(tx: Work, asset: AssetRecord, kind: str) -> int:
-    return accounts.account_by_id(tx, ledger.operator_account(tx, asset.id, kind)).balance
+    return ACCOUNTS.by_id(tx, ledger.operator_account(tx, asset.id, kind)).balance
 
 
 def test_liquidity_comes_from_outside_and_goes_back(tx: Work) -> None:

@@ -12,9 +12,10 @@ from payres.clock import DAY, HOUR, LATEST, format_time
 from payres.errors import InvalidRequest, NotFound
 from payres.operator import exports, refunds, wallets
 from payres.operator.exports import Export, Ledger, Payments, Row, Statement
-from payres.store import clients, incoming, outgoing
+from payres.store import clients
 from payres.store.connections import connect_writer
-from payres.store.incoming import IncomingRecord
+from payres.store.incoming import INCOMING, IncomingRecord
+from payres.store.outgoing import OUTGOING
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from tests.helpers import examples
@@ -58,8 +59,8 @@ def pay(work: Work, payment_id: str, bill_id: str | None = None) -> None:
     alice, bob = (wallets.require_wallet(work, path) for path in ("alice", "bob"))
     client = clients.ensure_client(work, "http://c.example", "http://c.example", None, work.now)
     bill = IncomingRecord(bill_id, bob.id, client.id, None, 0, None, work.now, work.now + DAY, None)
-    incoming.insert_incoming(work, bill)
-    outgoing.insert_outgoing(work, sending_payment(payment_id, alice.id, client.id, work.now, TERMS))
+    INCOMING.insert(work, bill)
+    OUTGOING.insert(work, sending_payment(payment_id, alice.id, client.id, work.now, TERMS))
     fees = ledger.operator_account(work, alice.asset_id, "fees")
     ledger.transfer(work, alice.account_id, fees, 10, "fee", outgoing_payment_id=payment_id)
     ledger.transfer(

@@ -16,10 +16,10 @@ from payres.payments import incoming as incoming_rules
 from payres.payments import outgoing as outgoing_rules
 from payres.store import accounts, clients, grants, incoming, outgoing
 from payres.store.connections import connect_writer
-from payres.store.grants import GrantRecord
-from payres.store.incoming import IncomingRecord
+from payres.store.grants import GRANTS, GrantRecord
+from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.invariants import LEDGER_INVARIANTS
-from payres.store.outgoing import OutgoingRecord
+from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.transactions import savepoint
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
@@ -67,11 +67,9 @@ def keep_books(tx: Work) -> None:
     wallets.deposit(tx, "carol", "1.00")
     assets.deposit_liquidity(tx, "EUR", 2, "50.00")
     client = clients.ensure_client(tx, "http://127.0.0.1:8080/bob", "http://127.0.0.1:8080/bob", None, NOW)
-    grants.insert_grant(tx, GrantRecord("grant", client.id, None, "issued", "[]", None, alice.id, b"", NOW, NOW, None))
+    GRANTS.insert(tx, GrantRecord("grant", client.id, None, "issued", "[]", None, alice.id, b"", NOW, NOW, None))
     for identifier, wallet in (("1-open", bob), ("2-euros", carol)):
-        incoming.insert_incoming(
-            tx, IncomingRecord(identifier, wallet.id, client.id, None, 0, None, NOW, NOW + 1, None)
-        )
+        INCOMING.insert(tx, IncomingRecord(identifier, wallet.id, client.id, None, 0, None, NOW, NOW + 1, None))
     _complete(tx, _start(tx, alice, "1-completed"), alice, bob)
     _fail(tx, _start(tx, alice, "2-failed"))
     _start(tx, alice, "3-sending", "EUR", "2-euros")
@@ -83,7 +81,7 @@ def _start(
 ) -> OutgoingRecord:
     terms = msgspec.structs.replace(SENDING.terms, asset=Asset(code, 2), incoming_payment_id=receiver)
     payment = msgspec.structs.replace(SENDING, id=identifier, terms=terms)
-    outgoing.insert_outgoing(tx, payment)
+    OUTGOING.insert(tx, payment)
     ledger.hold(tx, sender.account_id, payment.terms.debit, outgoing_payment_id=identifier)
     grants.add_spending(tx, "grant", 0, code, 2, payment.terms.debit, payment.terms.receive, NOW)
     return payment
@@ -310,7 +308,7 @@ def test_check_holds_after_a_payment_and_after_one_that_was_refused(
             outgoing_rules.create(tx, paying, request, None)
     else:
         created = outgoing_rules.create(tx, paying, request, None).payment
-        found = outgoing.find_outgoing(tx, created.id)
+        found = OUTGOING.get(tx, created.id)
         assert found == created
         assert (found.state, found.sent) == ("completed", 200)
     assert invariants.first_broken(invariants.check(tx)) is None

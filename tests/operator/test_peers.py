@@ -13,8 +13,9 @@ from payres.operator.peers import NewPeer, PeerChange
 from payres.settings import Settings
 from payres.store import accounts, assets, packets, secrets
 from payres.store import peers as peer_store
+from payres.store.accounts import ACCOUNTS
 from payres.store.connections import connect_writer
-from payres.store.packets import PacketRecord
+from payres.store.packets import PACKETS, PacketRecord
 from payres.store.work import Transaction, Work
 from tests.works import work_at
 
@@ -61,7 +62,7 @@ def test_added_peer_is_as_agreed(tx: Work) -> None:
     assert (peer.name, peer.ilp_address, peer.url) == ("first-bank", "test.first-bank", TERMS["url"])
     assert (peer.asset_code, peer.asset_scale, peer.max_packet, peer.created_at) == ("USD", 2, 5_000, NOW)
     assert (peer.balance, peer.held, peer.floor) == (0, 0, -100_000)
-    assert accounts.account_by_id(tx, peer.account_id).kind == "peer"
+    assert ACCOUNTS.by_id(tx, peer.account_id).kind == "peer"
     assert peer_store.routes_of_peer(tx, peer.id) == ["g", "test.far", "test.first-bank"]
     assert peers.require_peer(tx, "first-bank") == peer
     check_books(tx)
@@ -78,7 +79,7 @@ def test_peer_without_a_credit_limit_may_owe_nothing(tx: Work) -> None:
     with pytest.raises(ledger.NotEnough):
         ledger.hold(tx, peer.account_id, 1)
     peers.deposit(tx, "first-bank", "0.01")
-    assert ledger.free_balance(accounts.account_by_id(tx, peer.account_id)) == 1
+    assert ledger.free_balance(ACCOUNTS.by_id(tx, peer.account_id)) == 1
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,7 @@ def test_settlement_moves_the_balance_both_ways(tx: Work) -> None:
     assert (peer.balance, peers.describe_balance(peer)) == (-999, "the peer owes us 9.99 USD")
     asset = assets.find_asset(tx, "USD", 2)
     assert asset is not None
-    assert accounts.account_by_id(tx, ledger.operator_account(tx, asset.id, "external")).balance == 999
+    assert ACCOUNTS.by_id(tx, ledger.operator_account(tx, asset.id, "external")).balance == 999
     check_books(tx)
 
 
@@ -326,6 +327,6 @@ def _prepare(tx: Work, payer: str, amount: int) -> PacketRecord:
     """A packet that one peer sent and that is under way to the peer `second`."""
     source, target = peers.require_peer(tx, payer), peers.require_peer(tx, "second")
     packet = PacketRecord("p", target.id, None, source.id, None, amount, amount, b"prepare", NOW, "prepared")
-    packets.insert_packet(tx, packet)
+    PACKETS.insert(tx, packet)
     ledger.hold(tx, source.account_id, amount, packet_id=packet.id)
     return packet

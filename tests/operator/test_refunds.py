@@ -15,9 +15,10 @@ from payres.errors import DomainError, InsufficientFunds, InvalidAmount, Invalid
 from payres.operator import assets, invariants, wallets
 from payres.operator.refunds import Wanted, refund
 from payres.payments.settlement import end_remote, has_sent_all, pay_locally, payment_hold
-from payres.store import accounts, clients, incoming, outgoing
+from payres.store import clients, incoming, outgoing
+from payres.store.accounts import ACCOUNTS
 from payres.store.connections import connect_writer
-from payres.store.incoming import IncomingRecord
+from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.refunds import refunds_of_incoming
 from payres.store.transactions import savepoint
@@ -48,12 +49,12 @@ def keep_books(work: Work) -> None:
     for code in ("USD", "EUR"):
         assets.deposit_liquidity(work, code, 2, "1000.00")
     client = clients.ensure_client(work, "https://a.example/x", "https://a.example/x", None, NOW)
-    incoming.insert_incoming(work, IncomingRecord("bill", shop.id, client.id, None, 0, None, NOW, NOW + 1, None))
+    INCOMING.insert(work, IncomingRecord("bill", shop.id, client.id, None, 0, None, NOW, NOW + 1, None))
 
 
 def pay(work: Work, path: str, receive: int, *, debit: int | None = None, fee: int = 0) -> str:
     """Pays the bill from a wallet; the id of the payment."""
-    payer, receiver = wallets.require_wallet(work, path), incoming.find_incoming(work, "bill")
+    payer, receiver = wallets.require_wallet(work, path), INCOMING.get(work, "bill")
     assert receiver is not None
     shop = wallets.require_wallet(work, "shop")
     debit = receive + fee if debit is None else debit
@@ -78,14 +79,14 @@ def pay(work: Work, path: str, receive: int, *, debit: int | None = None, fee: i
         created_at=NOW,
         **ended,  # type: ignore[arg-type]
     )
-    outgoing.insert_outgoing(work, payment)
+    OUTGOING.insert(work, payment)
     pay_locally(work, payer, payment, receiver, shop)
     return payment.id
 
 
 def balance(work: Work, path: str) -> str:
     wallet: WalletRecord = wallets.require_wallet(work, path)
-    return format_decimal(accounts.account_by_id(work, wallet.account_id).balance, wallet.asset)
+    return format_decimal(ACCOUNTS.by_id(work, wallet.account_id).balance, wallet.asset)
 
 
 def check_books(work: Work) -> None:
@@ -238,7 +239,7 @@ class Books:
             ledger.post(self.work, payment_hold(self.work, payment_id).id, outside, sent, "payment")
             outgoing.add_sent(self.work, payment_id, sent, sent)
         OUTGOING.update(self.work, payment_id, unresolved_debit=int((found[0].amount - sent) * unknown))
-        payment = outgoing.find_outgoing(self.work, payment_id)
+        payment = OUTGOING.get(self.work, payment_id)
         assert payment is not None
         end_remote(self.work, payment, None if has_sent_all(payment) else "no more was taken")
 
@@ -248,7 +249,7 @@ class Books:
         away = [one for one in made if one.return_payment_id]
         assert sum(back) <= self.paid
         assert sum(one.counted for one in away) <= self.came
-        sent = [outgoing.find_outgoing(self.work, one.return_payment_id or "") for one in away]
+        sent = [OUTGOING.get(self.work, one.return_payment_id or "") for one in away]
         assert sum(one.sent + one.unresolved_debit for one in sent if one is not None) <= self.came
         assert len({one.reference for one in away}) == len(away)
         check_books(self.work)

@@ -10,6 +10,7 @@ from payres.http.error_responses import error_response
 from payres.operator import wallets
 from payres.store import accounts, sessions
 from payres.store import wallets as wallet_store
+from payres.store.accounts import ACCOUNTS
 from payres.store.connections import connect_writer
 from payres.store.work import Work
 from tests.works import work_at
@@ -26,7 +27,7 @@ def tx() -> Iterator[Work]:
 
 
 def balance(tx: Work, path: str) -> int:
-    return accounts.account_by_id(tx, wallets.require_wallet(tx, path).account_id).balance
+    return ACCOUNTS.by_id(tx, wallets.require_wallet(tx, path).account_id).balance
 
 
 def open_wallet(tx: Work, path: str = "alice") -> wallet_store.WalletRecord:
@@ -40,7 +41,7 @@ def test_create_wallet_opens_an_empty_account_in_its_asset(tx: Work) -> None:
     )
     assert wallet.active
     assert wallet.created_at == NOW
-    account = accounts.account_by_id(tx, wallet.account_id)
+    account = ACCOUNTS.by_id(tx, wallet.account_id)
     assert (account.kind, account.balance, account.floor) == ("wallet", 0, 0)
     assert account.asset_id == wallet.asset_id
 
@@ -103,7 +104,7 @@ def test_deposit_comes_from_the_external_account(tx: Work) -> None:
     wallets.deposit(tx, "alice", "100.00")
     wallets.deposit(tx, "alice", "0.01")
     assert balance(tx, "alice") == 10_001
-    external = accounts.account_by_id(tx, ledger.operator_account(tx, wallet.asset_id, "external"))
+    external = ACCOUNTS.by_id(tx, ledger.operator_account(tx, wallet.asset_id, "external"))
     assert external.balance == -10_001
 
 

@@ -11,7 +11,8 @@ from payres.operator import api_keys, assets, keys, peers, wallets
 from payres.operator.peers import NewPeer
 from payres.payments.settlement import end_remote
 from payres.signatures.jwk import jwk_from_public_bytes
-from payres.store import clients, events, outgoing
+from payres.store import clients, events
+from payres.store.outgoing import OUTGOING
 from payres.store.packets import PacketRecord
 from payres.store.wallets import find_wallet
 from payres.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord
@@ -72,7 +73,7 @@ def _pay(instance: Instance) -> tuple[str, str, str]:
     paid_id = paid["id"].rpartition("/")[2]
 
     def unit(work: Work) -> str:
-        found = outgoing.find_outgoing(work, paid_id)
+        found = OUTGOING.get(work, paid_id)
         assert found is not None
         assert found.grant_id is not None
         return found.grant_id
@@ -83,7 +84,7 @@ def _pay(instance: Instance) -> tuple[str, str, str]:
 def _leave_undelivered(work: Work, payment_id: str) -> None:
     """A webhook that is gone, which did not take the events of a payment."""
     webhook = webhooks.add_webhook(work, "https://hooks.example/" + "a-long-path/" * 5, [], False).webhook
-    paid = outgoing.find_outgoing(work, payment_id)
+    paid = OUTGOING.get(work, payment_id)
     assert paid is not None
     error = f"it answered 410 {HOSTILE}"
     for event in events.events_of(work, payment_id, [paid.created_at]):
@@ -118,13 +119,13 @@ def _give_up(work: Work) -> tuple[str, str]:
         path=Path(Fraction(9, 10), Fraction(91, 100), 1000),
     )
     payment_id, packet_id = work.new_id(), work.new_id()
-    outgoing.insert_outgoing(work, sending_payment(payment_id, wallet.id, client.id, work.now, terms, None))
+    OUTGOING.insert(work, sending_payment(payment_id, wallet.id, client.id, work.now, terms, None))
     ledger.hold(work, wallet.account_id, 1000, outgoing_payment_id=payment_id)
     balances.prepare(
         work, PacketRecord(packet_id, peer.id, payment_id, None, None, 500, 500, b"prepare", work.now, "prepared"), peer
     )
     balances.leave_unresolved(work, packet_id)
-    payment = outgoing.find_outgoing(work, payment_id)
+    payment = OUTGOING.get(work, payment_id)
     assert payment is not None
     end_remote(work, payment, f"the receiver said {HOSTILE}")
     return payment_id, packet_id

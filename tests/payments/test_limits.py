@@ -33,10 +33,10 @@ from payres.payments import incoming, outgoing, quotes
 from payres.payments.outgoing import Created
 from payres.payments.settlement import end_remote
 from payres.settings import Settings
-from payres.store import accounts
+from payres.store.accounts import ACCOUNTS
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
-from payres.store.grants import GrantRecord, insert_grant
+from payres.store.grants import GRANTS, GrantRecord
 from payres.store.outgoing import OutgoingRecord
 from payres.store.transactions import savepoint
 from payres.store.work import Transaction, Work
@@ -171,7 +171,7 @@ class Books:
         set_fee(work, "USD", 2, f"0.0{FIXED}", SHARE * 100)
         self.client = ensure_client(work, "https://shop.example", "https://shop.example", None, now).id
         grant = GrantRecord(GRANT, self.client, None, "issued", "[]", None, self.payer.id, b"", now, now, None)
-        insert_grant(work, grant)
+        GRANTS.insert(work, grant)
         for code in ("USD", "EUR"):
             wallets.create_wallet(work, f"taker-of-{code.lower()}", code, 2, None, None)
         set_rate(work, "USD", "EUR", f"0.{RATE}")
@@ -470,7 +470,7 @@ class Shopper:
         made = self.client.get(f"/outgoing-payments?wallet-address={self.address}", token).json()["result"]
 
         def free(tx: Work) -> int:
-            return ledger.free_balance(accounts.account_by_id(tx, wallets.require_wallet(tx, self.path).account_id))
+            return ledger.free_balance(ACCOUNTS.by_id(tx, wallets.require_wallet(tx, self.path).account_id))
 
         return spent, made, self.instance.read(free)
 

@@ -18,7 +18,7 @@ from payres.amounts import MAX_LEDGER
 from payres.clock import format_time
 from payres.operator import wallets
 from payres.operator.assets import deposit_liquidity, set_fee, set_rate
-from payres.store import accounts
+from payres.store.accounts import ACCOUNTS
 from payres.store.work import Work
 from payres.testing.client import Client
 from payres.testing.instance import Instance
@@ -70,7 +70,7 @@ class Spender:
         """There is no payment, the money is all there and free, and the grant has spent nothing."""
 
         def unit(tx: Work) -> tuple[int, int]:
-            account = accounts.account_by_id(tx, wallets.require_wallet(tx, self.path).account_id)
+            account = ACCOUNTS.by_id(tx, wallets.require_wallet(tx, self.path).account_id)
             return account.held, ledger.free_balance(account)
 
         assert (self.payments(), self.balance(), self.spent()) == ([], balance, (None, None))

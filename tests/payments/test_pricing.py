@@ -14,7 +14,8 @@ from payres.errors import DomainError
 from payres.http.error_responses import error_response
 from payres.operator.assets import deposit_liquidity, set_fee, set_rate, withdraw_liquidity
 from payres.payments.pricing import rate_between
-from payres.store import accounts, assets
+from payres.store import assets
+from payres.store.accounts import ACCOUNTS
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
 from payres.store.work import Transaction, Work
@@ -84,7 +85,7 @@ class Market:
                 held.append(
                     [ledger.operator_account(tx, record.id, kind) for kind in ("liquidity", "fees", "external")]
                 )
-            balances = [[accounts.account_by_id(tx, one).balance for one in side] for side in held]
+            balances = [[ACCOUNTS.by_id(tx, one).balance for one in side] for side in held]
             return Figures(balances[0][0], balances[1][0], balances[0][1])
 
         return self.instance.write(unit)

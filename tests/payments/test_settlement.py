@@ -17,12 +17,13 @@ from payres.operator import invariants, wallets
 from payres.operator.assets import deposit_liquidity
 from payres.payments.settlement import settle_interrupted
 from payres.settings import Settings
-from payres.store import accounts, grants, incoming, outgoing
+from payres.store import grants, incoming
+from payres.store.accounts import ACCOUNTS
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
-from payres.store.grants import GrantRecord, insert_grant
-from payres.store.incoming import IncomingRecord
-from payres.store.outgoing import OutgoingRecord
+from payres.store.grants import GRANTS, GrantRecord
+from payres.store.incoming import INCOMING, IncomingRecord
+from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from tests.works import sending_payment, work_at
@@ -49,7 +50,7 @@ def opened(connection: Transaction) -> Work:
     deposit_liquidity(work, "EUR", 2, "1000.00")
     client = ensure_client(work, "https://shop.example", "https://shop.example", None, NOW)
     alice = wallets.require_wallet(work, "alice").id
-    insert_grant(work, GrantRecord(GRANT, client.id, None, "issued", "[]", None, alice, b"", NOW, NOW, None))
+    GRANTS.insert(work, GrantRecord(GRANT, client.id, None, "issued", "[]", None, alice, b"", NOW, NOW, None))
     return work
 
 
@@ -58,7 +59,7 @@ def bill(work: Work, path: str, wanted: int | None = None, lasts: int = 60) -> I
     wallet = wallets.require_wallet(work, path)
     value = None if wanted is None else str(wanted)
     record = IncomingRecord(work.new_id(), wallet.id, 1, value, 0, None, NOW, NOW + lasts * SECOND, None)
-    incoming.insert_incoming(work, record)
+    INCOMING.insert(work, record)
     return record
 
 
@@ -82,7 +83,7 @@ def begin(work: Work, receiver: IncomingRecord) -> OutgoingRecord:
             asset=Asset(payee.asset_code, 2),
         ),
     )
-    outgoing.insert_outgoing(work, payment)
+    OUTGOING.insert(work, payment)
     ledger.hold(work, payer.account_id, payment.terms.debit, outgoing_payment_id=payment.id)
     if payee.asset_id != payer.asset_id:
         ledger.hold(
@@ -101,7 +102,7 @@ def path_of(work: Work, receiver: IncomingRecord) -> str:
 
 
 def ended(work: Work, payment: OutgoingRecord) -> OutgoingRecord:
-    found = outgoing.find_outgoing(work, payment.id)
+    found = OUTGOING.get(work, payment.id)
     assert found is not None
     return found
 
@@ -114,7 +115,7 @@ def free(work: Work) -> dict[str, int]:
     for code, path in (("USD", "alice"), ("EUR", "carla")):
         asset = wallets.require_wallet(work, path).asset_id
         found |= {f"{code} {kind}": ledger.operator_account(work, asset, kind) for kind in ("fees", "liquidity")}
-    figures = {name: ledger.free_balance(accounts.account_by_id(work, one)) for name, one in found.items()}
+    figures = {name: ledger.free_balance(ACCOUNTS.by_id(work, one)) for name, one in found.items()}
     return {name: figures[name] for name in FREE_AT_FIRST}
 
 
@@ -143,7 +144,7 @@ def test_payment_whose_receiver_takes_it_is_paid(work: Work, path: str) -> None:
     assert settle_interrupted(work) == 1
     found = ended(work, payment)
     assert (found.state, found.sent, found.delivered, found.ended_at) == ("completed", 105, RECEIVED[path], NOW)
-    paid = incoming.find_incoming(work, receiver.id)
+    paid = INCOMING.get(work, receiver.id)
     assert paid is not None
     assert (paid.received, paid.completed) == (RECEIVED[path], True)
     moved = {"alice": -105, "USD fees": FEE}
@@ -248,6 +249,6 @@ async def test_server_starts_and_writes_nothing_when_one_cannot_be_settled_for_w
 
 
 def ended_state(work: Work, payment_id: str) -> str:
-    found = outgoing.find_outgoing(work, payment_id)
+    found = OUTGOING.get(work, payment_id)
     assert found is not None
     return found.state

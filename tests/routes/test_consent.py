@@ -31,8 +31,8 @@ from payres.operator import wallets
 from payres.routes.context import Context
 from payres.settings import Settings
 from payres.slots import Slots, SlotsBusy
-from payres.store import grants
 from payres.store import wallets as wallet_store
+from payres.store.grants import GRANTS
 from payres.store.work import Transaction, Work
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class Site:
         """Where the grant behind a consent page stands."""
 
         def unit(tx: Transaction) -> str:
-            grant = grants.find_grant(tx, self.grant_id(path))
+            grant = GRANTS.get(tx, self.grant_id(path))
             assert grant
             return grant.state
 

@@ -31,9 +31,8 @@ from payres.settings import Settings
 from payres.signatures.base import Message
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.signatures.sign import sign
-from payres.store import grants
 from payres.store.connections import connect_writer
-from payres.store.grants import GrantRecord
+from payres.store.grants import GRANTS, GrantRecord
 from payres.store.work import Work, world
 from payres.testing.instance import DEFAULTS
 from payres.wire import encode
@@ -187,7 +186,7 @@ def _open(work: Work, number: int) -> Right:
         created_at=work.now,
         ended_at=None,
     )
-    grants.insert_grant(work, grant)
+    GRANTS.insert(work, grant)
     right = Right(path, generate_private_key(), grant, answers=[])
     right.add_key(work)
     right.issue(work)

@@ -18,9 +18,9 @@ from payres.interledger.responses import NoReply
 from payres.operator import assets, peers
 from payres.operator.assets import set_rate
 from payres.operator.peers import NewPeer, PeerChange
-from payres.store import clients, incoming
+from payres.store import clients
 from payres.store import peers as peer_store
-from payres.store.incoming import IncomingRecord
+from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import TIMEOUT
@@ -64,7 +64,7 @@ def incoming_payment(instance: Instance, path: str, wanted: int | None = None, a
         wallet = peers_wallet(tx, path)
         client = clients.ensure_client(tx, "https://shop.example/x", "https://shop.example/x", None, now)
         value = None if wanted is None else str(wanted)
-        incoming.insert_incoming(
+        INCOMING.insert(
             tx, IncomingRecord(payment_id, wallet, client.id, value, 0, None, now, now + 86_400 * SECOND, None)
         )
 

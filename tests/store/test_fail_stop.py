@@ -17,11 +17,13 @@ from payres.http.error_responses import error_response
 from payres.limits import MAX_WAITING_UNITS
 from payres.routes.health import Readiness
 from payres.settings import Settings
-from payres.store import accounts, wallets
+from payres.store import accounts
+from payres.store.accounts import ACCOUNTS
 from payres.store.database import Database
 from payres.store.database_file import Presence
 from payres.store.fail_stop import FailStop
 from payres.store.transactions import run_reads, run_units, touch
+from payres.store.wallets import WALLETS
 from payres.store.work import Transaction, world
 
 Unit = Callable[[Transaction], Any]
@@ -149,9 +151,9 @@ DAMAGES = {
     "not a database": raising(sqlite3.SQLITE_NOTADB, sqlite3.DatabaseError),
     "no table": lambda tx: tx.execute("SELECT * FROM lost").fetchone(),
     "no column": lambda tx: tx.execute("SELECT lost FROM secret").fetchone(),
-    "no account": lambda tx: accounts.account_by_id(tx, 99),
+    "no account": lambda tx: ACCOUNTS.by_id(tx, 99),
     "no reservation": lambda tx: accounts.HOLDS.by_id(tx, 99),
-    "no wallet address": lambda tx: wallets.wallet_by_id(tx, 99),
+    "no wallet address": lambda tx: WALLETS.by_id(tx, 99),
 }
 
 

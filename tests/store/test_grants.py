@@ -31,8 +31,8 @@ from payres.store import clients as client_store
 from payres.store import grants, nonces, tokens
 from payres.store.clients import CLIENT_RETENTION, CLIENTS_PER_PURGE, purge_clients
 from payres.store.connections import connect_writer
-from payres.store.grants import DECIDED_GRANT_RETENTION, GRANT_RETENTION, GRANTS_PER_PURGE, purge_grants
-from payres.store.tokens import ENDED_TOKENS_KEPT, TOKENS_PER_PURGE, TokenRecord
+from payres.store.grants import DECIDED_GRANT_RETENTION, GRANT_RETENTION, GRANTS, GRANTS_PER_PURGE, purge_grants
+from payres.store.tokens import ENDED_TOKENS_KEPT, TOKENS, TOKENS_PER_PURGE, TokenRecord
 from payres.store.work import Transaction
 from payres.testing.client import Client as SigningClient
 from payres.testing.instance import Instance, run_instance
@@ -154,7 +154,7 @@ def test_old_ones_go_a_few_at_a_time_and_faster_than_new_ones_come(tx: Transacti
 def test_grant_with_very_many_tokens_goes_in_steps(tx: Transaction) -> None:
     answer = ask(tx, SHOP, START)
     for number in range(2 * TOKENS_PER_PURGE):
-        tokens.insert_token(tx, TokenRecord(f"{number}", id_of(answer), b"%d" % number, START, START + 1, START))
+        TOKENS.insert(tx, TokenRecord(f"{number}", id_of(answer), b"%d" % number, START, START + 1, START))
     left = []
     for _ in range(3):
         purge_grants(tx, START + 2 * GRANT_RETENTION)
@@ -172,7 +172,7 @@ def test_unused_grant_can_be_rotated_for_a_day_after_its_token(tx: Transaction, 
         purge_all(tx, now)
         token_id = rotate(tx, token_id, now)
     purge_all(tx, now + TOKEN_LIFETIME + GRANT_RETENTION - 1)
-    assert tokens.find_token(tx, token_id) is not None
+    assert TOKENS.get(tx, token_id) is not None
     purge_all(tx, now + TOKEN_LIFETIME + GRANT_RETENTION)
     with pytest.raises(DomainError) as refusal:
         rotate(tx, token_id, now + TOKEN_LIFETIME + GRANT_RETENTION)
@@ -209,7 +209,7 @@ def test_request_for_consent_goes_unless_it_was_approved_and_continued(
         assert consent.find_pending_of_grant(tx, grant_id)
         return
     purge_all(tx, START + stays - 1)
-    assert grants.find_grant(tx, grant_id) is not None
+    assert GRANTS.get(tx, grant_id) is not None
     purge_all(tx, START + stays)
     assert [count(tx, table) for table in ("grant", "interaction", "client")] == [0, 0, 0]
 
@@ -254,7 +254,7 @@ def test_client_that_comes_back_in_time_is_the_same(tx: Transaction) -> None:
     answer = ask(tx, SHOP, START + CLIENT_RETENTION - 1)
     purge_all(tx, START + CLIENT_RETENTION)
     assert clients.remember(work_at(tx, START + CLIENT_RETENTION), SHOP).id == client_id
-    assert grants.find_grant(tx, id_of(answer)) is not None
+    assert GRANTS.get(tx, id_of(answer)) is not None
 
 
 def test_key_that_comes_with_another_kid_is_taken_over(tx: Transaction) -> None:
@@ -273,7 +273,7 @@ def test_of_rotated_tokens_the_newest_are_remembered(tx: Transaction) -> None:
     for number in range(1, 3 * ENDED_TOKENS_KEPT):
         rotated.append(rotate(tx, rotated[-1], START + number * MINUTE))
         assert count(tx, "access_token") <= ENDED_TOKENS_KEPT + 1
-    known = [token_id for token_id in rotated if tokens.find_token(tx, token_id) is not None]
+    known = [token_id for token_id in rotated if TOKENS.get(tx, token_id) is not None]
     assert known == rotated[-ENDED_TOKENS_KEPT - 1 :]
 
 
@@ -330,7 +330,7 @@ class Story:
                 revoke_grant(work_at(tx, self.now), grant_id)
             case "create" if grant_id in self.tokens and self.now < self.tokens[grant_id][1]:
                 grants.keep_grant(tx, grant_id)
-                record = grants.find_grant(tx, grant_id)
+                record = GRANTS.get(tx, grant_id)
                 assert record is not None
                 create(tx, record.client_id, self.now)
                 self.staying.add(grant_id)
@@ -354,7 +354,7 @@ def test_grant_that_was_consented_to_or_used_is_never_forgotten(steps: list[tupl
             if grant_id in story.staying or story.now < expires_at + GRANT_RETENTION
         }
         assert usable <= there
-        assert all(tokens.find_token(tx, story.tokens[grant_id][0]) for grant_id in usable)
+        assert all(TOKENS.get(tx, story.tokens[grant_id][0]) for grant_id in usable)
         assert story.makers <= {client_id for (client_id,) in tx.execute("SELECT id FROM client")}
         assert tx.execute("PRAGMA foreign_key_check").fetchall() == []
         purge_all(tx, story.now + DECIDED_GRANT_RETENTION + TIME_TO_DECIDE)

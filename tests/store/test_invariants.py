@@ -14,10 +14,10 @@ from payres.operator import assets, wallets
 from payres.operator.invariants import check_ledger
 from payres.operator.peers import NewPeer, add_peer
 from payres.settings import Settings
-from payres.store import clients, outgoing
+from payres.store import clients
 from payres.store.connections import connect_writer
 from payres.store.invariants import LEDGER_INVARIANTS, Invariant, breaches, sums_to
-from payres.store.outgoing import OutgoingRecord
+from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.rows import number
@@ -96,7 +96,7 @@ def tx() -> Iterator[Transaction]:
     wallet = wallets.create_wallet(work, "alice", "USD", 2, None, None)
     wallets.deposit(work, "alice", "10.00")
     client = clients.ensure_client(connection, "https://shop.example/x", "https://shop.example/x", None, 0)
-    outgoing.insert_outgoing(connection, a_payment(wallet.id, client.id))
+    OUTGOING.insert(connection, a_payment(wallet.id, client.id))
     ledger.hold(work, wallet.account_id, 510, outgoing_payment_id="payment")
     for packet, peer in (
         (a_packet("same", far, from_peer_id=near.id), far),

@@ -11,8 +11,8 @@ from payres.amounts import Asset
 from payres.store.assets import ensure_asset
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
-from payres.store.incoming import IncomingRecord, insert_incoming, page_of_incoming
-from payres.store.outgoing import OutgoingRecord, insert_outgoing, page_of_outgoing
+from payres.store.incoming import INCOMING, IncomingRecord, page_of_incoming
+from payres.store.outgoing import OUTGOING, OutgoingRecord, page_of_outgoing
 from payres.store.pages import PageBounds, PageQuery
 from payres.store.work import Transaction
 from payres.terms import Terms
@@ -46,7 +46,7 @@ def identifier(number: int) -> str:
 
 def add_incoming(tx: Transaction, item: Item) -> None:
     payment = IncomingRecord(identifier(item.number), item.wallet, item.client, None, 0, None, 1, 2, None)
-    insert_incoming(tx, payment)
+    INCOMING.insert(tx, payment)
 
 
 def add_outgoing(tx: Transaction, item: Item) -> None:
@@ -64,7 +64,7 @@ def add_outgoing(tx: Transaction, item: Item) -> None:
             asset=Asset("EUR", 2),
         ),
     )
-    insert_outgoing(tx, payment)
+    OUTGOING.insert(tx, payment)
 
 
 KINDS = {

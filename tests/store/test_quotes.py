@@ -15,9 +15,9 @@ from payres.payments import incoming, outgoing, quotes
 from payres.payments.idempotency import RETENTION
 from payres.settings import Settings
 from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes
-from payres.store import grants
 from payres.store.clients import CLIENT_RETENTION, purge_clients
 from payres.store.connections import connect_writer
+from payres.store.grants import GRANTS
 from payres.store.quotes import QUOTE_RETENTION, QUOTES, QUOTES_PER_PURGE, QuoteRecord, purge_quotes
 from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
@@ -160,7 +160,7 @@ def test_client_that_may_come_back_stays(tx: Transaction, receiver: str) -> None
     )
     purge_all(tx, START + 10 * DAY)
     assert ids(tx) == []
-    assert grants.find_grant(tx, "g") is not None
+    assert GRANTS.get(tx, "g") is not None
     assert tx.execute("SELECT 1 FROM client WHERE id = ?", (client_id,)).fetchone() is not None
 
 
