@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PAYRES_DATABASE ?= ./var/payres.db
-PYTEST_WORKERS ?= 4
+PYTEST_WORKERS ?= 3
 # The files of the tests are in memory where there are two gigabytes for them that programs can be run from: thousands of
 # small databases are synced to the disk again and again.
 MEMORY = $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 2000000 2>/dev/null \
