@@ -15,7 +15,7 @@ BESIDE: Final = ("", "-wal", "-shm")
 def explain_denial(path: str | Path) -> str:
     """Whose a file is that may not be used, or the directory that keeps it from being found or made."""
     nearest, found = _nearest(Path(path).absolute())
-    if os.statvfs(nearest).f_flag & os.ST_RDONLY:
+    if os.statvfs(nearest).f_flag & os.ST_RDONLY and os.access(nearest, os.R_OK, effective_ids=True):
         return f"{nearest} is on a file system that is mounted read-only: remount it for writing"
     owner, user = _name(found.st_uid), _name(os.geteuid())
     facts = (

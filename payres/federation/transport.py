@@ -54,6 +54,7 @@ class Transport:
         self._resolver = resolver
         self._bounds = bounds
         self._opener = opener or open_connection
+        self._most_idle = bounds.idle
         self._idle: list[Connection] = []  # the longest idle first
 
     async def exchange(
@@ -80,7 +81,8 @@ class Transport:
         return response
 
     async def aclose(self) -> None:
-        """Closes every connection that is idle."""
+        """Closes every connection that is idle, and keeps none from now on: those in use are closed after it."""
+        self._most_idle = 0
         while self._idle:
             self._idle.pop().close()
         await asyncio.sleep(0)  # so that they are closed when the loop ends
@@ -98,7 +100,7 @@ class Transport:
     def _keep(self, connection: Connection) -> None:
         connection.idle_since = asyncio.get_running_loop().time()
         self._idle.append(connection)
-        if len(self._idle) > self._bounds.idle:
+        if len(self._idle) > self._most_idle:
             self._idle.pop(0).close()
 
     async def _connect(self, server: Server, tls: ssl.SSLContext | None) -> Connection:

@@ -5,6 +5,7 @@ import secrets
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from payres.store.fail_stop import Damaged
 from payres.store.migrations import UnusableDatabase
 from payres.store.work import Transaction
 
@@ -19,10 +20,10 @@ def ensure_secret(tx: Transaction, name: str) -> bytes:
 
 def existing_secret(tx: Transaction, name: str) -> bytes:
     """The named secret, which a server has made. Raises UnusableDatabase when none has."""
-    row = tx.execute("SELECT value FROM secret WHERE name = ?", (name,)).fetchone()
-    if row is None:
+    found = _find_secret(tx, name)
+    if found is None:
         raise UnusableDatabase("No server has had this database yet: start the primary server, and try again")
-    return bytes(row[0])
+    return found
 
 
 def encrypt(tx: Transaction, name: str, text: str) -> bytes:
@@ -32,5 +33,13 @@ def encrypt(tx: Transaction, name: str, text: str) -> bytes:
 
 
 def decrypt(tx: Transaction, name: str, encrypted: bytes) -> str:
-    """The text that was encrypted under the named secret."""
-    return AESGCM(existing_secret(tx, name)).decrypt(encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], None).decode()
+    """The text that was encrypted under the named secret. Raises Damaged when that is missing."""
+    secret = _find_secret(tx, name)
+    if secret is None:
+        raise Damaged(f"the secret {name} does not exist")
+    return AESGCM(secret).decrypt(encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], None).decode()
+
+
+def _find_secret(tx: Transaction, name: str) -> bytes | None:
+    row = tx.execute("SELECT value FROM secret WHERE name = ?", (name,)).fetchone()
+    return None if row is None else bytes(row[0])

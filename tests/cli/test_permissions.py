@@ -112,10 +112,13 @@ def test_output_that_may_not_be_written_is_named(payres: Command, made: Path) ->
     check(line, made.parent / "closed", user)
 
 
-def test_file_system_that_is_mounted_read_only_is_named(
+def test_file_system_that_is_mounted_read_only_is_named_where_reading_is_not_what_is_denied(
     payres: Command, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made.chmod(0)
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
-    line, _ = run(payres, "wallet", "list")
+    made.chmod(0o444)
+    line, _ = run(payres, "wallet", "create", "bob", "--asset", "USD", "--scale", "2")
     assert line.endswith(f"{made} is on a file system that is mounted read-only: remount it for writing")
+    made.chmod(0)
+    line, user = run(payres, "wallet", "list")
+    check(line, made, user)

@@ -24,7 +24,7 @@ from payres.federation.targets import parse_target
 from payres.federation.transport import open_connection, system_tls
 from payres.urls import is_http_url
 from tests.federation.conftest import Elapse
-from tests.helpers import examples
+from tests.helpers import TIMEOUT, examples
 from tests.tls import server_tls
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -160,6 +160,30 @@ async def test_client_keeps_a_connection_and_opens_again_after_closing(serve: An
         await client.aclose()
         await client.get_json(f"http://wallet.example:{port}/")
     assert lookups.names == ["wallet.example"] * 2
+
+
+async def test_connection_in_use_when_the_client_is_closed_is_closed_after_its_answer() -> None:
+    asked, answers, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await answers.wait()
+        writer.write(OK)
+        await reader.read()  # until the client closes
+        writer.close()
+        ended.set()
+
+    async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
+        client = loopback(UNHURRIED)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        asking = asyncio.create_task(client.get_json(url))
+        await asked.wait()
+        await client.aclose()
+        answers.set()
+        assert await asking == {}
+        async with asyncio.timeout(TIMEOUT):
+            await ended.wait()
 
 
 # Hostile answers
