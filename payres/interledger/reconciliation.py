@@ -51,9 +51,9 @@ async def reconcile(database: Database, clock: Clock, receivers: RemoteReceivers
             await sleep_until(clock, due)
             continue
         received = await _received(clock, receivers, standing)
-        told = await database.write(partial(_conclude, before=standing, received=received))
-        if told is not None:
-            log.warning("%s", told)
+        message = await database.write(partial(_conclude, before=standing, received=received))
+        if message is not None:
+            log.warning("%s", message)
             return
         await sleep_until(clock, clock.now() + wait)
         wait = longer(wait)
@@ -112,7 +112,7 @@ def _account_for(work: Work, standing: Standing, found: Sequence[Unresolved], in
 
 def _give_up(work: Work, standing: Standing) -> str:
     """Ends the payment with what is known to have arrived; its other packets stay unresolved."""
-    told = _described(work, standing)
+    message = _described(work, standing)
     for one in standing.own:
         balances.leave_unresolved(work, one.packet.id)
         note = f"Packet {one.packet.id} over {one.packet.amount} has an unknown outcome"
@@ -120,7 +120,7 @@ def _give_up(work: Work, standing: Standing) -> str:
     payment = OUTGOING.get(work, standing.payment.id)
     assert payment is not None, "it was found before"
     end_remote(work, payment, None if has_arrived(payment) else UNPROVED)
-    return f"{told}; nothing proves what arrived, the payer has it back, and `payres peer doubts` lists the packets"
+    return f"{message}; nothing proves what arrived, the payer has it back, and `payres peer doubts` lists the packets"
 
 
 def _described(work: Work, standing: Standing) -> str:
