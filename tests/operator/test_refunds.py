@@ -146,7 +146,7 @@ def pay_from_elsewhere(work: Work, amount: int, path: str = "shop", payment_id: 
     """The incoming payment receives money that no payer here has sent."""
     wallet = wallets.require_wallet(work, path)
     outside = ledger.operator_account(work, wallet.asset_id, "external")
-    ledger.transfer(work, outside, wallet.account_id, amount, "payment", incoming_payment_id=payment_id)
+    ledger.transfer(work, outside, wallet.account_id, amount, "deposit", incoming_payment_id=payment_id)
     incoming.add_received(work, payment_id, amount, None, None)
 
 
@@ -236,7 +236,7 @@ class Books:
         if sent:
             shop = wallets.require_wallet(self.work, "shop")
             outside = ledger.operator_account(self.work, shop.asset_id, "external")
-            ledger.post(self.work, payment_hold(self.work, payment_id).id, outside, sent, "payment")
+            ledger.post(self.work, payment_hold(self.work, payment_id).id, outside, sent, "withdrawal")
             outgoing.add_sent(self.work, payment_id, sent, sent)
         OUTGOING.update(self.work, payment_id, unresolved_debit=int((found[0].amount - sent) * unknown))
         payment = OUTGOING.get(self.work, payment_id)
