@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from payres.encoding import base64url_decoded
 from payres.errors import NotFound
-from payres.grants.clients import local_jwk
+from payres.grants.clients import stored_jwk
 from payres.http.accept import check_accept, takes
 from payres.http.cross_origin import ANY_ORIGIN
 from payres.http.error_responses import method_not_allowed
@@ -108,7 +108,7 @@ async def _keys(request: Request, types: Sequence[str]) -> tuple[str, list[JWK],
     def unit(tx: Transaction) -> tuple[list[JWK], dict[str, str]]:
         wallet = wallets.find_wallet(tx, path)
         if wallet is not None and wallet.active:
-            return own + [local_jwk(key.kid, key.x) for key in wallets.list_keys(tx, wallet.id)], KEYS_CACHE
+            return own + [stored_jwk(key.kid, key.x) for key in wallets.list_keys(tx, wallet.id)], KEYS_CACHE
         if not own:
             raise _nothing()
         return own, OWN_KEY_CACHE
