@@ -169,6 +169,12 @@ def test_check_finds_a_refund_that_its_payment_does_not_send(tx: Work, change: s
     assert found.breaches == [f"refund {made.id} is not what outgoing payment {made.return_payment_id} sends"]
 
 
+def test_wallet_that_received_the_money_is_nobody_to_send_it_back_to(tx: Work) -> None:
+    pay_from_elsewhere(tx, 200)
+    with pytest.raises(InvalidRequest, match="name that of who sent it"):
+        refund(tx, Wanted("bill", "r-1", "1.00", tx.urls.wallet("shop")))
+
+
 @pytest.mark.parametrize("reference", ["", "a\nb", "a" * 101])
 def test_reference_that_is_none_is_refused(tx: Work, reference: str) -> None:
     pay(tx, "alice", 500)
