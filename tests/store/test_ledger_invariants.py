@@ -12,7 +12,7 @@ from payres.amounts import Asset
 from payres.interledger import balances
 from payres.operator import assets, wallets
 from payres.operator.invariants import check_ledger
-from payres.operator.peers import NewPeer, add_peer
+from payres.operator.peers import NewPeer, PeerChange, add_peer, change_peer
 from payres.settings import Settings
 from payres.store import clients
 from payres.store.connections import connect_writer
@@ -238,3 +238,11 @@ def test_account_of_a_peer_that_was_changed_is_found(
     for statement in statements:
         assert tx.execute(statement).rowcount > 0
     assert breach in " ".join(breaches(tx, named(name), 1, 1000))
+
+
+def test_credit_limit_that_is_set_again_is_right(tx: Transaction) -> None:
+    tx.execute("UPDATE account SET floor = -10000 WHERE kind = 'peer'")
+    for name in ("near", "far", "euro"):
+        assert breaches(tx, named("floors"))
+        change_peer(work_at(tx, 0), name, PeerChange(credit_limit="100.00"))
+    assert not breaches(tx, named("floors"))
