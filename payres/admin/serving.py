@@ -6,7 +6,7 @@ The order of the steps is the order of errors: 401, 403, 429, what the path, the
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
@@ -29,8 +29,7 @@ from payres.routes.routing import Handler, Route, build_routes
 from payres.store.work import Work
 from payres.wire import check_members, decode, encode
 
-T = TypeVar("T")
-PAGE_PARAMETERS = ("first", "last", "cursor")
+PAGE_PARAMETERS: Final = ("first", "last", "cursor")
 
 
 def admin_routes() -> Sequence[Route]:
@@ -83,19 +82,7 @@ async def _authorize(request: Request, scope: str) -> Call:
 
 async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, Any], bytes]:
     """What the function gets besides its transaction, and the body as it came. Raises NotFound, InvalidRequest."""
-    arguments: dict[str, Any] = {}
-    for name, kind in operation.segments.items():
-        try:
-            arguments[name] = msgspec.convert(request.path_params[name], kind, strict=False)
-        except msgspec.ValidationError as error:
-            raise NotFound(f"There is nothing at this address: {name} is not one ({error})") from error
-    if operation.is_paged:
-        arguments["page"] = page_query(request, numbers=True)
-    others = other_parameters(request, PAGE_PARAMETERS if operation.is_paged else ())
-    if operation.query is not None:
-        arguments["query"] = read_query(others, operation.query)
-    elif others:
-        raise InvalidRequest(f"There is no parameter {next(iter(others))} here", field=next(iter(others)))
+    arguments = read_arguments(request, operation, read_filters(request, operation))
     body = b""
     if operation.endpoint.takes_json:
         body = await read_json_body(request)
@@ -105,7 +92,32 @@ async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, 
     return arguments, body
 
 
-def read_query(parameters: Mapping[str, str], kind: type[T]) -> T:
+def read_filters(request: Request, operation: Operation, besides: Sequence[str] = ()) -> dict[str, str]:
+    """The parameters of the query but for those of a page and `besides`. Raises InvalidRequest."""
+    return other_parameters(request, (*PAGE_PARAMETERS, *besides) if operation.is_paged else besides)
+
+
+def read_arguments(request: Request, operation: Operation, filters: Mapping[str, str]) -> dict[str, Any]:
+    """What the function gets of the path, the page that the query asks for and its filters.
+
+    Raises NotFound, InvalidRequest.
+    """
+    arguments: dict[str, Any] = {}
+    for name, kind in operation.segments.items():
+        try:
+            arguments[name] = msgspec.convert(request.path_params[name], kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise NotFound(f"There is nothing at this address: {name} is not one ({error})") from error
+    if operation.is_paged:
+        arguments["page"] = page_query(request, numbers=True)
+    if operation.query is not None:
+        arguments["query"] = _read_query(filters, operation.query)
+    elif filters:
+        raise InvalidRequest(f"There is no parameter {next(iter(filters))} here", field=next(iter(filters)))
+    return arguments
+
+
+def _read_query(parameters: Mapping[str, str], kind: type[msgspec.Struct]) -> msgspec.Struct:
     """The struct of the parameters of a query. Raises InvalidRequest, naming the one that breaks a rule."""
     try:
         return msgspec.convert(parameters, kind, strict=False)

@@ -143,6 +143,11 @@ def invalid_token(reason: str, hint: str) -> ErrorResponse:
     return ErrorResponse(401, "invalid_token", hint, {"reason": reason})
 
 
+def nothing_here() -> DomainError:
+    """There is nothing at the address, or nothing that the caller may know of."""
+    return errors.NotFound("There is nothing at this address")
+
+
 def method_not_allowed(allowed: str) -> ErrorResponse:
     """There is something at the address, but it takes other methods."""
     return ErrorResponse(405, "method_not_allowed", f"This address takes {allowed} only", headers={"Allow": allowed})

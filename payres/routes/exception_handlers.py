@@ -23,10 +23,7 @@ def render_error(request: Request, error: DomainError) -> Response:
 
     A request from an address that guesses gets that answer, and no other, unless it has proven who sent it.
     """
-    limits = rate_limits_of(request)
-    found = error_response(limits.address_error(request.scope) or error)
-    limits.count_failure(request.scope, found.status)
-    observation_of(request.scope).error = found
+    found = note_error(request, rate_limits_of(request).address_error(request.scope) or error)
     if found.status == 405 and request.method == "OPTIONS":
         # The Allow of a 405 is what OPTIONS asks for (RFC 9110 section 9.3.7).
         return Response(status_code=204, headers=found.headers)
@@ -34,6 +31,14 @@ def render_error(request: Request, error: DomainError) -> Response:
     if found.status == 401 and "WWW-Authenticate" not in found.headers:
         response.headers.update(where_to_ask(request))
     return response
+
+
+def note_error(request: Request, error: DomainError) -> ErrorResponse:
+    """What the caller sees of an error with which the request is answered: so it is counted, and in the log."""
+    found = error_response(error)
+    rate_limits_of(request).count_failure(request.scope, found.status)
+    observation_of(request.scope).error = found
+    return found
 
 
 def where_to_ask(request: Request) -> dict[str, str]:

@@ -16,7 +16,7 @@ from payres.endpoints import ENDPOINTS, RESERVED_SEGMENTS, Endpoint, Kind, path_
 from payres.errors import DomainError, NotFound
 from payres.http.accept import check_accept
 from payres.http.admin_hosts import AdminHosts
-from payres.http.error_responses import ErrorResponse
+from payres.http.error_responses import method_not_allowed, nothing_here
 from payres.http.observation import observation_of
 from payres.routes.exception_handlers import fault_response, render_error
 from payres.urls import ROOT_WALLET_PATH
@@ -41,7 +41,7 @@ class Route:
         self.streams = streams
         self.is_json = kind in {Kind.API, Kind.ADMIN}
         self._takes_all = kind in {Kind.PAGE, Kind.ADMIN_PAGE, Kind.WALLET}
-        self._allowed = {"Allow": ", ".join(sorted({"OPTIONS", *self.handlers}))}  # RFC 9110 section 10.2.1
+        self._allowed = ", ".join(sorted({"OPTIONS", *self.handlers}))  # RFC 9110 section 10.2.1
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -53,8 +53,7 @@ class Route:
         found = self.handlers.get(method)
         if found is None:
             if not self._takes_all:
-                sentence = "This address does not take that method"
-                raise ErrorResponse(405, "method_not_allowed", sentence, headers=self._allowed)
+                raise method_not_allowed(self._allowed)
             found = self.handlers["GET"]
         return found
 
@@ -92,7 +91,7 @@ class Router:
     async def _answer_operator(self, scope: Scope, request: Request) -> Response:
         """The path is matched as it was sent, because a wallet's may have slashes, which are escaped here."""
         if not self._admin_hosts.let_in(scope):
-            raise _nothing()
+            raise nothing_here()
         routes = await asyncio.to_thread(self._load_admin)
         route = _match(routes, scope["raw_path"].decode("latin-1").removesuffix("/"), scope)
         scope["path_params"] = {name: unquote(text) for name, text in scope["path_params"].items()}
@@ -142,11 +141,7 @@ def _match(routes: Sequence[Route], path: str, scope: Scope) -> Route:
         if found is not None:
             scope["path_params"] = found.groupdict()
             return route
-    raise _nothing()
-
-
-def _nothing() -> NotFound:
-    return NotFound("There is nothing at this address")
+    raise nothing_here()
 
 
 def _handler(endpoint: Endpoint) -> Handler:
