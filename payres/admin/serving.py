@@ -18,7 +18,8 @@ from payres.admin.handlers import Operation, operations
 from payres.endpoints import ADMIN_ENDPOINTS
 from payres.errors import InvalidRequest, NotFound, TokenInvalid, Unavailable
 from payres.http.accept import takes
-from payres.http.error_responses import ErrorResponse, error_response, invalid_token
+from payres.http.error_responses import invalid_bearer_token
+from payres.http.request_head import credentials
 from payres.http.responses import json_response
 from payres.operator import api_keys
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response
@@ -60,16 +61,15 @@ async def _serve(request: Request, operation: Operation) -> Response:
         keyed = _keyed(request, operation, call, body)
         return json_response(msgspec.Raw(await _answer(call, operation, arguments, keyed)), operation.status)
     except TokenInvalid as error:
-        raise _unauthorized(error_response(error)) from error
+        raise invalid_bearer_token(error.details["reason"], str(error)) from error
 
 
 async def _authorize(request: Request, scope: str) -> Call:
     """Raises 401, InsufficientAccess, TooManyRequests."""
     context = context_of(request)
-    scheme, _, text = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not text.strip():
-        raise _unauthorized(invalid_token("missing_token", "Send an API key as Authorization: Bearer <key>"))
-    text = text.strip()
+    text = credentials(request.scope["headers"], "bearer")
+    if text is None:
+        raise invalid_bearer_token("missing_token", "Send an API key as Authorization: Bearer <key>")
     key = await context.database.read(partial(api_keys.authenticate, text=text))
     context.rate_limits.prove(request.scope)
     api_keys.require_scope(key, scope)
@@ -165,8 +165,3 @@ async def _answer_in_steps(
             answer = encode(await operation.function(call, **arguments))
             await call.write(partial(cache_response, request=keyed, response=answer))
         return answer
-
-
-def _unauthorized(response: ErrorResponse) -> ErrorResponse:
-    response.headers = {"WWW-Authenticate": "Bearer"}
-    return response

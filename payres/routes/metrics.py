@@ -16,6 +16,7 @@ from payres.counters import Histogram
 from payres.event_types import EVENT_TYPES
 from payres.http.admin_hosts import AdminHosts
 from payres.http.error_responses import nothing_here
+from payres.http.request_head import credentials
 from payres.operator.status import Status, read_status
 from payres.routes.context import Context, context_of
 
@@ -33,11 +34,11 @@ async def read(request: Request) -> Response:
 
 
 def _may_read(request: Request, token: str) -> bool:
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    if token and scheme.lower() == "bearer":
+    if token:
+        given = credentials(request.scope["headers"], "bearer") or ""
         return hmac.compare_digest(given.encode(), token.encode())
     admin_hosts: AdminHosts = request.scope["app"].state["admin_hosts"]
-    return not token and admin_hosts.let_in(request.scope)
+    return admin_hosts.let_in(request.scope)
 
 
 def _render(context: Context, status: Status) -> bytes:
