@@ -17,7 +17,7 @@ from payres.admin.exports import Download, send_download
 from payres.admin.handlers import Operation, operations
 from payres.endpoints import ADMIN_ENDPOINTS
 from payres.errors import InvalidRequest, NotFound, TokenInvalid, Unavailable
-from payres.http.accept import takes
+from payres.http.accept import asks_for
 from payres.http.error_responses import invalid_bearer_token
 from payres.http.request_head import credentials
 from payres.http.responses import json_response
@@ -56,7 +56,7 @@ async def _serve(request: Request, operation: Operation) -> Response:
         if operation.answer_type is Download:
             return await send_download(request, operation.function(**arguments), call.key.actor, call.read)
         headers, streams = request.scope["headers"], operation.endpoint.streams
-        if operation.stream is not None and any(takes(headers, one) for one in streams):
+        if operation.stream is not None and any(asks_for(headers, one) for one in streams):
             return await operation.stream(call, **arguments)
         keyed = _keyed(request, operation, call, body)
         return json_response(msgspec.Raw(await _answer(call, operation, arguments, keyed)), operation.status)

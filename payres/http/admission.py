@@ -18,7 +18,7 @@ from payres.errors import TooManyRequests
 from payres.http.error_responses import error_response
 from payres.http.observation import observation_of
 from payres.http.request_head import EXTENSION, section_bytes, too_long
-from payres.http.responses import error_response_of
+from payres.http.responses import json_error
 from payres.limits import FAILED_READS_PART, KEY_REFETCH_RATE, MAX_HEADER_BYTES, MAX_REQUESTS_PER_ADDRESS
 from payres.rate_limiter import RateLimiter, origin_of, too_many
 from payres.requester import requested_by
@@ -132,7 +132,7 @@ class Admission:
             scope[ADDRESS_ERROR] = error
             observation_of(scope).error = error_response(error)
             is_page = path.startswith(PAGES)  # which says it to a person
-            await (self.app if is_page else error_response_of(error))(scope, receive, send)
+            await (self.app if is_page else json_error(error))(scope, receive, send)
             return
         if slot is not None:
             scope[LEAVE] = partial(self._in_progress.release, slot)
@@ -143,7 +143,7 @@ class Admission:
             else:
                 self.limits.count_failure(scope, 431)
                 observation_of(scope).error = too_long()
-                await error_response_of(too_long())(scope, receive, send)
+                await json_error(too_long())(scope, receive, send)
         finally:
             leave(scope)
 

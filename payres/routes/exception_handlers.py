@@ -12,7 +12,7 @@ from payres.errors import DomainError
 from payres.http.admission import rate_limits_of
 from payres.http.error_responses import ErrorResponse, error_response
 from payres.http.observation import observation_of
-from payres.http.responses import error_response_of
+from payres.http.responses import json_error
 from payres.routes.context import context_of
 
 log = logging.getLogger("payres.routes")
@@ -27,7 +27,7 @@ def render_error(request: Request, error: DomainError) -> Response:
     if found.status == 405 and request.method == "OPTIONS":
         # The Allow of a 405 is what OPTIONS asks for (RFC 9110 section 9.3.7).
         return Response(status_code=204, headers=found.headers)
-    response = error_response_of(found)
+    response = json_error(found)
     if found.status == 401 and "WWW-Authenticate" not in found.headers:
         response.headers.update(where_to_ask(request))
     return response

@@ -28,20 +28,20 @@ async def receive(request: Request) -> Response:
 
     Other answers say that there was no packet to process, and a 504 that its outcome is not known yet.
     """
-    found = header(request.scope["headers"], b"request-id") or b""
+    sent = header(request.scope["headers"], b"request-id") or b""
     # Echoing the number promises that the request may be repeated, which holds for numbers that are stored alone.
-    number = found.decode("ascii") if REQUEST_ID.fullmatch(found) else None
+    number = sent.decode("ascii") if REQUEST_ID.fullmatch(sent) else None
     try:
         reply = await _reply(context_of(request), request, number)
     except DomainError as error:
-        refusal = error_response(error)
+        found = error_response(error)
         if number is not None:
-            refusal.headers = {**refusal.headers, "Request-Id": number}
-        raise refusal from error
+            found.headers = {**found.headers, "Request-Id": number}
+        raise found from error
     response = Response(reply)
     response.raw_headers.append((b"content-type", MEDIA_TYPE.encode()))
     if number is not None:
-        response.raw_headers.append((b"request-id", found))
+        response.raw_headers.append((b"request-id", sent))
     return response
 
 

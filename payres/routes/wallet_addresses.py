@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from payres.encoding import base64url_decoded
 from payres.grants.clients import local_jwk
-from payres.http.accept import check_accept, takes
+from payres.http.accept import asks_for, check_accept
 from payres.http.cross_origin import ANY_ORIGIN
 from payres.http.error_responses import method_not_allowed, nothing_here
 from payres.http.responses import json_response
@@ -43,7 +43,7 @@ async def read(request: Request) -> Response:
     if wallet is None or not wallet.active:
         raise nothing_here()
     _check_readable(request, (SPSP_TYPE,))
-    if takes(request.scope["headers"], SPSP_TYPE):
+    if asks_for(request.scope["headers"], SPSP_TYPE):
         return _payment_details(request, wallet)
     body = WalletAddress(
         id=context.urls.wallet(wallet.path),

@@ -72,7 +72,11 @@ def rows() -> Iterator[tuple[str, str, str, str]]:
 
 
 ROWS = list(rows())
-AUTHORIZING = {"authorize", "resources"}  # one of which each endpoint that asks for access goes through
+AUTHORIZING = {
+    "authorize",
+    "authorize_reading",
+    "resources",
+}  # one of which each endpoint that asks for access goes through
 
 
 def asks_for_access(handler: Callable[..., object]) -> bool:
