@@ -138,10 +138,11 @@ async def find_visible(request: Request, kind: Kind[A, R, B]) -> Found[R]:
     body = await read_body(request)
     record_id: str = request.scope["path_params"]["id"]
 
-    def find(work: Work, caller: Caller) -> tuple[Caller, tuple[WalletRecord, R]]:
+    # The types are quoted because those of an inner function are made each time.
+    def find(work: Work, caller: Caller) -> "tuple[Caller, tuple[WalletRecord, R]]":
         return caller, require_visible(work, kind, caller, record_id)
 
-    def find_again(work: Work) -> tuple[WalletRecord, R]:
+    def find_again(work: Work) -> "tuple[WalletRecord, R]":
         require_valid_token(work, caller)
         return require_visible(work, kind, caller, record_id)
 
