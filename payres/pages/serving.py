@@ -16,8 +16,8 @@ from payres.grants.consent import check_csrf
 from payres.http.error_responses import method_not_allowed
 from payres.pages import sign_in
 from payres.pages.actions import Action
-from payres.pages.visit import Page
-from payres.routes.pages import PAGE_METHODS, read_form, serve_page
+from payres.pages.visit import STYLE_SHEETS, Page
+from payres.routes.pages import PAGE_METHODS, error_page, read_form, serve_page
 from payres.routes.routing import Handler, Route, build_routes
 
 
@@ -32,7 +32,7 @@ def _handler(endpoint: Endpoint) -> Handler:
     return partial(
         serve_page,
         answer=found if found is sign_in.follow_link else partial(_answer, page=found),
-        error_page=sign_in.notice,
+        error_page=partial(error_page, template="admin/notice.html", style_sheets=STYLE_SHEETS),
         fault="The server failed, and its log says how",
     )
 

@@ -10,7 +10,6 @@ from starlette.responses import Response
 from payres.errors import DomainError, SignInFailed
 from payres.grants.passwords import hash_password
 from payres.grants.sign_in import Guesser
-from payres.http.error_responses import ErrorResponse
 from payres.limits import MIN_PASSWORD_LENGTH
 from payres.operator import operators
 from payres.pages.visit import STYLE_SHEETS, Form, Visit
@@ -18,7 +17,7 @@ from payres.rate_limiter import origin_of
 from payres.routes.context import context_of
 from payres.routes.cookies import operator_session_of, set_operator_session
 from payres.routes.exception_handlers import note_error
-from payres.routes.pages import read_form, redirect, render, title_of
+from payres.routes.pages import read_form, redirect, render
 from payres.store.operators import OperatorRecord
 
 HOME: Final = "/admin"
@@ -86,13 +85,6 @@ async def follow_link(request: Request) -> Response:
 def show_sign_in(request: Request, problem: str | None = None, name: str = "") -> Response:
     """The form for name and password, where another page was asked for."""
     return _render(request, "sign_in.html", 401, problem=problem, name=name)
-
-
-def notice(request: Request, error: ErrorResponse) -> Response:
-    """The page for an error."""
-    response = _render(request, "notice.html", error.status, title=title_of(error), text=error.hint)
-    response.headers.update(error.headers)
-    return response
 
 
 def _show_link(request: Request, name: str, problem: str | None = None, status: int = 200) -> Response:

@@ -103,15 +103,16 @@ def redirect(url: str) -> Response:
     return Response(status_code=HTTPStatus.SEE_OTHER, headers=HEADERS | {"Location": quote(url, safe=ASCII)})
 
 
-def title_of(error: ErrorResponse) -> str:
-    """The heading of the page for an error."""
-    return TITLES.get(error.code, "This did not work")
-
-
-def error_page(request: Request, error: ErrorResponse, again: str | None = None) -> Response:
+def error_page(
+    request: Request,
+    error: ErrorResponse,
+    again: str | None = None,
+    template: str = "notice.html",
+    style_sheets: tuple[str, ...] = (STYLE_SHEET,),
+) -> Response:
     """The page for an error; `again` is where the owner can look at the request once more."""
-    values = {"title": title_of(error), "text": error.hint, "again": again}
-    response = render(request, "notice.html", values, error.status)
+    values = {"title": TITLES.get(error.code, "This did not work"), "text": error.hint, "again": again}
+    response = render(request, template, values, error.status, style_sheets=style_sheets)
     response.headers.update(error.headers)
     return response
 
