@@ -27,7 +27,7 @@ HEARTBEAT_SECONDS: Final = 15.0
 
 async def read(call: Call, query: EventQuery) -> List[EventView]:
     """Read the events after a sequence, oldest first; with `wait`, as soon as there are some."""
-    unit = call.unit(partial(_after, sequence=query.after))
+    unit = call.authenticated(partial(_after, sequence=query.after))
     if not query.wait:
         return List(result=await call.context.database.read(unit))
     await read_body(call.request)  # what comes after it says that the client has gone
@@ -54,7 +54,7 @@ async def _parts(call: Call, after: int) -> AsyncGenerator[bytes]:
         while not watched.is_over:
             watched.change.clear()
             try:
-                found = await call.context.database.read(call.unit(partial(_after, sequence=after)))
+                found = await call.context.database.read(call.authenticated(partial(_after, sequence=after)))
             except TokenInvalid:
                 return
             except DomainError as error:

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import import_module
 from typing import Final
 from urllib.parse import unquote
@@ -67,7 +67,8 @@ class Router:
     """
 
     def __init__(self, load_admin: Callable[[], Sequence[Route]], admin_hosts: AdminHosts) -> None:
-        self._load_admin = cache(load_admin)
+        self._load_admin = load_admin
+        self._admin_routes: Sequence[Route] | None = None
         self._admin_hosts = admin_hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,8 +93,9 @@ class Router:
         """The path is matched as it was sent, because a wallet's may have slashes, which are escaped here."""
         if not self._admin_hosts.let_in(scope):
             raise nothing_here()
-        routes = await asyncio.to_thread(self._load_admin)
-        route = _match(routes, scope["raw_path"].decode("latin-1").removesuffix("/"), scope)
+        if self._admin_routes is None:
+            self._admin_routes = await asyncio.to_thread(self._load_admin)
+        route = _match(self._admin_routes, scope["raw_path"].decode("latin-1").removesuffix("/"), scope)
         scope["path_params"] = {name: unquote(text) for name, text in scope["path_params"].items()}
         return await _handle(route, scope, request)
 
