@@ -9,7 +9,6 @@ others may have made its address guess.
 from functools import partial
 from typing import Final
 
-from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.clock import SECOND, Clock
@@ -97,12 +96,6 @@ class RateLimits:
             address = origin_of(scope)
             if address is not None:
                 self._unauthenticated.take(address)
-
-
-def rate_limits_of(request: Request) -> RateLimits:
-    """The rate limits of the application that serves this request; they are there before it has started."""
-    limits: RateLimits = request.scope["app"].state["rate_limits"]
-    return limits
 
 
 def leave(scope: Scope) -> None:
