@@ -9,11 +9,12 @@ others may have made its address guess.
 from functools import partial
 from typing import Final
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.clock import SECOND, Clock
 from payres.endpoints import ADMIN_PATH, ENDPOINTS, PAGES, Kind, find_endpoint
-from payres.errors import TooManyRequests
+from payres.errors import DomainError, TooManyRequests
 from payres.http.error_responses import error_response
 from payres.http.observation import observation_of
 from payres.http.request_head import EXTENSION, section_bytes, too_long
@@ -123,9 +124,8 @@ class Admission:
                 raise too_many(SECOND, TOO_MANY_IN_PROGRESS)
         except TooManyRequests as error:
             scope[ADDRESS_ERROR] = error
-            observation_of(scope).error = error_response(error)
             is_page = path.startswith(PAGES)  # which says it to a person
-            await (self.app if is_page else json_error(error))(scope, receive, send)
+            await (self.app if is_page else self._answer(scope, error))(scope, receive, send)
             return
         if slot is not None:
             scope[LEAVE] = partial(self._in_progress.release, slot)
@@ -134,11 +134,14 @@ class Admission:
             if EXTENSION in scope.get("extensions", ()) or _section_bytes(scope) <= MAX_HEADER_BYTES:
                 await self.app(scope, receive, send)
             else:
-                self.limits.count_failure(scope, 431)
-                observation_of(scope).error = too_long()
-                await json_error(too_long())(scope, receive, send)
+                await self._answer(scope, too_long())(scope, receive, send)
         finally:
             leave(scope)
+
+    def _answer(self, scope: Scope, error: DomainError) -> Response:
+        found = observation_of(scope).error = error_response(error)
+        self.limits.count_failure(scope, found.status)
+        return json_error(found)
 
     def _check_address(self, scope: Scope, address: str | None) -> None:
         """Raises TooManyRequests, unless the request may yet prove who sent it: then it has the error with it."""
