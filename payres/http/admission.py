@@ -34,7 +34,7 @@ FAILED: Final = (400, 401, 404, 406, 431)
 PROVEN: Final = "payres.proven"
 ADDRESS_ERROR: Final = "payres.address_error"
 # In the scope of a request: gives back the slot that it has among those in progress of its address.
-LEAVE: Final = "payres.leave"
+SLOT: Final = "payres.slot"
 UNAUTHENTICATED: Final = (
     "Too many grant requests of this client, or requests from this address of clients that are known by a key alone."
     " Wait as Retry-After says"
@@ -99,9 +99,9 @@ class RateLimits:
                 self._unauthenticated.take(address)
 
 
-def leave(scope: Scope) -> None:
+def release_slot(scope: Scope) -> None:
     """From now on the request does nothing, and no longer counts as one in progress."""
-    release = scope.pop(LEAVE, None)
+    release = scope.pop(SLOT, None)
     if release is not None:
         release()
 
@@ -128,7 +128,7 @@ class Admission:
             await (self.app if is_page else self._answer(scope, error))(scope, receive, send)
             return
         if slot is not None:
-            scope[LEAVE] = partial(self._in_progress.release, slot)
+            scope[SLOT] = partial(self._in_progress.release, slot)
         try:
             # Servers other than ours have no such limit, or another.
             if EXTENSION in scope.get("extensions", ()) or _section_bytes(scope) <= MAX_HEADER_BYTES:
@@ -136,7 +136,7 @@ class Admission:
             else:
                 await self._answer(scope, too_long())(scope, receive, send)
         finally:
-            leave(scope)
+            release_slot(scope)
 
     def _answer(self, scope: Scope, error: DomainError) -> Response:
         found = observation_of(scope).error = error_response(error)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 from starlette.requests import Request
 from starlette.types import Message
 
-from payres.http.admission import leave
+from payres.http.admission import release_slot
 from payres.limits import MAX_WAIT_SECONDS
 from payres.routes.context import context_of
 from payres.store.work import Work
@@ -83,7 +83,7 @@ def watch(request: Request, who: Hashable, key: str) -> Iterator[Watch | None]:
         yield None
         return
     try:
-        leave(request.scope)
+        release_slot(request.scope)
         with context.changes.watch(key) as change:
             listening = asyncio.ensure_future(request.receive())
             listening.add_done_callback(lambda _: change.set())
