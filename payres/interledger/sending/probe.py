@@ -16,9 +16,9 @@ from payres.terms import Path, RateBounds
 from payres.worker import cancel_all
 
 LARGEST: Final = 10**12
-# How often the largest packet that a path takes is rejected for lack of money, before that counts as a lack of money rather than a busy moment.
+# So often is the largest packet of a limited path rejected for lack of money before that is taken for more than a moment.
 TIMES_UNFUNDED: Final = 5
-MORE_FOR_ROUNDING: Final = 2
+MORE_FOR_ROUNDING: Final = 2  # units that a small price may be raised by
 # Larger packets show the rate more exactly; smaller ones pass sooner.
 _AMOUNTS: Final = (0, *(10**exponent for exponent in range(12, 2, -1)))
 _SMALLEST: Final = _AMOUNTS[-1]  # a path without money for this is asked about smaller amounts
