@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from payres.ilp_addresses import is_ilp_address
 from payres.limits import (
     DEFAULT_BODY_BYTES,
     DEFAULT_RATE_PER_ADDRESS,
@@ -33,7 +34,6 @@ Text = Annotated[str, msgspec.Meta(min_length=1)]
 WANTED = {bool: "it must be true or false", Text: "it must not be empty", LogFormat: "it must be text or json"}
 RENAMED = {"rate_limit_of_strangers": "rate_limit_unauthenticated"}  # the files of earlier versions have it
 HOST_NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")
-ILP_ADDRESS = re.compile(r"(g|private|example|peer|self|test[1-3]?|local)([.][a-zA-Z0-9_~-]+)+")
 
 
 class SettingsError(ValueError):
@@ -143,7 +143,7 @@ def _checked(origin: str, name: str, value: object) -> object:
         raise SettingsError(f"{shown} = {value!r} ({origin}) is not allowed: {wanted}") from error
     if name == "base_url":
         return _checked_base_url(shown, origin, str(converted))
-    if name == "ilp_address" and not (ILP_ADDRESS.fullmatch(str(converted)) and len(str(converted)) <= 800):
+    if name == "ilp_address" and not (is_ilp_address(str(converted)) and len(str(converted)) <= 800):
         raise SettingsError(f"{shown} = {value!r} ({origin}) is not an ILP address such as test.payres")
     if name in {"trusted_proxies", "admin_hosts"}:
         return _checked_hosts(shown, origin, str(converted), may_be_names=name == "admin_hosts")

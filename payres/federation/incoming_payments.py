@@ -23,12 +23,11 @@ from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.targets import origin_of, parse_target
 from payres.federation.wallet_addresses import fetch_wallet_address
-from payres.settings import ILP_ADDRESS
+from payres.ilp_addresses import is_ilp_address
 from payres.urls import canonical, is_http_url
 from payres.wire import Amount
 
 T = TypeVar("T")
-MAX_ILP_ADDRESS: Final = 1023
 
 _SECRET = re.compile(r"[A-Za-z0-9_+/-]{43}=?")
 _Text = Annotated[str, Meta(max_length=2048)]
@@ -252,7 +251,7 @@ def _ilp_method(methods: list[dict[str, Any]]) -> IlpMethod | None:
     if method is None:
         return None
     address, secret = method.get("ilpAddress"), method.get("sharedSecret")
-    if not isinstance(address, str) or len(address) > MAX_ILP_ADDRESS or not ILP_ADDRESS.fullmatch(address):
+    if not (isinstance(address, str) and is_ilp_address(address)):
         raise ValueError("the ilpAddress of its ilp method is not an ILP address")
     return IlpMethod(address, _secret(secret))
 

@@ -4,20 +4,18 @@ import hashlib
 import hmac
 import struct
 from enum import StrEnum
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 
+from payres.ilp_addresses import is_ilp_address
 from payres.interledger import oer
 from payres.interledger.oer import CodecError, Reader
-from payres.settings import ILP_ADDRESS
 
 HASH_BYTES: Final = 32  # of a condition and of its fulfillment
 CODE_BYTES: Final = 3
 MAX_DATA: Final = 32767
 MAX_MESSAGE: Final = 8191
-MAX_ADDRESS: Final = 1023
 
 _PREPARE, _FULFILL, _REJECT = b"\x0c", b"\x0d", b"\x0e"
 _PREPARE_HEAD = struct.Struct(f"!Q{oer.TIMESTAMP_BYTES}s{HASH_BYTES}s")
@@ -127,7 +125,7 @@ def decode_prepare(data: bytes) -> Prepare:
     amount, expires_at, condition = _PREPARE_HEAD.unpack_from(contents)
     reader = Reader(contents, _PREPARE_HEAD.size)
     destination = reader.text_ascii()
-    if not is_address(destination):
+    if not is_ilp_address(destination):
         raise CodecError("the destination is no ILP address")
     return Prepare(amount, oer.parse_timestamp(expires_at), condition, destination, _read_data(reader))
 
@@ -146,16 +144,6 @@ def decode_reply(data: bytes) -> Reply:
 def result_of(reply: bytes) -> str:
     """How an encoded reply ends its packet, in a word."""
     return "fulfilled" if reply[:1] == _FULFILL else "rejected"
-
-
-def is_address(text: str) -> bool:
-    """Whether packets can be addressed to it: a scheme, at least one segment, at most 1023 characters (RFC 15)."""
-    return len(text) <= MAX_ADDRESS and _is_address(text)
-
-
-@lru_cache(maxsize=256)  # all packets of a payment have the same
-def _is_address(text: str) -> bool:
-    return ILP_ADDRESS.fullmatch(text) is not None
 
 
 def fulfills(fulfillment: bytes, condition: bytes) -> bool:
@@ -177,7 +165,7 @@ def parse_too_large(data: bytes) -> tuple[int, int] | None:
 
 
 def _encode_prepare(packet: Prepare) -> bytes:
-    if not is_address(packet.destination):
+    if not is_ilp_address(packet.destination):
         raise ValueError(f"{packet.destination!r} is no ILP address")
     return _envelope(
         _PREPARE,
@@ -191,7 +179,7 @@ def _encode_reject(packet: Reject) -> bytes:
     code = packet.code.encode("ascii")
     if len(code) != CODE_BYTES or not code.isalnum():
         raise ValueError(f"a code has {CODE_BYTES} letters and digits")
-    if packet.triggered_by and not is_address(packet.triggered_by):
+    if packet.triggered_by and not is_ilp_address(packet.triggered_by):
         raise ValueError(f"{packet.triggered_by!r} is no ILP address")
     if len(packet.message) > MAX_MESSAGE:
         raise ValueError(f"a message has at most {MAX_MESSAGE} characters")
@@ -231,7 +219,7 @@ def _read_reject(reader: Reader) -> Reject:
     if not code.isalnum():
         raise CodecError(f"a code has {CODE_BYTES} letters and digits")
     triggered_by = reader.text_ascii()
-    if triggered_by and not is_address(triggered_by):
+    if triggered_by and not is_ilp_address(triggered_by):
         raise CodecError("the rejecting node has no ILP address")
     message = reader.text_utf8()
     if len(message) > MAX_MESSAGE:

@@ -13,11 +13,11 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER, format_decimal
 from payres.errors import InvalidRequest, WrongState, require
 from payres.identifiers import hash_secret
+from payres.ilp_addresses import is_ilp_address
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.inputs import Code, DecimalText, Name, require_amount
 from payres.operator.movements import NamedAccount
-from payres.settings import ILP_ADDRESS
 from payres.store import audit, packets, peers, secrets
 from payres.store.assets import ASSETS
 from payres.store.movements import MovementRecord
@@ -26,7 +26,6 @@ from payres.store.work import Work
 from payres.urls import is_http_url
 from payres.wire import Body, Scale, Text
 
-MAX_ADDRESS_LENGTH = 1023  # RFC 15
 MAX_TOKEN_LENGTH = 1000
 
 PacketAmount = Annotated[int, Meta(ge=0, le=MAX_LEDGER)]
@@ -221,7 +220,7 @@ def _check_name(work: Work, name: str) -> None:
 
 
 def _check_address(work: Work, address: str) -> None:
-    if len(address) > MAX_ADDRESS_LENGTH or not ILP_ADDRESS.fullmatch(address):
+    if not is_ilp_address(address):
         raise InvalidRequest(f"{address!r} is not an ILP address such as test.first-bank", field="ilp_address")
     if address == work.settings.ilp_address:
         raise InvalidRequest(
@@ -235,8 +234,8 @@ def _check_routes(work: Work, routes: Iterable[str]) -> None:
     """Raises for our own address as a route. A prefix of it is fine, for a parent, and an address below it, for a
     child."""
     for prefix in routes:
-        # A scheme alone is a valid prefix too; with one more segment it can be checked as an address.
-        if len(prefix) > MAX_ADDRESS_LENGTH or not ILP_ADDRESS.fullmatch(f"{prefix}.x"):
+        # A scheme alone is a valid prefix too; with a segment it can be checked as an address.
+        if not is_ilp_address(prefix if "." in prefix else f"{prefix}.x"):
             raise InvalidRequest(
                 f"{prefix!r} is not a prefix of ILP addresses: write an address such as test.first-bank, or a scheme"
                 " alone, such as g or test",

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.amounts import Asset
+from payres.ilp_addresses import is_ilp_address
 from payres.interledger.credentials import Credentials, CredentialSource, wallet_of
-from payres.interledger.packets import is_address
 from payres.interledger.stream import SharedSecret
 
 # Made by the reference implementation, @interledger/stream-receiver; serverSecret and token are hexadecimal.
@@ -206,4 +206,4 @@ def test_wallets_credentials_are_new_at_each_call_and_all_lead_to_it() -> None:
 
 def test_longest_address_of_a_wallet_is_an_ilp_address() -> None:
     source = CredentialSource(SECRET, f"g.{'a' * 798}")
-    assert is_address(source.for_wallet(2**63 - 1, Asset("A" * 32, 255)).ilp_address)
+    assert is_ilp_address(source.for_wallet(2**63 - 1, Asset("A" * 32, 255)).ilp_address)
