@@ -6,7 +6,7 @@ are in `payres.grants.gnap`, access items in `payres.grants.access`.
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Final, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
@@ -17,6 +17,8 @@ from payres.limits import MAX_METADATA_BYTES, MAX_METADATA_DEPTH, MAX_URL_LENGTH
 from payres.member_names import repeated_member
 
 T = TypeVar("T")
+MAX_ASSET_CODE_LENGTH: Final = 32
+AssetCode = Annotated[str, Meta(min_length=1, max_length=MAX_ASSET_CODE_LENGTH)]
 Scale = Annotated[int, Meta(ge=0, le=255)]
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
 
@@ -44,7 +46,7 @@ class Amount(Resource, frozen=True, kw_only=True):
     """An amount (Specification 2.1). value is an unsigned 64-bit number as a decimal text."""
 
     value: str
-    asset_code: Annotated[str, Meta(min_length=1, max_length=32)]
+    asset_code: AssetCode
     asset_scale: Scale
 
     @property

@@ -43,13 +43,9 @@ class GuardedClient:
         resolver = resolver or Lookups(self._bounds.untrusted_hosts).resolve
         self._transport = Transport(allow_private_hosts, resolver, self._bounds, opener)
 
-    async def get_json(self, url: str) -> Any:
-        """The decoded JSON at a URL. Raises FetchFailed, `bad_status` unless the answer is 200."""
-        content, _ = await self.get_document(url)
-        return content
-
-    async def get_document(self, url: str) -> tuple[Any, Mapping[str, str]]:
-        """The same, with the headers of the answer."""
+    async def get_json(self, url: str) -> tuple[Any, Mapping[str, str]]:
+        """The decoded JSON at a URL, and the headers of the answer. Raises FetchFailed, `bad_status` for another status
+        than 200."""
         response = await self.request("GET", url, {"Accept": "application/json"})
         if response.status != 200:
             raise FetchFailed("bad_status", f"{url} answered {response.status} instead of 200")

@@ -29,7 +29,7 @@ async def fetch_keys(client: GuardedClient, wallet_address: str) -> KeySet:
     address = wallet_address.rstrip("/")
     if "?" in address or "#" in address:
         raise FetchFailed("bad_url", f"{address} is not a wallet address: it has a query or a fragment")
-    document, headers = await client.get_document(f"{address}/jwks.json")
+    document, headers = await client.get_json(f"{address}/jwks.json")
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise FetchFailed("bad_content", f"{address}/jwks.json is not a JSON Web Key Set: it has no list of keys")

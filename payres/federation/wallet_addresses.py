@@ -10,6 +10,7 @@ from payres.federation.http import GuardedClient
 from payres.federation.targets import origin_of
 from payres.limits import MAX_URL_LENGTH
 from payres.urls import is_http_url
+from payres.wire import AssetCode, Scale
 
 MAX_NAME_LENGTH = 128
 
@@ -21,8 +22,8 @@ class RemoteWallet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     id: _Url
     public_name: str | None = None
-    asset_code: Annotated[str, Meta(min_length=1, max_length=32)]
-    asset_scale: Annotated[int, Meta(ge=0, le=255)]
+    asset_code: AssetCode
+    asset_scale: Scale
     auth_server: _Url
     resource_server: _Url
 
@@ -33,7 +34,7 @@ async def fetch_wallet_address(client: GuardedClient, url: str) -> RemoteWallet:
     Its `id` may be spelled differently than `url` but must be on the same origin: a server speaks only for its own
     wallets.
     """
-    document = await client.get_json(url)
+    document, _ = await client.get_json(url)
     try:
         wallet = msgspec.convert(document, RemoteWallet)
     except msgspec.ValidationError as error:

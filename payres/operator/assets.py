@@ -13,8 +13,8 @@ from payres.store import assets, audit
 from payres.store.assets import ASSETS, AssetRecord, RateRecord
 from payres.store.movements import MovementRecord
 from payres.store.work import Work
+from payres.wire import MAX_ASSET_CODE_LENGTH
 
-MAX_CODE_LENGTH = 32
 MAX_SCALE = 255
 
 
@@ -112,13 +112,13 @@ def asset_name(asset: AssetRecord) -> str:
 def _check_code(work: Work, code: str) -> None:
     """Raises InvalidRequest for what is no asset code, or looks misspelt and is not in use already.
 
-    Codes are of ISO 4217, such as USD, or any other 1 to 32 printable ASCII characters, such as USDC.e. Only small
+    Codes are of ISO 4217, such as USD, or other printable ASCII characters, such as USDC.e. Only small
     letters, or three letters that are not all capitals, count as misspelt.
     """
-    if not 1 <= len(code) <= MAX_CODE_LENGTH or not all("!" <= character <= "~" for character in code):
+    if not 1 <= len(code) <= MAX_ASSET_CODE_LENGTH or not all("!" <= character <= "~" for character in code):
         raise InvalidRequest(
-            f"{code!r} cannot be an asset code: use 1 to {MAX_CODE_LENGTH} printable ASCII characters without spaces,"
-            " such as USD",
+            f"{code!r} cannot be an asset code: use 1 to {MAX_ASSET_CODE_LENGTH} printable ASCII characters without"
+            " spaces, such as USD",
             field="asset",
         )
     is_misspelt = code.islower() or (len(code) == 3 and code.isalpha() and not code.isupper())

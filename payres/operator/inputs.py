@@ -13,6 +13,7 @@ from payres.amounts import MAX_LEDGER, format_decimal, parse_decimal
 from payres.clock import complete_day, parse_time
 from payres.errors import InvalidAmount, InvalidRequest
 from payres.store.assets import AssetRecord
+from payres.wire import AssetCode
 
 MAX_NAME_LENGTH: Final = 200
 MAX_REFERENCE_LENGTH: Final = 100
@@ -20,7 +21,7 @@ MAX_REFERENCE_LENGTH: Final = 100
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
 Reference = Annotated[str, Meta(min_length=1, max_length=MAX_REFERENCE_LENGTH)]
 DecimalText = Annotated[str, Meta(max_length=50, examples=["100.00"])]
-Code = Annotated[str, Meta(min_length=1, max_length=32, examples=["USD"])]
+Code = Annotated[AssetCode, Meta(examples=["USD"])]
 TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"])]
 
 

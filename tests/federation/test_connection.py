@@ -30,7 +30,7 @@ class Server:
 
 
 async def ask(client: GuardedClient, port: int, times: int = 1) -> Sequence[Any]:
-    return [await client.get_json(f"http://127.0.0.1:{port}/") for _ in range(times)]
+    return [(await client.get_json(f"http://127.0.0.1:{port}/"))[0] for _ in range(times)]
 
 
 @pytest.mark.parametrize(
