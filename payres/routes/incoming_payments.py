@@ -86,7 +86,7 @@ async def _read_public(request: Request) -> Response:
     return json_response(shown, headers=found.headers)
 
 
-INCOMING_PAYMENTS = resources.Kind(
+INCOMING_PAYMENTS = resources.ResourceKind(
     type="incoming-payment",
     table=incoming.INCOMING,
     show=representations.incoming_payment,

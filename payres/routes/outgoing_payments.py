@@ -67,7 +67,7 @@ def _find_spending(work: Work, caller: Caller) -> tuple[Asset, Spent] | None:
     return (wallet.asset, spent) if spent else None
 
 
-OUTGOING_PAYMENTS = resources.Kind(
+OUTGOING_PAYMENTS = resources.ResourceKind(
     type="outgoing-payment",
     table=outgoing.OUTGOING,
     show=representations.outgoing_payment,

@@ -21,7 +21,7 @@ def _create(work: Work, _: Context, caller: Caller, asked: QuoteRequest, offer: 
     return representations.quote(work.urls, wallet, quote)
 
 
-QUOTES = resources.Kind(
+QUOTES = resources.ResourceKind(
     type="quote",
     table=quotes.QUOTES,
     show=representations.quote,

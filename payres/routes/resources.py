@@ -49,7 +49,7 @@ R = TypeVar("R", bound=IncomingRecord | OutgoingRecord | QuoteRecord)
 B = TypeVar("B", bound=WalletResource)
 
 
-class Kind(msgspec.Struct, Generic[A, R, B], frozen=True):
+class ResourceKind(msgspec.Struct, Generic[A, R, B], frozen=True):
     """What the resources differ in: access type, where its rows are, how one is shown, and how one is created.
 
     `create` is part of a unit of work: it makes the resource and returns what the answer shows. `find_offer` asks other
@@ -75,7 +75,7 @@ class Found(msgspec.Struct, Generic[R], frozen=True):
     headers: Mapping[str, str] = {}
 
 
-async def create(request: Request, kind: Kind[A, R, B]) -> Response:
+async def create(request: Request, kind: ResourceKind[A, R, B]) -> Response:
     """201 with what is created, or was before.
 
     The order of the steps is the order of errors: 401, 403 by type and action, the key and the body, 403 by wallet
@@ -106,7 +106,7 @@ async def create(request: Request, kind: Kind[A, R, B]) -> Response:
     return json_response(msgspec.Raw(answer), 201)
 
 
-async def read(request: Request, kind: Kind[A, R, B]) -> Response:
+async def read(request: Request, kind: ResourceKind[A, R, B]) -> Response:
     """The resource that the path names. Raises NotFound, InsufficientAccess."""
     found = await find_visible(request, kind)
     shown = kind.show(context_of(request).urls, found.wallet, found.record)
@@ -115,7 +115,7 @@ async def read(request: Request, kind: Kind[A, R, B]) -> Response:
 
 async def list_page(
     request: Request,
-    kind: Kind[A, R, B],
+    kind: ResourceKind[A, R, B],
     page: Callable[[Transaction, int, int | None, PageQuery], tuple[Sequence[R], PageBounds]],
 ) -> Response:
     """The page that the query asks for. `page` finds it, for one client or for all. Specification 4.1, 4.2."""
@@ -131,7 +131,7 @@ async def list_page(
     return json_response(await authorize_reading(request, body, kind.type, "list", unit))
 
 
-async def find_visible(request: Request, kind: Kind[A, R, B]) -> Found[R]:
+async def find_visible(request: Request, kind: ResourceKind[A, R, B]) -> Found[R]:
     """The resource that the path names, once it has changed if the request prefers to wait for that.
 
     Raises NotFound, InsufficientAccess; TokenInvalid for a token that has ended meanwhile.
@@ -153,7 +153,7 @@ async def find_visible(request: Request, kind: Kind[A, R, B]) -> Found[R]:
 
 async def find_changed(
     request: Request,
-    kind: Kind[A, R, B],
+    kind: ResourceKind[A, R, B],
     who: Hashable,
     before: tuple[WalletRecord, R],
     find_again: Callable[[Work], tuple[WalletRecord, R]],
@@ -172,7 +172,7 @@ async def find_changed(
     return Found(*found, headers)
 
 
-def require_visible(work: Work, kind: Kind[A, R, B], caller: Caller, record_id: str) -> tuple[WalletRecord, R]:
+def require_visible(work: Work, kind: ResourceKind[A, R, B], caller: Caller, record_id: str) -> tuple[WalletRecord, R]:
     """The resource, if it exists for the caller. Raises NotFound, InsufficientAccess."""
     # What is hidden is not even found where that can be known before: it takes no longer than what does not exist.
     found = wallets.find_with_wallet(work, kind.table, record_id, caller.only_client)
@@ -182,7 +182,7 @@ def require_visible(work: Work, kind: Kind[A, R, B], caller: Caller, record_id: 
     return wallet, record
 
 
-def find(work: Work, kind: Kind[A, R, B], record_id: str) -> tuple[WalletRecord, R]:
+def find(work: Work, kind: ResourceKind[A, R, B], record_id: str) -> tuple[WalletRecord, R]:
     """The resource of any client. Raises NotFound."""
     found = wallets.find_with_wallet(work, kind.table, record_id)
     if found is None:
@@ -194,7 +194,7 @@ def find(work: Work, kind: Kind[A, R, B], record_id: str) -> tuple[WalletRecord,
 class Creation(msgspec.Struct, Generic[A, R, B]):
     """One request that creates something. `made` is None for a repeated request."""
 
-    kind: Kind[A, R, B]
+    kind: ResourceKind[A, R, B]
     context: Context
     caller: Caller
     asked: A
@@ -235,6 +235,6 @@ class Creation(msgspec.Struct, Generic[A, R, B]):
         return None if self.keyed is None else find_response(work, self.keyed)
 
 
-def _missing(kind: Kind[A, R, B]) -> NotFound:
+def _missing(kind: ResourceKind[A, R, B]) -> NotFound:
     """The same answer whether it does not exist or is another client's."""
     return NotFound(f"There is no such {kind.type.replace('-', ' ')}, or it is not this client's")
