@@ -1,5 +1,7 @@
 """Access tokens: issued, rotated and revoked (RFC 9635 section 6). Only their hashes are stored."""
 
+from contextlib import suppress
+
 import msgspec
 
 from payres import representations
@@ -10,7 +12,7 @@ from payres.grants.gnap import AccessToken
 from payres.identifiers import hash_secret
 from payres.store import grants, tokens
 from payres.store.grants import GRANTS, GrantRecord
-from payres.store.tokens import TOKENS, TokenRecord
+from payres.store.tokens import TOKENS, TokenHolder, TokenRecord
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
 
@@ -78,6 +80,14 @@ def check_valid(expires_at: int, revoked_at: int | None, grant_state: str, now: 
         raise TokenInvalid("The access token was revoked; ask for a new grant", reason="revoked_token")
     if now >= expires_at:
         raise TokenInvalid("The access token has expired; rotate it or ask for a new grant", reason="expired_token")
+
+
+def is_valid(holder: TokenHolder, now: int) -> bool:
+    """Whether neither the token nor its grant has ended."""
+    with suppress(TokenInvalid):
+        check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, now)
+        return True
+    return False
 
 
 def invalid_rotation() -> RotationUnknown:

@@ -56,7 +56,7 @@ async def _verify_holder(request: Request, token_id: str, missing: DomainError) 
         if token is None or grant is None:
             raise missing
         holder = tokens.find_holder(work, sent) if sent != token.value_hash else None
-        return CLIENTS.by_id(work, grant.client_id), holder is not None and holder.is_valid(work.now)
+        return CLIENTS.by_id(work, grant.client_id), holder is not None and rules.is_valid(holder, work.now)
 
     client, is_other_token = await context.database.read(unit)
     await verify_client(request, unverified, client)

@@ -41,10 +41,6 @@ class TokenHolder(msgspec.Struct, frozen=True):
     client_jwk: str | None
     grant_stays: int = 0
 
-    def is_valid(self, now: int) -> bool:
-        """Whether the token is valid: neither it nor its grant has ended."""
-        return self.revoked_at is None and self.grant_state == "issued" and now < self.expires_at
-
 
 TOKENS = Table(TokenRecord, "access_token")
 HOLDERS = Table(
