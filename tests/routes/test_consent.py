@@ -34,6 +34,7 @@ from payres.slots import Slots, SlotsBusy
 from payres.store import wallets as wallet_store
 from payres.store.grants import GRANTS
 from payres.store.work import Transaction, Work
+from tests.pages.browser import hidden_fields, words_of
 
 T = TypeVar("T")
 BASE = "https://pay.example"
@@ -132,18 +133,9 @@ class Site:
     async def open_signed_in(self, path: str) -> dict[str, str]:
         """Signs in and opens the page; the hidden fields of the form that decides."""
         assert (await self.sign_in(path)).status_code == 303
-        return hidden_fields(await self.browser.get(path))
-
-
-def hidden_fields(page: httpx2.Response) -> dict[str, str]:
-    assert page.status_code == 200, page.text
-    return dict(re.findall(r'<input type="hidden" name="(\w+)" value="(\w+)">', page.text))
-
-
-def text_of(page: httpx2.Response) -> str:
-    """The words of a page, as they are read."""
-    body = page.text.partition("<body>")[2]
-    return " ".join(unescape(re.sub(r"<[^>]*>", "", re.sub(r"</(p|h\d|li|div)>", " ", body))).split())
+        page = await self.browser.get(path)
+        assert page.status_code == 200, page.text
+        return hidden_fields(page)
 
 
 @asynccontextmanager
@@ -176,8 +168,8 @@ async def test_sign_in_page_says_who_asks_and_for_which_wallet(site: Site) -> No
     assert page.status_code == 200
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert "set-cookie" not in page.headers
-    assert "It calls itself Super Shop https://shop.example/pay address verified" in text_of(page)
-    assert "https://pay.example/alice" in text_of(page)
+    assert "It calls itself Super Shop https://shop.example/pay address verified" in words_of(page)
+    assert "https://pay.example/alice" in words_of(page)
     assert "<script" not in page.text
 
 
@@ -213,7 +205,7 @@ async def test_session_cookie_over_plain_http_works_without_secure(tmp_path: Pat
             "payres_known_",
         ]
         assert "Secure" not in "".join(cookies)
-        assert "Do you allow this?" in text_of(await site.browser.get(path))
+        assert "Do you allow this?" in words_of(await site.browser.get(path))
 
 
 async def test_consent_page_says_what_is_asked(site: Site) -> None:
@@ -226,7 +218,7 @@ async def test_consent_page_says_what_is_asked(site: Site) -> None:
     path = await site.ask(SPEND | {"limits": limits}, quote_item, subject=f"{BASE}/alice")
     await site.sign_in(path)
 
-    words = text_of(await site.browser.get(path))
+    words = words_of(await site.browser.get(path))
 
     for part in (
         "It calls itself Super Shop https://shop.example/pay address verified",
@@ -245,7 +237,7 @@ async def test_consent_page_without_limits_warns(site: Site) -> None:
     path = await site.ask(SPEND, finish=None)
     await site.sign_in(path)
 
-    words = text_of(await site.browser.get(path))
+    words = words_of(await site.browser.get(path))
 
     assert "Send any amount as often as it likes To anyone it chooses Only the balance of your wallet" in words
     assert "Afterwards" not in words
@@ -304,19 +296,19 @@ async def test_decision_without_finish_uri_ends_on_a_page(site: Site, choice: st
     assert (answer.status_code, answer.headers["location"]) == (303, path)
     page = await site.browser.get(path)
     assert page.status_code == 200
-    assert title in text_of(page)
-    assert "You may close this window" in text_of(page)
+    assert title in words_of(page)
+    assert "You may close this window" in words_of(page)
 
 
 async def test_decision_that_opens_an_application_says_so(site: Site) -> None:
     path = await site.ask(finish="com.example.app://bank.example/done")
     fields = await site.open_signed_in(path)
-    assert "Afterwards the app com.example.app opens on your device." in text_of(await site.browser.get(path))
+    assert "Afterwards the app com.example.app opens on your device." in words_of(await site.browser.get(path))
 
     answer = await site.submit(path, "deny", **fields)
 
     assert answer.headers["location"] == "com.example.app://bank.example/done?result=grant_rejected"
-    assert "Continue to the app com.example.app" in text_of(await site.browser.get(path))
+    assert "Continue to the app com.example.app" in words_of(await site.browser.get(path))
 
 
 async def test_finish_uri_with_other_letters_is_sent_in_ascii(site: Site) -> None:
@@ -342,7 +334,7 @@ async def test_wrong_password_shows_the_form_again(site: Site, password: str) ->
 
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == f"GNAP as_uri={BASE}/"
-    assert "This is not the password of this wallet." in text_of(answer)
+    assert "This is not the password of this wallet." in words_of(answer)
     assert 'name="password"' in answer.text
     assert "set-cookie" not in answer.headers
 
@@ -369,7 +361,7 @@ async def test_sixth_guess_has_to_wait(site: Site) -> None:
 
     assert answer.status_code == 429
     assert answer.headers["retry-after"] == "900"
-    assert "Try again in 15 minutes" in text_of(answer)
+    assert "Try again in 15 minutes" in words_of(answer)
     site.clock.advance(900)
     assert (await site.sign_in(path)).status_code == 303
 
@@ -389,7 +381,7 @@ async def test_guesses_of_others_lock_the_owner_out_of_no_browser_that_is_known(
         another = await site.ask()
         for _ in range(6):
             await anonymous.post(another, data={"choice": "sign-in", "password": "wrong"})
-        assert "Sign in to" in text_of(await site.browser.get(another)), "the session is over"
+        assert "Sign in to" in words_of(await site.browser.get(another)), "the session is over"
         assert (await anonymous.post(another, data=right)).status_code == 429
         assert (await site.sign_in(another)).status_code == 303
 
@@ -459,8 +451,8 @@ async def test_sign_in_that_finds_the_queue_full_is_asked_back_and_not_counted(
         for _ in range(6):
             answer = await site.sign_in(path)
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
-        assert "The server is busy" in text_of(answer)
-        assert "your password was not looked at" in text_of(answer)
+        assert "The server is busy" in words_of(answer)
+        assert "your password was not looked at" in words_of(answer)
         assert f'href="{path}"' in answer.text
     assert (await site.sign_in(path)).status_code == 303
 
@@ -473,7 +465,7 @@ async def test_wallet_without_password_is_decided_by_the_operator(site: Site) ->
 
     assert (page.status_code, answer.status_code) == (200, 409)
     for one in (page, answer):
-        assert f"payres grant approve {site.grant_id(path)}" in text_of(one)
+        assert f"payres grant approve {site.grant_id(path)}" in words_of(one)
         assert "<form" not in one.text
 
 
@@ -486,7 +478,7 @@ async def test_second_decision_changes_nothing_and_links_to_the_first_redirect(s
     answer = await site.submit(path, second, **fields)
 
     assert answer.status_code == 409
-    assert "Already approved" in text_of(answer)
+    assert "Already approved" in words_of(answer)
     assert f'href="{location.replace("&", "&amp;")}"' in answer.text
     assert await site.state(path) == "approved"
 
@@ -500,7 +492,7 @@ async def test_link_to_the_client_is_gone_once_the_client_has_continued(site: Si
 
     assert page.status_code == 200
     assert "interact_ref" not in page.text
-    assert "Approved" in text_of(page)
+    assert "Approved" in words_of(page)
 
 
 async def test_decided_page_gives_the_reference_to_the_owner_only(site: Site) -> None:
@@ -512,7 +504,7 @@ async def test_decided_page_gives_the_reference_to_the_owner_only(site: Site) ->
 
     assert [page.status_code for page in pages] == [200, 409]
     for page in pages:
-        assert "Already answered" in text_of(page)
+        assert "Already answered" in words_of(page)
         assert "shop.example" not in page.text
 
 
@@ -525,8 +517,8 @@ async def test_approval_that_has_lapsed_leads_nowhere(site: Site) -> None:
     page = await site.browser.get(path)
 
     assert page.status_code == 200
-    assert "Expired" in text_of(page)
-    assert "did not come back for it in time. It allows nothing." in text_of(page)
+    assert "Expired" in words_of(page)
+    assert "did not come back for it in time. It allows nothing." in words_of(page)
     assert "shop.example/done" not in page.text
 
 
@@ -539,7 +531,7 @@ async def test_expired_request_is_refused_kindly(site: Site, choice: str) -> Non
 
     for answer in (await site.browser.get(path), await site.submit(path, choice, password=PASSWORD, **fields)):
         assert answer.status_code == 400
-        assert "This request has expired; the app can ask again." in text_of(answer)
+        assert "This request has expired; the app can ask again." in words_of(answer)
     assert await site.state(path) == "pending"
 
 
@@ -551,7 +543,7 @@ async def test_cancelled_request_cannot_be_decided(site: Site) -> None:
     answer = await site.submit(path, "approve", **fields)
 
     assert answer.status_code == 409
-    assert "Already cancelled" in text_of(answer)
+    assert "Already cancelled" in words_of(answer)
     assert await site.state(path) == "revoked"
 
 
@@ -561,7 +553,7 @@ async def test_unknown_requests_are_not_found(site: Site) -> None:
     for wrong in (path[:-1], f"{path}x", "/interact/nothing/here", "/interact/%00/%F0%9F%92%B8"):
         answer = await site.browser.get(wrong)
         assert answer.status_code == 404
-        assert "There is no such request" in text_of(answer)
+        assert "There is no such request" in words_of(answer)
 
 
 async def test_inactive_wallet_allows_nothing(site: Site) -> None:
@@ -571,7 +563,7 @@ async def test_inactive_wallet_allows_nothing(site: Site) -> None:
 
     for answer in (await site.browser.get(path), await site.submit(path, "approve", **fields)):
         assert answer.status_code == 409
-        assert "This wallet is not active" in text_of(answer)
+        assert "This wallet is not active" in words_of(answer)
     assert await site.state(path) == "pending"
 
 
@@ -584,9 +576,9 @@ async def test_form_without_the_sessions_token_is_refused(site: Site, choice: st
     answer = await site.submit(path, choice, **fields | {"csrf": token})
 
     assert answer.status_code == 403
-    assert "Nothing was decided" in text_of(answer)
+    assert "Nothing was decided" in words_of(answer)
     assert await site.state(path) == "pending"
-    assert "Do you allow this?" in text_of(await site.browser.get(path))
+    assert "Do you allow this?" in words_of(await site.browser.get(path))
 
 
 async def test_token_of_an_earlier_session_is_refused(site: Site) -> None:
@@ -652,7 +644,7 @@ async def test_consent_is_for_what_was_shown(site: Site, change: str) -> None:
     answer = await site.submit(path, "approve", **fields)
 
     assert answer.status_code == 409
-    assert "not the request that you were shown" in text_of(answer)
+    assert "not the request that you were shown" in words_of(answer)
     assert f'href="{path}"' in answer.text
     assert await site.state(path) == "pending"
 
@@ -670,7 +662,7 @@ async def test_session_of_another_wallet_has_to_sign_in(site: Site) -> None:
     bobs = await site.ask(SPEND | {"identifier": f"{BASE}/bob"})
     fields = await site.open_signed_in(path)
 
-    assert "Sign in to your wallet" in text_of(await site.browser.get(bobs))
+    assert "Sign in to your wallet" in words_of(await site.browser.get(bobs))
     answer = await site.submit(bobs, "approve", **fields)
     assert answer.status_code == 401
     assert 'name="password"' in answer.text
@@ -686,9 +678,9 @@ async def test_session_ends_after_a_quarter_of_an_hour(site: Site) -> None:
 
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == f"GNAP as_uri={BASE}/"
-    assert "You are signed out by now" in text_of(answer)
+    assert "You are signed out by now" in words_of(answer)
     assert await site.state(path) == "pending"
-    assert "Sign in to your wallet" in text_of(await site.browser.get(path))
+    assert "Sign in to your wallet" in words_of(await site.browser.get(path))
 
 
 async def test_each_sign_in_has_a_session_of_its_own_and_ends_the_one_before(site: Site) -> None:
@@ -699,7 +691,7 @@ async def test_each_sign_in_has_a_session_of_its_own_and_ends_the_one_before(sit
 
     assert site.browser.cookies[COOKIE] != before
     async with site.new_browser() as other:
-        assert "Sign in to" in text_of(await other.get(path, headers={"cookie": f"{COOKIE}={before}"}))
+        assert "Sign in to" in words_of(await other.get(path, headers={"cookie": f"{COOKIE}={before}"}))
 
 
 async def test_window_of_a_moment_comes_with_a_warning(site: Site) -> None:
@@ -710,7 +702,7 @@ async def test_window_of_a_moment_comes_with_a_warning(site: Site) -> None:
     await site.sign_in(path)
     page = await site.browser.get(path)
     words = "Send up to USD 20.00 every 0.000001 seconds, from 1 January 2026 00:00 UTC, without an end"
-    assert f"{words} To anyone it chooses This can add up to USD 1,728,000,000,000.00 a day." in text_of(page)
+    assert f"{words} To anyone it chooses This can add up to USD 1,728,000,000,000.00 a day." in words_of(page)
     assert 'class="spending unlimited"' in page.text
 
 
@@ -722,7 +714,7 @@ async def test_planted_session_is_not_adopted(site: Site) -> None:
     assert answer.status_code == 303
 
     async with site.new_browser() as attacker:
-        assert "Sign in to" in text_of(await attacker.get(path, headers=headers))
+        assert "Sign in to" in words_of(await attacker.get(path, headers=headers))
 
 
 async def test_sign_out_ends_the_session_and_takes_the_cookie_back(site: Site) -> None:
@@ -735,7 +727,7 @@ async def test_sign_out_ends_the_session_and_takes_the_cookie_back(site: Site) -
     assert (answer.status_code, answer.headers["location"]) == (303, path)
     assert "Max-Age=0" in answer.headers["set-cookie"]
     async with site.new_browser() as browser:
-        assert "Sign in to" in text_of(await browser.get(path, headers={"cookie": f"{COOKIE}={session}"}))
+        assert "Sign in to" in words_of(await browser.get(path, headers={"cookie": f"{COOKIE}={session}"}))
     assert (await site.submit(path, "sign-out")).status_code == 303
 
 
@@ -805,7 +797,7 @@ async def test_fault_is_a_page_that_says_nothing_of_the_inside(
         answer = await site.browser.get(path)
 
     assert answer.status_code == 500
-    assert "Something went wrong here" in text_of(answer)
+    assert "Something went wrong here" in words_of(answer)
     assert "division" not in answer.text
     assert "ZeroDivisionError" in caplog.text
     assert path not in caplog.text
@@ -816,6 +808,7 @@ async def test_every_answer_keeps_out_of_frames_and_caches(site: Site) -> None:
     sign_in = await site.browser.get(path)
     signed_in = await site.sign_in(path)
     page = await site.browser.get(path)
+    assert page.status_code == 200
     approved = await site.submit(path, "approve", **hidden_fields(page))
 
     for answer in (sign_in, signed_in, page, approved, await site.browser.get("/interact/nothing/here")):
