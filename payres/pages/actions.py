@@ -48,7 +48,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 
     `choices` are what the form can send, each a button; or, with a `question`, one of several answers. What moves money
     takes the password again. `prepare` does what cannot be in one transaction; `do` gets its result as a fourth
-    argument.
+    argument. `on_done` is called after its commit.
     """
 
     title: str
@@ -60,6 +60,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     moves_money: bool = False
     question: str = ""
     prepare: Callable[[Visit, Form], Awaitable[object]] | None = None
+    on_done: Callable[[Visit], None] | None = None
 
     async def __call__(self, visit: Visit) -> Response:
         return await self._render(visit, {}, None, 200)
@@ -77,6 +78,8 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
         except DomainError as error:
             found = note_error(visit.request, error)
             return await self._render(visit, form, found.hint, found.status)
+        if self.on_done is not None:
+            self.on_done(visit)
         return redirect(back)
 
     def _do(self, work: Work, segments: Segments, form: Form, prepared: tuple[object, ...]) -> str:

@@ -215,6 +215,7 @@ REFUND: Final = Action(
     fields=[BACK, TO, REASON],
     moves_money=True,
     prepare=_find_offer,
+    on_done=lambda visit: visit.context.remote_payments.wake(),
 )
 
 WEBHOOK_FACTS: Final = (

@@ -16,7 +16,7 @@ from payres.grants.consent import check_csrf
 from payres.http.error_responses import method_not_allowed
 from payres.pages import sign_in
 from payres.pages.actions import Action
-from payres.pages.visit import STYLE_SHEETS, Page
+from payres.pages.visit import STYLE_SHEETS, Form, Page, Visit
 from payres.routes.pages import PAGE_METHODS, error_page, read_form, serve_page
 from payres.routes.routing import Handler, Route, build_routes
 
@@ -40,21 +40,26 @@ def _handler(endpoint: Endpoint) -> Handler:
 async def _answer(request: Request, page: Page) -> Response:
     is_form = request.method == "POST"
     form = await read_form(request) if is_form else {}
-    choice = form.get("choice")
-    if choice == "sign-in":
+    if form.get("choice") == "sign-in":
         return await sign_in.sign_in(request, form)
     visit = await sign_in.find_visit(request)
     if visit is None:
         return sign_in.show_sign_in(request, "You are signed out by now, so nothing was done" if is_form else None)
-    if request.method in {"GET", "HEAD"}:
-        try:
-            return await page(visit)
-        except SignInFailed as error:  # the session has ended meanwhile
-            return sign_in.show_sign_in(request, str(error))
-    if not is_form:
+    try:
+        return await (_carry_out(visit, page, form) if is_form else _show(visit, page))
+    except SignInFailed as error:  # the session has ended meanwhile
+        return sign_in.show_sign_in(request, str(error))
+
+
+async def _show(visit: Visit, page: Page) -> Response:
+    if visit.request.method not in {"GET", "HEAD"}:
         raise method_not_allowed(PAGE_METHODS)
+    return await page(visit)
+
+
+async def _carry_out(visit: Visit, page: Page, form: Form) -> Response:
     check_csrf(visit.session, form.get("csrf", ""))
-    if choice == "sign-out":
+    if form.get("choice") == "sign-out":
         return await sign_in.sign_out(visit)
     if not isinstance(page, Action):
         raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")

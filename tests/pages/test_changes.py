@@ -166,15 +166,21 @@ def test_payment_is_refunded_in_part_and_then_in_whole(payres: Instance, ann: Br
     payres.check_ledger()
 
 
-def test_payment_from_another_server_is_refunded_to_a_wallet_address(payres: Instance, ann: Browser) -> None:
+def test_payment_from_another_server_is_refunded_to_a_wallet_address(
+    payres: Instance, ann: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wakes: list[None] = []
+    monkeypatch.setattr(payres.context.remote_payments, "wake", lambda: wakes.append(None))
     bill = str(payres.client.create_incoming_payment(payres.wallet("bob"))["id"]).rpartition("/")[2]
     payres.write(lambda work: pay_from_elsewhere(work, 700, "bob", bill))
     path = f"/admin/payments/{bill}"
     form = {"choice": "refund", "reference": "broken jug", "password": PASSWORD}
     refused = ann.send(f"{path}/refund", to="alice", **form)
     assert (refused.status_code, "to must be a wallet address" in words_of(refused)) == (400, True)
+    assert not wakes
     answer = ann.send(f"{path}/refund", to=payres.wallet("alice"), **form)
     assert (answer.status_code, answer.headers["location"]) == (303, path)
+    assert len(wakes) == 1
     story = ann.words(path)
     assert f"USD 7.00 was to be sent back to {payres.wallet('alice')} by a payment" in story
     assert "USD 7.00 was sent, and USD 7.00 arrived." in story

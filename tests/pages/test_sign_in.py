@@ -1,12 +1,17 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import httpx2
 import pytest
+from starlette.requests import Request
 
 from payres.identifiers import hash_secret
 from payres.limits import MAX_WRONG_PASSWORDS
 from payres.operator import operators
+from payres.pages import sign_in
+from payres.pages.visit import Visit
+from payres.routes.context import context_of
 from payres.store.work import Transaction
 from payres.testing.instance import Instance
 from tests.pages.browser import PASSWORD, Browser, hidden_fields, words_of
@@ -125,6 +130,28 @@ def test_sign_out_ends_the_session(payres: Instance, browser: Browser) -> None:
     assert (answer.status_code, answer.headers["location"]) == (303, "/admin")
     assert browser.session is None
     assert payres.read(lambda work: operators.find_session(work, session or "")) is None
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_session_that_ends_during_a_request_leads_to_signing_in(
+    payres: Instance, browser: Browser, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    browser.follow_link("Mid")
+    path, before, find_visit = "/admin/wallets/alice/deposit", payres.balance("alice"), sign_in.find_visit
+    fields = hidden_fields(browser.get(path)) | {"choice": "deposit", "amount": "1.00", "password": PASSWORD}
+
+    async def find_and_end(request: Request) -> Visit | None:
+        visit = await find_visit(request)
+        assert visit is not None
+        await context_of(request).database.write(partial(operators.close_session, session=visit.session))
+        return visit
+
+    monkeypatch.setattr(sign_in, "find_visit", find_and_end)
+    answer = browser.http.request(method, path, data=fields if method == "POST" else None)
+    assert answer.status_code == 401
+    assert words_of(answer).startswith("Sign in These pages are for the operators of this server.")
+    assert "You are signed out by now. Sign in again." in words_of(answer)
+    assert payres.balance("alice") == before
 
 
 def test_session_that_was_planted_is_not_taken_over(payres: Instance, browser: Browser, ann: Browser) -> None:
