@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Lifespan
 
 from payres.clock import Clock
 from payres.errors import Unavailable
@@ -53,7 +53,7 @@ from payres.payments.incoming import report_expired
 from payres.payments.settlement import settle_interrupted
 from payres.rate_limiter import RateLimiter
 from payres.routes.context import Context
-from payres.routes.health import Readiness
+from payres.routes.readiness import Readiness
 from payres.routes.routing import Route, Router
 from payres.settings import Settings
 from payres.slots import Slots
@@ -78,24 +78,17 @@ def create_app(
 ) -> Starlette:
     """The ASGI application; its database opens when it starts and closes when it stops."""
     environment = Environment.of(settings, clock, identifiers)
-    rate_limits = RateLimits(settings, environment.clock)
+    rate_limits, admin_hosts = RateLimits(settings, environment.clock), AdminHosts(settings.admin_hosts)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            app.state.context = await _open(environment, rate_limits, stack)
-            app.state.readiness = Readiness(app.state.context.database)
-            app.state.volume = DailyVolume()
+            app.state.context = await _open(environment, rate_limits, admin_hosts, stack)
             yield
         if request_log is not None:
             request_log.flush()
 
-    app = _Application(lifespan=lifespan)
-    app.state.rate_limits = rate_limits
-    app.state.request_log = request_log
-    app.state.environment = environment
-    app.state.admin_hosts = AdminHosts(settings.admin_hosts)
-    return app
+    return _Application(_layers(environment, rate_limits, admin_hosts, request_log), lifespan)
 
 
 @asynccontextmanager
@@ -119,18 +112,28 @@ def _admin_routes() -> Sequence[Route]:
 class _Application(Starlette):
     """Starlette's state and lifespan, with our own way from a request to its answer."""
 
+    def __init__(self, requests: ASGIApp, lifespan: Lifespan[Starlette]) -> None:
+        super().__init__(lifespan=lifespan)
+        self._requests = requests
+
     def build_middleware_stack(self) -> ASGIApp:
-        """The layers that every request passes, from the outside in."""
-        environment: Environment = self.state.environment
-        router = Router(_admin_routes, self.state.admin_hosts)
-        requests: ASGIApp = CrossOrigin(Admission(router, self.state.rate_limits))
-        if is_loopback(urlsplit(environment.settings.base_url).hostname or ""):
-            requests = ForwardedHost(requests, environment.settings.base_url)
-        requests = Observer(requests, environment.metrics, self.state.request_log)
+        requests = self._requests
         return lambda scope, receive, send: (requests if scope["type"] == "http" else self.router)(scope, receive, send)
 
 
-async def _open(environment: Environment, rate_limits: RateLimits, stack: AsyncExitStack) -> Context:
+def _layers(
+    environment: Environment, rate_limits: RateLimits, admin_hosts: AdminHosts, request_log: RequestLog | None
+) -> ASGIApp:
+    """The layers that every request passes, from the outside in."""
+    requests: ASGIApp = CrossOrigin(Admission(Router(_admin_routes, admin_hosts), rate_limits))
+    if is_loopback(urlsplit(environment.settings.base_url).hostname or ""):
+        requests = ForwardedHost(requests, environment.settings.base_url)
+    return Observer(requests, environment.metrics, request_log)
+
+
+async def _open(
+    environment: Environment, rate_limits: RateLimits, admin_hosts: AdminHosts, stack: AsyncExitStack
+) -> Context:
     """Opens the context. The stack closes workers first, then links to other servers, then storage."""
     database = await _open_storage(environment, stack)
     changes = Changes()
@@ -162,11 +165,14 @@ async def _open(environment: Environment, rate_limits: RateLimits, stack: AsyncE
         sign_in=SignInGuard(),
         operator_sign_in=SignInGuard(operators.WHAT),
         rate_limits=rate_limits,
+        admin_hosts=admin_hosts,
         idempotency_slots=Slots(None, None, 1),
         changes=changes,
         sender=sender,
         waiting_slots=Slots(MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT),
         export_slots=Slots(MAX_EXPORTS, MAX_EXPORTS_OF_CALLER),
+        readiness=Readiness(database),
+        volume=DailyVolume(),
     )
 
 

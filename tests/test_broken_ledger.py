@@ -181,7 +181,7 @@ def test_restart_looks_at_the_balances_and_halts_again(tmp_path: Path) -> None:
     async def start() -> str | None:
         async with app.router.lifespan_context(app):
             await asyncio.to_thread(wait_until, lambda: app.state.context.database.stopped)
-            problem: str | None = await app.state.readiness.problem()
+            problem: str | None = await app.state.context.readiness.problem()
             return problem
 
     assert "its ledger does not balance" in (asyncio.run(start()) or "")

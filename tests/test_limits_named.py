@@ -104,7 +104,7 @@ ELSEWHERE = {
         "MAX_RETRY_AFTER_SECONDS": "test_retry_after_is_read_and_bounded",
         "ROTATION_HOURS": "test_two_secrets_sign_for_a_day_after_a_rotation",
     },
-    "tests/routes/test_health.py": {"MIN_FREE_BYTES": "test_readiness_wants_room_on_the_disk"},
+    "tests/routes/test_readiness.py": {"MIN_FREE_BYTES": "test_readiness_wants_room_on_the_disk"},
     "tests/http/test_protocol.py": {"MAX_HEADER_BYTES": "test_longer_header_section_is_refused"},
     "tests/http/test_timing.py": {
         "MAX_CONNECTIONS": "test_connections_are_limited",

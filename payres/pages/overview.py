@@ -38,9 +38,9 @@ BALANCE_COLUMNS: Final = (
 
 async def page(visit: Visit) -> Response:
     """The first page after signing in."""
-    state = visit.request.scope["app"].state
-    problem = await state.readiness.problem()
-    volume = await state.volume.look(visit.context.database)
+    context = visit.context
+    problem = await context.readiness.problem()
+    volume = await context.volume.look(context.database)
     is_live = visit.request.query_params.get("live") == "1"
     return visit.show(
         "overview.html",

@@ -13,12 +13,15 @@ from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.grants.sign_in import SignInGuard
+from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import RateLimits
 from payres.identifiers import Identifiers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_payments import RemotePayments
+from payres.operator.volume import DailyVolume
+from payres.routes.readiness import Readiness
 from payres.settings import Settings
 from payres.slots import Slots
 from payres.store.database import Database
@@ -46,11 +49,14 @@ class Context(msgspec.Struct, frozen=True):
     sign_in: SignInGuard
     operator_sign_in: SignInGuard
     rate_limits: RateLimits
+    admin_hosts: AdminHosts
     idempotency_slots: Slots  # one for each key of a client, so that copies of a request wait for its answer
     changes: Changes
     sender: Sender
     waiting_slots: Slots  # of requests that wait for a change
     export_slots: Slots  # of exports that are read, under the key or the operator
+    readiness: Readiness
+    volume: DailyVolume
 
 
 def context_of(request: Request) -> Context:

@@ -14,7 +14,6 @@ from payres import __version__
 from payres.clock import SECOND
 from payres.counters import Histogram
 from payres.event_types import EVENT_TYPES
-from payres.http.admin_hosts import AdminHosts
 from payres.http.error_responses import nothing_here
 from payres.http.request_head import credentials
 from payres.operator.status import Status, read_status
@@ -27,18 +26,18 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 async def read(request: Request) -> Response:
     """GET /metrics: for whom `admin_hosts` lets in, or who has `metrics_token`. Raises NotFound for everyone else."""
     context = context_of(request)
-    if not _may_read(request, context.settings.metrics_token):
+    if not _may_read(request, context):
         raise nothing_here()
     status = await context.database.examine(read_status)
     return Response(await asyncio.to_thread(_render, context, status), media_type=CONTENT_TYPE)
 
 
-def _may_read(request: Request, token: str) -> bool:
+def _may_read(request: Request, context: Context) -> bool:
+    token = context.settings.metrics_token
     if token:
         given = credentials(request.scope["headers"], "bearer") or ""
         return hmac.compare_digest(given.encode(), token.encode())
-    admin_hosts: AdminHosts = request.scope["app"].state["admin_hosts"]
-    return admin_hosts.let_in(request.scope)
+    return context.admin_hosts.let_in(request.scope)
 
 
 def _render(context: Context, status: Status) -> bytes:

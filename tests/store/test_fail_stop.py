@@ -15,7 +15,7 @@ import pytest
 from payres.errors import DomainError
 from payres.http.error_responses import error_response
 from payres.limits import MAX_WAITING_UNITS
-from payres.routes.health import Readiness
+from payres.routes.readiness import Readiness
 from payres.settings import Settings
 from payres.store import accounts
 from payres.store.accounts import ACCOUNTS
