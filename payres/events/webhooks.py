@@ -17,7 +17,7 @@ from payres.store import audit, events, secrets, webhooks
 from payres.store.events import EventRecord
 from payres.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord, WebhookRecord
 from payres.store.work import EVENTS, Work
-from payres.urls import is_http_url, is_loopback
+from payres.urls import canonical_host, is_http_url, is_loopback
 
 ALL: Final = "*"
 TEST: Final = "webhook.test"  # goes only to its webhook, when it is made
@@ -74,6 +74,7 @@ def add_webhook(work: Work, url: str, patterns: Iterable[str] = (), is_private: 
 
 def _is_private(host: str) -> bool:
     """Whether a host is spelled as a private address. What a name resolves to is checked with each event."""
+    host = canonical_host(host)
     try:
         ip_address(host)
     except ValueError:
