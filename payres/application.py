@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 from starlette.applications import Starlette
@@ -124,7 +123,7 @@ class _Application(Starlette):
         around: World = self.state.around
         router = Router(_admin_routes, self.state.admin_hosts)
         requests: ASGIApp = CrossOrigin(Admission(router, self.state.rate_limits))
-        if is_loopback(urlsplit(around.settings.base_url).hostname or ""):
+        if is_loopback(around.urls.host):
             requests = ForwardedHost(requests, around.settings.base_url)
         requests = Observer(requests, around.metrics, self.state.request_log)
         return lambda scope, receive, send: (requests if scope["type"] == "http" else self.router)(scope, receive, send)
@@ -238,7 +237,7 @@ async def _start_workers(around: World, database: Database, node: _Node, stack: 
     await _settle_interrupted(database)
     _start(report_expired(database), stack)
     _start(purge_events(database), stack)
-    if not is_loopback(urlsplit(settings.base_url).hostname or ""):
+    if not is_loopback(around.urls.host):
         http = GuardedClient(True, Bounds(untrusted_hosts=False))  # its own address may be a private one
         stack.push_async_callback(http.aclose)
         _start(watch_base_url(database, http, settings.base_url, record_takeover), stack)

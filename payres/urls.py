@@ -35,6 +35,7 @@ class Urls:
 
     def __init__(self, base_url: str) -> None:
         self.base = base_url.rstrip("/")
+        self.host = urlsplit(base_url).hostname or ""
         self.auth_server = self.base + "/"
         self.resource_server = self.base
         self.canonical_base = canonical(self.base)

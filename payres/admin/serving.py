@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.admin.call import Call
+from payres.admin.endpoints import ADMIN_ENDPOINTS
 from payres.admin.exports import Download, send_download
 from payres.admin.handlers import Operation, operations
-from payres.endpoints import ADMIN_ENDPOINTS
 from payres.errors import InvalidRequest, NotFound, TokenInvalid, Unavailable
 from payres.http.accept import takes
 from payres.http.error_responses import ErrorResponse, error_response, invalid_token

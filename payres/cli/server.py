@@ -10,7 +10,6 @@ import socket
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
-from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -69,7 +68,7 @@ def serve(session: Session, demo: bool, quiet: bool, read_only: bool) -> None:
     if read_only:
         session = Session(msgspec.structs.replace(session.settings, read_only=True), session.as_json)
     if demo:
-        _require_loopback(session.settings)
+        _require_loopback(session)
     _require_address(session)  # before it listens, or it would ask itself
     with _listen(session.settings) as listener:
         if not session.settings.read_only:
@@ -126,10 +125,10 @@ def _moment(restored_at: str | None) -> str:
     return "never" if restored_at is None else f"at {restored_at}"
 
 
-def _require_loopback(settings: Settings) -> None:
+def _require_loopback(session: Session) -> None:
     """Raises ClickException where other machines could reach wallets whose passwords are in the README."""
-    reached = {"host": settings.host, "base_url": urlsplit(settings.base_url).hostname or ""}
-    for name, host in reached.items():
+    settings = session.settings
+    for name, host in (("host", settings.host), ("base_url", session.world.urls.host)):
         if not is_loopback(host):
             raise click.ClickException(
                 f"--demo opens wallets whose passwords everyone knows, and {name} = {getattr(settings, name)} is"

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.clock import SECOND, Clock
-from payres.endpoints import ADMIN_PATH, ENDPOINTS, PAGES, Kind, find_endpoint
+from payres.endpoints import ADMIN_API, ENDPOINTS, PAGES, Kind, find_endpoint
 from payres.errors import TooManyRequests
 from payres.http.error_responses import error_response
 from payres.http.observation import observation_of
@@ -27,7 +27,7 @@ from payres.slots import Slots
 
 # Where peers post packets: they have a rate of their own, and beyond it are answered with packets.
 [PEERS] = [endpoint.path for endpoint in ENDPOINTS if endpoint.kind is Kind.PEERS]
-ADMIN: Final = f"{ADMIN_PATH}/"
+ADMIN: Final = f"{ADMIN_API}/"
 # What a request that has proven nothing may have been answered when it was a guess.
 FAILED: Final = (400, 401, 404, 406, 431)
 # In the scope of a request: that it has proven who sent it; and the error for its address that it gets if not.

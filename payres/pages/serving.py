@@ -10,12 +10,13 @@ from importlib import import_module
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.endpoints import ADMIN_PAGES, Endpoint
+from payres.endpoints import Endpoint
 from payres.errors import InsufficientAccess, InvalidRequest, SignInFailed
 from payres.grants.consent import check_csrf
 from payres.http.error_responses import ErrorResponse
 from payres.pages import sign_in
 from payres.pages.actions import Action
+from payres.pages.endpoints import ADMIN_PAGES
 from payres.pages.visit import Page
 from payres.routes.pages import read_form, serve_page
 from payres.routes.routing import Handler, Route, build_routes
