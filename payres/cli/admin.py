@@ -2,8 +2,8 @@
 
 import click
 
-from payres.cli.session import Resource, warn, writes
-from payres.cli.suggestions import Group
+from payres.cli.commands import Group
+from payres.cli.session import JsonObject, warn, writes
 from payres.clock import format_time
 from payres.endpoints import LINK_PATH
 from payres.operator import operators
@@ -29,7 +29,7 @@ def _reachable(work: Work) -> str:
 @click.option("--name", default="admin", show_default=True, help="Who it is for, as the audit log names them.")
 @click.option("--read-only", is_flag=True, help="They may look at everything and change nothing.")
 @writes(lambda made: made["url"])
-def link(work: Work, name: str, read_only: bool) -> Resource:
+def link(work: Work, name: str, read_only: bool) -> JsonObject:
     """Print a URL with which an operator sets a password.
 
     It is valid once, for 15 minutes. The operator's old password and sessions end at once, so this also locks somebody

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from payres.cli.commands import Command
 from payres.cli.session import Session, with_session
-from payres.cli.suggestions import Command
 from payres.clock import SECOND, format_time
 from payres.operator.doctor import Finding, examine
 from payres.settings import Settings, local_url
@@ -28,8 +28,9 @@ if TYPE_CHECKING:  # it loads slowly, and only this command needs it
 
 TIMEOUT_SECONDS: Final = 10
 CLOCK_SECONDS: Final = 5  # how far a clock may be off; not much more and signatures are rejected
+# A certificate with less left than these days, and than this part of its lifetime, was not renewed when it should be.
 CERTIFICATE_SECONDS: Final = 14 * 86400
-CERTIFICATE_PART: Final = 6  # of what it was made for; one is left when those who renew in time have done so
+CERTIFICATE_PART: Final = 6
 STANDBY_SECONDS: Final = 300  # without a change, after which something is likely to be wrong
 
 

@@ -5,10 +5,10 @@ from typing import IO
 
 import click
 
+from payres.cli.commands import Command
 from payres.cli.key import KeyInput, read_key
 from payres.cli.options import Time
-from payres.cli.session import Resource, Session, wallet_path, with_session
-from payres.cli.suggestions import Command
+from payres.cli.session import JsonObject, Session, wallet_path, with_session
 from payres.clock import format_time
 from payres.endpoints import find_endpoint
 from payres.http.accept import accepts
@@ -198,7 +198,7 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
-def _resource(found: Explanation, now: int) -> Resource:
+def _resource(found: Explanation, now: int) -> JsonObject:
     key, entry = found.key, found.entry
     return {
         "accepted": found.verdict.reason is None,

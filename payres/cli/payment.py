@@ -10,9 +10,9 @@ from payres.admin import payments as endpoints
 from payres.admin import stories
 from payres.admin.stories import PaymentEvent, PaymentStory
 from payres.admin.wire import Payment, Refund
+from payres.cli.commands import Group
 from payres.cli.options import limit_option, reference_option
 from payres.cli.session import Session, labelled, lists, reads, wallet_path, with_session
-from payres.cli.suggestions import Group
 from payres.errors import InvalidReceiver
 from payres.operator import refunds
 from payres.operator.payments import PaymentQuery
@@ -86,7 +86,7 @@ def _refund_line(made: Refund) -> str:
 @click.option("--direction", type=click.Choice(get_args(Direction)), help="Only incoming, or outgoing.")
 @click.option("--state", type=click.Choice(get_args(State)), help="Only in this state.")
 @click.option("--from", "from_", metavar="TIME", help="Made on this day (UTC), or at this time, or later.")
-@click.option("--to", "to", metavar="TIME", help="Made before then.")
+@click.option("--to", metavar="TIME", help="Made before then.")
 @click.option("--counterpart", metavar="WHO", help="Another wallet here, or the beginning of a URL on another server.")
 @click.option("--min", metavar="AMOUNT", help="Received or sent at least so much; needs --wallet.")
 @click.option("--max", metavar="AMOUNT", help="Received or sent at most so much; needs --wallet.")

@@ -15,8 +15,8 @@ import click
 import msgspec
 
 from payres import __version__, logs
+from payres.cli.commands import Command
 from payres.cli.session import Session, with_session
-from payres.cli.suggestions import Command
 from payres.clock import format_time_if_any
 from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.logs import RequestLog

@@ -28,8 +28,8 @@ from payres.urls import Urls
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Resource = Mapping[str, Any]
-R = TypeVar("R", bound=Resource | msgspec.Struct)
+JsonObject = Mapping[str, Any]
+R = TypeVar("R", bound=JsonObject | msgspec.Struct)
 Connect = Callable[[str], sqlite3.Connection]
 
 SETTING_FLAGS = ("database", "host", "port", "base_url")
@@ -95,7 +95,7 @@ class Session:
             unit(Work(connection, self.world))
             connection.execute("COMMIT")
 
-    def show(self, resource: Resource | msgspec.Struct, text: str) -> None:
+    def show(self, resource: JsonObject | msgspec.Struct, text: str) -> None:
         """Prints the resource: as one JSON object when that was asked for, as text otherwise."""
         click.echo(msgspec.json.format(msgspec.json.encode(resource), indent=2) if self.as_json else text)
 

@@ -9,7 +9,7 @@ from click.testing import Result
 
 from payres import __version__
 from payres.cli import COMMANDS, main
-from payres.cli.suggestions import NEVER_SUGGESTED
+from payres.cli.commands import NEVER_SUGGESTED
 
 Command = Callable[..., Result]
 
