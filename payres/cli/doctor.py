@@ -6,7 +6,6 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -130,7 +129,7 @@ def _identity(urls: Urls, answer: "httpx2.Response") -> Finding:
         return Finding("public address", f"{answer.url} redirects to {answer.headers.get('location')}", fix)
     try:
         found = msgspec.json.decode(answer.content, type=dict[str, object]).get("grant_request_endpoint")
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return Finding("public address", f"{answer.url} is answered {answer.status_code}, and not by payres", fix)
     if found != urls.auth_server:
         return Finding("public address", f"{answer.url} is a payres whose base_url is {found}", fix)
@@ -192,9 +191,8 @@ def _kept(settings: Settings) -> str:
 
 
 def _transport(settings: Settings, answer: "httpx2.Response") -> Iterator[Finding]:
-    sent = answer.headers.get("date")
-    if sent is not None:
-        off = abs((parsedate_to_datetime(sent) - datetime.now(UTC)).total_seconds())
+    with suppress(KeyError, ValueError, OverflowError):  # without a time, or with none that can be read
+        off = abs(parsedate_to_datetime(answer.headers["date"]).timestamp() - time.time())
         fix = "Set the clocks of this machine and of its proxy right: signatures carry the time"
         if off > CLOCK_SECONDS:
             yield Finding("clock", f"the proxy's clock is {off:.0f} seconds off", fix)

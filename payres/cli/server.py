@@ -165,8 +165,9 @@ def _listen(settings: Settings) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address, family=family, backlog=BACKLOG)
-    except socket.gaierror as error:
-        raise click.ClickException(f"The host {host} is not an address of this machine: {error.strerror}") from error
+    except (socket.gaierror, ValueError) as error:  # ValueError: it cannot be a name
+        why = error.strerror if isinstance(error, OSError) else error
+        raise click.ClickException(f"The host {host} is not an address of this machine: {why}") from error
     except OSError as error:
         reasons = {
             errno.EADDRINUSE: f"Port {port} of {host} is in use; choose another with --port or PAYRES_PORT",

@@ -226,6 +226,8 @@ def errors_in_sentences() -> Iterator[None]:
         raise click.ClickException(str(error) + _denial(error.__cause__)) from error
     except FailStop as error:
         raise click.ClickException(f"What is stored cannot be right ({error}); run `payres ledger check`") from error
+    except UnicodeEncodeError as error:
+        raise click.ClickException(f"{error.object!r} is not text in {error.encoding.upper()}") from error
     except BrokenPipeError:
         raise  # the reader of our output has closed it; click ends without a word
     except OSError as error:

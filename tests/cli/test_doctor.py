@@ -97,6 +97,8 @@ def test_no_server(payres: Command, database: Path) -> None:
             "redirects to https://pay.example.com/",
         ),
         (lambda handler: reply(handler, 502, b"<html>"), "is answered 502, and not by payres"),
+        (lambda handler: reply(handler, 200, b'{"a": "\xff"}'), "is answered 200, and not by payres"),
+        (lambda handler: reply(handler, 200, b'{"a":' * 10**5), "is answered 200, and not by payres"),
         (
             lambda handler: reply(handler, 200, b'{"grant_request_endpoint": "https://other.example/"}'),
             "is a payres whose base_url is https://other.example/",
@@ -146,6 +148,16 @@ def test_certificate_that_nobody_has_renewed(
     monkeypatch.setenv("SSL_CERT_FILE", str(pem))
     with proxy(lambda handler: described(handler, "https"), tls) as url:
         assert findings(url)["TLS"].startswith(f"{seen}the certificate is good until ")
+
+
+@pytest.mark.parametrize("date", ["yesterday", "Tue, 01 Jan 99999 00:00:00 GMT", ""])
+def test_proxy_whose_time_cannot_be_read(findings: Callable[..., dict[str, Any]], date: str) -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.date_time_string = lambda timestamp=None: date  # type: ignore[method-assign]
+        described(handler)
+
+    with proxy(answer) as url:
+        assert "clock" not in findings(url)
 
 
 def test_proxy_that_removes_slashes_and_has_another_time(findings: Callable[..., dict[str, Any]]) -> None:

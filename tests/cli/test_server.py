@@ -249,6 +249,14 @@ def test_serve_on_a_port_in_use_is_one_sentence(payres: Command) -> None:
     assert len(errors.splitlines()) == 1
 
 
+@pytest.mark.parametrize("host", ["no..name", "a" * 64])
+def test_serve_on_what_is_no_host_is_one_sentence(payres: Command, host: str) -> None:
+    answer = payres("serve", "--host", host)
+    assert answer.exit_code == 1
+    assert answer.stderr.startswith(f"Error: The host {host} is not an address of this machine: ")
+    assert len(answer.stderr.splitlines()) == 1
+
+
 @pytest.mark.usefixtures("database")
 def test_serve_on_another_machines_address_is_one_sentence() -> None:
     with serving("--host", "192.0.2.1") as process:

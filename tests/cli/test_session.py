@@ -100,6 +100,12 @@ def test_bad_setting_is_one_sentence(payres: Command, monkeypatch: pytest.Monkey
     assert "PAYRES_COLOUR (environment) is not a setting" in one_sentence(payres(*CREATE))
 
 
+@pytest.mark.parametrize("command", ["grant show", "peer show", "payment list --reason", "backup"])
+def test_argument_that_is_not_text_is_one_sentence(payres: Command, command: str) -> None:
+    payres("init")
+    assert one_sentence(payres(*command.split(), "b\udcff")).endswith("b\\udcff' is not text in UTF-8")
+
+
 def test_file_that_is_no_database_is_one_sentence(payres: Command, database: Path) -> None:
     database.write_text("not a database, but long enough to be taken for one" * 10)
     assert one_sentence(payres("wallet", "list")) == (
