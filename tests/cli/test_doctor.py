@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 
 from payres.testing.instance import Instance, run_instance
+from tests.cli.conftest import Command
 from tests.tls import server_tls
 
-Command = Callable[..., Result]
 Found = Callable[[], dict[str, Any]]
 
 

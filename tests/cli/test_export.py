@@ -2,15 +2,12 @@ import csv
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
+from tests.cli.conftest import Command
 from tests.helpers import free_of_settings
-
-Command = Callable[..., Result]
 
 
 @pytest.fixture(autouse=True)

@@ -1,17 +1,15 @@
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import click
 import pytest
-from click.testing import Result
 
 from payres import __version__
 from payres.cli import COMMANDS, main
 from payres.cli.commands import NEVER_SUGGESTED
-
-Command = Callable[..., Result]
+from tests.cli.conftest import Command
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

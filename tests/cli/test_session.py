@@ -1,25 +1,13 @@
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import Result
 
 from payres.store import connections as store
 from payres.store.work import Transaction
-
-Command = Callable[..., Result]
-Json = Callable[..., Any]
+from tests.cli.conftest import AsJson, Command, one_sentence
 
 CREATE = ("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
-
-
-def one_sentence(result: Result) -> str:
-    assert result.exit_code == 1
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    return line
 
 
 @pytest.mark.parametrize(
@@ -134,7 +122,7 @@ def test_busy_database_is_one_sentence(payres: Command, tx: Transaction, monkeyp
     tx.execute("ROLLBACK")
 
 
-def test_refused_command_changes_nothing(payres: Command, as_json: Json) -> None:
+def test_refused_command_changes_nothing(payres: Command, as_json: AsJson) -> None:
     payres(*CREATE)
     one_sentence(payres("wallet", "create", "bob", "--asset", "E R", "--scale", "2"))
     assert [one["path"] for one in as_json("wallet", "list")["wallets"]] == ["alice"]
