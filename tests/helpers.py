@@ -1,5 +1,6 @@
 """What tests of several rooms share: amounts as the wire has them, waiting for other threads, and child processes."""
 
+import asyncio
 import json
 import os
 import signal
@@ -64,6 +65,12 @@ def wait_until(
     while not happens():
         assert time.monotonic() < end, otherwise() if callable(otherwise) else otherwise
         time.sleep(pause)
+
+
+async def settle() -> None:
+    """Lets every task go as far as it can."""
+    for _ in range(30):
+        await asyncio.sleep(0)
 
 
 def is_refused(port: int) -> bool:

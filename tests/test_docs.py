@@ -15,8 +15,8 @@ from payres.cli import main
 from payres.cli.session import SETTING_FLAGS
 from payres.http.error_responses import CODES, DESCRIPTIONS, REASONS
 from payres.settings import Settings
+from tests.helpers import ROOT
 
-ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 COMMON_OPTIONS = {"--database", "--json", "--help"}
 

@@ -9,13 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from payres.slots import Slots, SlotsBusy
-from tests.helpers import TIMEOUT
-
-
-async def settle() -> None:
-    """Lets every task go as far as it can."""
-    for _ in range(20):
-        await asyncio.sleep(0)
+from tests.helpers import TIMEOUT, settle
 
 
 class Crowd:
