@@ -12,8 +12,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+import click
 from hypothesis import settings
 
+from payres.cli import main
 from payres.signatures.base import Message
 from payres.signatures.jwk import JWK
 from payres.signatures.parameters import Policy
@@ -65,6 +67,24 @@ def wait_until(
     while not happens():
         assert time.monotonic() < end, otherwise() if callable(otherwise) else otherwise
         time.sleep(pause)
+
+
+def commands() -> dict[str, click.Command]:
+    """Every command that does something, by its full name."""
+    found = {}
+
+    def walk(command: click.Command, name: str) -> None:
+        if not isinstance(command, click.Group):
+            found[name] = command
+            return
+        context = click.Context(command)
+        for below in command.list_commands(context):
+            inner = command.get_command(context, below)
+            assert inner is not None
+            walk(inner, f"{name} {below}")
+
+    walk(main, "payres")
+    return found
 
 
 async def settle() -> None:

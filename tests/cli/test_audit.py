@@ -19,9 +19,9 @@ from payres.store.packets import PACKETS, PacketRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
 from tests.cli.conftest import AsJson, Command
-from tests.helpers import Json, usd
-from tests.test_docs import COMMANDS
+from tests.helpers import Json, commands, usd
 
+COMMANDS = commands()
 # In this order: what comes later may need what came before. Braces name what `prepared` has made.
 CHANGES = {
     "wallet create new --asset USD --scale 2": ("wallet.create", "new"),
