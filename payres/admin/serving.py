@@ -27,7 +27,7 @@ from payres.routes.context import context_of
 from payres.routes.requests import idempotency_key, other_parameters, page_query
 from payres.routes.routing import Handler, Route, build_routes
 from payres.store.work import Work
-from payres.wire import check_members, decode, encode
+from payres.wire import decode, encode
 
 T = TypeVar("T")
 PAGE_PARAMETERS = ("first", "last", "cursor")
@@ -100,8 +100,7 @@ async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, 
     if operation.endpoint.takes_json:
         body = await read_json_body(request)
         if operation.body is not None:
-            arguments["body"] = decode(operation.body, body)
-            check_members(body)  # also where what was left out is null in the struct
+            arguments["body"] = decode(operation.body, body, has_defaults=True)
     return arguments, body
 
 
