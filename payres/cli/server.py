@@ -188,6 +188,7 @@ def _with_real_port(settings: Settings, listener: socket.socket) -> Settings:
 
 
 def _announce(session: Session, demo: bool) -> None:
+    """Prints what serves where, once the database and the demo wallets are there."""
     if not session.settings.read_only:
         session.create_database()
     if demo:
