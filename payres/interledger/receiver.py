@@ -1,8 +1,7 @@
 """The receiving end of STREAM (RFC 29): answers Prepares for our addresses, and moves their money from the peer to a
 wallet in the same unit.
 
-`payres.payments.incoming.fits_with_tolerance` says how much more than the incoming amount may arrive because senders
-round.
+`payres.payments.incoming.fits_with_tolerance` says how much more than the incoming amount may arrive.
 """
 
 from functools import partial
@@ -59,7 +58,7 @@ async def receive(
         found = responses.find(work, request)
         if found is not None:
             return found
-        if not _deliver(work, peer, prepare, opened, arrived):
+        if not _deliver(work, peer, prepare, opened, arrived, answer.minimum):
             return encode(answer.decline())
         reply = encode(answer.fulfill)
         responses.store(work, request, reply)
@@ -69,8 +68,10 @@ async def receive(
 
 
 class Payable(msgspec.Struct, frozen=True):
-    """Money that may be delivered: `fulfill` is the reply if it is, `decline` if it never will be."""
+    """Money that may be delivered: `fulfill` is the reply if it is, `decline` if it never will be. At least `minimum`
+    had to arrive."""
 
+    minimum: int
     fulfill: Fulfill
     reply: "_Reply"
 
@@ -108,7 +109,7 @@ def judge(
     if arrived < asked.prepare_amount or not fulfills(fulfillment, prepare.condition):
         return reply.reject(*details)
     fulfill = reply.fulfill(fulfillment, *details)
-    return Payable(fulfill, reply) if arrived else fulfill
+    return Payable(asked.prepare_amount, fulfill, reply) if arrived else fulfill
 
 
 class _Reply(msgspec.Struct, frozen=True):
@@ -130,13 +131,13 @@ class _Reply(msgspec.Struct, frozen=True):
         return self.opened.shared_secret.encrypt_packet(packet)
 
 
-def _deliver(work: Work, peer: InboundPeer, prepare: Prepare, opened: Opened, arrived: int) -> bool:
+def _deliver(work: Work, peer: InboundPeer, prepare: Prepare, opened: Opened, arrived: int, minimum: int) -> bool:
     """Moves the money and counts the packet; False, and nothing changes, when it is more than the incoming payment
     takes. `arrived` is in the asset that the address names. Raises Rejected."""
     if work.now >= prepare.expires_at:
         raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet has expired")
     wallet, payment = _payee(work, opened.tag or "", opened.asset or peer.asset)
-    if payment is not None and not fits_with_tolerance(payment, arrived):
+    if payment is not None and not fits_with_tolerance(payment, arrived, minimum):
         return False
     try:
         _move(work, peer, wallet, prepare.amount, arrived, payment.id if payment else None)

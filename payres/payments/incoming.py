@@ -95,13 +95,16 @@ def fits(remaining: int | None, amount: int) -> bool:
     return remaining is None or amount <= remaining
 
 
-def fits_with_tolerance(payment: IncomingRecord, amount: int) -> bool:
-    """Whether a packet over Interledger keeps the total within what is wanted, or within the overpay tolerance: what
-    senders' rounding can explain, one unit or 0.5 %, rounded down, whichever is more."""
+def fits_with_tolerance(payment: IncomingRecord, amount: int, minimum: int) -> bool:
+    """Whether a packet over Interledger keeps the total within what is wanted, or exceeds it only because senders
+    round: by the overpay tolerance (one unit or 0.5 %, rounded down, whichever is more), or by what arrives beyond the
+    `minimum` that the sender asked for, since one unit of a sender's asset may be worth many of the receiver's."""
     if payment.incoming_value is None:
         return True
     wanted = int(payment.incoming_value)
-    return payment.received + amount <= wanted + max(1, wanted // OVERPAY_TOLERANCE)
+    if payment.received + amount <= wanted + max(1, wanted // OVERPAY_TOLERANCE):
+        return True
+    return 0 < minimum <= wanted - payment.received
 
 
 def check_countable(payment: IncomingRecord, amount: int) -> None:

@@ -150,6 +150,15 @@ async def test_overshoot_is_taken_as_far_as_rounding_goes(
         assert sender.read(reply).frames == (ConnectionClose(CloseCode.NO_ERROR, ""),)
 
 
+async def test_overshoot_of_a_sender_with_large_units_is_taken(node: Node) -> None:
+    peer, payment = await node.peer("up"), await node.payment(await node.wallet(), 100)
+    sender = node.sender(payment)
+    assert code(await node.send(peer, sender.prepare(146, 101))) == "F99"
+    assert isinstance(await node.send(peer, sender.prepare(146, 100)), Fulfill)
+    found = await node.received(payment)
+    assert (found.received, bool(found.completed)) == (146, True)
+
+
 async def test_packets_at_once_never_pass_what_is_wanted_by_more_than_one(node: Node) -> None:
     wanted, amount = 10_000, 901
     peer, payment = await node.peer("up"), await node.payment(await node.wallet(), wanted)

@@ -26,10 +26,16 @@ def wanting(value: int | None, received: int) -> IncomingRecord:
 def test_only_packets_may_exceed_what_is_wanted(value: int, received: int, local: int, packet: int) -> None:
     payment = wanting(value, received)
     assert [fits(payment.remaining, amount) for amount in (local, local + 1)] == [True, False]
-    assert [fits_with_tolerance(payment, amount) for amount in (packet, packet + 1)] == [True, False]
+    assert [fits_with_tolerance(payment, amount, amount) for amount in (packet, packet + 1)] == [True, False]
+
+
+@pytest.mark.parametrize(("minimum", "taken"), [(0, False), (1, True), (30, True), (31, False)])
+def test_packet_may_exceed_what_is_wanted_by_more_than_its_sender_asked_for(minimum: int, taken: bool) -> None:
+    """As one of a sender whose smallest unit is worth 46 of the receiver's."""
+    assert fits_with_tolerance(wanting(100, 70), 46, minimum) is taken
 
 
 def test_everything_fits_what_names_no_amount() -> None:
     payment = wanting(None, 5)
     assert fits(payment.remaining, 2**63)
-    assert fits_with_tolerance(payment, 2**63)
+    assert fits_with_tolerance(payment, 2**63, 0)

@@ -7,11 +7,12 @@ outcome never exceeds what the sender may spend. Across runs and crashes, `payre
 import asyncio
 from fractions import Fraction
 from math import ceil
+from typing import Final
 
 import msgspec
 
 from payres.clock import MILLISECOND, SECOND
-from payres.interledger.packets import Fulfill, Lost, Reject
+from payres.interledger.packets import Code, Fulfill, Lost, Reject
 from payres.interledger.sending.connection import (
     Answer,
     Connection,
@@ -26,6 +27,9 @@ from payres.interledger.sending.pacing import Pace, monotonic, wait
 from payres.interledger.sending.path import Capacity, at_most, sendable
 from payres.terms import Path, RateBounds
 from payres.worker import cancel_all
+
+# The answer to a smaller packet shows more of the rounding on the path than of its rate.
+SHOWS_THE_RATE: Final = 100
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -46,13 +50,14 @@ class Plan(msgspec.Struct, frozen=True):
 class PacketAmounts(msgspec.Struct, frozen=True):
     """One packet: it carries `amount`, of which at least `minimum` must arrive and at most `expected` can.
 
-    `forgiving` when the minimum is for one unit less than the amount.
+    `forgiving` when the minimum is for one unit less than the amount; `completes` when it ends a fixed delivery.
     """
 
     amount: int
     minimum: int
     expected: int
-    forgiving: bool
+    forgiving: bool = False
+    completes: bool = False
 
 
 class Progress:
@@ -67,6 +72,7 @@ class Progress:
         self._in_flight = 0
         self._arriving = 0  # how much of what is in flight or unresolved may still arrive
         self._forgiving = False  # whether a packet in flight may be the one that is forgiven a unit
+        self._too_small = 0  # the largest amount that was rejected as too small to complete the delivery
 
     @property
     def complete(self) -> bool:
@@ -80,37 +86,51 @@ class Progress:
 
         Raises SendingFailed when no packet can deliver its minimum at this rate.
         """
-        amount, final = self._next_amount(bounds.low, most)
-        if amount <= 0:
+        available = self._plan.max_source - self.sent - self._in_flight - self.unresolved
+        if available <= 0:
             return None
+        sends_all = self._plan.sends_all
+        packet = self._sending(bounds, available, most) if sends_all else self._delivering(bounds, available, most)
+        if packet is None or bounds.least(packet.amount) >= packet.minimum:
+            return packet
         rate = self._plan.min_rate
-        forgiving = final and not self.unit_forgiven and not self._forgiving
-        least = at_most(amount - forgiving, rate)
-        if bounds.least(amount) >= least:
-            return PacketAmounts(amount, least, bounds.most(amount), forgiving)
-        if possible := sendable(amount, bounds.low, rate):
-            return PacketAmounts(possible, at_most(possible, rate), bounds.most(possible), forgiving=False)
+        if possible := sendable(packet.amount, bounds.low, rate):
+            return PacketAmounts(possible, at_most(possible, rate), bounds.most(possible))
         if self._forgiving:
             return None  # the unit is forgiven once, and is free again if that packet is rejected
-        if bounds.most(amount) >= least:
-            # Trying costs nothing, and a rejection makes the bounds exact.
-            return PacketAmounts(amount, least, bounds.most(amount), forgiving)
+        if packet.expected >= packet.minimum:
+            return packet  # trying costs nothing, and a rejection makes the bounds exact
         raise SendingFailed(
             Failure.INSUFFICIENT_EXCHANGE_RATE, "The path no longer delivers the minimum exchange rate of the payment."
         )
 
-    def _next_amount(self, low: Fraction, most: int) -> tuple[int, bool]:
-        """The amount of the next packet, and whether it is the last one if it is fulfilled."""
-        available = self._plan.max_source - self.sent - self._in_flight - self.unresolved
-        if self._plan.sends_all:
-            return self._share(available, min(available, most), low), available <= most
+    def _sending(self, bounds: RateBounds, available: int, most: int) -> PacketAmounts:
+        amount = self._share(available, min(available, most), bounds.low)
+        forgiving = self._forgives(available <= most)
+        return PacketAmounts(amount, at_most(amount - forgiving, self._plan.min_rate), bounds.most(amount), forgiving)
+
+    def _delivering(self, bounds: RateBounds, available: int, most: int) -> PacketAmounts | None:
         missing = self._plan.min_delivery - self.delivered - self._arriving
-        if missing <= 0 or available <= 0:
-            return 0, False
-        if not low:
+        if missing <= 0:
+            return None
+        if not bounds.low:
             raise SendingFailed(Failure.INSUFFICIENT_EXCHANGE_RATE, "The path delivers nothing of what is sent.")
-        needed = ceil(missing / low)
-        return min(needed, available, most), needed <= min(available, most)
+        if self._too_small >= available and not self._in_flight:
+            raise SendingFailed(
+                Failure.INSUFFICIENT_EXCHANGE_RATE, "Rounding on the path takes more of what is left than may be lost."
+            )
+        needed = max(ceil(missing / bounds.low), self._too_small + 1)
+        amount = min(needed, available, most)
+        completes = needed <= amount
+        is_last = completes and available - amount <= 1  # nothing could make up for what it does not deliver
+        forgiving = self._forgives(completes) and not is_last
+        minimum = at_most(amount - forgiving, self._plan.min_rate)
+        if completes:
+            minimum = missing if is_last else max(min(minimum, missing), 1)
+        return PacketAmounts(amount, minimum, bounds.most(amount), forgiving, completes)
+
+    def _forgives(self, final: bool) -> bool:
+        return final and not self.unit_forgiven and not self._forgiving
 
     def _share(self, available: int, amount: int, low: Fraction) -> int:
         """`amount`, or half of what is available when the rest would be lost to rounding."""
@@ -142,6 +162,10 @@ class Progress:
     def rejected(self, packet: PacketAmounts) -> None:
         """The packet moved nothing, so its amount can be sent again."""
         self._landed(packet)
+
+    def too_small(self, packet: PacketAmounts) -> None:
+        """Rounding on the path has taken so much of a rejected packet that the delivery takes a larger one."""
+        self._too_small = max(self._too_small, packet.amount)
 
     def lost(self, packet: PacketAmounts) -> None:
         """Counts a packet of unknown outcome, both as spent and as missing."""
@@ -213,6 +237,8 @@ class _Run:
                 break
         while self.packets:
             await wait(self._news)
+        if self._failure and self._failure.reason == Failure.IDLE_TIMEOUT:
+            self._failure = self._idle()  # the last packets have been answered since
         if self._broken:
             raise self._broken
         progress = self._progress
@@ -271,7 +297,9 @@ class _Run:
                 self._capacity.too_large(packet.amount, data)
             elif answer.authentic:
                 self._capacity.passed(packet.amount)
-            if answer.stream:
+            if packet.completes and _is_too_small(packet, answer):
+                self._progress.too_small(packet)
+            elif answer.stream:
                 self._bounds = self._bounds.learn(packet.amount, answer.arrived)
         except SendingFailed as failure:
             self._fail(failure)
@@ -300,3 +328,11 @@ class _Run:
             # What is left may be lost to rounding.
             return self._failure if progress.delivered < promised else None
         return None if self._failure and self._failure.retryable and progress.complete else self._failure
+
+
+def _is_too_small(packet: PacketAmounts, answer: Answer) -> bool:
+    """Whether the packet was rejected because of what rounding has taken of its amount."""
+    if not isinstance(answer.outcome, Reject):
+        return False
+    is_short = answer.stream is not None and packet.amount < SHOWS_THE_RATE
+    return is_short or answer.outcome.code == Code.INSUFFICIENT_SOURCE_AMOUNT

@@ -17,6 +17,7 @@ from payres.worker import cancel_all
 LARGEST: Final = 10**12
 # Larger packets show the rate more exactly; smaller ones pass sooner.
 _AMOUNTS: Final = (0, *(10**exponent for exponent in range(12, 2, -1)))
+_SMALLEST: Final = _AMOUNTS[-1]  # a path without money for this is asked about smaller amounts
 
 
 async def probe(connection: Connection) -> Path:
@@ -69,18 +70,18 @@ class _Search:
             raise self._failure
         if not self._bounds:
             return False
-        if self._capacity.limited:
-            return self._capacity.found
-        return self._largest >= LARGEST or self._short_of_funds()
+        passed = self._capacity.found if self._capacity.limited else self._largest >= LARGEST
+        return passed or self._short_of_funds()
 
     def _short_of_funds(self) -> bool:
-        """Whether everything above what has passed was rejected for lack of credit or liquidity.
+        """Whether everything above what has passed, up to the limit, was rejected for lack of credit or liquidity.
 
         A connector cannot distinguish a probe from money, so it rejects what its peer could not pay for. That is no
         limit of the path, but the amounts that passed can be paid.
         """
-        larger = {amount for amount in _AMOUNTS if amount > self._largest}
-        return 0 < self._largest < LARGEST and larger <= self._unfunded
+        limit = min(self._capacity.limit, LARGEST)
+        larger = {limit, *(amount for amount in (*self._queue, *self.asking) if self._largest < amount < limit)}
+        return 0 < self._largest < limit and larger <= self._unfunded
 
     def _next_amount(self) -> int | None:
         """The next amount to try; one that is in flight is tried again when its answer has come."""
@@ -119,6 +120,8 @@ class _Search:
             self._last_reject = answer.outcome
             if answer.outcome.code == Code.INSUFFICIENT_LIQUIDITY:
                 self._unfunded.add(amount)
+                if 1 < amount <= _SMALLEST and not self._largest:
+                    self._queue.append(max(amount // 10, 1))
         if (data := too_large(answer)) is not None:
             self._capacity.too_large(amount, data)
         elif answer.stream and amount:

@@ -103,6 +103,10 @@ class SimulatedPath:
     def rate(self) -> Fraction:
         return self.rate_now
 
+    def exchanged(self, amount: int) -> int:
+        """What arrives of an amount."""
+        return floor(amount * self.rate())
+
     async def transit(self, prepare: Prepare) -> None:
         """What happens on the way there and back again."""
         if self.delay:
@@ -145,7 +149,7 @@ class SimulatedPath:
         assert prepare.destination == ADDRESS
         await self.transit(prepare)
         arriving = decode_prepare(encode(prepare))
-        arrived = floor(prepare.amount * self.rate())
+        arrived = self.exchanged(prepare.amount)
         outcome: Outcome | None = self.on_the_way(prepare)
         if outcome is None:
             outcome = self.on_the_way_back(self.receiver.answer(arriving, arrived))

@@ -142,6 +142,13 @@ def test_payment_gives_up_ten_seconds_after_the_last_packet_that_arrived() -> No
     assert len(path.log) < 30, "each congestion halves the pace"
 
 
+def test_payment_that_gives_up_says_what_slow_answers_said() -> None:
+    path = Scripted(*[Reject(Code.INSUFFICIENT_LIQUIDITY, CONNECTOR)] * 20, delay=15)
+    result, _ = pay_over(path, plan(1000, 100))
+    assert result.failure
+    assert "the last answer was T04" in result.failure.sentence
+
+
 def test_payment_into_the_void_has_twenty_packets_in_doubt() -> None:
     path = Scripted(*[Lost("expired")] * 100, delay=20)
     result, took = pay_over(path, plan(10_000, 100))
@@ -300,3 +307,55 @@ def test_plan_with_nothing_left_is_done() -> None:
 def test_delivery_that_costs_more_than_is_left_says_so() -> None:
     result, _ = pay_over(SimulatedPath(), Plan(900, 1000, RATE, EXACT, sends_all=False))
     assert (result.sent, result.delivered, reason(result)) == (900, 900, Failure.INSUFFICIENT_EXCHANGE_RATE)
+
+
+class TwoExchanges(SimulatedPath):
+    """Cents to euro cents to yen: each connector rounds down to whole units, and rejects what is worth nothing."""
+
+    def exchanged(self, amount: int) -> int:
+        return amount * 92 // 100 * 160 // 100
+
+    def on_the_way(self, prepare: Prepare) -> Reject | None:
+        if prepare.amount and not prepare.amount * 92 // 100:
+            return Reject(Code.INSUFFICIENT_SOURCE_AMOUNT, CONNECTOR)
+        return super().on_the_way(prepare)
+
+
+def deliver_over(path: SimulatedPath, amount: int, max_packet: int, budget: int) -> Result:
+    """A fixed delivery at a rate of 1.472, of which a hundredth may be lost."""
+    bounds = Path(Fraction(1472, 1000), Fraction(1472, 1000) + Fraction(1, 10**9), max_packet)
+    return pay_over(path, Plan(budget, amount, Fraction(amount, budget), bounds, sends_all=False))[0]
+
+
+@pytest.mark.parametrize(
+    ("amount", "max_packet", "budget", "sent"),
+    [
+        (3, MAX_VALUE, 3, 3),
+        (50, MAX_VALUE, 35, 35),  # 34 would deliver 49, and the last one nothing
+        (100, MAX_VALUE, 69, 69),
+        (1000, MAX_VALUE, 687, 680),
+        (1000, 100, 687, 681),
+        (1011, 100, 694, 690),
+        (942, 50, 647, 647),  # the last packet is of two units, since nothing arrives of one
+    ],
+)
+def test_delivery_is_whole_although_every_connector_rounds(
+    amount: int, max_packet: int, budget: int, sent: int
+) -> None:
+    result = deliver_over(TwoExchanges(max_packet=max_packet), amount, max_packet, budget)
+    assert (result.failure, result.sent) == (None, sent)
+    assert amount <= result.delivered <= amount + 1
+
+
+@pytest.mark.parametrize(("amount", "budget"), [(2, 2), (7, 5), (20, 14)])
+def test_delivery_that_would_not_be_whole_costs_nothing(amount: int, budget: int) -> None:
+    result = deliver_over(TwoExchanges(), amount, MAX_VALUE, budget)
+    assert (reason(result), result.sent) == (Failure.INSUFFICIENT_EXCHANGE_RATE, 0)
+
+
+def test_last_packet_asks_for_what_is_missing_where_a_unit_is_worth_many() -> None:
+    path = SimulatedPath(Fraction(92, 10), max_packet=7)
+    bounds = Path(Fraction(92, 10), Fraction(92, 10) + Fraction(1, 10**9), 7)
+    result, _ = pay_over(path, Plan(165, 1500, Fraction(1500, 165), bounds, sends_all=False))
+    assert (result.sent, result.delivered, result.failure) == (165, 1508, None)
+    assert path.log[-1].stream.prepare_amount == 28, "what arrives beyond that, the receiver takes as rounding"

@@ -137,13 +137,22 @@ def test_error_of_the_outbound_is_raised() -> None:
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.2])
-def test_path_short_of_credit_is_quoted_with_what_passes(delay: float) -> None:
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("limit", [None, 10_000_000, 300_000, 500, 50])
+@pytest.mark.parametrize("credit", [250_000, 250, 20, 3])
+def test_path_short_of_credit_is_quoted_with_what_passes(
+    credit: int, limit: int | None, told: bool, delay: float
+) -> None:
     """A connector that passes packets on cannot tell a probe from money that its peer could not pay."""
 
     class Short(SimulatedPath):
         def on_the_way(self, prepare: Prepare) -> Reject | None:
-            return Reject(Code.INSUFFICIENT_LIQUIDITY, CONNECTOR) if prepare.amount > 250_000 else None
+            if limited := super().on_the_way(prepare):
+                return limited
+            return Reject(Code.INSUFFICIENT_LIQUIDITY, CONNECTOR) if prepare.amount > credit else None
 
-    found, took = probe_over(Short(Fraction(1, 2), delay=delay))
-    assert (found.low, found.max_packet) == (Fraction(1, 2), 100_000)
-    assert took < SECOND
+    found, took = probe_over(Short(Fraction(2), limit, told=told, delay=delay))
+    passes = min(credit, limit or credit)
+    assert found.low == 2
+    assert passes // 10 < found.max_packet <= passes
+    assert took < 4 * SECOND
