@@ -19,6 +19,8 @@ class Command(Protocol):
     def __call__(self, *arguments: str, input: str | None = None) -> Result: ...  # noqa: A002 - click's own name
 
 
+# Makes the database, too.
+CREATE = ("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
 # Runs a command with --json that must succeed, and returns the one object that it prints.
 AsJson = Callable[..., Any]
 

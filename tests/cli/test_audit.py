@@ -18,7 +18,7 @@ from payres.store import events
 from payres.store.packets import PACKETS, PacketRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
-from tests.cli.conftest import AsJson, Command
+from tests.cli.conftest import CREATE, AsJson, Command
 from tests.helpers import Json, commands, usd
 
 COMMANDS = commands()
@@ -172,7 +172,7 @@ def test_audit_list_says_who_did_what(payres: Command, as_json: AsJson, monkeypa
     payres("init")
     assert "Nothing has been changed yet" in payres("audit", "list").stdout
     monkeypatch.delenv("SUDO_USER", raising=False)
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2")
+    payres(*CREATE)
     monkeypatch.setenv("SUDO_USER", "carla")
     payres("wallet", "deposit", "alice", "10.00", "--reference", "bank-1")
     newest, oldest = as_json("audit", "list")["entries"]

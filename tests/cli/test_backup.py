@@ -7,14 +7,14 @@ import pytest
 
 from payres.store.database_file import server_lock
 from payres.store.migrations import execute_script, migrations
-from tests.cli.conftest import AsJson, Command, one_sentence
+from tests.cli.conftest import CREATE, AsJson, Command, one_sentence
 
 NEWEST = max(migrations())
 
 
 @pytest.fixture(autouse=True)
 def books(payres: Command) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+    payres(*CREATE)
     payres("wallet", "deposit", "alice", "10.00")
 
 

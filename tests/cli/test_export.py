@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Command
+from tests.cli.conftest import CREATE, Command
 from tests.helpers import free_of_settings
 
 
 @pytest.fixture(autouse=True)
 def deposits(payres: Command) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+    payres(*CREATE)
     payres("wallet", "deposit", "alice", "10.00")
     payres("wallet", "withdraw", "alice", "2.50")
 

@@ -9,12 +9,12 @@ import pytest
 from payres.signatures.jwk import generate_private_key, jwk_from_pem, parse_jwk, private_pem
 from payres.store.wallets import find_key
 from payres.store.work import Transaction
-from tests.cli.conftest import AsJson, Command
+from tests.cli.conftest import CREATE, AsJson, Command
 
 
 @pytest.fixture
 def alice(payres: Command) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+    payres(*CREATE)
 
 
 @pytest.mark.usefixtures("alice")

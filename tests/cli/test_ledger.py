@@ -4,12 +4,12 @@ from pathlib import Path
 import pytest
 
 from payres.store.work import Transaction
-from tests.cli.conftest import AsJson, Command
+from tests.cli.conftest import CREATE, AsJson, Command
 
 
 @pytest.fixture
 def books(payres: Command) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+    payres(*CREATE)
     payres("wallet", "deposit", "alice", "10.00")
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.cli.conftest import Command
+from tests.cli.conftest import CREATE, Command
 
 NOBODY = 65534
 
@@ -53,7 +53,7 @@ def made(payres: Command, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         directory = Path(name).resolve()
         directory.chmod(0o777)
         monkeypatch.chdir(directory)
-        payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+        payres(*CREATE)
         yield directory / "payres.db"
         monkeypatch.undo()
 

@@ -19,7 +19,7 @@ import pytest
 
 from payres import __version__
 from payres.settings import Settings, load_settings
-from tests.cli.conftest import AsJson, Command
+from tests.cli.conftest import CREATE, AsJson, Command
 from tests.helpers import (
     TIMEOUT,
     announced,
@@ -58,7 +58,7 @@ def test_init_writes_a_file_that_changes_nothing_and_creates_the_database(as_jso
 
 
 def test_init_again_leaves_everything_as_it_is(payres: Command, as_json: AsJson) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+    payres(*CREATE)
     Path("payres.toml").write_text("port = 9000\n")
     answer = as_json("init")
     assert (answer["configWritten"], answer["databaseCreated"]) == (False, False)
@@ -82,7 +82,7 @@ def test_template_shows_every_setting_with_its_default() -> None:
 
 def open_alice(payres: Command) -> None:
     """A wallet without a password: `--demo` hashes those of its wallets with all of Argon2's work."""
-    assert payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create").exit_code == 0
+    assert payres(*CREATE).exit_code == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -5,9 +5,7 @@ import pytest
 
 from payres.store import connections as store
 from payres.store.work import Transaction
-from tests.cli.conftest import AsJson, Command, one_sentence
-
-CREATE = ("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+from tests.cli.conftest import CREATE, AsJson, Command, one_sentence
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Command
+from tests.cli.conftest import CREATE, Command
 from tests.crash.server import free_port
 
 
@@ -38,7 +38,7 @@ def answering(restored_at: str | None) -> Iterator[str]:
 @pytest.fixture
 def followed(payres: Command, database: Path) -> Path:
     """A database with a wallet, of which `standby.db` is the file that Litestream writes."""
-    assert payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create").exit_code == 0
+    assert payres(*CREATE).exit_code == 0
     assert payres("wallet", "deposit", "alice", "10.00").exit_code == 0
     standby = database.with_name("standby.db")
     standby.write_bytes(database.read_bytes())

@@ -2,11 +2,11 @@ from pathlib import Path
 from typing import Any
 
 from payres.store.database_file import server_lock
-from tests.cli.conftest import AsJson, Command
+from tests.cli.conftest import CREATE, AsJson, Command
 
 
 def test_status_shows_money_and_files(payres: Command, as_json: AsJson, database: Path) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+    payres(*CREATE)
     payres("wallet", "deposit", "alice", "12.50")
     payres("liquidity", "deposit", "EUR", "2", "1000.00")
     found = as_json("status")

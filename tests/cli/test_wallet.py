@@ -13,10 +13,8 @@ from payres.store import sessions
 from payres.store.connections import connect_writer
 from payres.store.wallets import find_wallet
 from payres.store.work import Work
-from tests.cli.conftest import AsJson, Command
+from tests.cli.conftest import CREATE, AsJson, Command
 from tests.helpers import TIMEOUT, free_of_settings
-
-CREATE = ("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
 
 
 def signs_in(database: Path, password: str) -> bool:
