@@ -90,7 +90,7 @@ def _print(text: str) -> None:
 @contextmanager
 def _progress(export: Export) -> Iterator[Callable[[], None]]:
     """A progress bar on standard error, if that is a terminal and standard output is not."""
-    if sys.stdout.isatty() or not sys.stderr.isatty():
+    if sys.stdout.isatty() or sys.stderr is None or not sys.stderr.isatty():
         yield lambda: None
         return
     with click.progressbar(length=1000, label="Exporting", file=sys.stderr) as bar:

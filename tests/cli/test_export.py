@@ -45,6 +45,12 @@ def test_empty_export_has_its_header(payres: Command) -> None:
     assert payres("export", "payments").stdout.startswith("direction,id,walletAddress,state,")
 
 
+def test_export_needs_no_standard_error(database: Path) -> None:
+    command = f"{sys.executable} -m payres export ledger --database {database} 2>&-"
+    ran = subprocess.run(command, shell=True, stdout=subprocess.PIPE, text=True, check=False, env=free_of_settings())
+    assert (ran.returncode, len(ran.stdout.splitlines())) == (0, 3)
+
+
 def test_full_disk_is_an_error_in_a_sentence(payres: Command, database: Path) -> None:
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "payres", "export", "ledger", "--database", str(database)]
