@@ -1,9 +1,8 @@
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from payres.testing.instance import Instance, run_instance
 from tests.cli.conftest import Command
+from tests.http_server import reply, serving
 from tests.tls import server_tls
 
 Found = Callable[[], dict[str, Any]]
@@ -42,35 +42,9 @@ def findings(payres: Command, instance: Instance, monkeypatch: pytest.MonkeyPatc
 
 @contextmanager
 def proxy(answer: Callable[[BaseHTTPRequestHandler], None], tls: ssl.SSLContext | None = None) -> Iterator[str]:
-    """Something other than the server at the public address."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            answer(self)
-
-        do_OPTIONS = do_GET  # noqa: N815 - as it is there
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        if tls is not None:
-            server.socket = tls.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"{'http' if tls is None else 'https'}://localhost:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def reply(handler: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str) -> None:
-    handler.send_response(status)
-    for name, value in {"Content-Length": str(len(body)), **headers}.items():
-        handler.send_header(name, value)
-    handler.end_headers()
-    handler.wfile.write(body)
+    """The public address, where something other than the server answers."""
+    with serving(answer, tls) as port:
+        yield f"{'http' if tls is None else 'https'}://localhost:{port}"
 
 
 def test_server_that_is_well(findings: Callable[..., dict[str, Any]], instance: Instance) -> None:
