@@ -96,7 +96,7 @@ class Progress:
         rate = self._plan.min_rate
         if possible := sendable(packet.amount, bounds.low, rate):
             return PacketAmounts(possible, at_most(possible, rate), bounds.most(possible))
-        if self._forgiving:
+        if self._forgiving or (packet.completes and self._in_flight):
             return None  # the unit is forgiven once, and is free again if that packet is rejected
         if packet.expected >= packet.minimum:
             return packet  # trying costs nothing, and a rejection makes the bounds exact
@@ -122,11 +122,13 @@ class Progress:
         needed = max(ceil(missing / bounds.low), self._too_small + 1)
         amount = min(needed, available, most)
         completes = needed <= amount
-        is_last = completes and available - amount <= 1  # nothing could make up for what it does not deliver
-        forgiving = self._forgives(completes) and not is_last
-        minimum = at_most(amount - forgiving, self._plan.min_rate)
-        if completes:
-            minimum = missing if is_last else max(min(minimum, missing), 1)
+        forgiving = self._forgives(completes)
+        minimum = max(at_most(amount - forgiving, self._plan.min_rate), 1)
+        if completes and not self._in_flight and not self.unresolved:
+            # What is missing completes the payment within its plan. A unit may stay missing if more can be sent for it.
+            is_last = available - amount <= 1
+            forgiving = forgiving and not is_last
+            minimum = missing if is_last else min(minimum, missing)
         return PacketAmounts(amount, minimum, bounds.most(amount), forgiving, completes)
 
     def _forgives(self, final: bool) -> bool:

@@ -1,7 +1,7 @@
 """Measures what a path delivers and how large a packet may be, with packets that nobody can fulfill."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from typing import Final
 
 from payres.amounts import MAX_VALUE
@@ -15,6 +15,8 @@ from payres.terms import Path, RateBounds
 from payres.worker import cancel_all
 
 LARGEST: Final = 10**12
+# How often the largest packet that a path takes is rejected for lack of money, before that is more than a busy moment.
+TIMES_UNFUNDED: Final = 5
 # Larger packets show the rate more exactly; smaller ones pass sooner.
 _AMOUNTS: Final = (0, *(10**exponent for exponent in range(12, 2, -1)))
 _SMALLEST: Final = _AMOUNTS[-1]  # a path without money for this is asked about smaller amounts
@@ -42,7 +44,9 @@ class _Search:
         self._capacity = Capacity()
         self._bounds: RateBounds | None = None
         self._largest = 0  # what has reached the receiver
-        self._unfunded: set[int] = set()  # amounts for which a connector had too little credit or liquidity
+        self._unfunded: Counter[int] = (
+            Counter()
+        )  # how often a connector had too little credit or liquidity for an amount
         self.asking: dict[int, asyncio.Task[None]] = {}
         self._news = asyncio.Event()
         self._failure: BaseException | None = None
@@ -81,7 +85,8 @@ class _Search:
         """
         limit = min(self._capacity.limit, LARGEST)
         larger = {limit, *(amount for amount in (*self._queue, *self.asking) if self._largest < amount < limit)}
-        return 0 < self._largest < limit and larger <= self._unfunded
+        enough = TIMES_UNFUNDED if self._capacity.limited else 1  # there, every larger amount was rejected
+        return 0 < self._largest < limit and self._unfunded[limit] >= enough and larger <= self._unfunded.keys()
 
     def _next_amount(self) -> int | None:
         """The next amount to try; one that is in flight is tried again when its answer has come."""
@@ -119,7 +124,7 @@ class _Search:
         if isinstance(answer.outcome, Reject):
             self._last_reject = answer.outcome
             if answer.outcome.code == Code.INSUFFICIENT_LIQUIDITY:
-                self._unfunded.add(amount)
+                self._unfunded[amount] += 1
                 if 1 < amount <= _SMALLEST and not self._largest:
                     self._queue.append(max(amount // 10, 1))
         if (data := too_large(answer)) is not None:
