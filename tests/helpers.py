@@ -17,7 +17,7 @@ from hypothesis import settings
 
 from payres.cli import main
 from payres.signatures.base import Message
-from payres.signatures.jwk import JWK
+from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.signatures.parameters import Policy
 from payres.signatures.reasons import Rejected
 from payres.signatures.verify import Verified, parse, verify
@@ -51,6 +51,11 @@ def amount(value: int | str, code: str = "USD", scale: int = 2) -> Json:
 def usd(value: int | str) -> Json:
     """An amount of US dollars as the wire has it, in cents."""
     return amount(value)
+
+
+def new_jwk(kid: str) -> JWK:
+    """A new public key."""
+    return jwk_from_public_bytes(kid, generate_private_key().public_key().public_bytes_raw())
 
 
 def wait_until(

@@ -19,9 +19,8 @@ async def make(call: Call, body: Nothing) -> Backup:
     directory, database = call.context.settings.backup_directory, call.context.database.path
     if not directory:
         raise WrongState("There is no directory for backups: name one in the setting backup_directory")
-    async with call.context.idempotency_slots.slot(
-        "backups", directory
-    ):  # one at a time: each reads the whole database
+    # One at a time: each reads the whole database.
+    async with call.context.idempotency_slots.slot("backups", directory):
         now = call.context.clock.now()
         try:
             made = await asyncio.to_thread(backups.make_backup, Path(database), Path(directory), False, now)

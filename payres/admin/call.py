@@ -34,13 +34,13 @@ class OperatorRequest(msgspec.Struct, frozen=True):
 
     async def read(self, unit: Callable[[Work], T]) -> T:
         """The unit's result over one snapshot; on a connection of its own, so that no payment waits for it."""
-        return await self.context.database.examine(self.unit(unit))
+        return await self.context.database.examine(self.authenticated(unit))
 
     async def write(self, unit: Callable[[Work], T]) -> T:
         """The unit's result, once its work is committed."""
-        return await self.context.database.write(self.unit(unit))
+        return await self.context.database.write(self.authenticated(unit))
 
-    def unit(self, unit: Callable[[Work], T]) -> Callable[[Work], T]:
+    def authenticated(self, unit: Callable[[Work], T]) -> Callable[[Work], T]:
         """The unit in the name of who asks, if they still may."""
 
         def run(work: Work) -> T:

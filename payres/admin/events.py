@@ -10,13 +10,12 @@ from starlette.responses import Response
 from payres.admin.call import Call
 from payres.admin.requests import EventQuery
 from payres.admin.wire import List
-from payres.errors import InvalidRequest, TokenInvalid
+from payres.errors import DomainError, InvalidRequest, TokenInvalid
 from payres.events.sender import EventView, event_view
-from payres.http.admission import leave
-from payres.http.streams import Stream
+from payres.http.streams import CutShort, Stream
 from payres.limits import MAX_PAGE
 from payres.routes.bodies import read_body
-from payres.routes.waiting import wait_for_change
+from payres.routes.waiting import wait_for_change, watch
 from payres.store import events
 from payres.store.work import EVENTS, Work
 from payres.wire import encode
@@ -28,7 +27,7 @@ HEARTBEAT_SECONDS: Final = 15.0
 
 async def read(call: Call, query: EventQuery) -> List[EventView]:
     """Read the events after a sequence, oldest first; with `wait`, as soon as there are some."""
-    unit = call.unit(partial(_after, sequence=query.after))
+    unit = call.authenticated(partial(_after, sequence=query.after))
     if not query.wait:
         return List(result=await call.context.database.read(unit))
     await read_body(call.request)  # what comes after it says that the client has gone
@@ -48,32 +47,27 @@ async def stream(call: Call, query: EventQuery) -> Response:
 
 async def _parts(call: Call, after: int) -> AsyncGenerator[bytes]:
     """Ends when the client has gone, the server stops, or the key has ended; or at once when too many requests wait."""
-    context = call.context
-    if not context.waiting_slots.try_take(call.key.actor):
-        return
-    leave(call.request.scope)
-    listening = asyncio.ensure_future(call.request.receive())
-    try:
-        with context.changes.watch(EVENTS) as news:
-            listening.add_done_callback(lambda _: news.set())
-            yield b":\n\n"
-            while not listening.done():
-                news.clear()
-                found = await context.database.read(call.unit(partial(_after, sequence=after)))
-                for event in found:
-                    after = event.sequence
-                    yield b"id: %d\nevent: %b\ndata: %b\n\n" % (after, event.type.encode(), encode(event))
-                if not found:
-                    try:
-                        async with asyncio.timeout(HEARTBEAT_SECONDS):
-                            await news.wait()
-                    except TimeoutError:
-                        yield b":\n\n"
-    except TokenInvalid:
-        return
-    finally:
-        listening.cancel()
-        context.waiting_slots.release(call.key.actor)
+    with watch(call.request, call.key.actor, EVENTS) as watched:
+        if watched is None:
+            return
+        yield b":\n\n"
+        while not watched.is_over:
+            watched.change.clear()
+            try:
+                found = await call.context.database.read(call.authenticated(partial(_after, sequence=after)))
+            except TokenInvalid:
+                return
+            except DomainError as error:
+                raise CutShort(str(error)) from error
+            for event in found:
+                after = event.sequence
+                yield b"id: %d\nevent: %b\ndata: %b\n\n" % (after, event.type.encode(), encode(event))
+            if not found:
+                try:
+                    async with asyncio.timeout(HEARTBEAT_SECONDS):
+                        await watched.change.wait()
+                except TimeoutError:
+                    yield b":\n\n"
 
 
 def _after(work: Work, sequence: int) -> Sequence[EventView]:

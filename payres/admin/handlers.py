@@ -48,6 +48,12 @@ def operations() -> tuple[Operation, ...]:
     return tuple(map(_read, ADMIN_ENDPOINTS))
 
 
+@cache
+def operation_of(function: Callable[..., Any]) -> Operation:
+    """The endpoint with this function."""
+    return next(one for one in operations() if one.function is function)
+
+
 def _read(endpoint: Endpoint) -> Operation:
     module, _, name = endpoint.handler.partition(".")
     found = import_module(f"payres.admin.{module}")

@@ -191,9 +191,11 @@ def _spending(found: grant_rules.Spending | None) -> wire.GrantSpending | None:
 
 
 def ledger_check(findings: "Sequence[Finding]") -> wire.LedgerCheck:
-    broken = next((finding.name for finding in findings if not finding.holds), None)
+    from payres.operator.invariants import first_broken
+
+    broken = first_broken(findings)
     checks = [represent(wire.InvariantCheck, finding) for finding in findings]
-    return wire.LedgerCheck(ok=broken is None, broken=broken, checks=checks)
+    return wire.LedgerCheck(ok=broken is None, broken=broken.name if broken else None, checks=checks)
 
 
 def ledger_entry(record: EntryRecord) -> wire.LedgerEntry:

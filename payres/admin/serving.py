@@ -6,7 +6,7 @@ The order of the steps is the order of errors: 401, 403, 429, what the path, the
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
@@ -17,8 +17,9 @@ from payres.admin.endpoints import ADMIN_ENDPOINTS
 from payres.admin.exports import Download, send_download
 from payres.admin.handlers import Operation, operations
 from payres.errors import InvalidRequest, NotFound, TokenInvalid, Unavailable
-from payres.http.accept import takes
-from payres.http.error_responses import ErrorResponse, error_response, invalid_token
+from payres.http.accept import asks_for
+from payres.http.error_responses import invalid_bearer_token
+from payres.http.request_head import credentials
 from payres.http.responses import json_response
 from payres.operator import api_keys
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response
@@ -29,8 +30,7 @@ from payres.routes.routing import Handler, Route, build_routes
 from payres.store.work import Work
 from payres.wire import decode, encode
 
-T = TypeVar("T")
-PAGE_PARAMETERS = ("first", "last", "cursor")
+PAGE_PARAMETERS: Final = ("first", "last", "cursor")
 
 
 def admin_routes() -> Sequence[Route]:
@@ -56,21 +56,20 @@ async def _serve(request: Request, operation: Operation) -> Response:
         if operation.answer_type is Download:
             return await send_download(request, operation.function(**arguments), call.key.actor, call.read)
         headers, streams = request.scope["headers"], operation.endpoint.streams
-        if operation.stream is not None and any(takes(headers, one) for one in streams):
+        if operation.stream is not None and any(asks_for(headers, one) for one in streams):
             return await operation.stream(call, **arguments)
         keyed = _keyed(request, operation, call, body)
         return json_response(msgspec.Raw(await _answer(call, operation, arguments, keyed)), operation.status)
     except TokenInvalid as error:
-        raise _unauthorized(error_response(error)) from error
+        raise invalid_bearer_token(error.details["reason"], str(error)) from error
 
 
 async def _authorize(request: Request, scope: str) -> Call:
     """Raises 401, InsufficientAccess, TooManyRequests."""
     context = context_of(request)
-    scheme, _, text = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not text.strip():
-        raise _unauthorized(invalid_token("missing_token", "Send an API key as Authorization: Bearer <key>"))
-    text = text.strip()
+    text = credentials(request.scope["headers"], "bearer")
+    if text is None:
+        raise invalid_bearer_token("missing_token", "Send an API key as Authorization: Bearer <key>")
     key = await context.database.read(partial(api_keys.authenticate, text=text))
     context.rate_limits.prove(request.scope)
     api_keys.require_scope(key, scope)
@@ -83,19 +82,7 @@ async def _authorize(request: Request, scope: str) -> Call:
 
 async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, Any], bytes]:
     """What the function gets besides its transaction, and the body as it came. Raises NotFound, InvalidRequest."""
-    arguments: dict[str, Any] = {}
-    for name, kind in operation.segments.items():
-        try:
-            arguments[name] = msgspec.convert(request.path_params[name], kind, strict=False)
-        except msgspec.ValidationError as error:
-            raise NotFound(f"There is nothing at this address: {name} is not one ({error})") from error
-    if operation.is_paged:
-        arguments["page"] = page_query(request, numbers=True)
-    others = other_parameters(request, PAGE_PARAMETERS if operation.is_paged else ())
-    if operation.query is not None:
-        arguments["query"] = read_query(others, operation.query)
-    elif others:
-        raise InvalidRequest(f"There is no parameter {next(iter(others))} here", field=next(iter(others)))
+    arguments = read_arguments(request, operation, read_filters(request, operation))
     body = b""
     if operation.endpoint.takes_json:
         body = await read_json_body(request)
@@ -104,7 +91,32 @@ async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, 
     return arguments, body
 
 
-def read_query(parameters: Mapping[str, str], kind: type[T]) -> T:
+def read_filters(request: Request, operation: Operation, besides: Sequence[str] = ()) -> dict[str, str]:
+    """The parameters of the query but for those of a page and `besides`. Raises InvalidRequest."""
+    return other_parameters(request, (*PAGE_PARAMETERS, *besides) if operation.is_paged else besides)
+
+
+def read_arguments(request: Request, operation: Operation, filters: Mapping[str, str]) -> dict[str, Any]:
+    """What the function gets of the path, the page that the query asks for and its filters.
+
+    Raises NotFound, InvalidRequest.
+    """
+    arguments: dict[str, Any] = {}
+    for name, kind in operation.segments.items():
+        try:
+            arguments[name] = msgspec.convert(request.path_params[name], kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise NotFound(f"There is nothing at this address: {name} is not one ({error})") from error
+    if operation.is_paged:
+        arguments["page"] = page_query(request, numbers=True)
+    if operation.query is not None:
+        arguments["query"] = _read_query(filters, operation.query)
+    elif filters:
+        raise InvalidRequest(f"There is no parameter {next(iter(filters))} here", field=next(iter(filters)))
+    return arguments
+
+
+def _read_query(parameters: Mapping[str, str], kind: type[msgspec.Struct]) -> msgspec.Struct:
     """The struct of the parameters of a query. Raises InvalidRequest, naming the one that breaks a rule."""
     try:
         return msgspec.convert(parameters, kind, strict=False)
@@ -152,8 +164,3 @@ async def _answer_in_steps(
             answer = encode(await operation.function(call, **arguments))
             await call.write(partial(cache_response, request=keyed, response=answer))
         return answer
-
-
-def _unauthorized(response: ErrorResponse) -> ErrorResponse:
-    response.headers = {"WWW-Authenticate": "Bearer"}
-    return response

@@ -12,7 +12,7 @@ from payres.cli.session import JsonObject, Session, wallet_path, with_session
 from payres.clock import format_time
 from payres.endpoints import find_endpoint
 from payres.http.accept import accepts
-from payres.http.request_head import is_encoded
+from payres.http.request_head import credentials, is_encoded
 from payres.http.responses import JSON
 from payres.operator.wallets import require_wallet
 from payres.signatures.base import Message, field_value, header_fields
@@ -107,14 +107,9 @@ def endpoint_errors(message: Message) -> list[Verdict]:
     if message.body and endpoint.takes_json and media_type != JSON:
         errors.append(Verdict("unsupported_media_type", f"Send the body as Content-Type: {JSON}."))
     is_public = endpoint.is_public and b"authorization" not in header_fields(message.headers)
-    if endpoint.needs_token and not is_public and not _has_token(message):
+    if endpoint.needs_token and not is_public and credentials(message.headers, "gnap") is None:
         errors.append(Verdict(MISSING_TOKEN, "Send the access token as Authorization: GNAP <token>."))
     return errors
-
-
-def _has_token(message: Message) -> bool:
-    scheme, _, token = _header(message, b"authorization").partition(" ")
-    return scheme.lower() == "gnap" and bool(token.strip())
 
 
 def _header(message: Message, name: bytes) -> str:

@@ -41,13 +41,14 @@ def add_webhook(work: Work, url: str, patterns: Iterable[str] = (), is_private: 
         raise InvalidRequest(
             "The URL must be an absolute http or https URL, without blanks, user information and fragment", field="url"
         )
-    if not (is_private or work.settings.allow_private_hosts) and not url.lower().startswith("https://"):
+    is_public = not (is_private or work.settings.allow_private_hosts)
+    if is_public and not url.lower().startswith("https://"):
         raise InvalidRequest(
             "The URL must start with https://; for an endpoint on this machine or in your network, say that it is"
             " private (--private)",
             field="url",
         )
-    if not (is_private or work.settings.allow_private_hosts) and _is_private(urlsplit(url).hostname or ""):
+    if is_public and _is_private(urlsplit(url).hostname or ""):
         raise InvalidRequest(
             "The host is on this machine or in your network: say that the webhook is private (--private)", field="url"
         )

@@ -26,7 +26,7 @@ def check_accept(headers: Sequence[tuple[bytes, bytes]], types: Sequence[str] = 
         raise ErrorResponse(406, "not_acceptable", f"The answer is {JSON}: name it in Accept, or leave Accept out")
 
 
-def takes(headers: Sequence[tuple[bytes, bytes]], media_type: str) -> bool:
+def asks_for(headers: Sequence[tuple[bytes, bytes]], media_type: str) -> bool:
     """Whether the headers name this very media type as one that the client takes."""
     wanted = media_type.encode()
     if not any(name == b"accept" and wanted in value.lower() for name, value in headers):

@@ -9,16 +9,16 @@ others may have made its address guess.
 from functools import partial
 from typing import Final
 
-from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.clock import SECOND, Clock
 from payres.endpoints import ADMIN_API, ENDPOINTS, PAGES, Kind, find_endpoint
-from payres.errors import TooManyRequests
+from payres.errors import DomainError, TooManyRequests
 from payres.http.error_responses import error_response
 from payres.http.observation import observation_of
 from payres.http.request_head import EXTENSION, section_bytes, too_long
-from payres.http.responses import error_response_of
+from payres.http.responses import json_error
 from payres.limits import FAILED_READS_PART, KEY_REFETCH_RATE, MAX_HEADER_BYTES, MAX_REQUESTS_PER_ADDRESS
 from payres.rate_limiter import RateLimiter, too_many
 from payres.requester import address_of, requested_by
@@ -34,7 +34,7 @@ FAILED: Final = (400, 401, 404, 406, 431)
 PROVEN: Final = "payres.proven"
 ADDRESS_ERROR: Final = "payres.address_error"
 # In the scope of a request: gives back the slot that it has among those in progress of its address.
-LEAVE: Final = "payres.leave"
+SLOT: Final = "payres.slot"
 UNAUTHENTICATED: Final = (
     "Too many grant requests of this client, or requests from this address of clients that are known by a key alone."
     " Wait as Retry-After says"
@@ -99,15 +99,9 @@ class RateLimits:
                 self._unauthenticated.take(address)
 
 
-def rate_limits_of(request: Request) -> RateLimits:
-    """The rate limits of the application that serves this request; they are there before it has started."""
-    limits: RateLimits = request.scope["app"].state["rate_limits"]
-    return limits
-
-
-def leave(scope: Scope) -> None:
+def release_slot(scope: Scope) -> None:
     """From now on the request does nothing, and no longer counts as one in progress."""
-    release = scope.pop(LEAVE, None)
+    release = scope.pop(SLOT, None)
     if release is not None:
         release()
 
@@ -130,22 +124,24 @@ class Admission:
                 raise too_many(SECOND, TOO_MANY_IN_PROGRESS)
         except TooManyRequests as error:
             scope[ADDRESS_ERROR] = error
-            observation_of(scope).error = error_response(error)
             is_page = path.startswith(PAGES)  # which says it to a person
-            await (self.app if is_page else error_response_of(error))(scope, receive, send)
+            await (self.app if is_page else self._answer(scope, error))(scope, receive, send)
             return
         if slot is not None:
-            scope[LEAVE] = partial(self._in_progress.release, slot)
+            scope[SLOT] = partial(self._in_progress.release, slot)
         try:
             # Servers other than ours have no such limit, or another.
             if EXTENSION in scope.get("extensions", ()) or _section_bytes(scope) <= MAX_HEADER_BYTES:
                 await self.app(scope, receive, send)
             else:
-                self.limits.count_failure(scope, 431)
-                observation_of(scope).error = too_long()
-                await error_response_of(too_long())(scope, receive, send)
+                await self._answer(scope, too_long())(scope, receive, send)
         finally:
-            leave(scope)
+            release_slot(scope)
+
+    def _answer(self, scope: Scope, error: DomainError) -> Response:
+        found = observation_of(scope).error = error_response(error)
+        self.limits.count_failure(scope, found.status)
+        return json_error(found)
 
     def _check_address(self, scope: Scope, address: str | None) -> None:
         """Raises TooManyRequests, unless the request may yet prove who sent it: then it has the error with it."""

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from payres.endpoints import ADMIN_ROOT, ENDPOINTS, Kind, first_segments
+from payres.http.request_head import header
 
 METHODS: Final = tuple(dict.fromkeys(("GET", "HEAD", *(one.method for one in ENDPOINTS if one.kind is Kind.API))))
 CLOSED: Final = (f"{ADMIN_ROOT}/", *(f"/{segment}/" for segment in first_segments(Kind.PAGE, Kind.METRICS)))
@@ -44,22 +45,14 @@ class CrossOrigin:
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if not _is_open(scope):
             return self.app(scope, receive, send)
-        if scope["method"] == "OPTIONS" and _has(scope, b"access-control-request-method"):
+        if scope["method"] == "OPTIONS" and header(scope["headers"], b"access-control-request-method") is not None:
             # Also for unknown addresses: without it a script could not read the 404 that follows.
             return Response(status_code=204, headers=PREFLIGHT)(scope, receive, send)
         return self.app(scope, receive, _opened(send))
 
 
 def _is_open(scope: Scope) -> bool:
-    return _has(scope, b"origin") and not f"{scope['path']}/".startswith(CLOSED)
-
-
-def _has(scope: Scope, wanted: bytes) -> bool:
-    # A plain loop, because every request passes here.
-    for name, _ in scope["headers"]:  # noqa: SIM110
-        if name == wanted:
-            return True
-    return False
+    return header(scope["headers"], b"origin") is not None and not f"{scope['path']}/".startswith(CLOSED)
 
 
 def _opened(send: Send) -> Send:

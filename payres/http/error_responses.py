@@ -143,6 +143,16 @@ def invalid_token(reason: str, hint: str) -> ErrorResponse:
     return ErrorResponse(401, "invalid_token", hint, {"reason": reason})
 
 
+def invalid_bearer_token(reason: str, hint: str) -> ErrorResponse:
+    """The same of a token or key that is no client's, and sent as `Authorization: Bearer` (RFC 6750)."""
+    return ErrorResponse(401, "invalid_token", hint, {"reason": reason}, {"WWW-Authenticate": "Bearer"})
+
+
+def nothing_here() -> DomainError:
+    """There is nothing at the address, or nothing that the caller may know of."""
+    return errors.NotFound("There is nothing at this address")
+
+
 def method_not_allowed(allowed: str) -> ErrorResponse:
     """There is something at the address, but it takes other methods."""
     return ErrorResponse(405, "method_not_allowed", f"This address takes {allowed} only", headers={"Allow": allowed})

@@ -76,7 +76,7 @@ class Observer:
                 self._metrics.errors[observation.error.code] += 1
             if self._log is not None:
                 code = None if observation.error is None else observation.error.code
-                self._log.write(scope["method"], _path(scope), status, code, seconds, _more(scope, observation))
+                self._log.write(scope["method"], _path(scope), status, code, seconds, _details(scope, observation))
 
 
 def _why(error: BaseException) -> str:
@@ -86,7 +86,7 @@ def _why(error: BaseException) -> str:
     return str(error) if isinstance(error, CutShort) else "the server failed"
 
 
-def _more(scope: Scope, observation: Observation) -> dict[str, str]:
+def _details(scope: Scope, observation: Observation) -> dict[str, str]:
     """What the log shows besides, of what is known."""
     found = {}
     if observation.grant is not None:

@@ -51,6 +51,15 @@ def header(headers: Headers, wanted: bytes) -> bytes | None:
     return None
 
 
+def credentials(headers: Headers, scheme: str) -> str | None:
+    """What an Authorization header carries for this scheme, which is lower-case (RFC 9110 section 11.6.2)."""
+    for name, value in headers:
+        if name == b"authorization":
+            named, _, found = value.decode("latin-1").partition(" ")
+            return (found.strip() or None) if named.lower() == scheme else None
+    return None
+
+
 def declared_length(headers: Headers) -> int | None:
     """The length of the body that follows a head the parser has taken; None for one in chunks, which say their own."""
     for name, value in headers:

@@ -30,7 +30,7 @@ class _JsonResponse(Response):
         self.raw_headers = [(b"cache-control", b"no-store"), (b"content-length", length), JSON_CONTENT]
 
 
-def error_response_of(error: DomainError) -> Response:
+def json_error(error: DomainError) -> Response:
     """The answer for an error, as far as no request is needed for it."""
     found = error_response(error)
     shown = {"code": found.code, "description": found.description, "details": dict(found.details)}
@@ -42,7 +42,7 @@ def last_response(error: DomainError, headers: Iterable[tuple[bytes, bytes]], me
 
     Whether a script of another origin asked may not be known yet: the answer is for every script.
     """
-    response = error_response_of(error)
+    response = json_error(error)
     response.headers.update(cross_origin.ANSWER)
     status = HTTPStatus(response.status_code)
     fields = dict([*last_headers(headers), *response.raw_headers, (b"connection", b"close")])

@@ -15,7 +15,7 @@ from payres.interledger.routing import next_peer
 from payres.interledger.sending.connection import Connection, Destination
 from payres.interledger.sending.failures import SendingFailed
 from payres.interledger.sending.path import max_source, min_delivery, minimum_rate
-from payres.interledger.sending.probe import probe
+from payres.interledger.sending.probe import price_of, probe
 from payres.operator import refunds
 from payres.payments.outgoing import check_funds
 from payres.payments.pricing import check_fits, check_liquidity, nothing_arrives, rate_between, wanted_amount
@@ -111,12 +111,15 @@ class RemoteQuotes:
         if spent is None:
             delivery = wanted_amount(receiver, receive)
             check_fits(receiver, delivery)
+        packets = WalletPackets(self._outbound, wallet.asset, wallet.id)
+        connection = Connection(packets, destination, self._outbound.timing)
         try:
-            path = await self._probe(wallet, destination)
+            path = await _probe(connection, packets)
             if spent is not None:
                 offer = _sending(spent, wallet.asset, pricing, receiver, path, rate)
             else:
-                offer = _delivering(delivery, pricing, receiver, path, rate)
+                price = await price_of(connection, path, max_source(delivery, path, rate), delivery)
+                offer = _delivering(delivery, price, pricing, receiver, path)
         except SendingFailed as error:
             raise unpayable(field, error.sentence, "no_path") from error
         await self._database.read(lambda work: self._check_exchange(work, wallet, destination, offer.terms))
@@ -135,16 +138,16 @@ class RemoteQuotes:
         rate = rate_between(work, wallet.asset_code, peer.asset_code)
         check_liquidity(work, peer.asset_id, convert(sent, rate, wallet.asset_scale, peer.asset_scale))
 
-    async def _probe(self, wallet: WalletRecord, destination: Destination) -> Path:
-        packets = WalletPackets(self._outbound, wallet.asset, wallet.id)
-        try:
-            return await probe(Connection(packets, destination, self._outbound.timing))
-        except SendingFailed as error:
-            await packets.note_silence()
-            if packets.waiting:
-                sentence = "The path was not probed: too many quotes are in progress; try again shortly"
-                raise Unavailable(sentence) from error
-            raise
+
+async def _probe(connection: Connection, packets: WalletPackets) -> Path:
+    try:
+        return await probe(connection)
+    except SendingFailed as error:
+        await packets.note_silence()
+        if packets.waiting:
+            sentence = "The path was not probed: too many quotes are in progress; try again shortly"
+            raise Unavailable(sentence) from error
+        raise
 
 
 def _refund_plan(work: Work, wanted: refunds.Wanted) -> refunds.Plan | None:
@@ -179,9 +182,9 @@ def _sending(
     return _bounded(receiver, debit, fee, promised, path, sends_all=True)
 
 
-def _delivering(amount: int, pricing: Fee, receiver: RemoteIncomingPayment, path: Path, rate: Fraction) -> Offer:
-    """Delivers `amount`. The debit amount is what that costs at most, with the slippage and the fee."""
-    price = max_source(amount, path, rate)
+def _delivering(amount: int, price: int, pricing: Fee, receiver: RemoteIncomingPayment, path: Path) -> Offer:
+    """Delivers `amount`. The debit amount is its price, which is what it costs at most with the slippage, and the
+    fee."""
     fee = fee_on(price, pricing)
     return _bounded(receiver, price + fee, fee, amount, path, sends_all=False)
 

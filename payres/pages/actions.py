@@ -10,12 +10,11 @@ from starlette.responses import Response
 
 from payres.clock import DAY
 from payres.errors import DomainError, InvalidRequest, WrongState
-from payres.http.error_responses import error_response
-from payres.http.observation import observation_of
 from payres.pages.list_page import section_of
 from payres.pages.sign_in import check_password
 from payres.pages.tables import Cell
 from payres.pages.visit import Form, Visit
+from payres.routes.exception_handlers import note_error
 from payres.routes.pages import redirect
 from payres.store.operators import OPERATORS, use_form
 from payres.store.work import Work
@@ -76,7 +75,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
             prepared = () if self.prepare is None else (await self.prepare(visit, form),)
             back = await visit.write(lambda work: self._do(work, visit.segments, form, prepared))
         except DomainError as error:
-            found = observation_of(visit.request.scope).error = error_response(error)
+            found = note_error(visit.request, error)
             return await self._render(visit, form, found.hint, found.status)
         return redirect(back)
 

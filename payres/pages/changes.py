@@ -2,15 +2,16 @@
 
 from typing import Final, Literal
 
-from payres.admin import api_keys, grants, payments, peers, representations, wallets, webhooks
+from payres.admin import api_keys, grants, peers, representations, stories, wallets, webhooks
 from payres.admin.requests import KeyQuery, NewMovement, NewOutcome, NewReplay, WalletChange
 from payres.errors import NotFound, require
 from payres.limits import MAX_URL_LENGTH
+from payres.operator.payments import require_payment
 from payres.operator.refunds import Wanted, refund
 from payres.operator.unresolved_packets import require_unresolved
 from payres.pages.actions import AMOUNT, REFERENCE, Action, Field, Segments, Subject, reference_of
 from payres.pages.lists import CLIENT, CREATED, LEFT, SPENT, STATE, WALLET
-from payres.pages.tables import Cell, Column, cell_of, facts_of, linked, path_of
+from payres.pages.tables import Cell, Column, cell_of, facts_of, path_of
 from payres.pages.visit import Form, Visit
 from payres.store.api_keys import API_KEYS
 from payres.store.work import Work
@@ -73,7 +74,7 @@ def _wallet_key(work: Work, segments: Segments) -> Subject:
     key = found[-1]  # a kid may come back after it was revoked
     facts = [
         ("Key id", Cell(key.kid, "code")),
-        ("Wallet", linked("wallets", path)),
+        ("Wallet", cell_of(path, "long", "wallets")),
         ("Name", cell_of(key.name)),
         ("State", Cell("revoked" if key.revoked_at else "valid", "state")),
         ("Public key", Cell(key.jwk.x, "code")),
@@ -185,7 +186,7 @@ REFUND_FACTS: Final = (
 
 
 def _received(work: Work, segments: Segments) -> Subject:
-    payment = payments.show(work, segments["id"]).payment
+    payment = stories.payment(work, require_payment(work, segments["id"]))
     will = None if payment.direction == "incoming" else ()
     return Subject(facts_of(REFUND_FACTS, payment), path_of("payments", payment.id), will)
 

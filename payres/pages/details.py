@@ -26,7 +26,7 @@ from payres.pages.lists import (
     WALLET,
 )
 from payres.pages.story import moments_of
-from payres.pages.tables import Cell, Column, cell_of, facts_of, linked, make_table, path_of
+from payres.pages.tables import Cell, Column, cell_of, facts_of, make_table, path_of
 from payres.pages.visit import Visit
 from payres.store.pages import PageQuery
 from payres.store.work import Work
@@ -99,7 +99,7 @@ EVENT_COLUMNS: Final = (
     Column("Sequence", lambda row: Cell(str(row.event.sequence), "code")),
     Column("Time (UTC)", lambda row: Cell(row.event.timestamp, "time")),
     Column("Event", lambda row: Cell(row.event.type)),
-    Column("Webhook", lambda row: linked("webhooks", row.delivery and row.delivery.webhook, "code")),
+    Column("Webhook", lambda row: cell_of(row.delivery and row.delivery.webhook, "code", "webhooks")),
     Column("Delivery", lambda row: cell_of(row.delivery and row.delivery.state, "state")),
     Column("Attempts", lambda row: cell_of(row.delivery and row.delivery.attempts, "number")),
     Column("Error", lambda row: cell_of(row.delivery and row.delivery.last_error, "long")),
@@ -144,14 +144,14 @@ def _facts(payment: Payment, story: PaymentStory) -> list[tuple[str, Cell]]:
     refunded = payment.refunded if _is_above_zero(payment.refunded) else None
     return [
         ("State", Cell(payment.state, "state")),
-        ("Wallet", linked("wallets", payment.wallet)),
+        ("Wallet", cell_of(payment.wallet, "long", "wallets")),
         ("Wants" if is_incoming else "May debit", money(payment.amount)),
         ("Received" if is_incoming else "Sent", money(payment.moved)),
         ("Delivered", Cell(f"{delivered.asset_code} {delivered.amount}" if delivered else "")),
         ("Sent back" if is_incoming else "Came back", money(refunded)),
         ("Client", Cell(payment.client)),
-        ("Refund of", linked("payments", payment.refund_of, "code")),
-        ("Grant", linked("grants", payment.grant, "code")),
+        ("Refund of", cell_of(payment.refund_of, "code", "payments")),
+        ("Grant", cell_of(payment.grant, "code", "grants")),
         ("Receiver", cell_of(payment.receiver, "code")),
         ("Failure", cell_of(payment.failure)),
         ("Created (UTC)", Cell(payment.created_at, "time")),
@@ -177,7 +177,7 @@ async def grant_page(visit: Visit) -> Response:
     wallet_address, consent = grant.wallet_address or "", grant.interaction
     facts = [
         *facts_of([STATE, CLIENT], grant),
-        ("Wallet", linked("wallets", visit.context.urls.wallet_path(wallet_address))),
+        ("Wallet", cell_of(visit.context.urls.wallet_path(wallet_address), "long", "wallets")),
         *facts_of([SPENT, LEFT], grant),
         ("Asked for (UTC)", cell_of(grant.created_at, "time")),
         ("Consent until (UTC)", cell_of(consent.expires_at if consent and not consent.decided_at else None, "time")),

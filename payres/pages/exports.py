@@ -2,18 +2,18 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import Response
 
 from payres.admin import exports
 from payres.admin.exports import Download, send_download
-from payres.admin.requests import ExportQuery, PeriodQuery
-from payres.admin.serving import read_query
+from payres.admin.handlers import operation_of
+from payres.admin.requests import ExportQuery
+from payres.admin.serving import read_arguments, read_filters
 from payres.operator.operators import actor_of
 from payres.pages.list_page import filters_of
 from payres.pages.visit import Visit
-from payres.routes.requests import other_parameters
 
 
 async def page(visit: Visit) -> Response:
@@ -21,12 +21,13 @@ async def page(visit: Visit) -> Response:
     return visit.show("exports.html", "/exports", fields=filters_of(ExportQuery))
 
 
-async def _send(visit: Visit, endpoint: Callable[..., Download], query: type[PeriodQuery]) -> Response:
-    given = {name: value for name, value in other_parameters(visit.request, ()).items() if value}
-    arguments: dict[str, Any] = {**visit.segments, "query": read_query(given, query)}
-    return await send_download(visit.request, endpoint(**arguments), actor_of(visit.operator), visit.read)
+async def _send(visit: Visit, endpoint: Callable[..., Download]) -> Response:
+    request, operation = visit.request, operation_of(endpoint)
+    filters = {name: value for name, value in read_filters(request, operation).items() if value}
+    download = endpoint(**read_arguments(request, operation, filters))
+    return await send_download(request, download, actor_of(visit.operator), visit.read)
 
 
-PAYMENTS: Final = partial(_send, endpoint=exports.payments, query=ExportQuery)
-LEDGER: Final = partial(_send, endpoint=exports.ledger, query=ExportQuery)
-STATEMENT: Final = partial(_send, endpoint=exports.statement, query=PeriodQuery)
+PAYMENTS: Final = partial(_send, endpoint=exports.payments)
+LEDGER: Final = partial(_send, endpoint=exports.ledger)
+STATEMENT: Final = partial(_send, endpoint=exports.statement)

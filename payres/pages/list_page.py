@@ -9,13 +9,12 @@ import msgspec
 from starlette.responses import Response
 
 from payres.admin.exports import attachment
-from payres.admin.handlers import Operation, operations
-from payres.admin.serving import PAGE_PARAMETERS, read_query
+from payres.admin.handlers import operation_of
+from payres.admin.serving import PAGE_PARAMETERS, read_arguments, read_filters
 from payres.limits import DEFAULT_PAGE, MAX_PAGE
 from payres.pages.tables import Column, as_csv, make_table
 from payres.pages.visit import Visit
 from payres.routes.pages import HEADERS, redirect
-from payres.routes.requests import other_parameters, page_query
 from payres.wire import Page
 
 FORMAT: Final = "format"
@@ -35,25 +34,16 @@ class Listing(msgspec.Struct, frozen=True):
     about: str = ""
     also: tuple[str, str] | None = None
 
-    @property
-    def operation(self) -> Operation:
-        """The endpoint with this function."""
-        return {one.function: one for one in operations()}[self.function]
-
     async def __call__(self, visit: Visit) -> Response:
-        request, operation = visit.request, self.operation
+        request, operation = visit.request, operation_of(self.function)
         parameters = dict(request.query_params)
         non_empty = {name: value for name, value in parameters.items() if value}
         if non_empty != parameters:  # as a form sends what was left empty
             return redirect(_url(visit, non_empty))
-        filters = other_parameters(request, (*PAGE_PARAMETERS, FORMAT))
-        arguments: dict[str, Any] = dict(visit.segments)
-        if operation.is_paged:
-            arguments["page"] = page_query(request, numbers=True)
-        if operation.query is not None:
-            arguments["query"] = read_query(filters, operation.query)
-        found = await visit.read(partial(operation.function, **arguments))
-        count = int(non_empty.get("first") or non_empty.get("last") or DEFAULT_PAGE)
+        filters = read_filters(request, operation, (FORMAT,))
+        arguments = read_arguments(request, operation, filters)
+        found = await visit.read(partial(self.function, **arguments))
+        count = arguments["page"].count if operation.is_paged else DEFAULT_PAGE
         title = self.title.format(**visit.segments)
         table = make_table(title, self.columns, found.result, self.none)
         if non_empty.get(FORMAT) == "csv":

@@ -54,11 +54,11 @@ async def page(visit: Visit) -> Response:
         is_counted=volume.complete,
         is_live=is_live,
         refresh=LIVE_SECONDS if is_live else None,
-        **await visit.read(_stand),
+        **await visit.read(_read_database),
     )
 
 
-def _stand(work: Work) -> dict[str, Any]:
+def _read_database(work: Work) -> dict[str, Any]:
     """What the page says of the database, over one snapshot."""
     status, balances = read_status(work), dict[Asset, dict[str, int]]()
     for one in status.sums:

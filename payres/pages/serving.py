@@ -13,12 +13,12 @@ from starlette.responses import Response
 from payres.endpoints import Endpoint
 from payres.errors import InsufficientAccess, InvalidRequest, SignInFailed
 from payres.grants.consent import check_csrf
-from payres.http.error_responses import ErrorResponse
+from payres.http.error_responses import method_not_allowed
 from payres.pages import sign_in
 from payres.pages.actions import Action
 from payres.pages.endpoints import ADMIN_PAGES
-from payres.pages.visit import Page
-from payres.routes.pages import read_form, serve_page
+from payres.pages.visit import STYLE_SHEETS, Page
+from payres.routes.pages import PAGE_METHODS, error_page, read_form, serve_page
 from payres.routes.routing import Handler, Route, build_routes
 
 
@@ -33,7 +33,7 @@ def _handler(endpoint: Endpoint) -> Handler:
     return partial(
         serve_page,
         answer=found if found is sign_in.follow_link else partial(_answer, page=found),
-        error_page=sign_in.notice,
+        error_page=partial(error_page, template="admin/notice.html", style_sheets=STYLE_SHEETS),
         fault="The server failed, and its log says how",
     )
 
@@ -53,8 +53,7 @@ async def _answer(request: Request, page: Page) -> Response:
         except SignInFailed as error:  # the session has ended meanwhile
             return sign_in.show_sign_in(request, str(error))
     if not is_form:
-        allow = {"Allow": "GET, HEAD, POST"}
-        raise ErrorResponse(405, "method_not_allowed", "A page can be opened, and its form be sent", headers=allow)
+        raise method_not_allowed(PAGE_METHODS)
     check_csrf(visit.session, form.get("csrf", ""))
     if choice == "sign-out":
         return await sign_in.sign_out(visit)

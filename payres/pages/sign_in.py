@@ -10,15 +10,14 @@ from starlette.responses import Response
 from payres.errors import DomainError, SignInFailed
 from payres.grants.passwords import hash_password
 from payres.grants.sign_in import Guesser
-from payres.http.error_responses import ErrorResponse, error_response
-from payres.http.observation import observation_of
 from payres.limits import MIN_PASSWORD_LENGTH
 from payres.operator import operators
 from payres.pages.visit import STYLE_SHEETS, Form, Visit
 from payres.requester import address_of
 from payres.routes.context import context_of
 from payres.routes.cookies import operator_session_of, set_operator_session
-from payres.routes.pages import read_form, redirect, render, title_of
+from payres.routes.exception_handlers import note_error
+from payres.routes.pages import read_form, redirect, render
 from payres.store.operators import OperatorRecord
 
 HOME: Final = "/admin"
@@ -44,8 +43,7 @@ async def sign_in(request: Request, form: Form) -> Response:
         before = operator_session_of(request)
         session = await context.database.write(partial(operators.open_session, verified=account, before=before))
     except SignInFailed as error:
-        context.rate_limits.count_failure(request.scope, 401)
-        observation_of(request.scope).error = error_response(error)
+        note_error(request, error)
         return show_sign_in(request, WRONG, name)
     return _signed_in(request, session, request.scope["raw_path"].decode("ascii"))
 
@@ -78,7 +76,8 @@ async def follow_link(request: Request) -> Response:
     try:
         hashed = await asyncio.to_thread(hash_password, form.get("password", ""))
     except DomainError as error:
-        return _show_link(request, operator.name, str(error), 400)
+        noted = note_error(request, error)
+        return _show_link(request, operator.name, noted.hint, noted.status)
     session = await database.write(partial(operators.set_password, secret=secret, password_hash=hashed))
     return _signed_in(request, session, HOME)
 
@@ -86,13 +85,6 @@ async def follow_link(request: Request) -> Response:
 def show_sign_in(request: Request, problem: str | None = None, name: str = "") -> Response:
     """The form for name and password, where another page was asked for."""
     return _render(request, "sign_in.html", 401, problem=problem, name=name)
-
-
-def notice(request: Request, error: ErrorResponse) -> Response:
-    """The page for an error."""
-    response = _render(request, "notice.html", error.status, title=title_of(error), text=error.hint)
-    response.headers.update(error.headers)
-    return response
 
 
 def _show_link(request: Request, name: str, problem: str | None = None, status: int = 200) -> Response:

@@ -99,16 +99,11 @@ def facts_of(columns: Iterable[Column], record: Any) -> Sequence[tuple[str, Cell
 
 
 def cell_of(value: object, kind: Kind = "text", section: str | None = None) -> Cell:
-    """Nothing for None; the texts of a list with spaces between."""
+    """Nothing for None; the texts of a list with spaces between. With a `section`, it names what has a page there."""
     if value is None or value == "":
         return Cell("", "text" if kind == "time" else kind)
     text = " ".join(value) if isinstance(value, list | tuple) else str(value)
     return Cell(text, kind, path_of(section, text) if section else None)
-
-
-def linked(section: str, name: str | None, kind: Kind = "long") -> Cell:
-    """The name of a thing with a page of its own; nothing for None."""
-    return cell_of(name, kind, section)
 
 
 def path_of(*names: str) -> str:

@@ -19,7 +19,7 @@ from payres.grants.clients import Client
 from payres.grants.tokens import check_valid
 from payres.http.error_responses import ErrorResponse, invalid_token, unproven_client
 from payres.http.observation import observation_of
-from payres.http.request_head import header
+from payres.http.request_head import credentials
 from payres.identifiers import hash_secret
 from payres.requester import count_for_client
 from payres.routes.context import Context, context_of
@@ -50,7 +50,7 @@ async def authorize_reading(
     as both. Nothing of it, errors included, is shown for a request that is not authorized.
     """
     context = context_of(request)
-    token = gnap_token(request)
+    token = credentials(request.scope["headers"], "gnap")
     if token is None:
         raise invalid_token("missing_token", "Send an access token as Authorization: GNAP <token>")
     unverified = parse_signature(request, body)
@@ -103,13 +103,6 @@ def parse_signature(request: Request, body: bytes) -> Unverified:
     if isinstance(parsed, Rejected):
         raise _rejection(parsed)
     return parsed
-
-
-def gnap_token(request: Request) -> str | None:
-    """The token in `Authorization: GNAP <token>` (RFC 9635 section 7.2), None without one."""
-    value = header(request.scope["headers"], b"authorization")
-    scheme, _, token = ("" if value is None else value.decode("latin-1")).partition(" ")
-    return (token.strip() or None) if scheme.lower() == "gnap" else None
 
 
 def _find_holder(

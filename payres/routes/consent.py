@@ -16,11 +16,12 @@ from payres.grants import consent, wording
 from payres.grants.consent import ConsentRequest
 from payres.grants.intervals import describe_moment
 from payres.grants.sign_in import Guesser
-from payres.http.error_responses import ErrorResponse, error_response
+from payres.http.error_responses import method_not_allowed
 from payres.requester import address_of
 from payres.routes.context import context_of
 from payres.routes.cookies import browser_of, set_signed_in, set_signed_out
-from payres.routes.pages import error_page, read_form, redirect, render, serve_page
+from payres.routes.exception_handlers import note_error
+from payres.routes.pages import PAGE_METHODS, error_page, read_form, redirect, render, serve_page
 from payres.store.work import Work
 
 
@@ -37,10 +38,7 @@ async def _answer(request: Request) -> Response:
     if request.method in {"GET", "HEAD"}:
         return _show(request, await _find(request))
     if request.method != "POST":
-        allow = {"Allow": "GET, HEAD, POST"}
-        raise ErrorResponse(
-            405, "method_not_allowed", "This page can be opened, and its form be sent; no more", headers=allow
-        )
+        raise method_not_allowed(PAGE_METHODS)
     form = await read_form(request)
     match form.get("choice"):
         case "sign-in":
@@ -104,12 +102,12 @@ async def _decide(request: Request, form: dict[str, str], approve: bool) -> Resp
 
 def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Response:
     """Why a form was not accepted, with the way on."""
-    response = error_response(error)
+    noted = note_error(request, error)
     if found.decided:
-        return _show_decided(request, found, response.status)
-    if response.status == 401:
-        return _show_sign_in(request, found, response.hint, 401)
-    return error_page(request, response, _path(request))
+        return _show_decided(request, found, noted.status)
+    if noted.status == 401:
+        return _show_sign_in(request, found, noted.hint, 401)
+    return error_page(request, noted, _path(request))
 
 
 def _show_sign_in(request: Request, found: ConsentRequest, problem: str | None = None, status: int = 200) -> Response:

@@ -22,14 +22,14 @@ OPERATOR: Final = "payres_admin"
 
 def browser_of(request: Request) -> Browser:
     """What the browser shows of itself; nothing of what cannot be a cookie of ours. The last of one name counts."""
-    found = _found(request)
+    found = _cookies(request)
     known = {int(name.removeprefix(KNOWN)): value for name, value in found.items() if name.startswith(KNOWN)}
     return Browser(found.get(SESSION), known)
 
 
 def operator_session_of(request: Request) -> str | None:
     """The session of the admin pages."""
-    return _found(request).get(OPERATOR)
+    return _cookies(request).get(OPERATOR)
 
 
 def set_operator_session(request: Request, response: Response, session: str) -> None:
@@ -50,18 +50,18 @@ def set_signed_out(request: Request, response: Response) -> None:
     _set(request, response, SESSION, "", 0, "lax")
 
 
-def _found(request: Request) -> dict[str, str]:
+def _cookies(request: Request) -> dict[str, str]:
     """Our cookies by their names without the prefix.
 
     Read here and not by http.cookies, which before Python 3.11.10 takes seconds for some thousand escaped quotes.
     """
     lines = [value for name, value in request.scope["headers"] if name == b"cookie"]
-    pairs = _cookies(_is_secure(request)).findall(b";".join(lines))
+    pairs = _pattern(_is_secure(request)).findall(b";".join(lines))
     return {name.decode("ascii"): value.decode("ascii") for name, value in pairs}
 
 
 @lru_cache
-def _cookies(secure: bool) -> re.Pattern[bytes]:
+def _pattern(secure: bool) -> re.Pattern[bytes]:
     """Finds ours among `name=value; name=value` (RFC 6265bis), in time linear in their length.
 
     The groups are the name without the prefix, and the value.

@@ -9,10 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import DomainError
-from payres.http.admission import rate_limits_of
 from payres.http.error_responses import ErrorResponse, error_response
 from payres.http.observation import observation_of
-from payres.http.responses import error_response_of
+from payres.http.responses import json_error
 from payres.routes.context import context_of
 
 log = logging.getLogger("payres.routes")
@@ -23,17 +22,22 @@ def render_error(request: Request, error: DomainError) -> Response:
 
     A request from an address that guesses gets that answer, and no other, unless it has proven who sent it.
     """
-    limits = rate_limits_of(request)
-    found = error_response(limits.address_error(request.scope) or error)
-    limits.count_failure(request.scope, found.status)
-    observation_of(request.scope).error = found
+    found = note_error(request, context_of(request).rate_limits.address_error(request.scope) or error)
     if found.status == 405 and request.method == "OPTIONS":
         # The Allow of a 405 is what OPTIONS asks for (RFC 9110 section 9.3.7).
         return Response(status_code=204, headers=found.headers)
-    response = error_response_of(found)
+    response = json_error(found)
     if found.status == 401 and "WWW-Authenticate" not in found.headers:
         response.headers.update(where_to_ask(request))
     return response
+
+
+def note_error(request: Request, error: DomainError) -> ErrorResponse:
+    """What the caller sees of an error with which the request is answered: so it is counted, and in the log."""
+    found = error_response(error)
+    context_of(request).rate_limits.count_failure(request.scope, found.status)
+    observation_of(request.scope).error = found
+    return found
 
 
 def where_to_ask(request: Request) -> dict[str, str]:

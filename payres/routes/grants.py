@@ -14,8 +14,9 @@ from payres.grants.gnap import ContinueRequest, GrantRequest
 from payres.grants.requests import asks_for_consent, request_grant
 from payres.http.error_responses import unproven_client
 from payres.http.observation import observation_of
+from payres.http.request_head import credentials
 from payres.http.responses import json_response
-from payres.routes.authorize import gnap_token, parse_signature, unreadable_client, verify_client
+from payres.routes.authorize import parse_signature, unreadable_client, verify_client
 from payres.routes.bodies import read_body, read_json_body
 from payres.routes.context import Context, context_of
 from payres.store import wallets
@@ -83,7 +84,7 @@ async def _verify_continuing_client(request: Request, body: bytes, grant_id: str
     """The continuation token, once it and the client's signature are verified. Raises 401 and 404."""
     context = context_of(request)
     unverified = parse_signature(request, body)
-    token = gnap_token(request)
+    token = credentials(request.scope["headers"], "gnap")
     if token is None:
         raise unproven_client("missing_token", "Send the continuation token as Authorization: GNAP <token>")
 

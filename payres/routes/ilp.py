@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import DomainError, InvalidRequest
-from payres.http.error_responses import ErrorResponse, error_response, invalid_token
+from payres.http.error_responses import ErrorResponse, error_response, invalid_bearer_token
 from payres.http.request_head import header
 from payres.identifiers import hash_secret
 from payres.interledger.packets import result_of
@@ -28,20 +28,20 @@ async def receive(request: Request) -> Response:
 
     Other answers say that there was no packet to process, and a 504 that its outcome is not known yet.
     """
-    found = header(request.scope["headers"], b"request-id") or b""
+    sent = header(request.scope["headers"], b"request-id") or b""
     # Echoing the number promises that the request may be repeated, which holds for numbers that are stored alone.
-    number = found.decode("ascii") if REQUEST_ID.fullmatch(found) else None
+    number = sent.decode("ascii") if REQUEST_ID.fullmatch(sent) else None
     try:
         reply = await _reply(context_of(request), request, number)
     except DomainError as error:
-        refusal = error_response(error)
+        found = error_response(error)
         if number is not None:
-            refusal.headers = {**refusal.headers, "Request-Id": number}
-        raise refusal from error
+            found.headers = {**found.headers, "Request-Id": number}
+        raise found from error
     response = Response(reply)
     response.raw_headers.append((b"content-type", MEDIA_TYPE.encode()))
     if number is not None:
-        response.raw_headers.append((b"request-id", found))
+        response.raw_headers.append((b"request-id", sent))
     return response
 
 
@@ -50,11 +50,13 @@ async def _reply(context: Context, request: Request, request_id: str | None) -> 
     credentials = (header(request.scope["headers"], b"authorization") or b"").decode("latin-1")
     scheme, _, token = credentials.partition(" ")
     if scheme.lower() != "bearer" or not token or " " in token:
-        raise _unauthorized("missing_token", "Send the token that was agreed on as Authorization: Bearer <token>")
+        raise invalid_bearer_token(
+            "missing_token", "Send the token that was agreed on as Authorization: Bearer <token>"
+        )
     find_peer = partial(peers.peer_by_token, token_hash=hash_secret(token))
     peer = await context.database.read(find_peer, for_write=True)
     if peer is None:
-        raise _unauthorized("unknown_token", "No peer has this token")
+        raise invalid_bearer_token("unknown_token", "No peer has this token")
     context.rate_limits.prove(request.scope)
     body = await read_body(request, MAX_PACKET_BODY_BYTES)
     if media_type_of(request) not in MEDIA_TYPES:
@@ -68,9 +70,3 @@ async def _reply(context: Context, request: Request, request_id: str | None) -> 
         raise InvalidRequest("The Request-Id was used for another packet before", field="Request-Id")
     sentence = "The packet was passed on and its outcome is not known yet; repeat the request to learn it"
     raise ErrorResponse(504, "unavailable", sentence, headers={"Retry-After": "1"})
-
-
-def _unauthorized(reason: str, hint: str) -> ErrorResponse:
-    response = invalid_token(reason, hint)
-    response.headers = {"WWW-Authenticate": "Bearer"}
-    return response

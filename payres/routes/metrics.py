@@ -13,9 +13,10 @@ from starlette.responses import Response
 from payres import __version__
 from payres.clock import SECOND
 from payres.counters import Histogram
-from payres.errors import NotFound
 from payres.event_types import EVENT_TYPES
 from payres.http.admin_hosts import AdminHosts
+from payres.http.error_responses import nothing_here
+from payres.http.request_head import credentials
 from payres.operator.status import Status, read_status
 from payres.routes.context import Context, context_of
 
@@ -27,17 +28,17 @@ async def read(request: Request) -> Response:
     """GET /metrics: for whom `admin_hosts` lets in, or who has `metrics_token`. Raises NotFound for everyone else."""
     context = context_of(request)
     if not _may_read(request, context.settings.metrics_token):
-        raise NotFound("There is nothing at this address")
+        raise nothing_here()
     status = await context.database.examine(read_status)
     return Response(await asyncio.to_thread(_render, context, status), media_type=CONTENT_TYPE)
 
 
 def _may_read(request: Request, token: str) -> bool:
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    if token and scheme.lower() == "bearer":
+    if token:
+        given = credentials(request.scope["headers"], "bearer") or ""
         return hmac.compare_digest(given.encode(), token.encode())
     admin_hosts: AdminHosts = request.scope["app"].state["admin_hosts"]
-    return not token and admin_hosts.let_in(request.scope)
+    return admin_hosts.let_in(request.scope)
 
 
 def _render(context: Context, status: Status) -> bytes:

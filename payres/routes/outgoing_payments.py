@@ -14,9 +14,9 @@ from payres.http.responses import json_response
 from payres.interledger.quoting import RemoteQuotes
 from payres.payments import outgoing as rules
 from payres.routes import resources
-from payres.routes.authorize import authorize
+from payres.routes.authorize import authorize_reading
 from payres.routes.bodies import read_body
-from payres.routes.context import Context, context_of
+from payres.routes.context import Context
 from payres.store import outgoing, wallets
 from payres.store.work import Work
 from payres.terms import Offer
@@ -26,8 +26,7 @@ from payres.wire import GrantSpending, OutgoingPayment, OutgoingPaymentRequest
 async def read_grant_spending(request: Request) -> Response:
     """GET /outgoing-payment-grant: the sums of the current window, null when nothing was spent or none is open."""
     body = await read_body(request)
-    caller = await authorize(request, body, "outgoing-payment", "create")
-    found = await context_of(request).database.read(partial(_find_spending, caller=caller))
+    found = await authorize_reading(request, body, "outgoing-payment", "create", _find_spending)
     if found is None:
         return json_response(GrantSpending(spent_debit_amount=None, spent_receive_amount=None))
     asset, spent = found

@@ -19,18 +19,19 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from payres.errors import DomainError, InsufficientAccess, InvalidRequest
-from payres.http.error_responses import ErrorResponse, error_response
+from payres.http.error_responses import ErrorResponse
 from payres.http.observation import observation_of
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 from payres.routes.bodies import media_type_of, read_body
 from payres.routes.context import context_of
-from payres.routes.exception_handlers import where_to_ask
+from payres.routes.exception_handlers import note_error, where_to_ask
 from payres.urls import canonical
 
 if TYPE_CHECKING:  # it loads slowly, and most servers are asked for consent long after they have started
     from jinja2 import Environment
 
 STYLE_SHEET: Final = "style.css"  # of all pages
+PAGE_METHODS: Final = "GET, HEAD, POST"  # that a page with a form takes
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -62,16 +63,15 @@ async def serve_page(
     fault: str,
 ) -> Response:
     """The answer of an endpoint for people, to every method: errors are pages too, and `fault` is the hint of a 500."""
-    observation = observation_of(request.scope)
     try:
         return await answer(request)
     except DomainError as error:
-        found = error_response(error)
-        context_of(request).rate_limits.count_failure(request.scope, found.status)
+        found = note_error(request, error)
     except Exception:
-        log.exception("%s of %s failed", request.method, observation.route)  # the URL may hold a secret
-        found = ErrorResponse(500, "internal_error", fault)
-    observation.error = found
+        log.exception(
+            "%s of %s failed", request.method, observation_of(request.scope).route
+        )  # the URL may hold a secret
+        found = note_error(request, ErrorResponse(500, "internal_error", fault))
     return error_page(request, found)
 
 
@@ -103,15 +103,16 @@ def redirect(url: str) -> Response:
     return Response(status_code=HTTPStatus.SEE_OTHER, headers=HEADERS | {"Location": quote(url, safe=ASCII)})
 
 
-def title_of(error: ErrorResponse) -> str:
-    """The heading of the page for an error."""
-    return TITLES.get(error.code, "This did not work")
-
-
-def error_page(request: Request, error: ErrorResponse, again: str | None = None) -> Response:
+def error_page(
+    request: Request,
+    error: ErrorResponse,
+    again: str | None = None,
+    template: str = "notice.html",
+    style_sheets: tuple[str, ...] = (STYLE_SHEET,),
+) -> Response:
     """The page for an error; `again` is where the owner can look at the request once more."""
-    values = {"title": title_of(error), "text": error.hint, "again": again}
-    response = render(request, "notice.html", values, error.status)
+    values = {"title": TITLES.get(error.code, "This did not work"), "text": error.hint, "again": again}
+    response = render(request, template, values, error.status, style_sheets=style_sheets)
     response.headers.update(error.headers)
     return response
 

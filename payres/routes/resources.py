@@ -136,9 +136,17 @@ async def find_visible(request: Request, kind: Kind[A, R, B]) -> Found[R]:
     Raises NotFound, InsufficientAccess; TokenInvalid for a token that has ended meanwhile.
     """
     body = await read_body(request)
-    unit = partial(_find_for, kind=kind, record_id=request.scope["path_params"]["id"])
-    caller, found = await authorize_reading(request, body, kind.type, "read", unit)
-    find_again = partial(_find_again, caller=caller, kind=kind, record_id=found[1].id)
+    record_id: str = request.scope["path_params"]["id"]
+
+    # The types are quoted because those of an inner function are made each time.
+    def find(work: Work, caller: Caller) -> "tuple[Caller, tuple[WalletRecord, R]]":
+        return caller, require_visible(work, kind, caller, record_id)
+
+    def find_again(work: Work) -> "tuple[WalletRecord, R]":
+        require_valid_token(work, caller)
+        return require_visible(work, kind, caller, record_id)
+
+    caller, found = await authorize_reading(request, body, kind.type, "read", find)
     return await find_changed(request, kind, caller.client_id, found, find_again)
 
 
@@ -171,15 +179,6 @@ def require_visible(work: Work, kind: Kind[A, R, B], caller: Caller, record_id: 
         raise _missing(kind)
     record, wallet = found
     return wallet, record
-
-
-def _find_for(work: Work, caller: Caller, kind: Kind[A, R, B], record_id: str) -> tuple[Caller, tuple[WalletRecord, R]]:
-    return caller, require_visible(work, kind, caller, record_id)
-
-
-def _find_again(work: Work, caller: Caller, kind: Kind[A, R, B], record_id: str) -> tuple[WalletRecord, R]:
-    require_valid_token(work, caller)
-    return require_visible(work, kind, caller, record_id)
 
 
 def find(work: Work, kind: Kind[A, R, B], record_id: str) -> tuple[WalletRecord, R]:

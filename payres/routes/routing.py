@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import import_module
 from typing import Final
 from urllib.parse import unquote
@@ -16,7 +16,7 @@ from payres.endpoints import ADMIN_ROOT, ENDPOINTS, RESERVED_SEGMENTS, Endpoint,
 from payres.errors import DomainError, NotFound
 from payres.http.accept import check_accept
 from payres.http.admin_hosts import AdminHosts
-from payres.http.error_responses import ErrorResponse
+from payres.http.error_responses import method_not_allowed, nothing_here
 from payres.http.observation import observation_of
 from payres.routes.exception_handlers import fault_response, render_error
 from payres.urls import ROOT_WALLET_PATH
@@ -41,7 +41,7 @@ class Route:
         self.streams = streams
         self.is_json = kind in {Kind.API, Kind.ADMIN}
         self._takes_all = kind in {Kind.PAGE, Kind.ADMIN_PAGE, Kind.WALLET}
-        self._allowed = {"Allow": ", ".join(sorted({"OPTIONS", *self.handlers}))}  # RFC 9110 section 10.2.1
+        self._allowed = ", ".join(sorted({"OPTIONS", *self.handlers}))  # RFC 9110 section 10.2.1
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -53,8 +53,7 @@ class Route:
         found = self.handlers.get(method)
         if found is None:
             if not self._takes_all:
-                sentence = "This address does not take that method"
-                raise ErrorResponse(405, "method_not_allowed", sentence, headers=self._allowed)
+                raise method_not_allowed(self._allowed)
             found = self.handlers["GET"]
         return found
 
@@ -68,7 +67,8 @@ class Router:
     """
 
     def __init__(self, load_admin: Callable[[], Sequence[Route]], admin_hosts: AdminHosts) -> None:
-        self._load_admin = cache(load_admin)
+        self._load_admin = load_admin
+        self._admin_routes: Sequence[Route] | None = None
         self._admin_hosts = admin_hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,9 +92,10 @@ class Router:
     async def _answer_operator(self, scope: Scope, request: Request) -> Response:
         """The path is matched as it was sent, because a wallet's may have slashes, which are escaped here."""
         if not self._admin_hosts.let_in(scope):
-            raise _nothing()
-        routes = await asyncio.to_thread(self._load_admin)
-        route = _match(routes, scope["raw_path"].decode("latin-1").removesuffix("/"), scope)
+            raise nothing_here()
+        if self._admin_routes is None:
+            self._admin_routes = await asyncio.to_thread(self._load_admin)
+        route = _match(self._admin_routes, scope["raw_path"].decode("latin-1").removesuffix("/"), scope)
         scope["path_params"] = {name: unquote(text) for name, text in scope["path_params"].items()}
         return await _handle(route, scope, request)
 
@@ -142,11 +143,7 @@ def _match(routes: Sequence[Route], path: str, scope: Scope) -> Route:
         if found is not None:
             scope["path_params"] = found.groupdict()
             return route
-    raise _nothing()
-
-
-def _nothing() -> NotFound:
-    return NotFound("There is nothing at this address")
+    raise nothing_here()
 
 
 def _handler(endpoint: Endpoint) -> Handler:

@@ -6,12 +6,14 @@ sends no more, or the server stops.
 
 import asyncio
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, NamedTuple, TypeVar
 
 from starlette.requests import Request
+from starlette.types import Message
 
-from payres.http.admission import leave
+from payres.http.admission import release_slot
 from payres.limits import MAX_WAIT_SECONDS
 from payres.routes.context import context_of
 from payres.store.work import Work
@@ -43,35 +45,51 @@ async def wait_for_change(
     `key` is the id of what changes. Where `who` has too many requests that wait, it is answered at once, and the
     headers do not say that the preference was applied. Raises what `find` raises.
     """
+    database = context_of(request).database
+    with watch(request, who, key) as watched:
+        if watched is None:
+            return await database.read(find), {}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not watched.is_over:
+                    watched.change.clear()
+                    if ends(await database.read(find)):
+                        break
+                    await watched.change.wait()
+    # As it is now: the time may be over, or the token revoked meanwhile.
+    return await database.read(find), {"Preference-Applied": f"wait={seconds}"}
+
+
+class Watch(NamedTuple):
+    """`change` is set by each change of what is watched, and in the end: clear it before looking."""
+
+    change: asyncio.Event
+    listening: asyncio.Future[Message]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the client sends no more, has gone, or is to be answered because the server stops."""
+        return self.listening.done()
+
+
+@contextmanager
+def watch(request: Request, who: Hashable, key: str) -> Iterator[Watch | None]:
+    """Watches what `key` stands for; None where `who` has too many requests that wait.
+
+    The body of the request must have been read. It no longer counts as a request in progress.
+    """
     context = context_of(request)
     if not context.waiting_slots.try_take(who):
-        return await context.database.read(find), {}
+        yield None
+        return
     try:
-        leave(request.scope)
-        await _watch(request, seconds, key, find, ends)
+        release_slot(request.scope)
+        with context.changes.watch(key) as change:
+            listening = asyncio.ensure_future(request.receive())
+            listening.add_done_callback(lambda _: change.set())
+            try:
+                yield Watch(change, listening)
+            finally:
+                listening.cancel()
     finally:
         context.waiting_slots.release(who)
-    # As it is now: the time may be over, or the token revoked meanwhile.
-    return await context.database.read(find), {"Preference-Applied": f"wait={seconds}"}
-
-
-async def _watch(
-    request: Request, seconds: int, key: str, find: Callable[[Work], F], ends: Callable[[F], bool]
-) -> None:
-    """Returns when it is time to answer."""
-    context = context_of(request)
-    with context.changes.watch(key) as change:
-        # Nothing more is expected: the client sends no more, has gone, or is to be answered because the server stops.
-        listening = asyncio.ensure_future(request.receive())
-        listening.add_done_callback(lambda _: change.set())
-        try:
-            async with asyncio.timeout(seconds):
-                while not listening.done():
-                    change.clear()
-                    if ends(await context.database.read(find)):
-                        return
-                    await change.wait()
-        except TimeoutError:
-            return
-        finally:
-            listening.cancel()

@@ -10,11 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.encoding import base64url_decoded
-from payres.errors import NotFound
 from payres.grants.clients import local_jwk
-from payres.http.accept import check_accept, takes
+from payres.http.accept import asks_for, check_accept
 from payres.http.cross_origin import ANY_ORIGIN
-from payres.http.error_responses import method_not_allowed
+from payres.http.error_responses import method_not_allowed, nothing_here
 from payres.http.responses import json_response
 from payres.routes.context import context_of
 from payres.signatures.jwk import JWK
@@ -42,9 +41,9 @@ async def read(request: Request) -> Response:
     context = context_of(request)
     wallet = await context.database.read(partial(wallets.find_wallet, path=_path(request)))
     if wallet is None or not wallet.active:
-        raise _nothing()
+        raise nothing_here()
     _check_readable(request, (SPSP_TYPE,))
-    if takes(request.scope["headers"], SPSP_TYPE):
+    if asks_for(request.scope["headers"], SPSP_TYPE):
         return _payment_details(request, wallet)
     body = WalletAddress(
         id=context.urls.wallet(wallet.path),
@@ -110,7 +109,7 @@ async def _keys(request: Request, types: Sequence[str]) -> tuple[str, list[JWK],
         if wallet is not None and wallet.active:
             return own + [local_jwk(key.kid, key.x) for key in wallets.list_keys(tx, wallet.id)], KEYS_CACHE
         if not own:
-            raise _nothing()
+            raise nothing_here()
         return own, OWN_KEY_CACHE
 
     keys, cache = await context.database.read(unit)
@@ -122,10 +121,6 @@ def _path(request: Request) -> str:
     """The wallet's path."""
     path: str = request.path_params["path"]
     return path.lower()
-
-
-def _nothing() -> NotFound:
-    return NotFound("There is nothing at this address")
 
 
 def _check_readable(request: Request, types: Sequence[str]) -> None:

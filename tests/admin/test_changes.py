@@ -10,11 +10,10 @@ from payres.admin import serving
 from payres.grants.passwords import verify_password
 from payres.operator.api_keys import revoke_api_key
 from payres.operator.wallets import require_wallet
-from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.instance import Instance, run_instance
 from tests.admin.conftest import BASE, Program
 from tests.admin.test_serving import error_of
-from tests.helpers import Json
+from tests.helpers import Json, new_jwk
 
 
 @pytest.fixture
@@ -115,7 +114,7 @@ def test_movements_have_pages(program: Program, wallet: str) -> None:
 
 
 def test_keys_of_clients_come_and_go(program: Program, wallet: str) -> None:
-    jwk = jwk_from_public_bytes("my key/1", generate_private_key().public_key().public_bytes_raw())
+    jwk = new_jwk("my key/1")
     shown = {"kid": jwk.kid, "x": jwk.x, "alg": "EdDSA", "kty": "OKP", "crv": "Ed25519"}
     added = program.post(at(wallet, "/keys"), {"jwk": shown, "name": "My app"})
     assert (added["jwk"], added["name"]) == (shown, "My app")

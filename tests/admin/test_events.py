@@ -10,7 +10,9 @@ import httpx2
 import pytest
 from click.testing import CliRunner
 
+from payres.admin import events as endpoints
 from payres.cli import main
+from payres.errors import Unavailable
 from payres.events import deliveries
 from payres.operator import wallets
 from payres.operator.api_keys import revoke_api_key
@@ -152,6 +154,24 @@ def test_stream_ends_with_its_key(payres: Instance, new_program: NewProgram, pro
     stream.thread.join(60)
     assert not stream.thread.is_alive()
     assert stream.events == []
+
+
+def test_stream_is_cut_when_the_database_cannot_be_read(
+    payres: Instance, program: Program, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise Unavailable("The disk has failed")
+
+    headers = {"Authorization": f"Bearer {program.key}", "Accept": "text/event-stream"}
+    url = f"{payres.base_url}{BASE}/events?after={latest(program)}"
+    with httpx2.stream("GET", url, headers=headers, timeout=60) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        monkeypatch.setattr(endpoints, "_after", fail)
+        deposit(payres)
+        with pytest.raises(httpx2.RemoteProtocolError):
+            list(lines)
+    assert caplog.messages == [], "it is no fault"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from payres.amounts import parse_value
 from payres.clock import parse_time
 from payres.errors import DomainError
 from payres.grants.intervals import parse_interval
-from payres.http.accept import check_accept, takes
+from payres.http.accept import asks_for, check_accept
 from payres.limits import MAX_ACCEPT_BYTES, MAX_FORM_BYTES, MAX_HOST_LENGTH, MAX_QUERY_BYTES
 from payres.requester import counted_address
 from payres.routes.cookies import browser_of
@@ -108,7 +108,7 @@ def test_costly_accept(exchange: Exchange, accept: bytes) -> None:
     """It counts as absent, and so it is answered."""
     check_cheap(lambda: check_accept([(b"accept", accept)]))
     check_cheap(lambda: check_accept([(b"accept", b"a/b")] * 2_400))
-    check_cheap(lambda: takes([(b"accept", b"application/spsp4+json," + accept)], "application/spsp4+json"))
+    check_cheap(lambda: asks_for([(b"accept", b"application/spsp4+json," + accept)], "application/spsp4+json"))
     [answer] = exchange(b"GET /alice HTTP/1.1\r\nhost: h\r\nconnection: close\r\naccept: %b\r\n\r\n" % accept)
     assert answer.status == 200
 

@@ -1,6 +1,7 @@
 """The limit inside the application, which stands whatever the server is: no server takes part here."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ ORIGIN = (b"origin", b"https://app.example")
 async def ask(
     headers: list[tuple[bytes, bytes]], path: str = "/nowhere", query: bytes = b"", app: Starlette | None = None
 ) -> list[Any]:
-    """What the application sends; it has not started, so that a request that gets as far as a database fails."""
+    """What the application sends; one that has not started fails for a request that it takes."""
     scope = {
         "type": "http",
         "method": "GET",
@@ -55,9 +56,11 @@ def test_section_bytes_counts_what_is_sent(target_bytes: int) -> None:
     assert section_bytes(b"GET", target_bytes, headers) == section_bytes("GET", target_bytes, headers) == len(sent)
 
 
-async def test_header_section_is_taken_up_to_the_limit_exactly() -> None:
+async def test_header_section_is_taken_up_to_the_limit_exactly(tmp_path: Path) -> None:
     rest = MAX_HEADER_BYTES - section_bytes("GET", len("/interact/no/such/page"), [(b"x", b"")])
-    accepted = await ask([(b"x", b"a" * rest)], "/interact/no/such/page")
+    app = create_app(Settings(database=str(tmp_path / "payres.db")))
+    async with app.router.lifespan_context(app):
+        accepted = await ask([(b"x", b"a" * rest)], "/interact/no/such/page", app=app)
     assert accepted[0]["status"] == 404
     check_refused(await ask([(b"x", b"a" * (rest + 1))], "/interact/no/such/page"))
 

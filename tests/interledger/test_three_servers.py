@@ -73,6 +73,15 @@ def test_payment_crosses_three_currencies(row: Row) -> None:
     assert operator_money(c, JPY) == 1_000_000 - 1472
 
 
+@pytest.mark.parametrize(("wanted", "cents", "arrives"), [(1, 2, 1), (20, 15, 20)])
+def test_small_payment_is_whole_although_every_server_rounds(row: Row, wanted: int, cents: int, arrives: int) -> None:
+    a, _, c = row
+    paid = pay(a, a.wallet("payer"), bill(c, c.wallet("getter"), wanted, JPY))
+    assert (paid.record.state, paid.record.sent, paid.record.delivered) == ("completed", cents, arrives)
+    assert paid.quote
+    assert paid.quote["debitAmount"] == amount(cents)
+
+
 def test_payment_comes_back_the_other_way(row: Row) -> None:
     a, b, c = row
     receiver = bill(a, a.wallet("payer"), 1000, USD)

@@ -196,6 +196,14 @@ def test_filter_that_cannot_be_is_explained(ann: Browser, query: str, sentence: 
     assert sentence in words_of(answer)
 
 
+@pytest.mark.parametrize("query", ["first=2", "first=x", "last=2&cursor=x", "colour=red"])
+@pytest.mark.parametrize("path", ["/admin/peers", "/admin/webhooks", "/admin/webhooks/deliveries"])
+def test_list_that_is_shown_whole_has_no_pages(ann: Browser, path: str, query: str) -> None:
+    answer = ann.get(f"{path}?{query}")
+    assert answer.status_code == 400
+    assert query.partition("=")[0] in words_of(answer)
+
+
 def test_pages_lead_to_older_and_newer_rows(ann: Browser, payres: Instance) -> None:
     def unit(work: Work) -> None:
         create_wallet(work, "paged", "EUR", 2, None, None)

@@ -6,7 +6,7 @@ that names the wallet address concerned, one that names none, and one that names
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, get_args
+from typing import get_args
 from urllib.parse import quote as percent_encoded
 
 import httpx2
@@ -19,8 +19,8 @@ from payres.routes.routing import ROUTES
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
+from tests.helpers import Json
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 Cell = tuple[str, str]  # who asks, and which wallet address the grant names
 
@@ -72,7 +72,11 @@ def rows() -> Iterator[tuple[str, str, str, str]]:
 
 
 ROWS = list(rows())
-AUTHORIZING = {"authorize", "resources"}  # one of which each endpoint that asks for access goes through
+AUTHORIZING = {
+    "authorize",
+    "authorize_reading",
+    "resources",
+}  # one of which each endpoint that asks for access goes through
 
 
 def asks_for_access(handler: Callable[..., object]) -> bool:

@@ -29,9 +29,8 @@ from payres.store.work import Transaction
 from payres.testing import instance as instances
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import TIMEOUT
+from tests.helpers import TIMEOUT, Json
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 Visit = Callable[[str, Instance], Client]
 

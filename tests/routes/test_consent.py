@@ -347,6 +347,15 @@ async def test_wrong_password_shows_the_form_again(site: Site, password: str) ->
     assert "set-cookie" not in answer.headers
 
 
+async def test_form_that_is_not_taken_is_counted_by_its_code(site: Site) -> None:
+    path = await site.ask()
+    await site.sign_in(path, "wrong")
+    await site.open_signed_in(path)
+    await site.submit(path, "approve", csrf="0" * 64)
+
+    assert site.context.metrics.errors == {"request_denied": 1, "insufficient_access": 1}
+
+
 async def test_sign_in_without_password_field_is_a_wrong_password(site: Site) -> None:
     assert (await site.submit(await site.ask(), "sign-in")).status_code == 401
 

@@ -7,14 +7,10 @@ import httpx2
 import pytest
 
 from payres.operator import keys, wallets
-from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.testing.instance import Instance
+from tests.helpers import new_jwk
 
 Refused = Callable[..., dict[str, Any]]
-
-
-def new_key(kid: str) -> JWK:
-    return jwk_from_public_bytes(kid, generate_private_key().public_key().public_bytes_raw())
 
 
 def resolved(did: str) -> str:
@@ -27,7 +23,7 @@ def resolved(did: str) -> str:
 @pytest.mark.parametrize("path", ["did-holder", "accounts/did-holder", "~did/a.b_c-d"])
 def test_did_document_lists_the_keys_in_force(shared: Instance, anonymous: httpx2.Client, path: str) -> None:
     wallet_address = shared.create_wallet(path)
-    first, second, revoked = new_key("key-1"), new_key("2026/09 #2"), new_key("old")
+    first, second, revoked = new_jwk("key-1"), new_jwk("2026/09 #2"), new_jwk("old")
     for key in (first, second, revoked):
         shared.write(partial(keys.add_key, path=path, jwk=key))
     shared.write(lambda tx: keys.revoke_key(tx, path, "old"))

@@ -18,8 +18,8 @@ from payres.payments import quotes
 from payres.routes import wallet_addresses
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.helpers import Json
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 
 USD_1 = {"value": "100", "assetCode": "USD", "assetScale": 2}

@@ -17,8 +17,8 @@ from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store.work import Transaction
 from payres.testing.client import FINISH_URI, Client
 from payres.testing.instance import Instance, run_instance
+from tests.helpers import Json
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 
 INCOMING = {"type": "incoming-payment", "actions": ["create", "read"]}

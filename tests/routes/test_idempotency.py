@@ -33,9 +33,8 @@ from payres.store import tokens
 from payres.store.work import Work
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from tests.helpers import TIMEOUT
+from tests.helpers import TIMEOUT, Json, usd
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 
 COPIES = 50
@@ -51,10 +50,6 @@ class Making(NamedTuple):
     body: Json
     token: str
     wallet: str
-
-
-def usd(value: int) -> Json:
-    return {"value": str(value), "assetCode": "USD", "assetScale": 2}
 
 
 def new_key() -> str:

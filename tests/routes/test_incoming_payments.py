@@ -15,18 +15,14 @@ from payres.operator import wallets
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.helpers import Json, usd
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 
 MEMBERS = {"id", "walletAddress", "completed", "receivedAmount", "expiresAt", "createdAt"}
 ILP_ADDRESS = re.compile(r"test\.payres\.[A-Za-z0-9_-]+")
 SECRET = re.compile(r"[A-Za-z0-9_-]{43}")
 DAY = 86_400
-
-
-def usd(value: int | str) -> Json:
-    return {"value": str(value), "assetCode": "USD", "assetScale": 2}
 
 
 def token_for(instance: Instance, *actions: str, wallet: str | None = "bob", client: Client | None = None) -> str:

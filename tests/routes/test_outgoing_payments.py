@@ -10,15 +10,11 @@ from payres.clock import format_time
 from payres.operator import wallets
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.helpers import Json, usd
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 
 SECOND = 1_000_000
-
-
-def usd(value: int | str) -> Json:
-    return {"value": str(value), "assetCode": "USD", "assetScale": 2}
 
 
 @pytest.fixture(scope="session")

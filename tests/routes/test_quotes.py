@@ -11,15 +11,11 @@ from payres.clock import format_time, parse_time
 from payres.operator import assets, wallets
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
+from tests.helpers import Json, usd
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 
 SECOND = 1_000_000
-
-
-def usd(value: int | str) -> Json:
-    return {"value": str(value), "assetCode": "USD", "assetScale": 2}
 
 
 def token_for(instance: Instance, *actions: str, wallet: str | None = "alice", client: Client | None = None) -> str:

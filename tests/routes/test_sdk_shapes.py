@@ -21,10 +21,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.testing.instance import Instance
-from tests.helpers import TIMEOUT
+from tests.helpers import TIMEOUT, Json
 from tests.http_server import reply, serving
 
-Json = dict[str, Any]
 FINISH = {"method": "redirect", "uri": "https://shop.example/finish", "nonce": "client-nonce"}
 CONTENT = ["content-digest", "content-length", "content-type"]
 

@@ -1,7 +1,6 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import httpx2
 import pytest
@@ -9,8 +8,8 @@ import pytest
 from payres.grants.tokens import revoke_grant
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.helpers import Json
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 
 QUOTE = {"type": "quote", "actions": ["create", "read"]}

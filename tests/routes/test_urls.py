@@ -15,9 +15,8 @@ from payres.signatures.base import Message
 from payres.signatures.sign import sign
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from tests.helpers import TIMEOUT
+from tests.helpers import TIMEOUT, Json
 
-Json = dict[str, Any]
 Refused = Callable[..., Json]
 USD_1 = {"value": "100", "assetCode": "USD", "assetScale": 2}
 # Members of what these addresses answer with; all others answer with an error.

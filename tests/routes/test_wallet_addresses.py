@@ -7,15 +7,10 @@ import httpx2
 import pytest
 
 from payres.operator import keys, wallets
-from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import TIMEOUT
+from tests.helpers import TIMEOUT, new_jwk
 
 Refused = Callable[..., dict[str, Any]]
-
-
-def new_key(kid: str) -> JWK:
-    return jwk_from_public_bytes(kid, generate_private_key().public_key().public_bytes_raw())
 
 
 def test_wallet_address_says_what_payers_and_clients_need(shared: Instance, anonymous: httpx2.Client) -> None:
@@ -82,7 +77,7 @@ def test_wallet_address_that_is_inactive_is_not_found(
 
 def test_keys_are_those_in_force(shared: Instance, anonymous: httpx2.Client) -> None:
     wallet_address = shared.create_wallet("keyed")
-    first, second = new_key("key-1"), new_key("key-2")
+    first, second = new_jwk("key-1"), new_jwk("key-2")
     assert anonymous.get(f"{wallet_address}/jwks.json").json() == {"keys": []}
     for key in (first, second):
         shared.write(partial(keys.add_key, path="keyed", jwk=key))

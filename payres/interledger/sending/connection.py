@@ -188,6 +188,11 @@ def is_congested(answer: Answer) -> bool:
     return not isinstance(answer.outcome, Fulfill)
 
 
+def is_too_small(answer: Answer) -> bool:
+    """Whether a connector found the packet's amount worth nothing in the next asset."""
+    return isinstance(answer.outcome, Reject) and answer.outcome.code == Code.INSUFFICIENT_SOURCE_AMOUNT
+
+
 def too_large(answer: Answer) -> bytes | None:
     """The data of a Reject because of the packet's size, which may hold the size that passes (RFC 27)."""
     if isinstance(answer.outcome, Reject) and answer.outcome.code == Code.AMOUNT_TOO_LARGE:

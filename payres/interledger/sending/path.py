@@ -2,11 +2,15 @@
 
 from fractions import Fraction
 from math import ceil, floor
+from typing import Final
 
 from payres.amounts import MAX_VALUE, Scales
 from payres.interledger.packets import parse_too_large
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.terms import Path
+
+# The answer to a smaller packet shows more of the rounding on the path than of its rate.
+SHOWS_THE_RATE: Final = 100
 
 
 def minimum_rate(external: Fraction | None, slippage: Fraction, scales: Scales) -> Fraction:

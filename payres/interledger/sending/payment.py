@@ -7,29 +7,26 @@ outcome never exceeds what the sender may spend. Across runs and crashes, `payre
 import asyncio
 from fractions import Fraction
 from math import ceil
-from typing import Final
 
 import msgspec
 
 from payres.clock import MILLISECOND, SECOND
-from payres.interledger.packets import Code, Fulfill, Lost, Reject
+from payres.interledger.packets import Fulfill, Lost, Reject
 from payres.interledger.sending.connection import (
     Answer,
     Connection,
     describe,
     fatal,
     is_congested,
+    is_too_small,
     objection,
     too_large,
 )
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import Pace, monotonic, wait
-from payres.interledger.sending.path import Capacity, at_most, sendable
+from payres.interledger.sending.path import SHOWS_THE_RATE, Capacity, at_most, sendable
 from payres.terms import Path, RateBounds
 from payres.worker import cancel_all
-
-# The answer to a smaller packet shows more of the rounding on the path than of its rate.
-SHOWS_THE_RATE: Final = 100
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -299,7 +296,7 @@ class _Run:
                 self._capacity.too_large(packet.amount, data)
             elif answer.authentic:
                 self._capacity.passed(packet.amount)
-            if packet.completes and _is_too_small(packet, answer):
+            if packet.completes and _is_rounded_away(packet, answer):
                 self._progress.too_small(packet)
             elif answer.stream:
                 self._bounds = self._bounds.learn(packet.amount, answer.arrived)
@@ -332,9 +329,7 @@ class _Run:
         return None if self._failure and self._failure.retryable and progress.complete else self._failure
 
 
-def _is_too_small(packet: PacketAmounts, answer: Answer) -> bool:
+def _is_rounded_away(packet: PacketAmounts, answer: Answer) -> bool:
     """Whether the packet was rejected because of what rounding has taken of its amount."""
-    if not isinstance(answer.outcome, Reject):
-        return False
-    is_short = answer.stream is not None and packet.amount < SHOWS_THE_RATE
-    return is_short or answer.outcome.code == Code.INSUFFICIENT_SOURCE_AMOUNT
+    is_short = isinstance(answer.outcome, Reject) and answer.stream is not None
+    return (is_short and packet.amount < SHOWS_THE_RATE) or is_too_small(answer)

@@ -2,21 +2,23 @@
 
 import asyncio
 from collections import Counter, deque
+from contextlib import suppress
 from typing import Final
 
 from payres.amounts import MAX_VALUE
 from payres.clock import SECOND
 from payres.interledger.packets import Code, Reject
-from payres.interledger.sending.connection import Answer, Connection, describe, fatal, too_large
+from payres.interledger.sending.connection import Answer, Connection, describe, fatal, is_too_small, too_large
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import monotonic, wait
-from payres.interledger.sending.path import Capacity
+from payres.interledger.sending.path import SHOWS_THE_RATE, Capacity
 from payres.terms import Path, RateBounds
 from payres.worker import cancel_all
 
 LARGEST: Final = 10**12
-# How often the largest packet that a path takes is rejected for lack of money, before that is more than a busy moment.
+# So often is the largest packet of a limited path rejected for lack of money before that is taken for more than a moment.
 TIMES_UNFUNDED: Final = 5
+MORE_FOR_ROUNDING: Final = 2  # units that a small price may be raised by
 # Larger packets show the rate more exactly; smaller ones pass sooner.
 _AMOUNTS: Final = (0, *(10**exponent for exponent in range(12, 2, -1)))
 _SMALLEST: Final = _AMOUNTS[-1]  # a path without money for this is asked about smaller amounts
@@ -35,6 +37,27 @@ async def probe(connection: Connection) -> Path:
         return await search.run()
     finally:
         await cancel_all(search.asking.values())  # they move no money, so nobody needs their outcome
+
+
+async def price_of(connection: Connection, path: Path, price: int, delivery: int) -> int:
+    """The price at which `delivery` arrives: `price`, which follows from the rate that large packets have shown, or up
+    to MORE_FOR_ROUNDING units more where that is so small that the rounding of each connector counts.
+
+    Raises SendingFailed with INSUFFICIENT_EXCHANGE_RATE when that is not enough.
+    """
+    if price >= SHOWS_THE_RATE or path.low.denominator == 1:
+        return price
+    with suppress(TimeoutError):
+        async with asyncio.timeout(connection.timing.probe_timeout / SECOND):
+            for amount in range(price, price + MORE_FOR_ROUNDING + 1):
+                answer = await connection.ask(amount)
+                if answer.arrived >= delivery or not (answer.stream or is_too_small(answer)):
+                    return amount
+            raise SendingFailed(
+                Failure.INSUFFICIENT_EXCHANGE_RATE,
+                "Rounding to whole units takes too much of so small an amount; ask for more.",
+            )
+    return price
 
 
 class _Search:

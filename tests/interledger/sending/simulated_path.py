@@ -160,5 +160,17 @@ class SimulatedPath:
         return outcome
 
 
+class TwoExchanges(SimulatedPath):
+    """Cents to euro cents to yen: each connector rounds down to whole units, and rejects what is worth nothing."""
+
+    def exchanged(self, amount: int) -> int:
+        return amount * 92 // 100 * 160 // 100
+
+    def on_the_way(self, prepare: Prepare) -> Reject | None:
+        if prepare.amount and not prepare.amount * 92 // 100:
+            return Reject(Code.INSUFFICIENT_SOURCE_AMOUNT, CONNECTOR)
+        return super().on_the_way(prepare)
+
+
 def connect(path: SimulatedPath, asset: Asset = USD, timing: Timing = TIMING) -> Connection:
     return Connection(path, Destination(ADDRESS, SECRET, asset), timing)

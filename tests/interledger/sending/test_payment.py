@@ -23,7 +23,7 @@ from payres.interledger.sending.failures import Failure
 from payres.interledger.sending.pacing import monotonic
 from payres.interledger.sending.payment import Plan, Result, pay
 from payres.terms import Path
-from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, connect
+from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, TwoExchanges, connect
 from tests.interledger.sending.virtual_time import run
 
 EXACT = Path(Fraction(1), Fraction(10**12 + 1, 10**12), MAX_VALUE)
@@ -307,18 +307,6 @@ def test_plan_with_nothing_left_is_done() -> None:
 def test_delivery_that_costs_more_than_is_left_says_so() -> None:
     result, _ = pay_over(SimulatedPath(), Plan(900, 1000, RATE, EXACT, sends_all=False))
     assert (result.sent, result.delivered, reason(result)) == (900, 900, Failure.INSUFFICIENT_EXCHANGE_RATE)
-
-
-class TwoExchanges(SimulatedPath):
-    """Cents to euro cents to yen: each connector rounds down to whole units, and rejects what is worth nothing."""
-
-    def exchanged(self, amount: int) -> int:
-        return amount * 92 // 100 * 160 // 100
-
-    def on_the_way(self, prepare: Prepare) -> Reject | None:
-        if prepare.amount and not prepare.amount * 92 // 100:
-            return Reject(Code.INSUFFICIENT_SOURCE_AMOUNT, CONNECTOR)
-        return super().on_the_way(prepare)
 
 
 def deliver_over(path: SimulatedPath, amount: int, max_packet: int, budget: int) -> Result:

@@ -12,10 +12,10 @@ from payres.interledger.frames import CloseCode, ConnectionClose
 from payres.interledger.packets import Code, Prepare, Reject, too_large_data
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import monotonic
-from payres.interledger.sending.probe import probe
+from payres.interledger.sending.probe import price_of, probe
 from payres.terms import Path
 from tests.helpers import examples
-from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, connect
+from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, TwoExchanges, connect
 from tests.interledger.sending.virtual_time import run
 
 
@@ -156,3 +156,37 @@ def test_path_short_of_credit_is_quoted_with_what_passes(
     assert found.low == 2
     assert passes // 10 < found.max_packet <= passes
     assert took < 4 * SECOND
+
+
+LOW = Fraction(1472, 1000)
+
+
+def price_over(path: SimulatedPath, price: int, delivery: int, low: Fraction = LOW) -> int:
+    return run(price_of(connect(path), Path(low, low + Fraction(1, 10**9), MAX_VALUE), price, delivery))
+
+
+@pytest.mark.parametrize(
+    ("price", "delivery", "found"),
+    [(1, 1, 2), (2, 2, 3), (3, 3, 3), (5, 7, 6), (14, 20, 15), (99, 145, 99), (100, 200, 100)],
+)
+def test_price_of_a_small_delivery_is_asked_of_the_path(price: int, delivery: int, found: int) -> None:
+    path = TwoExchanges()
+    assert price_over(path, price, delivery) == found
+    assert len(path.log) == (found - price + 1 if price < 100 else 0)
+    assert path.receiver.received == 0
+
+
+def test_price_of_a_small_delivery_is_not_raised_further_than_rounding_explains() -> None:
+    with pytest.raises(SendingFailed, match="Rounding"):
+        price_over(TwoExchanges(), 2, 5)
+
+
+@pytest.mark.parametrize("path", [SimulatedPath(delay=60), Refusing(Reject(Code.INSUFFICIENT_LIQUIDITY, CONNECTOR))])
+def test_price_that_the_path_does_not_tell_is_that_of_the_rate(path: SimulatedPath) -> None:
+    assert price_over(path, 5, 7) == 5
+
+
+def test_price_at_a_whole_rate_is_not_asked() -> None:
+    path = SimulatedPath(Fraction(2))
+    assert price_over(path, 5, 10, Fraction(2)) == 5
+    assert path.log == []
