@@ -15,7 +15,7 @@ from payres.http.accept import accepts
 from payres.http.request_head import credentials, is_encoded
 from payres.http.responses import JSON
 from payres.operator.wallets import require_wallet
-from payres.signatures.base import Message, field_value, header_fields
+from payres.signatures.base import Message
 from payres.signatures.capture import read_capture
 from payres.signatures.explain import MISSING_TOKEN, Explanation, KnownKey, Verdict
 from payres.signatures.jwk import JWK
@@ -98,22 +98,18 @@ def endpoint_errors(message: Message) -> list[Verdict]:
     if endpoint is None:
         return []
     errors = []
-    if not accepts(_header(message, b"accept")):
+    if not accepts(message.header("accept")):
         says = f"Accept rules out {JSON}, which is all that the server answers with."
         errors.append(Verdict("not_acceptable", says))
-    if message.body and is_encoded(_header(message, b"content-encoding")):
+    if message.body and is_encoded(message.header("content-encoding")):
         errors.append(Verdict("unsupported_media_type", "Send the body as it is, without a Content-Encoding."))
-    media_type = _header(message, b"content-type").partition(";")[0].strip().lower()
+    media_type = message.header("content-type").partition(";")[0].strip().lower()
     if message.body and endpoint.takes_json and media_type != JSON:
         errors.append(Verdict("unsupported_media_type", f"Send the body as Content-Type: {JSON}."))
-    is_public = endpoint.is_public and b"authorization" not in header_fields(message.headers)
+    is_public = endpoint.is_public and b"authorization" not in dict(message.headers)
     if endpoint.needs_token and not is_public and credentials(message.headers, "gnap") is None:
         errors.append(Verdict(MISSING_TOKEN, "Send the access token as Authorization: GNAP <token>."))
     return errors
-
-
-def _header(message: Message, name: bytes) -> str:
-    return field_value(header_fields(message.headers).get(name, ())).decode("latin-1")
 
 
 def _wallet_keys(work: Work, path: str) -> list[KnownKey]:
