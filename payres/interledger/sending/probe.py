@@ -16,7 +16,7 @@ from payres.terms import Path, RateBounds
 from payres.worker import cancel_all
 
 LARGEST: Final = 10**12
-# So often is the largest packet of a limited path rejected for lack of money before that is taken for more than a moment.
+# How often the largest packet of a limited path is rejected for lack of money before that is more than bad luck.
 TIMES_UNFUNDED: Final = 5
 MORE_FOR_ROUNDING: Final = 2  # units that a small price may be raised by
 # Larger packets show the rate more exactly; smaller ones pass sooner.
