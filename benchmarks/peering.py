@@ -8,7 +8,7 @@ from payres.operator import peers
 from payres.operator.peers import NewPeer
 from payres.settings import Settings
 from payres.store.connections import connect_writer
-from payres.store.work import Work, world
+from payres.store.work import Environment, Work
 
 CREDIT_LIMIT = "10000000000000.00"
 
@@ -37,7 +37,7 @@ def add_peer(node: Node, peer: Node) -> None:
     connection = connect_writer(str(node.database))
     try:
         connection.execute("BEGIN")
-        peers.add_peer(Work(connection, world(Settings(ilp_address=node.ilp_address))), new)
+        peers.add_peer(Work(connection, Environment.of(Settings(ilp_address=node.ilp_address))), new)
         connection.execute("COMMIT")
     finally:
         connection.close()

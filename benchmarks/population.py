@@ -24,7 +24,7 @@ from payres.store.clients import ClientRecord
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, GrantRecord
 from payres.store.migrations import schema
-from payres.store.work import Transaction, Work, world
+from payres.store.work import Environment, Transaction, Work
 from payres.urls import Urls, canonical
 from payres.wire import encode
 
@@ -112,7 +112,7 @@ def _build(path: Path, base_url: str, payments: int, tell: Callable[[str], None]
         # A file that is not finished is thrown away: it need not be durable, and what refers to what is known here.
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "foreign_keys = OFF", "temp_store = FILE"):
             connection.execute(f"PRAGMA {pragma}")
-        work = Work(connection, world(Settings(base_url=base_url)))
+        work = Work(connection, Environment.of(Settings(base_url=base_url)))
         connection.execute("BEGIN")
         wallet_ids = [_open_wallet(work, number) for number in range(WALLETS)]
         client_ids = [_client(work, number).id for number in range(CLIENTS)]
@@ -141,7 +141,7 @@ def _insert_payments(
 
 def _introduced(path: Path, base_url: str) -> Population:
     """What requests are made of; gives the clients keys and tokens that are good from now on."""
-    around = world(Settings(base_url=base_url, access_token_lifetime=LIFETIME_SECONDS))
+    around = Environment.of(Settings(base_url=base_url, access_token_lifetime=LIFETIME_SECONDS))
     with closing(connect_writer(str(path))) as connection:
         work = Work(connection, around)
         connection.execute("BEGIN")

@@ -10,14 +10,14 @@ from payres.events.webhooks import add_webhook
 from payres.operator.wallets import deposit
 from payres.settings import Settings
 from payres.store.connections import connect_writer
-from payres.store.work import Work, world
+from payres.store.work import Environment, Work
 
 
 def subscribe(population: Population, url: str, undelivered: int = 0) -> None:
     """A webhook for all events, on this machine, and so many that it has not got. The server must not be running."""
     wallet = population.wallet_addresses[1].removeprefix(f"{BASE_URL}/")
     with closing(connect_writer(str(population.path))) as connection:
-        work = Work(connection, world(Settings(base_url=BASE_URL)))
+        work = Work(connection, Environment.of(Settings(base_url=BASE_URL)))
         connection.execute("BEGIN")
         add_webhook(work, url, is_private=True)
         for _ in range(undelivered):

@@ -59,7 +59,7 @@ from payres.slots import Slots
 from payres.store.database import Database
 from payres.store.database_file import server_lock
 from payres.store.secrets import ensure_secret, existing_secret
-from payres.store.work import World, world
+from payres.store.work import Environment
 from payres.urls import ROOT_WALLET_PATH, is_loopback
 
 # A client may send many requests at a time, each of which fetches its keys if its server forbids caching them.
@@ -76,13 +76,13 @@ def create_app(
     request_log: RequestLog | None = None,
 ) -> Starlette:
     """The ASGI application; its database opens when it starts and closes when it stops."""
-    around = world(settings, clock, identifiers)
-    rate_limits = RateLimits(settings, around.clock)
+    environment = Environment.of(settings, clock, identifiers)
+    rate_limits = RateLimits(settings, environment.clock)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            app.state.context = await _open(around, rate_limits, stack)
+            app.state.context = await _open(environment, rate_limits, stack)
             app.state.readiness = Readiness(app.state.context.database)
             app.state.volume = DailyVolume()
             yield
@@ -92,7 +92,7 @@ def create_app(
     app = _Application(lifespan=lifespan)
     app.state.rate_limits = rate_limits
     app.state.request_log = request_log
-    app.state.around = around
+    app.state.environment = environment
     app.state.admin_hosts = AdminHosts(settings.admin_hosts)
     return app
 
@@ -100,11 +100,11 @@ def create_app(
 @asynccontextmanager
 async def open_quotes(settings: Settings) -> AsyncIterator[RemoteQuotes]:
     """Offers of payments to other servers for a command, which only reads the database of the server."""
-    around = world(msgspec.structs.replace(settings, read_only=True))
+    environment = Environment.of(msgspec.structs.replace(settings, read_only=True))
     async with AsyncExitStack() as stack:
-        database = await _open_storage(around, stack)
-        identity = await _identity(around, database)
-        node = await _open_interledger(around, database, identity, RateLimits(settings, around.clock), stack)
+        database = await _open_storage(environment, stack)
+        identity = await _identity(environment, database)
+        node = await _open_interledger(environment, database, identity, RateLimits(settings, environment.clock), stack)
         yield node.remote_quotes
 
 
@@ -120,37 +120,37 @@ class _Application(Starlette):
 
     def build_middleware_stack(self) -> ASGIApp:
         """The layers that every request passes, from the outside in."""
-        around: World = self.state.around
+        environment: Environment = self.state.environment
         router = Router(_admin_routes, self.state.admin_hosts)
         requests: ASGIApp = CrossOrigin(Admission(router, self.state.rate_limits))
-        if is_loopback(around.urls.host):
-            requests = ForwardedHost(requests, around.settings.base_url)
-        requests = Observer(requests, around.metrics, self.state.request_log)
+        if is_loopback(environment.urls.host):
+            requests = ForwardedHost(requests, environment.settings.base_url)
+        requests = Observer(requests, environment.metrics, self.state.request_log)
         return lambda scope, receive, send: (requests if scope["type"] == "http" else self.router)(scope, receive, send)
 
 
-async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -> Context:
+async def _open(environment: Environment, rate_limits: RateLimits, stack: AsyncExitStack) -> Context:
     """Opens the context. The stack closes workers first, then links to other servers, then storage."""
-    database = await _open_storage(around, stack)
+    database = await _open_storage(environment, stack)
     changes = Changes()
     database.notify(changes.notify)
-    identity = await _identity(around, database)
-    http = _open_client(around.settings, stack, KEYS_BOUNDS, rate_limits.failed_reads)
-    node = await _open_interledger(around, database, identity, rate_limits, stack)
-    if not around.settings.read_only:
-        await _start_workers(around, database, node, stack)
-    sender = Sender(around.clock, around.settings.allow_private_hosts, around.metrics)
+    identity = await _identity(environment, database)
+    http = _open_client(environment.settings, stack, KEYS_BOUNDS, rate_limits.failed_reads)
+    node = await _open_interledger(environment, database, identity, rate_limits, stack)
+    if not environment.settings.read_only:
+        await _start_workers(environment, database, node, stack)
+    sender = Sender(environment.clock, environment.settings.allow_private_hosts, environment.metrics)
     stack.push_async_callback(sender.aclose)
-    if not around.settings.read_only:
+    if not environment.settings.read_only:
         _start(Deliveries(database, changes, sender).run(), stack)
         _start(poll_events(database, changes), stack)
     return Context(
-        settings=around.settings,
-        urls=around.urls,
+        settings=environment.settings,
+        urls=environment.urls,
         database=database,
-        clock=around.clock,
-        identifiers=around.identifiers,
-        metrics=around.metrics,
+        clock=environment.clock,
+        identifiers=environment.identifiers,
+        metrics=environment.metrics,
         http=http,
         identity=identity,
         receivers=node.receivers,
@@ -169,27 +169,27 @@ async def _open(around: World, rate_limits: RateLimits, stack: AsyncExitStack) -
     )
 
 
-async def _open_storage(around: World, stack: AsyncExitStack) -> Database:
+async def _open_storage(environment: Environment, stack: AsyncExitStack) -> Database:
     """The database, with the lock that makes this process its only server, unless it only reads."""
-    if around.settings.read_only:
-        standby = Database.open_standby(around.settings.database, around)
+    if environment.settings.read_only:
+        standby = Database.open_standby(environment.settings.database, environment)
         stack.push_async_callback(standby.close)
         return standby
-    stack.enter_context(server_lock(around.settings.database))
-    database = await Database.open(around.settings.database, around)
+    stack.enter_context(server_lock(environment.settings.database))
+    database = await Database.open(environment.settings.database, environment)
     stack.push_async_callback(database.close)
     await database.read(require_current)
     return database
 
 
-async def _identity(around: World, database: Database) -> OwnIdentity:
-    seed = await _secret(around, database, "client_key")
-    return OwnIdentity(around.urls.wallet(ROOT_WALLET_PATH), seed, around.clock)
+async def _identity(environment: Environment, database: Database) -> OwnIdentity:
+    seed = await _secret(environment, database, "client_key")
+    return OwnIdentity(environment.urls.wallet(ROOT_WALLET_PATH), seed, environment.clock)
 
 
-async def _secret(around: World, database: Database, name: str) -> bytes:
+async def _secret(environment: Environment, database: Database, name: str) -> bytes:
     """A secret of the server, which a standby has of its primary."""
-    if around.settings.read_only:
+    if environment.settings.read_only:
         return await database.read(partial(existing_secret, name=name))
     return await database.write(partial(ensure_secret, name=name))
 
@@ -204,32 +204,34 @@ class _Node(NamedTuple):
 
 
 async def _open_interledger(
-    around: World, database: Database, identity: OwnIdentity, rate_limits: RateLimits, stack: AsyncExitStack
+    environment: Environment, database: Database, identity: OwnIdentity, rate_limits: RateLimits, stack: AsyncExitStack
 ) -> _Node:
-    settings, clock, ilp_address = around.settings, around.clock, around.settings.ilp_address
+    settings, clock, ilp_address = environment.settings, environment.clock, environment.settings.ilp_address
     http = _open_client(settings, stack, RECEIVERS_BOUNDS, rate_limits.failed_reads)
     receivers = RemoteReceivers(http, identity, clock)
-    link, probe_link = (Link(_open_client(settings, stack, LINK_BOUNDS), database, around.metrics) for _ in range(2))
+    link, probe_link = (
+        Link(_open_client(settings, stack, LINK_BOUNDS), database, environment.metrics) for _ in range(2)
+    )
     recovery = Recovery(database, clock, link)
-    outbound = Outbound(database, link, probe_link, clock, around.identifiers, ilp_address)
-    credentials = CredentialSource(await _secret(around, database, "stream"), ilp_address)
+    outbound = Outbound(database, link, probe_link, clock, environment.identifiers, ilp_address)
+    credentials = CredentialSource(await _secret(environment, database, "stream"), ilp_address)
     forwarder = Forwarder(database, clock, ilp_address, link, recovery)
     packet_limiter = RateLimiter(settings.rate_limit_per_peer, clock)
     return _Node(
         receivers,
         recovery,
-        RemoteQuotes(database, around.urls, receivers, outbound),
+        RemoteQuotes(database, environment.urls, receivers, outbound),
         RemotePayments(database, clock, receivers, outbound, recovery),
         credentials,
         Connector(database, clock, ilp_address, credentials, forwarder, packet_limiter),
     )
 
 
-async def _start_workers(around: World, database: Database, node: _Node, stack: AsyncExitStack) -> None:
-    settings = around.settings
+async def _start_workers(environment: Environment, database: Database, node: _Node, stack: AsyncExitStack) -> None:
+    settings = environment.settings
     if settings.rates_url:
         rates_http = _open_client(settings, stack, Bounds(untrusted_hosts=False))
-        rates = RatesWorker(database, rates_http, around.clock, settings.rates_url, settings.rates_max_age)
+        rates = RatesWorker(database, rates_http, environment.clock, settings.rates_url, settings.rates_max_age)
         _start(rates.run(), stack)
     _start(node.recovery.run(), stack)
     _start(node.remote_payments.run(), stack)
@@ -237,7 +239,7 @@ async def _start_workers(around: World, database: Database, node: _Node, stack: 
     await _settle_interrupted(database)
     _start(report_expired(database), stack)
     _start(purge_events(database), stack)
-    if not is_loopback(around.urls.host):
+    if not is_loopback(environment.urls.host):
         http = GuardedClient(True, Bounds(untrusted_hosts=False))  # its own address may be a private one
         stack.push_async_callback(http.aclose)
         _start(watch_base_url(database, http, settings.base_url, record_takeover), stack)

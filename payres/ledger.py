@@ -9,23 +9,20 @@ any moment the balances of all accounts of one asset sum to zero, which `payres.
 import sqlite3
 from collections.abc import Callable
 from functools import wraps
-from typing import Final, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from payres import representations
 from payres.amounts import MAX_LEDGER
 from payres.errors import InvalidAmount
 from payres.event_types import LiquidityEvent, PeerEvent
 from payres.store import accounts, peers
-from payres.store.accounts import ACCOUNTS, HOLDS, AccountRecord
+from payres.store.accounts import ACCOUNTS, HOLDS, LOW_PART, AccountRecord
 from payres.store.assets import ASSETS
 from payres.store.fail_stop import FailStop
 from payres.store.work import Work
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-# Operators are warned when less than this part of the credit or liquidity is left.
-LOW_PART: Final = 10
 
 
 class LedgerBroken(FailStop):

@@ -57,12 +57,14 @@ ROOMS: dict[str, set[str]] = {
     },
     "representations": {"amounts", "clock", "event_types", "store", "urls", "wire"},
     "ledger": VALUES | {"representations", "store"},
-    "grants": VALUES | {"representations", "signatures", "store"},
-    "payments": VALUES | {"grants", "ledger", "representations", "store"},
-    "operator": VALUES | {"grants", "ledger", "payments", "representations", "signatures", "store"},
+    "wallet_addresses": {"errors", "store"},
+    "grants": VALUES | {"representations", "signatures", "store", "wallet_addresses"},
+    "payments": VALUES | {"grants", "ledger", "representations", "store", "wallet_addresses"},
+    "operator": VALUES | {"grants", "ledger", "payments", "representations", "signatures", "store", "wallet_addresses"},
     "federation": VALUES | {"signatures", "store"},
     "events": VALUES | {"federation", "operator", "representations", "store"},
-    "interledger": VALUES | {"federation", "ledger", "operator", "payments", "representations", "store"},
+    "interledger": VALUES
+    | {"federation", "ledger", "operator", "payments", "representations", "store", "wallet_addresses"},
     "http": VALUES | {"signatures"},  # for reasons of error responses
     "openapi": VALUES | {"http"},
     "routes": VALUES
@@ -78,6 +80,7 @@ ROOMS: dict[str, set[str]] = {
         "representations",
         "signatures",
         "store",
+        "wallet_addresses",
     },
     "admin": VALUES
     | {

@@ -49,7 +49,7 @@ ELSEWHERE = {
         "FAILED_LOOKUP_SECONDS": "test_name_that_failed_is_not_looked_up_for_requests_a_while",
         "MAX_FAILED_NAMES": "test_names_that_failed_are_remembered_up_to_a_bound",
     },
-    "tests/federation/test_shares.py": {
+    "tests/federation/test_exchange_slots.py": {
         "MAX_EXCHANGES": "test_payments_have_exchanges_of_their_own",
         "MAX_EXCHANGES_OF_CLIENT": "test_exchanges_are_limited_for_whoever_asks",
         "MAX_EXCHANGES_OF_KEY": "test_exchanges_are_limited_for_whoever_asks",

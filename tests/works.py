@@ -3,13 +3,13 @@
 from payres.clock import MovableClock
 from payres.settings import Settings
 from payres.store.outgoing import OutgoingRecord
-from payres.store.work import Transaction, Work, world
+from payres.store.work import Environment, Transaction, Work
 from payres.terms import Terms
 
 
 def work_at(connection: Transaction, now: int, settings: Settings | None = None) -> Work:
     """The Work of a unit that runs at this moment."""
-    return Work(connection, world(settings or Settings(), MovableClock(now, frozen=True)))
+    return Work(connection, Environment.of(settings or Settings(), MovableClock(now, frozen=True)))
 
 
 def sending_payment(

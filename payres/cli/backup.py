@@ -31,7 +31,7 @@ def backup(session: Session, destination: str, force: bool) -> None:
     if destination.endswith(os.sep) and not Path(destination).is_dir():
         raise click.ClickException(f"There is no directory {destination}; make it first")
     with _sentences(f"{database} cannot be copied", str(database)):
-        made = backups.make_backup(database, Path(destination), force, session.world.clock.now())
+        made = backups.make_backup(database, Path(destination), force, session.environment.clock.now())
         if not session.is_standby:
             _record(session, made)
     session.show(
@@ -57,10 +57,10 @@ def restore(session: Session, source: Path) -> None:
     database = Path(session.settings.database)
 
     def record(tx: sqlite3.Connection) -> None:
-        backups.record_restore(Work(tx, session.world), source)
+        backups.record_restore(Work(tx, session.environment), source)
 
     with _sentences(f"{database} cannot be replaced", str(database)):
-        restored = backups.restore_backup(source, database, session.world.clock.now(), record)
+        restored = backups.restore_backup(source, database, session.environment.clock.now(), record)
     resource = {
         "database": str(database),
         "source": str(source),

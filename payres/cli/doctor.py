@@ -101,7 +101,7 @@ def _server(session: Session) -> Iterator[Finding]:
 
 def _standby(session: Session) -> Finding:
     """Litestream can stop following without a word, and the primary changes something every half a minute."""
-    now, changed = session.world.clock.now(), changed_at(session.settings.database)
+    now, changed = session.environment.clock.now(), changed_at(session.settings.database)
     seen = "never" if changed is None else f"at {format_time(changed)}"
     is_late = changed is None or changed < now - STANDBY_SECONDS * SECOND
     fix = "Restart what follows, litestream-follow say, and see whether Litestream runs on the primary: docs/standby.md"
@@ -110,7 +110,7 @@ def _standby(session: Session) -> Finding:
 
 def _public(session: Session) -> Iterator[Finding]:
     """What clients see at the base URL."""
-    settings, urls = session.settings, session.world.urls
+    settings, urls = session.settings, session.environment.urls
     answer = _ask("OPTIONS", urls.auth_server)
     if isinstance(answer, str):
         fix = "Clients reach the server there: check the name, the proxy and its certificate"
@@ -140,7 +140,7 @@ def _paths(session: Session) -> Iterator[Finding]:
     """Paths must arrive as they were signed."""
     wallets: Sequence[str] = session.read(lambda work: [one.path for one in list_wallets(work) if one.active][:1])
     for path in wallets:
-        url = f"{session.world.urls.wallet(path)}/"
+        url = f"{session.environment.urls.wallet(path)}/"
         answer = _get(url)
         if not isinstance(answer, str) and answer.status_code != 200:
             fix = "The proxy must not redirect, strip or add slashes: clients sign the path as they send it"

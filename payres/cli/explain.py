@@ -77,9 +77,9 @@ def explain(
     elif jwk is not None or pem is not None or kid is not None:
         raise click.UsageError("Give either --wallet, or a key of your own with --jwk or --pem")
     else:
-        path = wallet_path(session.world.urls, wallet)
+        path = wallet_path(session.environment.urls, wallet)
         keys = session.read(lambda work: _wallet_keys(work, path))
-    now = session.world.clock.now() if at is None else at
+    now = session.environment.clock.now() if at is None else at
     try:
         capture = read_capture(file.read())
     except ValueError as error:

@@ -26,7 +26,7 @@ def _export_command(make: Callable[..., Export]) -> Callable[..., None]:
     def command(session: Session, wallet: str | None, since: int, until: int, form: Format) -> None:
         if since >= until:
             raise click.UsageError("--from must be before --to")
-        path = None if wallet is None else wallet_path(session.world.urls, wallet)
+        path = None if wallet is None else wallet_path(session.environment.urls, wallet)
         _write(session, make(path, since, until), form)
 
     return command

@@ -116,7 +116,7 @@ def generate(session: Session, path: str, out: str, kid: str | None, name: str |
     The private half is written as PEM, for its owner's eyes only (mode 0600).
     """
     private = generate_private_key()
-    kid = kid or session.world.identifiers.resource()
+    kid = kid or session.environment.identifiers.resource()
     try:
         public = jwk_from_public_bytes(kid, private.public_key().public_bytes_raw())
     except ValueError as error:

@@ -128,7 +128,7 @@ def _moment(restored_at: str | None) -> str:
 def _require_loopback(session: Session) -> None:
     """Raises ClickException where other machines could reach wallets whose passwords are in the README."""
     settings = session.settings
-    for name, host in (("host", settings.host), ("base_url", session.world.urls.host)):
+    for name, host in (("host", settings.host), ("base_url", session.environment.urls.host)):
         if not is_loopback(host):
             raise click.ClickException(
                 f"--demo opens wallets whose passwords everyone knows, and {name} = {getattr(settings, name)} is"

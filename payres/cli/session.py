@@ -23,7 +23,7 @@ from payres.store.connections import connect_standby, connect_writer
 from payres.store.database_file import is_followed
 from payres.store.fail_stop import FailStop
 from payres.store.migrations import UnusableDatabase
-from payres.store.work import Work, world
+from payres.store.work import Environment, Work
 from payres.urls import Urls
 
 P = ParamSpec("P")
@@ -41,7 +41,7 @@ class Session:
     def __init__(self, settings: Settings, as_json: bool) -> None:
         self.settings = settings
         self.as_json = as_json
-        self.world = world(settings, actor=f"shell:{_user()}")
+        self.environment = Environment.of(settings, actor=f"shell:{_user()}")
 
     @property
     def is_standby(self) -> bool:
@@ -76,7 +76,7 @@ class Session:
         """
         if first is not None and not Path(self.settings.database).exists():
             with self._connection(":memory:") as connection:
-                first(Work(connection, self.world))
+                first(Work(connection, self.environment))
         with self._connection(self.settings.database):
             pass
 
@@ -92,7 +92,7 @@ class Session:
         with suppress(click.ClickException), self._connection(self.database()) as connection:
             connection.execute("PRAGMA busy_timeout = 0")
             connection.execute("BEGIN IMMEDIATE")
-            unit(Work(connection, self.world))
+            unit(Work(connection, self.environment))
             connection.execute("COMMIT")
 
     def show(self, resource: JsonObject | msgspec.Struct, text: str) -> None:
@@ -115,7 +115,7 @@ class Session:
     def _run(self, unit: Callable[[Work], T], begin: str, connect: Connect) -> T:
         with self._connection(self.database(), connect) as connection:
             connection.execute(begin)
-            result = unit(Work(connection, self.world))
+            result = unit(Work(connection, self.environment))
             connection.execute("COMMIT")
         return result
 

@@ -138,7 +138,7 @@ def remove(work: Work, webhook_id: str) -> WebhookView:
 
 
 async def _send(session: Session, target: Target, event: EventRecord) -> Attempt:
-    sender = Sender(session.world.clock, session.settings.allow_private_hosts, session.world.metrics)
+    sender = Sender(session.environment.clock, session.settings.allow_private_hosts, session.environment.metrics)
     try:
         return await sender.send(target, event)
     finally:

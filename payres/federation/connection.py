@@ -48,6 +48,7 @@ class Connection(asyncio.Protocol):
         """Sends a request as it is, and reads the whole answer. Closes the connection if not reusable. Raises
         FetchFailed."""
         self.reusable, self._framing_bytes = False, 0
+        self._begin_answer()  # or the end of the connection would be taken for the end of the last answer
         self._answer = asyncio.get_running_loop().create_future()
         try:
             if self._transport.is_closing():
@@ -104,8 +105,7 @@ class Connection(asyncio.Protocol):
         """Begins an answer; a second answer ends the connection."""
         self.reusable = False
         if self._answer is not None and not self._answer.done():
-            self._headers, self._in_head = {}, True
-            self._body.clear()
+            self._begin_answer()
 
     def on_header(self, raw_name: bytes, raw_value: bytes) -> None:
         """Lines of one name are joined with commas (RFC 9110 section 5.3). What follows a body in chunks is dropped."""
@@ -127,6 +127,10 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._parser.get_status_code() >= 200:  # others precede the answer (RFC 9110 section 15.2)
             self._answered(reusable=self._parser.should_keep_alive())
+
+    def _begin_answer(self) -> None:
+        self._headers, self._in_head = {}, True
+        self._body.clear()
 
     def _answered(self, *, reusable: bool) -> None:
         if self._answer is not None and not self._answer.done():

@@ -10,9 +10,9 @@ import msgspec
 
 from payres.federation.bounds import Bounds
 from payres.federation.connection import Response
+from payres.federation.exchange_slots import ExchangeSlots
 from payres.federation.failures import FetchFailed
 from payres.federation.lookups import Lookups
-from payres.federation.shares import Shares
 from payres.federation.targets import Target, parse_target
 from payres.federation.transport import Opener, Resolver, Transport, system_tls
 from payres.rate_limiter import RateLimiter
@@ -23,7 +23,7 @@ class GuardedClient:
 
     Private and loopback addresses and plain http need `allow_private_hosts`. `resolver` looks names up, `tls` has the
     trusted certificates and `opener` opens the connections; by default they are the operating system's. `failed_reads`
-    is as for Shares.
+    is as for ExchangeSlots.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class GuardedClient:
         self._allow_private_hosts = allow_private_hosts
         self._bounds = bounds or Bounds()
         self._tls = tls
-        self._shares = Shares(self._bounds, failed_reads)
+        self._slots = ExchangeSlots(self._bounds, failed_reads)
         resolver = resolver or Lookups(self._bounds.untrusted_hosts).resolve
         self._transport = Transport(allow_private_hosts, resolver, self._bounds, opener)
 
@@ -71,28 +71,28 @@ class GuardedClient:
         Raises FetchFailed, and TooManyRequests for a client that caused too many failed requests. `seconds` shortens
         the timeout of the bounds.
         """
-        has_left = False
+        is_sent = False
 
-        def leave() -> None:
-            nonlocal has_left
-            has_left = True
+        def note_sent() -> None:
+            nonlocal is_sent
+            is_sent = True
 
         try:
             target = self._permitted(url)
-            sent = _default_headers(method, target, body) | {k.lower(): value for k, value in (headers or {}).items()}
+            all_headers = _complete(headers or {}, method, target, body)
             limit = self._bounds.seconds if seconds is None else min(seconds, self._bounds.seconds)
             tls = self._trusted() if target.scheme == "https" else None  # before the timeout begins: it takes a while
-            async with self._shares.slot(target.host, target.authority, lambda: has_left):
+            async with self._slots.slot(target.host, target.authority, lambda: is_sent):
                 try:
                     async with asyncio.timeout(limit):
-                        response = await self._transport.exchange(method, target, sent, body, tls, leave)
+                        response = await self._transport.exchange(method, target, all_headers, body, tls, note_sent)
                 except TimeoutError as error:
                     raise FetchFailed("timeout", f"{target.host} did not answer within {limit:g} seconds") from error
                 if response.status >= 400:
-                    self._shares.count_failure()
+                    self._slots.count_failure()
                 return response
         except FetchFailed as error:
-            error.unsent = not has_left
+            error.unsent = not is_sent
             raise
 
     async def aclose(self) -> None:
@@ -119,8 +119,9 @@ class GuardedClient:
         return self._tls
 
 
-def _default_headers(method: str, target: Target, body: bytes) -> dict[str, str]:
+def _complete(given: Mapping[str, str], method: str, target: Target, body: bytes) -> dict[str, str]:
+    """The headers of a request: those given, whose names become lower-case, and what HTTP needs besides."""
     headers = {"host": target.authority, "accept-encoding": "identity", "user-agent": "payres"}
     if body or method != "GET":
         headers["content-length"] = str(len(body))
-    return headers
+    return headers | {name.lower(): value for name, value in given.items()}

@@ -21,8 +21,8 @@ from payres.federation.connection import Response
 from payres.federation.failures import FetchFailed, Reason, ReceiverReason, RemoteReceiverFailed
 from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
-from payres.federation.keys import fetch_wallet_address
 from payres.federation.targets import origin_of, parse_target
+from payres.federation.wallet_addresses import fetch_wallet_address
 from payres.settings import ILP_ADDRESS
 from payres.urls import canonical, is_http_url
 from payres.wire import Amount

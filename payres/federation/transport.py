@@ -64,17 +64,17 @@ class Transport:
         headers: Mapping[str, str],
         body: bytes,
         tls: ssl.SSLContext | None,
-        on_departure: Callable[[], None],
+        on_send: Callable[[], None],
     ) -> Response:
         """Sends a request with only these headers, and reads the whole answer. Raises FetchFailed.
 
-        `tls` has the certificates to trust, None for plain http. `on_departure` is called just before the first byte
+        `tls` has the certificates to trust, None for plain http. `on_send` is called just before the first byte
         leaves.
         """
         request = _written(method, target, headers) + body
         server = Server(target.scheme, target.host, target.port or DEFAULT_PORTS[target.scheme])
         connection = self._kept(server) or await self._connect(server, tls)
-        on_departure()
+        on_send()
         response = await connection.exchange(request)
         if connection.reusable:
             self._keep(connection)

@@ -58,15 +58,17 @@ def find_keys(work: Work, client: Client | ClientRecord, kids: Sequence[str]) ->
         key = cached_jwk(client.jwk)
         if all(kid == key.kid for kid in kids):
             return {key.kid: key}
-        earlier = {record.kid: local_jwk(record.kid, record.x) for record in clients.client_keys(work, client.identity)}
+        earlier = {
+            record.kid: stored_jwk(record.kid, record.x) for record in clients.client_keys(work, client.identity)
+        }
         return {kid: found for kid, found in {**earlier, key.kid: key}.items() if kid in kids}
     assert client.wallet_address is not None
     path = work.urls.wallet_path(client.wallet_address)
     if path is not None:
         found = {kid: wallets.find_key(work, path, kid) for kid in kids}
-        return {kid: local_jwk(kid, x) for kid, x in found.items() if x is not None}
+        return {kid: stored_jwk(kid, x) for kid, x in found.items() if x is not None}
     return {
-        record.kid: local_jwk(record.kid, record.x)
+        record.kid: stored_jwk(record.kid, record.x)
         for record in clients.client_keys(work, client.identity)
         if record.good_until is not None and work.now < record.good_until
     }
@@ -109,7 +111,7 @@ def cached_jwk(text: str) -> JWK:
 
 
 @lru_cache(maxsize=1024)
-def local_jwk(kid: str, x: str) -> JWK:
+def stored_jwk(kid: str, x: str) -> JWK:
     return JWK(kid=kid, x=x)
 
 

@@ -82,15 +82,15 @@ def find_pending(tx: Transaction, interaction_id: str, nonce: str) -> Pending:
     interaction = INTERACTIONS.get(tx, interaction_id)
     if interaction is None or not hmac.compare_digest(interaction.nonce.encode(), nonce.encode()):
         raise _unknown()
-    return _with_grant(tx, interaction)
+    return Pending(GRANTS.by_id(tx, interaction.grant_id), interaction)
 
 
 def find_pending_of_grant(tx: Transaction, grant_id: str) -> Pending:
-    """The interaction of a grant. Raises InteractionUnknown when it has none."""
+    """The interaction of a grant, decided or not. Raises InteractionUnknown when it has none."""
     interaction = grants.interaction_of_grant(tx, grant_id)
     if interaction is None:
         raise _unknown()
-    return _with_grant(tx, interaction)
+    return Pending(GRANTS.by_id(tx, grant_id), interaction)
 
 
 def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) -> ConsentRequest:
@@ -243,13 +243,6 @@ def finish_url(uri: str, parameters: dict[str, str]) -> str:
     _, question_mark, query = before.partition("?")
     joint = "&" if query and not query.endswith("&") else "" if question_mark else "?"
     return f"{before}{joint}{added}{fragment_mark}{fragment}"
-
-
-def _with_grant(tx: Transaction, interaction: InteractionRecord) -> Pending:
-    grant = GRANTS.get(tx, interaction.grant_id)
-    if grant is None:  # purged since the interaction was read
-        raise _unknown()
-    return Pending(grant, interaction)
 
 
 def _unknown() -> InteractionUnknown:

@@ -12,9 +12,10 @@ from payres.grants.tokens import issue_token
 from payres.identifiers import hash_secret
 from payres.store import grants
 from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
-from payres.store.wallets import WalletRecord, active_wallet
+from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.urls import Urls, app_scheme, with_ascii_host
+from payres.wallet_addresses import active_wallet
 from payres.wire import encode
 
 

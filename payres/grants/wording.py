@@ -31,8 +31,8 @@ HEADINGS = {
     "incoming-payment": "Payments into {wallet}",
     "quote": "Prices of payments from {wallet}",
 }
-# Every action that `payres.wire` lists for a type, shown in this order; sending money has its own sentence with the
-# limits. The -all forms come first, so that the plain form that they include can be left out.
+# Every action that `payres.grants.access` lists for a type, shown in this order; sending money has its own sentence
+# with the limits. The -all forms come first, so that the plain form that they include can be left out.
 ACTIONS: Mapping[str, Mapping[str, str]] = {
     "outgoing-payment": {
         "list-all": "List every payment, also those made by other apps",

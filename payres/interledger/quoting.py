@@ -22,10 +22,11 @@ from payres.payments.pricing import check_fits, check_liquidity, nothing_arrives
 from payres.payments.quotes import check_amounts
 from payres.payments.receivers import is_remote, unpayable
 from payres.store.database import Database
-from payres.store.wallets import WalletRecord, active_wallet
+from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms
 from payres.urls import Urls, canonical
+from payres.wallet_addresses import active_wallet
 from payres.wire import Amount, OutgoingPaymentRequest, QuoteRequest, value_in
 
 # How much the rate may move between the quote and the payment, or differ from ours.

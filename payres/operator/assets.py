@@ -8,7 +8,7 @@ from payres.amounts import Fee, parse_rate
 from payres.errors import InvalidRequest, NotFound, require
 from payres.operator import movements
 from payres.operator.inputs import require_amount
-from payres.operator.movements import Place
+from payres.operator.movements import NamedAccount
 from payres.store import assets, audit
 from payres.store.assets import ASSETS, AssetRecord, RateRecord
 from payres.store.movements import MovementRecord
@@ -90,18 +90,18 @@ def deposit_liquidity(work: Work, code: str, scale: int, text: str, reference: s
 
     Raises InvalidRequest, InvalidAmount, WrongState for a reference that another movement has.
     """
-    return movements.move(work, _place(work, open_asset(work, code, scale), "liquidity"), "deposit", text, reference)
+    return movements.move(work, _account(work, open_asset(work, code, scale), "liquidity"), "deposit", text, reference)
 
 
 def withdraw_liquidity(work: Work, code: str, scale: int, text: str, reference: str | None = None) -> MovementRecord:
     """Takes liquidity out again. Raises NotFound, InsufficientFunds, and what `deposit_liquidity` raises."""
-    place = _place(work, require_asset(work, code, scale), "liquidity")
-    return movements.move(work, place, "withdrawal", text, reference)
+    account = _account(work, require_asset(work, code, scale), "liquidity")
+    return movements.move(work, account, "withdrawal", text, reference)
 
 
 def withdraw_fees(work: Work, code: str, scale: int, text: str, reference: str | None = None) -> MovementRecord:
     """Takes collected fees out. Raises what `withdraw_liquidity` raises."""
-    return movements.move(work, _place(work, require_asset(work, code, scale), "fees"), "withdrawal", text, reference)
+    return movements.move(work, _account(work, require_asset(work, code, scale), "fees"), "withdrawal", text, reference)
 
 
 def asset_name(asset: AssetRecord) -> str:
@@ -126,7 +126,7 @@ def _check_code(work: Work, code: str) -> None:
         raise InvalidRequest(f"Asset codes are written in upper case: give {code.upper()}, not {code}", field="asset")
 
 
-def _place(work: Work, asset: AssetRecord, kind: str) -> Place:
+def _account(work: Work, asset: AssetRecord, kind: str) -> NamedAccount:
     what = {"liquidity": "The liquidity", "fees": "The fees account"}[kind]
     holder = f"{what} in {asset.code} with scale {asset.scale}"
-    return Place(ledger.operator_account(work, asset.id, kind), asset, kind, asset_name(asset), holder)
+    return NamedAccount(ledger.operator_account(work, asset.id, kind), asset, kind, asset_name(asset), holder)

@@ -11,10 +11,10 @@ import msgspec
 from payres.amounts import Asset, format_decimal
 from payres.clock import DAY, format_time
 from payres.encoding import MEBIBYTE, format_size
-from payres.ledger import LOW_PART
 from payres.limits import MIN_FREE_BYTES
 from payres.operator.backups import AFTER_TAKEOVER, describe
 from payres.store import assets, peers, status, webhooks
+from payres.store.accounts import LOW_PART
 from payres.store.database_file import free_bytes, log_bytes
 from payres.store.peers import PeerRecord
 from payres.store.work import Work

@@ -18,7 +18,8 @@ import msgspec
 from payres.ledger import LedgerBroken
 from payres.store import invariants, status
 from payres.store.database import Database
-from payres.store.invariants import BALANCES, FILE, LEDGER_INVARIANTS, MAX_BREACHES, Invariant, Key
+from payres.store.invariants import FILE, MAX_BREACHES, Invariant, Key
+from payres.store.ledger_invariants import BALANCES, LEDGER_INVARIANTS
 from payres.store.rows import number
 from payres.store.work import Transaction, Work
 from payres.worker import Sleep, Worker

@@ -27,48 +27,48 @@ ACTIONS: Final[Mapping[Kind, str]] = {"deposit": "deposit", "withdrawal": "withd
 EVENTS: Final[Mapping[Kind, str]] = {"deposit": "wallet.deposited", "withdrawal": "wallet.withdrawn"}
 
 
-class Place(msgspec.Struct, frozen=True):
+class NamedAccount(msgspec.Struct, frozen=True):
     """An account that money moves into or out of. `name` is what the audit log has for it, `holder` what a sentence."""
 
-    account_id: int
+    id: int
     asset: AssetRecord
     kind: str
     name: str
     holder: str
 
 
-def move(work: Work, place: Place, kind: Kind, text: str, reference: str | None = None) -> MovementRecord:
+def move(work: Work, account: NamedAccount, kind: Kind, text: str, reference: str | None = None) -> MovementRecord:
     """Moves an amount such as "100.00" from outside to the account, or from the account to outside.
 
     Raises InvalidAmount, InvalidRequest for a reference, WrongState for one that another movement has;
-    InsufficientFunds for a withdrawal, whose reason is the kind of the place.
+    InsufficientFunds for a withdrawal, whose reason is the kind of the account.
     """
-    amount, asset = require_amount(text, place.asset), place.asset
-    found = _find(work, place, kind, amount, reference)
+    amount, asset = require_amount(text, account.asset), account.asset
+    found = _find(work, account, kind, amount, reference)
     if found is not None:
         return found
     external = ledger.operator_account(work, asset.id, "external")
-    sides = (external, place.account_id) if kind == "deposit" else (place.account_id, external)
+    sides = (external, account.id) if kind == "deposit" else (account.id, external)
     try:
         transfer_id = ledger.transfer(work, *sides, amount, kind)
     except ledger.NotEnough as lack:
         free, needed = (format_decimal(figure, asset.asset) for figure in (lack.free, amount))
         raise InsufficientFunds(
-            f"{place.holder} has {free} {asset.code} free, less than {needed} {asset.code}",
-            reason=place.kind,
+            f"{account.holder} has {free} {asset.code} free, less than {needed} {asset.code}",
+            reason=account.kind,
             free=free,
         ) from lack
-    return _record(work, place, transfer_id, kind, amount, reference)
+    return _record(work, account, transfer_id, kind, amount, reference)
 
 
-def _find(work: Work, place: Place, kind: Kind, amount: int, reference: str | None) -> MovementRecord | None:
+def _find(work: Work, account: NamedAccount, kind: Kind, amount: int, reference: str | None) -> MovementRecord | None:
     """This movement, if it was made before."""
     if reference is None:
         return None
     check_reference(reference)
-    found = movements.find_movement(work, place.account_id, reference)
+    found = movements.find_movement(work, account.id, reference)
     if found is not None and (found.kind, found.amount) != (kind, amount):
-        was = f"{format_decimal(found.amount, place.asset.asset)} {place.asset.code}"
+        was = f"{format_decimal(found.amount, account.asset.asset)} {account.asset.code}"
         raise WrongState(
             f"The reference {reference!r} is that of a {found.kind} of {was}; give each movement one of its own",
             reference=reference,
@@ -77,30 +77,30 @@ def _find(work: Work, place: Place, kind: Kind, amount: int, reference: str | No
 
 
 def _record(
-    work: Work, place: Place, transfer_id: int, kind: Kind, amount: int, reference: str | None
+    work: Work, account: NamedAccount, transfer_id: int, kind: Kind, amount: int, reference: str | None
 ) -> MovementRecord:
     movement_id = work.new_id()
     MOVEMENTS.create(
         work,
         id=movement_id,
-        account_id=place.account_id,
+        account_id=account.id,
         transfer_id=transfer_id,
         reference=reference,
         created_at=work.now,
     )
-    shown = f"{format_decimal(amount, place.asset.asset)} {place.asset.code}"
-    audit.record(work, f"{place.kind}.{ACTIONS[kind]}", place.name, amount=shown, reference=reference)
-    if place.kind == "wallet":
-        _emit(work, place, kind, amount, reference)
-    elif place.kind == "liquidity":
-        ledger.watch(work, place.account_id)
+    shown = f"{format_decimal(amount, account.asset.asset)} {account.asset.code}"
+    audit.record(work, f"{account.kind}.{ACTIONS[kind]}", account.name, amount=shown, reference=reference)
+    if account.kind == "wallet":
+        _emit(work, account, kind, amount, reference)
+    elif account.kind == "liquidity":
+        ledger.watch(work, account.id)
     return MOVEMENTS.by_id(work, movement_id)
 
 
-def _emit(work: Work, place: Place, kind: Kind, amount: int, reference: str | None) -> None:
-    balance, asset = ACCOUNTS.by_id(work, place.account_id).balance, place.asset.asset
+def _emit(work: Work, account: NamedAccount, kind: Kind, amount: int, reference: str | None) -> None:
+    balance, asset = ACCOUNTS.by_id(work, account.id).balance, account.asset.asset
     data = WalletEvent(
-        wallet_address=work.urls.wallet(place.name),
+        wallet_address=work.urls.wallet(account.name),
         amount=representations.amount(amount, asset),
         balance=representations.amount(balance, asset),
         reference=UNSET if reference is None else reference,

@@ -16,7 +16,7 @@ from payres.identifiers import hash_secret
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.inputs import Code, DecimalText, Name, require_amount
-from payres.operator.movements import Place
+from payres.operator.movements import NamedAccount
 from payres.settings import ILP_ADDRESS
 from payres.store import audit, packets, peers, secrets
 from payres.store.assets import ASSETS
@@ -185,7 +185,7 @@ def deposit(work: Work, name: str, text: str, reference: str | None = None) -> M
 
     Raises NotFound, InvalidAmount, WrongState for a reference that another movement has.
     """
-    return movements.move(work, _place(work, name), "deposit", text, reference)
+    return movements.move(work, _account(work, name), "deposit", text, reference)
 
 
 def withdraw(work: Work, name: str, text: str, reference: str | None = None) -> MovementRecord:
@@ -193,7 +193,7 @@ def withdraw(work: Work, name: str, text: str, reference: str | None = None) -> 
 
     Raises InsufficientFunds past the peer's credit limit, and what `deposit` raises.
     """
-    return movements.move(work, _place(work, name), "withdrawal", text, reference)
+    return movements.move(work, _account(work, name), "withdrawal", text, reference)
 
 
 def describe_balance(peer: PeerRecord) -> str:
@@ -204,10 +204,10 @@ def describe_balance(peer: PeerRecord) -> str:
     return f"the peer owes us {amount}" if peer.balance < 0 else "nothing is owed either way"
 
 
-def _place(work: Work, name: str) -> Place:
+def _account(work: Work, name: str) -> NamedAccount:
     peer = require_peer(work, name)
     holder = f"The account of the peer {name}, its credit limit included,"
-    return Place(peer.account_id, ASSETS.by_id(work, peer.asset_id), "peer", name, holder)
+    return NamedAccount(peer.account_id, ASSETS.by_id(work, peer.asset_id), "peer", name, holder)
 
 
 def _check_name(work: Work, name: str) -> None:

@@ -29,10 +29,11 @@ from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.payments import payers_of
 from payres.store.refunds import REFUNDS, RefundRecord, refunds_of_incoming
-from payres.store.wallets import WALLETS, WalletRecord, active_wallet
+from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 from payres.terms import Offer, Terms
 from payres.urls import ROOT_WALLET_PATH, canonical, canonical_url
+from payres.wallet_addresses import active_wallet
 
 
 class Wanted(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from payres.grants.passwords import hash_password
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.inputs import check_name
-from payres.operator.movements import Place
+from payres.operator.movements import NamedAccount
 from payres.store import audit, sessions, wallets
 from payres.store.assets import ASSETS
 from payres.store.movements import MovementRecord
@@ -62,7 +62,7 @@ def deposit(work: Work, path: str, text: str, reference: str | None = None) -> M
     wallet = require_wallet(work, path)
     if not wallet.active:
         raise WrongState(f"The wallet {wallet.path} is inactive and takes no money in", path=wallet.path)
-    return movements.move(work, _place(work, wallet), "deposit", text, reference)
+    return movements.move(work, _account(work, wallet), "deposit", text, reference)
 
 
 def withdraw(work: Work, path: str, text: str, reference: str | None = None) -> MovementRecord:
@@ -70,7 +70,7 @@ def withdraw(work: Work, path: str, text: str, reference: str | None = None) -> 
 
     Raises NotFound, InvalidAmount, InsufficientFunds naming the free balance, WrongState as `deposit` does.
     """
-    return movements.move(work, _place(work, require_wallet(work, path)), "withdrawal", text, reference)
+    return movements.move(work, _account(work, require_wallet(work, path)), "withdrawal", text, reference)
 
 
 def rename(work: Work, path: str, public_name: str | None) -> WalletRecord:
@@ -113,9 +113,9 @@ def unlock(work: Work, path: str) -> WalletRecord:
     return _change(work, path, "wallet.unlock", unlocked_at=work.now)
 
 
-def _place(work: Work, wallet: WalletRecord) -> Place:
+def _account(work: Work, wallet: WalletRecord) -> NamedAccount:
     asset = ASSETS.by_id(work, wallet.asset_id)
-    return Place(wallet.account_id, asset, "wallet", wallet.path, f"The wallet {wallet.path}")
+    return NamedAccount(wallet.account_id, asset, "wallet", wallet.path, f"The wallet {wallet.path}")
 
 
 def _change(work: Work, path: str, action: str, **columns: str | int) -> WalletRecord:

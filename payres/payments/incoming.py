@@ -13,8 +13,9 @@ from payres.limits import OVERPAY_TOLERANCE
 from payres.store import incoming
 from payres.store.database import Database
 from payres.store.incoming import INCOMING, IncomingRecord
-from payres.store.wallets import WALLETS, WalletRecord, active_wallet
+from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
+from payres.wallet_addresses import active_wallet
 from payres.wire import IncomingPaymentRequest, metadata_text, value_in
 from payres.worker import Worker
 

@@ -152,7 +152,7 @@ def _works(debit: int, fee: Fee, rate: Fraction, scales: Scales, receiver: Recei
     """Whether the receiver could be sent this much: where one unit of debit is worth a lot, it may take no more."""
     try:
         split = fixed_send(debit, fee, rate, scales)
-    except (TooSmall, TooLarge):
+    except TooLarge:
         return False
     most = MAX_LEDGER if receiver.remaining is None else min(MAX_LEDGER, receiver.remaining)
     return split.debit <= MAX_LEDGER and split.receive <= most

@@ -7,9 +7,10 @@ from payres.payments.pricing import check_liquidity, local_terms
 from payres.payments.receivers import open_receiver
 from payres.store import quotes
 from payres.store.quotes import QUOTES, QuoteRecord
-from payres.store.wallets import WalletRecord, active_wallet
+from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.terms import Offer
+from payres.wallet_addresses import active_wallet
 from payres.wire import QuoteRequest
 
 

@@ -29,10 +29,11 @@ from payres.store.outgoing import OutgoingRecord
 from payres.store.pages import PageBounds, PageQuery
 from payres.store.quotes import QuoteRecord
 from payres.store.rows import Table
-from payres.store.wallets import WalletRecord, active_wallet
+from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Offer
 from payres.urls import Urls
+from payres.wallet_addresses import active_wallet
 from payres.wire import Page, WalletResource, decode, encode
 
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.encoding import base64url_decoded
-from payres.grants.clients import local_jwk
+from payres.grants.clients import stored_jwk
 from payres.http.accept import asks_for, check_accept
 from payres.http.cross_origin import ANY_ORIGIN
 from payres.http.error_responses import method_not_allowed, nothing_here
@@ -107,7 +107,7 @@ async def _keys(request: Request, types: Sequence[str]) -> tuple[str, list[JWK],
     def unit(tx: Transaction) -> tuple[list[JWK], dict[str, str]]:
         wallet = wallets.find_wallet(tx, path)
         if wallet is not None and wallet.active:
-            return own + [local_jwk(key.kid, key.x) for key in wallets.list_keys(tx, wallet.id)], KEYS_CACHE
+            return own + [stored_jwk(key.kid, key.x) for key in wallets.list_keys(tx, wallet.id)], KEYS_CACHE
         if not own:
             raise nothing_here()
         return own, OWN_KEY_CACHE

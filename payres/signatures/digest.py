@@ -4,11 +4,12 @@ import hashlib
 import hmac
 from base64 import b64encode
 from types import MappingProxyType
-from typing import Final, NoReturn
+from typing import Final
 
 import http_sf
 
 from payres.limits import MAX_SIGNATURE_HEADER_BYTES
+from payres.signatures.fields import reject_duplicate
 from payres.signatures.reasons import Reason
 
 # The only algorithms RFC 9530 section 7.2 lists as active.
@@ -51,14 +52,9 @@ def _parse(header: str) -> dict[str, object] | None:
     if len(header) > MAX_SIGNATURE_HEADER_BYTES:
         return None
     try:
-        parsed = http_sf.parse(header.encode("ascii"), tltype="dictionary", on_duplicate_key=_reject_duplicate)
+        parsed = http_sf.parse(header.encode("ascii"), tltype="dictionary", on_duplicate_key=reject_duplicate)
     except ValueError:
         return None
     if not isinstance(parsed, dict) or not parsed:
         return None
     return {name: member[0] if isinstance(member, tuple) else member for name, member in parsed.items()}
-
-
-def _reject_duplicate(key: str, _kind: str) -> NoReturn:
-    # RFC 9651 lets the last duplicate win; two different digests for one algorithm are a trick, not a digest.
-    raise ValueError(f"duplicate key {key}")

@@ -8,7 +8,7 @@ the colons of the signature, Rust sends a signature without a label and componen
 import re
 from binascii import a2b_base64
 from functools import lru_cache
-from typing import TypeAlias, cast
+from typing import NoReturn, TypeAlias, cast
 
 import http_sf
 import msgspec
@@ -128,6 +128,12 @@ def _component_names(text: str) -> tuple[str, ...]:
             )
         names.append(name)
     return tuple(names)
+
+
+def reject_duplicate(name: str, _kind: str) -> NoReturn:
+    """Raises ValueError for a member or parameter that occurs twice, of which RFC 9651 lets the last one win: no two
+    readers can then see different values."""
+    raise ValueError(f"{name} appears twice")
 
 
 def _text(value: bytes, header: str, reason: Reason) -> str:

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from typing import Final, NoReturn, cast
+from typing import Final, cast
 
 import http_sf
 import msgspec
 
 from payres.limits import MAX_KEYID_LENGTH, MAX_NONCE_LENGTH
+from payres.signatures.fields import reject_duplicate
 from payres.signatures.reasons import Reason, SignatureError
 
 SECOND: Final = 1_000_000  # microseconds
@@ -90,7 +91,7 @@ def _parse(text: str) -> Mapping[str, object]:
 def _parse_structured(text: str) -> Mapping[str, object]:
     try:
         # The components have been read; an empty list stands in for them and carries the parameters.
-        parsed = http_sf.parse(b"()" + text.encode("ascii"), tltype="list", on_duplicate_key=_reject_duplicate)
+        parsed = http_sf.parse(b"()" + text.encode("ascii"), tltype="list", on_duplicate_key=reject_duplicate)
         [(_, parameters)] = cast("list[tuple[object, dict[str, object]]]", parsed)
     except ValueError as error:
         raise SignatureError(
@@ -103,8 +104,3 @@ def _check_fixed(found: Mapping[str, object], name: str, only: str, reason: Reas
     value = found.get(name, only)
     if type(value) is not str or value != only:
         raise SignatureError(reason, f'Leave the {name} parameter out or send {name}="{only}".')
-
-
-def _reject_duplicate(name: str, _kind: str) -> NoReturn:
-    # RFC 9651 lets the last duplicate win; rejected, so that no two readers can see different parameters.
-    raise ValueError(f"{name} appears twice")

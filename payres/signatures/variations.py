@@ -95,8 +95,7 @@ def other_bodies(body: bytes) -> Iterator[tuple[str, str, bytes]]:
 def _targets(signed: Signed) -> Iterator[Variation]:
     """Another origin, another spelling of path and query, or both."""
     match = _TARGET_URI.fullmatch(signed.message.target_uri)
-    if match is None:
-        return
+    assert match is not None, "it begins with the base URL"
     scheme, authority, path, query = match.groups()
     places = [("", path + query, ""), *_places(path, query)]
     for origin_cause, origin, origin_advice in (

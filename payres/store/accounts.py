@@ -1,6 +1,7 @@
 """SQL of ledger accounts, holds and transfers. Only `payres.ledger` calls what writes here."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -31,6 +32,9 @@ class HoldRecord(msgspec.Struct, frozen=True):
     amount: int
     remaining: int
 
+
+# Operators are warned when less than one part in so many of the credit or liquidity is left.
+LOW_PART: Final = 10
 
 ACCOUNTS = Table(AccountRecord, "account")
 # Only where an account is sound before and after: a credit must not hide what was broken.

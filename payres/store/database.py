@@ -15,7 +15,7 @@ from payres.store.database_file import Presence
 from payres.store.fail_stop import FailStop
 from payres.store.lanes import Lane, OwnedConnection, ReadLane, ThreadLane, WriteLane
 from payres.store.standby import READ_ONLY, StandbyLane
-from payres.store.work import Transaction, Work, World, world
+from payres.store.work import Environment, Transaction, Work
 
 T = TypeVar("T")
 
@@ -48,13 +48,13 @@ class Database:
         self._writer.fail_stop(cause)
 
     @classmethod
-    async def open(cls, path: str, around: World | None = None) -> "Database":
-        """Opens the file, creating or migrating it as needed; units of work get their time and ids from `around`.
+    async def open(cls, path: str, environment: Environment | None = None) -> "Database":
+        """Opens the file, creating or migrating it as needed; units of work get their time and ids from `environment`.
 
         The caller holds the file's server_lock until it has closed the database. Raises UnusableDatabase when it is not
         this program's, sqlite3.Error when it cannot be used.
         """
-        around = around or world(Settings())
+        environment = environment or Environment.of(Settings())
         opened: list[OwnedConnection] = []
         presence = Presence(path)
         try:
@@ -66,14 +66,14 @@ class Database:
                 await connection.close()
             raise
         writing, reading, examining = opened
-        writer = WriteLane(writing, around, presence)
-        reader = ReadLane(reading, around, writer.fail_stop)
-        return cls(path, writer, reader, ThreadLane(examining, around, writer.fail_stop))
+        writer = WriteLane(writing, environment, presence)
+        reader = ReadLane(reading, environment, writer.fail_stop)
+        return cls(path, writer, reader, ThreadLane(examining, environment, writer.fail_stop))
 
     @classmethod
-    def open_standby(cls, path: str, around: World) -> "Database":
+    def open_standby(cls, path: str, environment: Environment) -> "Database":
         """A file that another program writes, to be read alone: every unit that would write gets Unavailable."""
-        writer, reader, examiner = (StandbyLane(path, around) for _ in range(3))
+        writer, reader, examiner = (StandbyLane(path, environment) for _ in range(3))
         writer.stopped = READ_ONLY
         return cls(path, writer, reader, examiner)
 

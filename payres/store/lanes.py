@@ -30,7 +30,7 @@ from payres.store.transactions import (
     run_reads,
     run_units,
 )
-from payres.store.work import World
+from payres.store.work import Environment
 
 T = TypeVar("T")
 Queued = tuple[Unit, "asyncio.Future[Any]"]
@@ -83,8 +83,8 @@ class OwnedConnection(aiosqlite.Connection):
 class Lane:
     """A queue of units: what a subclass runs together."""
 
-    def __init__(self, around: World, on_stop: Callable[[FailStop], None] | None = None) -> None:
-        self._around = around
+    def __init__(self, environment: Environment, on_stop: Callable[[FailStop], None] | None = None) -> None:
+        self._environment = environment
         self._on_stop = on_stop or self.fail_stop
         self._queue: list[Queued] = []
         self._first_count = 0  # so many of its units go before the others
@@ -177,14 +177,14 @@ class ThreadLane(Lane):
     """Runs units that read, and may take long, on the thread of a connection. Only there is a lock waited for."""
 
     def __init__(
-        self, connection: OwnedConnection, around: World, on_stop: Callable[[FailStop], None] | None = None
+        self, connection: OwnedConnection, environment: Environment, on_stop: Callable[[FailStop], None] | None = None
     ) -> None:
-        super().__init__(around, on_stop)
+        super().__init__(environment, on_stop)
         self._connection = connection
         _set_lock_timeout(connection.raw, 0)
 
     async def run_together(self, batch: list[Queued]) -> list[Any]:
-        return await self.run_on_thread(partial(run_reads, units_of(batch), around=self._around))
+        return await self.run_on_thread(partial(run_reads, units_of(batch), environment=self._environment))
 
     async def run_on_thread(self, run: Callable[[sqlite3.Connection], list[Any]]) -> list[Any]:
         """Runs a whole batch on the connection's thread, which may wait for the locks of other programs."""
@@ -215,7 +215,7 @@ class ReadLane(ThreadLane):
         connection = self._connection.raw
         try:
             connection.execute("BEGIN")
-            outcomes = attempt(units_of(batch), connection, self._around)
+            outcomes = attempt(units_of(batch), connection, self._environment)
             connection.execute("COMMIT")
         except (Unfinished, FailStop, sqlite3.Error):
             roll_back(connection)
@@ -226,8 +226,8 @@ class ReadLane(ThreadLane):
 class WriteLane(ThreadLane):
     """Runs units that write: statements on the event loop's thread, the commit that they share on the connection's."""
 
-    def __init__(self, connection: OwnedConnection, around: World, presence: Presence) -> None:
-        super().__init__(connection, around)
+    def __init__(self, connection: OwnedConnection, environment: Environment, presence: Presence) -> None:
+        super().__init__(connection, environment)
         self._presence = presence
 
     async def run_together(self, batch: list[Queued]) -> list[Any]:
@@ -236,7 +236,7 @@ class WriteLane(ThreadLane):
         try:
             outcomes = await self._run_and_commit(batch, changed)
         finally:
-            metrics = self._around.metrics
+            metrics = self._environment.metrics
             metrics.batch_sizes.observe(len(batch))
             metrics.transaction_seconds.observe(perf_counter() - started)
         if changed:
@@ -251,12 +251,14 @@ class WriteLane(ThreadLane):
             connection.execute("BEGIN IMMEDIATE")
             outcomes: list[Any] = []
             while len(outcomes) < len(batch):
-                outcomes += attempt(units_of(batch[len(outcomes) :]), connection, self._around, changed)
+                outcomes += attempt(units_of(batch[len(outcomes) :]), connection, self._environment, changed)
                 await asyncio.sleep(0)  # what comes in the same turn of the loop shares the commit
                 batch += self.take(MAX_UNITS_PER_COMMIT - len(batch))
         except (Unfinished, sqlite3.Error):
             roll_back(connection)
-            run = partial(run_units, units_of(batch), around=self._around, presence=self._presence, changed=changed)
+            run = partial(
+                run_units, units_of(batch), environment=self._environment, presence=self._presence, changed=changed
+            )
             return await self.run_on_thread(run)
         except FailStop:
             roll_back(connection)

@@ -3,6 +3,7 @@
 import os
 import secrets
 
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from payres.store.fail_stop import Damaged
@@ -33,11 +34,14 @@ def encrypt(tx: Transaction, name: str, text: str) -> bytes:
 
 
 def decrypt(tx: Transaction, name: str, encrypted: bytes) -> str:
-    """The text that was encrypted under the named secret. Raises Damaged when that is missing."""
+    """The text that was encrypted under the named secret. Raises Damaged when that is missing, or another one."""
     secret = _find_secret(tx, name)
     if secret is None:
         raise Damaged(f"the secret {name} does not exist")
-    return AESGCM(secret).decrypt(encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], None).decode()
+    try:
+        return AESGCM(secret).decrypt(encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], None).decode()
+    except (InvalidTag, ValueError) as error:
+        raise Damaged(f"what was encrypted under the secret {name}, or the secret, has changed") from error
 
 
 def _find_secret(tx: Transaction, name: str) -> bytes | None:

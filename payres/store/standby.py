@@ -13,7 +13,7 @@ from payres.store.fail_stop import FailStop
 from payres.store.lanes import Lane, Queued, units_of
 from payres.store.migrations import UnusableDatabase
 from payres.store.transactions import NOT_READ, Raised, Unit, run_reads
-from payres.store.work import World
+from payres.store.work import Environment
 
 READ_ONLY: Final = (
     "This server is a read-only standby and stores nothing: ask the primary server, or try again once this one has"
@@ -31,8 +31,8 @@ class StandbyLane(Lane):
     and any connection that is open has a lock for which Litestream waits.
     """
 
-    def __init__(self, path: str, around: World) -> None:
-        super().__init__(around, _warn)
+    def __init__(self, path: str, environment: Environment) -> None:
+        super().__init__(environment, _warn)
         self._path = path
 
     async def run_together(self, batch: list[Queued]) -> list[Any]:
@@ -41,7 +41,7 @@ class StandbyLane(Lane):
     def _run(self, units: Sequence[Unit]) -> list[Any]:
         try:
             with closing(connect_standby(self._path)) as connection:
-                return run_reads(units, connection, self._around)
+                return run_reads(units, connection, self._environment)
         except (UnusableDatabase, sqlite3.Error) as error:
             log.error("the standby's database cannot be read: %s", error)
             return [Raised(Unavailable(NOT_READ)) for _ in units]

@@ -18,7 +18,7 @@ from typing import Any, Final
 from payres.errors import DomainError, Unavailable
 from payres.store.database_file import Presence
 from payres.store.fail_stop import FailStop, damage
-from payres.store.work import Transaction, Work, World
+from payres.store.work import Environment, Transaction, Work
 
 Unit = Callable[[Work], Any]
 
@@ -40,7 +40,7 @@ class Raised:
 
 
 def attempt(
-    units: Sequence[Unit], connection: sqlite3.Connection, around: World, changed: list[str] | None = None
+    units: Sequence[Unit], connection: sqlite3.Connection, environment: Environment, changed: list[str] | None = None
 ) -> list[Any]:
     """Runs the units inside the open transaction, without savepoints. Each outcome is a result or Raised.
 
@@ -53,7 +53,7 @@ def attempt(
     for unit in units:
         changes = connection.total_changes
         try:
-            outcomes.append(_checked(unit(Work(connection, around, changed))))
+            outcomes.append(_checked(unit(Work(connection, environment, changed))))
         except BaseException as error:
             _empty_frames(error)
             if isinstance(error, FailStop):
@@ -65,7 +65,11 @@ def attempt(
 
 
 def run_units(
-    units: Sequence[Unit], connection: sqlite3.Connection, around: World, presence: Presence, changed: list[str]
+    units: Sequence[Unit],
+    connection: sqlite3.Connection,
+    environment: Environment,
+    presence: Presence,
+    changed: list[str],
 ) -> list[Any]:
     """Runs the units in one transaction, a savepoint each, and commits once. Each outcome is a result or Raised.
 
@@ -80,7 +84,7 @@ def run_units(
         raise damage(error) or Unavailable(NOT_STORED) from error
 
     def run() -> list[Any]:
-        return [_run_unit(unit, connection, around, changed) for unit in units]
+        return [_run_unit(unit, connection, environment, changed) for unit in units]
 
     return _committed(run, len(units), connection, presence)
 
@@ -127,10 +131,10 @@ def _overwrite(connection: sqlite3.Connection) -> None:
         roll_back(connection)
 
 
-def _run_unit(unit: Unit, connection: sqlite3.Connection, around: World, changed: list[str]) -> Any:
+def _run_unit(unit: Unit, connection: sqlite3.Connection, environment: Environment, changed: list[str]) -> Any:
     connection.execute("SAVEPOINT unit")
     try:
-        outcome = _checked(unit(Work(connection, around, changed)))
+        outcome = _checked(unit(Work(connection, environment, changed)))
     except FailStop:
         raise
     except BaseException as error:  # even what would end a program must not end the thread with the work half done
@@ -156,14 +160,14 @@ def savepoint(tx: Transaction) -> Iterator[None]:
     tx.execute("RELEASE part")
 
 
-def run_reads(units: Sequence[Unit], connection: sqlite3.Connection, around: World) -> list[Any]:
+def run_reads(units: Sequence[Unit], connection: sqlite3.Connection, environment: Environment) -> list[Any]:
     """Runs the units over one snapshot. Each outcome is a result or Raised."""
     outcomes: list[Any] = []
     try:
         connection.execute("BEGIN")
         for unit in units:
             try:
-                outcomes.append(_checked(unit(Work(connection, around))))
+                outcomes.append(_checked(unit(Work(connection, environment))))
             except BaseException as error:
                 outcomes.append(_raised(error))
         connection.execute("COMMIT")

@@ -33,9 +33,9 @@ class Transaction(Protocol):
         ...
 
 
-class World(msgspec.Struct, frozen=True):
-    """What is handed in to the application and reaches every unit of work: settings, time, ids, URLs, who
-    acts, and what counts."""
+class Environment(msgspec.Struct, frozen=True):
+    """What is handed in to the application and reaches every unit of work: settings, time, ids, URLs, the actor, and
+    what counts."""
 
     settings: Settings
     urls: Urls
@@ -44,14 +44,17 @@ class World(msgspec.Struct, frozen=True):
     actor: str
     metrics: Metrics
 
-
-def world(
-    settings: Settings, clock: Clock | None = None, identifiers: Identifiers | None = None, actor: str = "server"
-) -> World:
-    """The world of these settings; time and ids are the machine's unless others are handed in."""
-    return World(
-        settings, Urls(settings.base_url), clock or SystemClock(), identifiers or Identifiers(), actor, Metrics()
-    )
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        clock: Clock | None = None,
+        identifiers: Identifiers | None = None,
+        actor: str = "server",
+    ) -> "Environment":
+        """That of these settings; time and ids are the machine's unless others are handed in."""
+        urls = Urls(settings.base_url)
+        return cls(settings, urls, clock or SystemClock(), identifiers or Identifiers(), actor, Metrics())
 
 
 class Work:
@@ -67,16 +70,16 @@ class Work:
     execute: Callable[..., sqlite3.Cursor]
     executemany: Callable[..., sqlite3.Cursor]
 
-    def __init__(self, connection: Transaction, world: World, changed: list[str] | None = None) -> None:
+    def __init__(self, connection: Transaction, environment: Environment, changed: list[str] | None = None) -> None:
         # The connection's own methods, because every statement of every unit goes through them.
         self.execute = connection.execute
         self.executemany = connection.executemany
-        self.actor = world.actor
-        self.now = world.clock.now()
-        self.new_id = world.identifiers.resource
-        self.new_secret = world.identifiers.secret
-        self.urls = world.urls
-        self.settings = world.settings
+        self.actor = environment.actor
+        self.now = environment.clock.now()
+        self.new_id = environment.identifiers.resource
+        self.new_secret = environment.identifiers.secret
+        self.urls = environment.urls
+        self.settings = environment.settings
         self.changed = [] if changed is None else changed
 
     def emit(self, kinds: str | Sequence[str], subject: str | None, data: msgspec.Struct) -> None:

@@ -232,8 +232,8 @@ INVENTORY: dict[str, list[str]] = {
         "attacks/test_slow_servers.py::test_slow_servers_named_in_quotes_fail_no_payment_and_no_quote_of_others",
         "attacks/test_slow_servers.py::test_slow_servers_behind_quotes_in_other_wallets_names_stop_no_quote_of_others",
         "interledger/test_remote_payments.py::test_payment_that_finds_no_slot_to_read_its_receiver_uses_up_no_attempt",
-        "federation/test_shares.py::test_payments_have_exchanges_of_their_own",
-        "federation/test_shares.py::test_server_that_cannot_be_reached_is_not_asked_again_for_requests_a_while",
+        "federation/test_exchange_slots.py::test_payments_have_exchanges_of_their_own",
+        "federation/test_exchange_slots.py::test_server_that_cannot_be_reached_is_not_asked_again_for_requests_a_while",
     ],
     "slow servers that are named as clients": [
         "attacks/test_slow_servers.py::test_slow_servers_named_as_clients_lock_out_no_client",

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from payres.cli import main
 from payres.settings import Settings
 from payres.store.connections import connect_writer
-from payres.store.work import Work, world
+from payres.store.work import Environment, Work
 
 
 class Command(Protocol):
@@ -69,5 +69,5 @@ def as_json(payres: Command) -> AsJson:
 def tx(database: Path) -> Iterator[Work]:
     """A connection to the test's database, autocommitting as a server that runs beside the commands would."""
     connection = connect_writer(str(database))
-    yield Work(connection, world(Settings()))
+    yield Work(connection, Environment.of(Settings()))
     connection.close()

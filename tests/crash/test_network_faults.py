@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from payres.clock import SECOND
-from payres.federation import lookups, shares
+from payres.federation import exchange_slots, lookups
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.crash.faulty_link import MODES, FaultyLink, Mode, faulty_link
@@ -47,7 +47,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
         link = stack.enter_context(faulty_link())
         monkeypatch.setattr(lookups, "find_addresses", link.resolve)
         monkeypatch.setattr(lookups, "FAILED_LOOKUP_SECONDS", 0)  # so that nobody waits for a name to come right
-        monkeypatch.setattr(shares, "FAILED_SERVER_SECONDS", 0)
+        monkeypatch.setattr(exchange_slots, "FAILED_SERVER_SECONDS", 0)
         a = stack.enter_context(run_instance(tmp_path / "a.db", ilp_address="test.a"))
         there = f"http://localhost:{link.port}"
         b = stack.enter_context(run_instance(tmp_path / "b.db", ilp_address="test.b", base_url=there))

@@ -206,14 +206,14 @@ def test_refund_has_an_event(instance: Instance, outbox: Outbox) -> None:
 
 def test_low_liquidity_has_one_event_until_there_is_more_again(outbox: Outbox, instance: Instance) -> None:
     def move(taken: int) -> list[Json]:
-        """Takes so much out of the liquidity, as an exchange would, and gives what was told of it."""
+        """Takes so much out of the liquidity, and gives what was told of it."""
 
         def unit(work: Work) -> None:
             asset = assets.require_asset(work, "EUR", 2)
             liquidity = ledger.operator_account(work, asset.id, "liquidity")
             external = ledger.operator_account(work, asset.id, "external")
             sides = (liquidity, external) if taken > 0 else (external, liquidity)
-            ledger.transfer(work, *sides, abs(taken), "exchange")
+            ledger.transfer(work, *sides, abs(taken), "withdrawal" if taken > 0 else "deposit")
 
         instance.write(unit)
         return [one.data for one in outbox.take() if one.type == "liquidity.low"]

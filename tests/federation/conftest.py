@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
 import pytest
@@ -11,6 +11,8 @@ import pytest
 from tests.federation.site import Site
 
 Handler = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Start = Callable[[Talk, ssl.SSLContext | None], Awaitable[int]]
 Elapse = Callable[[float], None]
 
 
@@ -32,27 +34,20 @@ class Serve(Protocol):
     async def __call__(self, handler: Handler | bytes, tls: ssl.SSLContext | None = None) -> int: ...
 
 
-@pytest.fixture
-async def serve() -> AsyncIterator[Serve]:
-    """Starts servers and gives their ports. A handler gets the head of each request; bytes are sent as they are."""
+@asynccontextmanager
+async def open_servers() -> AsyncIterator[Start]:
+    """Starts servers and gives their ports; in the end they and what they do are ended."""
     servers: list[asyncio.Server] = []
     tasks: set[asyncio.Task[None]] = set()
 
-    async def start(handler: Handler | bytes, tls: ssl.SSLContext | None = None) -> int:
+    async def start(talk: Talk, tls: ssl.SSLContext | None) -> int:
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             assert task is not None
             tasks.add(task)
             try:
-                while True:
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    if isinstance(handler, bytes):
-                        writer.write(handler)
-                        await writer.drain()
-                        return
-                    await handler(head, writer)
-            except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-                pass
+                with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+                    await talk(reader, writer)
             finally:
                 writer.close()
 
@@ -71,6 +66,26 @@ async def serve() -> AsyncIterator[Serve]:
         await server.wait_closed()
 
 
+@pytest.fixture
+async def serve() -> AsyncIterator[Serve]:
+    """Starts servers and gives their ports. A handler gets the head of each request; bytes are sent as they are."""
+    async with open_servers() as start:
+
+        async def serve(handler: Handler | bytes, tls: ssl.SSLContext | None = None) -> int:
+            async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                while True:
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    if isinstance(handler, bytes):
+                        writer.write(handler)
+                        await writer.drain()
+                        return
+                    await handler(head, writer)
+
+            return await start(talk, tls)
+
+        yield serve
+
+
 class OpenSite(Protocol):
     async def __call__(self) -> Site: ...
 
@@ -78,31 +93,13 @@ class OpenSite(Protocol):
 @pytest.fixture
 async def open_site() -> AsyncIterator[OpenSite]:
     """Opens scripted servers, each at a port of its own."""
-    servers: list[asyncio.Server] = []
-    tasks: set[asyncio.Task[None]] = set()
+    async with open_servers() as start:
 
-    async def start() -> Site:
-        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            tasks.add(task)
-            with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-                await opened.serve(reader, writer)
-            writer.close()
+        async def open_one() -> Site:
+            opened = Site(await start(lambda *ends: opened.serve(*ends), None))
+            return opened
 
-        server = await asyncio.start_server(connected, "127.0.0.1", 0)
-        servers.append(server)
-        opened = Site(server.sockets[0].getsockname()[1])
-        return opened
-
-    yield start
-    for server in servers:
-        server.close()
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    for server in servers:
-        await server.wait_closed()
+        yield open_one
 
 
 @pytest.fixture

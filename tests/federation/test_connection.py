@@ -81,6 +81,24 @@ async def test_connection_is_not_used_again_once_the_server_has_spoken_unasked(s
         assert await ask(client, port) == [{}]
 
 
+@pytest.mark.parametrize(
+    "first", [b"204 No Content\r\n\r\n", b"304 Not Modified\r\n\r\n", b"200 OK\r\nContent-Length: 0\r\n\r\n"]
+)
+async def test_request_that_gets_no_answer_does_not_get_that_of_the_one_before(serve: Serve, first: bytes) -> None:
+    requests: list[bytes] = []
+
+    async def answer_once(head: bytes, writer: asyncio.StreamWriter) -> None:
+        requests.append(head)
+        writer.write(b"HTTP/1.1 " + first) if len(requests) == 1 else writer.close()
+
+    port = await serve(answer_once)
+    async with GuardedClient(True) as client:
+        assert (await client.request("POST", f"http://127.0.0.1:{port}/")).status == int(first[:3])
+        with pytest.raises(FetchFailed, match="broke off"):
+            await client.request("POST", f"http://127.0.0.1:{port}/")
+    assert len(requests) == 2
+
+
 async def test_connection_is_not_used_again_after_long_silence(serve: Serve, elapse: Elapse) -> None:
     server = Server(OK)
     port = await serve(server)

@@ -14,7 +14,7 @@ from payres.settings import Settings
 from payres.store import audit
 from payres.store.database import Database
 from payres.store.migrations import UnusableDatabase
-from payres.store.work import Work, world
+from payres.store.work import Environment, Work
 from tests.federation.conftest import Serve
 
 RESTORED = 1_767_225_600 * SECOND
@@ -65,7 +65,7 @@ async def test_nobody_at_the_address_is_no_other_server() -> None:
 async def test_writing_stops_once_another_server_was_restored_later(
     tmp_path: Path, serve: Serve, said: str, stops: bool
 ) -> None:
-    around = world(Settings(), MovableClock(RESTORED, frozen=True))
+    around = Environment.of(Settings(), MovableClock(RESTORED, frozen=True))
     database = await Database.open(str(tmp_path / "payres.db"), around)
 
     def restored(work: Work) -> None:

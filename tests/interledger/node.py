@@ -32,7 +32,7 @@ from payres.store.database import Database
 from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
-from payres.store.work import Transaction, Work, world
+from payres.store.work import Environment, Transaction, Work
 
 T = TypeVar("T")
 OWN = "test.node"
@@ -136,7 +136,7 @@ async def open_node(path: Path, own: str = OWN, secret: bytes = bytes(range(32))
     """A node over the database file at `path`; what it holds is closed at the end."""
     async with AsyncExitStack() as stack:
         clock = MovableClock(START, frozen=True)
-        database = await Database.open(str(path), world(Settings(), clock))
+        database = await Database.open(str(path), Environment.of(Settings(), clock))
         stack.push_async_callback(database.close)
         http = await stack.enter_async_context(GuardedClient(True, BOUNDS))
         yield Node(database, Link(http, database, Metrics()), clock, own, secret)

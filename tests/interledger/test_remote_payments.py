@@ -137,7 +137,7 @@ def test_payment_that_finds_no_slot_to_read_its_receiver_uses_up_no_attempt(
 ) -> None:
     a, b = pair
     quote = a.client.create_quote(a.wallet("alice"), receiver)
-    shares = a.context.receivers._http._shares
+    shares = a.context.receivers._http._slots
     monkeypatch.setattr(shares, "_bounds", msgspec.structs.replace(shares._bounds, queue_seconds=0))
     slots = Slots(None, 1)
     monkeypatch.setattr(shares, "_slots", slots)

@@ -14,7 +14,7 @@ from payres.store import copies, migrations
 from payres.store.connections import connect_writer
 from payres.store.copies import examine
 from payres.store.database_file import DatabaseServed, server_lock
-from payres.store.invariants import LEDGER_INVARIANTS
+from payres.store.ledger_invariants import LEDGER_INVARIANTS
 from payres.store.migrations import UnusableDatabase, execute_script, is_outdated, version_of
 from tests.works import work_at
 

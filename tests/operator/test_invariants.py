@@ -18,7 +18,7 @@ from payres.store import accounts, clients, grants, incoming, outgoing
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, GrantRecord
 from payres.store.incoming import INCOMING, IncomingRecord
-from payres.store.invariants import LEDGER_INVARIANTS
+from payres.store.ledger_invariants import LEDGER_INVARIANTS
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.transactions import savepoint
 from payres.store.wallets import WalletRecord
@@ -166,6 +166,27 @@ CROSSED = """
         ("held", "account 1 holds back 111, its open", ["UPDATE account SET held = 111 WHERE id = 1"]),
         ("held", "sum to 0", ["UPDATE hold SET remaining = 0"]),
         ("floors", "its floor is 900", ["UPDATE account SET floor = 900 WHERE id = 1"]),
+        ("floors", "its floor is -500", ["UPDATE account SET floor = -500 WHERE kind = 'liquidity'"]),
+        ("floors", "its floor is missing", ["UPDATE account SET floor = NULL WHERE kind = 'fees'"]),
+        ("floors", "its floor is -99", ["UPDATE account SET floor = -99 WHERE kind = 'external'"]),
+        (
+            "sides",
+            "(fee) went from account 1 (wallet) to account 2 (wallet)",
+            [
+                "UPDATE transfer SET credit_account_id = 2 WHERE kind = 'fee'",
+                "UPDATE account SET balance = balance + iif(kind = 'fees', -10, 10) WHERE kind = 'fees' OR id = 2",
+            ],
+        ),
+        ("sides", "(wallet) to account", ["UPDATE transfer SET kind = 'fee' WHERE kind = 'payment'"]),
+        ("sides", "(payment) went from account", ["UPDATE transfer SET kind = 'payment' WHERE kind = 'deposit'"]),
+        ("sides", "(liquidity)", ["UPDATE account SET kind = 'liquidity' WHERE kind = 'fees'"]),
+        ("accounts", "1 (peer) is that of wallet alice", ["UPDATE account SET kind = 'peer', floor = -9 WHERE id = 1"]),
+        ("accounts", "(wallet) is that of no wallet", ["UPDATE account SET kind = 'wallet' WHERE kind = 'liquidity'"]),
+        (
+            "accounts",
+            "2 (wallet) is that of wallet bob",
+            ["UPDATE wallet_address SET asset_id = (SELECT id FROM asset WHERE code = 'EUR') WHERE path = 'bob'"],
+        ),
         (
             "received",
             "1-open says it received 99, its transfers sum to 100",

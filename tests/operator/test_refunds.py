@@ -146,7 +146,7 @@ def pay_from_elsewhere(work: Work, amount: int, path: str = "shop", payment_id: 
     """The incoming payment receives money that no payer here has sent."""
     wallet = wallets.require_wallet(work, path)
     outside = ledger.operator_account(work, wallet.asset_id, "external")
-    ledger.transfer(work, outside, wallet.account_id, amount, "payment", incoming_payment_id=payment_id)
+    ledger.transfer(work, outside, wallet.account_id, amount, "deposit", incoming_payment_id=payment_id)
     incoming.add_received(work, payment_id, amount, None, None)
 
 
@@ -167,6 +167,12 @@ def test_check_finds_a_refund_that_its_payment_does_not_send(tx: Work, change: s
     tx.execute(f"UPDATE outgoing_payment SET {change}")
     [found] = [one for one in invariants.check(tx) if one.name == "refunded"]
     assert found.breaches == [f"refund {made.id} is not what outgoing payment {made.return_payment_id} sends"]
+
+
+def test_wallet_that_received_the_money_is_nobody_to_send_it_back_to(tx: Work) -> None:
+    pay_from_elsewhere(tx, 200)
+    with pytest.raises(InvalidRequest, match="name that of who sent it"):
+        refund(tx, Wanted("bill", "r-1", "1.00", tx.urls.wallet("shop")))
 
 
 @pytest.mark.parametrize("reference", ["", "a\nb", "a" * 101])
@@ -236,7 +242,7 @@ class Books:
         if sent:
             shop = wallets.require_wallet(self.work, "shop")
             outside = ledger.operator_account(self.work, shop.asset_id, "external")
-            ledger.post(self.work, payment_hold(self.work, payment_id).id, outside, sent, "payment")
+            ledger.post(self.work, payment_hold(self.work, payment_id).id, outside, sent, "withdrawal")
             outgoing.add_sent(self.work, payment_id, sent, sent)
         OUTGOING.update(self.work, payment_id, unresolved_debit=int((found[0].amount - sent) * unknown))
         payment = OUTGOING.get(self.work, payment_id)

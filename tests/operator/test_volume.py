@@ -11,7 +11,7 @@ from payres.settings import Settings
 from payres.store.accounts import find_operator_account
 from payres.store.database import Database
 from payres.store.wallets import WalletRecord
-from payres.store.work import Work, world
+from payres.store.work import Environment, Work
 
 USD = Asset("USD", 2)
 START = 20_000 * DAY + 5
@@ -37,7 +37,7 @@ async def test_volume_counts_each_payment_on_its_day_and_nothing_else(
 ) -> None:
     monkeypatch.setattr(volume, "BATCH", 3)
     clock = MovableClock(START, frozen=True)
-    database = await Database.open(str(tmp_path / "payres.db"), world(Settings(), clock))
+    database = await Database.open(str(tmp_path / "payres.db"), Environment.of(Settings(), clock))
     try:
         await database.write(open_wallets)
         for day in range(DAYS + 2):

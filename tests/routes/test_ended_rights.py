@@ -33,7 +33,7 @@ from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.signatures.sign import sign
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, GrantRecord
-from payres.store.work import Work, world
+from payres.store.work import Environment, Work
 from payres.testing.instance import DEFAULTS
 from payres.wire import encode
 
@@ -163,7 +163,7 @@ async def _in_shell(shell: sqlite3.Connection, context: Context, unit: Callable[
             break
         except sqlite3.OperationalError:  # it is the server's turn
             await asyncio.sleep(0)
-    result = unit(Work(shell, world(context.settings, context.clock)))
+    result = unit(Work(shell, Environment.of(context.settings, context.clock)))
     shell.execute("COMMIT")
     return result
 

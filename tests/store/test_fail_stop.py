@@ -24,7 +24,7 @@ from payres.store.database_file import Presence
 from payres.store.fail_stop import FailStop
 from payres.store.transactions import run_reads, run_units, touch
 from payres.store.wallets import WALLETS
-from payres.store.work import Transaction, world
+from payres.store.work import Environment, Transaction
 
 Unit = Callable[[Transaction], Any]
 
@@ -207,9 +207,9 @@ async def test_damage_met_at_the_commit_or_before_the_first_unit_halts(path: str
         with closing(sqlite3.connect(":memory:", isolation_level=None, factory=Corrupt)) as connection:
             connection.fails_at = statement
             with pytest.raises(FailStop):
-                run_units([lambda tx: None], connection, world(Settings()), Presence(":memory:"), [])
+                run_units([lambda tx: None], connection, Environment.of(Settings()), Presence(":memory:"), [])
             connection.fails_at = "BEGIN"
-            [outcome] = run_reads([lambda tx: None], connection, world(Settings()))
+            [outcome] = run_reads([lambda tx: None], connection, Environment.of(Settings()))
             assert isinstance(outcome.error, FailStop)
 
 

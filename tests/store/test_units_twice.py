@@ -9,7 +9,7 @@ import pytest
 
 from payres.store import lanes
 from payres.store.transactions import Unfinished, Unit, attempt
-from payres.store.work import World
+from payres.store.work import Environment
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.helpers import Json, usd
@@ -22,9 +22,12 @@ def given_up(monkeypatch: pytest.MonkeyPatch) -> list[Unit]:
     found: list[Unit] = []
 
     def give_up(
-        units: Sequence[Unit], connection: sqlite3.Connection, around: World, changed: list[str] | None = None
+        units: Sequence[Unit],
+        connection: sqlite3.Connection,
+        environment: Environment,
+        changed: list[str] | None = None,
     ) -> list[Any]:
-        attempt(units, connection, around, changed)
+        attempt(units, connection, environment, changed)
         found.extend(units)
         raise Unfinished
 

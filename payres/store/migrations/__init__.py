@@ -185,16 +185,13 @@ def _schema_of(connection: sqlite3.Connection) -> Schema:
     return {(kind, name): "".join(_NO_MATTER.sub("", sql).split()) for kind, name, sql in ours}
 
 
-def _keep_copy(connection: sqlite3.Connection, newest: int) -> Path | None:
-    """A verified copy beside the database, or None for one in memory. The connection's lock keeps all writers out.
+def _keep_copy(connection: sqlite3.Connection, newest: int) -> Path:
+    """A verified copy beside the database. The connection's lock keeps all writers out.
 
     It takes the place of one that an earlier attempt at the same migration left: a server that is started again and
     again must not fill the disk.
     """
-    file = connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0]
-    if not file:
-        return None
-    database = Path(file)
+    database = Path(connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0])
     kept = side_file(database, f".before-version-{newest}")
     with copied(database, beside=kept) as partial:
         fault = examine(partial, first_fault)

@@ -1,5 +1,5 @@
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -12,11 +12,12 @@ from payres.amounts import Asset
 from payres.interledger import balances
 from payres.operator import assets, wallets
 from payres.operator.invariants import check_ledger
-from payres.operator.peers import NewPeer, add_peer
+from payres.operator.peers import NewPeer, PeerChange, add_peer, change_peer
 from payres.settings import Settings
 from payres.store import clients
 from payres.store.connections import connect_writer
-from payres.store.invariants import LEDGER_INVARIANTS, Invariant, breaches, sums_to
+from payres.store.invariants import Invariant, breaches
+from payres.store.ledger_invariants import LEDGER_INVARIANTS, sums_to
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
@@ -195,3 +196,53 @@ def test_broken_packet_is_found(tx: Transaction, name: str, breach: str, stateme
     assert tx.execute(statement).rowcount == 1
     (found,) = breaches(tx, named(name))
     assert breach in found
+
+
+@pytest.mark.parametrize(
+    ("name", "breach", "statements"),
+    [
+        ("floors", "(peer) has a balance of", ["UPDATE account SET floor = -10000 WHERE kind = 'peer'"]),
+        (
+            "floors",
+            "(peer) has a balance of",
+            ["UPDATE account SET floor = 100 WHERE kind = 'peer' AND balance >= 100"],
+        ),
+        ("accounts", "(wallet) is that of peer near", ["UPDATE account SET kind = 'wallet' WHERE kind = 'peer'"]),
+        (
+            "accounts",
+            "(liquidity) is that of peer far",
+            ["UPDATE peer SET account_id = (SELECT id FROM account WHERE kind = 'liquidity') WHERE name = 'far'"],
+        ),
+        (
+            "sides",
+            "(payment) went from account 1 (peer) to account 2 (peer)",
+            [
+                "UPDATE peer SET account_id = -account_id WHERE name IN ('far', 'euro')",
+                "UPDATE peer SET account_id = iif(name = 'far', 3, 2) WHERE account_id < 0",
+            ],
+        ),
+        (
+            "sides",
+            "(payment) went from account 1 (peer) to account 2 (peer)",
+            [
+                "UPDATE peer SET account_id = -account_id WHERE name IN ('near', 'euro')",
+                "UPDATE peer SET account_id = iif(name = 'near', 3, 1) WHERE account_id < 0",
+            ],
+        ),
+    ],
+)
+def test_account_of_a_peer_that_was_changed_is_found(
+    tx: Transaction, name: str, breach: str, statements: Sequence[str]
+) -> None:
+    tx.execute("PRAGMA foreign_keys = OFF")
+    for statement in statements:
+        assert tx.execute(statement).rowcount > 0
+    assert breach in " ".join(breaches(tx, named(name), 1, 1000))
+
+
+def test_credit_limit_that_is_set_again_is_right(tx: Transaction) -> None:
+    tx.execute("UPDATE account SET floor = -10000 WHERE kind = 'peer'")
+    for name in ("near", "far", "euro"):
+        assert breaches(tx, named("floors"))
+        change_peer(work_at(tx, 0), name, PeerChange(credit_limit="100.00"))
+    assert not breaches(tx, named("floors"))

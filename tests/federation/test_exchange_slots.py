@@ -1,4 +1,4 @@
-"""Shares of the exchanges with other servers, and servers that have just failed."""
+"""Slots of the exchanges with other servers, and servers that have just failed."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 import pytest
 
 from payres.federation.bounds import Bounds
+from payres.federation.exchange_slots import ExchangeSlots
 from payres.federation.failures import FetchFailed, Reason
 from payres.federation.http import GuardedClient
-from payres.federation.shares import Shares
 from payres.limits import FAILED_SERVER_SECONDS, MAX_EXCHANGES, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY
 from payres.requester import Requester, count_for_client, requested_by
 from tests.federation.conftest import Elapse, Serve
@@ -27,15 +27,15 @@ def nobody() -> Iterator[None]:
 
 
 @pytest.fixture
-def shares() -> Shares:
-    return Shares(Bounds(per_host=PER_HOST, in_all=MAX_EXCHANGES, queue_seconds=0))
+def slots() -> ExchangeSlots:
+    return ExchangeSlots(Bounds(per_host=PER_HOST, in_all=MAX_EXCHANGES, queue_seconds=0))
 
 
 class Holder:
     """Holds slots, each for a host of its own, until the test ends."""
 
-    def __init__(self, shares: Shares, stack: AsyncExitStack) -> None:
-        self.shares = shares
+    def __init__(self, slots: ExchangeSlots, stack: AsyncExitStack) -> None:
+        self.slots = slots
         self.stack = stack
         self.hosts = 0
 
@@ -45,15 +45,15 @@ class Holder:
         self.hosts += 1
         name = host or f"h{self.hosts}.example"
         try:
-            await self.stack.enter_async_context(self.shares.slot(name, name, lambda: False))
+            await self.stack.enter_async_context(self.slots.slot(name, name, lambda: False))
         except FetchFailed as error:
             return error.reason != "busy"
         return True
 
 
-async def test_exchanges_are_limited_for_whoever_asks(shares: Shares) -> None:
+async def test_exchanges_are_limited_for_whoever_asks(slots: ExchangeSlots) -> None:
     async with AsyncExitStack() as stack:
-        holder = Holder(shares, stack)
+        holder = Holder(slots, stack)
         taken = [await holder.take(KEY) for _ in range(MAX_EXCHANGES_OF_KEY + 1)]
         assert taken == [True] * MAX_EXCHANGES_OF_KEY + [False]
         left = MAX_EXCHANGES_OF_CLIENT - MAX_EXCHANGES_OF_KEY
@@ -62,18 +62,18 @@ async def test_exchanges_are_limited_for_whoever_asks(shares: Shares) -> None:
         assert taken == [True] * MAX_EXCHANGES_OF_CLIENT + [False]
 
 
-async def test_payments_have_exchanges_of_their_own(shares: Shares) -> None:
+async def test_payments_have_exchanges_of_their_own(slots: ExchangeSlots) -> None:
     async with AsyncExitStack() as stack:
-        holder = Holder(shares, stack)
+        holder = Holder(slots, stack)
         askers = [(f"192.0.2.{number % 8}",) for number in range(MAX_EXCHANGES)]
         assert all([await holder.take(asker) for asker in askers])
         assert not await holder.take(CLIENT)
         assert [await holder.take(None) for _ in range(MAX_EXCHANGES + 1)] == [True] * MAX_EXCHANGES + [False]
 
 
-async def test_one_who_asks_has_half_of_the_exchanges_with_a_host(shares: Shares) -> None:
+async def test_one_who_asks_has_half_of_the_exchanges_with_a_host(slots: ExchangeSlots) -> None:
     async with AsyncExitStack() as stack:
-        holder = Holder(shares, stack)
+        holder = Holder(slots, stack)
         half = PER_HOST // 2
         for asker in (ADDRESS, CLIENT):
             assert [await holder.take(asker, "host") for _ in range(half + 1)] == [True] * half + [False]
@@ -81,11 +81,11 @@ async def test_one_who_asks_has_half_of_the_exchanges_with_a_host(shares: Shares
         assert [await holder.take(None, "host") for _ in range(PER_HOST + 1)] == [True] * PER_HOST + [False]
 
 
-async def fail(shares: Shares, requester: Requester | None, reason: Reason, *, has_left: bool) -> bool:
+async def fail(slots: ExchangeSlots, requester: Requester | None, reason: Reason, *, is_sent: bool) -> bool:
     """Whether the server was asked, which then failed."""
     requested_by.set(requester)
     try:
-        async with shares.slot("host", "host:1", lambda: has_left):
+        async with slots.slot("host", "host:1", lambda: is_sent):
             raise FetchFailed(reason, "It failed")
     except FetchFailed as error:
         return error.sentence == "It failed"
@@ -93,33 +93,33 @@ async def fail(shares: Shares, requester: Requester | None, reason: Reason, *, h
 
 @pytest.mark.parametrize("reason", ["timeout", "connection_failed"])
 async def test_server_that_cannot_be_reached_is_not_asked_again_for_requests_a_while(
-    shares: Shares, elapse: Elapse, reason: Reason
+    slots: ExchangeSlots, elapse: Elapse, reason: Reason
 ) -> None:
-    assert await fail(shares, ADDRESS, reason, has_left=False)
+    assert await fail(slots, ADDRESS, reason, is_sent=False)
     elapse(FAILED_SERVER_SECONDS - 0.1)
-    assert not await fail(shares, CLIENT, reason, has_left=False)
-    assert await fail(shares, None, reason, has_left=False), "a payment asks all the same, and what it finds counts not"
-    async with shares.slot("host", "host:2", lambda: False):
+    assert not await fail(slots, CLIENT, reason, is_sent=False)
+    assert await fail(slots, None, reason, is_sent=False), "a payment asks all the same, and what it finds counts not"
+    async with slots.slot("host", "host:2", lambda: False):
         pass
     elapse(0.1)
-    assert await fail(shares, CLIENT, reason, has_left=False)
+    assert await fail(slots, CLIENT, reason, is_sent=False)
 
 
-async def test_server_that_is_slow_for_one_is_asked_for_others(shares: Shares) -> None:
+async def test_server_that_is_slow_for_one_is_asked_for_others(slots: ExchangeSlots) -> None:
     """What one asks for may take long where nothing else does."""
-    assert await fail(shares, ADDRESS, "timeout", has_left=True)
-    assert not await fail(shares, ADDRESS, "timeout", has_left=True)
-    assert await fail(shares, CLIENT, "timeout", has_left=True)
+    assert await fail(slots, ADDRESS, "timeout", is_sent=True)
+    assert not await fail(slots, ADDRESS, "timeout", is_sent=True)
+    assert await fail(slots, CLIENT, "timeout", is_sent=True)
 
 
-async def test_server_that_answers_is_asked_again(shares: Shares) -> None:
-    assert await fail(shares, ADDRESS, "bad_status", has_left=True)
-    assert await fail(shares, ADDRESS, "connection_failed", has_left=False)
+async def test_server_that_answers_is_asked_again(slots: ExchangeSlots) -> None:
+    assert await fail(slots, ADDRESS, "bad_status", is_sent=True)
+    assert await fail(slots, ADDRESS, "connection_failed", is_sent=False)
     requested_by.set(None)
-    async with shares.slot("host", "host:1", lambda: True):
+    async with slots.slot("host", "host:1", lambda: True):
         pass
-    assert await fail(shares, ADDRESS, "too_large", has_left=True)
-    assert await fail(shares, ADDRESS, "bad_response", has_left=True)
+    assert await fail(slots, ADDRESS, "too_large", is_sent=True)
+    assert await fail(slots, ADDRESS, "bad_response", is_sent=True)
 
 
 async def test_known_hosts_are_shared_by_all(serve: Serve) -> None:

@@ -20,7 +20,7 @@ from payres.slots import Key, Slots, SlotsBusy
 WAITING_FOR_SLOT: Final = 3
 
 
-class Shares:
+class ExchangeSlots:
     """The exchanges of an HTTP client: as many as its bounds permit for requests, and as many for all else.
 
     Without `untrusted_hosts`, requesters are not distinguished. `failed_reads` bounds how many failed requests to other
@@ -39,10 +39,10 @@ class Shares:
         self._failed: Final = FailedNames(FAILED_SERVER_SECONDS, lambda: asyncio.get_running_loop().time())
 
     @asynccontextmanager
-    async def slot(self, host: str, server: str, has_left: Callable[[], bool]) -> AsyncIterator[None]:
+    async def slot(self, host: str, server: str, is_sent: Callable[[], bool]) -> AsyncIterator[None]:
         """Holds a slot for one exchange with a host; `server` names its port too.
 
-        `has_left` says whether the request has begun to be sent. Raises FetchFailed: `busy` when no slot becomes free
+        `is_sent` says whether the request has begun to be sent. Raises FetchFailed: `busy` when no slot becomes free
         in time, and `timeout` for a server that has just failed; and TooManyRequests.
         """
         requester = requested_by.get() if self._bounds.untrusted_hosts else None
@@ -61,7 +61,7 @@ class Shares:
                     self.count_failure()
                     if requester is not None and error.reason in {"timeout", "connection_failed"}:
                         # A server that accepts connections may be slow only for what this requester asks.
-                        self._failed.add((server, requester) if has_left() else server)
+                        self._failed.add((server, requester) if is_sent() else server)
                     raise
                 self._failed.discard(server)
         except SlotsBusy as error:
