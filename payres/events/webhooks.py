@@ -11,7 +11,7 @@ from payres.clock import HOUR
 from payres.errors import InvalidRequest, NotFound, WrongState, require
 from payres.event_types import EVENT_TYPES, WebhookEvent
 from payres.events.sender import Attempt, Target, new_secret, target_of
-from payres.federation.addresses import is_permitted
+from payres.federation.ip_addresses import is_permitted
 from payres.limits import MAX_WEBHOOKS, ROTATION_HOURS
 from payres.store import audit, events, secrets, webhooks
 from payres.store.events import EventRecord
