@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 from starlette.applications import Starlette
@@ -126,7 +125,7 @@ def _layers(
 ) -> ASGIApp:
     """The layers that every request passes, from the outside in."""
     requests: ASGIApp = CrossOrigin(Admission(Router(_admin_routes, admin_hosts), rate_limits))
-    if is_loopback(urlsplit(environment.settings.base_url).hostname or ""):
+    if is_loopback(environment.urls.host):
         requests = ForwardedHost(requests, environment.settings.base_url)
     return Observer(requests, environment.metrics, request_log)
 
@@ -246,7 +245,7 @@ async def _start_workers(environment: Environment, database: Database, node: _No
     await _settle_interrupted(database)
     _start(report_expired(database), stack)
     _start(purge_events(database), stack)
-    if not is_loopback(urlsplit(settings.base_url).hostname or ""):
+    if not is_loopback(environment.urls.host):
         http = GuardedClient(True, Bounds(untrusted_hosts=False))  # its own address may be a private one
         stack.push_async_callback(http.aclose)
         _start(watch_base_url(database, http, settings.base_url, record_takeover), stack)

@@ -1,6 +1,6 @@
 """Time: microseconds since the Unix epoch, UTC, inside the program; RFC 3339 outside it.
 
-A clock is handed to whatever needs one, so that tests and sandboxes move time instead of waiting for it.
+A clock is handed to whatever needs one, so that tests move time instead of waiting for it.
 """
 
 import re
@@ -47,21 +47,21 @@ class SystemClock:
 
 
 class MovableClock:
-    """A clock that can be moved: it runs along with `source`, or stands still when `frozen`.
+    """A clock that can be moved: it runs along with the system clock, or stands still when `frozen`.
 
-    `start` is its first reading (microseconds UTC), by default that of `source`, which is by default the system clock.
+    `start` is its first reading (microseconds UTC), by default that of the system clock.
     """
 
-    def __init__(self, start: int | None = None, *, frozen: bool = False, source: Clock | None = None) -> None:
-        self._source = source or SystemClock()
+    def __init__(self, start: int | None = None, *, frozen: bool = False) -> None:
+        self._system = SystemClock()
         self._frozen = frozen
-        origin = self._source.now()
+        origin = self._system.now()
         first = origin if start is None else start
-        # Frozen, the offset is the whole reading; running, it is the distance kept from the source.
+        # Frozen, the offset is the whole reading; running, it is the distance kept from the system clock.
         self._offset = first if frozen else first - origin
 
     def now(self) -> int:
-        return self._offset if self._frozen else self._source.now() + self._offset
+        return self._offset if self._frozen else self._system.now() + self._offset
 
     def advance(self, seconds: float) -> None:
         """Moves the clock forward, or back when `seconds` is negative, to the nearest microsecond."""

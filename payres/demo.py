@@ -4,7 +4,6 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -12,9 +11,9 @@ import httpx2
 from payres.amounts import Asset, describe_amount
 from payres.grants.consent import interaction_hash
 from payres.operator import assets
+from payres.testing.client import Json
 from payres.testing.instance import Instance, run_instance
 
-Json = dict[str, Any]
 Print = Callable[[str], object]
 
 FINISH_URI = "https://shop.example/finish"
@@ -41,7 +40,7 @@ class Demonstration:
 
     def run(self) -> None:
         """Prints the payment from grant to receipt. Raises AssertionError when an answer is not the expected one."""
-        self.payres.write(lambda tx: assets.set_fee(tx, "USD", 2, "0.10", 50))
+        self.payres.write(lambda work: assets.set_fee(work, "USD", 2, "0.10", 50))
         self._introduce()
         receiver, receive_token = self._bill()
         quote = self._quote(receiver)

@@ -1,4 +1,5 @@
-"""The table of all endpoints.
+"""The table of endpoints, except the operator's: `payres.admin.endpoints` has the operator's API, and
+`payres.pages.endpoints` the pages.
 
 The routes, the paths that no wallet may have, CORS, what `payres explain` expects of a request, and the list in
 docs/integrating.md follow from it.
@@ -42,124 +43,11 @@ class Endpoint(NamedTuple):
     streams: tuple[str, ...] = ()  # media types of answers other than JSON, of no known length
 
 
-ADMIN_PATH: Final = "/admin/v1"
-
-
-def _admin(
-    method: str, path: str, scope: str, handler: str, *, shows_secret: bool = False, streams: tuple[str, ...] = ()
-) -> Endpoint:
-    takes_json = method in {"POST", "PUT", "PATCH"}
-    path = ADMIN_PATH + path
-    return Endpoint(
-        method, path, handler, Kind.ADMIN, takes_json, scope=scope, shows_secret=shows_secret, streams=streams
-    )
-
-
-_EVENTS: Final = ("text/event-stream",)
-_FILES: Final = ("text/csv", "application/jsonl")
-
-
-# The operator's API. A POST creates and is answered 201; an Idempotency-Key makes it safe to repeat.
-ADMIN_ENDPOINTS: Final = (
-    _admin("GET", "/wallets", "wallets:read", "wallets.list_page"),
-    _admin("POST", "/wallets", "wallets:write", "wallets.create"),
-    _admin("GET", "/wallets/{wallet}", "wallets:read", "wallets.show"),
-    _admin("PATCH", "/wallets/{wallet}", "wallets:write", "wallets.change"),
-    _admin("PUT", "/wallets/{wallet}/password", "wallets:write", "wallets.set_password"),
-    _admin("DELETE", "/wallets/{wallet}/lockout", "wallets:write", "wallets.unlock"),
-    _admin("GET", "/wallets/{wallet}/movements", "wallets:read", "wallets.list_movements"),
-    _admin("POST", "/wallets/{wallet}/deposits", "wallets:fund", "wallets.deposit"),
-    _admin("POST", "/wallets/{wallet}/withdrawals", "wallets:fund", "wallets.withdraw"),
-    _admin("GET", "/wallets/{wallet}/keys", "wallets:read", "wallets.list_wallet_keys"),
-    _admin("POST", "/wallets/{wallet}/keys", "wallets:write", "wallets.add_key"),
-    _admin("DELETE", "/wallets/{wallet}/keys/{kid}", "wallets:write", "wallets.revoke_key"),
-    _admin("GET", "/grants", "grants:read", "grants.list_page"),
-    _admin("GET", "/grants/{id}", "grants:read", "grants.show"),
-    _admin("PUT", "/grants/{id}/decision", "grants:write", "grants.decide"),
-    _admin("DELETE", "/grants/{id}", "grants:write", "grants.revoke"),
-    _admin("GET", "/assets", "assets:read", "assets.list_all"),
-    _admin("PUT", "/assets/{code}/{scale}/fee", "assets:write", "assets.set_fee"),
-    _admin("POST", "/assets/{code}/{scale}/fees/withdrawals", "liquidity:write", "assets.withdraw_fees"),
-    _admin("GET", "/assets/{code}/{scale}/liquidity/movements", "liquidity:read", "assets.list_liquidity"),
-    _admin("POST", "/assets/{code}/{scale}/liquidity/deposits", "liquidity:write", "assets.deposit_liquidity"),
-    _admin("POST", "/assets/{code}/{scale}/liquidity/withdrawals", "liquidity:write", "assets.withdraw_liquidity"),
-    _admin("GET", "/rates", "assets:read", "assets.list_rates"),
-    _admin("PUT", "/rates/{base}/{counter}", "assets:write", "assets.set_rate"),
-    _admin("DELETE", "/rates/{base}/{counter}", "assets:write", "assets.remove_rate"),
-    _admin("GET", "/peers", "peers:read", "peers.list_all"),
-    _admin("POST", "/peers", "peers:write", "peers.add"),
-    _admin("GET", "/peers/{name}", "peers:read", "peers.show"),
-    _admin("PATCH", "/peers/{name}", "peers:write", "peers.change"),
-    _admin("DELETE", "/peers/{name}", "peers:write", "peers.remove"),
-    _admin("GET", "/peers/{name}/movements", "peers:read", "peers.list_settlements"),
-    _admin("POST", "/peers/{name}/deposits", "peers:write", "peers.deposit"),
-    _admin("POST", "/peers/{name}/withdrawals", "peers:write", "peers.withdraw"),
-    _admin("GET", "/peers/{name}/unresolved-packets", "peers:read", "peers.list_unresolved"),
-    _admin("PUT", "/packets/{id}/outcome", "peers:write", "peers.resolve"),
-    _admin("GET", "/payments", "payments:read", "payments.list_page"),
-    _admin("GET", "/payments/{id}", "payments:read", "payments.show"),
-    _admin("POST", "/payments/{id}/refunds", "payments:refund", "payments.send_back"),
-    _admin("GET", "/exports/payments", "payments:read", "exports.payments", streams=_FILES),
-    _admin("GET", "/exports/ledger", "ledger:read", "exports.ledger", streams=_FILES),
-    _admin("GET", "/wallets/{wallet}/statement", "ledger:read", "exports.statement", streams=_FILES),
-    _admin("GET", "/events", "events:read", "events.read", streams=_EVENTS),
-    _admin("GET", "/webhooks", "webhooks:read", "webhooks.list_all"),
-    _admin("POST", "/webhooks", "webhooks:write", "webhooks.add", shows_secret=True),
-    _admin("GET", "/webhooks/{id}", "webhooks:read", "webhooks.show"),
-    _admin("DELETE", "/webhooks/{id}", "webhooks:write", "webhooks.remove"),
-    _admin("POST", "/webhooks/{id}/secrets", "webhooks:write", "webhooks.rotate", shows_secret=True),
-    _admin("POST", "/webhooks/{id}/tests", "webhooks:write", "webhooks.test"),
-    _admin("GET", "/deliveries", "webhooks:read", "webhooks.list_page"),
-    _admin("POST", "/replays", "webhooks:write", "webhooks.replay"),
-    _admin("GET", "/status", "status:read", "status.show"),
-    _admin("GET", "/ledger/entries", "ledger:read", "ledger.list_page"),
-    _admin("GET", "/ledger/check", "ledger:read", "ledger.check"),
-    _admin("POST", "/backups", "backup:write", "backups.make"),
-    _admin("GET", "/openapi.json", "", "openapi.read"),
-    _admin("GET", "/api-keys", "keys:read", "api_keys.list_page"),
-    _admin("POST", "/api-keys", "keys:write", "api_keys.create", shows_secret=True),
-    _admin("DELETE", "/api-keys/{id}", "keys:write", "api_keys.revoke"),
-    _admin("GET", "/audit-log", "audit:read", "audit.list_page"),
-)
-
-
-def _admin_page(path: str, handler: str) -> Endpoint:
-    return Endpoint("GET", f"/admin{path}", handler, Kind.ADMIN_PAGE)
-
-
-# The operator's pages. A form is sent to its own page.
-ADMIN_PAGES: Final = (
-    _admin_page("", "overview.page"),
-    _admin_page("/link/{secret}", "sign_in.follow_link"),
-    _admin_page("/wallets", "lists.WALLETS"),
-    _admin_page("/wallets/{wallet}", "details.wallet_page"),
-    _admin_page("/wallets/{wallet}/movements", "lists.MOVEMENTS"),
-    _admin_page("/wallets/{wallet}/keys/{kid}", "changes.WALLET_KEY"),
-    _admin_page("/wallets/{wallet}/deposit", "changes.DEPOSIT"),
-    _admin_page("/wallets/{wallet}/withdraw", "changes.WITHDRAWAL"),
-    _admin_page("/wallets/{wallet}/deactivate", "changes.DEACTIVATION"),
-    _admin_page("/wallets/{wallet}/activate", "changes.ACTIVATION"),
-    _admin_page("/wallets/{wallet}/statement", "exports.STATEMENT"),
-    _admin_page("/exports", "exports.page"),
-    _admin_page("/exports/payments", "exports.PAYMENTS"),
-    _admin_page("/exports/ledger", "exports.LEDGER"),
-    _admin_page("/payments", "lists.PAYMENTS"),
-    _admin_page("/payments/{id}", "details.payment_page"),
-    _admin_page("/payments/{id}/refund", "changes.REFUND"),
-    _admin_page("/grants", "lists.GRANTS"),
-    _admin_page("/grants/{id}", "details.grant_page"),
-    _admin_page("/grants/{id}/revoke", "changes.GRANT"),
-    _admin_page("/peers", "lists.PEERS"),
-    _admin_page("/peers/{name}", "details.peer_page"),
-    _admin_page("/packets/{id}", "changes.PACKET"),
-    _admin_page("/webhooks", "lists.WEBHOOKS"),
-    _admin_page("/webhooks/deliveries", "lists.DELIVERIES"),
-    _admin_page("/webhooks/{id}", "changes.WEBHOOK"),
-    _admin_page("/api-keys", "lists.API_KEYS"),
-    _admin_page("/api-keys/{id}", "changes.API_KEY"),
-    _admin_page("/audit-log", "lists.AUDIT_LOG"),
-    _admin_page("/settings", "settings.page"),
-)
+# The operator's pages are under the one, the operator's API under the other.
+ADMIN_ROOT: Final = "/admin"
+ADMIN_API: Final = f"{ADMIN_ROOT}/v1"
+# Where an operator sets a password; the secret of the link follows.
+LINK_PATH: Final = f"{ADMIN_ROOT}/link/"
 
 # Routes are tried in this order: the most frequent first, wallet addresses last.
 ENDPOINTS: Final = (
@@ -191,8 +79,6 @@ ENDPOINTS: Final = (
     Endpoint("GET", "/{path:wallet}/jwks.json", "wallet_addresses.read_keys", Kind.WALLET),
     Endpoint("GET", "/{path:wallet}/did.json", "wallet_addresses.read_did", Kind.WALLET),
     Endpoint("GET", "/{path:wallet}", "wallet_addresses.read", Kind.WALLET),
-    *ADMIN_ENDPOINTS,
-    *ADMIN_PAGES,
 )
 
 # Paths for future endpoints, and paths that programs request at the root of any site.
@@ -203,11 +89,8 @@ RESERVED_FOR_LATER: Final = frozenset(
     }
 )
 
-
 # Prefixes of paths with a secret after the second segment, which must not be logged.
-SECRET_PATHS: Final = tuple(
-    dict.fromkeys(one.path.partition("{")[0] for one in ENDPOINTS if one.path.endswith(("/{nonce}", "/{secret}")))
-)
+SECRET_PATHS: Final = ("/interact/", LINK_PATH)
 
 
 def first_segments(*kinds: Kind) -> frozenset[str]:
@@ -219,7 +102,7 @@ def first_segments(*kinds: Kind) -> frozenset[str]:
 PAGES: Final = tuple(f"/{segment}/" for segment in sorted(first_segments(Kind.PAGE)))
 
 # First path segments that no wallet may have.
-RESERVED_SEGMENTS: Final = RESERVED_FOR_LATER | first_segments(*set(Kind) - {Kind.WALLET})
+RESERVED_SEGMENTS: Final = RESERVED_FOR_LATER | {ADMIN_ROOT[1:]} | first_segments(*set(Kind) - {Kind.WALLET})
 
 
 def find_endpoint(method: str, path: str) -> Endpoint | None:

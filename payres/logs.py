@@ -54,10 +54,9 @@ class JsonFormatter(TextFormatter):
 
 
 class Output:
-    """Standard error, or another descriptor. The server waits for nobody who reads it: what a pipe has no room for is
-    dropped."""
+    """A descriptor to write to. The server waits for nobody who reads it: what a pipe has no room for is dropped."""
 
-    def __init__(self, descriptor: int = STANDARD_ERROR) -> None:
+    def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def write(self, lines: Sequence[bytes]) -> int:
@@ -84,9 +83,9 @@ class Output:
 class OutputHandler(logging.Handler):
     """Writes records to standard error."""
 
-    def __init__(self, output: Output | None = None) -> None:
+    def __init__(self, descriptor: int = STANDARD_ERROR) -> None:
         super().__init__()
-        self._output = output or Output()
+        self._output = Output(descriptor)
 
     def emit(self, record: logging.LogRecord) -> None:
         self._output.write([f"{self.format(record)}\n".encode(errors="backslashreplace")])

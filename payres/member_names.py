@@ -51,4 +51,4 @@ def _find(value: object, path: str) -> str | None:
         inner = [_find(item, f"{path}[{index}]") for index, item in enumerate(value)]
     else:
         return None
-    return next(filter(None, inner), None)
+    return next((found for found in inner if found is not None), None)

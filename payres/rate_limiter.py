@@ -3,22 +3,12 @@
 Each is a token bucket, stored as one number: the time at which it is full again.
 """
 
-import ipaddress
 from collections import OrderedDict
 from collections.abc import Hashable
-from functools import lru_cache
-from typing import Final
-
-from starlette.types import Scope
 
 from payres.clock import SECOND, Clock
 from payres.errors import TooManyRequests
 from payres.limits import BURST_SECONDS, MAX_COUNTED
-
-# The key for all addresses that cannot be parsed; no address is written like this.
-UNREADABLE: Final = "unreadable"
-# Characters of an IPv6 address that ends as an IPv4 one. Longer texts are not parsed.
-MAX_ADDRESS_LENGTH: Final = 45
 
 
 class RateLimiter:
@@ -27,11 +17,10 @@ class RateLimiter:
     It counts in memory. Beyond MAX_COUNTED keys the least recently used is dropped, and then has a full bucket.
     """
 
-    def __init__(self, rate: int, clock: Clock, keys: int = MAX_COUNTED) -> None:
+    def __init__(self, rate: int, clock: Clock) -> None:
         self._rate = rate
         self._burst = BURST_SECONDS * SECOND * rate  # times are multiplied by the rate, which avoids rounding
         self._clock = clock
-        self._keys = keys
         self._full_at: OrderedDict[Hashable, int] = OrderedDict()
 
     def take(self, key: Hashable) -> int:
@@ -46,7 +35,7 @@ class RateLimiter:
             full_at = now + self._burst
         wait = full_at + SECOND - now - self._burst
         self._full_at[key] = full_at if wait > 0 else full_at + SECOND
-        if len(self._full_at) > self._keys:
+        if len(self._full_at) > MAX_COUNTED:
             self._full_at.popitem(last=False)
         return -(-wait // self._rate) if wait > 0 else 0
 
@@ -64,42 +53,3 @@ class RateLimiter:
 def too_many(wait: int, description: str) -> TooManyRequests:
     """The error beyond a rate; `wait` is the microseconds until the next is accepted, rounded up to seconds."""
     return TooManyRequests(description, retry_after=-(-wait // SECOND))
-
-
-def origin_of(scope: Scope) -> str | None:
-    """The address that a request is counted under, from the connection or its proxy.
-
-    None for a connection of this machine: a proxy here that names no client must not be counted as one client. Requests
-    that a proxy forwards with an unreadable address are counted together, so that they are limited too.
-    """
-    client = scope.get("client")
-    if client is None:
-        return None
-    found = origin(client[0])
-    if found is None:
-        for name, _ in scope["headers"]:  # a plain loop, because every request passes here
-            if name == b"x-forwarded-for":
-                return UNREADABLE
-    return found
-
-
-def origin(address: str) -> str | None:
-    """The key that an address is counted under: itself, or its /64 network for IPv6, which one customer has (RFC 6177).
-
-    None for loopback. UNREADABLE for a text that is no address.
-    """
-    return _origin(address) if len(address) <= MAX_ADDRESS_LENGTH else UNREADABLE
-
-
-@lru_cache(maxsize=4096)
-def _origin(address: str) -> str | None:
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return UNREADABLE
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed.ipv4_mapped is not None:
-            return _origin(str(parsed.ipv4_mapped))
-        if not parsed.is_loopback:
-            return str(ipaddress.IPv6Network((parsed, 64), strict=False))
-    return None if parsed.is_loopback else str(parsed)

@@ -7,7 +7,8 @@ import ipaddress
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +35,8 @@ Text = Annotated[str, msgspec.Meta(min_length=1)]
 WANTED = {bool: "it must be true or false", Text: "it must not be empty", LogFormat: "it must be text or json"}
 RENAMED = {"rate_limit_of_strangers": "rate_limit_unauthenticated"}  # the files of earlier versions have it
 HOST_NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")
+# Of the 1023 characters of an address (Interledger RFC 15): those of payments here begin with it, and are longer.
+MAX_ILP_ADDRESS_LENGTH = 800
 
 
 class SettingsError(ValueError):
@@ -75,12 +78,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         return max(self.quote_lifetime, self.interaction_lifetime)
 
 
-def load_settings(
-    flags: Mapping[str, object] | None = None,
-    environment: Mapping[str, str] | None = None,
-    file: Path | None = None,
-) -> Settings:
-    """The effective settings. `file` is read when given or when `payres.toml` is in the working directory.
+def load_settings(flags: Mapping[str, object] | None = None, environment: Mapping[str, str] | None = None) -> Settings:
+    """The effective settings. Their file is PAYRES_CONFIG, or `payres.toml` if that is in the working directory.
 
     If host or port is set and `base_url` is not, it is made of them, so that a second server needs one setting only.
     Raises SettingsError.
@@ -88,7 +87,7 @@ def load_settings(
     environ = os.environ if environment is None else environment
     values: dict[str, Any] = {}
     for origin, found in (
-        _read_file(environ, file),
+        _read_file(environ.get("PAYRES_CONFIG")),
         ("environment", _read_environment(environ)),
         ("flag", {k: v for k, v in (flags or {}).items() if v is not None}),
     ):
@@ -106,10 +105,9 @@ def local_url(host: str, port: int) -> str:
     return f"http://{bracketed}:{port}"
 
 
-def _read_file(environment: Mapping[str, str], file: Path | None) -> tuple[str, Mapping[str, object]]:
-    named = file or (Path(environment["PAYRES_CONFIG"]) if environment.get("PAYRES_CONFIG") else None)
-    path = named or Path("payres.toml")
-    if named is None and not path.is_file():
+def _read_file(named: str | None) -> tuple[str, Mapping[str, object]]:
+    path = Path(named or "payres.toml")
+    if not named and not path.is_file():
         return str(path), {}
     try:
         return str(path), tomllib.loads(path.read_text(encoding="utf-8"))
@@ -138,20 +136,12 @@ def _checked(origin: str, name: str, value: object) -> object:
         raise SettingsError(f"{shown} ({origin}) is not a setting; the settings are: {', '.join(_FIELDS)}")
     try:
         converted = msgspec.convert(value, field.type, strict=origin != "environment")
-    except msgspec.ValidationError as error:
-        wanted = _wanted(field.type) or str(error)
-        raise SettingsError(f"{shown} = {value!r} ({origin}) is not allowed: {wanted}") from error
-    if name == "base_url":
-        return _checked_base_url(shown, origin, str(converted))
-    if name == "ilp_address" and not (is_ilp_address(str(converted)) and len(str(converted)) <= 800):
-        raise SettingsError(f"{shown} = {value!r} ({origin}) is not an ILP address such as test.payres")
-    if name in {"trusted_proxies", "admin_hosts"}:
-        return _checked_hosts(shown, origin, str(converted), may_be_names=name == "admin_hosts")
-    if name == "rates_url" and converted and ("#" in str(converted) or not is_http_url(str(converted))):
-        raise SettingsError(
-            f"{shown} = {value!r} ({origin}) must be an http or https URL, or empty for no rates service"
-        )
-    return converted
+        return _CHECKS[name](converted) if name in _CHECKS else converted
+    except ValueError as error:
+        wrong = str(error)
+        if isinstance(error, msgspec.ValidationError):
+            wrong = f"is not allowed: {_wanted(field.type) or wrong}"
+        raise SettingsError(f"{shown} = {value!r} ({origin}) {wrong}") from error
 
 
 def _wanted(kind: Any) -> str | None:
@@ -162,7 +152,21 @@ def _wanted(kind: Any) -> str | None:
     return WANTED.get(kind)
 
 
-def _checked_hosts(shown: str, origin: str, text: str, *, may_be_names: bool) -> str:
+def _base_url(url: str) -> str:
+    if not (is_http_url(url) and url.isascii()) or "?" in url or "#" in url:
+        raise ValueError("must be an http or https origin such as https://pay.example")
+    if url.rstrip("/").count("/") > 2:
+        raise ValueError("must have no path: clients expect the authorization server at a root")
+    return url.rstrip("/").lower()
+
+
+def _ilp_address(address: str) -> str:
+    if len(address) > MAX_ILP_ADDRESS_LENGTH or not is_ilp_address(address):
+        raise ValueError("is not an ILP address such as test.payres")
+    return address
+
+
+def _hosts(text: str, *, may_be_names: bool = False) -> str:
     """The addresses and networks, and names where these may be, without blanks."""
     hosts = [host.strip().lower() for host in text.split(",") if host.strip()]
     for host in hosts:
@@ -172,16 +176,21 @@ def _checked_hosts(shown: str, origin: str, text: str, *, may_be_names: bool) ->
             if may_be_names and HOST_NAME.fullmatch(host):
                 continue
             what = "IP addresses, networks and host names" if may_be_names else "IP addresses and networks"
-            sentence = f"{shown} = {text!r} ({origin}) must be {what} with commas between: {error}"
-            raise SettingsError(sentence) from error
+            raise ValueError(f"must be {what} with commas between: {error}") from error
     return ",".join(hosts)
 
 
-def _checked_base_url(shown: str, origin: str, url: str) -> str:
-    if not (is_http_url(url) and url.isascii()) or "?" in url or "#" in url:
-        raise SettingsError(f"{shown} = {url!r} ({origin}) must be an http or https origin such as https://pay.example")
-    if url.rstrip("/").count("/") > 2:
-        raise SettingsError(
-            f"{shown} = {url!r} ({origin}) must have no path: clients expect the authorization server at a root"
-        )
-    return url.rstrip("/").lower()
+def _rates_url(url: str) -> str:
+    if url and ("#" in url or not is_http_url(url)):
+        raise ValueError("must be an http or https URL, or empty for no rates service")
+    return url
+
+
+# The settings whose type does not say all; each function raises ValueError with what follows the name and the value.
+_CHECKS: Mapping[str, Callable[[str], str]] = {
+    "base_url": _base_url,
+    "ilp_address": _ilp_address,
+    "trusted_proxies": _hosts,
+    "admin_hosts": partial(_hosts, may_be_names=True),
+    "rates_url": _rates_url,
+}

@@ -35,6 +35,7 @@ class Urls:
 
     def __init__(self, base_url: str) -> None:
         self.base = base_url.rstrip("/")
+        self.host = urlsplit(base_url).hostname or ""
         self.auth_server = self.base + "/"
         self.resource_server = self.base
         self.canonical_base = canonical(self.base)
@@ -113,9 +114,9 @@ def canonical(url: str) -> str:
     """The form in which two spellings of one URL compare equal (RFC 3986 section 6.2).
 
     Scheme and host lower-case, the host without a point at its end, in ASCII, an IP address in its usual form; default
-    port dropped, letters, digits and - . _ ~ never escaped, trailing slashes, query
-    and fragment dropped. A text that is no such URL comes back unchanged, so that it equals nothing: one with user
-    information, with dot segments, which every client resolves before it sends, or with a stray percent sign.
+    port dropped, letters, digits and - . _ ~ never escaped, trailing slashes, query and fragment dropped. A text that
+    is no such URL comes back unchanged, so that it equals nothing: one with user information, with dot segments, which
+    every client resolves before it sends, or with a stray percent sign.
     """
     return canonical_url(url) or url
 
@@ -138,7 +139,9 @@ def _plain(url: str) -> str | None:
         path = ESCAPE.sub(_unescaped, path)
     if "/." in path and DOT_SEGMENT.search(path):
         return None
-    host, port = _plain_host(parts.hostname or ""), parts.port
+    host, port = canonical_host(parts.hostname or ""), parts.port
+    if ":" in host:
+        host = f"[{host}]"
     if port is not None and port != DEFAULT_PORTS[parts.scheme]:
         host = f"{host}:{port}"
     return urlunsplit((parts.scheme, host, path.rstrip("/"), "", ""))
@@ -152,12 +155,13 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost" or host.lower().endswith(".localhost")
 
 
-def _plain_host(host: str) -> str:
-    """The canonical form of a host; a text that is no host is unchanged."""
+def canonical_host(host: str) -> str:
+    """The canonical form of a host in lower case, an IPv6 address without brackets; a text that is no host is
+    unchanged."""
     if ":" in host:
         with suppress(ValueError):
             host = str(ipaddress.IPv6Address(host))
-        return f"[{host}]"
+        return host
     if not host.isascii():
         import idna  # rarely needed
 
@@ -192,7 +196,7 @@ def with_ascii_host(url: str) -> str | None:
         return None if parts is None else url
     if "[" in parts.netloc:  # an IP address has no other characters
         return None
-    host = _plain_host(parts.hostname or "")
+    host = canonical_host(parts.hostname or "")
     _, colon, port = parts.netloc.partition(":")
     return url.replace(parts.netloc, host + colon + port, 1) if host.isascii() else None
 

@@ -174,21 +174,25 @@ class WalletAddress(Resource, frozen=True, kw_only=True):
 encode = msgspec.json.Encoder().encode
 
 
-def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """The struct in a body. Raises InvalidRequest, with the field, for malformed JSON, and for wrong and repeated
-    members."""
+def decode(decoder: msgspec.json.Decoder[T], body: bytes, *, has_defaults: bool = False) -> T:
+    """The struct in a body; `has_defaults` when a member that is left out may be something other than UNSET in it.
+
+    Raises InvalidRequest, with the field, for malformed JSON, and for wrong and repeated members.
+    """
     if not body:
         raise InvalidRequest("There is no body: send a JSON object, {} if it has no members", field="body")
     try:
         asked = decoder.decode(body)
-        # Without escapes there is a colon for each member: if their number is that of the struct's members, none is
-        # repeated.
-        if b"\\" in body or body.count(b":") != encode(asked).count(b":"):
-            check_members(body)
+        # Without escapes and defaults there is a colon for each member: if their number is that of the struct's
+        # members, none is repeated.
+        if has_defaults or b"\\" in body or body.count(b":") != encode(asked).count(b":"):
+            _check_members(body)
     except msgspec.ValidationError as error:
         sentence, _, path = str(error).partition(" - at `$")
         raise InvalidRequest(f"The body breaks a rule: {sentence}", field=_field(sentence, path)) from error
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise InvalidRequest("The body has too many objects and arrays inside each other", field="body") from error
+    except ValueError as error:
         if UNPAIRED_SURROGATE.match(body):  # of one near its end, the decoder says that the body was truncated
             says = "The body has an unpaired surrogate such as \\ud800, which stands for no character"
             raise InvalidRequest(f"{says}: send whole characters (RFC 7493 section 2.1)", field="body") from error
@@ -236,7 +240,7 @@ def metadata_text(raw: Raw | UnsetType) -> str | None:
         raise InvalidRequest("metadata must be a JSON object", field="metadata") from error
 
 
-def check_members(body: bytes) -> None:
+def _check_members(body: bytes) -> None:
     """Raises InvalidRequest for a repeated member (RFC 7493 section 2.3): clients could mean either one."""
     member = repeated_member(body)
     if member is not None:

@@ -1,5 +1,6 @@
 """What tests of several rooms share: amounts as the wire has them, waiting for other threads, and child processes."""
 
+import asyncio
 import json
 import os
 import signal
@@ -11,8 +12,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+import click
 from hypothesis import settings
 
+from payres.cli import main
 from payres.signatures.base import Message
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.signatures.parameters import Policy
@@ -69,6 +72,30 @@ def wait_until(
     while not happens():
         assert time.monotonic() < end, otherwise() if callable(otherwise) else otherwise
         time.sleep(pause)
+
+
+def commands() -> dict[str, click.Command]:
+    """Every command that does something, by its full name."""
+    found = {}
+
+    def walk(command: click.Command, name: str) -> None:
+        if not isinstance(command, click.Group):
+            found[name] = command
+            return
+        context = click.Context(command)
+        for below in command.list_commands(context):
+            inner = command.get_command(context, below)
+            assert inner is not None
+            walk(inner, f"{name} {below}")
+
+    walk(main, "payres")
+    return found
+
+
+async def settle() -> None:
+    """Lets every task go as far as it can."""
+    for _ in range(30):
+        await asyncio.sleep(0)
 
 
 def is_refused(port: int) -> bool:

@@ -15,7 +15,7 @@ from payres.operator.invariants import BackgroundCheck
 from payres.settings import Settings
 from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused
-from tests.helpers import wait_until
+from tests.helpers import usd, wait_until
 
 
 @pytest.fixture
@@ -50,9 +50,7 @@ def test_next_movement_halts_and_reading_goes_on(
 ) -> None:
     alice, bob = payres.wallet("alice"), payres.wallet("bob")
     receiver = payres.client.create_incoming_payment(bob)["id"]
-    quoted = payres.client.create_quote(
-        alice, receiver, debitAmount={"value": "5", "assetCode": "USD", "assetScale": 2}
-    )
+    quoted = payres.client.create_quote(alice, receiver, debitAmount=usd(5))
     access = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": alice}
     token = payres.client.grant(access)
     reader = payres.client.grant({"type": "incoming-payment", "actions": ["read"]})
@@ -95,7 +93,7 @@ def test_paid_bill_that_was_set_back_is_not_paid_again(
     payres: Instance, refused: Refused, caplog: pytest.LogCaptureFixture
 ) -> None:
     alice, bob = payres.wallet("alice"), payres.wallet("bob")
-    bill = payres.client.create_incoming_payment(bob, {"value": "500", "assetCode": "USD", "assetScale": 2})["id"]
+    bill = payres.client.create_incoming_payment(bob, usd(500))["id"]
     payres.wait_for(payres.client.pay(alice, bill))
     before = payres.balance("bob")
     edit(payres, "UPDATE incoming_payment SET received = 0, completed_at = NULL WHERE id = ?", last_part(bill))
@@ -129,7 +127,7 @@ def test_check_halts_on_totals_that_were_changed(
         body = {
             "walletAddress": alice,
             "incomingPayment": payres.client.create_incoming_payment(bob)["id"],
-            "debitAmount": {"value": "5", "assetCode": "USD", "assetScale": 2},
+            "debitAmount": usd(5),
         }
         return payres.client.post("/outgoing-payments", body, token)
 
@@ -162,7 +160,7 @@ def test_payment_that_cannot_be_made_for_what_is_missing_halts(
     with closing(sqlite3.connect(payres.context.database.path)) as other:
         other.execute(statement)
         other.commit()
-    debit = {"value": "5", "assetCode": "USD", "assetScale": 2}
+    debit = usd(5)
     body = {"walletAddress": alice, "incomingPayment": receiver, "debitAmount": debit}
     refused(payres.client.post("/outgoing-payments", body, token), 503, "unavailable")
     assert found in caplog.text

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from payres import clock
 from payres.clock import EARLIEST, LATEST, SECOND, MovableClock, SystemClock, format_time, parse_time
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -13,12 +14,20 @@ def microseconds(at: datetime) -> int:
     return (at - EPOCH) // timedelta(microseconds=1)
 
 
-class SteppedClock:
-    def __init__(self, time: int) -> None:
-        self.time = time
+class SteppedClock(SystemClock):
+    """In the place of the system clock."""
+
+    time = 1_000
 
     def now(self) -> int:
         return self.time
+
+
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch) -> SteppedClock:
+    source = SteppedClock()
+    monkeypatch.setattr(clock, "SystemClock", lambda: source)
+    return source
 
 
 def test_system_clock_tells_the_present_in_microseconds() -> None:
@@ -27,12 +36,11 @@ def test_system_clock_tells_the_present_in_microseconds() -> None:
     assert before <= now <= microseconds(datetime.now(UTC))
 
 
-def test_movable_clock_starts_at_its_source_and_runs_along() -> None:
-    source = SteppedClock(1_000)
-    clock = MovableClock(source=source)
-    assert clock.now() == 1_000
+def test_movable_clock_starts_at_system_time_and_runs_along(source: SteppedClock) -> None:
+    movable = MovableClock()
+    assert movable.now() == 1_000
     source.time += 7
-    assert clock.now() == 1_007
+    assert movable.now() == 1_007
 
 
 def test_movable_clock_starts_at_system_time_by_default() -> None:
@@ -41,24 +49,22 @@ def test_movable_clock_starts_at_system_time_by_default() -> None:
     assert before <= MovableClock(frozen=True).now() <= SystemClock().now()
 
 
-def test_movable_clock_keeps_its_distance_from_the_source() -> None:
-    source = SteppedClock(1_000)
-    clock = MovableClock(5 * SECOND, source=source)
-    assert clock.now() == 5 * SECOND
-    clock.advance(2)
+def test_movable_clock_keeps_its_distance_from_system_time(source: SteppedClock) -> None:
+    movable = MovableClock(5 * SECOND)
+    assert movable.now() == 5 * SECOND
+    movable.advance(2)
     source.time += 7
-    assert clock.now() == 7 * SECOND + 7
+    assert movable.now() == 7 * SECOND + 7
 
 
-def test_frozen_clock_moves_only_when_asked_to() -> None:
-    source = SteppedClock(1_000)
-    clock = MovableClock(0, frozen=True, source=source)
+def test_frozen_clock_moves_only_when_asked_to(source: SteppedClock) -> None:
+    movable = MovableClock(0, frozen=True)
     source.time += 7
-    assert clock.now() == 0
-    clock.advance(0.25)
-    assert clock.now() == 250_000
-    clock.advance(-1)
-    assert clock.now() == -750_000
+    assert movable.now() == 0
+    movable.advance(0.25)
+    assert movable.now() == 250_000
+    movable.advance(-1)
+    assert movable.now() == -750_000
 
 
 @pytest.mark.parametrize(

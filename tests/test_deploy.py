@@ -18,8 +18,8 @@ import yaml
 from payres.endpoints import ENDPOINTS
 from payres.limits import KEEP_ALIVE_SECONDS
 from payres.settings import Settings
+from tests.helpers import ROOT
 
-ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
 FIELDS = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 

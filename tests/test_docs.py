@@ -11,12 +11,11 @@ import msgspec
 import pytest
 
 from payres import __version__
-from payres.cli import main
 from payres.cli.session import SETTING_FLAGS
 from payres.http.error_responses import CODES, DESCRIPTIONS, REASONS
 from payres.settings import Settings
+from tests.helpers import ROOT, commands
 
-ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 COMMON_OPTIONS = {"--database", "--json", "--help"}
 
@@ -49,23 +48,7 @@ def shell_lines(text: str) -> list[str]:
     return [line for block in blocks(text, "") for line in block.replace("\\\n", "").splitlines()]
 
 
-def commands() -> Iterator[tuple[str, click.Command]]:
-    """Every command that does something, by its full name."""
-
-    def walk(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
-        if not isinstance(command, click.Group):
-            yield name, command
-            return
-        context = click.Context(command)
-        for below in command.list_commands(context):
-            found = command.get_command(context, below)
-            assert found is not None
-            yield from walk(found, f"{name} {below}")
-
-    return walk(main, "payres")
-
-
-COMMANDS = dict(commands())
+COMMANDS = commands()
 EXAMPLES = sorted(
     {
         line

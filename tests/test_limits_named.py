@@ -3,7 +3,6 @@
 import ast
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import httpx2
 import msgspec
@@ -27,8 +26,8 @@ from payres.signatures.reasons import SignatureError
 from payres.testing.instance import Instance
 from payres.urls import is_http_url, require_wallet_path
 from payres.wire import decode, metadata_text
+from tests.helpers import ROOT
 
-ROOT = Path(__file__).parents[1]
 NAMED = {name: value for name, value in vars(limits).items() if name.isupper()}
 
 # The tests of limits that take more than a call, by file.

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from payres.logs import JsonFormatter, LogFormat, Output, OutputHandler, RequestLog, TextFormatter
+from payres.logs import JsonFormatter, LogFormat, OutputHandler, RequestLog, TextFormatter
 
 Line = tuple[str, str, int, str | None, float, dict[str, str]]
 LINE: Line = ("POST", "/quotes", 401, "invalid_token", 0.0009, {})
@@ -91,7 +91,7 @@ def record(message: str, error: Exception | None = None) -> logging.LogRecord:
 
 def test_other_lines_wait_for_nobody_either(pipe: tuple[int, int]) -> None:
     read, write = pipe
-    handler = OutputHandler(Output(write))
+    handler = OutputHandler(write)
     for _ in range(3000):  # more than a pipe holds
         handler.emit(record("x" * 99))
     assert set(os.read(read, 2**20).splitlines()) == {b"x" * 99}

@@ -15,6 +15,7 @@ from payres.member_names import repeated_member
         ('[{"a":1,"a":1}]', "[0].a"),
         ('{"a":1,"\\u0061":2}', "a"),
         ('{"":1,"":2}', ""),
+        ('{"":{"":1,"":2}}', ""),
         ('{"a\\":":1,"a":2}', None),
         ('{"metadata":{"a":1,"a":2}}', None),
         ('{"metadata":[{"a":1,"a":2}]}', None),

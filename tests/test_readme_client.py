@@ -9,9 +9,8 @@ import pytest
 
 from payres.signatures.jwk import private_pem
 from payres.testing.instance import Instance
-from tests.helpers import TIMEOUT, child
+from tests.helpers import ROOT, TIMEOUT, child
 
-ROOT = Path(__file__).parents[1]
 MODULES = ROOT / "tests" / "interop" / "node_modules"
 
 

@@ -16,10 +16,8 @@ def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def load(
-    flags: dict[str, object] | None = None, environment: dict[str, str] | None = None, file: Path | None = None
-) -> Settings:
-    return load_settings(flags, environment or {}, file)
+def load(flags: dict[str, object] | None = None, environment: dict[str, str] | None = None) -> Settings:
+    return load_settings(flags, environment or {})
 
 
 @pytest.mark.parametrize(("quote", "interaction", "effective"), [(900, 600, 900), (300, 600, 600), (900, 1200, 1200)])
@@ -113,13 +111,10 @@ def test_renamed_setting_is_read_under_its_old_name_too() -> None:
 
 
 def test_file_is_the_one_named(empty_directory: Path) -> None:
-    (empty_directory / "payres.toml").write_text("port = 1\n")
-    for name, port in (("named.toml", 2), ("flagged.toml", 3)):
+    for name, port in (("payres.toml", 1), ("named.toml", 2)):
         (empty_directory / name).write_text(f"port = {port}\n")
-    named = {"PAYRES_CONFIG": str(empty_directory / "named.toml")}
     assert load().port == 1
-    assert load(environment=named).port == 2
-    assert load(environment=named, file=empty_directory / "flagged.toml").port == 3
+    assert load(environment={"PAYRES_CONFIG": str(empty_directory / "named.toml")}).port == 2
     assert load(environment={"PAYRES_CONFIG": ""}).port == 1
 
 
@@ -244,7 +239,7 @@ def test_file_that_cannot_be_read_stops_the_start(empty_directory: Path) -> None
     ]
     for file, sentence in attempts:
         with pytest.raises(SettingsError, match=sentence) as error:
-            load(file=file)
+            load(environment={"PAYRES_CONFIG": str(file)})
         assert str(file) in str(error.value)
 
 

@@ -9,56 +9,50 @@ from contextlib import asynccontextmanager
 import pytest
 
 from payres.slots import Slots, SlotsBusy
-from tests.helpers import TIMEOUT
+from tests.helpers import TIMEOUT, settle
 
 
-async def settle() -> None:
-    """Lets every task go as far as it can."""
-    for _ in range(20):
-        await asyncio.sleep(0)
-
-
-class Crowd:
-    """Tasks that hold a slot until they are let go, noted in the order in which they got it."""
+class Holders:
+    """Tasks that hold a slot until they are ended, noted in the order in which they got it."""
 
     def __init__(self, slots: Slots) -> None:
         self.slots = slots
-        self.inside: list[str] = []
+        self.acquired: list[str] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self._ends: dict[str, asyncio.Event] = {}
 
-    async def arrive(self, *names: str) -> None:
+    async def start(self, *names: str) -> None:
         """Each is a key of one part, its first letter."""
         for name in names:
             self._ends[name] = asyncio.Event()
             self.tasks[name] = asyncio.create_task(self._hold(name))
         await settle()
 
-    async def let_go(self, *names: str) -> None:
+    async def end(self, *names: str) -> None:
         for name in names:
             self._ends[name].set()
         await settle()
 
     async def _hold(self, name: str) -> None:
         async with self.slots.slot(name[0]):
-            self.inside.append(name)
+            self.acquired.append(name)
             await self._ends[name].wait()
 
 
 @asynccontextmanager
-async def crowd_at(slots: Slots) -> AsyncIterator[Crowd]:
-    """Whoever is still there at the end leaves, and then every slot is free and nothing is kept."""
-    crowd = Crowd(slots)
-    yield crowd
-    await crowd.let_go(*crowd.tasks)
-    await asyncio.gather(*crowd.tasks.values(), return_exceptions=True)
+async def holders_of(slots: Slots) -> AsyncIterator[Holders]:
+    """Tasks on these slots; at the end all are ended, and then every slot is free and nothing is kept."""
+    holders = Holders(slots)
+    yield holders
+    await holders.end(*holders.tasks)
+    await asyncio.gather(*holders.tasks.values(), return_exceptions=True)
     assert slots._levels == {}  # clients make up keys without end
 
 
 async def test_slots_are_limited_for_each_key_and_in_all() -> None:
-    async with crowd_at(Slots(3, 2)) as crowd:
-        await crowd.arrive("a1", "a2", "a3", "b1", "b2", "c1")
-        assert crowd.inside == ["a1", "a2", "b1"]
+    async with holders_of(Slots(3, 2)) as holders:
+        await holders.start("a1", "a2", "a3", "b1", "b2", "c1")
+        assert holders.acquired == ["a1", "a2", "b1"]
 
 
 async def test_one_limit_is_a_limit_in_all() -> None:
@@ -119,44 +113,44 @@ async def test_one_slot_for_a_key_is_a_lock_for_each() -> None:
 
 
 async def test_full_key_keeps_no_slot_from_others() -> None:
-    async with crowd_at(Slots(2, 1)) as crowd:
-        await crowd.arrive("a1", "a2", "a3", "b1")
-        assert crowd.inside == ["a1", "b1"]
+    async with holders_of(Slots(2, 1)) as holders:
+        await holders.start("a1", "a2", "a3", "b1")
+        assert holders.acquired == ["a1", "b1"]
 
 
 async def test_slots_are_given_out_in_the_order_of_asking_and_a_full_key_waits_apart() -> None:
-    async with crowd_at(Slots(4, 3)) as crowd:
-        await crowd.arrive("a1", "a2", "a3", "a4", "b1", "b2", "c1")
-        assert crowd.inside == ["a1", "a2", "a3", "b1"]  # a4 waits for one of its own key
-        await crowd.let_go("b1")
-        assert crowd.inside[4:] == ["b2"]
-        await crowd.let_go("a1")
-        assert crowd.inside[5:] == ["c1"]  # it stood before a4 in the queue for all
-        await crowd.let_go("a2")
-        assert crowd.inside[6:] == ["a4"]
+    async with holders_of(Slots(4, 3)) as holders:
+        await holders.start("a1", "a2", "a3", "a4", "b1", "b2", "c1")
+        assert holders.acquired == ["a1", "a2", "a3", "b1"]  # a4 waits for one of its own key
+        await holders.end("b1")
+        assert holders.acquired[4:] == ["b2"]
+        await holders.end("a1")
+        assert holders.acquired[5:] == ["c1"]  # it stood before a4 in the queue for all
+        await holders.end("a2")
+        assert holders.acquired[6:] == ["a4"]
 
 
 async def test_who_comes_just_as_a_slot_is_given_back_does_not_overtake() -> None:
-    async with crowd_at(Slots(1, 1)) as crowd:
-        await crowd.arrive("a1", "b1")
-        crowd.tasks["a1"].cancel()
-        while not crowd.tasks["a1"].done():
+    async with holders_of(Slots(1, 1)) as holders:
+        await holders.start("a1", "b1")
+        holders.tasks["a1"].cancel()
+        while not holders.tasks["a1"].done():
             await asyncio.sleep(0)
-            assert not crowd.slots.try_take("c")
+            assert not holders.slots.try_take("c")
         await settle()
-        assert crowd.inside == ["a1", "b1"]
+        assert holders.acquired == ["a1", "b1"]
 
 
 async def test_who_would_wait_behind_too_many_is_turned_away_at_once() -> None:
-    async with crowd_at(Slots(2, 1, queue=3)) as crowd:
-        await crowd.arrive("a1", "a2", "a3", "a4", "a5")
+    async with holders_of(Slots(2, 1, queue=3)) as holders:
+        await holders.start("a1", "a2", "a3", "a4", "a5")
         with pytest.raises(SlotsBusy):
-            await crowd.tasks["a5"]
-        await crowd.arrive("b1", "c1", "d1", "e1", "f1")
+            await holders.tasks["a5"]
+        await holders.start("b1", "c1", "d1", "e1", "f1")
         with pytest.raises(SlotsBusy):
-            await crowd.tasks["f1"]
-        assert crowd.inside == ["a1", "b1"]
-    assert sorted(crowd.inside) == ["a1", "a2", "a3", "a4", "b1", "c1", "d1", "e1"]
+            await holders.tasks["f1"]
+        assert holders.acquired == ["a1", "b1"]
+    assert sorted(holders.acquired) == ["a1", "a2", "a3", "a4", "b1", "c1", "d1", "e1"]
 
 
 async def test_nobody_may_wait_where_there_is_no_queue() -> None:
@@ -190,29 +184,29 @@ async def test_timeout_bounds_the_wait_and_not_the_block() -> None:
 @pytest.mark.parametrize("key", ["a", "d"], ids=["waits for its key", "waits for any"])
 async def test_who_is_cancelled_while_waiting_takes_no_slot_along(key: str) -> None:
     slots = Slots(4, 3)
-    async with crowd_at(slots) as crowd:
-        await crowd.arrive("a1", "a2", "a3", "b1")
+    async with holders_of(slots) as holders:
+        await holders.start("a1", "a2", "a3", "b1")
         waiting = [f"{key}{number}" for number in range(5, 10)]
-        await crowd.arrive(*waiting)
+        await holders.start(*waiting)
         for name in waiting:
-            crowd.tasks[name].cancel()
+            holders.tasks[name].cancel()
         await settle()
-        assert all(crowd.tasks[name].cancelled() for name in waiting)
-        assert crowd.inside == ["a1", "a2", "a3", "b1"]
-        await crowd.let_go("a1", "a2", "a3", "b1")
-        await crowd.arrive("a11", "a12", "a13", "c1")
-        assert crowd.inside[4:] == ["a11", "a12", "a13", "c1"]
+        assert all(holders.tasks[name].cancelled() for name in waiting)
+        assert holders.acquired == ["a1", "a2", "a3", "b1"]
+        await holders.end("a1", "a2", "a3", "b1")
+        await holders.start("a11", "a12", "a13", "c1")
+        assert holders.acquired[4:] == ["a11", "a12", "a13", "c1"]
 
 
 async def test_who_is_cancelled_as_its_slot_comes_hands_it_on() -> None:
-    async with crowd_at(Slots(2, 1)) as crowd:
-        assert crowd.slots.try_take("a")
-        await crowd.arrive("a1", "a2")
-        crowd.slots.release("a")  # to a1, which has not run since
-        crowd.tasks["a1"].cancel()
+    async with holders_of(Slots(2, 1)) as holders:
+        assert holders.slots.try_take("a")
+        await holders.start("a1", "a2")
+        holders.slots.release("a")  # to a1, which has not run since
+        holders.tasks["a1"].cancel()
         await settle()
-        assert crowd.tasks["a1"].cancelled()
-        assert crowd.inside == ["a2"]
+        assert holders.tasks["a1"].cancelled()
+        assert holders.acquired == ["a2"]
 
 
 async def test_failure_inside_gives_the_slot_back() -> None:

@@ -37,6 +37,8 @@ def test_urls_are_built_from_the_base() -> None:
         assert built.auth_server == "https://pay.example/"
         assert built.wallet("alice") == "https://pay.example/alice"
         assert built.resource("quotes", "1") == "https://pay.example/quotes/1"
+        assert built.host == "pay.example"
+    assert (Urls("https://pay.example:8443").host, Urls("http://[::1]:8080").host) == ("pay.example", "::1")
 
 
 @pytest.mark.parametrize(

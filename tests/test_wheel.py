@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from payres import __version__
+from tests.helpers import ROOT
 
-ROOT = Path(__file__).parents[1]
 INFO = f"payres-{__version__}.dist-info"
 
 

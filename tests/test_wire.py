@@ -1,4 +1,5 @@
 import json
+import sys
 from typing import Any
 
 import msgspec
@@ -49,6 +50,28 @@ def test_decode_refuses_whatever_is_no_such_body(body: bytes) -> None:
     with pytest.raises(DomainError) as refusal:
         wire.decode(msgspec.json.Decoder(QuoteRequest), body)
     assert error_response(refusal.value).code == "invalid_request"
+
+
+class WithDefault(msgspec.Struct):
+    a: int = 0
+
+
+@pytest.mark.parametrize("body", [b'{"b":1,"b":2}', b'{"a":1,"b":1,"b":2}'])
+def test_decode_finds_repeated_members_beside_defaults(body: bytes) -> None:
+    with pytest.raises(DomainError, match="The body has b twice"):
+        wire.decode(msgspec.json.Decoder(WithDefault), body, has_defaults=True)
+
+
+def test_decode_refuses_what_is_nested_too_deeply_whoever_finds_it() -> None:
+    """The decoder bears a little more than the search for repeated members."""
+    decoder = msgspec.json.Decoder(WithDefault)
+    outcomes: set[object] = set()
+    for depth in range(1, sys.getrecursionlimit()):
+        try:
+            outcomes.add(wire.decode(decoder, b'{"b":' + b"[" * depth + b"]" * depth + b"}", has_defaults=True).a)
+        except DomainError as error:
+            outcomes.add(str(error))
+    assert outcomes == {0, "The body has too many objects and arrays inside each other"}
 
 
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.none() | st.integers(), min_size=1))

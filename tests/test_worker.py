@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from payres.worker import Worker, retry
+from tests.helpers import settle
 
 
 class Store:
@@ -56,11 +57,6 @@ async def running(worker: Worker) -> AsyncIterator["asyncio.Task[None]"]:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-
-
-async def settle() -> None:
-    for _ in range(30):
-        await asyncio.sleep(0)
 
 
 def worker_of(steps: Steps, sleep: Sleeps | None = None, store: Store | None = None) -> Worker:

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple, get_type_hints
 import msgspec
 from starlette.responses import Response
 
+from payres.admin.endpoints import ADMIN_ENDPOINTS
 from payres.admin.exports import Download
-from payres.endpoints import ADMIN_ENDPOINTS, Endpoint
+from payres.endpoints import Endpoint
 
 
 class Operation(NamedTuple):

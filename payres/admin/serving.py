@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.admin.call import Call
+from payres.admin.endpoints import ADMIN_ENDPOINTS
 from payres.admin.exports import Download, send_download
 from payres.admin.handlers import Operation, operations
-from payres.endpoints import ADMIN_ENDPOINTS
 from payres.errors import InvalidRequest, NotFound, TokenInvalid, Unavailable
 from payres.http.accept import asks_for
 from payres.http.error_responses import invalid_bearer_token
@@ -28,7 +28,7 @@ from payres.routes.context import context_of
 from payres.routes.requests import idempotency_key, other_parameters, page_query
 from payres.routes.routing import Handler, Route, build_routes
 from payres.store.work import Work
-from payres.wire import check_members, decode, encode
+from payres.wire import decode, encode
 
 PAGE_PARAMETERS: Final = ("first", "last", "cursor")
 
@@ -87,8 +87,7 @@ async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, 
     if operation.endpoint.takes_json:
         body = await read_json_body(request)
         if operation.body is not None:
-            arguments["body"] = decode(operation.body, body)
-            check_members(body)  # also where what was left out is null in the struct
+            arguments["body"] = decode(operation.body, body, has_defaults=True)
     return arguments, body
 
 

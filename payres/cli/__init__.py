@@ -8,7 +8,7 @@ from inspect import cleandoc
 import click
 
 from payres import __version__
-from payres.cli.suggestions import Group
+from payres.cli.commands import Group
 
 # The module of each command, and the first line of its help, so that `payres --help` loads none of the modules.
 COMMANDS: Mapping[str, tuple[str, str]] = {

@@ -1,14 +1,13 @@
 """`payres admin`: who may use the admin pages."""
 
-from urllib.parse import urlsplit
-
 import click
 
-from payres.cli.session import Resource, warn, writes
-from payres.cli.suggestions import Group
+from payres.cli.commands import Group
+from payres.cli.session import JsonObject, warn, writes
 from payres.clock import format_time
+from payres.endpoints import LINK_PATH
 from payres.operator import operators
-from payres.settings import Settings, local_url
+from payres.settings import local_url
 from payres.store.work import Work
 from payres.urls import is_loopback
 
@@ -18,9 +17,9 @@ def admin() -> None:
     """The pages are at /admin; docs/admin-pages.md is about them."""
 
 
-def _reachable(settings: Settings) -> str:
-    """The URL of the pages: the base URL if `admin_hosts` has its name."""
-    host = urlsplit(settings.base_url).hostname or ""
+def _reachable(work: Work) -> str:
+    """The URL under which the pages can be opened: the base URL if `admin_hosts` has its name."""
+    settings, host = work.settings, work.urls.host
     if is_loopback(host) or host in settings.admin_hosts.split(","):
         return settings.base_url
     return local_url(settings.host, settings.port)
@@ -30,14 +29,14 @@ def _reachable(settings: Settings) -> str:
 @click.option("--name", default="admin", show_default=True, help="Who it is for, as the audit log names them.")
 @click.option("--read-only", is_flag=True, help="They may look at everything and change nothing.")
 @writes(lambda made: made["url"])
-def link(work: Work, name: str, read_only: bool) -> Resource:
+def link(work: Work, name: str, read_only: bool) -> JsonObject:
     """Print a URL with which an operator sets a password.
 
     It is valid once, for 15 minutes. The operator's old password and sessions end at once, so this also locks somebody
     out.
     """
     made = operators.make_link(work, name, read_only=read_only)
-    url = f"{_reachable(work.settings)}/admin/link/{made.secret}"
+    url = f"{_reachable(work)}{LINK_PATH}{made.secret}"
     if not url.startswith(work.settings.base_url):
         warn(
             "The pages are there for this machine alone: open the URL here or through an SSH tunnel, or let others in"

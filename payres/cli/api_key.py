@@ -7,9 +7,9 @@ import click
 from payres.admin import api_keys as endpoints
 from payres.admin import representations
 from payres.admin.wire import ApiKey, CreatedApiKey
+from payres.cli.commands import Group
 from payres.cli.options import Time
 from payres.cli.session import labelled, lists, writes
-from payres.cli.suggestions import Group
 from payres.operator import api_keys
 from payres.store.api_keys import list_api_keys
 from payres.store.work import Work

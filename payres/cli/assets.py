@@ -9,9 +9,9 @@ from payres.admin import assets as endpoints
 from payres.admin import representations
 from payres.admin.requests import NewRate
 from payres.admin.wire import Asset, Rate, RemovedRate
+from payres.cli.commands import Group
 from payres.cli.options import movement_options
 from payres.cli.session import lists, warn, writes
-from payres.cli.suggestions import Group
 from payres.operator import assets
 from payres.store.work import Work
 

@@ -7,9 +7,9 @@ import click
 from payres.admin import audit as endpoints
 from payres.admin.audit import describe_details
 from payres.admin.wire import AuditEntry
+from payres.cli.commands import Group
 from payres.cli.options import limit_option
 from payres.cli.session import lists
-from payres.cli.suggestions import Group
 from payres.store.pages import PageQuery
 from payres.store.work import Work
 

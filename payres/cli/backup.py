@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from payres.admin import representations
+from payres.cli.commands import Command
 from payres.cli.permissions import explain_database_denial
 from payres.cli.session import Session, warn, with_session
-from payres.cli.suggestions import Command
 from payres.encoding import format_size
 from payres.operator import backups
 from payres.store.database_file import DatabaseServed

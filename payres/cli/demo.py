@@ -6,8 +6,8 @@ import click
 import msgspec
 
 from payres.admin import representations
-from payres.cli.session import Resource
-from payres.cli.suggestions import Command
+from payres.cli.commands import Command
+from payres.cli.session import JsonObject
 from payres.grants.passwords import verify_password
 from payres.operator import wallets
 from payres.store import wallets as wallet_store
@@ -37,7 +37,7 @@ def open_demo_wallets(work: Work) -> None:
             wallets.deposit(work, path, balance)
 
 
-def find_demo_wallets(work: Work) -> Sequence[Resource]:
+def find_demo_wallets(work: Work) -> Sequence[JsonObject]:
     """The demo wallets that still have their first password, with that password."""
     found = [record for path in BALANCES if (record := wallet_store.find_wallet(work, path))]
     return [
@@ -47,7 +47,7 @@ def find_demo_wallets(work: Work) -> Sequence[Resource]:
     ]
 
 
-def introduce(found: Sequence[Resource]) -> str:
+def introduce(found: Sequence[JsonObject]) -> str:
     """Says to a newcomer what the addresses are, how to sign in, and what to try."""
     if not found:
         return "The demo wallets are not here: this database has wallets of its own"

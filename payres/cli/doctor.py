@@ -6,15 +6,14 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
+from payres.cli.commands import Command
 from payres.cli.session import Session, with_session
-from payres.cli.suggestions import Command
 from payres.clock import SECOND, format_time
 from payres.operator.doctor import Finding, examine
 from payres.settings import Settings, local_url
@@ -28,8 +27,9 @@ if TYPE_CHECKING:  # it loads slowly, and only this command needs it
 
 TIMEOUT_SECONDS: Final = 10
 CLOCK_SECONDS: Final = 5  # how far a clock may be off; not much more and signatures are rejected
+# A certificate with less left than these days, and than this part of its lifetime, was not renewed when it should be.
 CERTIFICATE_SECONDS: Final = 14 * 86400
-CERTIFICATE_PART: Final = 6  # of what it was made for; one is left when those who renew in time have done so
+CERTIFICATE_PART: Final = 6
 STANDBY_SECONDS: Final = 300  # without a change, after which something is likely to be wrong
 
 
@@ -129,7 +129,7 @@ def _identity(urls: Urls, answer: "httpx2.Response") -> Finding:
         return Finding("public address", f"{answer.url} redirects to {answer.headers.get('location')}", fix)
     try:
         found = msgspec.json.decode(answer.content, type=dict[str, object]).get("grant_request_endpoint")
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return Finding("public address", f"{answer.url} is answered {answer.status_code}, and not by payres", fix)
     if found != urls.auth_server:
         return Finding("public address", f"{answer.url} is a payres whose base_url is {found}", fix)
@@ -191,9 +191,8 @@ def _kept(settings: Settings) -> str:
 
 
 def _transport(settings: Settings, answer: "httpx2.Response") -> Iterator[Finding]:
-    sent = answer.headers.get("date")
-    if sent is not None:
-        off = abs((parsedate_to_datetime(sent) - datetime.now(UTC)).total_seconds())
+    with suppress(KeyError, ValueError, OverflowError):  # without a time, or with none that can be read
+        off = abs(parsedate_to_datetime(answer.headers["date"]).timestamp() - time.time())
         fix = "Set the clocks of this machine and of its proxy right: signatures carry the time"
         if off > CLOCK_SECONDS:
             yield Finding("clock", f"the proxy's clock is {off:.0f} seconds off", fix)

@@ -5,17 +5,17 @@ from typing import IO
 
 import click
 
+from payres.cli.commands import Command
 from payres.cli.key import KeyInput, read_key
 from payres.cli.options import Time
-from payres.cli.session import Resource, Session, wallet_path, with_session
-from payres.cli.suggestions import Command
+from payres.cli.session import JsonObject, Session, wallet_path, with_session
 from payres.clock import format_time
 from payres.endpoints import find_endpoint
 from payres.http.accept import accepts
-from payres.http.request_head import is_encoded
+from payres.http.request_head import credentials, is_encoded
 from payres.http.responses import JSON
 from payres.operator.wallets import require_wallet
-from payres.signatures.base import Message, field_value, header_fields
+from payres.signatures.base import Message
 from payres.signatures.capture import read_capture
 from payres.signatures.explain import MISSING_TOKEN, Explanation, KnownKey, Verdict
 from payres.signatures.jwk import JWK
@@ -98,27 +98,18 @@ def endpoint_errors(message: Message) -> list[Verdict]:
     if endpoint is None:
         return []
     errors = []
-    if not accepts(_header(message, b"accept")):
+    if not accepts(message.header("accept")):
         says = f"Accept rules out {JSON}, which is all that the server answers with."
         errors.append(Verdict("not_acceptable", says))
-    if message.body and is_encoded(_header(message, b"content-encoding")):
+    if message.body and is_encoded(message.header("content-encoding")):
         errors.append(Verdict("unsupported_media_type", "Send the body as it is, without a Content-Encoding."))
-    media_type = _header(message, b"content-type").partition(";")[0].strip().lower()
+    media_type = message.header("content-type").partition(";")[0].strip().lower()
     if message.body and endpoint.takes_json and media_type != JSON:
         errors.append(Verdict("unsupported_media_type", f"Send the body as Content-Type: {JSON}."))
-    is_public = endpoint.is_public and b"authorization" not in header_fields(message.headers)
-    if endpoint.needs_token and not is_public and not _has_token(message):
+    is_public = endpoint.is_public and b"authorization" not in dict(message.headers)
+    if endpoint.needs_token and not is_public and credentials(message.headers, "gnap") is None:
         errors.append(Verdict(MISSING_TOKEN, "Send the access token as Authorization: GNAP <token>."))
     return errors
-
-
-def _has_token(message: Message) -> bool:
-    scheme, _, token = _header(message, b"authorization").partition(" ")
-    return scheme.lower() == "gnap" and bool(token.strip())
-
-
-def _header(message: Message, name: bytes) -> str:
-    return field_value(header_fields(message.headers).get(name, ())).decode("latin-1")
 
 
 def _wallet_keys(work: Work, path: str) -> list[KnownKey]:
@@ -198,7 +189,7 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
-def _resource(found: Explanation, now: int) -> Resource:
+def _resource(found: Explanation, now: int) -> JsonObject:
     key, entry = found.key, found.entry
     return {
         "accepted": found.verdict.reason is None,

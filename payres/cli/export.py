@@ -7,15 +7,15 @@ from functools import wraps
 
 import click
 
+from payres.cli.commands import Group
 from payres.cli.options import Time
 from payres.cli.session import Session, wallet_path, with_session
-from payres.cli.suggestions import Group
 from payres.clock import LATEST
 from payres.operator import exports
 from payres.operator.exports import Export, Format
 
 
-def _writes(make: Callable[..., Export]) -> Callable[..., None]:
+def _export_command(make: Callable[..., Export]) -> Callable[..., None]:
     """Makes a command of what makes an export of a wallet or of all, from one time until just before another."""
 
     @click.option("--from", "since", type=Time(), metavar="TIME", default=0, help="From a day or a time on (UTC).")
@@ -39,7 +39,7 @@ def export() -> None:
 
 @export.command(example="payres export payments --from 2026-01-01 --to 2026-02-01 > january.csv")
 @click.option("--wallet", metavar="PATH", help="Of this wallet only.")
-@_writes
+@_export_command
 def payments(wallet: str | None, since: int, until: int) -> Export:
     """Export incoming and outgoing payments, oldest first."""
     return exports.Payments(since, until, wallet)
@@ -47,7 +47,7 @@ def payments(wallet: str | None, since: int, until: int) -> Export:
 
 @export.command(example="payres export ledger --format jsonl > ledger.jsonl")
 @click.option("--wallet", metavar="PATH", help="Of the account of this wallet only.")
-@_writes
+@_export_command
 def ledger(wallet: str | None, since: int, until: int) -> Export:
     """Export every transfer of the ledger, oldest first."""
     return exports.Ledger(since, until, wallet)
@@ -55,7 +55,7 @@ def ledger(wallet: str | None, since: int, until: int) -> Export:
 
 @export.command(example="payres export statement --wallet alice --from 2026-01-01 --to 2026-02-01")
 @click.option("--wallet", metavar="PATH", required=True, help="The wallet.")
-@_writes
+@_export_command
 def statement(wallet: str, since: int, until: int) -> Export:
     """Export what went into a wallet and out of it.
 
@@ -90,7 +90,7 @@ def _print(text: str) -> None:
 @contextmanager
 def _progress(export: Export) -> Iterator[Callable[[], None]]:
     """A progress bar on standard error, if that is a terminal and standard output is not."""
-    if sys.stdout.isatty() or not sys.stderr.isatty():
+    if sys.stdout.isatty() or sys.stderr is None or not sys.stderr.isatty():
         yield lambda: None
         return
     with click.progressbar(length=1000, label="Exporting", file=sys.stderr) as bar:

@@ -11,9 +11,9 @@ from payres.admin import grants as endpoints
 from payres.admin.requests import GrantQuery, NewDecision
 from payres.admin.wire import Grant, GrantDecision, GrantSpending
 from payres.amounts import Asset, format_decimal
+from payres.cli.commands import Group
 from payres.cli.options import limit_option
-from payres.cli.session import Resource, labelled, lists, reads, writes
-from payres.cli.suggestions import Group
+from payres.cli.session import JsonObject, labelled, lists, reads, writes
 from payres.errors import InvalidRequest
 from payres.grants import consent
 from payres.store.grants import State
@@ -79,18 +79,18 @@ def _spent(spending: GrantSpending) -> str:
     return text
 
 
-def _access_line(item: Resource) -> str:
+def _access_line(item: JsonObject) -> str:
     parts = [f"{item['type']}: {', '.join(item['actions'])}"]
     if "identifier" in item:
         parts.append(f"for {item['identifier']}")
     return ", ".join(filter(None, [*parts, _limits(item)]))
 
 
-def _spends(item: Resource) -> bool:
+def _spends(item: JsonObject) -> bool:
     return item["type"] == "outgoing-payment" and "create" in item["actions"]
 
 
-def _limits(item: Resource) -> str:
+def _limits(item: JsonObject) -> str:
     """How far the item lets the client spend, in words; empty when it has no limits."""
     limits = item.get("limits", {})
     parts = []
@@ -104,7 +104,7 @@ def _limits(item: Resource) -> str:
     return ", ".join(parts)
 
 
-def _amount(amount: Resource) -> str:
+def _amount(amount: JsonObject) -> str:
     asset = Asset(amount["assetCode"], amount["assetScale"])
     return f"{format_decimal(int(amount['value']), asset)} {asset.code}"
 

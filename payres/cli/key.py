@@ -11,8 +11,8 @@ import msgspec
 from payres.admin import wallets as endpoints
 from payres.admin.requests import KeyQuery, NewWalletKey
 from payres.admin.wire import WalletKey
+from payres.cli.commands import Group
 from payres.cli.session import Session, labelled, lists, wallet_path, with_session, writes
-from payres.cli.suggestions import Group
 from payres.errors import InvalidRequest
 from payres.signatures.jwk import (
     JWK,

@@ -5,8 +5,8 @@ from functools import partial
 import click
 
 from payres.admin import representations
+from payres.cli.commands import Group
 from payres.cli.session import Session, with_session
-from payres.cli.suggestions import Group
 from payres.operator import invariants
 from payres.operator.invariants import Finding
 

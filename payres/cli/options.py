@@ -9,7 +9,7 @@ import click
 from payres.cli.session import errors_in_sentences
 from payres.clock import complete_day, parse_time
 
-Command = Callable[..., None]
+Callback = Callable[..., None]
 FILE_HELP: Final = "The same from a file, - for stdin."
 
 limit_option = click.option(
@@ -20,7 +20,7 @@ reference_option = partial(
 )
 
 
-def movement_options(command: Command) -> Command:
+def movement_options(command: Callback) -> Callback:
     """What each deposit and withdrawal takes."""
     return click.argument("amount")(reference_option()(command))
 
@@ -41,7 +41,7 @@ class Time(click.ParamType[int]):
 
 def secret_option(
     name: str, metavar: str | None, help_text: str = "", file_help: str = FILE_HELP
-) -> Callable[[Command], Command]:
+) -> Callable[[Callback], Callback]:
     """Gives a command the options `--NAME METAVAR` and `--NAME-file FILE`; without a metavar, only that of the file.
     What a file holds cannot be seen in `ps`.
 
@@ -50,7 +50,7 @@ def secret_option(
     """
     keyword = name.replace("-", "_")
 
-    def decorate(command: Command) -> Command:
+    def decorate(command: Callback) -> Callback:
         @wraps(command)
         def run(*args: Any, **options: Any) -> None:
             file = options.pop(f"{keyword}_file")

@@ -1,4 +1,4 @@
-"""`payres payment`: payments in both directions, each with its story, and refunds."""
+"""`payres payment`: payments in both directions, each with its history, and refunds."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,13 +6,13 @@ from typing import Any, get_args
 
 import click
 
+from payres.admin import payment_history
 from payres.admin import payments as endpoints
-from payres.admin import stories
-from payres.admin.stories import PaymentEvent, PaymentStory
+from payres.admin.payment_history import PaymentEvent, PaymentHistory
 from payres.admin.wire import Payment, Refund
+from payres.cli.commands import Group
 from payres.cli.options import limit_option, reference_option
 from payres.cli.session import Session, labelled, lists, reads, wallet_path, with_session
-from payres.cli.suggestions import Group
 from payres.errors import InvalidReceiver
 from payres.operator import refunds
 from payres.operator.payments import PaymentQuery
@@ -37,8 +37,8 @@ def _line(one: Payment) -> str:
     )
 
 
-def _text(story: PaymentStory) -> str:
-    one, quote = story.payment, story.quote
+def _text(history: PaymentHistory) -> str:
+    one, quote = history.payment, history.quote
     rows = [
         ("payment", f"{one.id}, {one.direction}, {one.state}"),
         ("wallet", one.wallet_address),
@@ -50,18 +50,20 @@ def _text(story: PaymentStory) -> str:
     rows += [("ended", one.ended_at)] if one.ended_at else []
     rows += [("receiver", one.receiver)] if one.receiver else []
     rows += [("refund of", one.refund_of)] if one.refund_of else []
-    rows += [("delivered", f"{story.delivered.amount} {story.delivered.asset_code}")] if story.delivered else []
+    rows += [("delivered", f"{history.delivered.amount} {history.delivered.asset_code}")] if history.delivered else []
     rows += [("failure", one.failure)] if one.failure else []
-    rows += [("grant", f"{story.grant.id}, {story.grant.state}, of {story.grant.client}")] if story.grant else []
+    rows += (
+        [("grant", f"{history.grant.id}, {history.grant.state}, of {history.grant.client}")] if history.grant else []
+    )
     rows += [("quote", f"{quote.id}: {quote.debit.amount} with a fee of {quote.fee.amount}")] if quote else []
-    rows += [("paid by", payer) for payer in story.payers]
+    rows += [("paid by", payer) for payer in history.payers]
     rows += [
         ("ledger", f"{entry.created_at}  {entry.amount} {entry.asset_code} from {entry.debit} to {entry.credit}")
-        for entry in story.entries
+        for entry in history.entries
     ]
-    rows += [("packet", f"{packet.id}, {packet.state}, {packet.amount} to {packet.peer}") for packet in story.packets]
-    rows += [("refund", _refund_line(made)) for made in story.refunds]
-    rows += [("event", _event_line(event)) for event in story.events]
+    rows += [("packet", f"{packet.id}, {packet.state}, {packet.amount} to {packet.peer}") for packet in history.packets]
+    rows += [("refund", _refund_line(made)) for made in history.refunds]
+    rows += [("event", _event_line(event)) for event in history.events]
     return labelled(*rows)
 
 
@@ -86,7 +88,7 @@ def _refund_line(made: Refund) -> str:
 @click.option("--direction", type=click.Choice(get_args(Direction)), help="Only incoming, or outgoing.")
 @click.option("--state", type=click.Choice(get_args(State)), help="Only in this state.")
 @click.option("--from", "from_", metavar="TIME", help="Made on this day (UTC), or at this time, or later.")
-@click.option("--to", "to", metavar="TIME", help="Made before then.")
+@click.option("--to", metavar="TIME", help="Made before then.")
 @click.option("--counterpart", metavar="WHO", help="Another wallet here, or the beginning of a URL on another server.")
 @click.option("--min", metavar="AMOUNT", help="Received or sent at least so much; needs --wallet.")
 @click.option("--max", metavar="AMOUNT", help="Received or sent at most so much; needs --wallet.")
@@ -104,8 +106,8 @@ def list_all(work: Work, /, wallet: str | None, limit: int, **options: Any) -> S
 @payment.command(example="payres payment show 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
 @click.argument("id")
 @reads(_text)
-def show(work: Work, id: str) -> PaymentStory:
-    """Show a payment with its story.
+def show(work: Work, id: str) -> PaymentHistory:
+    """Show a payment with its history.
 
     What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back, and its events.
     """
@@ -132,7 +134,9 @@ def refund(session: Session, id: str, amount: str | None, to: str | None, refere
     """
     wanted = refunds.Wanted(id.rpartition("/")[2], reference, amount, to)
     offer = None if to is None else asyncio.run(_find_offer(session, wanted))
-    made = session.write(lambda work: [stories.refund(work, one) for one in refunds.refund(work, wanted, offer)])
+    made = session.write(
+        lambda work: [payment_history.refund(work, one) for one in refunds.refund(work, wanted, offer)]
+    )
     session.show_list("refunds", made, _refund_line, "Nothing was sent back")
 
 

@@ -9,9 +9,9 @@ from payres.admin import peers as endpoints
 from payres.admin.requests import NewOutcome
 from payres.admin.wire import Peer, ResolvedPacket, UnresolvedPacket
 from payres.amounts import MAX_LEDGER, Asset, format_decimal
+from payres.cli.commands import Group
 from payres.cli.options import movement_options, secret_option
 from payres.cli.session import labelled, lists, reads, warn, writes
-from payres.cli.suggestions import Group
 from payres.operator import assets, peers
 from payres.operator.peers import NewPeer, PeerChange
 from payres.store.work import Work
@@ -66,7 +66,11 @@ def _packet_line(one: UnresolvedPacket) -> str:
 @click.option("--ilp-address", required=True, metavar="ADDRESS", help="The peer's address, such as test.first-bank.")
 @click.option("--asset", "asset_code", required=True, metavar="CODE", help="The currency between the two, such as USD.")
 @click.option(
-    "--scale", "asset_scale", required=True, type=click.IntRange(0, 255), help="Its number of decimals: 2 for cents."
+    "--scale",
+    "asset_scale",
+    required=True,
+    type=click.IntRange(0, assets.MAX_SCALE),
+    help="Its number of decimals: 2 for cents.",
 )
 @click.option("--url", required=True, metavar="URL", help="Where the peer takes packets (POST).")
 @secret_option("outgoing-token", "TOKEN", "What we show the peer.")

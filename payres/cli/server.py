@@ -10,14 +10,13 @@ import socket
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
-from urllib.parse import urlsplit
 
 import click
 import msgspec
 
 from payres import __version__, logs
+from payres.cli.commands import Command
 from payres.cli.session import Session, with_session
-from payres.cli.suggestions import Command
 from payres.clock import format_time_if_any
 from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.logs import RequestLog
@@ -69,7 +68,7 @@ def serve(session: Session, demo: bool, quiet: bool, read_only: bool) -> None:
     if read_only:
         session = Session(msgspec.structs.replace(session.settings, read_only=True), session.as_json)
     if demo:
-        _require_loopback(session.settings)
+        _require_loopback(session)
     _require_address(session)  # before it listens, or it would ask itself
     with _listen(session.settings) as listener:
         if not session.settings.read_only:
@@ -126,10 +125,10 @@ def _moment(restored_at: str | None) -> str:
     return "never" if restored_at is None else f"at {restored_at}"
 
 
-def _require_loopback(settings: Settings) -> None:
+def _require_loopback(session: Session) -> None:
     """Raises ClickException where other machines could reach wallets whose passwords are in the README."""
-    reached = {"host": settings.host, "base_url": urlsplit(settings.base_url).hostname or ""}
-    for name, host in reached.items():
+    settings = session.settings
+    for name, host in (("host", settings.host), ("base_url", session.environment.urls.host)):
         if not is_loopback(host):
             raise click.ClickException(
                 f"--demo opens wallets whose passwords everyone knows, and {name} = {getattr(settings, name)} is"
@@ -166,8 +165,9 @@ def _listen(settings: Settings) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address, family=family, backlog=BACKLOG)
-    except socket.gaierror as error:
-        raise click.ClickException(f"The host {host} is not an address of this machine: {error.strerror}") from error
+    except (socket.gaierror, ValueError) as error:  # ValueError: it cannot be a name
+        why = error.strerror if isinstance(error, OSError) else error
+        raise click.ClickException(f"The host {host} is not an address of this machine: {why}") from error
     except OSError as error:
         reasons = {
             errno.EADDRINUSE: f"Port {port} of {host} is in use; choose another with --port or PAYRES_PORT",
@@ -188,6 +188,7 @@ def _with_real_port(settings: Settings, listener: socket.socket) -> Settings:
 
 
 def _announce(session: Session, demo: bool) -> None:
+    """Prints what serves where, once the database and the demo wallets are there."""
     if not session.settings.read_only:
         session.create_database()
     if demo:

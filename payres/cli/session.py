@@ -28,8 +28,8 @@ from payres.urls import Urls
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Resource = Mapping[str, Any]
-R = TypeVar("R", bound=Resource | msgspec.Struct)
+JsonObject = Mapping[str, Any]
+R = TypeVar("R", bound=JsonObject | msgspec.Struct)
 Connect = Callable[[str], sqlite3.Connection]
 
 SETTING_FLAGS = ("database", "host", "port", "base_url")
@@ -95,7 +95,7 @@ class Session:
             unit(Work(connection, self.environment))
             connection.execute("COMMIT")
 
-    def show(self, resource: Resource | msgspec.Struct, text: str) -> None:
+    def show(self, resource: JsonObject | msgspec.Struct, text: str) -> None:
         """Prints the resource: as one JSON object when that was asked for, as text otherwise."""
         click.echo(msgspec.json.format(msgspec.json.encode(resource), indent=2) if self.as_json else text)
 
@@ -226,6 +226,8 @@ def errors_in_sentences() -> Iterator[None]:
         raise click.ClickException(str(error) + _denial(error.__cause__)) from error
     except FailStop as error:
         raise click.ClickException(f"What is stored cannot be right ({error}); run `payres ledger check`") from error
+    except UnicodeEncodeError as error:
+        raise click.ClickException(f"{error.object!r} is not text in {error.encoding.upper()}") from error
     except BrokenPipeError:
         raise  # the reader of our output has closed it; click ends without a word
     except OSError as error:

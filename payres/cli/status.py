@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import click
 
 from payres.admin.status import Balance, PeerStatus, Status, read
+from payres.cli.commands import Command
 from payres.cli.session import labelled, reads
-from payres.cli.suggestions import Command
 from payres.encoding import format_size
 from payres.store.database_file import is_served
 from payres.store.work import Work

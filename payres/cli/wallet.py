@@ -10,12 +10,12 @@ from payres.admin import representations
 from payres.admin import wallets as endpoints
 from payres.admin.requests import WalletChange
 from payres.admin.wire import Movement, Wallet
+from payres.cli.commands import Group
 from payres.cli.options import limit_option, movement_options, secret_option
 from payres.cli.session import Session, labelled, lists, reads, wallet_path, warn, with_session, writes
-from payres.cli.suggestions import Group
 from payres.grants.passwords import hash_password
 from payres.operator import wallets
-from payres.operator.assets import other_scale_warning
+from payres.operator.assets import MAX_SCALE, other_scale_warning
 from payres.store.pages import PageQuery
 from payres.store.wallets import list_wallets
 from payres.store.work import Work
@@ -56,7 +56,7 @@ def _shown(work: Work, path: str) -> Wallet:
 @wallet.command(example="payres wallet create alice --asset USD --scale 2 --name Alice")
 @click.argument("path")
 @click.option("--asset", required=True, metavar="CODE", help="The currency, such as USD.")
-@click.option("--scale", required=True, type=click.IntRange(0, 255), help="Its number of decimals: 2 for cents.")
+@click.option("--scale", required=True, type=click.IntRange(0, MAX_SCALE), help="Its number of decimals: 2 for cents.")
 @click.option(
     "--name", metavar="TEXT", help="The name that others see, and that an app shows when it asks for consent."
 )

@@ -10,9 +10,9 @@ import click
 from payres.admin import webhooks as endpoints
 from payres.admin.requests import NewWebhook, Nothing
 from payres.admin.wire import DeliveryState, DeliveryView, Replayed, WebhookTest, WebhookView
+from payres.cli.commands import Group
 from payres.cli.options import Time, limit_option
 from payres.cli.session import Session, labelled, lists, with_session, writes
-from payres.cli.suggestions import Group
 from payres.events import webhooks
 from payres.events.sender import Attempt, Sender, Target
 from payres.store.events import EventRecord

@@ -11,13 +11,13 @@ from payres.clock import HOUR
 from payres.errors import InvalidRequest, NotFound, WrongState, require
 from payres.event_types import EVENT_TYPES, WebhookEvent
 from payres.events.sender import Attempt, Target, new_secret, target_of
-from payres.federation.addresses import is_permitted
+from payres.federation.ip_addresses import is_permitted
 from payres.limits import MAX_WEBHOOKS, ROTATION_HOURS
 from payres.store import audit, events, secrets, webhooks
 from payres.store.events import EventRecord
 from payres.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord, WebhookRecord
 from payres.store.work import EVENTS, Work
-from payres.urls import is_http_url, is_loopback
+from payres.urls import canonical_host, is_http_url, is_loopback
 
 ALL: Final = "*"
 TEST: Final = "webhook.test"  # goes only to its webhook, when it is made
@@ -75,6 +75,7 @@ def add_webhook(work: Work, url: str, patterns: Iterable[str] = (), is_private: 
 
 def _is_private(host: str) -> bool:
     """Whether a host is spelled as a private address. What a name resolves to is checked with each event."""
+    host = canonical_host(host)
     try:
         ip_address(host)
     except ValueError:

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
-from payres.federation.addresses import is_permitted
 from payres.federation.bounds import Bounds
 from payres.federation.connection import Connection, Response, Server
 from payres.federation.failures import FetchFailed
+from payres.federation.ip_addresses import is_permitted
 from payres.federation.targets import Target
 from payres.urls import DEFAULT_PORTS
 

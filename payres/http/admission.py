@@ -13,21 +13,21 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.clock import SECOND, Clock
-from payres.endpoints import ADMIN_PATH, ENDPOINTS, PAGES, Kind, find_endpoint
+from payres.endpoints import ADMIN_API, ENDPOINTS, PAGES, Kind, find_endpoint
 from payres.errors import DomainError, TooManyRequests
 from payres.http.error_responses import error_response
 from payres.http.observation import observation_of
 from payres.http.request_head import EXTENSION, section_bytes, too_long
 from payres.http.responses import json_error
 from payres.limits import FAILED_READS_PART, KEY_REFETCH_RATE, MAX_HEADER_BYTES, MAX_REQUESTS_PER_ADDRESS
-from payres.rate_limiter import RateLimiter, origin_of, too_many
-from payres.requester import requested_by
+from payres.rate_limiter import RateLimiter, too_many
+from payres.requester import address_of, requested_by
 from payres.settings import Settings
 from payres.slots import Slots
 
 # Where peers post packets: they have a rate of their own, and beyond it are answered with packets.
 [PEERS] = [endpoint.path for endpoint in ENDPOINTS if endpoint.kind is Kind.PEERS]
-ADMIN: Final = f"{ADMIN_PATH}/"
+ADMIN: Final = f"{ADMIN_API}/"
 # What a request that has proven nothing may have been answered when it was a guess.
 FAILED: Final = (400, 401, 404, 406, 431)
 # In the scope of a request: that it has proven who sent it; and the error for its address that it gets if not.
@@ -78,7 +78,7 @@ class RateLimits:
         """Counts what anyone may have stored here: for the client with a wallet address that has this identity, or else
         for the address. Raises TooManyRequests, even for a request that was admitted: of requests that come at once,
         many are admitted before one is counted."""
-        counted = identity or origin_of(scope)
+        counted = identity or address_of(scope)
         wait = 0 if counted is None else self._unauthenticated.take(counted)
         if wait:
             raise too_many(wait, UNAUTHENTICATED)
@@ -94,7 +94,7 @@ class RateLimits:
     def count_failure(self, scope: Scope, status: int) -> None:
         """Counts a request that is answered with this status, if that can be a guess."""
         if status in FAILED and not scope.get(PROVEN):
-            address = origin_of(scope)
+            address = address_of(scope)
             if address is not None:
                 self._unauthenticated.take(address)
 
@@ -115,7 +115,7 @@ class Admission:
         self._in_progress = Slots(None, MAX_REQUESTS_PER_ADDRESS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        address, path = origin_of(scope), scope["path"]
+        address, path = address_of(scope), scope["path"]
         requested_by.set((address or "",))
         slot = None if path == PEERS else address  # packets of many payments may come from one address
         try:

@@ -9,7 +9,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.server import ServerState
 
 from payres.limits import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, SPARE_FILES
-from payres.rate_limiter import origin
+from payres.requester import counted_address
 
 
 def most_connections() -> int:
@@ -55,7 +55,7 @@ class Connections:
 
     def counted_address(self, client: tuple[str, int] | None) -> str | None:
         """The address that a connection counts for; None for a proxy, through which many come, and for this machine."""
-        return None if client is None or client[0] in self._proxies else origin(client[0])
+        return None if client is None or client[0] in self._proxies else counted_address(client[0])
 
     def enter(self, address: str) -> int:
         """Counts a connection. Returns how many there are of its address now."""

@@ -12,13 +12,11 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from payres.endpoints import ENDPOINTS, Kind, first_segments
+from payres.endpoints import ADMIN_ROOT, ENDPOINTS, Kind, first_segments
 from payres.http.request_head import header
 
 METHODS: Final = tuple(dict.fromkeys(("GET", "HEAD", *(one.method for one in ENDPOINTS if one.kind is Kind.API))))
-CLOSED: Final = tuple(
-    f"/{segment}/" for segment in first_segments(Kind.PAGE, Kind.ADMIN, Kind.ADMIN_PAGE, Kind.METRICS)
-)
+CLOSED: Final = (f"{ADMIN_ROOT}/", *(f"/{segment}/" for segment in first_segments(Kind.PAGE, Kind.METRICS)))
 
 # Answers that caches share carry this one always: a copy made for a program must serve a script too.
 ANY_ORIGIN: Final[Mapping[str, str]] = {"Access-Control-Allow-Origin": "*"}

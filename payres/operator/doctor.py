@@ -5,7 +5,6 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -64,7 +63,7 @@ def _backups(work: Work) -> Iterator[Finding]:
     made_at = status.last_backup(work)
     if made_at is None:
         fix = "Make one with `payres backup`, or let Litestream copy the database: docs/backup.md"
-        is_needless = is_loopback(_host(work)) and not _has_money_since(work, work.now - BACKUP_DAYS * DAY)
+        is_needless = is_loopback(work.urls.host) and not _has_money_since(work, work.now - BACKUP_DAYS * DAY)
         yield Finding("backup", "payres has made none", None if is_needless else fix)
     else:
         fix = "Make backups daily: docs/backup.md says how"
@@ -103,13 +102,13 @@ def _liquidity(work: Work) -> Iterator[Finding]:
 
 
 def _settings(work: Work) -> Iterator[Finding]:
-    settings, address = work.settings, urlsplit(work.settings.base_url)
+    settings = work.settings
     seen = f"base_url is {settings.base_url}"
-    if is_loopback(_host(work)):
+    if is_loopback(work.urls.host):
         yield Finding("base URL", f"{seen}: only this machine reaches it")
         return
     plain = "Clients expect https: put a proxy with TLS in front and set base_url to its URL"
-    yield Finding("base URL", seen, plain if address.scheme == "http" else None)
+    yield Finding("base URL", seen, plain if settings.base_url.startswith("http:") else None)
     if settings.allow_private_hosts:
         fix = "Set it to false: anyone can make the server send requests inside your network"
         yield Finding("allow_private_hosts", "it is on, and base_url is public", fix)
@@ -129,10 +128,6 @@ def _rates(work: Work) -> Iterator[Finding]:
         seen = f"no valid rate for {', '.join(lacking)}" if lacking else "there is a valid rate between all currencies"
         fix = "Set one with `payres rate set`, or a service with rates_url, unless nobody is to pay across them"
         yield Finding("exchange rates", seen, fix if lacking else None)
-
-
-def _host(work: Work) -> str:
-    return urlsplit(work.settings.base_url).hostname or ""
 
 
 def _webhooks(work: Work) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from typing import Final, Literal
 
-from payres.admin import api_keys, grants, peers, representations, stories, wallets, webhooks
+from payres.admin import api_keys, grants, payment_history, peers, representations, wallets, webhooks
 from payres.admin.requests import KeyQuery, NewMovement, NewOutcome, NewReplay, WalletChange
 from payres.errors import NotFound, require
 from payres.limits import MAX_URL_LENGTH
@@ -186,7 +186,7 @@ REFUND_FACTS: Final = (
 
 
 def _received(work: Work, segments: Segments) -> Subject:
-    payment = stories.payment(work, require_payment(work, segments["id"]))
+    payment = payment_history.payment(work, require_payment(work, segments["id"]))
     will = None if payment.direction == "incoming" else ()
     return Subject(facts_of(REFUND_FACTS, payment), path_of("payments", payment.id), will)
 

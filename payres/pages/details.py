@@ -7,8 +7,8 @@ import msgspec
 from starlette.responses import Response
 
 from payres.admin import grants, payments, peers, wallets
+from payres.admin.payment_history import PaymentEvent, PaymentHistory
 from payres.admin.requests import KeyQuery, PeriodQuery
-from payres.admin.stories import PaymentEvent, PaymentStory
 from payres.admin.wire import EventDelivery, PacketSum, Payment, Peer
 from payres.grants.wording import describe_access, visible_text
 from payres.operator.payments import PaymentQuery
@@ -25,7 +25,7 @@ from payres.pages.lists import (
     STATE,
     WALLET,
 )
-from payres.pages.story import moments_of
+from payres.pages.payment_history import moments_of
 from payres.pages.tables import Cell, Column, cell_of, facts_of, make_table, path_of
 from payres.pages.visit import Visit
 from payres.store.pages import PageQuery
@@ -109,8 +109,8 @@ EVENT_COLUMNS: Final = (
 
 async def payment_page(visit: Visit) -> Response:
     """The page of a payment."""
-    story = await visit.read(partial(payments.show, id=visit.segments["id"]))
-    payment = story.payment
+    history = await visit.read(partial(payments.show, id=visit.segments["id"]))
+    payment = history.payment
     is_under_way = payment.state == "sending"
     is_refundable = payment.direction == "incoming" and _is_above_zero(payment.moved)
     is_live = is_under_way and visit.request.query_params.get("live") == "1"
@@ -118,15 +118,15 @@ async def payment_page(visit: Visit) -> Response:
         "payment.html",
         "/payments",
         payment=payment,
-        facts=_facts(payment, story),
+        facts=_facts(payment, history),
         metadata=_metadata(payment),
         actions=[("Refund", f"{path_of('payments', payment.id)}/refund")] if is_refundable else [],
-        moments=moments_of(story, visit.context.urls),
-        story=story,
+        moments=moments_of(history, visit.context.urls),
+        history=history,
         events=make_table(
             "Events",
             EVENT_COLUMNS,
-            [EventRow(event, one) for event in story.events for one in event.deliveries or (None,)],
+            [EventRow(event, one) for event in history.events for one in event.deliveries or (None,)],
             "There are none any more: they are kept 30 days",
         ),
         is_under_way=is_under_way,
@@ -135,12 +135,12 @@ async def payment_page(visit: Visit) -> Response:
     )
 
 
-def _facts(payment: Payment, story: PaymentStory) -> list[tuple[str, Cell]]:
+def _facts(payment: Payment, history: PaymentHistory) -> list[tuple[str, Cell]]:
     def money(amount: str | None) -> Cell:
         return Cell("" if amount is None else f"{payment.asset_code} {amount}")
 
     is_incoming = payment.direction == "incoming"
-    delivered = story.delivered
+    delivered = history.delivered
     refunded = payment.refunded if _is_above_zero(payment.refunded) else None
     return [
         ("State", Cell(payment.state, "state")),

@@ -10,12 +10,13 @@ from importlib import import_module
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.endpoints import ADMIN_PAGES, Endpoint
+from payres.endpoints import Endpoint
 from payres.errors import InsufficientAccess, InvalidRequest, SignInFailed
 from payres.grants.consent import check_csrf
 from payres.http.error_responses import method_not_allowed
 from payres.pages import sign_in
 from payres.pages.actions import Action
+from payres.pages.endpoints import ADMIN_PAGES
 from payres.pages.visit import STYLE_SHEETS, Form, Page, Visit
 from payres.routes.pages import PAGE_METHODS, error_page, read_form, serve_page
 from payres.routes.routing import Handler, Route, build_routes

@@ -13,7 +13,7 @@ from payres.grants.sign_in import Guesser
 from payres.limits import MIN_PASSWORD_LENGTH
 from payres.operator import operators
 from payres.pages.visit import STYLE_SHEETS, Form, Visit
-from payres.rate_limiter import origin_of
+from payres.requester import address_of
 from payres.routes.context import context_of
 from payres.routes.cookies import operator_session_of, set_operator_session
 from payres.routes.exception_handlers import note_error
@@ -59,7 +59,7 @@ async def sign_out(visit: Visit) -> Response:
 async def check_password(request: Request, account: OperatorRecord, password: str) -> None:
     """Raises SignInFailed unless it is the account's, TooManyRequests, Unavailable when too many are checked."""
     context = context_of(request)
-    guesser = Guesser(origin_of(request.scope))
+    guesser = Guesser(address_of(request.scope))
     await context.operator_sign_in.check_password(account, password, context.clock.now(), guesser)
 
 

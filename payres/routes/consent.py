@@ -17,7 +17,7 @@ from payres.grants.consent import ConsentRequest
 from payres.grants.intervals import describe_moment
 from payres.grants.sign_in import Guesser
 from payres.http.error_responses import method_not_allowed
-from payres.rate_limiter import origin_of
+from payres.requester import address_of
 from payres.routes.context import context_of
 from payres.routes.cookies import browser_of, set_signed_in, set_signed_out
 from payres.routes.exception_handlers import note_error
@@ -68,7 +68,7 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     consent.check_open(found, now)
     if found.wallet.password_hash is None:
         return _show_sign_in(request, found, status=409)
-    guesser = Guesser(origin_of(request.scope), found.known_browser)
+    guesser = Guesser(address_of(request.scope), found.known_browser)
     try:
         await context.sign_in.check_password(found.wallet, form.get("password", ""), now, guesser)
         unit = partial(consent.open_session, verified=found.wallet, browser=browser_of(request))

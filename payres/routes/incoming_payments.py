@@ -12,7 +12,7 @@ from payres.grants.tokens import require_valid_token
 from payres.http.request_head import header
 from payres.http.responses import json_response
 from payres.payments import incoming as rules
-from payres.rate_limiter import origin_of
+from payres.requester import address_of
 from payres.routes import resources
 from payres.routes.authorize import authorize
 from payres.routes.bodies import read_body, read_json_body
@@ -80,7 +80,7 @@ async def _read_public(request: Request) -> Response:
     await read_body(request)  # what comes after it says that the client has gone
     unit = partial(resources.find, kind=INCOMING_PAYMENTS, record_id=request.path_params["id"])
     before = await context.database.read(unit)
-    found = await resources.find_changed(request, INCOMING_PAYMENTS, origin_of(request.scope), before, unit)
+    found = await resources.find_changed(request, INCOMING_PAYMENTS, address_of(request.scope), before, unit)
     received = representations.amount(found.record.received, found.wallet.asset)
     shown = PublicIncomingPayment(received_amount=received, auth_server=context.urls.auth_server)
     return json_response(shown, headers=found.headers)

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from payres.endpoints import ENDPOINTS, RESERVED_SEGMENTS, Endpoint, Kind, path_pattern
+from payres.endpoints import ADMIN_ROOT, ENDPOINTS, RESERVED_SEGMENTS, Endpoint, Kind, path_pattern
 from payres.errors import DomainError, NotFound
 from payres.http.accept import check_accept
 from payres.http.admin_hosts import AdminHosts
@@ -23,7 +23,7 @@ from payres.urls import ROOT_WALLET_PATH
 
 Handler = Callable[[Request], Awaitable[Response]]
 
-ADMIN: Final = "/admin/"
+ADMIN: Final = f"{ADMIN_ROOT}/"
 # A path that a wallet can have, so that a wrong method on a path of the API is a 405 and not an unknown wallet.
 WALLET: Final = rf"(?!(?:{'|'.join(map(re.escape, sorted(RESERVED_SEGMENTS)))})(?:/|$)).+|{re.escape(ROOT_WALLET_PATH)}"
 
@@ -85,7 +85,7 @@ class Router:
     def _answer(self, scope: Scope, request: Request) -> Awaitable[Response]:
         """Raises NotFound at an address of no route, 405, and 406 for what accepts no JSON where that is the answer."""
         path: str = scope["path"]
-        if path.startswith(ADMIN) or path == ADMIN[:-1]:
+        if path.startswith(ADMIN) or path == ADMIN_ROOT:
             return self._answer_operator(scope, request)
         return _handle(_route(scope, path), scope, request)
 
@@ -152,6 +152,6 @@ def _handler(endpoint: Endpoint) -> Handler:
     return handler
 
 
-ROUTES: Final = build_routes((one for one in ENDPOINTS if one.kind not in {Kind.ADMIN, Kind.ADMIN_PAGE}), _handler)
+ROUTES: Final = build_routes(ENDPOINTS, _handler)
 LITERAL: Final = {route.path: route for route in ROUTES if "{" not in route.path}
 PATTERNS: Final = [route for route in ROUTES if "{" in route.path]

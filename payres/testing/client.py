@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from payres.clock import Clock
+from payres.clock import SECOND, Clock
 from payres.signatures.base import Message
 from payres.signatures.jwk import JWK
 from payres.signatures.sign import sign
@@ -37,8 +37,8 @@ class Client:
         self.base_url = base_url
         self._clock = clock
         self._approve = approve
-        # Loopback speaks plain HTTP; loading the machine's certificates would take longer than the whole flow.
         self._tokens: dict[tuple[str, str], str] = {}
+        # Loopback speaks plain HTTP; loading the machine's certificates would take longer than the whole flow.
         self._http = httpx2.Client(timeout=60, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
     def request(
@@ -59,7 +59,7 @@ class Client:
         lines = [(name.encode(), value.encode()) for name, value in sent.items()]
         target = request.url.raw_path.decode()
         message = Message(method, f"{request.url.scheme}://{request.url.netloc.decode()}{target}", lines, content)
-        signed = sign(message, self.private_key, self.jwk.kid, self._clock.now() // 1_000_000)
+        signed = sign(message, self.private_key, self.jwk.kid, self._clock.now() // SECOND)
         request.headers.update(sent | signed)
         return self._http.send(request)
 

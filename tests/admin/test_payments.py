@@ -89,14 +89,14 @@ def test_filter_that_cannot_be_is_refused(program: Program, params: Json, status
 def test_story_of_a_payment_has_all_that_belongs_to_it(program: Program, shop: Shop) -> None:
     bill = shop.bill(500)
     paid = shop.pay(bill)
-    story = program.get(f"/payments/{paid}")
-    assert (story["payment"]["state"], story["payment"]["moved"]) == ("completed", "5.00")
-    assert story["payment"]["receiver"] == bill["id"]
-    assert story["delivered"] == {"amount": "5.00", "assetCode": "USD", "assetScale": 2}
-    assert story["grant"]["id"] == story["payment"]["grant"]
-    assert story["grant"]["spending"]["debit"] == "5.00"
-    assert story["quote"]["debit"]["amount"] == "5.00"
-    [entry] = story["entries"]
+    history = program.get(f"/payments/{paid}")
+    assert (history["payment"]["state"], history["payment"]["moved"]) == ("completed", "5.00")
+    assert history["payment"]["receiver"] == bill["id"]
+    assert history["delivered"] == {"amount": "5.00", "assetCode": "USD", "assetScale": 2}
+    assert history["grant"]["id"] == history["payment"]["grant"]
+    assert history["grant"]["spending"]["debit"] == "5.00"
+    assert history["quote"]["debit"]["amount"] == "5.00"
+    [entry] = history["entries"]
     assert (entry["debit"], entry["credit"]) == (f"wallet {shop.payer}", f"wallet {shop.path}")
     assert program.get("/ledger/entries", payment=paid)["result"] == [entry]
     received = program.get(f"/payments/{id_of(bill)}")
@@ -160,9 +160,9 @@ def test_refund_goes_back_to_who_paid(program: Program, shop: Shop) -> None:
     balances = {path: program.instance.balance(path) for path in (shop.path, shop.payer, other)}
     assert balances == {shop.path: "0.00", shop.payer: "100.00", other: "10.00"}
     error_of(program.ask("POST", path, {"reference": "r-3"}), 400, "invalid_amount")
-    story = program.get(f"/payments/{id_of(bill)}")
-    assert (story["payment"]["moved"], story["payment"]["refunded"]) == ("7.00", "7.00")
-    assert story["refunds"] == [back, *rest]
+    history = program.get(f"/payments/{id_of(bill)}")
+    assert (history["payment"]["moved"], history["payment"]["refunded"]) == ("7.00", "7.00")
+    assert history["refunds"] == [back, *rest]
     assert program.get(f"/payments/{second}")["refunds"] == [back, rest[0]]
     assert program.get(f"/payments/{second}")["payment"]["refunded"] == "4.00"
     entries = program.get("/ledger/entries", account=f"wallet {shop.path}", first=3)["result"]
@@ -199,15 +199,15 @@ def test_refunds_at_once_send_back_no_more_than_was_received(program: Program, s
 
 def test_packets_of_a_payment_are_in_its_story_and_are_resolved(program: Program) -> None:
     program.instance.write(lambda work: give_up(work, "USD", "given-up"))
-    story = program.get(f"/payments/{PAYMENT}")
-    assert [(one["id"], one["state"], one["peer"]) for one in story["packets"]] == [
+    history = program.get(f"/payments/{PAYMENT}")
+    assert [(one["id"], one["state"], one["peer"]) for one in history["packets"]] == [
         *((packet, "doubtful", "bank") for packet in UNKNOWN),
         ("sent", "fulfilled", "bank"),
     ]
-    assert (story["payment"]["state"], story["payment"]["failure"]) == ("failed", "nobody knows")
+    assert (history["payment"]["state"], history["payment"]["failure"]) == ("failed", "nobody knows")
     assert listed(program, state="failed", reason="NOBODY") == [PAYMENT]
     assert listed(program, counterpart="https://elsewhere.example/") == [PAYMENT]
-    assert (story["delivered"]["amount"], story["delivered"]["assetCode"]) == ("3.60", "GBP")
+    assert (history["delivered"]["amount"], history["delivered"]["assetCode"]) == ("3.60", "GBP")
     found = program.get("/peers/bank/unresolved-packets")["result"]
     assert [one["id"] for one in found] == UNKNOWN
     program.post("/assets/USD/2/liquidity/deposits", {"amount": "10.00"})

@@ -3,8 +3,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from payres.admin.endpoints import ADMIN_ENDPOINTS
 from payres.clock import MINUTE, SECOND
-from payres.endpoints import ADMIN_ENDPOINTS, Endpoint
+from payres.endpoints import Endpoint
 from payres.operator.api_keys import revoke_api_key
 from payres.store.api_keys import API_KEYS
 from payres.testing.instance import Instance, run_instance

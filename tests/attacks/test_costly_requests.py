@@ -17,7 +17,7 @@ from payres.errors import DomainError
 from payres.grants.intervals import parse_interval
 from payres.http.accept import asks_for, check_accept
 from payres.limits import MAX_ACCEPT_BYTES, MAX_FORM_BYTES, MAX_HOST_LENGTH, MAX_QUERY_BYTES
-from payres.rate_limiter import origin
+from payres.requester import counted_address
 from payres.routes.cookies import browser_of
 from payres.routes.requests import idempotency_key, page_query
 from payres.testing.instance import Instance
@@ -139,8 +139,8 @@ def test_costly_queries(query: bytes) -> None:
     [
         lambda: idempotency_key([(b"idempotency-key", b'"' + b"\\\\" * 15_000 + b'"')]),
         lambda: idempotency_key([(b"idempotency-key", b" " * VERY_LONG + b"a")]),
-        lambda: origin("1:" * VERY_LONG),
-        lambda: origin("fe80::1%" + "a" * VERY_LONG),
+        lambda: counted_address("1:" * VERY_LONG),
+        lambda: counted_address("fe80::1%" + "a" * VERY_LONG),
         lambda: parse_value("0" * VERY_LONG + "x"),
         lambda: parse_value("9" * VERY_LONG),
         lambda: parse_time("2026-01-01T00:00:00." + "0" * VERY_LONG + "Z"),

@@ -52,7 +52,7 @@ def test_reflected_guesses_cut_no_link_of_two_peers(
     a, b = start(rate=1)
     pay(a, a.wallet("alice"), bill(b, b.wallet("bob")), debitAmount=amount(100))
     receiver = bill(b, b.wallet("bob"))
-    monkeypatch.setattr(admission, "origin_of", lambda _: "203.0.113.7")  # where both servers see all requests from
+    monkeypatch.setattr(admission, "address_of", lambda _: "203.0.113.7")  # where both servers see all requests from
     attacker = a.new_client("attacker")
     token = attacker.grant(QUOTE)
     for _ in range(3 * BURST_SECONDS):

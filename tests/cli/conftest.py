@@ -19,6 +19,19 @@ class Command(Protocol):
     def __call__(self, *arguments: str, input: str | None = None) -> Result: ...  # noqa: A002 - click's own name
 
 
+# Makes the database, too.
+CREATE = ("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+# Runs a command with --json that must succeed, and returns the one object that it prints.
+AsJson = Callable[..., Any]
+
+
+def one_sentence(result: Result) -> str:
+    """What a command that failed and printed nothing says."""
+    assert (result.exit_code, result.stdout) == (1, "")
+    (line,) = result.stderr.splitlines()
+    return line
+
+
 @pytest.fixture
 def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The path of a database that does not exist yet, in an empty working directory and without PAYRES_* variables."""
@@ -41,9 +54,7 @@ def payres(database: Path) -> Command:
 
 
 @pytest.fixture
-def as_json(payres: Command) -> Callable[..., Any]:
-    """Runs a command with --json that must succeed, and returns the one object that it prints."""
-
+def as_json(payres: Command) -> AsJson:
     def run(*arguments: str) -> Any:
         result = payres(*arguments, "--json")
         assert result.exit_code == 0, result.stderr

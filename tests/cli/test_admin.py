@@ -1,17 +1,17 @@
 import re
-from typing import Any
 
 import pytest
 
 from payres.operator import operators
 from payres.store.work import Work
+from tests.cli.conftest import AsJson, Command
 
 
 def secret_of(url: str) -> str:
     return url.rpartition("/")[2]
 
 
-def test_link_prints_a_url_that_lets_its_operator_in(payres: Any, as_json: Any, tx: Work) -> None:
+def test_link_prints_a_url_that_lets_its_operator_in(payres: Command, as_json: AsJson, tx: Work) -> None:
     printed = payres("admin", "link", "--name", "Ann")
     assert printed.exit_code == 0
     assert re.fullmatch(r"http://127\.0\.0\.1:8080/admin/link/[\w-]{43}\n", printed.stdout)
@@ -19,7 +19,7 @@ def test_link_prints_a_url_that_lets_its_operator_in(payres: Any, as_json: Any, 
     assert (operator.name, operator.role, operator.may_change) == ("Ann", "full", True)
 
 
-def test_link_in_json_says_until_when_it_is_good_and_for_which_role(as_json: Any, tx: Work) -> None:
+def test_link_in_json_says_until_when_it_is_good_and_for_which_role(as_json: AsJson, tx: Work) -> None:
     made = as_json("admin", "link", "--read-only")
     assert made.keys() == {"name", "role", "url", "expiresAt"}
     assert (made["name"], made["role"]) == ("admin", "read-only")
@@ -31,7 +31,7 @@ def test_link_in_json_says_until_when_it_is_good_and_for_which_role(as_json: Any
     [("", "http://127.0.0.1:8080"), ("10.0.0.0/8", "http://127.0.0.1:8080"), ("pay.example", "https://pay.example")],
 )
 def test_link_is_one_by_which_the_pages_can_be_reached(
-    payres: Any, tx: Work, monkeypatch: pytest.MonkeyPatch, hosts: str, url: str
+    payres: Command, tx: Work, monkeypatch: pytest.MonkeyPatch, hosts: str, url: str
 ) -> None:
     monkeypatch.setenv("PAYRES_BASE_URL", "https://pay.example")
     monkeypatch.setenv("PAYRES_ADMIN_HOSTS", hosts)
@@ -40,7 +40,7 @@ def test_link_is_one_by_which_the_pages_can_be_reached(
     assert ("for this machine alone" in printed.stderr) == (url != "https://pay.example")
 
 
-def test_name_that_cannot_be_is_refused(payres: Any, tx: Work) -> None:
+def test_name_that_cannot_be_is_refused(payres: Command, tx: Work) -> None:
     printed = payres("admin", "link", "--name", " ")
     assert printed.exit_code == 1
     assert "A sign-in name has 1 to 200 printable characters" in printed.stderr

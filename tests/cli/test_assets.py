@@ -1,16 +1,11 @@
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import Result
 
 from payres.clock import SECOND, SystemClock, format_time
 from payres.store.assets import RateRecord, find_rate, refresh_rate
 from payres.store.work import Transaction
-
-Command = Callable[..., Result]
-Json = Callable[..., Any]
+from tests.cli.conftest import AsJson, Command
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +13,7 @@ def made(payres: Command) -> None:
     payres("init")
 
 
-def test_liquidity_goes_in_and_out(as_json: Json) -> None:
+def test_liquidity_goes_in_and_out(as_json: AsJson) -> None:
     assert as_json("liquidity", "deposit", "EUR", "2", "1000.00")["liquidity"] == "1000.00"
     assert as_json("liquidity", "withdraw", "EUR", "2", "250.00")["liquidity"] == "750.00"
 
@@ -30,7 +25,7 @@ def test_liquidity_withdraw_says_what_is_free(payres: Command) -> None:
     assert "has 1.00 EUR free, less than 1.01 EUR" in result.stderr
 
 
-def test_rate_set_and_list(payres: Command, as_json: Json, tx: Transaction) -> None:
+def test_rate_set_and_list(payres: Command, as_json: AsJson, tx: Transaction) -> None:
     result = payres("rate", "set", "USD", "EUR", "0.92")
     assert (result.exit_code, result.stdout) == (0, "1 USD buys 0.92 EUR\n")
     record = find_rate(tx, "USD", "EUR")
@@ -44,7 +39,7 @@ def test_rate_set_and_list(payres: Command, as_json: Json, tx: Transaction) -> N
 
 @pytest.mark.parametrize(("seconds", "expired", "word"), [(60, False, "holds until 2"), (-1, True, "not used, held")])
 def test_rate_list_shows_what_is_from_the_service_and_until_when(
-    payres: Command, as_json: Json, tx: Transaction, seconds: int, expired: bool, word: str
+    payres: Command, as_json: AsJson, tx: Transaction, seconds: int, expired: bool, word: str
 ) -> None:
     now = SystemClock().now()
     refresh_rate(tx, RateRecord("USD", "EUR", "0.92", now - 90 * SECOND, now + seconds * SECOND))
@@ -56,7 +51,7 @@ def test_rate_list_shows_what_is_from_the_service_and_until_when(
     assert word in line
 
 
-def test_rate_remove(payres: Command, as_json: Json) -> None:
+def test_rate_remove(payres: Command, as_json: AsJson) -> None:
     payres("rate", "set", "USD", "EUR", "0.92")
     assert payres("rate", "remove", "USD", "EUR").stdout == "The rate from USD to EUR is removed\n"
     assert as_json("rate", "list") == {"rates": []}
@@ -76,7 +71,7 @@ def test_rate_set_refuses_in_one_sentence(payres: Command, base: str, counter: s
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_fee_set_shows_in_the_asset_list(payres: Command, as_json: Json) -> None:
+def test_fee_set_shows_in_the_asset_list(payres: Command, as_json: AsJson) -> None:
     payres("fee", "set", "USD", "2", "--fixed", "0.10", "--basis-points", "50")
     assert as_json("asset", "list")["assets"] == [
         {
@@ -92,7 +87,7 @@ def test_fee_set_shows_in_the_asset_list(payres: Command, as_json: Json) -> None
     )
 
 
-def test_fee_set_leaves_out_what_is_left_out(payres: Command, as_json: Json) -> None:
+def test_fee_set_leaves_out_what_is_left_out(payres: Command, as_json: AsJson) -> None:
     payres("fee", "set", "USD", "2", "--fixed", "0.10", "--basis-points", "50")
     assert as_json("fee", "set", "USD", "2", "--basis-points", "7")["fee"] == {"fixed": "0.00", "basisPoints": 7}
 

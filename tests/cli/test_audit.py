@@ -1,11 +1,11 @@
 """Every command that changes something writes one line into the audit log, and those that only read write none."""
 
+import getpass
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -18,9 +18,10 @@ from payres.store import events
 from payres.store.packets import PACKETS, PacketRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import Json, usd
-from tests.test_docs import COMMANDS
+from tests.cli.conftest import CREATE, AsJson, Command
+from tests.helpers import Json, commands, usd
 
+COMMANDS = commands()
 # In this order: what comes later may need what came before. Braces name what `prepared` has made.
 CHANGES = {
     "wallet create new --asset USD --scale 2": ("wallet.create", "new"),
@@ -156,7 +157,7 @@ def test_every_command_is_in_one_of_the_lists() -> None:
     assert not changing & OTHERS
 
 
-def test_restore_and_revocation_are_written_down(payres: Callable[..., Any], as_json: Callable[..., Any]) -> None:
+def test_restore_and_revocation_are_written_down(payres: Command, as_json: AsJson) -> None:
     payres("init")
     key = as_json("api-key", "create", "Mine", "--scope", "audit:read")["id"]
     payres("api-key", "revoke", key)
@@ -165,3 +166,18 @@ def test_restore_and_revocation_are_written_down(payres: Callable[..., Any], as_
     payres("restore", "copy.db")
     actions = [(one["action"], one["object"]) for one in as_json("audit", "list")["entries"]]
     assert actions[:2] == [("database.restore", "copy.db"), ("api_key.revoke", key)]
+
+
+def test_audit_list_says_who_did_what(payres: Command, as_json: AsJson, monkeypatch: pytest.MonkeyPatch) -> None:
+    payres("init")
+    assert "Nothing has been changed yet" in payres("audit", "list").stdout
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    payres(*CREATE)
+    monkeypatch.setenv("SUDO_USER", "carla")
+    payres("wallet", "deposit", "alice", "10.00", "--reference", "bank-1")
+    newest, oldest = as_json("audit", "list")["entries"]
+    assert (newest["actor"], newest["action"], newest["object"]) == ("shell:carla", "wallet.deposit", "alice")
+    assert newest["details"] == {"amount": "10.00 USD", "reference": "bank-1"}
+    assert (oldest["actor"], oldest["action"]) == (f"shell:{getpass.getuser()}", "wallet.create")
+    line = payres("audit", "list", "--limit", "1").stdout
+    assert line.endswith("  shell:carla  wallet.deposit  alice: amount 10.00 USD, reference bank-1\n")

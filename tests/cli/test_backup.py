@@ -1,32 +1,21 @@
 import os
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import Result
 
 from payres.store.database_file import server_lock
 from payres.store.migrations import execute_script, migrations
-
-Command = Callable[..., Result]
-Json = Callable[..., Any]
+from tests.cli.conftest import CREATE, AsJson, Command, one_sentence
 
 NEWEST = max(migrations())
 
 
 @pytest.fixture(autouse=True)
 def books(payres: Command) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+    payres(*CREATE)
     payres("wallet", "deposit", "alice", "10.00")
-
-
-def one_sentence(result: Result) -> str:
-    assert (result.exit_code, result.stdout) == (1, "")
-    (line,) = result.stderr.splitlines()
-    return line
 
 
 def test_backup_and_restore_say_what_they_did(payres: Command) -> None:
@@ -45,7 +34,7 @@ def test_backup_and_restore_say_what_they_did(payres: Command) -> None:
     assert payres("wallet", "list", "--database", kept).stdout.endswith("/alice  15.00 USD\n")
 
 
-def test_json_has_the_files(as_json: Json) -> None:
+def test_json_has_the_files(as_json: AsJson) -> None:
     size = as_json("backup", "backup.db").pop("bytes")
     assert size == Path("backup.db").stat().st_size
     shown = as_json("backup", "backup.db", "--force")
@@ -65,7 +54,7 @@ def test_backup_before_an_upgrade_beside_the_older_server(payres: Command) -> No
     assert result.stderr.startswith("Warning: The audit log does not have this backup: ")
 
 
-def test_backup_into_a_directory_says_its_name(as_json: Json) -> None:
+def test_backup_into_a_directory_says_its_name(as_json: AsJson) -> None:
     Path("backups").mkdir()
     path = Path(as_json("backup", "backups")["backup"])
     assert path.parent == Path("backups")

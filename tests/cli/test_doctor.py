@@ -1,19 +1,18 @@
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 
 from payres.testing.instance import Instance, run_instance
+from tests.cli.conftest import Command
+from tests.http_server import reply, serving
 from tests.tls import server_tls
 
-Command = Callable[..., Result]
 Found = Callable[[], dict[str, Any]]
 
 
@@ -43,35 +42,9 @@ def findings(payres: Command, instance: Instance, monkeypatch: pytest.MonkeyPatc
 
 @contextmanager
 def proxy(answer: Callable[[BaseHTTPRequestHandler], None], tls: ssl.SSLContext | None = None) -> Iterator[str]:
-    """Something other than the server at the public address."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            answer(self)
-
-        do_OPTIONS = do_GET  # noqa: N815 - as it is there
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        if tls is not None:
-            server.socket = tls.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"{'http' if tls is None else 'https'}://localhost:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def reply(handler: BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str) -> None:
-    handler.send_response(status)
-    for name, value in {"Content-Length": str(len(body)), **headers}.items():
-        handler.send_header(name, value)
-    handler.end_headers()
-    handler.wfile.write(body)
+    """The public address, where something other than the server answers."""
+    with serving(answer, tls) as port:
+        yield f"{'http' if tls is None else 'https'}://localhost:{port}"
 
 
 def test_server_that_is_well(findings: Callable[..., dict[str, Any]], instance: Instance) -> None:
@@ -97,6 +70,8 @@ def test_no_server(payres: Command, database: Path) -> None:
             "redirects to https://pay.example.com/",
         ),
         (lambda handler: reply(handler, 502, b"<html>"), "is answered 502, and not by payres"),
+        (lambda handler: reply(handler, 200, b'{"a": "\xff"}'), "is answered 200, and not by payres"),
+        (lambda handler: reply(handler, 200, b'{"a":' * 10**5), "is answered 200, and not by payres"),
         (
             lambda handler: reply(handler, 200, b'{"grant_request_endpoint": "https://other.example/"}'),
             "is a payres whose base_url is https://other.example/",
@@ -146,6 +121,16 @@ def test_certificate_that_nobody_has_renewed(
     monkeypatch.setenv("SSL_CERT_FILE", str(pem))
     with proxy(lambda handler: described(handler, "https"), tls) as url:
         assert findings(url)["TLS"].startswith(f"{seen}the certificate is good until ")
+
+
+@pytest.mark.parametrize("date", ["yesterday", "Tue, 01 Jan 99999 00:00:00 GMT", ""])
+def test_proxy_whose_time_cannot_be_read(findings: Callable[..., dict[str, Any]], date: str) -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.date_time_string = lambda timestamp=None: date  # type: ignore[method-assign]
+        described(handler)
+
+    with proxy(answer) as url:
+        assert "clock" not in findings(url)
 
 
 def test_proxy_that_removes_slashes_and_has_another_time(findings: Callable[..., dict[str, Any]]) -> None:

@@ -16,9 +16,8 @@ from payres.signatures.base import Message
 from payres.signatures.jwk import generate_private_key, jwk_from_pem, private_pem
 from payres.signatures.sign import sign
 from payres.testing.instance import Instance
+from tests.cli.conftest import Command
 from tests.helpers import TIMEOUT
-
-Command = Callable[..., Result]
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "integrating.md").read_text(encoding="utf-8")
 BASE = "https://pay.example"

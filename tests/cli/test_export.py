@@ -2,20 +2,17 @@ import csv
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
+from tests.cli.conftest import CREATE, Command
 from tests.helpers import free_of_settings
-
-Command = Callable[..., Result]
 
 
 @pytest.fixture(autouse=True)
 def deposits(payres: Command) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+    payres(*CREATE)
     payres("wallet", "deposit", "alice", "10.00")
     payres("wallet", "withdraw", "alice", "2.50")
 
@@ -46,6 +43,12 @@ def test_days_and_times_bound_an_export(payres: Command) -> None:
 
 def test_empty_export_has_its_header(payres: Command) -> None:
     assert payres("export", "payments").stdout.startswith("direction,id,walletAddress,state,")
+
+
+def test_export_needs_no_standard_error(database: Path) -> None:
+    command = f"{sys.executable} -m payres export ledger --database {database} 2>&-"
+    ran = subprocess.run(command, shell=True, stdout=subprocess.PIPE, text=True, check=False, env=free_of_settings())
+    assert (ran.returncode, len(ran.stdout.splitlines())) == (0, 3)
 
 
 def test_full_disk_is_an_error_in_a_sentence(payres: Command, database: Path) -> None:

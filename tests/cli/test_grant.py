@@ -1,10 +1,8 @@
 import json
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from click.testing import Result
 
 from payres.clock import SECOND, SystemClock
 from payres.grants.consent import interaction_hash
@@ -15,9 +13,7 @@ from payres.store import clients, grants
 from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
 from payres.store.tokens import TOKENS, TokenRecord
 from payres.store.work import Transaction, Work
-
-Command = Callable[..., Result]
-Json = Callable[..., Any]
+from tests.cli.conftest import AsJson, Command
 
 BASE = "http://127.0.0.1:8080"
 ACCESS = [
@@ -69,7 +65,7 @@ def asked(tx: Work) -> Asked:
     return Asked(tx, "https://shop.example/finish?order=7")
 
 
-def test_show_finds_a_grant_by_id_and_by_redirect_url(payres: Command, as_json: Json, asked: Asked) -> None:
+def test_show_finds_a_grant_by_id_and_by_redirect_url(payres: Command, as_json: AsJson, asked: Asked) -> None:
     grant = as_json("grant", "show", asked.id)
     assert grant == as_json("grant", "show", asked.redirect) == as_json("grant", "show", f"{asked.redirect}/?lang=en")
     assert (grant["id"], grant["state"], grant["client"]) == (asked.id, "pending", f"{BASE}/shop")
@@ -79,10 +75,10 @@ def test_show_finds_a_grant_by_id_and_by_redirect_url(payres: Command, as_json: 
     text = payres("grant", "show", asked.id).stdout
     assert "outgoing-payment: create, read, for http://127.0.0.1:8080/alice, sending at most 25.00 USD," in text
     assert "in each window of R12/2096-01-01T00:00:00Z/P1M" in text
-    assert f"({'The Shop'})" in text
+    assert "(The Shop)" in text
 
 
-def test_list_filters_by_state(payres: Command, as_json: Json, asked: Asked) -> None:
+def test_list_filters_by_state(payres: Command, as_json: AsJson, asked: Asked) -> None:
     assert [grant["id"] for grant in as_json("grant", "list")["grants"]] == [asked.id]
     assert [grant["id"] for grant in as_json("grant", "list", "--state", "pending")["grants"]] == [asked.id]
     assert as_json("grant", "list", "--state", "issued") == {"grants": []}
@@ -90,7 +86,7 @@ def test_list_filters_by_state(payres: Command, as_json: Json, asked: Asked) -> 
     assert payres("grant", "list", "--state", "odd").exit_code == 2
 
 
-def test_list_tells_who_asks_whom_for_how_much_and_until_when(payres: Command, as_json: Json, asked: Asked) -> None:
+def test_list_tells_who_asks_whom_for_how_much_and_until_when(payres: Command, as_json: AsJson, asked: Asked) -> None:
     [line] = payres("grant", "list").stdout.splitlines()
     assert line.startswith(f"{asked.id}  pending ")
     assert (
@@ -115,7 +111,7 @@ def test_list_tells_spending_without_limits_from_none(
     assert f": {words}, until " in payres("grant", "list").stdout
 
 
-def test_request_that_can_be_decided_no_more_is_not_pending(payres: Command, as_json: Json, tx: Work) -> None:
+def test_request_that_can_be_decided_no_more_is_not_pending(payres: Command, as_json: AsJson, tx: Work) -> None:
     expired = Asked(tx, None, lifetime=0)
 
     def listed(*options: str) -> list[str]:
@@ -128,7 +124,7 @@ def test_request_that_can_be_decided_no_more_is_not_pending(payres: Command, as_
     assert "until" not in line
 
 
-def test_approval_that_can_be_continued_no_more_is_not_approved(as_json: Json, asked: Asked, tx: Work) -> None:
+def test_approval_that_can_be_continued_no_more_is_not_approved(as_json: AsJson, asked: Asked, tx: Work) -> None:
     def listed(state: str) -> list[str]:
         return [grant["id"] for grant in as_json("grant", "list", "--state", state)["grants"]]
 
@@ -139,7 +135,7 @@ def test_approval_that_can_be_continued_no_more_is_not_approved(as_json: Json, a
     assert as_json("grant", "show", asked.id)["state"] == "lapsed"
 
 
-def test_approve_prints_the_finish_url(as_json: Json, asked: Asked, tx: Transaction) -> None:
+def test_approve_prints_the_finish_url(as_json: AsJson, asked: Asked, tx: Transaction) -> None:
     answer = as_json("grant", "approve", asked.redirect)
     assert answer["grant"]["state"] == "approved"
     parts = urlsplit(answer["redirect"])
@@ -152,13 +148,13 @@ def test_approve_prints_the_finish_url(as_json: Json, asked: Asked, tx: Transact
     assert interaction.reference == query["interact_ref"]
 
 
-def test_deny_prints_the_finish_url_with_the_result(as_json: Json, asked: Asked) -> None:
+def test_deny_prints_the_finish_url_with_the_result(as_json: AsJson, asked: Asked) -> None:
     answer = as_json("grant", "deny", asked.id)
     assert answer["grant"]["state"] == "denied"
     assert answer["redirect"] == "https://shop.example/finish?order=7&result=grant_rejected"
 
 
-def test_approve_without_a_finish_uri_prints_null(payres: Command, as_json: Json, tx: Work) -> None:
+def test_approve_without_a_finish_uri_prints_null(payres: Command, as_json: AsJson, tx: Work) -> None:
     asked = Asked(tx, None)
     assert as_json("grant", "approve", asked.id)["redirect"] is None
 
@@ -170,7 +166,7 @@ def test_second_decision_is_refused(payres: Command, asked: Asked) -> None:
     assert "decided already" in result.stderr
 
 
-def test_late_decision_is_refused(payres: Command, as_json: Json, tx: Work) -> None:
+def test_late_decision_is_refused(payres: Command, as_json: AsJson, tx: Work) -> None:
     asked = Asked(tx, None, lifetime=-MINUTE)
     result = payres("grant", "approve", asked.id)
     assert result.exit_code == 1
@@ -187,7 +183,7 @@ def test_grant_without_interaction_needs_no_decision(payres: Command, tx: Transa
     assert "(no consent needed)" in payres("grant", "show", "quiet").stdout
 
 
-def test_revoke_ends_the_grant_and_its_tokens(as_json: Json, asked: Asked, tx: Transaction) -> None:
+def test_revoke_ends_the_grant_and_its_tokens(as_json: AsJson, asked: Asked, tx: Transaction) -> None:
     grant = as_json("grant", "revoke", asked.id)
     assert grant["state"] == "revoked"
     assert grant["endedAt"] is not None
@@ -208,7 +204,7 @@ def test_unknown_ref_is_said_in_one_sentence(payres: Command, asked: Asked, comm
 @pytest.mark.parametrize("command", ["show", "approve", "deny", "revoke"])
 @pytest.mark.parametrize("origin", ["http://pay.example:8080", "http://127.0.0.1:8081", "https://127.0.0.1:8080"])
 def test_error_for_a_url_elsewhere_names_the_base_url(
-    payres: Command, as_json: Json, asked: Asked, command: str, origin: str, monkeypatch: pytest.MonkeyPatch
+    payres: Command, as_json: AsJson, asked: Asked, command: str, origin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = asked.redirect.replace(BASE, origin)
     result = payres("grant", command, url)
@@ -222,7 +218,7 @@ def test_error_for_a_url_elsewhere_names_the_base_url(
 
 @pytest.mark.parametrize("origin", ["http://localhost:8080", "HTTP://LocalHost.:8080", "http://[::1]:8080"])
 def test_url_with_another_name_of_this_server_is_found(
-    payres: Command, as_json: Json, asked: Asked, origin: str
+    payres: Command, as_json: AsJson, asked: Asked, origin: str
 ) -> None:
     url = asked.redirect.replace(BASE, origin)
     assert as_json("grant", "show", url)["id"] == asked.id

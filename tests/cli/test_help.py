@@ -1,31 +1,16 @@
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 
-import click
 import pytest
-from click.testing import Result
 
 from payres import __version__
-from payres.cli import COMMANDS, main
-from payres.cli.suggestions import NEVER_SUGGESTED
+from payres.cli import COMMANDS
+from payres.cli.commands import NEVER_SUGGESTED
+from tests.cli.conftest import Command
+from tests.helpers import commands
 
-Command = Callable[..., Result]
-
-
-def commands() -> Iterator[tuple[str, click.Command]]:
-    """Every command that does something, by its full name."""
-    for name in COMMANDS:
-        found = main.get_command(click.Context(main), name)
-        assert found is not None
-        if isinstance(found, click.Group):
-            yield from ((f"{name} {below}", command) for below, command in found.commands.items())
-        else:
-            yield name, found
-
-
-ALL = dict(commands())
+ALL = {name.removeprefix("payres "): command for name, command in commands().items()}
 WITHOUT_DATABASE = {"demo"}  # its server, settings and database are its own
 
 

@@ -3,27 +3,23 @@ import stat
 from base64 import b64encode, encodebytes, urlsafe_b64encode
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import Result
 
 from payres.signatures.jwk import generate_private_key, jwk_from_pem, parse_jwk, private_pem
 from payres.store.wallets import find_key
 from payres.store.work import Transaction
-
-Command = Callable[..., Result]
-Json = Callable[..., Any]
+from tests.cli.conftest import CREATE, AsJson, Command
 
 
 @pytest.fixture
 def alice(payres: Command) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+    payres(*CREATE)
 
 
 @pytest.mark.usefixtures("alice")
 def test_generate_keeps_the_public_half_and_writes_the_private_one(
-    as_json: Json, database: Path, tx: Transaction
+    as_json: AsJson, database: Path, tx: Transaction
 ) -> None:
     made = as_json("key", "generate", "alice", "--out", "private.pem", "--kid", "app")
     private = database.parent / "private.pem"
@@ -35,7 +31,7 @@ def test_generate_keeps_the_public_half_and_writes_the_private_one(
 
 
 @pytest.mark.usefixtures("alice")
-def test_generate_makes_up_a_kid(as_json: Json) -> None:
+def test_generate_makes_up_a_kid(as_json: AsJson) -> None:
     one = as_json("key", "generate", "alice", "--out", "one.pem")
     other = as_json("key", "generate", "alice", "--out", "other.pem")
     assert one["kid"] != other["kid"]
@@ -43,7 +39,7 @@ def test_generate_makes_up_a_kid(as_json: Json) -> None:
 
 @pytest.mark.usefixtures("alice")
 def test_generate_never_writes_over_a_file_and_then_stores_nothing(
-    payres: Command, as_json: Json, database: Path
+    payres: Command, as_json: AsJson, database: Path
 ) -> None:
     (database.parent / "private.pem").write_text("precious")
     result = payres("key", "generate", "alice", "--out", "private.pem")
@@ -69,7 +65,7 @@ def test_generate_for_an_unknown_wallet_writes_no_file(payres: Command, database
 
 
 @pytest.mark.usefixtures("alice")
-def test_add_takes_a_jwk_and_a_pem(payres: Command, as_json: Json, database: Path) -> None:
+def test_add_takes_a_jwk_and_a_pem(payres: Command, as_json: AsJson, database: Path) -> None:
     pem = private_pem(generate_private_key())
     jwk = jwk_from_pem("app", pem)
     (database.parent / "key.pem").write_bytes(pem)
@@ -99,7 +95,7 @@ WRITTEN: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("written", WRITTEN.values(), ids=WRITTEN)
 @pytest.mark.usefixtures("alice")
 def test_add_takes_a_jwk_as_people_pass_it_on(
-    payres: Command, as_json: Json, database: Path, written: Callable[[bytes], bytes]
+    payres: Command, as_json: AsJson, database: Path, written: Callable[[bytes], bytes]
 ) -> None:
     x = jwk_from_pem("app", private_pem(generate_private_key())).x
     for number, given in enumerate(("file", "-", "itself")):
@@ -115,7 +111,7 @@ def test_add_takes_a_jwk_as_people_pass_it_on(
 
 
 @pytest.mark.usefixtures("alice")
-def test_key_has_a_name_that_only_the_operator_sees(payres: Command, as_json: Json, tx: Transaction) -> None:
+def test_key_has_a_name_that_only_the_operator_sees(payres: Command, as_json: AsJson, tx: Transaction) -> None:
     text = json.dumps({"kid": "app", "kty": "OKP", "crv": "Ed25519", "x": "A" * 43})
     add = ("key", "add", "alice", "--jwk", text)
     first = as_json(*add)
@@ -139,7 +135,7 @@ def test_key_has_a_name_that_only_the_operator_sees(payres: Command, as_json: Js
 
 
 @pytest.mark.usefixtures("alice")
-def test_add_of_another_key_under_the_same_kid_is_refused(payres: Command, as_json: Json) -> None:
+def test_add_of_another_key_under_the_same_kid_is_refused(payres: Command, as_json: AsJson) -> None:
     def text(x: str) -> str:
         return json.dumps({"kid": "app", "kty": "OKP", "crv": "Ed25519", "x": x})
 
@@ -191,7 +187,7 @@ def test_add_refuses_a_private_jwk_without_repeating_it(payres: Command, databas
 
 
 @pytest.mark.usefixtures("alice")
-def test_revoke_ends_a_key(payres: Command, as_json: Json, tx: Transaction) -> None:
+def test_revoke_ends_a_key(payres: Command, as_json: AsJson, tx: Transaction) -> None:
     payres("key", "generate", "alice", "--out", "private.pem", "--kid", "app")
     assert as_json("key", "revoke", "alice", "app")["revokedAt"] is not None
     assert find_key(tx, "alice", "app") is None

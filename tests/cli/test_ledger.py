@@ -1,25 +1,20 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import Result
 
 from payres.store.work import Transaction
-
-Command = Callable[..., Result]
-Json = Callable[..., Any]
+from tests.cli.conftest import CREATE, AsJson, Command
 
 
 @pytest.fixture
 def books(payres: Command) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+    payres(*CREATE)
     payres("wallet", "deposit", "alice", "10.00")
 
 
 @pytest.mark.usefixtures("books")
-def test_check_says_what_it_proved(payres: Command, as_json: Json) -> None:
+def test_check_says_what_it_proved(payres: Command, as_json: AsJson) -> None:
     result = payres("ledger", "check")
     assert result.exit_code == 0
     assert "ok      balances: each account's balance is its credits minus its debits (2 accounts)" in result.stdout

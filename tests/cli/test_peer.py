@@ -1,7 +1,5 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -11,9 +9,7 @@ from payres.identifiers import hash_secret
 from payres.store import peers, secrets
 from payres.store.packets import PACKETS, PacketRecord
 from payres.store.work import Transaction
-
-Command = Callable[..., Result]
-Json = Callable[..., Any]
+from tests.cli.conftest import AsJson, Command
 
 OUT, IN = "outgoing-0123456789abcdef", "incoming-0123456789abcdef"
 LINK = ("--ilp-address", "test.first-bank", "--asset", "USD", "--scale", "2", "--url", "https://first-bank.example/ilp")
@@ -35,7 +31,7 @@ def refused(result: Result, exit_code: int = 1) -> str:
     return result.stderr.splitlines()[-1].removeprefix("Error: ")
 
 
-def test_add_shows_the_whole_peer(as_json: Json) -> None:
+def test_add_shows_the_whole_peer(as_json: AsJson) -> None:
     added = as_json(*ADD, "--max-packet", "5000", "--credit-limit", "1000.00", "--route", "g", "--route", "test.far")
     assert added.pop("createdAt").startswith("2")
     assert added == {
@@ -61,13 +57,13 @@ def test_add_shows_the_whole_peer(as_json: Json) -> None:
     }
 
 
-def test_add_needs_no_more_than_the_link(as_json: Json) -> None:
+def test_add_needs_no_more_than_the_link(as_json: AsJson) -> None:
     added = as_json(*ADD)
     assert (added["creditLimit"], added["left"], added["maxPacket"]) == ("0.00", "0.00", None)
     assert added["routes"] == ["test.first-bank"]
 
 
-def test_show_tells_people_who_owes_whom(payres: Command, as_json: Json) -> None:
+def test_show_tells_people_who_owes_whom(payres: Command, as_json: AsJson) -> None:
     payres(*ADD, "--max-packet", "5000", "--credit-limit", "1000.00")
     payres("peer", "withdraw", "first-bank", "12.00")
     shown = payres("peer", "show", "first-bank").stdout.splitlines()
@@ -90,7 +86,7 @@ def test_show_tells_people_who_owes_whom(payres: Command, as_json: Json) -> None
     assert payres("peer", "list").stdout == "first-bank  test.first-bank  USD: the peer owes us 12.00 USD\n"
 
 
-def test_show_tells_what_the_server_noted(payres: Command, as_json: Json, tx: Transaction) -> None:
+def test_show_tells_what_the_server_noted(payres: Command, as_json: AsJson, tx: Transaction) -> None:
     peer_id = as_json(*ADD) and peers.list_peers(tx)[0].id
     packet = PacketRecord("p", peer_id, None, peer_id, None, 200, 200, b"prepare", 1, "prepared")
     PACKETS.insert(tx, packet)
@@ -112,12 +108,12 @@ def test_show_tells_what_the_server_noted(payres: Command, as_json: Json, tx: Tr
     assert "max packet       (no bound)\n" in text
 
 
-def test_list_of_none_says_so(payres: Command, as_json: Json) -> None:
+def test_list_of_none_says_so(payres: Command, as_json: AsJson) -> None:
     assert "no peers yet" in payres("peer", "list").stdout
     assert as_json("peer", "list") == {"peers": []}
 
 
-def test_deposit_and_withdraw_settle_and_the_books_hold(payres: Command, as_json: Json) -> None:
+def test_deposit_and_withdraw_settle_and_the_books_hold(payres: Command, as_json: AsJson) -> None:
     payres(*ADD)
     assert as_json("peer", "deposit", "first-bank", "100.00")["standing"] == "we owe the peer 100.00 USD"
     assert as_json("peer", "withdraw", "first-bank", "40.00")["balance"] == "60.00"
@@ -125,7 +121,7 @@ def test_deposit_and_withdraw_settle_and_the_books_hold(payres: Command, as_json
     assert as_json("ledger", "check")["ok"] is True
 
 
-def test_change_changes_what_is_named(payres: Command, as_json: Json) -> None:
+def test_change_changes_what_is_named(payres: Command, as_json: AsJson) -> None:
     payres(*ADD, "--max-packet", "5000", "--route", "g")
     changed = as_json(
         *("peer", "change", "first-bank", "--credit-limit", "2500.00", "--url", "https://new.example/ilp"),
@@ -147,7 +143,7 @@ def test_change_of_nothing_is_a_usage_error(payres: Command) -> None:
     assert "Name what is to change" in refused(payres("peer", "change", "first-bank"), 2)
 
 
-def test_remove_and_add_again_under_the_same_name(payres: Command, as_json: Json) -> None:
+def test_remove_and_add_again_under_the_same_name(payres: Command, as_json: AsJson) -> None:
     payres(*ADD)
     payres("peer", "deposit", "first-bank", "1.00")
     assert "`payres peer withdraw first-bank 1.00`" in refused(payres("peer", "remove", "first-bank"))

@@ -1,12 +1,9 @@
 """Packets of unknown outcome, as the operator sees and resolves them."""
 
-from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import msgspec
 import pytest
-from click.testing import Result
 
 from payres import ledger
 from payres.amounts import Asset
@@ -22,10 +19,8 @@ from payres.store.packets import PACKETS, PacketRecord
 from payres.store.work import Work
 from payres.terms import Path as Way
 from payres.terms import Terms
+from tests.cli.conftest import AsJson, Command
 from tests.works import sending_payment
-
-Command = Callable[..., Result]
-Json = Callable[..., Any]
 
 GRANT, PAYMENT = "grant", "0198c2f0-5d1e-7c53-9a57-000000000000"
 UNKNOWN = [f"0198c2f0-5d1e-7c53-9a57-00000000000{number}" for number in (1, 2)]
@@ -105,7 +100,7 @@ def test_payer_pays_for_what_arrived_and_the_grant_counts_what_may_have(tx: Work
 
 
 def test_doubts_lists_each_packet_with_its_payment_wallet_amount_and_time(
-    payres: Command, as_json: Json, given_up: str
+    payres: Command, as_json: AsJson, given_up: str
 ) -> None:
     amount = "1.50" if given_up == "USD" else "0.75"
     assert as_json("peer", "doubts", "bank") == {
@@ -133,7 +128,7 @@ def test_doubts_lists_each_packet_with_its_payment_wallet_amount_and_time(
 
 @pytest.mark.usefixtures("given_up")
 @pytest.mark.parametrize("outcomes", [[], ["--delivered", "--returned"], ["--returned", "--delivered"]])
-def test_packet_is_resolved_one_way(payres: Command, as_json: Json, outcomes: list[str]) -> None:
+def test_packet_is_resolved_one_way(payres: Command, as_json: AsJson, outcomes: list[str]) -> None:
     refused = payres("peer", "resolve", UNKNOWN[0], *outcomes)
     assert refused.exit_code == 2
     assert "either --delivered or --returned" in refused.stderr
@@ -141,7 +136,7 @@ def test_packet_is_resolved_one_way(payres: Command, as_json: Json, outcomes: li
 
 
 @pytest.mark.usefixtures("given_up")
-def test_returned_packets_leave_nothing_behind(payres: Command, as_json: Json, tx: Work) -> None:
+def test_returned_packets_leave_nothing_behind(payres: Command, as_json: AsJson, tx: Work) -> None:
     before = as_json("wallet", "show", "alice"), as_json("peer", "show", "bank")["balance"]
     for left, packet_id in ((1, UNKNOWN[0]), (0, UNKNOWN[1])):
         resolved = as_json("peer", "resolve", packet_id, "--returned")
@@ -153,7 +148,7 @@ def test_returned_packets_leave_nothing_behind(payres: Command, as_json: Json, t
     assert payres("peer", "doubts", "bank").stdout == "No packet to bank has an unknown outcome\n"
 
 
-def test_delivered_packets_are_owed_to_the_peer_out_of_liquidity(as_json: Json, tx: Work, given_up: str) -> None:
+def test_delivered_packets_are_owed_to_the_peer_out_of_liquidity(as_json: AsJson, tx: Work, given_up: str) -> None:
     assets.deposit_liquidity(tx, "USD", 2, "5.00")
     wallet, owed, pool = as_json("wallet", "show", "alice"), peer_balance(tx), liquidity(tx, given_up)
     counted = spent(tx)
@@ -170,7 +165,7 @@ def test_delivered_packets_are_owed_to_the_peer_out_of_liquidity(as_json: Json, 
 
 
 @pytest.mark.parametrize("given_up", ["USD"], indirect=True)
-def test_delivered_packet_needs_the_liquidity(payres: Command, as_json: Json, tx: Work, given_up: str) -> None:
+def test_delivered_packet_needs_the_liquidity(payres: Command, as_json: AsJson, tx: Work, given_up: str) -> None:
     result = payres("peer", "resolve", UNKNOWN[0], "--delivered")
     assert (result.exit_code, result.stdout) == (1, "")
     assert f"`payres liquidity deposit {given_up} 2 1.50`" in result.stderr
@@ -183,7 +178,7 @@ def test_delivered_packet_needs_the_liquidity(payres: Command, as_json: Json, tx
 
 
 @pytest.mark.usefixtures("given_up")
-def test_packet_is_resolved_once(payres: Command, as_json: Json) -> None:
+def test_packet_is_resolved_once(payres: Command, as_json: AsJson) -> None:
     as_json("peer", "resolve", UNKNOWN[0], "--returned")
     for outcome in ("--returned", "--delivered"):
         assert "The packet is rejected already" in payres("peer", "resolve", UNKNOWN[0], outcome).stderr
@@ -202,7 +197,7 @@ def test_packet_in_flight_is_not_resolved(payres: Command, tx: Work) -> None:
 
 
 @pytest.mark.usefixtures("given_up")
-def test_peer_with_unresolved_packets_is_not_removed(payres: Command, as_json: Json) -> None:
+def test_peer_with_unresolved_packets_is_not_removed(payres: Command, as_json: AsJson) -> None:
     as_json("peer", "withdraw", "bank", as_json("peer", "show", "bank")["balance"])
     refused = payres("peer", "remove", "bank")
     assert "2 packets to the peer bank have an unknown outcome: resolve those that `payres peer doubts bank`" in (
@@ -216,7 +211,7 @@ def test_peer_with_unresolved_packets_is_not_removed(payres: Command, as_json: J
 @pytest.mark.parametrize("given_up", ["USD"], indirect=True)
 @pytest.mark.parametrize("outcome", ["delivered", "returned"])
 def test_packet_that_an_earlier_version_charged_is_resolved_too(
-    outcome: str, as_json: Json, tx: Work, given_up: str
+    outcome: str, as_json: AsJson, tx: Work, given_up: str
 ) -> None:
     """Before 0.2 the payer paid for packets of unknown outcome, and the operator's liquidity had the money."""
     wallet = wallets.require_wallet(tx, "alice")

@@ -2,16 +2,15 @@
 
 import os
 import pwd
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
-from click.testing import Result
 
-Command = Callable[..., Result]
+from tests.cli.conftest import CREATE, Command
 
 NOBODY = 65534
 
@@ -54,7 +53,7 @@ def made(payres: Command, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         directory = Path(name).resolve()
         directory.chmod(0o777)
         monkeypatch.chdir(directory)
-        payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+        payres(*CREATE)
         yield directory / "payres.db"
         monkeypatch.undo()
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tomllib
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from importlib.resources import files
 from pathlib import Path
@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
-from click.testing import Result
 
 from payres import __version__
 from payres.settings import Settings, load_settings
+from tests.cli.conftest import CREATE, AsJson, Command
 from tests.helpers import (
     TIMEOUT,
     announced,
@@ -30,9 +30,6 @@ from tests.helpers import (
     read_to_end,
     wait_until,
 )
-
-Command = Callable[..., Result]
-Json = Callable[..., Any]
 
 
 def serving(*options: str) -> AbstractContextManager["subprocess.Popen[str]"]:
@@ -48,7 +45,7 @@ def fetch(url: str) -> Any:
         return json.load(response)
 
 
-def test_init_writes_a_file_that_changes_nothing_and_creates_the_database(as_json: Json, database: Path) -> None:
+def test_init_writes_a_file_that_changes_nothing_and_creates_the_database(as_json: AsJson, database: Path) -> None:
     assert as_json("init") == {
         "config": "payres.toml",
         "configWritten": True,
@@ -60,8 +57,8 @@ def test_init_writes_a_file_that_changes_nothing_and_creates_the_database(as_jso
     assert load_settings() == Settings()
 
 
-def test_init_again_leaves_everything_as_it_is(payres: Command, as_json: Json) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+def test_init_again_leaves_everything_as_it_is(payres: Command, as_json: AsJson) -> None:
+    payres(*CREATE)
     Path("payres.toml").write_text("port = 9000\n")
     answer = as_json("init")
     assert (answer["configWritten"], answer["databaseCreated"]) == (False, False)
@@ -85,7 +82,7 @@ def test_template_shows_every_setting_with_its_default() -> None:
 
 def open_alice(payres: Command) -> None:
     """A wallet without a password: `--demo` hashes those of its wallets with all of Argon2's work."""
-    assert payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create").exit_code == 0
+    assert payres(*CREATE).exit_code == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -186,7 +183,7 @@ def test_serve_sees_what_a_command_commits(payres: Command, database: Path) -> N
         assert payres("ledger", "check").exit_code == 0
 
 
-def test_serve_demo_opens_wallets_once_and_tells_newcomers_what_to_do(payres: Command, as_json: Json) -> None:
+def test_serve_demo_opens_wallets_once_and_tells_newcomers_what_to_do(payres: Command, as_json: AsJson) -> None:
     for _ in range(2):
         with serving("--demo") as process:
             assert process.stdout is not None
@@ -199,7 +196,7 @@ def test_serve_demo_opens_wallets_once_and_tells_newcomers_what_to_do(payres: Co
     assert [one["path"] for one in as_json("wallet", "list")["wallets"]] == ["alice", "bob"]
 
 
-def test_serve_demo_keeps_out_of_a_database_in_use(payres: Command, as_json: Json) -> None:
+def test_serve_demo_keeps_out_of_a_database_in_use(payres: Command, as_json: AsJson) -> None:
     payres("wallet", "create", "alice", "--asset", "EUR", "--scale", "2", "--password", "my password", "--create")
     with serving("--demo", "--json") as process:
         ready = announced(process)
@@ -247,6 +244,14 @@ def test_serve_on_a_port_in_use_is_one_sentence(payres: Command) -> None:
     assert errors.startswith("Error: Port ")
     assert "is in use" in errors
     assert len(errors.splitlines()) == 1
+
+
+@pytest.mark.parametrize("host", ["no..name", "a" * 64])
+def test_serve_on_what_is_no_host_is_one_sentence(payres: Command, host: str) -> None:
+    answer = payres("serve", "--host", host)
+    assert answer.exit_code == 1
+    assert answer.stderr.startswith(f"Error: The host {host} is not an address of this machine: ")
+    assert len(answer.stderr.splitlines()) == 1
 
 
 @pytest.mark.usefixtures("database")

@@ -1,25 +1,11 @@
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import Result
 
 from payres.store import connections as store
 from payres.store.work import Transaction
-
-Command = Callable[..., Result]
-Json = Callable[..., Any]
-
-CREATE = ("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
-
-
-def one_sentence(result: Result) -> str:
-    assert result.exit_code == 1
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    return line
+from tests.cli.conftest import CREATE, AsJson, Command, one_sentence
 
 
 @pytest.mark.parametrize(
@@ -100,6 +86,12 @@ def test_bad_setting_is_one_sentence(payres: Command, monkeypatch: pytest.Monkey
     assert "PAYRES_COLOUR (environment) is not a setting" in one_sentence(payres(*CREATE))
 
 
+@pytest.mark.parametrize("command", ["grant show", "peer show", "payment list --reason", "backup"])
+def test_argument_that_is_not_text_is_one_sentence(payres: Command, command: str) -> None:
+    payres("init")
+    assert one_sentence(payres(*command.split(), "b\udcff")).endswith("b\\udcff' is not text in UTF-8")
+
+
 def test_file_that_is_no_database_is_one_sentence(payres: Command, database: Path) -> None:
     database.write_text("not a database, but long enough to be taken for one" * 10)
     assert one_sentence(payres("wallet", "list")) == (
@@ -128,7 +120,7 @@ def test_busy_database_is_one_sentence(payres: Command, tx: Transaction, monkeyp
     tx.execute("ROLLBACK")
 
 
-def test_refused_command_changes_nothing(payres: Command, as_json: Json) -> None:
+def test_refused_command_changes_nothing(payres: Command, as_json: AsJson) -> None:
     payres(*CREATE)
     one_sentence(payres("wallet", "create", "bob", "--asset", "E R", "--scale", "2"))
     assert [one["path"] for one in as_json("wallet", "list")["wallets"]] == ["alice"]

@@ -1,44 +1,28 @@
 import json
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Command
+from tests.cli.conftest import CREATE, Command
 from tests.crash.server import free_port
+from tests.http_server import reply, serving
 
 
 @contextmanager
 def answering(restored_at: str | None) -> Iterator[str]:
     """A base URL at which a server is that was restored then."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps({"details": {"restoredAt": restored_at}}).encode())
-
-        def log_message(self, *_: object) -> None:
-            """Says nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    body = json.dumps({"details": {"restoredAt": restored_at}}).encode()
+    with serving(lambda handler: reply(handler, 200, body)) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture
 def followed(payres: Command, database: Path) -> Path:
     """A database with a wallet, of which `standby.db` is the file that Litestream writes."""
-    assert payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create").exit_code == 0
+    assert payres(*CREATE).exit_code == 0
     assert payres("wallet", "deposit", "alice", "10.00").exit_code == 0
     standby = database.with_name("standby.db")
     standby.write_bytes(database.read_bytes())

@@ -1,17 +1,12 @@
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from click.testing import Result
-
 from payres.store.database_file import server_lock
-
-Command = Callable[..., Result]
-Json = Callable[..., Any]
+from tests.cli.conftest import CREATE, AsJson, Command
 
 
-def test_status_shows_money_and_files(payres: Command, as_json: Json, database: Path) -> None:
-    payres("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
+def test_status_shows_money_and_files(payres: Command, as_json: AsJson, database: Path) -> None:
+    payres(*CREATE)
     payres("wallet", "deposit", "alice", "12.50")
     payres("liquidity", "deposit", "EUR", "2", "1000.00")
     found = as_json("status")
@@ -27,13 +22,13 @@ def test_status_shows_money_and_files(payres: Command, as_json: Json, database: 
     assert "not running" in text
 
 
-def test_status_says_that_a_server_has_the_database(payres: Command, as_json: Json, database: Path) -> None:
+def test_status_says_that_a_server_has_the_database(payres: Command, as_json: AsJson, database: Path) -> None:
     payres("init")
     with server_lock(str(database)):
         assert as_json("status")["running"] is True
 
 
-def test_status_shows_peers_with_what_went_wrong(payres: Command, as_json: Json, tx: Any) -> None:
+def test_status_shows_peers_with_what_went_wrong(payres: Command, as_json: AsJson, tx: Any) -> None:
     payres("init")
     peer = ("peer", "add", "bank", "--ilp-address", "test.bank", "--asset", "USD", "--scale", "2")
     tokens = ("--outgoing-token", "a" * 32, "--incoming-token", "b" * 32)

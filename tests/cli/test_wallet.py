@@ -2,12 +2,9 @@ import json
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import Result
 
 from payres.clock import SystemClock
 from payres.grants.passwords import verify_password
@@ -16,12 +13,8 @@ from payres.store import sessions
 from payres.store.connections import connect_writer
 from payres.store.wallets import find_wallet
 from payres.store.work import Work
+from tests.cli.conftest import CREATE, AsJson, Command
 from tests.helpers import TIMEOUT, free_of_settings
-
-Command = Callable[..., Result]
-Json = Callable[..., Any]
-
-CREATE = ("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
 
 
 def signs_in(database: Path, password: str) -> bool:
@@ -38,7 +31,7 @@ def test_create_makes_the_database_and_prints_the_wallet_address(payres: Command
     assert stat.S_IMODE(database.stat().st_mode) == 0o600
 
 
-def test_create_prints_one_json_object(as_json: Json) -> None:
+def test_create_prints_one_json_object(as_json: AsJson) -> None:
     wallet = as_json(*CREATE, "--name", "Ålice")
     assert wallet.pop("createdAt").endswith("Z")
     assert wallet == {
@@ -88,7 +81,7 @@ def test_second_scale_of_a_currency_is_warned_about(payres: Command) -> None:
     assert payres("wallet", "create", "carol", "--asset", "USD", "--scale", "9").stderr == ""
 
 
-def test_currency_in_small_letters_is_refused(payres: Command, as_json: Json) -> None:
+def test_currency_in_small_letters_is_refused(payres: Command, as_json: AsJson) -> None:
     payres("init")
     result = payres("wallet", "create", "alice", "--asset", "usd", "--scale", "2")
     assert (result.exit_code, result.stdout) == (1, "")
@@ -104,14 +97,14 @@ def test_wallet_address_follows_the_base_url(payres: Command, monkeypatch: pytes
     )
 
 
-def test_deposit_and_withdraw_move_money(payres: Command, as_json: Json) -> None:
+def test_deposit_and_withdraw_move_money(payres: Command, as_json: AsJson) -> None:
     payres(*CREATE)
     assert as_json("wallet", "deposit", "alice", "100.00")["balance"] == "100.00"
     assert as_json("wallet", "withdraw", "alice", "0.01")["balance"] == "99.99"
     assert "99.99 USD" in payres("wallet", "show", "alice").stdout
 
 
-def test_withdraw_of_too_much_says_what_is_free(payres: Command, as_json: Json) -> None:
+def test_withdraw_of_too_much_says_what_is_free(payres: Command, as_json: AsJson) -> None:
     payres(*CREATE)
     payres("wallet", "deposit", "alice", "5")
     result = payres("wallet", "withdraw", "alice", "6")
@@ -120,7 +113,7 @@ def test_withdraw_of_too_much_says_what_is_free(payres: Command, as_json: Json) 
     assert as_json("wallet", "show", "alice")["balance"] == "5.00"
 
 
-def test_show_takes_the_whole_wallet_address(payres: Command, as_json: Json) -> None:
+def test_show_takes_the_whole_wallet_address(payres: Command, as_json: AsJson) -> None:
     payres(*CREATE)
     assert as_json("wallet", "show", "http://127.0.0.1:8080/alice/")["path"] == "alice"
     result = payres("wallet", "show", "https://other.example/alice")
@@ -128,7 +121,7 @@ def test_show_takes_the_whole_wallet_address(payres: Command, as_json: Json) -> 
     assert "is not a wallet address under http://127.0.0.1:8080" in result.stderr
 
 
-def test_list_shows_every_wallet(payres: Command, as_json: Json) -> None:
+def test_list_shows_every_wallet(payres: Command, as_json: AsJson) -> None:
     payres(*CREATE)
     payres("wallet", "create", "bob", "--asset", "JPY", "--scale", "0")
     payres("wallet", "deactivate", "bob")
@@ -142,13 +135,13 @@ def test_list_shows_every_wallet(payres: Command, as_json: Json) -> None:
     ]
 
 
-def test_list_of_no_wallets_says_so(payres: Command, as_json: Json) -> None:
+def test_list_of_no_wallets_says_so(payres: Command, as_json: AsJson) -> None:
     payres("init")
     assert as_json("wallet", "list") == {"wallets": []}
     assert "no wallets yet" in payres("wallet", "list").stdout
 
 
-def test_rename_changes_the_public_name_and_nothing_else(payres: Command, as_json: Json) -> None:
+def test_rename_changes_the_public_name_and_nothing_else(payres: Command, as_json: AsJson) -> None:
     payres(*CREATE, "--name", "Alice")
     before = as_json("wallet", "show", "alice")
     for name in ("Alice Smith", "Ålice"):
@@ -161,7 +154,7 @@ def test_rename_changes_the_public_name_and_nothing_else(payres: Command, as_jso
     assert as_json("wallet", "show", "alice")["publicName"] is None
 
 
-def test_deactivate_and_activate(payres: Command, as_json: Json) -> None:
+def test_deactivate_and_activate(payres: Command, as_json: AsJson) -> None:
     payres(*CREATE)
     assert as_json("wallet", "deactivate", "alice")["state"] == "inactive"
     assert as_json("wallet", "activate", "alice")["state"] == "active"
@@ -225,7 +218,7 @@ def test_password_comes_from_a_line_of_a_file_or_of_standard_input(
     assert not signs_in(database, password)
 
 
-def test_unlock_clears_the_counts_of_wrong_passwords(payres: Command, as_json: Json, tx: Work) -> None:
+def test_unlock_clears_the_counts_of_wrong_passwords(payres: Command, as_json: AsJson, tx: Work) -> None:
     payres(*CREATE)
     before = tx.now
     assert as_json("wallet", "unlock", "alice")["path"] == "alice"
@@ -262,7 +255,7 @@ def test_create_reads_a_password_from_standard_input(payres: Command, database: 
     ],
 )
 def test_password_file_is_refused_in_one_sentence(
-    payres: Command, as_json: Json, database: Path, content: bytes | None, exit_code: int, sentence: str
+    payres: Command, as_json: AsJson, database: Path, content: bytes | None, exit_code: int, sentence: str
 ) -> None:
     if content is not None:
         (database.parent / "password").write_bytes(content)
@@ -276,7 +269,7 @@ def test_password_file_is_refused_in_one_sentence(
         payres(*CREATE)
 
 
-def test_password_on_the_command_line_has_eight_characters_too(payres: Command, as_json: Json) -> None:
+def test_password_on_the_command_line_has_eight_characters_too(payres: Command, as_json: AsJson) -> None:
     payres("init")
     result = payres(*CREATE, "--password", "seven77")
     assert (result.exit_code, result.stdout) == (1, "")
@@ -301,3 +294,17 @@ def test_create_says_who_sees_a_password_on_the_command_line(payres: Command) ->
 def test_create_keeps_a_password_that_signs_in(payres: Command, database: Path) -> None:
     payres(*CREATE, "--password", "correct horse")
     assert signs_in(database, "correct horse")
+
+
+def test_movements_are_listed_with_their_references(payres: Command, as_json: AsJson) -> None:
+    payres(*CREATE)
+    assert "Nothing was deposited" in payres("wallet", "movements", "alice").stdout
+    for _ in range(2):
+        payres("wallet", "deposit", "alice", "10.00", "--reference", "bank-1")
+    payres("wallet", "withdraw", "alice", "3.00")
+    assert as_json("wallet", "show", "alice")["balance"] == "7.00"
+    lines = payres("wallet", "movements", "alice").stdout.splitlines()
+    assert [line.partition("  ")[2] for line in lines] == ["withdrawal  3.00 USD", "deposit     10.00 USD, bank-1"]
+    refused = payres("wallet", "deposit", "alice", "11.00", "--reference", "bank-1")
+    assert "is that of a deposit of 10.00 USD" in refused.stderr
+    assert len(as_json("wallet", "movements", "alice", "--limit", "1")["movements"]) == 1

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from payres import ledger
-from payres.admin import stories
+from payres.admin import payment_history
 from payres.cli import main
 from payres.clock import SECOND, format_time
 from payres.event_types import EVENT_TYPES
@@ -142,8 +142,8 @@ def test_expired_payment_has_one_event(instance: Instance, outbox: Outbox) -> No
     assert [(one.type, one.data["id"]) for one in outbox.take() if one.type != "incoming_payment.created"] == [
         ("incoming_payment.expired", made["id"])
     ]
-    story = instance.read(lambda work: stories.story(work, require_payment(work, last_segment(made["id"]))))
-    assert [one.type for one in story.events] == ["incoming_payment.created", "incoming_payment.expired"]
+    history = instance.read(lambda work: payment_history.history(work, require_payment(work, last_segment(made["id"]))))
+    assert [one.type for one in history.events] == ["incoming_payment.created", "incoming_payment.expired"]
 
 
 def test_refused_request_tells_nothing(instance: Instance, outbox: Outbox) -> None:

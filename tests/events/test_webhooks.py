@@ -488,6 +488,11 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent() -> None:
         ("https://[::1]/hook", (), "--private"),
         ("https://10.0.0.1/hook", (), "--private"),
         ("https://169.254.169.254/hook", (), "--private"),
+        ("https://2130706433/hook", (), "--private"),  # the system resolves these to 127.0.0.1
+        ("https://0x7F.1/hook", (), "--private"),
+        ("https://0177.0.0.1./../hook", (), "--private"),
+        ("https://[::FFFF:7F00:1]/hook", (), "--private"),
+        ("https://localhost./hook", (), "--private"),
         ("https://user:word@shop.example/hook", (), "user information"),
         ("https://shop.example/hook#a", (), "fragment"),
         ("https://shop.example/hook", ("wallet.stolen",), "wallet.deposited"),

@@ -3,11 +3,10 @@
 import asyncio
 import json
 import logging
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import parse_qs, urlsplit
@@ -29,6 +28,7 @@ from payres.testing.instance import Instance, run_instance
 from tests.federation.conftest import Elapse
 from tests.federation.site import Answer, Request, Site
 from tests.helpers import TIMEOUT
+from tests.http_server import reply, serving
 
 NOW = 1_700_000_000 * SECOND
 MAX_AGE = 300
@@ -287,29 +287,16 @@ async def test_run_goes_on_after_a_fault(
     assert "out of order" in caplog.text
 
 
-class Exchange(BaseHTTPRequestHandler):
-    """The market over HTTP, in a thread beside the server that asks."""
-
-    def do_GET(self) -> None:
-        (base,) = parse_qs(urlsplit(self.path).query)["base"]
-        body = rates_body(base, MARKET[base])
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing: the tests say what they need to."""
-
-
 @pytest.fixture
 def exchange() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Exchange) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/rates"
-        server.shutdown()
-        thread.join()
+    """The market over HTTP."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        (base,) = parse_qs(urlsplit(handler.path).query)["base"]
+        reply(handler, 200, rates_body(base, MARKET[base]))
+
+    with serving(answer) as port:
+        yield f"http://127.0.0.1:{port}/rates"
 
 
 def quote(instance: Instance) -> Any:

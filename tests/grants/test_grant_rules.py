@@ -5,10 +5,9 @@ tests/grants/test_requests.py, and what a grant then permits in tests/routes/tes
 """
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -41,6 +40,7 @@ from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
 from payres.urls import Urls
 from tests.helpers import Json
+from tests.http_server import reply, serving
 from tests.works import work_at
 
 Refused = Callable[..., Json]
@@ -459,29 +459,17 @@ def keys_only(still: Instance) -> Iterator[Client]:
     private_key = generate_private_key()
     jwk = jwk_from_public_bytes("key-1", private_key.public_key().public_bytes_raw())
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            found = self.path == "/.well-known/pay/jwks.json"
-            content = json.dumps({"keys": [msgspec.to_builtins(jwk)]} if found else {}).encode()
-            self.send_response(200 if found else 404)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+    def publish(handler: BaseHTTPRequestHandler) -> None:
+        if handler.path == "/.well-known/pay/jwks.json":
+            reply(handler, 200, json.dumps({"keys": [msgspec.to_builtins(jwk)]}).encode())
+        else:
+            reply(handler, 404, b"{}")
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name it has in http.server
-            """Says nothing."""
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    address = f"http://127.0.0.1:{server.server_port}/.well-known/pay"
-    client = Client(address, private_key, jwk, still.base_url, still.clock, still.approve)
-    yield client
-    client.close()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(publish) as port:
+        address = f"http://127.0.0.1:{port}/.well-known/pay"
+        client = Client(address, private_key, jwk, still.base_url, still.clock, still.approve)
+        yield client
+        client.close()
 
 
 def test_client_needs_a_wallet_address_only_when_an_owner_is_asked(

@@ -17,7 +17,7 @@ from payres.limits import (
     PASSWORDS_WAITING,
 )
 from payres.store.wallets import WalletRecord
-from tests.helpers import TIMEOUT
+from tests.helpers import TIMEOUT, settle
 
 NOBODY = Guesser()
 NOW = 1_800_000_000 * SECOND
@@ -120,12 +120,6 @@ def hashing(monkeypatch: pytest.MonkeyPatch) -> Hashing:
     return slow
 
 
-async def settled() -> None:
-    """Every task has gone as far as it can without an outcome."""
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
 Statuses = list["asyncio.Task[int]"]
 
 
@@ -152,7 +146,7 @@ async def test_known_browsers_go_before_all_others_that_wait(hashing: Hashing) -
     checks = sign_ins(guard, range(PASSWORDS_AT_ONCE + PASSWORDS_WAITING))
     await hashing.begun(PASSWORDS_AT_ONCE)
     checks += sign_ins(guard, [100, 101, 102], known=True)
-    await settled()
+    await settle()
     for _ in range(5):
         hashing.release(1)
         await hashing.begun(1)
@@ -167,7 +161,7 @@ async def test_known_browsers_go_before_all_others_that_wait(hashing: Hashing) -
 async def test_sign_ins_beyond_the_queue_are_refused_and_not_counted(hashing: Hashing, known: bool) -> None:
     guard = SignInGuard()
     checks = sign_ins(guard, range(PASSWORDS_AT_ONCE + PASSWORDS_WAITING), known)
-    await settled()
+    await settle()
 
     late = Guesser("late", b"late" if known else None)
     for _ in range(2 * MAX_WRONG_PASSWORDS):

@@ -76,7 +76,7 @@ def ask(program: Program, paid: str, **body: str) -> Any:
 
 
 def sent_back(program: Program, paid: str, **body: str) -> Json:
-    """The refund at its end, as the story of the incoming payment has it."""
+    """The refund at its end, as the history of the incoming payment has it."""
     answer = ask(program, paid, **body)
     assert answer.status_code == 201, answer.text
     [made] = answer.json()["result"]
@@ -123,9 +123,9 @@ def test_refund_arrives_at_the_wallet_address_without_a_fee(three: Three, progra
 def test_refund_is_in_both_histories_in_the_ledger_and_in_the_events(three: Three, program: Program, paid: str) -> None:
     a, b, _ = three
     made = sent_back(program, paid, to=b.wallet("bob"), reference="r-1")
-    story = program.get(f"/payments/{made['returnPayment']}")
-    assert (story["payment"]["refundOf"], story["payment"]["grant"]) == (paid, None)
-    assert {one["refund"] for one in story["entries"]} == {made["id"]}
+    history = program.get(f"/payments/{made['returnPayment']}")
+    assert (history["payment"]["refundOf"], history["payment"]["grant"]) == (paid, None)
+    assert {one["refund"] for one in history["entries"]} == {made["id"]}
     assert "refund.completed" in [one["type"] for one in program.get(f"/payments/{paid}")["events"]]
     incoming = a.context.urls.resource("incoming-payments", paid)
     assert told(a, made["returnPayment"])["outgoing_payment.completed"]["refundOf"] == incoming

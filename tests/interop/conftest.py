@@ -30,7 +30,7 @@ CHROMIUM_FLAGS = (
 
 Command = Callable[..., Json]
 Decide = Callable[[str, str], None]  # makes a choice, `approve` or `deny`, at the URL that the owner is sent to
-RunStory = Callable[..., dict[str, Json]]
+RunScenario = Callable[..., dict[str, Json]]
 UseNode = Callable[[str, Json], AbstractContextManager[IO[str]]]
 RunNode = Callable[[str, Json], Json]
 OpenReceiver = Callable[..., "Receiver"]
@@ -38,7 +38,7 @@ OpenWallet = Callable[..., str]
 
 
 class Receiver(NamedTuple):
-    """An Interledger peer that receives, as stories/receiver.mjs prints it: where it takes packets, whom they pay."""
+    """An Interledger peer that receives, as scenarios/receiver.mjs prints it: where it takes packets, whom they pay."""
 
     url: str
     destination: str
@@ -53,7 +53,7 @@ class Receiver(NamedTuple):
         return self._ask("POST", "credentials")
 
     def change(self, **settings: Any) -> Json:
-        """Changes its settings, which stories/receiver.mjs explains; returns all of them."""
+        """Changes its settings, which scenarios/receiver.mjs explains; returns all of them."""
         return self._ask("PATCH", "settings", json.dumps(settings).encode())
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> Json:
@@ -122,7 +122,7 @@ def open_wallet(payres: Command) -> OpenWallet:
 
 @pytest.fixture(scope="session")
 def app(payres: Command, tmp_path_factory: pytest.TempPathFactory) -> Json:
-    """A client: what a story needs to sign in its name. It has nothing of its own that tests could quarrel about."""
+    """A client: what a scenario needs to sign in its name. It has nothing of its own that tests could quarrel about."""
     return _open_app(payres, "app", tmp_path_factory.mktemp("keys"))
 
 
@@ -134,7 +134,7 @@ def other_app(payres: Command, tmp_path_factory: pytest.TempPathFactory) -> Json
 
 @pytest.fixture(scope="session")
 def use_node() -> Iterator[UseNode]:
-    """Hands a line of JSON to a program of stories/, and lends what it prints.
+    """Hands a line of JSON to a program of scenarios/, and lends what it prints.
 
     One process of each serves all tests, because starting it takes longer than what a test wants. One with which a
     test has failed is not used again.
@@ -158,24 +158,24 @@ def use_node() -> Iterator[UseNode]:
 
 
 @pytest.fixture(scope="session")
-def run_story(use_node: UseNode) -> RunStory:
-    """Has a story told with these settings; returns its steps by name, in their order.
+def run_scenario(use_node: UseNode) -> RunScenario:
+    """Has a scenario told with these settings; returns its steps by name, in their order.
 
     A step with `decide` sends the wallet's owner to that URL, who decides before the next step is read.
     """
 
-    def run(story: str, settings: Json, decide: Decide | None = None) -> dict[str, Json]:
+    def run(scenario: str, settings: Json, decide: Decide | None = None) -> dict[str, Json]:
         steps: dict[str, Json] = {}
-        with use_node("teller", {"story": story, "settings": settings}) as printed:
+        with use_node("run", {"scenario": scenario, "settings": settings}) as printed:
             while "end" not in steps:
                 line = printed.readline()
-                assert line, f"{story} broke off after {list(steps)[-1:]}"
+                assert line, f"{scenario} broke off after {list(steps)[-1:]}"
                 step: Json = json.loads(line)
                 name = step.pop("step")
-                assert name not in steps, f"{story} has two steps {name!r}"
+                assert name not in steps, f"{scenario} has two steps {name!r}"
                 steps[name] = step
                 if "decide" in step:
-                    assert decide is not None, f"{story} asks for consent and there is nobody to decide"
+                    assert decide is not None, f"{scenario} asks for consent and there is nobody to decide"
                     decide(step["decide"], step["choice"])
         del steps["end"]
         return steps
@@ -185,7 +185,7 @@ def run_story(use_node: UseNode) -> RunStory:
 
 @pytest.fixture(scope="session")
 def run_node(use_node: UseNode) -> RunNode:
-    """What a program of stories/ answers to a line of settings."""
+    """What a program of scenarios/ answers to a line of settings."""
 
     def run(program: str, settings: Json) -> Json:
         with use_node(program, settings) as printed:
@@ -199,7 +199,7 @@ def run_node(use_node: UseNode) -> RunNode:
 
 @pytest.fixture(scope="session")
 def open_receiver(run_node: RunNode) -> OpenReceiver:
-    """Opens Interledger receivers with the settings that stories/receiver.mjs explains."""
+    """Opens Interledger receivers with the settings that scenarios/receiver.mjs explains."""
     return lambda **settings: Receiver(**run_node("receiver", settings))
 
 
@@ -244,13 +244,13 @@ def owner_in_browser(chromium_path: str) -> Iterator[Decide]:
 
 
 def _node(program: str) -> list[str]:
-    """The command that runs a program of stories/."""
+    """The command that runs a program of scenarios/."""
     if not (HERE / "node_modules").is_dir():
         pytest.fail("tests/interop/node_modules is missing: run `make test`, which installs what comes from npm")
     node = shutil.which("node")
     if node is None:
         pytest.fail("The programs from npm need Node 20 or later, and there is no `node` on the PATH")
-    return [node, str(HERE / "stories" / f"{program}.mjs")]
+    return [node, str(HERE / "scenarios" / f"{program}.mjs")]
 
 
 def _open_app(payres: Command, name: str, directory: Path) -> Json:

@@ -1,4 +1,4 @@
-"""The official Open Payments client, as it comes from npm, tells its stories against a real server.
+"""The official Open Payments client, as it comes from npm, tells its scenarios against a real server.
 
 The client checks every answer against the published Open Payments documents; what it does not check is checked here.
 """
@@ -9,7 +9,7 @@ from typing import Any
 from tests.helpers import Json, amount
 
 Command = Callable[..., Json]
-RunStory = Callable[..., dict[str, Json]]
+RunScenario = Callable[..., dict[str, Json]]
 OpenWallet = Callable[..., str]
 Decide = Callable[[str, str], None]
 
@@ -19,10 +19,10 @@ def ids(page: Mapping[str, Any]) -> list[str]:
 
 
 def test_payment_with_consent(
-    base_url: str, payres: Command, run_story: RunStory, open_wallet: OpenWallet, app: Json, owner: Decide
+    base_url: str, payres: Command, run_scenario: RunScenario, open_wallet: OpenWallet, app: Json, owner: Decide
 ) -> None:
     alice, bob = open_wallet("alice", deposit="100.00"), open_wallet("bob")
-    steps = run_story("payment", {"alice": alice, "bob": bob, "app": app}, owner)
+    steps = run_scenario("payment", {"alice": alice, "bob": bob, "app": app}, owner)
     _check_lookups(steps, base_url, alice, app)
     _check_incoming_payment(steps, base_url, bob)
     _check_quotes(steps)
@@ -158,13 +158,13 @@ def _check_completion(steps: Mapping[str, Json]) -> None:
 
 
 def test_direct_payment_across_currencies(
-    payres: Command, run_story: RunStory, open_wallet: OpenWallet, app: Json, owner_at_command_line: Decide
+    payres: Command, run_scenario: RunScenario, open_wallet: OpenWallet, app: Json, owner_at_command_line: Decide
 ) -> None:
     carol, dave = open_wallet("carol", "GBP", deposit="25.00"), open_wallet("dave", "EUR")
     payres("fee", "set", "GBP", "2", "--fixed", "0.10", "--basis-points", "50")
     payres("rate", "set", "GBP", "EUR", "1.17")
     payres("liquidity", "deposit", "EUR", "2", "100.00")
-    steps = run_story("direct_payment", {"carol": carol, "dave": dave, "app": app}, owner_at_command_line)
+    steps = run_scenario("direct_payment", {"carol": carol, "dave": dave, "app": app}, owner_at_command_line)
     # 2000 less a fee of 10 + 10 buys 2316.6; 500 less 10 + 2.5, rounded up, buys 569.79
     payment = steps["pay"]["payment"]
     assert (payment["debitAmount"], payment["receiveAmount"]) == (amount(2000, "GBP"), amount(2316, "EUR"))
@@ -184,10 +184,10 @@ def test_direct_payment_across_currencies(
 
 
 def test_grants_and_tokens_to_their_end(
-    run_story: RunStory, open_wallet: OpenWallet, app: Json, other_app: Json, owner_at_command_line: Decide
+    run_scenario: RunScenario, open_wallet: OpenWallet, app: Json, other_app: Json, owner_at_command_line: Decide
 ) -> None:
     bob = open_wallet("bob")
-    steps = run_story("grants", {"bob": bob, "app": app, "other": other_app}, owner_at_command_line)
+    steps = run_scenario("grants", {"bob": bob, "app": app, "other": other_app}, owner_at_command_line)
     made = steps["create a payment with each app"]
     before, after = steps["rotate"]["before"], steps["rotate"]["after"]
     assert before["access"] == after["access"]
@@ -215,8 +215,8 @@ def test_grants_and_tokens_to_their_end(
     }
 
 
-def test_clients_known_by_their_keys(run_story: RunStory, open_wallet: OpenWallet) -> None:
-    steps = run_story("directed_identity", {"bob": open_wallet("bob")})
+def test_clients_known_by_their_keys(run_scenario: RunScenario, open_wallet: OpenWallet) -> None:
+    steps = run_scenario("directed_identity", {"bob": open_wallet("bob")})
     payment = steps["create an incoming payment"]["payment"]
     assert ids(steps["list"]) == [payment["id"]]
     assert ids(steps["list as another app"]) == []
@@ -229,10 +229,10 @@ def test_clients_known_by_their_keys(run_story: RunStory, open_wallet: OpenWalle
 
 
 def test_refusals_as_the_client_surfaces_them(
-    run_story: RunStory, open_wallet: OpenWallet, app: Json, other_app: Json, owner_at_command_line: Decide
+    run_scenario: RunScenario, open_wallet: OpenWallet, app: Json, other_app: Json, owner_at_command_line: Decide
 ) -> None:
     wallets = {"alice": open_wallet("alice", deposit="20.00"), "bob": open_wallet("bob")}
-    steps = run_story("refusals", {**wallets, "app": app, "other": other_app}, owner_at_command_line)
+    steps = run_scenario("refusals", {**wallets, "app": app, "other": other_app}, owner_at_command_line)
     assert _refusals(steps) == REFUSALS
     assert not any("validationErrors" in step for step in steps.values()), "each is an answer of the server"
     assert all(len(step["details"]["hint"]) > 20 for name, step in steps.items() if name in REFUSALS)

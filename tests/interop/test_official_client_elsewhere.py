@@ -13,11 +13,11 @@ from payres.testing.peering import peer
 from tests.helpers import TIMEOUT, Json, amount
 from tests.interop.node import Node, run_node
 
-RunStory = Callable[..., dict[str, Json]]
+RunScenario = Callable[..., dict[str, Json]]
 
 
 class Pair(NamedTuple):
-    """Two nodes, each a peer of the other in USD; `app` is what a story needs to sign in the name of a client."""
+    """Two nodes, each a peer of the other in USD; `app` is what a scenario needs to sign in the name of a client."""
 
     first: Node
     second: Node
@@ -73,12 +73,12 @@ class Terms(NamedTuple):
     ],
     ids=lambda terms: "-".join(terms.codes),
 )
-def test_payment_to_another_server(pair: Pair, run_story: RunStory, terms: Terms) -> None:
+def test_payment_to_another_server(pair: Pair, run_scenario: RunScenario, terms: Terms) -> None:
     before = pair.first.peer("test.second").balance
     paying, paid = terms.codes
     alice, bob = pair.first.open_wallet(paying, deposit="100.00"), pair.second.open_wallet(paid)
     settings = {"alice": alice, "bob": bob, "app": pair.app}
-    steps = run_story("elsewhere", settings, lambda url, choice: decide(pair, url, choice))
+    steps = run_scenario("elsewhere", settings, lambda url, choice: decide(pair, url, choice))
     check_quotes(steps, terms)
     check_payments(steps, terms)
     received = steps["see them received"]

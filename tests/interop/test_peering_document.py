@@ -18,10 +18,9 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
-from tests.helpers import TIMEOUT, child, wait_until
+from tests.helpers import ROOT, TIMEOUT, child, wait_until
 from tests.interop.conftest import CONTINUE_WAIT
 
-ROOT = Path(__file__).parents[2]
 SERVE = "payres serve\n"
 
 

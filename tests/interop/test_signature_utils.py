@@ -13,7 +13,7 @@ from payres.signatures.sign import sign
 from payres.signatures.verify import Verified
 from tests.helpers import Json, verify_message
 
-RunStory = Callable[..., dict[str, Json]]
+RunScenario = Callable[..., dict[str, Json]]
 
 KID = "key-1"
 TOKEN = {"authorization": "GNAP 2Rp4mX"}
@@ -50,11 +50,11 @@ JWK = jwk_from_public_bytes(KID, PRIVATE_KEY.public_key().public_bytes_raw())
 
 
 @pytest.fixture(scope="module")
-def verdicts(run_story: RunStory) -> dict[str, Json]:
+def verdicts(run_scenario: RunScenario) -> dict[str, Json]:
     """What the official library makes of our signatures, and its own, for all requests at once."""
     requests = {name: {"signed": _signed(request), "plain": request} for name, request in REQUESTS.items()}
     key = {"jwk": msgspec.to_builtins(JWK), "privateKey": private_pem(PRIVATE_KEY).decode()}
-    return run_story("signatures", {**key, "requests": requests})
+    return run_scenario("signatures", {**key, "requests": requests})
 
 
 @pytest.mark.parametrize("name", REQUESTS)

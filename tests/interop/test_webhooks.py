@@ -11,14 +11,14 @@ from payres.store.webhooks import WebhookRecord
 from tests.events.endpoint import Endpoint
 from tests.helpers import Json
 
-RunStory = Callable[..., dict[str, Json]]
+RunScenario = Callable[..., dict[str, Json]]
 
 NEW = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 OLD = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 DATA = '{"metadata":{"note":"\N{EURO SIGN} and \\u00e9","sums":[1.0,1e2]}}'.encode()
 
 
-async def test_webhooks_are_verified(run_story: RunStory) -> None:
+async def test_webhooks_are_verified(run_scenario: RunScenario) -> None:
     now = SystemClock().now()
     event = EventRecord(7, "incoming_payment.completed", "1", DATA, now)
     with Endpoint().running() as endpoint:
@@ -36,6 +36,6 @@ async def test_webhooks_are_verified(run_story: RunStory) -> None:
         "changed": request | {"secret": NEW, "body": request["body"].replace("completed", "expired")},
         "with another id": request | {"secret": NEW, "headers": request["headers"] | {"webhook-id": "evt_1"}},
     }
-    verdicts = run_story("webhooks", {"requests": requests})
+    verdicts = run_scenario("webhooks", {"requests": requests})
     assert [verdicts[name]["accepted"] for name in requests] == [True, True, False, False, False]
     assert verdicts["with the new secret"]["event"] == received.event

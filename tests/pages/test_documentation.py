@@ -1,7 +1,7 @@
 import re
 from pathlib import Path
 
-from payres.endpoints import ADMIN_PAGES
+from payres.pages.endpoints import ADMIN_PAGES
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "admin-pages.md"
 

@@ -14,8 +14,8 @@ from payres.clock import DAY, SECOND
 from payres.store import audit
 from payres.store.status import note_check
 from payres.testing.instance import Instance, run_instance
+from tests.helpers import ROOT
 
-ROOT = Path(__file__).parents[2]
 Figures = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 

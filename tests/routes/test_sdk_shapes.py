@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha512
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -24,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, Json
+from tests.http_server import reply, serving
 
 FINISH = {"method": "redirect", "uri": "https://shop.example/finish", "nonce": "client-nonce"}
 CONTENT = ["content-digest", "content-length", "content-type"]
@@ -311,21 +310,8 @@ def remote() -> Iterator[tuple[str, Ed25519PrivateKey, JWK]]:
 @contextmanager
 def publish(jwk: JWK) -> Iterator[str]:
     documents: dict[str, Any] = {"/jwks.json": {"keys": [jwk]}}
-
-    class Pages(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            content = msgspec.json.encode(documents[self.path])
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Pages) as server:
-        address = f"http://127.0.0.1:{server.server_address[1]}/"
+    with serving(lambda handler: reply(handler, 200, msgspec.json.encode(documents[handler.path]))) as port:
+        address = f"http://127.0.0.1:{port}/"
         documents["/"] = {
             "id": address,
             "publicName": "Root Shop",
@@ -334,11 +320,7 @@ def publish(jwk: JWK) -> Iterator[str]:
             "authServer": address,
             "resourceServer": address.rstrip("/"),
         }
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        thread.start()
         yield address
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(params=SDKS, ids=lambda sdk: sdk.__name__)

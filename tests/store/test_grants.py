@@ -341,24 +341,24 @@ class Story:
 @bounds(max_examples=60)
 def test_grant_that_was_consented_to_or_used_is_never_forgotten(steps: list[tuple[str, int]]) -> None:
     with closing(opened()) as tx:
-        story = Story(tx)
+        history = Story(tx)
         for step in steps:
             with suppress(DomainError):
-                story.take(*step)
-        purge_all(tx, story.now)
+                history.take(*step)
+        purge_all(tx, history.now)
         there = {grant_id for (grant_id,) in tx.execute('SELECT id FROM "grant"')}
-        assert story.staying <= there
+        assert history.staying <= there
         usable = {
             grant_id
-            for grant_id, (_, expires_at) in story.tokens.items()
-            if grant_id in story.staying or story.now < expires_at + GRANT_RETENTION
+            for grant_id, (_, expires_at) in history.tokens.items()
+            if grant_id in history.staying or history.now < expires_at + GRANT_RETENTION
         }
         assert usable <= there
-        assert all(TOKENS.get(tx, story.tokens[grant_id][0]) for grant_id in usable)
-        assert story.makers <= {client_id for (client_id,) in tx.execute("SELECT id FROM client")}
+        assert all(TOKENS.get(tx, history.tokens[grant_id][0]) for grant_id in usable)
+        assert history.makers <= {client_id for (client_id,) in tx.execute("SELECT id FROM client")}
         assert tx.execute("PRAGMA foreign_key_check").fetchall() == []
-        purge_all(tx, story.now + DECIDED_GRANT_RETENTION + TIME_TO_DECIDE)
-        assert {grant_id for (grant_id,) in tx.execute('SELECT id FROM "grant"')} == story.staying, "and nothing else"
+        purge_all(tx, history.now + DECIDED_GRANT_RETENTION + TIME_TO_DECIDE)
+        assert {grant_id for (grant_id,) in tx.execute('SELECT id FROM "grant"')} == history.staying, "and nothing else"
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,7 @@ import pytest
 
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
-
-USD_5 = {"value": "500", "assetCode": "USD", "assetScale": 2}
+from tests.helpers import usd
 
 
 def test_instance_is_funded_and_answers(payres: Instance) -> None:
@@ -17,9 +16,9 @@ def test_instance_is_funded_and_answers(payres: Instance) -> None:
 
 
 def test_instance_takes_a_payment_end_to_end(payres: Instance) -> None:
-    receiver = payres.client.create_incoming_payment(payres.wallet("bob"), USD_5)
+    receiver = payres.client.create_incoming_payment(payres.wallet("bob"), usd(500))
     payment = payres.client.pay(payres.wallet("alice"), receiver["id"])
-    assert payment["debitAmount"] == USD_5
+    assert payment["debitAmount"] == usd(500)
     assert (payres.balance("alice"), payres.balance("bob")) == ("995.00", "1005.00")
     payres.check_ledger()
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from payres.clock import SystemClock
 from payres.signatures.jwk import jwk_from_pem
 from payres.testing.client import Client
-from tests.helpers import ROOT, TIMEOUT, child, free_of_settings, is_refused, wait_until
+from tests.helpers import ROOT, TIMEOUT, child, free_of_settings, is_refused, usd, wait_until
 
 MARK = "the block has ended"
 
@@ -67,7 +67,7 @@ def test_shown_commands_serve_an_app_in_another_language(shell: Shell, tmp_path:
         return str(printed["redirect"])
 
     app = Client(f"{base_url}/my-app", private_key, jwk_from_pem("my-key", pem), base_url, SystemClock(), consent)
-    bill = app.create_incoming_payment(bob, {"value": "500", "assetCode": "USD", "assetScale": 2})
+    bill = app.create_incoming_payment(bob, usd(500))
     paid = app.pay(alice, bill["id"])
     app.close()
     assert paid["sentAmount"]["value"] == "500"

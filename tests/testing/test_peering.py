@@ -9,8 +9,7 @@ from payres.errors import DomainError
 from payres.operator import peers
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
-
-USD_5 = {"value": "500", "assetCode": "USD", "assetScale": 2}
+from tests.helpers import usd
 
 
 @pytest.fixture
@@ -22,10 +21,10 @@ def other(tmp_path: Path) -> Iterator[Instance]:
 def test_wallet_of_one_pays_a_wallet_of_the_other_both_ways(payres: Instance, other: Instance) -> None:
     peer(payres, other)
     for here, there in ((payres, other), (other, payres)):
-        bill = there.client.create_incoming_payment(there.wallet("bob"), USD_5)
+        bill = there.client.create_incoming_payment(there.wallet("bob"), usd(500))
         payment = here.client.pay(here.wallet("alice"), bill["id"])
         assert here.wait_for(payment) == here.wait_for(payment)
-        assert here.wait_for(payment)["sentAmount"] == USD_5
+        assert here.wait_for(payment)["sentAmount"] == usd(500)
     for instance in (payres, other):
         assert (instance.balance("alice"), instance.balance("bob")) == ("995.00", "1005.00")
         instance.check_ledger()
@@ -48,7 +47,7 @@ def test_waiting_for_a_payment_that_does_not_end_fails(
     payres: Instance, other: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peer(payres, other)
-    bill = other.client.create_incoming_payment(other.wallet("bob"), USD_5)
+    bill = other.client.create_incoming_payment(other.wallet("bob"), usd(500))
     monkeypatch.setattr(payres.context.remote_payments, "begin", lambda _: None)
     payment = payres.client.pay(payres.wallet("alice"), bill["id"])
     for seconds in (0.05, 0, -1):

@@ -1,9 +1,9 @@
-"""A payment's whole story in plain sentences, in the order of time."""
+"""A payment's full history in plain sentences, in the order of time."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from payres.admin.stories import PaymentStory
+from payres.admin.payment_history import PaymentHistory
 from payres.admin.wire import LedgerEntry, Packet, Payment, Refund
 from payres.clock import format_time
 from payres.identifiers import moment_of
@@ -25,23 +25,23 @@ class Moment(NamedTuple):
     said: Sequence[Cell]
 
 
-def moments_of(story: PaymentStory, urls: Urls) -> Sequence[Moment]:
+def moments_of(history: PaymentHistory, urls: Urls) -> Sequence[Moment]:
     """The moments, oldest first; of one time, what causes comes before what follows from it."""
-    payment = story.payment
+    payment = history.payment
     moments = [
-        *_granted(story),
-        *_quoted(story),
+        *_granted(history),
+        *_quoted(history),
         _begun(payment, urls),
-        *map(_packet, story.packets),
-        *map(_entry, story.entries),
-        *_ended(story),
-        *(_refund(payment, one) for one in story.refunds),
+        *map(_packet, history.packets),
+        *map(_entry, history.entries),
+        *_ended(history),
+        *(_refund(payment, one) for one in history.refunds),
     ]
     return sorted(moments, key=lambda one: one.at.text)  # which keeps the order of what has one time
 
 
-def _granted(story: PaymentStory) -> Iterator[Moment]:
-    grant = story.grant
+def _granted(history: PaymentHistory) -> Iterator[Moment]:
+    grant = history.grant
     if grant is None:
         return
     yield _moment(grant.created_at, f"The client {grant.client} asked for ", _link("grants", grant.id, "a grant"), ".")
@@ -49,8 +49,8 @@ def _granted(story: PaymentStory) -> Iterator[Moment]:
         yield _moment(grant.interaction.decided_at, "The owner of the wallet approved it.")
 
 
-def _quoted(story: PaymentStory) -> Iterator[Moment]:
-    quote = story.quote
+def _quoted(history: PaymentHistory) -> Iterator[Moment]:
+    quote = history.quote
     if quote is not None:
         debit, fee, receive = (f"{one.asset_code} {one.amount}" for one in (quote.debit, quote.fee, quote.receive))
         yield _moment(
@@ -109,8 +109,8 @@ def _account(name: str) -> Cell:
     )
 
 
-def _ended(story: PaymentStory) -> Iterator[Moment]:
-    payment, delivered = story.payment, story.delivered
+def _ended(history: PaymentHistory) -> Iterator[Moment]:
+    payment, delivered = history.payment, history.delivered
     moved = f"{payment.asset_code} {payment.moved}"
     if payment.state == "expired" and payment.expires_at is not None:
         yield _moment(payment.expires_at, f"It expired. It had received {moved}.")

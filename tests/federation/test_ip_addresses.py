@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.federation.addresses import is_permitted
+from payres.federation.ip_addresses import is_permitted
 
 PUBLIC = [
     "1.1.1.1",

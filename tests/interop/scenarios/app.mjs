@@ -1,4 +1,4 @@
-// What every story works with: its settings, one line of JSON a step on standard output, the official client as it comes
+// What every scenario works with: its settings, one line of JSON a step on standard output, the official client as it comes
 // from npm, and the page of the app that the owner's browser returns to after consent.
 
 import { createHash, randomUUID } from 'node:crypto'
@@ -9,16 +9,16 @@ import { createAuthenticatedClient, isPendingGrant, OpenPaymentsClientError } fr
 // Generous, so that a busy machine fails no test.
 const REQUEST_MS = 30_000
 
-/** Those of the story that is being told. */
+/** Those of the scenario that runs. */
 export let settings
 
-let told = 0
+let runs = 0
 
-/** Tells a story with these settings. */
-export async function tell(story, given) {
+/** Tells a scenario with these settings. */
+export async function run(scenario, given) {
   settings = given
-  told += 1
-  await import(`./${story}.mjs?${told}`) // a module runs once, and this is another each time
+  runs += 1
+  await import(`./${scenario}.mjs?${runs}`) // a module runs once, and this is another each time
 }
 
 /** Tells the test what happened. A step with `decide` sends the wallet's owner to that URL, to make that `choice`. */
@@ -40,7 +40,7 @@ const clients = new Map()
 
 /**
  * The official client of an app. By default it validates every response: it compiles the schemas of all documents, which
- * takes longer than most stories, so all stories of an app have the same, and one that is only refused need not.
+ * takes longer than most scenarios, so all scenarios of an app have the same, and one that is only refused need not.
  */
 export function connect({ walletAddress, privateKey, kid }, validateResponses = true) {
   const app = JSON.stringify([walletAddress, privateKey, kid])

@@ -1,4 +1,4 @@
-"""Payments as operators see them: each by itself, and with its whole story."""
+"""Payments as operators see them: each by itself, and with its full history."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -38,7 +38,7 @@ class PaymentEvent(Resource, frozen=True, kw_only=True):
     deliveries: list[wire.EventDelivery]
 
 
-class PaymentStory(Resource, frozen=True, kw_only=True):
+class PaymentHistory(Resource, frozen=True, kw_only=True):
     """What came before a payment and what became of it: of ledger entries and packets, the newest hundred.
 
     `payers` are the outgoing payments here that paid an incoming one.
@@ -74,12 +74,12 @@ def payment(work: Work, record: PaymentRecord) -> wire.Payment:
     )
 
 
-def story(work: Work, record: PaymentRecord) -> PaymentStory:
+def history(work: Work, record: PaymentRecord) -> PaymentHistory:
     grant = None if record.grant_id is None else GRANTS.get(work, record.grant_id)
     quote = None if record.quote_id is None else QUOTES.get(work, record.quote_id)
     sent = OUTGOING.get(work, record.id)
     entries, bounds = page_of_entries(work, PageQuery(MAX_SHOWN, None, "older"), payment=record)
-    return PaymentStory(
+    return PaymentHistory(
         payment=payment(work, record),
         delivered=_money(sent.delivered, sent.terms.asset) if sent else None,
         grant=None if grant is None else representations.grant(work, grant),
