@@ -27,7 +27,7 @@ def peer() -> None:
 
 
 def _text(peer: Peer) -> str:
-    code, in_flight, unknown = peer.asset_code, peer.in_flight, peer.in_doubt
+    code, in_flight, unresolved = peer.asset_code, peer.in_flight, peer.in_doubt
     asset, most = Asset(code, peer.asset_scale), peer.max_packet
     return labelled(
         ("peer", peer.name),
@@ -42,7 +42,7 @@ def _text(peer: Peer) -> str:
             f"{in_flight.packets} packets to it with {in_flight.amount} {code};"
             f" {peer.reserved} {code} reserved for packets from it",
         ),
-        ("unresolved", f"{unknown.packets} packets to it with {unknown.amount} {code} have an unknown outcome"),
+        ("unresolved", f"{unresolved.packets} packets to it with {unresolved.amount} {code} have an unknown outcome"),
         ("max packet", f"{most}, which is {format_decimal(most, asset)} {code}" if most else "(no bound)"),
         ("packets", f"{peer.packets_received} received, {peer.packets_sent} sent"),
         ("repeats answers", "yes" if peer.repeats_answers else "no"),

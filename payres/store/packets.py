@@ -61,7 +61,7 @@ def in_flight_of_payment(tx: Transaction, outgoing_payment_id: str) -> int:
 
 
 def decide_packet(tx: Transaction, packet_id: str, state: str) -> bool:
-    """Ends a packet in flight as fulfilled, rejected or doubtful; False when it has ended before."""
+    """Ends a packet in flight as fulfilled, rejected or of unknown outcome; False when it has ended before."""
     cursor = tx.execute(
         "UPDATE packet SET state = ?, prepare = NULL WHERE id = ? AND state = 'prepared'", (state, packet_id)
     )

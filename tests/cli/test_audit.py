@@ -90,10 +90,10 @@ def prepared(instance: Instance, folder: Path) -> Json:
         " --outgoing-token SECRET-1 --incoming-token SECRET-2 --credit-limit 9.00",
     )
 
-    def doubtful(work: Work) -> None:
+    def leave_unresolved(work: Work) -> None:
         PACKETS.insert(work, PacketRecord("packet", 1, paid, None, None, 1, 1, None, 1, "doubtful"))
 
-    instance.write(doubtful)
+    instance.write(leave_unresolved)
     hook = instance.write(lambda work: webhooks.add_webhook(work, "http://127.0.0.1:9/", is_private=True))
     [event] = instance.read(lambda work: events.events_after(work, 0, 1))
     jwk = jwk_from_public_bytes("mine", generate_private_key().public_key().public_bytes_raw())

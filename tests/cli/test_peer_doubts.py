@@ -25,7 +25,7 @@ from tests.works import sending_payment
 GRANT, PAYMENT = "grant", "0198c2f0-5d1e-7c53-9a57-000000000000"
 UNKNOWN = [f"0198c2f0-5d1e-7c53-9a57-00000000000{number}" for number in (1, 2)]
 EXPIRY = 1_700_000_000_000_000
-DEBIT, FEE, SENT, IN_DOUBT = 1000, 20, 400, 150
+DEBIT, FEE, SENT, UNRESOLVED = 1000, 20, 400, 150
 RATE = Fraction(9, 10)  # of what the receiver gets for each unit of the payer's
 
 
@@ -68,7 +68,7 @@ def give_up(tx: Work, code: str, path: str) -> None:
     OUTGOING.insert(tx, sending_payment(PAYMENT, wallet.id, client.id, 1, terms, GRANT))
     ledger.hold(tx, wallet.account_id, DEBIT, outgoing_payment_id=PAYMENT)
     grants.add_spending(tx, GRANT, 0, "GBP", 2, DEBIT, 800, 1)
-    for packet_id, amount in (("sent", SENT), *((one, IN_DOUBT) for one in UNKNOWN)):
+    for packet_id, amount in (("sent", SENT), *((one, UNRESOLVED) for one in UNKNOWN)):
         there = amount if code == "USD" else amount // 2
         packet = PacketRecord(packet_id, peer.id, PAYMENT, None, None, amount, there, b"prepare", EXPIRY, "prepared")
         balances.prepare(tx, packet, peer)
@@ -95,7 +95,7 @@ def test_payer_pays_for_what_arrived_and_the_grant_counts_what_may_have(tx: Work
     assert (payment.state, payment.sent, payment.delivered) == ("failed", SENT + 9, 360)  # and its share of the fee
     assert wallets.require_wallet(tx, "alice").id == payment.wallet_address_id
     # 150 units deliver 135 at the probed rate, and less than 136.
-    assert spent(tx) == [(SENT + 9 + 2 * IN_DOUBT, 360 + 2 * 135)]
+    assert spent(tx) == [(SENT + 9 + 2 * UNRESOLVED, 360 + 2 * 135)]
     assert liquidity(tx, "EUR") == (10_000 if given_up == "USD" else 10_000 - SENT // 2)
 
 
@@ -122,8 +122,8 @@ def test_doubts_lists_each_packet_with_its_payment_wallet_amount_and_time(
         f"{packet_id}  2023-11-14T22:13:20.000Z  {amount} {given_up}  payment {PAYMENT} from alice"
         for packet_id in UNKNOWN
     ]
-    in_doubt = as_json("peer", "show", "bank")["inDoubt"]
-    assert in_doubt == {"packets": 2, "amount": "3.00" if given_up == "USD" else "1.50"}
+    unresolved = as_json("peer", "show", "bank")["inDoubt"]
+    assert unresolved == {"packets": 2, "amount": "3.00" if given_up == "USD" else "1.50"}
 
 
 @pytest.mark.usefixtures("given_up")
@@ -142,7 +142,7 @@ def test_returned_packets_leave_nothing_behind(payres: Command, as_json: AsJson,
         resolved = as_json("peer", "resolve", packet_id, "--returned")
         assert (resolved["id"], resolved["outcome"]) == (packet_id, "returned")
         assert as_json("peer", "show", "bank")["inDoubt"]["packets"] == left
-        assert spent(tx) == [(SENT + 9 + left * IN_DOUBT, 360 + left * 135)]
+        assert spent(tx) == [(SENT + 9 + left * UNRESOLVED, 360 + left * 135)]
         assert as_json("ledger", "check")["ok"] is True
     assert (as_json("wallet", "show", "alice"), as_json("peer", "show", "bank")["balance"]) == before
     assert payres("peer", "doubts", "bank").stdout == "No packet to bank has an unknown outcome\n"
@@ -152,7 +152,7 @@ def test_delivered_packets_are_owed_to_the_peer_out_of_liquidity(as_json: AsJson
     assets.deposit_liquidity(tx, "USD", 2, "5.00")
     wallet, owed, pool = as_json("wallet", "show", "alice"), peer_balance(tx), liquidity(tx, given_up)
     counted = spent(tx)
-    worth = IN_DOUBT if given_up == "USD" else IN_DOUBT // 2
+    worth = UNRESOLVED if given_up == "USD" else UNRESOLVED // 2
     for number, packet_id in enumerate(UNKNOWN, 1):
         assert as_json("peer", "resolve", packet_id, "--delivered")["outcome"] == "delivered"
         assert peer_balance(tx) == owed + number * worth
@@ -215,18 +215,20 @@ def test_packet_that_an_earlier_version_charged_is_resolved_too(
 ) -> None:
     """Before 0.2 the payer paid for packets of unknown outcome, and the operator's liquidity had the money."""
     wallet = wallets.require_wallet(tx, "alice")
-    tx.execute("UPDATE outgoing_payment SET unresolved_debit = 0, unresolved_receive = 0, sent = sent + ?", (IN_DOUBT,))
-    tx.execute("UPDATE grant_spending SET debit = debit - ?, receive = 360", (IN_DOUBT,))
+    tx.execute(
+        "UPDATE outgoing_payment SET unresolved_debit = 0, unresolved_receive = 0, sent = sent + ?", (UNRESOLVED,)
+    )
+    tx.execute("UPDATE grant_spending SET debit = debit - ?, receive = 360", (UNRESOLVED,))
     tx.execute("UPDATE packet SET state = 'rejected' WHERE id = ?", (UNKNOWN[1],))
     pool = ledger.operator_account(tx, wallet.asset_id, "liquidity")
     about = {"outgoing_payment_id": PAYMENT, "packet_id": UNKNOWN[0]}
-    ledger.transfer(tx, wallet.account_id, pool, IN_DOUBT, "exchange", **about)
+    ledger.transfer(tx, wallet.account_id, pool, UNRESOLVED, "exchange", **about)
     assert as_json("ledger", "check")["ok"] is True
     before, owed = as_json("wallet", "show", "alice")["balance"], peer_balance(tx)
     as_json("peer", "resolve", UNKNOWN[0], f"--{outcome}")
     assert liquidity(tx, given_up) == 0
     assert as_json("ledger", "check")["ok"] is True
-    assert peer_balance(tx) == owed + (IN_DOUBT if outcome == "delivered" else 0)
+    assert peer_balance(tx) == owed + (UNRESOLVED if outcome == "delivered" else 0)
     assert (as_json("wallet", "show", "alice")["balance"] == before) is (outcome == "delivered")
 
 

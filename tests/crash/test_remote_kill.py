@@ -1,7 +1,7 @@
 """Two and three `payres serve` that pay each other, killed in the middle of a payment of many packets.
 
 REMOTE_SEED replays the moments that a failure names, REMOTE_KILLS prolongs the series, REMOTE_PACKETS the payments.
-Packets in doubt are asked about when they have expired. With REMOTE_KILLS set that takes its 20 seconds, else the
+Unresolved packets are asked about when they have expired. With REMOTE_KILLS set that takes its 20 seconds, else the
 servers have a clock that is moved as soon as the payment only waits for it.
 """
 

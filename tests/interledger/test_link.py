@@ -126,7 +126,7 @@ async def test_private_peer_is_not_reached_unless_that_is_allowed(node: Node) ->
     assert not peer.requests
 
 
-async def test_connection_that_dies_on_the_way_out_leaves_the_packet_in_doubt(node: Node) -> None:
+async def test_connection_that_dies_on_the_way_out_leaves_the_outcome_unknown(node: Node) -> None:
     """The peer closes without reading: bytes have left, and nobody says how far they came."""
 
     async def closing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -163,7 +163,7 @@ def test_attempts_that_are_used_up_end_the_payment(pair: Pair, receiver: str, mo
     assert (wallet_money(a, "alice"), received(b, receiver).received) == ((FUNDS, 0), 0)
 
 
-def test_payment_in_doubt_keeps_no_other_waiting(pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresolved_payment_keeps_no_other_waiting(pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     waits = Waits(monkeypatch)
     a, b = pair
     payments = a.context.remote_payments

@@ -6,11 +6,11 @@ import httpx2
 import pytest
 
 from payres.testing.instance import Instance, run_instance
-from tests.specification.world import World
+from tests.specification.driver import Driver
 
 
 @pytest.fixture(scope="session")
-def world(shared: Instance, anonymous: httpx2.Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def driver(shared: Instance, anonymous: httpx2.Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     database = tmp_path_factory.mktemp("patient") / "payres.db"
     with run_instance(database, continue_wait=5) as patient:
-        yield World(shared, patient, anonymous)
+        yield Driver(shared, patient, anonymous)

@@ -9,10 +9,10 @@ import httpx2
 import pytest
 
 from payres.http.error_responses import CODES
+from tests.specification.driver import Driver
 from tests.specification.shapes import Shape
-from tests.specification.world import World
 
-Send = Callable[[World], httpx2.Response]
+Send = Callable[[Driver], httpx2.Response]
 ABSENT: Final = object()
 
 
@@ -86,19 +86,19 @@ def table(rows: Sequence[Row]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("row", rows, ids=names)
 
 
-def play(world: World, row: Row) -> None:
+def play(driver: Driver, row: Row) -> None:
     """Sends what the row says and checks the answer against it."""
-    answer = row.send(world)
+    answer = row.send(driver)
     assert answer.status_code == row.status, answer.text
     body: Any = answer.json() if answer.content else None
     if row.code is not None:
-        _check_refusal(world, answer, body, row.code)
+        _check_refusal(driver, answer, body, row.code)
     for place in row.present:
         assert look(body, place) is not ABSENT, f"{place} is missing from {answer.text}"
     for place in row.absent:
         assert look(body, place) is ABSENT, f"{place} is in {answer.text}"
     for place, expected in row.values.items():
-        _check_value(world, place, look(body, place), expected)
+        _check_value(driver, place, look(body, place), expected)
     for place, shape in row.shapes.items():
         shape.check(look(body, place))
 
@@ -115,16 +115,16 @@ def look(body: Any, place: str) -> Any:
     return body
 
 
-def _check_value(world: World, place: str, found: Any, expected: Any) -> None:
+def _check_value(driver: Driver, place: str, found: Any, expected: Any) -> None:
     if isinstance(expected, re.Pattern):
         assert isinstance(found, str), place
         assert expected.fullmatch(found), f"{place} is {found}"
         return
-    wanted = expected.replace("{base}", world.instance.base_url) if isinstance(expected, str) else expected
+    wanted = expected.replace("{base}", driver.instance.base_url) if isinstance(expected, str) else expected
     assert (type(found), found) == (type(wanted), wanted), f"{place} is {found!r}"
 
 
-def _check_refusal(world: World, answer: httpx2.Response, body: Any, code: str) -> None:
+def _check_refusal(driver: Driver, answer: httpx2.Response, body: Any, code: str) -> None:
     """Specification 7: one shape, a code of the documented ones, and on a 401 where to ask for a grant."""
     assert answer.headers["content-type"] == "application/json"
     assert body.keys() == {"error"}

@@ -6,18 +6,18 @@ from typing import Any
 import httpx2
 
 from tests.helpers import Json, usd
+from tests.specification.driver import MAX_LEDGER, MAX_UINT64, Driver, money
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
-from tests.specification.world import MAX_LEDGER, MAX_UINT64, World, money
 
 
 def asked(value: str) -> Send:
     """An incoming payment that asks for a value, as creation answers."""
-    return lambda world: world.create_incoming(incomingAmount=usd(value))
+    return lambda driver: driver.create_incoming(incomingAmount=usd(value))
 
 
 def written(amount: str) -> Send:
     """An incoming payment whose incomingAmount is this JSON."""
-    return lambda world: world.raw_incoming(f'"incomingAmount":{amount}')
+    return lambda driver: driver.raw_incoming(f'"incomingAmount":{amount}')
 
 
 def with_member(name: str, value: Any) -> Send:
@@ -31,12 +31,12 @@ def without_member(name: str) -> Send:
 def read_and_listed(value: int) -> Send:
     """A payment that asks for a value, as reading shows it once the list has shown it too."""
 
-    def send(world: World) -> httpx2.Response:
-        wallet = world.fresh()
-        url = world.incoming(usd(value), wallet)
-        [item] = world.list_of("incoming-payments", wallet).json()["result"]
+    def send(driver: Driver) -> httpx2.Response:
+        wallet = driver.fresh()
+        url = driver.incoming(usd(value), wallet)
+        [item] = driver.list_of("incoming-payments", wallet).json()["result"]
         assert item["incomingAmount"] == usd(value)
-        return world.read_incoming(url)
+        return driver.read_incoming(url)
 
     return send
 
@@ -44,25 +44,25 @@ def read_and_listed(value: int) -> Send:
 def in_asset(code: str, scale: int, members: Json | None = None) -> Send:
     """A payment into a wallet that is kept in this asset."""
 
-    def send(world: World) -> httpx2.Response:
+    def send(driver: Driver) -> httpx2.Response:
         amount = money(1, code, scale) | (members or {})
-        return world.create_incoming(world.fresh(code, scale), incomingAmount=amount)
+        return driver.create_incoming(driver.fresh(code, scale), incomingAmount=amount)
 
     return send
 
 
 def quoted(member: str, value: int) -> Send:
     amount: Json = {member: usd(value)}
-    return lambda world: world.create_quote(world.incoming(), **amount)
+    return lambda driver: driver.create_quote(driver.incoming(), **amount)
 
 
 def quoted_with_fee(value: int) -> Send:
     """A quote to deliver `value` for a fee of one basis point."""
 
-    def send(world: World) -> httpx2.Response:
-        sender, receiver = world.charged(basis_points=1)
-        code, scale = world.asset_of(sender)
-        return world.create_quote(world.incoming(wallet=receiver), sender, receiveAmount=money(value, code, scale))
+    def send(driver: Driver) -> httpx2.Response:
+        sender, receiver = driver.charged(basis_points=1)
+        code, scale = driver.asset_of(sender)
+        return driver.create_quote(driver.incoming(wallet=receiver), sender, receiveAmount=money(value, code, scale))
 
     return send
 
@@ -70,11 +70,11 @@ def quoted_with_fee(value: int) -> Send:
 def moved(value: int) -> Send:
     """An outgoing payment of a value from a wallet that has all the ledger can count, as it ended."""
 
-    def send(world: World) -> httpx2.Response:
-        code = world.code()
-        sender, taker = world.fresh(code, 0, str(MAX_LEDGER)), world.fresh(code, 0)
-        created = world.send(world.incoming(wallet=taker), money(value, code), sender)
-        return world.as_read(created) if created.is_success else created
+    def send(driver: Driver) -> httpx2.Response:
+        code = driver.code()
+        sender, taker = driver.fresh(code, 0, str(MAX_LEDGER)), driver.fresh(code, 0)
+        created = driver.send(driver.incoming(wallet=taker), money(value, code), sender)
+        return driver.as_read(created) if created.is_success else created
 
     return send
 
@@ -82,35 +82,35 @@ def moved(value: int) -> Send:
 def moved_twice(same_receiver: bool, same_grant: bool) -> Send:
     """The second payment of all that the ledger can count, which came back after the first."""
 
-    def send(world: World) -> httpx2.Response:
-        code = world.code()
-        sender, taker = world.fresh(code, 0, str(MAX_LEDGER)), world.fresh(code, 0)
-        token = world.token("outgoing-payment", "create", wallet=sender)
-        receiver = world.incoming(wallet=taker)
+    def send(driver: Driver) -> httpx2.Response:
+        code = driver.code()
+        sender, taker = driver.fresh(code, 0, str(MAX_LEDGER)), driver.fresh(code, 0)
+        token = driver.token("outgoing-payment", "create", wallet=sender)
+        receiver = driver.incoming(wallet=taker)
         body = {"walletAddress": sender, "incomingPayment": receiver, "debitAmount": money(MAX_LEDGER, code)}
-        first = world.client.post("/outgoing-payments", body, token)
-        assert world.as_read(first).json()["failed"] is False
-        world.as_read(world.send(world.incoming(wallet=sender), money(MAX_LEDGER, code), taker))
-        body |= {} if same_receiver else {"incomingPayment": world.incoming(wallet=taker)}
-        token = token if same_grant else world.token("outgoing-payment", "create", wallet=sender)
-        second = world.client.post("/outgoing-payments", body, token)
-        world.instance.check_ledger()
+        first = driver.client.post("/outgoing-payments", body, token)
+        assert driver.as_read(first).json()["failed"] is False
+        driver.as_read(driver.send(driver.incoming(wallet=sender), money(MAX_LEDGER, code), taker))
+        body |= {} if same_receiver else {"incomingPayment": driver.incoming(wallet=taker)}
+        token = token if same_grant else driver.token("outgoing-payment", "create", wallet=sender)
+        second = driver.client.post("/outgoing-payments", body, token)
+        driver.instance.check_ledger()
         return second
 
     return send
 
 
-def one_too_many(world: World) -> httpx2.Response:
+def one_too_many(driver: Driver) -> httpx2.Response:
     """A payment from a quote that was made before the receiver's total reached the largest there is."""
-    code = world.code()
-    sender, taker, other = world.fresh(code, 0, "1"), world.fresh(code, 0), world.fresh(code, 0, str(MAX_LEDGER - 1))
-    receiver = world.incoming(wallet=taker)
-    late = world.quote(receiver, sender, debitAmount=money(1, code))
-    world.as_read(world.send(receiver, money(MAX_LEDGER - 1, code), other))
-    world.as_read(world.send(world.incoming(wallet=other), money(MAX_LEDGER - 1, code), taker))
-    received = world.paid(receiver, money(1, code), other).json()["receivedAmount"]
+    code = driver.code()
+    sender, taker, other = driver.fresh(code, 0, "1"), driver.fresh(code, 0), driver.fresh(code, 0, str(MAX_LEDGER - 1))
+    receiver = driver.incoming(wallet=taker)
+    late = driver.quote(receiver, sender, debitAmount=money(1, code))
+    driver.as_read(driver.send(receiver, money(MAX_LEDGER - 1, code), other))
+    driver.as_read(driver.send(driver.incoming(wallet=other), money(MAX_LEDGER - 1, code), taker))
+    received = driver.paid(receiver, money(1, code), other).json()["receivedAmount"]
     assert received == money(MAX_LEDGER, code)
-    return world.use(late, sender)
+    return driver.use(late, sender)
 
 
 MALFORMED = {
@@ -347,5 +347,5 @@ ROWS: list[Row] = [
 
 
 @table(ROWS)
-def test_amounts(world: World, row: Row) -> None:
-    play(world, row)
+def test_amounts(driver: Driver, row: Row) -> None:
+    play(driver, row)

@@ -6,8 +6,8 @@ from urllib.parse import quote
 import httpx2
 
 from payres.signatures.digest import content_digest
+from tests.specification.driver import Driver
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
-from tests.specification.world import World
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
 COVERED = ("@method", "@target-uri", "authorization", "content-digest")
@@ -32,92 +32,92 @@ ACTIONS = {
 
 
 def signed(**how: Any) -> Send:
-    return lambda world: world.signed(**how)
+    return lambda driver: driver.signed(**how)
 
 
-def signed_by_other(world: World) -> httpx2.Response:
+def signed_by_other(driver: Driver) -> httpx2.Response:
     """With the other client's key, under the first one's keyid and with its token."""
-    return world.signed(signer=world.other)
+    return driver.signed(signer=driver.other)
 
 
-def with_digest_of_another_body(world: World) -> httpx2.Response:
+def with_digest_of_another_body(driver: Driver) -> httpx2.Response:
     """The digest header and the signature fit each other, and not the body."""
-    return world.signed(body=b'{"walletAddress":"http://127.0.0.1/spec-payer"}')
+    return driver.signed(body=b'{"walletAddress":"http://127.0.0.1/spec-payer"}')
 
 
-def repeated_header(world: World) -> httpx2.Response:
-    return world.signed(sent={"signature-input": "undefined", "signature": "undefined"})
+def repeated_header(driver: Driver) -> httpx2.Response:
+    return driver.signed(sent={"signature-input": "undefined", "signature": "undefined"})
 
 
 def asks_as(path: str) -> Send:
     """POST / in the name of a wallet address, signed with the key that `shop` lists."""
     item = {"type": "quote", "actions": ["create"]}
-    return lambda world: world.client.request_grant(item, client=world.instance.wallet(path))
+    return lambda driver: driver.client.request_grant(item, client=driver.instance.wallet(path))
 
 
 def unsigned(method: str, path: str) -> Send:
-    return lambda world: world.anonymous.request(method, world.instance.base_url + path)
+    return lambda driver: driver.anonymous.request(method, driver.instance.base_url + path)
 
 
-def public(world: World) -> httpx2.Response:
-    return world.anonymous.get(world.incoming())
+def public(driver: Driver) -> httpx2.Response:
+    return driver.anonymous.get(driver.incoming())
 
 
 def with_token(token: str) -> Send:
-    return lambda world: world.client.post("/incoming-payments", {"walletAddress": world.taker}, token)
+    return lambda driver: driver.client.post("/incoming-payments", {"walletAddress": driver.taker}, token)
 
 
 def with_authorization(value: str) -> Send:
     """The header as given, in which {token} is a valid access token; it is what was signed."""
 
-    def send(world: World) -> httpx2.Response:
-        authorization = value.format(token=world.token("incoming-payment", "create"))
-        body = {"walletAddress": world.taker}
-        return world.client.request("POST", "/incoming-payments", body, headers={"authorization": authorization})
+    def send(driver: Driver) -> httpx2.Response:
+        authorization = value.format(token=driver.token("incoming-payment", "create"))
+        body = {"walletAddress": driver.taker}
+        return driver.client.request("POST", "/incoming-payments", body, headers={"authorization": authorization})
 
     return send
 
 
-def with_revoked_token(world: World) -> httpx2.Response:
-    granted = world.client.obtain_grant({"type": "incoming-payment", "actions": ["create"]})["access_token"]
-    assert world.client.delete(granted["manage"], granted["value"]).status_code == 204
-    return with_token(granted["value"])(world)
+def with_revoked_token(driver: Driver) -> httpx2.Response:
+    granted = driver.client.obtain_grant({"type": "incoming-payment", "actions": ["create"]})["access_token"]
+    assert driver.client.delete(granted["manage"], granted["value"]).status_code == 204
+    return with_token(granted["value"])(driver)
 
 
 def with_rotated_token(old: bool) -> Send:
-    def send(world: World) -> httpx2.Response:
-        granted = world.client.obtain_grant({"type": "incoming-payment", "actions": ["create"]})["access_token"]
-        rotated = world.client.post(granted["manage"], None, granted["value"]).json()["access_token"]
-        return with_token(granted["value"] if old else rotated["value"])(world)
+    def send(driver: Driver) -> httpx2.Response:
+        granted = driver.client.obtain_grant({"type": "incoming-payment", "actions": ["create"]})["access_token"]
+        rotated = driver.client.post(granted["manage"], None, granted["value"]).json()["access_token"]
+        return with_token(granted["value"] if old else rotated["value"])(driver)
 
     return send
 
 
-def with_token_of_cancelled_grant(world: World) -> httpx2.Response:
-    granted = world.client.obtain_grant({"type": "incoming-payment", "actions": ["create"]})
+def with_token_of_cancelled_grant(driver: Driver) -> httpx2.Response:
+    granted = driver.client.obtain_grant({"type": "incoming-payment", "actions": ["create"]})
     follow_up = granted["continue"]
-    assert world.client.delete(follow_up["uri"], follow_up["access_token"]["value"]).status_code == 204
-    return with_token(granted["access_token"]["value"])(world)
+    assert driver.client.delete(follow_up["uri"], follow_up["access_token"]["value"]).status_code == 204
+    return with_token(granted["access_token"]["value"])(driver)
 
 
-def with_continuation_token(world: World) -> httpx2.Response:
-    granted = world.client.obtain_grant({"type": "incoming-payment", "actions": ["create"]})
-    return with_token(granted["continue"]["access_token"]["value"])(world)
+def with_continuation_token(driver: Driver) -> httpx2.Response:
+    granted = driver.client.obtain_grant({"type": "incoming-payment", "actions": ["create"]})
+    return with_token(granted["continue"]["access_token"]["value"])(driver)
 
 
-def with_token_of_other(world: World) -> httpx2.Response:
-    return with_token(world.token("incoming-payment", "create", by=world.other))(world)
+def with_token_of_other(driver: Driver) -> httpx2.Response:
+    return with_token(driver.token("incoming-payment", "create", by=driver.other))(driver)
 
 
 def ask_endpoint(method: str, path: str, token_for: tuple[str, tuple[str, ...]]) -> Send:
     """A signed request to an endpoint with access of this type and these actions to the taker's wallet address."""
 
-    def send(world: World) -> httpx2.Response:
+    def send(driver: Driver) -> httpx2.Response:
         kind, actions = token_for
-        token = world.token(kind, *actions, wallet=world.taker)
+        token = driver.token(kind, *actions, wallet=driver.taker)
         listing = method == "GET" and path in {"/outgoing-payments", "/incoming-payments"}
-        query = f"?wallet-address={quote(world.taker, '')}" if listing else ""
-        return world.client.request(method, path + query, {} if method == "POST" else None, token)
+        query = f"?wallet-address={quote(driver.taker, '')}" if listing else ""
+        return driver.client.request(method, path + query, {} if method == "POST" else None, token)
 
     return send
 
@@ -312,5 +312,5 @@ ROWS: list[Row] = [
 
 
 @table(ROWS)
-def test_authentication(world: World, row: Row) -> None:
-    play(world, row)
+def test_authentication(driver: Driver, row: Row) -> None:
+    play(driver, row)

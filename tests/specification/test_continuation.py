@@ -6,9 +6,9 @@ from typing import Any
 import httpx2
 
 from tests.helpers import Json, usd
+from tests.specification.driver import Driver
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import GRANTED, STILL_PENDING, TO_INTERACT
-from tests.specification.world import World
 
 INTERVAL = "R11/2096-01-01T00:00:00Z/P1M"
 OPAQUE = re.compile(r"[!-~]{20,}")
@@ -17,9 +17,9 @@ OPAQUE = re.compile(r"[!-~]{20,}")
 def continued(finish: bool = True, **limits: Any) -> Send:
     """The answer that carries the token, after consent."""
 
-    def send(world: World) -> httpx2.Response:
-        asked = world.ask(finish=finish, **limits)
-        return world.resume(asked, world.approve(asked) or None)
+    def send(driver: Driver) -> httpx2.Response:
+        asked = driver.ask(finish=finish, **limits)
+        return driver.resume(asked, driver.approve(asked) or None)
 
     return send
 
@@ -27,8 +27,8 @@ def continued(finish: bool = True, **limits: Any) -> Send:
 def with_limits(**limits: Any) -> Send:
     """The granted access, whose limits are those that were asked for."""
 
-    def send(world: World) -> httpx2.Response:
-        answer = continued(**limits)(world)
+    def send(driver: Driver) -> httpx2.Response:
+        answer = continued(**limits)(driver)
         [item] = answer.json()["access_token"]["access"]
         assert item["limits"] == limits
         return answer
@@ -36,24 +36,24 @@ def with_limits(**limits: Any) -> Send:
     return send
 
 
-def with_receiver(world: World) -> httpx2.Response:
-    return with_limits(receiver=world.incoming(), debitAmount=usd(500), interval=INTERVAL)(world)
+def with_receiver(driver: Driver) -> httpx2.Response:
+    return with_limits(receiver=driver.incoming(), debitAmount=usd(500), interval=INTERVAL)(driver)
 
 
 def asked_for(*access: Json, **members: Any) -> Send:
     """A grant request; {alice} in an identifier is the wallet address of alice."""
 
-    def send(world: World) -> httpx2.Response:
+    def send(driver: Driver) -> httpx2.Response:
         items = [
             item
             | (
-                {"identifier": item["identifier"].format(alice=world.instance.wallet("alice"))}
+                {"identifier": item["identifier"].format(alice=driver.instance.wallet("alice"))}
                 if item.get("identifier")
                 else {}
             )
             for item in access
         ]
-        return world.client.request_grant(*items, **members)
+        return driver.client.request_grant(*items, **members)
 
     return send
 
@@ -70,90 +70,90 @@ def incoming(*actions: str) -> Json:
 def resumed(reference: str | None = "wrong", finish: bool = True, approve: bool = True) -> Send:
     """A continuation with this interact_ref."""
 
-    def send(world: World) -> httpx2.Response:
-        asked = world.ask(finish=finish)
+    def send(driver: Driver) -> httpx2.Response:
+        asked = driver.ask(finish=finish)
         if approve:
-            world.approve(asked)
-        return world.resume(asked, reference)
+            driver.approve(asked)
+        return driver.resume(asked, reference)
 
     return send
 
 
-def resumed_twice(world: World) -> httpx2.Response:
-    asked = world.ask()
-    reference = world.approve(asked)
-    assert world.resume(asked, reference).status_code == 200
-    return world.resume(asked, reference)
+def resumed_twice(driver: Driver) -> httpx2.Response:
+    asked = driver.ask()
+    reference = driver.approve(asked)
+    assert driver.resume(asked, reference).status_code == 200
+    return driver.resume(asked, reference)
 
 
-def resumed_with_reference_of_another(world: World) -> httpx2.Response:
-    reference = world.approve(world.ask())
-    asked = world.ask()
-    world.approve(asked)
-    return world.resume(asked, reference)
+def resumed_with_reference_of_another(driver: Driver) -> httpx2.Response:
+    reference = driver.approve(driver.ask())
+    asked = driver.ask()
+    driver.approve(asked)
+    return driver.resume(asked, reference)
 
 
-def resumed_when_denied(world: World) -> httpx2.Response:
-    asked = world.ask()
-    world.instance.deny(asked["interact"]["redirect"])
-    return world.resume(asked)
+def resumed_when_denied(driver: Driver) -> httpx2.Response:
+    asked = driver.ask()
+    driver.instance.deny(asked["interact"]["redirect"])
+    return driver.resume(asked)
 
 
-def resumed_when_nobody_decided_in_time(world: World) -> httpx2.Response:
-    asked = world.ask(finish=False)
-    world.instance.clock.advance(world.instance.context.settings.interaction_lifetime)
-    return world.resume(asked)
+def resumed_when_nobody_decided_in_time(driver: Driver) -> httpx2.Response:
+    asked = driver.ask(finish=False)
+    driver.instance.clock.advance(driver.instance.context.settings.interaction_lifetime)
+    return driver.resume(asked)
 
 
 def continued_after(seconds: int) -> Send:
     """A continuation with the interact_ref of an approval so long ago."""
 
-    def send(world: World) -> httpx2.Response:
-        asked = world.ask()
-        reference = world.approve(asked)
-        world.instance.clock.advance(seconds)
-        return world.resume(asked, reference)
+    def send(driver: Driver) -> httpx2.Response:
+        asked = driver.ask()
+        reference = driver.approve(asked)
+        driver.instance.clock.advance(seconds)
+        return driver.resume(asked, reference)
 
     return send
 
 
-def resumed_when_cancelled(world: World) -> httpx2.Response:
-    asked = world.ask()
+def resumed_when_cancelled(driver: Driver) -> httpx2.Response:
+    asked = driver.ask()
     follow_up = asked["continue"]
-    assert world.client.delete(follow_up["uri"], follow_up["access_token"]["value"]).status_code == 204
-    return world.resume(asked)
+    assert driver.client.delete(follow_up["uri"], follow_up["access_token"]["value"]).status_code == 204
+    return driver.resume(asked)
 
 
-def resumed_by_other(world: World) -> httpx2.Response:
-    asked = world.ask()
-    return world.resume(asked, world.approve(asked), world.other)
+def resumed_by_other(driver: Driver) -> httpx2.Response:
+    asked = driver.ask()
+    return driver.resume(asked, driver.approve(asked), driver.other)
 
 
 def resumed_with_token(token: str | None) -> Send:
-    def send(world: World) -> httpx2.Response:
-        asked = world.ask()
-        body = {"interact_ref": world.approve(asked)}
-        return world.client.post(asked["continue"]["uri"], body, token)
+    def send(driver: Driver) -> httpx2.Response:
+        asked = driver.ask()
+        body = {"interact_ref": driver.approve(asked)}
+        return driver.client.post(asked["continue"]["uri"], body, token)
 
     return send
 
 
 def resumed_at(path: str) -> Send:
     """A continuation at a URI that nobody was given, with a valid continuation token."""
-    return lambda world: world.client.post(path, None, world.ask()["continue"]["access_token"]["value"])
+    return lambda driver: driver.client.post(path, None, driver.ask()["continue"]["access_token"]["value"])
 
 
 def resumed_with_body(**body: Any) -> Send:
-    def send(world: World) -> httpx2.Response:
-        asked = world.ask()
-        return world.resume(asked, **({"interact_ref": world.approve(asked)} | body))
+    def send(driver: Driver) -> httpx2.Response:
+        asked = driver.ask()
+        return driver.resume(asked, **({"interact_ref": driver.approve(asked)} | body))
 
     return send
 
 
-def resumed_unsigned(world: World) -> httpx2.Response:
-    follow_up = world.ask()["continue"]
-    return world.anonymous.post(
+def resumed_unsigned(driver: Driver) -> httpx2.Response:
+    follow_up = driver.ask()["continue"]
+    return driver.anonymous.post(
         follow_up["uri"], headers={"authorization": f"GNAP {follow_up['access_token']['value']}"}
     )
 
@@ -161,10 +161,10 @@ def resumed_unsigned(world: World) -> httpx2.Response:
 def polled_after(seconds: float, finish: bool = False) -> Send:
     """A poll so many seconds after the request, where five must pass."""
 
-    def send(world: World) -> httpx2.Response:
-        asked = world.ask(world.patient, finish)
-        world.patient.clock.advance(seconds)
-        return world.resume(asked, by=world.patient.client)
+    def send(driver: Driver) -> httpx2.Response:
+        asked = driver.ask(driver.patient, finish)
+        driver.patient.clock.advance(seconds)
+        return driver.resume(asked, by=driver.patient.client)
 
     return send
 
@@ -172,46 +172,46 @@ def polled_after(seconds: float, finish: bool = False) -> Send:
 def polled_twice(seconds: float) -> Send:
     """A second poll so many seconds after the first, which came in time."""
 
-    def send(world: World) -> httpx2.Response:
-        asked = world.ask(world.patient, finish=False)
-        world.patient.clock.advance(6)
-        assert world.resume(asked, by=world.patient.client).status_code == 200
-        world.patient.clock.advance(seconds)
-        return world.resume(asked, by=world.patient.client)
+    def send(driver: Driver) -> httpx2.Response:
+        asked = driver.ask(driver.patient, finish=False)
+        driver.patient.clock.advance(6)
+        assert driver.resume(asked, by=driver.patient.client).status_code == 200
+        driver.patient.clock.advance(seconds)
+        return driver.resume(asked, by=driver.patient.client)
 
     return send
 
 
-def redirected_at_once(world: World) -> httpx2.Response:
-    asked = world.ask(world.patient)
-    return world.resume(asked, world.approve(asked, world.patient), world.patient.client)
+def redirected_at_once(driver: Driver) -> httpx2.Response:
+    asked = driver.ask(driver.patient)
+    return driver.resume(asked, driver.approve(asked, driver.patient), driver.patient.client)
 
 
 def pays_with_expired_token(seconds: int) -> Send:
     """An incoming payment made so many seconds before its token expires."""
 
-    def send(world: World) -> httpx2.Response:
-        granted = world.client.obtain_grant(incoming("create"))["access_token"]
-        world.instance.clock.advance(granted["expires_in"] - seconds)
-        return world.client.post("/incoming-payments", {"walletAddress": world.taker}, granted["value"])
+    def send(driver: Driver) -> httpx2.Response:
+        granted = driver.client.obtain_grant(incoming("create"))["access_token"]
+        driver.instance.clock.advance(granted["expires_in"] - seconds)
+        return driver.client.post("/incoming-payments", {"walletAddress": driver.taker}, granted["value"])
 
     return send
 
 
-def managed_apart(world: World) -> httpx2.Response:
+def managed_apart(driver: Driver) -> httpx2.Response:
     """A grant whose manage URI differs from that of another, and has nothing of the token's value."""
-    one = continued()(world).json()["access_token"]
-    answer = continued()(world)
+    one = continued()(driver).json()["access_token"]
+    answer = continued()(driver)
     other = answer.json()["access_token"]
     assert one["manage"] != other["manage"]
     assert one["value"] not in one["manage"]
     return answer
 
 
-def managed_with_other_token(world: World) -> httpx2.Response:
+def managed_with_other_token(driver: Driver) -> httpx2.Response:
     """The rotation of one token with another one."""
-    one, other = (world.client.obtain_grant(incoming("create"))["access_token"] for _ in range(2))
-    return world.client.post(one["manage"], None, other["value"])
+    one, other = (driver.client.obtain_grant(incoming("create"))["access_token"] for _ in range(2))
+    return driver.client.post(one["manage"], None, other["value"])
 
 
 ALL_ACTIONS = ("create", "complete", "read", "read-all", "list")
@@ -374,7 +374,7 @@ ROWS: list[Row] = [
     keeps(
         "2.7.6 8.4 8.5",
         "where to interact, and how long to wait",
-        lambda world: world.patient.client.request_grant(outgoing() | {"identifier": world.patient.wallet("alice")}),
+        lambda driver: driver.patient.client.request_grant(outgoing() | {"identifier": driver.patient.wallet("alice")}),
         200,
         shapes={"": TO_INTERACT},
         values={"continue.wait": 5},
@@ -459,5 +459,5 @@ ROWS: list[Row] = [
 
 
 @table(ROWS)
-def test_continuation(world: World, row: Row) -> None:
-    play(world, row)
+def test_continuation(driver: Driver, row: Row) -> None:
+    play(driver, row)

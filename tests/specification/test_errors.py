@@ -5,8 +5,8 @@ import json
 import httpx2
 
 from tests.helpers import usd
+from tests.specification.driver import Driver
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
-from tests.specification.world import World
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
 PATHS = {
@@ -26,9 +26,9 @@ PATHS = {
 def posted(path: str, kind: str, raw: bytes) -> Send:
     """A signed body to an endpoint, with the access that it needs."""
 
-    def send(world: World) -> httpx2.Response:
-        token = world.token(kind, "create", wallet=world.payer)
-        return world.client.request("POST", path, raw=raw, token=token)
+    def send(driver: Driver) -> httpx2.Response:
+        token = driver.token(kind, "create", wallet=driver.payer)
+        return driver.client.request("POST", path, raw=raw, token=token)
 
     return send
 
@@ -36,48 +36,48 @@ def posted(path: str, kind: str, raw: bytes) -> Send:
 def of_size(size: int) -> Send:
     """An incoming payment whose body has so many bytes, most of them spaces; 0 is the most that the server takes."""
 
-    def send(world: World) -> httpx2.Response:
-        room = world.instance.context.settings.max_body_bytes + size
-        raw = json.dumps({"walletAddress": world.taker, "metadata": {"a": "x"}}).encode().ljust(room)
-        return world.client.request(
-            "POST", "/incoming-payments", raw=raw, token=world.token("incoming-payment", "create")
+    def send(driver: Driver) -> httpx2.Response:
+        room = driver.instance.context.settings.max_body_bytes + size
+        raw = json.dumps({"walletAddress": driver.taker, "metadata": {"a": "x"}}).encode().ljust(room)
+        return driver.client.request(
+            "POST", "/incoming-payments", raw=raw, token=driver.token("incoming-payment", "create")
         )
 
     return send
 
 
 def as_media_type(media_type: str) -> Send:
-    def send(world: World) -> httpx2.Response:
-        raw = json.dumps({"walletAddress": world.taker}).encode()
-        token = world.token("incoming-payment", "create")
+    def send(driver: Driver) -> httpx2.Response:
+        raw = json.dumps({"walletAddress": driver.taker}).encode()
+        token = driver.token("incoming-payment", "create")
         headers = {"content-type": media_type}
-        return world.client.request("POST", "/incoming-payments", raw=raw, token=token, headers=headers)
+        return driver.client.request("POST", "/incoming-payments", raw=raw, token=token, headers=headers)
 
     return send
 
 
 def asked_as(method: str, path: str) -> Send:
-    return lambda world: world.anonymous.request(method, world.instance.base_url + path)
+    return lambda driver: driver.anonymous.request(method, driver.instance.base_url + path)
 
 
 def allowed(path: str) -> Send:
     """The refusal of a method that the address does not take, which names those that it takes."""
 
-    def send(world: World) -> httpx2.Response:
-        answer = world.anonymous.patch(world.instance.base_url + path)
+    def send(driver: Driver) -> httpx2.Response:
+        answer = driver.anonymous.patch(driver.instance.base_url + path)
         assert set(PATHS[path].split(", ")) <= set(answer.headers["allow"].split(", "))
         return answer
 
     return send
 
 
-def seen_by_reading(world: World) -> httpx2.Response:
+def seen_by_reading(driver: Driver) -> httpx2.Response:
     """What became of a payment, as its taker learns it."""
-    return world.paid(world.incoming(usd(500)), usd(500))
+    return driver.paid(driver.incoming(usd(500)), usd(500))
 
 
 def with_callback(member: str) -> Send:
-    return lambda world: world.create_incoming(**{member: "https://shop.example/paid"})
+    return lambda driver: driver.create_incoming(**{member: "https://shop.example/paid"})
 
 
 NASTY = {
@@ -101,7 +101,7 @@ ROWS: list[Row] = [
         for name in ("webhook", "callbackUrl")
     ),
     # 7.4, 7.10: bodies
-    keeps("7.4 7.10", "a body that breaks no rule", lambda world: world.create_incoming(), 201, absent="error"),
+    keeps("7.4 7.10", "a body that breaks no rule", lambda driver: driver.create_incoming(), 201, absent="error"),
     *(
         breaks(
             "7.4 7.10",
@@ -133,12 +133,14 @@ ROWS: list[Row] = [
         )
     ),
     # 7.7
-    keeps("7.7", "a resource that is there", lambda world: world.read_incoming(world.incoming()), 200, present="id"),
+    keeps("7.7", "a resource that is there", lambda driver: driver.read_incoming(driver.incoming()), 200, present="id"),
     # 7.8
-    keeps("7.8", "a method that the address takes", lambda world: world.anonymous.get(world.taker), 200, present="id"),
+    keeps(
+        "7.8", "a method that the address takes", lambda driver: driver.anonymous.get(driver.taker), 200, present="id"
+    ),
     *(breaks("7.8", f"PATCH {path}", allowed(path), 405, "method_not_allowed") for path in PATHS),
     breaks(
-        "7.8", "POST to a wallet address", lambda world: world.anonymous.post(world.taker), 405, "method_not_allowed"
+        "7.8", "POST to a wallet address", lambda driver: driver.anonymous.post(driver.taker), 405, "method_not_allowed"
     ),
     # 7.9, 8.6
     keeps("7.9 8.6", "the longest body", of_size(0), 201, present="metadata.a"),
@@ -155,5 +157,5 @@ ROWS: list[Row] = [
 
 
 @table(ROWS)
-def test_errors(world: World, row: Row) -> None:
-    play(world, row)
+def test_errors(driver: Driver, row: Row) -> None:
+    play(driver, row)

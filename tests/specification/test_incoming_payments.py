@@ -9,6 +9,7 @@ import httpx2
 from payres.clock import HOUR, format_time, parse_time
 from payres.operator import wallets
 from tests.helpers import usd
+from tests.specification.driver import Driver
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import (
     INCOMING_PAYMENT,
@@ -18,27 +19,26 @@ from tests.specification.shapes import (
     TIME,
     WALLET_ADDRESS,
 )
-from tests.specification.world import World
 
 DAY = 86_400
 NOBODY = "00000000-0000-7000-8000-000000000000"
 
 
 def created(**members: Any) -> Send:
-    return lambda world: world.create_incoming(**members)
+    return lambda driver: driver.create_incoming(**members)
 
 
 def at(wallet_address: str) -> Send:
     """A payment into a wallet address in this spelling."""
-    return lambda world: world.create_incoming(wallet_address.format(base=world.instance.base_url))
+    return lambda driver: driver.create_incoming(wallet_address.format(base=driver.instance.base_url))
 
 
 def written(members: str | bytes) -> Send:
-    return lambda world: world.raw_incoming(members)
+    return lambda driver: driver.raw_incoming(members)
 
 
 def echoed(metadata: str) -> Send:
-    return lambda world: world.echo(metadata)
+    return lambda driver: driver.echo(metadata)
 
 
 def expiring(text: str) -> Send:
@@ -46,20 +46,20 @@ def expiring(text: str) -> Send:
 
 
 def expiring_in(seconds: float) -> Send:
-    return lambda world: world.create_incoming(expiresAt=world.later(seconds))
+    return lambda driver: driver.create_incoming(expiresAt=driver.later(seconds))
 
 
-def expiring_at_an_offset(world: World) -> httpx2.Response:
+def expiring_at_an_offset(driver: Driver) -> httpx2.Response:
     """The time in an hour, as a clock in India shows it."""
-    later = world.later(3600)
+    later = driver.later(3600)
     india = format_time(parse_time(later) + 11 * HOUR // 2)[:-1] + "+05:30"
-    answer = world.create_incoming(expiresAt=india)
+    answer = driver.create_incoming(expiresAt=india)
     assert answer.json()["expiresAt"] == later
     return answer
 
 
-def lasting_by_default(world: World) -> httpx2.Response:
-    answer = world.create_incoming()
+def lasting_by_default(driver: Driver) -> httpx2.Response:
+    answer = driver.create_incoming()
     payment = answer.json()
     assert parse_time(payment["expiresAt"]) - parse_time(payment["createdAt"]) == 30 * DAY * 1_000_000
     return answer
@@ -67,204 +67,204 @@ def lasting_by_default(world: World) -> httpx2.Response:
 
 def whole_body(raw: bytes) -> Send:
     """A body as written."""
-    return lambda world: world.client.request(
-        "POST", "/incoming-payments", raw=raw, token=world.token("incoming-payment", "create")
+    return lambda driver: driver.client.request(
+        "POST", "/incoming-payments", raw=raw, token=driver.token("incoming-payment", "create")
     )
 
 
 def without_wallet_address(named: bool) -> Send:
-    def send(world: World) -> httpx2.Response:
-        token = world.token("incoming-payment", "create", wallet=world.taker if named else None)
-        return world.client.post("/incoming-payments", {}, token)
+    def send(driver: Driver) -> httpx2.Response:
+        token = driver.token("incoming-payment", "create", wallet=driver.taker if named else None)
+        return driver.client.post("/incoming-payments", {}, token)
 
     return send
 
 
-def into_inactive_wallet(world: World) -> httpx2.Response:
-    wallet = world.fresh()
-    world.instance.write(lambda tx: wallets.deactivate(tx, world.path(wallet)))
-    return world.create_incoming(wallet)
+def into_inactive_wallet(driver: Driver) -> httpx2.Response:
+    wallet = driver.fresh()
+    driver.instance.write(lambda tx: wallets.deactivate(tx, driver.path(wallet)))
+    return driver.create_incoming(wallet)
 
 
-def get_inactive_wallet(world: World) -> httpx2.Response:
-    wallet = world.fresh()
-    world.instance.write(lambda tx: wallets.deactivate(tx, world.path(wallet)))
-    return world.anonymous.get(wallet)
+def get_inactive_wallet(driver: Driver) -> httpx2.Response:
+    wallet = driver.fresh()
+    driver.instance.write(lambda tx: wallets.deactivate(tx, driver.path(wallet)))
+    return driver.anonymous.get(wallet)
 
 
-def old_payment_of_inactive_wallet(world: World) -> httpx2.Response:
-    wallet = world.fresh()
-    url = world.incoming(wallet=wallet)
-    world.instance.write(lambda tx: wallets.deactivate(tx, world.path(wallet)))
-    return world.read_incoming(url)
+def old_payment_of_inactive_wallet(driver: Driver) -> httpx2.Response:
+    wallet = driver.fresh()
+    url = driver.incoming(wallet=wallet)
+    driver.instance.write(lambda tx: wallets.deactivate(tx, driver.path(wallet)))
+    return driver.read_incoming(url)
 
 
 def read(url: str) -> Send:
-    return lambda world: world.read_incoming(url)
+    return lambda driver: driver.read_incoming(url)
 
 
-def read_new(world: World) -> httpx2.Response:
-    return world.read_incoming(world.incoming(usd(500), metadata={"a": 1}))
+def read_new(driver: Driver) -> httpx2.Response:
+    return driver.read_incoming(driver.incoming(usd(500), metadata={"a": 1}))
 
 
-def read_public(world: World) -> httpx2.Response:
-    return world.anonymous.get(world.incoming(usd(500), metadata={"secret": 1}))
+def read_public(driver: Driver) -> httpx2.Response:
+    return driver.anonymous.get(driver.incoming(usd(500), metadata={"secret": 1}))
 
 
 def read_public_with(authorization: str) -> Send:
-    return lambda world: world.anonymous.get(world.incoming(), headers={"authorization": authorization})
+    return lambda driver: driver.anonymous.get(driver.incoming(), headers={"authorization": authorization})
 
 
-def read_public_signed(world: World) -> httpx2.Response:
+def read_public_signed(driver: Driver) -> httpx2.Response:
     """Without Authorization a signature is not looked at."""
     headers = {"signature": "undefined", "signature-input": "undefined"}
-    return world.anonymous.get(world.incoming(), headers=headers)
+    return driver.anonymous.get(driver.incoming(), headers=headers)
 
 
-def two_have_details_of_their_own(world: World) -> httpx2.Response:
-    url = world.incoming()
-    answer = world.create_incoming()
-    [one], [other] = world.read_incoming(url).json()["methods"], answer.json()["methods"]
+def two_have_details_of_their_own(driver: Driver) -> httpx2.Response:
+    url = driver.incoming()
+    answer = driver.create_incoming()
+    [one], [other] = driver.read_incoming(url).json()["methods"], answer.json()["methods"]
     assert one["ilpAddress"] != other["ilpAddress"]
     assert one["sharedSecret"] != other["sharedSecret"]
     return answer
 
 
-def details_do_not_change(world: World) -> httpx2.Response:
-    answer = world.create_incoming()
-    again = world.read_incoming(answer.json()["id"])
+def details_do_not_change(driver: Driver) -> httpx2.Response:
+    answer = driver.create_incoming()
+    again = driver.read_incoming(answer.json()["id"])
     assert again.json()["methods"] == answer.json()["methods"]
     return again
 
 
-def paid_in_full(world: World) -> httpx2.Response:
-    return world.paid(world.incoming(usd(500)), usd(500))
+def paid_in_full(driver: Driver) -> httpx2.Response:
+    return driver.paid(driver.incoming(usd(500)), usd(500))
 
 
-def paid_in_part(world: World) -> httpx2.Response:
-    return world.paid(world.incoming(usd(500)), usd(499))
+def paid_in_part(driver: Driver) -> httpx2.Response:
+    return driver.paid(driver.incoming(usd(500)), usd(499))
 
 
-def paid_in_parts(world: World) -> httpx2.Response:
-    receiver = world.incoming(usd(500))
-    assert world.paid(receiver, usd(200)).json()["completed"] is False
-    return world.paid(receiver, usd(300))
+def paid_in_parts(driver: Driver) -> httpx2.Response:
+    receiver = driver.incoming(usd(500))
+    assert driver.paid(receiver, usd(200)).json()["completed"] is False
+    return driver.paid(receiver, usd(300))
 
 
-def paid_without_end(world: World) -> httpx2.Response:
-    receiver = world.incoming()
-    world.paid(receiver, usd(2**20))
-    return world.paid(receiver, usd(1))
+def paid_without_end(driver: Driver) -> httpx2.Response:
+    receiver = driver.incoming()
+    driver.paid(receiver, usd(2**20))
+    return driver.paid(receiver, usd(1))
 
 
 def pay_after(lead: str) -> Send:
     """A payment to a receiver that takes no more."""
 
-    def send(world: World) -> httpx2.Response:
+    def send(driver: Driver) -> httpx2.Response:
         if lead == "full":
-            receiver = world.incoming(usd(500))
-            world.paid(receiver, usd(500))
+            receiver = driver.incoming(usd(500))
+            driver.paid(receiver, usd(500))
         else:
-            receiver = world.expired() if lead == "expired" else world.completed()
-        return world.send(receiver, usd(1))
+            receiver = driver.expired() if lead == "expired" else driver.completed()
+        return driver.send(receiver, usd(1))
 
     return send
 
 
-def pay_too_much(world: World) -> httpx2.Response:
-    return world.send(world.incoming(usd(500)), usd(501))
+def pay_too_much(driver: Driver) -> httpx2.Response:
+    return driver.send(driver.incoming(usd(500)), usd(501))
 
 
-def raced(world: World) -> httpx2.Response:
+def raced(driver: Driver) -> httpx2.Response:
     """The incoming payment after more payers than it has room for paid at the same moment."""
-    receiver = world.incoming(usd(500))
-    made = world.race(receiver, usd(100))
+    receiver = driver.incoming(usd(500))
+    made = driver.race(receiver, usd(100))
     assert [payment["failed"] for payment in made] == [False] * 5
     assert sum(int(payment["sentAmount"]["value"]) for payment in made) == 500
-    return world.read_incoming(receiver)
+    return driver.read_incoming(receiver)
 
 
-def raced_for_the_last_unit(world: World) -> httpx2.Response:
-    receiver = world.incoming(usd(500))
-    world.paid(receiver, usd(499))
-    made = world.race(receiver, usd(1))
+def raced_for_the_last_unit(driver: Driver) -> httpx2.Response:
+    receiver = driver.incoming(usd(500))
+    driver.paid(receiver, usd(499))
+    made = driver.race(receiver, usd(1))
     assert [payment["failed"] for payment in made] == [False]
-    return world.read_incoming(receiver)
+    return driver.read_incoming(receiver)
 
 
-def raced_by_whom_none_fits_twice(world: World) -> httpx2.Response:
+def raced_by_whom_none_fits_twice(driver: Driver) -> httpx2.Response:
     """300 of 500 fit once: the rest stays open for somebody who pays less."""
-    receiver = world.incoming(usd(500))
-    made = world.race(receiver, usd(300))
+    receiver = driver.incoming(usd(500))
+    made = driver.race(receiver, usd(300))
     assert [payment["failed"] for payment in made] == [False]
-    return world.read_incoming(receiver)
+    return driver.read_incoming(receiver)
 
 
-def late_in_a_race(world: World) -> httpx2.Response:
+def late_in_a_race(driver: Driver) -> httpx2.Response:
     """One more payment once the race is over."""
-    receiver = world.incoming(usd(500))
-    world.race(receiver, usd(100))
-    return world.send(receiver, usd(1))
+    receiver = driver.incoming(usd(500))
+    driver.race(receiver, usd(100))
+    return driver.send(receiver, usd(1))
 
 
-def expires_while_open(world: World) -> httpx2.Response:
-    receiver = world.incoming(usd(500), expiresAt=world.later(60))
-    assert len(world.read_incoming(receiver).json()["methods"]) == 1
-    world.paid(receiver, usd(200))
-    world.instance.clock.advance(61)
-    return world.read_incoming(receiver)
+def expires_while_open(driver: Driver) -> httpx2.Response:
+    receiver = driver.incoming(usd(500), expiresAt=driver.later(60))
+    assert len(driver.read_incoming(receiver).json()["methods"]) == 1
+    driver.paid(receiver, usd(200))
+    driver.instance.clock.advance(61)
+    return driver.read_incoming(receiver)
 
 
-def still_open_shortly_before(world: World) -> httpx2.Response:
-    receiver = world.incoming(usd(500), expiresAt=world.later(60))
-    world.instance.clock.advance(30)
-    return world.paid(receiver, usd(200))
+def still_open_shortly_before(driver: Driver) -> httpx2.Response:
+    receiver = driver.incoming(usd(500), expiresAt=driver.later(60))
+    driver.instance.clock.advance(30)
+    return driver.paid(receiver, usd(200))
 
 
-def complete_new(world: World) -> httpx2.Response:
-    return world.complete(world.incoming(usd(500), metadata={"a": 1}))
+def complete_new(driver: Driver) -> httpx2.Response:
+    return driver.complete(driver.incoming(usd(500), metadata={"a": 1}))
 
 
-def complete_partly_paid(world: World) -> httpx2.Response:
-    receiver = world.incoming(usd(500))
-    world.paid(receiver, usd(1))
-    return world.complete(receiver)
+def complete_partly_paid(driver: Driver) -> httpx2.Response:
+    receiver = driver.incoming(usd(500))
+    driver.paid(receiver, usd(1))
+    return driver.complete(receiver)
 
 
-def completed_as_read(world: World) -> httpx2.Response:
-    return world.read_incoming(world.completed())
+def completed_as_read(driver: Driver) -> httpx2.Response:
+    return driver.read_incoming(driver.completed())
 
 
 def complete_with_body(body: bytes) -> Send:
-    def send(world: World) -> httpx2.Response:
-        token = world.token("incoming-payment", "complete")
-        return world.client.request("POST", f"{world.incoming()}/complete", raw=body, token=token)
+    def send(driver: Driver) -> httpx2.Response:
+        token = driver.token("incoming-payment", "complete")
+        return driver.client.request("POST", f"{driver.incoming()}/complete", raw=body, token=token)
 
     return send
 
 
-def complete_twice(world: World) -> httpx2.Response:
-    url = world.incoming(usd(500))
-    first = world.complete(url)
-    again = world.complete(url)
+def complete_twice(driver: Driver) -> httpx2.Response:
+    url = driver.incoming(usd(500))
+    first = driver.complete(url)
+    again = driver.complete(url)
     assert (again.status_code, again.json()) == (first.status_code, first.json())
     return again
 
 
-def complete_what_other_made(world: World) -> httpx2.Response:
-    return world.complete(world.incoming(), world.other)
+def complete_what_other_made(driver: Driver) -> httpx2.Response:
+    return driver.complete(driver.incoming(), driver.other)
 
 
 def complete_with(*actions: str) -> Send:
-    return lambda world: world.client.post(
-        f"{world.incoming()}/complete", None, world.token("incoming-payment", *actions)
+    return lambda driver: driver.client.post(
+        f"{driver.incoming()}/complete", None, driver.token("incoming-payment", *actions)
     )
 
 
-def complete_elsewhere(world: World) -> httpx2.Response:
+def complete_elsewhere(driver: Driver) -> httpx2.Response:
     """Another client with the permission for another wallet address."""
-    token = world.token("incoming-payment", "complete", wallet=world.payer, by=world.other)
-    return world.other.post(f"{world.incoming()}/complete", None, token)
+    token = driver.token("incoming-payment", "complete", wallet=driver.payer, by=driver.other)
+    return driver.other.post(f"{driver.incoming()}/complete", None, token)
 
 
 def nested(depth: int) -> str:
@@ -334,7 +334,7 @@ ROWS: list[Row] = [
     keeps(
         "2.2.2",
         "an unauthenticated client reads it",
-        lambda world: world.anonymous.get(world.taker),
+        lambda driver: driver.anonymous.get(driver.taker),
         200,
         shapes={"": WALLET_ADDRESS},
         values={
@@ -349,14 +349,14 @@ ROWS: list[Row] = [
     keeps(
         "2.2.2",
         "a wallet without a name has no publicName",
-        lambda world: world.anonymous.get(world.fresh()),
+        lambda driver: driver.anonymous.get(driver.fresh()),
         200,
         absent="publicName",
     ),
     breaks(
         "2.2.2 7.7",
         "there is none",
-        lambda world: world.anonymous.get(f"{world.instance.base_url}/spec-nobody"),
+        lambda driver: driver.anonymous.get(f"{driver.instance.base_url}/spec-nobody"),
         404,
         "not_found",
     ),
@@ -367,8 +367,8 @@ ROWS: list[Row] = [
     keeps(
         "2.3.1 2.3.3 2.3.4 2.3.8 9.3.1",
         "all members",
-        lambda world: world.create_incoming(
-            incomingAmount=usd(500), metadata={"ref": "A/1"}, expiresAt=world.later(60)
+        lambda driver: driver.create_incoming(
+            incomingAmount=usd(500), metadata={"ref": "A/1"}, expiresAt=driver.later(60)
         ),
         201,
         shapes={"": INCOMING_PAYMENT_WITH_METHODS},
@@ -418,7 +418,7 @@ ROWS: list[Row] = [
     breaks(
         "4.5.2 7.7",
         "nobody's, publicly",
-        lambda world: world.anonymous.get(f"{world.instance.base_url}/incoming-payments/{NOBODY}"),
+        lambda driver: driver.anonymous.get(f"{driver.instance.base_url}/incoming-payments/{NOBODY}"),
         404,
         "not_found",
     ),
@@ -544,14 +544,14 @@ ROWS: list[Row] = [
     keeps(
         "2.3.11",
         "of a completed one too",
-        lambda world: world.anonymous.get(world.completed()),
+        lambda driver: driver.anonymous.get(driver.completed()),
         200,
         shapes={"": PUBLIC_INCOMING_PAYMENT},
     ),
     keeps(
         "2.3.11 3.2",
         "of an expired one too",
-        lambda world: world.anonymous.get(world.expired()),
+        lambda driver: driver.anonymous.get(driver.expired()),
         200,
         shapes={"": PUBLIC_INCOMING_PAYMENT},
     ),
@@ -568,14 +568,16 @@ ROWS: list[Row] = [
     breaks(
         "4.5.1 7.7",
         "another client's",
-        lambda world: world.read_incoming(world.incoming(), world.other),
+        lambda driver: driver.read_incoming(driver.incoming(), driver.other),
         404,
         "not_found",
     ),
     keeps(
         "4.5.1",
         "another client that may read all",
-        lambda world: world.other.get(world.incoming(), world.token("incoming-payment", "read-all", by=world.other)),
+        lambda driver: driver.other.get(
+            driver.incoming(), driver.token("incoming-payment", "read-all", by=driver.other)
+        ),
         200,
         present="methods.0",
     ),
@@ -681,7 +683,7 @@ ROWS: list[Row] = [
     breaks("4.6.1 4.6.3 7.7", "one of another client", complete_what_other_made, 404, "not_found"),
     keeps("4.6.4", "an empty object", complete_with_body(b"{}"), 200, values={"completed": True}),
     breaks("4.6.4 7.4", "a body that is no JSON", complete_with_body(b"done"), 400, "invalid_request", field="body"),
-    breaks("3.3 4.6.2", "an expired one", lambda world: world.complete(world.expired()), 409, "wrong_state"),
+    breaks("3.3 4.6.2", "an expired one", lambda driver: driver.complete(driver.expired()), 409, "wrong_state"),
     breaks(
         "3.3",
         "a payment into a completed one",
@@ -697,7 +699,7 @@ ROWS: list[Row] = [
     breaks(
         "4.6.3 7.7",
         "one that does not exist",
-        lambda world: world.complete(f"/incoming-payments/{NOBODY}"),
+        lambda driver: driver.complete(f"/incoming-payments/{NOBODY}"),
         404,
         "not_found",
     ),
@@ -705,5 +707,5 @@ ROWS: list[Row] = [
 
 
 @table(ROWS)
-def test_incoming_payments(world: World, row: Row) -> None:
-    play(world, row)
+def test_incoming_payments(driver: Driver, row: Row) -> None:
+    play(driver, row)

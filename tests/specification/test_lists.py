@@ -10,21 +10,21 @@ import httpx2
 from payres.identifiers import Identifiers
 from payres.operator import wallets
 from tests.helpers import usd
+from tests.specification.driver import Driver
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import INCOMING_PAYMENT, OUTGOING_PAYMENT, PAGINATION
-from tests.specification.world import World
 
 INCOMING, OUTGOING = "incoming-payments", "outgoing-payments"
 
 
-def filled(world: World, collection: str, size: int) -> tuple[str, list[str]]:
+def filled(driver: Driver, collection: str, size: int) -> tuple[str, list[str]]:
     """A wallet address with so many payments, and their cursors, the newest first."""
-    wallet = world.fresh(deposit="1.00")
-    receiver = world.incoming()
+    wallet = driver.fresh(deposit="1.00")
+    receiver = driver.incoming()
     make: Callable[[], str] = (
-        (lambda: world.incoming(usd(1), wallet, metadata={"a": 1}))
+        (lambda: driver.incoming(usd(1), wallet, metadata={"a": 1}))
         if collection == INCOMING
-        else (lambda: str(world.send(receiver, usd(1), wallet).json()["id"]))
+        else (lambda: str(driver.send(receiver, usd(1), wallet).json()["id"]))
     )
     return wallet, [make().rpartition("/")[2] for _ in range(size)][::-1]
 
@@ -32,9 +32,9 @@ def filled(world: World, collection: str, size: int) -> tuple[str, list[str]]:
 def page(collection: str, size: int, query: str, expected: slice) -> Send:
     """A page of a list of `size`; {0} in the query is the cursor of the newest. It has the payments of `expected`."""
 
-    def send(world: World) -> httpx2.Response:
-        wallet, cursors = filled(world, collection, size)
-        answer = world.list_of(collection, wallet, query.format(*cursors))
+    def send(driver: Driver) -> httpx2.Response:
+        wallet, cursors = filled(driver, collection, size)
+        answer = driver.list_of(collection, wallet, query.format(*cursors))
         body = answer.json()
         assert [item["id"].rpartition("/")[2] for item in body["result"]] == cursors[expected]
         PAGINATION.check(body["pagination"])
@@ -51,9 +51,9 @@ def page(collection: str, size: int, query: str, expected: slice) -> Send:
 def refused_page(collection: str, query: str) -> Send:
     """A list of one payment asked for so; {0} is its cursor."""
 
-    def send(world: World) -> httpx2.Response:
-        wallet, cursors = filled(world, collection, 1)
-        return world.list_of(collection, wallet, query.format(*cursors))
+    def send(driver: Driver) -> httpx2.Response:
+        wallet, cursors = filled(driver, collection, 1)
+        return driver.list_of(collection, wallet, query.format(*cursors))
 
     return send
 
@@ -61,18 +61,18 @@ def refused_page(collection: str, query: str) -> Send:
 def all_pages(collection: str) -> Send:
     """The last page of a walk to the older ones, which came by each payment once; and the walk back likewise."""
 
-    def send(world: World) -> httpx2.Response:
-        wallet, cursors = filled(world, collection, 7)
+    def send(driver: Driver) -> httpx2.Response:
+        wallet, cursors = filled(driver, collection, 7)
         seen: list[str] = []
-        answer = world.list_of(collection, wallet, "first=3")
+        answer = driver.list_of(collection, wallet, "first=3")
         while True:
             body = answer.json()
             seen += [item["id"].rpartition("/")[2] for item in body["result"]]
             if not body["pagination"]["hasNextPage"]:
                 break
-            answer = world.list_of(collection, wallet, f"first=3&cursor={body['pagination']['endCursor']}")
+            answer = driver.list_of(collection, wallet, f"first=3&cursor={body['pagination']['endCursor']}")
         assert seen == cursors
-        back = world.list_of(collection, wallet, f"last=3&cursor={seen[-1]}").json()
+        back = driver.list_of(collection, wallet, f"last=3&cursor={seen[-1]}").json()
         assert [item["id"].rpartition("/")[2] for item in back["result"]] == cursors[3:6]
         return answer
 
@@ -82,11 +82,11 @@ def all_pages(collection: str) -> Send:
 def with_cursor_of_nothing(collection: str) -> Send:
     """A page after a cursor that is newer than all and nobody's."""
 
-    def send(world: World) -> httpx2.Response:
-        wallet, cursors = filled(world, collection, 2)
+    def send(driver: Driver) -> httpx2.Response:
+        wallet, cursors = filled(driver, collection, 2)
         cursor = Identifiers().resource()
         assert UUID(cursor) > UUID(cursors[0])
-        return world.list_of(collection, wallet, f"cursor={cursor}")
+        return driver.list_of(collection, wallet, f"cursor={cursor}")
 
     return send
 
@@ -94,10 +94,10 @@ def with_cursor_of_nothing(collection: str) -> Send:
 def other_client(collection: str, action: str) -> Send:
     """The list of what `client` made, as `other` sees it."""
 
-    def send(world: World) -> httpx2.Response:
-        wallet, _ = filled(world, collection, 1)
-        token = world.token(collection.removesuffix("s"), action, wallet=wallet, by=world.other)
-        return world.other.get(f"/{collection}?wallet-address={quote(wallet, '')}", token)
+    def send(driver: Driver) -> httpx2.Response:
+        wallet, _ = filled(driver, collection, 1)
+        token = driver.token(collection.removesuffix("s"), action, wallet=wallet, by=driver.other)
+        return driver.other.get(f"/{collection}?wallet-address={quote(wallet, '')}", token)
 
     return send
 
@@ -105,20 +105,20 @@ def other_client(collection: str, action: str) -> Send:
 def of_wallet(collection: str, query: str) -> Send:
     """A list of payments, of whom `query` says; {wallet} is the taker's, {other} the payer's."""
 
-    def send(world: World) -> httpx2.Response:
-        token = world.token(collection.removesuffix("s"), "list", wallet=world.taker)
-        names = {"wallet": quote(world.taker, ""), "other": quote(world.payer, "")}
-        return world.client.get(f"/{collection}?{query.format(**names)}", token)
+    def send(driver: Driver) -> httpx2.Response:
+        token = driver.token(collection.removesuffix("s"), "list", wallet=driver.taker)
+        names = {"wallet": quote(driver.taker, ""), "other": quote(driver.payer, "")}
+        return driver.client.get(f"/{collection}?{query.format(**names)}", token)
 
     return send
 
 
 def of_inactive_wallet(collection: str) -> Send:
-    def send(world: World) -> httpx2.Response:
-        wallet = world.fresh()
-        token = world.token(collection.removesuffix("s"), "list", wallet=wallet)
-        world.instance.write(lambda tx: wallets.deactivate(tx, world.path(wallet)))
-        return world.client.get(f"/{collection}?wallet-address={quote(wallet, '')}", token)
+    def send(driver: Driver) -> httpx2.Response:
+        wallet = driver.fresh()
+        token = driver.token(collection.removesuffix("s"), "list", wallet=wallet)
+        driver.instance.write(lambda tx: wallets.deactivate(tx, driver.path(wallet)))
+        return driver.client.get(f"/{collection}?wallet-address={quote(wallet, '')}", token)
 
     return send
 
@@ -370,9 +370,9 @@ def rows_of_grants(collection: str) -> list[Row]:
         breaks(
             f"{mine} 7.6",
             named(collection, "without list"),
-            lambda world: world.client.get(
-                f"/{collection}?wallet-address={quote(world.taker, '')}",
-                world.token(collection.removesuffix("s"), "create", wallet=world.taker),
+            lambda driver: driver.client.get(
+                f"/{collection}?wallet-address={quote(driver.taker, '')}",
+                driver.token(collection.removesuffix("s"), "create", wallet=driver.taker),
             ),
             403,
             "insufficient_access",
@@ -385,5 +385,5 @@ ROWS: list[Row] = [*rows_of(INCOMING), *rows_of(OUTGOING)]
 
 
 @table(ROWS)
-def test_lists(world: World, row: Row) -> None:
-    play(world, row)
+def test_lists(driver: Driver, row: Row) -> None:
+    play(driver, row)

@@ -5,6 +5,7 @@ from urllib.parse import quote
 import httpx2
 
 from tests.helpers import Json, usd
+from tests.specification.driver import Driver
 from tests.specification.scenario import Row, Send, breaks, keeps, look, play, table
 from tests.specification.shapes import (
     ACCESS_TOKEN,
@@ -24,115 +25,114 @@ from tests.specification.shapes import (
     TO_INTERACT,
     WALLET_ADDRESS,
 )
-from tests.specification.world import World
 
 CREATE = {"type": "incoming-payment", "actions": ["create"]}
 
 
-def granted(world: World) -> Json:
-    return world.client.obtain_grant(CREATE)
+def granted(driver: Driver) -> Json:
+    return driver.client.obtain_grant(CREATE)
 
 
-def rotated(world: World) -> httpx2.Response:
-    token = granted(world)["access_token"]
-    return world.client.post(token["manage"], None, token["value"])
+def rotated(driver: Driver) -> httpx2.Response:
+    token = granted(driver)["access_token"]
+    return driver.client.post(token["manage"], None, token["value"])
 
 
-def rotated_twice(world: World) -> httpx2.Response:
+def rotated_twice(driver: Driver) -> httpx2.Response:
     """The rotation of a token that was rotated, at its old URI."""
-    token = granted(world)["access_token"]
-    assert world.client.post(token["manage"], None, token["value"]).status_code == 200
-    return world.client.post(token["manage"], None, token["value"])
+    token = granted(driver)["access_token"]
+    assert driver.client.post(token["manage"], None, token["value"]).status_code == 200
+    return driver.client.post(token["manage"], None, token["value"])
 
 
-def revoked(world: World) -> httpx2.Response:
-    token = granted(world)["access_token"]
-    return _empty(world.client.delete(token["manage"], token["value"]))
+def revoked(driver: Driver) -> httpx2.Response:
+    token = granted(driver)["access_token"]
+    return _empty(driver.client.delete(token["manage"], token["value"]))
 
 
-def revoked_by_other(world: World) -> httpx2.Response:
+def revoked_by_other(driver: Driver) -> httpx2.Response:
     """A token's revocation by another client, which has no part in it."""
-    token = granted(world)["access_token"]
-    return world.other.delete(token["manage"], token["value"])
+    token = granted(driver)["access_token"]
+    return driver.other.delete(token["manage"], token["value"])
 
 
-def cancelled(world: World) -> httpx2.Response:
-    follow_up = granted(world)["continue"]
-    return _empty(world.client.delete(follow_up["uri"], follow_up["access_token"]["value"]))
+def cancelled(driver: Driver) -> httpx2.Response:
+    follow_up = granted(driver)["continue"]
+    return _empty(driver.client.delete(follow_up["uri"], follow_up["access_token"]["value"]))
 
 
-def cancelled_twice(world: World) -> httpx2.Response:
-    follow_up = granted(world)["continue"]
+def cancelled_twice(driver: Driver) -> httpx2.Response:
+    follow_up = granted(driver)["continue"]
     for _ in range(2):
-        answer = world.client.delete(follow_up["uri"], follow_up["access_token"]["value"])
+        answer = driver.client.delete(follow_up["uri"], follow_up["access_token"]["value"])
     return answer
 
 
-def continued(world: World) -> httpx2.Response:
-    asked = world.ask()
-    return world.resume(asked, world.approve(asked))
+def continued(driver: Driver) -> httpx2.Response:
+    asked = driver.ask()
+    return driver.resume(asked, driver.approve(asked))
 
 
-def polled(world: World) -> httpx2.Response:
-    return world.resume(world.ask(finish=False))
+def polled(driver: Driver) -> httpx2.Response:
+    return driver.resume(driver.ask(finish=False))
 
 
 def spending(paid: int) -> Send:
     """What a grant has spent after one payment, or after none."""
 
-    def send(world: World) -> httpx2.Response:
-        token = world.token("outgoing-payment", "create", wallet=world.payer)
+    def send(driver: Driver) -> httpx2.Response:
+        token = driver.token("outgoing-payment", "create", wallet=driver.payer)
         if paid:
-            body = {"walletAddress": world.payer, "incomingPayment": world.incoming(), "debitAmount": usd(paid)}
-            assert world.client.post("/outgoing-payments", body, token).status_code == 201
-        return world.client.get("/outgoing-payment-grant", token)
+            body = {"walletAddress": driver.payer, "incomingPayment": driver.incoming(), "debitAmount": usd(paid)}
+            assert driver.client.post("/outgoing-payments", body, token).status_code == 201
+        return driver.client.get("/outgoing-payment-grant", token)
 
     return send
 
 
-def keys(world: World) -> httpx2.Response:
-    answer = world.anonymous.get(f"{world.client.wallet_address}/jwks.json")
+def keys(driver: Driver) -> httpx2.Response:
+    answer = driver.anonymous.get(f"{driver.client.wallet_address}/jwks.json")
     assert answer.json().keys() == {"keys"}
     return answer
 
 
-def no_keys(world: World) -> httpx2.Response:
-    return world.anonymous.get(f"{world.taker}/jwks.json")
+def no_keys(driver: Driver) -> httpx2.Response:
+    return driver.anonymous.get(f"{driver.taker}/jwks.json")
 
 
-def did_document(world: World) -> httpx2.Response:
-    return world.anonymous.get(f"{world.client.wallet_address}/did.json")
+def did_document(driver: Driver) -> httpx2.Response:
+    return driver.anonymous.get(f"{driver.client.wallet_address}/did.json")
 
 
-def no_did_document(world: World) -> httpx2.Response:
-    return world.anonymous.get(f"{world.instance.base_url}/spec-nobody/did.json")
+def no_did_document(driver: Driver) -> httpx2.Response:
+    return driver.anonymous.get(f"{driver.instance.base_url}/spec-nobody/did.json")
 
 
-def new_payment(world: World) -> httpx2.Response:
-    answer = world.create_incoming(incomingAmount=usd(500))
+def new_payment(driver: Driver) -> httpx2.Response:
+    answer = driver.create_incoming(incomingAmount=usd(500))
     return _one_asset(answer, "incomingAmount", "receivedAmount")
 
 
-def read_payment(world: World) -> httpx2.Response:
-    return _one_asset(world.paid(world.incoming(usd(500)), usd(1)), "incomingAmount", "receivedAmount")
+def read_payment(driver: Driver) -> httpx2.Response:
+    return _one_asset(driver.paid(driver.incoming(usd(500)), usd(1)), "incomingAmount", "receivedAmount")
 
 
-def listed_incoming(world: World) -> httpx2.Response:
-    wallet = world.fresh()
-    world.incoming(usd(1), wallet)
-    return world.list_of("incoming-payments", wallet)
+def listed_incoming(driver: Driver) -> httpx2.Response:
+    wallet = driver.fresh()
+    driver.incoming(usd(1), wallet)
+    return driver.list_of("incoming-payments", wallet)
 
 
-def listed_outgoing(world: World) -> httpx2.Response:
-    wallet = world.fresh(deposit="1.00")
-    world.as_read(world.send(world.incoming(), usd(1), wallet))
-    return world.list_of("outgoing-payments", wallet)
+def listed_outgoing(driver: Driver) -> httpx2.Response:
+    wallet = driver.fresh(deposit="1.00")
+    driver.as_read(driver.send(driver.incoming(), usd(1), wallet))
+    return driver.list_of("outgoing-payments", wallet)
 
 
 def outgoing(is_read: bool) -> Send:
-    def send(world: World) -> httpx2.Response:
-        created = world.send(world.incoming(), usd(100))
-        answer = world.as_read(created) if is_read else created
+    def send(driver: Driver) -> httpx2.Response:
+        created = driver.send(driver.incoming(), usd(100))
+        answer = driver.as_read(created) if is_read else created
         payment = _one_asset(answer, "debitAmount", "sentAmount").json()
         assert int(payment["sentAmount"]["value"]) <= int(payment["debitAmount"]["value"])
         assert payment["failed"] is False
@@ -144,20 +144,20 @@ def outgoing(is_read: bool) -> Send:
 def with_slash(path: str, kind: str, action: str) -> Send:
     """A request with a slash after the path, which is signed with it and answered at once."""
 
-    def send(world: World) -> httpx2.Response:
-        token = world.token(kind, action, wallet=world.taker)
-        return world.client.get(f"{path}/?wallet-address={quote(world.taker, '')}", token)
+    def send(driver: Driver) -> httpx2.Response:
+        token = driver.token(kind, action, wallet=driver.taker)
+        return driver.client.get(f"{path}/?wallet-address={quote(driver.taker, '')}", token)
 
     return send
 
 
-def in_time(world: World) -> httpx2.Response:
+def in_time(driver: Driver) -> httpx2.Response:
     """The slowest of what a client asks for: from a grant to a payment."""
-    return world.send(world.incoming(usd(500)), usd(500))
+    return driver.send(driver.incoming(usd(500)), usd(500))
 
 
-def as_json(world: World) -> httpx2.Response:
-    answer = world.create_incoming()
+def as_json(driver: Driver) -> httpx2.Response:
+    answer = driver.create_incoming()
     assert answer.headers["content-type"] == "application/json"
     return answer
 
@@ -188,7 +188,7 @@ ROWS: list[Row] = [
     keeps(
         "9.1.3",
         "a slash after a wallet address",
-        lambda world: world.anonymous.get(f"{world.taker}/", follow_redirects=False),
+        lambda driver: driver.anonymous.get(f"{driver.taker}/", follow_redirects=False),
         200,
         values={"id": "{base}/spec-taker"},
     ),
@@ -197,14 +197,14 @@ ROWS: list[Row] = [
     keeps(
         "9.2.1",
         "of a wallet with a name",
-        lambda world: world.anonymous.get(world.taker),
+        lambda driver: driver.anonymous.get(driver.taker),
         200,
         shapes={"": WALLET_ADDRESS},
     ),
     keeps(
         "9.2.1",
         "of a wallet without a name",
-        lambda world: world.anonymous.get(world.fresh()),
+        lambda driver: driver.anonymous.get(driver.fresh()),
         200,
         shapes={"": WALLET_ADDRESS},
         absent="publicName",
@@ -217,7 +217,7 @@ ROWS: list[Row] = [
     keeps(
         "9.2.4",
         "at once",
-        lambda world: world.client.request_grant(CREATE),
+        lambda driver: driver.client.request_grant(CREATE),
         200,
         shapes={"": GRANTED},
         absent="interact",
@@ -225,8 +225,8 @@ ROWS: list[Row] = [
     keeps(
         "9.2.4",
         "after consent",
-        lambda world: world.client.request_grant(
-            {"type": "outgoing-payment", "actions": ["create"], "identifier": world.payer}
+        lambda driver: driver.client.request_grant(
+            {"type": "outgoing-payment", "actions": ["create"], "identifier": driver.payer}
         ),
         200,
         shapes={"": TO_INTERACT},
@@ -242,7 +242,7 @@ ROWS: list[Row] = [
     keeps(
         "9.2.18",
         "no other members",
-        lambda world: world.client.request_grant(CREATE),
+        lambda driver: driver.client.request_grant(CREATE),
         200,
         shapes={"access_token": ACCESS_TOKEN},
     ),
@@ -259,14 +259,14 @@ ROWS: list[Row] = [
     keeps(
         "9.2.11",
         "unsigned",
-        lambda world: world.anonymous.get(world.incoming(usd(5))),
+        lambda driver: driver.anonymous.get(driver.incoming(usd(5))),
         200,
         shapes={"": PUBLIC_INCOMING_PAYMENT},
     ),
     keeps(
         "9.2.12 9.3.3",
         "without methods",
-        lambda world: world.complete(world.incoming(usd(5))),
+        lambda driver: driver.complete(driver.incoming(usd(5))),
         200,
         shapes={"": INCOMING_PAYMENT},
         values={"completed": True},
@@ -275,14 +275,18 @@ ROWS: list[Row] = [
     keeps(
         "9.2.13",
         "no item",
-        lambda world: world.list_of("incoming-payments", world.fresh()),
+        lambda driver: driver.list_of("incoming-payments", driver.fresh()),
         200,
         shapes={"pagination": PAGINATION},
         values={"result": []},
     ),
-    keeps("9.2.14", "create", lambda world: world.create_quote(world.incoming(usd(5))), 201, shapes={"": QUOTE}),
+    keeps("9.2.14", "create", lambda driver: driver.create_quote(driver.incoming(usd(5))), 201, shapes={"": QUOTE}),
     keeps(
-        "9.2.14", "get", lambda world: world.read_quote(world.quote(world.incoming(usd(5)))), 200, shapes={"": QUOTE}
+        "9.2.14",
+        "get",
+        lambda driver: driver.read_quote(driver.quote(driver.incoming(usd(5)))),
+        200,
+        shapes={"": QUOTE},
     ),
     keeps(
         "9.2.15 9.3.4",
@@ -316,5 +320,5 @@ ROWS: list[Row] = [
 
 
 @table(ROWS)
-def test_official_checks(world: World, row: Row) -> None:
-    play(world, row)
+def test_official_checks(driver: Driver, row: Row) -> None:
+    play(driver, row)

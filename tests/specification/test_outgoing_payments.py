@@ -16,9 +16,9 @@ from payres.store.work import Work
 from payres.terms import Offer, Path, Terms
 from payres.wire import Amount, OutgoingPaymentRequest
 from tests.helpers import Json, usd
+from tests.specification.driver import RACERS, Driver, money
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import CREATED_OUTGOING_PAYMENT, OUTGOING_PAYMENT
-from tests.specification.world import RACERS, World, money
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
 PAYMENT_URL = re.compile(r"http://127\.0\.0\.1:\d+/outgoing-payments/[0-9a-f-]{36}")
@@ -28,16 +28,16 @@ ANY_URL = re.compile(r"http://.+")
 def with_members(**members: Any) -> Send:
     """A payment with these members, in which {quote} and {receiver} are fresh ones."""
 
-    def send(world: World) -> httpx2.Response:
-        receiver = world.incoming()
-        quote = world.quote(receiver, debitAmount=usd(1))
+    def send(driver: Driver) -> httpx2.Response:
+        receiver = driver.incoming()
+        quote = driver.quote(receiver, debitAmount=usd(1))
         made: Json = {
-            name: value.format(quote=quote, receiver=receiver, base=world.instance.base_url, wallet=world.taker)
+            name: value.format(quote=quote, receiver=receiver, base=driver.instance.base_url, wallet=driver.taker)
             if isinstance(value, str)
             else value
             for name, value in members.items()
         }
-        return world.create_outgoing(**made)
+        return driver.create_outgoing(**made)
 
     return send
 
@@ -50,52 +50,52 @@ def direct(**members: Any) -> Send:
     return with_members(**{"incomingPayment": "{receiver}", "debitAmount": usd(100), **members})
 
 
-def with_metadata(world: World) -> httpx2.Response:
+def with_metadata(driver: Driver) -> httpx2.Response:
     """A payment whose metadata creation, reading and listing give back exactly."""
     metadata = '{ "z":1.0, "a":1e400, "größe":"é\\u00e9" }'
-    sender = world.fresh(deposit="1.00")
-    token = world.token("outgoing-payment", "create", "read", "list", wallet=sender)
-    raw = f'{{"walletAddress":"{sender}","incomingPayment":"{world.incoming()}","debitAmount":'
+    sender = driver.fresh(deposit="1.00")
+    token = driver.token("outgoing-payment", "create", "read", "list", wallet=sender)
+    raw = f'{{"walletAddress":"{sender}","incomingPayment":"{driver.incoming()}","debitAmount":'
     raw += f'{{"value":"1","assetCode":"USD","assetScale":2}},"metadata":{metadata}}}'
-    created = world.client.request("POST", "/outgoing-payments", raw=raw.encode(), token=token)
+    created = driver.client.request("POST", "/outgoing-payments", raw=raw.encode(), token=token)
     assert created.status_code == 201, created.text
-    read = world.client.get(created.json()["id"], token)
-    for answer in (created, read, world.list_of("outgoing-payments", sender)):
+    read = driver.client.get(created.json()["id"], token)
+    for answer in (created, read, driver.list_of("outgoing-payments", sender)):
         assert f'"metadata":{metadata}'.encode() in answer.content, answer.text
     return read
 
 
 def read(**members: Any) -> Send:
     """A direct payment as read."""
-    return lambda world: world.as_read(direct(**members)(world))
+    return lambda driver: driver.as_read(direct(**members)(driver))
 
 
-def arrived(world: World) -> httpx2.Response:
+def arrived(driver: Driver) -> httpx2.Response:
     """The payment as read, whose money is with the taker without anybody's further doing."""
-    receiver = world.incoming()
-    created = world.send(receiver, usd(100))
-    assert world.read_incoming(receiver).json()["receivedAmount"] == usd(100)
-    return world.as_read(created)
+    receiver = driver.incoming()
+    created = driver.send(receiver, usd(100))
+    assert driver.read_incoming(receiver).json()["receivedAmount"] == usd(100)
+    return driver.as_read(created)
 
 
-def with_fee(world: World) -> httpx2.Response:
+def with_fee(driver: Driver) -> httpx2.Response:
     """100.00 at a rate of 0.5 for a fee of 1 %, as it ended; the taker has what receiveAmount says."""
-    sender = world.market("0.5", basis_points=100)
-    source, target = world.asset_of(sender), world.asset_of(f"{sender}-to")
-    created = world.send(world.incoming(wallet=f"{sender}-to"), money(10_000, *source), sender)
-    read = world.as_read(created)
+    sender = driver.market("0.5", basis_points=100)
+    source, target = driver.asset_of(sender), driver.asset_of(f"{sender}-to")
+    created = driver.send(driver.incoming(wallet=f"{sender}-to"), money(10_000, *source), sender)
+    read = driver.as_read(created)
     assert read.json()["receiveAmount"] == money(4_950, *target)
     assert read.json()["debitAmount"] == read.json()["sentAmount"] == money(10_000, *source)
-    assert world.instance.balance(world.path(f"{sender}-to")) == "49.50"
-    assert world.instance.balance(world.path(sender)) == "900.00"
-    world.instance.check_ledger()
+    assert driver.instance.balance(driver.path(f"{sender}-to")) == "49.50"
+    assert driver.instance.balance(driver.path(sender)) == "900.00"
+    driver.instance.check_ledger()
     return read
 
 
-def failed_elsewhere(world: World) -> httpx2.Response:
+def failed_elsewhere(driver: Driver) -> httpx2.Response:
     """A payment to another server that could send nothing: it failed, and all its money is back."""
-    sender = world.fresh(deposit="5.00")
-    token = world.token("outgoing-payment", "create", "read", wallet=sender)
+    sender = driver.fresh(deposit="5.00")
+    token = driver.token("outgoing-payment", "create", "read", wallet=sender)
     payee = Terms(
         receiver="https://elsewhere.example/incoming-payments/1",
         incoming_payment_id=None,
@@ -120,27 +120,27 @@ def failed_elsewhere(world: World) -> httpx2.Response:
         settlement.end_remote(work, payment, "no packet arrived")
         return work.urls.resource("outgoing-payments", payment.id)
 
-    payment = world.instance.write(unit)
-    world.instance.check_ledger()
-    assert world.instance.balance(world.path(sender)) == "5.00"
-    return world.client.get(payment, token)
+    payment = driver.instance.write(unit)
+    driver.instance.check_ledger()
+    assert driver.instance.balance(driver.path(sender)) == "5.00"
+    return driver.client.get(payment, token)
 
 
-def too_late_for_a_full_receiver(world: World) -> httpx2.Response:
+def too_late_for_a_full_receiver(driver: Driver) -> httpx2.Response:
     """A payment to a receiver on this server that is full is refused, and nothing is made."""
-    receiver, late = world.incoming(usd(500)), world.fresh(deposit="5.00")
-    assert world.send(receiver, usd(500)).status_code == 201
-    answer = world.send(receiver, usd(500), late)
-    assert world.list_of("outgoing-payments", late).json()["result"] == []
-    assert world.instance.balance(world.path(late)) == "5.00"
+    receiver, late = driver.incoming(usd(500)), driver.fresh(deposit="5.00")
+    assert driver.send(receiver, usd(500)).status_code == 201
+    answer = driver.send(receiver, usd(500), late)
+    assert driver.list_of("outgoing-payments", late).json()["result"] == []
+    assert driver.instance.balance(driver.path(late)) == "5.00"
     return answer
 
 
-def spent_so_far(world: World) -> httpx2.Response:
+def spent_so_far(driver: Driver) -> httpx2.Response:
     """The second payment of one grant."""
-    token = world.token("outgoing-payment", "create", wallet=world.payer)
-    body = {"walletAddress": world.payer, "incomingPayment": world.incoming(), "debitAmount": usd(100)}
-    first, second = (world.client.post("/outgoing-payments", body, token) for _ in range(2))
+    token = driver.token("outgoing-payment", "create", wallet=driver.payer)
+    body = {"walletAddress": driver.payer, "incomingPayment": driver.incoming(), "debitAmount": usd(100)}
+    first, second = (driver.client.post("/outgoing-payments", body, token) for _ in range(2))
     assert first.json()["grantSpentDebitAmount"] == first.json()["grantSpentReceiveAmount"] == usd(100)
     return second
 
@@ -148,96 +148,96 @@ def spent_so_far(world: World) -> httpx2.Response:
 def quote_used(again: int) -> Send:
     """The use of a quote that was used so many times before."""
 
-    def send(world: World) -> httpx2.Response:
-        quote = world.quote(world.incoming(), debitAmount=usd(1))
+    def send(driver: Driver) -> httpx2.Response:
+        quote = driver.quote(driver.incoming(), debitAmount=usd(1))
         for _ in range(again):
-            assert world.use(quote).status_code == 201
-        return world.use(quote)
+            assert driver.use(quote).status_code == 201
+        return driver.use(quote)
 
     return send
 
 
-def quote_used_at_once(world: World) -> httpx2.Response:
+def quote_used_at_once(driver: Driver) -> httpx2.Response:
     """The payment of a quote that many requests used at the same moment: there is one, and the others are refused."""
-    quote = world.quote(world.incoming(), debitAmount=usd(1))
-    token = world.token("outgoing-payment", "create", wallet=world.payer)
-    body = {"walletAddress": world.payer, "quoteId": quote}
+    quote = driver.quote(driver.incoming(), debitAmount=usd(1))
+    token = driver.token("outgoing-payment", "create", wallet=driver.payer)
+    body = {"walletAddress": driver.payer, "quoteId": quote}
     with ThreadPoolExecutor(RACERS) as threads:
-        answers = list(threads.map(lambda _: world.client.post("/outgoing-payments", body, token), range(RACERS)))
+        answers = list(threads.map(lambda _: driver.client.post("/outgoing-payments", body, token), range(RACERS)))
     assert sorted(answer.status_code for answer in answers) == [201] + [409] * (RACERS - 1)
     return next(answer for answer in answers if answer.status_code == 201)
 
 
-def quote_after_a_refusal(world: World) -> httpx2.Response:
+def quote_after_a_refusal(driver: Driver) -> httpx2.Response:
     """A quote that was refused for want of money is not used up by it."""
-    sender = world.fresh(deposit="1.00")
-    quote = world.quote(world.incoming(), sender, debitAmount=usd(200))
-    assert world.use(quote, sender).json()["error"]["code"] == "insufficient_funds"
-    add = world.send(world.incoming(wallet=sender), usd(100))
-    world.as_read(add)
-    return world.use(quote, sender)
+    sender = driver.fresh(deposit="1.00")
+    quote = driver.quote(driver.incoming(), sender, debitAmount=usd(200))
+    assert driver.use(quote, sender).json()["error"]["code"] == "insufficient_funds"
+    add = driver.send(driver.incoming(wallet=sender), usd(100))
+    driver.as_read(add)
+    return driver.use(quote, sender)
 
 
-def quote_of_other_client(world: World) -> httpx2.Response:
-    return world.use(world.quote(world.incoming(), by=world.other, debitAmount=usd(1)))
+def quote_of_other_client(driver: Driver) -> httpx2.Response:
+    return driver.use(driver.quote(driver.incoming(), by=driver.other, debitAmount=usd(1)))
 
 
-def quote_of_other_wallet(world: World) -> httpx2.Response:
-    return world.use(world.quote(world.incoming(), world.fresh(deposit="1.00"), debitAmount=usd(1)))
+def quote_of_other_wallet(driver: Driver) -> httpx2.Response:
+    return driver.use(driver.quote(driver.incoming(), driver.fresh(deposit="1.00"), debitAmount=usd(1)))
 
 
-def quote_of_full_receiver(world: World) -> httpx2.Response:
+def quote_of_full_receiver(driver: Driver) -> httpx2.Response:
     """A quote for all of an incoming payment of which somebody paid a part meanwhile."""
-    receiver = world.incoming(usd(500))
-    quote = world.quote(receiver)
-    world.paid(receiver, usd(1))
-    return world.use(quote)
+    receiver = driver.incoming(usd(500))
+    quote = driver.quote(receiver)
+    driver.paid(receiver, usd(1))
+    return driver.use(quote)
 
 
-def quote_of_completed_receiver(world: World) -> httpx2.Response:
-    receiver = world.incoming(usd(500))
-    quote = world.quote(receiver)
-    world.complete(receiver)
-    return world.use(quote)
+def quote_of_completed_receiver(driver: Driver) -> httpx2.Response:
+    receiver = driver.incoming(usd(500))
+    quote = driver.quote(receiver)
+    driver.complete(receiver)
+    return driver.use(quote)
 
 
 def with_money(deposit: str, value: int) -> Send:
     """A payment of a value from a wallet that has this much."""
-    return lambda world: world.send(world.incoming(), usd(value), world.fresh(deposit=deposit))
+    return lambda driver: driver.send(driver.incoming(), usd(value), driver.fresh(deposit=deposit))
 
 
-def nothing_created_without_money(world: World) -> httpx2.Response:
-    sender = world.fresh(deposit="1.00")
-    assert world.send(world.incoming(), usd(101), sender).status_code == 403
-    return world.list_of("outgoing-payments", sender)
+def nothing_created_without_money(driver: Driver) -> httpx2.Response:
+    sender = driver.fresh(deposit="1.00")
+    assert driver.send(driver.incoming(), usd(101), sender).status_code == 403
+    return driver.list_of("outgoing-payments", sender)
 
 
-def spent_by_many_at_once(world: World) -> httpx2.Response:
+def spent_by_many_at_once(driver: Driver) -> httpx2.Response:
     """Payments at the same moment from a wallet that has enough for three: the list of what was created."""
-    sender, receiver = world.fresh(deposit="3.00"), world.incoming()
-    token = world.token("outgoing-payment", "create", wallet=sender)
+    sender, receiver = driver.fresh(deposit="3.00"), driver.incoming()
+    token = driver.token("outgoing-payment", "create", wallet=sender)
     body = {"walletAddress": sender, "incomingPayment": receiver, "debitAmount": usd(100)}
     with ThreadPoolExecutor(RACERS) as threads:
-        answers = list(threads.map(lambda _: world.client.post("/outgoing-payments", body, token), range(RACERS)))
+        answers = list(threads.map(lambda _: driver.client.post("/outgoing-payments", body, token), range(RACERS)))
     assert sorted(answer.status_code for answer in answers) == [201] * 3 + [403] * (RACERS - 3)
-    assert world.instance.balance(world.path(sender)) == "0.00"
-    return world.list_of("outgoing-payments", sender)
+    assert driver.instance.balance(driver.path(sender)) == "0.00"
+    return driver.list_of("outgoing-payments", sender)
 
 
 def read_by_other(*actions: str) -> Send:
     """A payment of `client`, read by `other`."""
 
-    def send(world: World) -> httpx2.Response:
-        payment = world.send(world.incoming(), usd(1)).json()
-        token = world.token("outgoing-payment", *actions, wallet=world.payer, by=world.other)
-        return world.other.get(payment["id"], token)
+    def send(driver: Driver) -> httpx2.Response:
+        payment = driver.send(driver.incoming(), usd(1)).json()
+        token = driver.token("outgoing-payment", *actions, wallet=driver.payer, by=driver.other)
+        return driver.other.get(payment["id"], token)
 
     return send
 
 
-def read_nobodys(world: World) -> httpx2.Response:
-    token = world.token("outgoing-payment", "read", wallet=world.payer)
-    return world.client.get(f"/outgoing-payments/{NOBODY}", token)
+def read_nobodys(driver: Driver) -> httpx2.Response:
+    token = driver.token("outgoing-payment", "read", wallet=driver.payer)
+    return driver.client.get(f"/outgoing-payments/{NOBODY}", token)
 
 
 SHAPES: Json = {
@@ -404,7 +404,7 @@ ROWS: list[Row] = [
     keeps(
         "4.3.6",
         "all that the receiver takes",
-        lambda world: world.send(world.incoming(usd(500)), usd(500)),
+        lambda driver: driver.send(driver.incoming(usd(500)), usd(500)),
         201,
         values={"receiveAmount": usd(500)},
     ),
@@ -438,5 +438,5 @@ ROWS: list[Row] = [
 
 
 @table(ROWS)
-def test_outgoing_payments(world: World, row: Row) -> None:
-    play(world, row)
+def test_outgoing_payments(driver: Driver, row: Row) -> None:
+    play(driver, row)

@@ -7,9 +7,9 @@ import httpx2
 
 from payres.operator import assets, wallets
 from tests.helpers import Json, usd
+from tests.specification.driver import Driver, money
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import QUOTE, TIME
-from tests.specification.world import World, money
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
 QUOTE_URL = re.compile(r"http://127\.0\.0\.1:\d+/quotes/[0-9a-f-]{36}")
@@ -18,45 +18,45 @@ QUOTE_URL = re.compile(r"http://127\.0\.0\.1:\d+/quotes/[0-9a-f-]{36}")
 def quoted(incoming_amount: int | None = None, **members: Any) -> Send:
     """A quote for an incoming payment with this incomingAmount."""
 
-    def send(world: World) -> httpx2.Response:
-        receiver = world.incoming(usd(incoming_amount) if incoming_amount else None)
+    def send(driver: Driver) -> httpx2.Response:
+        receiver = driver.incoming(usd(incoming_amount) if incoming_amount else None)
         given: Json = {"receiver": receiver, **members}
-        return world.create_quote(**given)
+        return driver.create_quote(**given)
 
     return send
 
 
 def quoted_for(receiver: str) -> Send:
     """A quote for a receiver in these words."""
-    return lambda world: world.create_quote(
-        receiver.format(base=world.instance.base_url, wallet=world.taker), debitAmount=usd(1)
+    return lambda driver: driver.create_quote(
+        receiver.format(base=driver.instance.base_url, wallet=driver.taker), debitAmount=usd(1)
     )
 
 
 def quoted_for_that(lead: str) -> Send:
     """A quote for a receiver that takes no more."""
 
-    def send(world: World) -> httpx2.Response:
-        receiver = world.expired() if lead == "expired" else world.completed()
-        return world.create_quote(receiver, debitAmount=usd(1))
+    def send(driver: Driver) -> httpx2.Response:
+        receiver = driver.expired() if lead == "expired" else driver.completed()
+        return driver.create_quote(receiver, debitAmount=usd(1))
 
     return send
 
 
-def quoted_for_inactive_wallet(world: World) -> httpx2.Response:
-    wallet = world.fresh()
-    receiver = world.incoming(wallet=wallet)
-    world.instance.write(lambda tx: wallets.deactivate(tx, world.path(wallet)))
-    return world.create_quote(receiver, debitAmount=usd(1))
+def quoted_for_inactive_wallet(driver: Driver) -> httpx2.Response:
+    wallet = driver.fresh()
+    receiver = driver.incoming(wallet=wallet)
+    driver.instance.write(lambda tx: wallets.deactivate(tx, driver.path(wallet)))
+    return driver.create_quote(receiver, debitAmount=usd(1))
 
 
 def quoted_after(paid: int, **members: Any) -> Send:
     """A quote for a receiver of 500 that was paid already in part."""
 
-    def send(world: World) -> httpx2.Response:
-        receiver = world.incoming(usd(500))
-        world.paid(receiver, usd(paid))
-        return world.create_quote(receiver, **members)
+    def send(driver: Driver) -> httpx2.Response:
+        receiver = driver.incoming(usd(500))
+        driver.paid(receiver, usd(paid))
+        return driver.create_quote(receiver, **members)
 
     return send
 
@@ -71,13 +71,13 @@ def exchanged(
 ) -> Send:
     """A quote between two currencies, for debitAmount, for receiveAmount, or for an incomingAmount."""
 
-    def send(world: World) -> httpx2.Response:
-        sender = world.market(rate, fee, basis_points, scales)
-        source, target = world.asset_of(sender), world.asset_of(f"{sender}-to")
+    def send(driver: Driver) -> httpx2.Response:
+        sender = driver.market(rate, fee, basis_points, scales)
+        source, target = driver.asset_of(sender), driver.asset_of(f"{sender}-to")
         amount = money(value, *(source if side == "debitAmount" else target))
-        receiver = world.incoming(amount if side == "incomingAmount" else None, f"{sender}-to")
+        receiver = driver.incoming(amount if side == "incomingAmount" else None, f"{sender}-to")
         members: Json = {} if side == "incomingAmount" else {side: amount}
-        return world.create_quote(receiver, sender, **members)
+        return driver.create_quote(receiver, sender, **members)
 
     return send
 
@@ -85,81 +85,81 @@ def exchanged(
 def quoted_in_the_wrong_asset(member: str) -> Send:
     """Each amount in the asset of the other side."""
 
-    def send(world: World) -> httpx2.Response:
-        sender = world.market()
+    def send(driver: Driver) -> httpx2.Response:
+        sender = driver.market()
         other = f"{sender}-to" if member == "debitAmount" else sender
-        amount: Json = {member: money(100, *world.asset_of(other))}
-        return world.create_quote(world.incoming(wallet=f"{sender}-to"), sender, **amount)
+        amount: Json = {member: money(100, *driver.asset_of(other))}
+        return driver.create_quote(driver.incoming(wallet=f"{sender}-to"), sender, **amount)
 
     return send
 
 
-def the_smallest_that_works(world: World) -> httpx2.Response:
+def the_smallest_that_works(driver: Driver) -> httpx2.Response:
     """What the refusal names as minSendAmount, which delivers one unit; one less does not."""
-    sender = world.market("0.01", "0.07", 250)
-    receiver = world.incoming(wallet=f"{sender}-to")
-    refused = world.create_quote(receiver, sender, debitAmount=money(1, *world.asset_of(sender)))
+    sender = driver.market("0.01", "0.07", 250)
+    receiver = driver.incoming(wallet=f"{sender}-to")
+    refused = driver.create_quote(receiver, sender, debitAmount=money(1, *driver.asset_of(sender)))
     least = refused.json()["error"]["details"]["minSendAmount"]
     less = least | {"value": str(int(least["value"]) - 1)}
-    assert world.create_quote(receiver, sender, debitAmount=less).status_code == 400
-    return world.create_quote(receiver, sender, debitAmount=least)
+    assert driver.create_quote(receiver, sender, debitAmount=less).status_code == 400
+    return driver.create_quote(receiver, sender, debitAmount=least)
 
 
-def without_rate(world: World) -> httpx2.Response:
-    taker = world.fresh(world.code())
-    return world.create_quote(world.incoming(wallet=taker), debitAmount=usd(100))
+def without_rate(driver: Driver) -> httpx2.Response:
+    taker = driver.fresh(driver.code())
+    return driver.create_quote(driver.incoming(wallet=taker), debitAmount=usd(100))
 
 
-def after_a_new_rate(world: World) -> httpx2.Response:
+def after_a_new_rate(driver: Driver) -> httpx2.Response:
     """The payment of a quote that was made before the operator changed the rate: the quote holds."""
-    sender = world.market("0.5")
-    source, target = world.asset_of(sender), world.asset_of(f"{sender}-to")
-    quote = world.quote(world.incoming(wallet=f"{sender}-to"), sender, debitAmount=money(100, *source))
-    world.instance.write(lambda tx: assets.set_rate(tx, source[0], target[0], "9"))
-    ended = world.as_read(world.use(quote, sender))
+    sender = driver.market("0.5")
+    source, target = driver.asset_of(sender), driver.asset_of(f"{sender}-to")
+    quote = driver.quote(driver.incoming(wallet=f"{sender}-to"), sender, debitAmount=money(100, *source))
+    driver.instance.write(lambda tx: assets.set_rate(tx, source[0], target[0], "9"))
+    ended = driver.as_read(driver.use(quote, sender))
     assert ended.json()["receiveAmount"] == money(50, *target)
     return ended
 
 
-def expiring_with_its_receiver(world: World) -> httpx2.Response:
-    expires_at = world.later(20)
-    answer = world.create_quote(world.incoming(expiresAt=expires_at), debitAmount=usd(1))
+def expiring_with_its_receiver(driver: Driver) -> httpx2.Response:
+    expires_at = driver.later(20)
+    answer = driver.create_quote(driver.incoming(expiresAt=expires_at), debitAmount=usd(1))
     assert answer.json()["expiresAt"] == expires_at
     return answer
 
 
-def used_shortly_before_it_expires(world: World) -> httpx2.Response:
-    quote = world.quote(world.incoming(), debitAmount=usd(1))
-    world.instance.clock.advance(world.instance.context.settings.quote_lifetime - 10)
-    return world.use(quote)
+def used_shortly_before_it_expires(driver: Driver) -> httpx2.Response:
+    quote = driver.quote(driver.incoming(), debitAmount=usd(1))
+    driver.instance.clock.advance(driver.instance.context.settings.quote_lifetime - 10)
+    return driver.use(quote)
 
 
-def used_when_expired(world: World) -> httpx2.Response:
-    quote = world.quote(world.incoming(), debitAmount=usd(1))
-    world.instance.clock.advance(world.instance.context.settings.quote_lifetime)
-    return world.use(quote)
+def used_when_expired(driver: Driver) -> httpx2.Response:
+    quote = driver.quote(driver.incoming(), debitAmount=usd(1))
+    driver.instance.clock.advance(driver.instance.context.settings.quote_lifetime)
+    return driver.use(quote)
 
 
-def read_new(world: World) -> httpx2.Response:
-    return world.read_quote(world.quote(world.incoming(usd(500))))
+def read_new(driver: Driver) -> httpx2.Response:
+    return driver.read_quote(driver.quote(driver.incoming(usd(500))))
 
 
-def read_when_expired(world: World) -> httpx2.Response:
-    quote = world.quote(world.incoming(), debitAmount=usd(1))
-    world.instance.clock.advance(world.instance.context.settings.quote_lifetime + 1)
-    return world.read_quote(quote)
+def read_when_expired(driver: Driver) -> httpx2.Response:
+    quote = driver.quote(driver.incoming(), debitAmount=usd(1))
+    driver.instance.clock.advance(driver.instance.context.settings.quote_lifetime + 1)
+    return driver.read_quote(quote)
 
 
-def read_when_used(world: World) -> httpx2.Response:
-    quote = world.quote(world.incoming(), debitAmount=usd(1))
-    assert world.use(quote).status_code == 201
-    return world.read_quote(quote)
+def read_when_used(driver: Driver) -> httpx2.Response:
+    quote = driver.quote(driver.incoming(), debitAmount=usd(1))
+    assert driver.use(quote).status_code == 201
+    return driver.read_quote(quote)
 
 
 def read_of_other(*actions: str) -> Send:
     """A quote of `client`, read by `other`."""
-    return lambda world: world.other.get(
-        world.quote(world.incoming(), debitAmount=usd(1)), world.token("quote", *actions, by=world.other)
+    return lambda driver: driver.other.get(
+        driver.quote(driver.incoming(), debitAmount=usd(1)), driver.token("quote", *actions, by=driver.other)
     )
 
 
@@ -440,7 +440,7 @@ ROWS: list[Row] = [
     breaks(
         "2.5.1 4.8.2 7.7",
         "one that does not exist",
-        lambda world: world.read_quote(f"/quotes/{NOBODY}"),
+        lambda driver: driver.read_quote(f"/quotes/{NOBODY}"),
         404,
         "not_found",
     ),
@@ -448,5 +448,5 @@ ROWS: list[Row] = [
 
 
 @table(ROWS)
-def test_quotes(world: World, row: Row) -> None:
-    play(world, row)
+def test_quotes(driver: Driver, row: Row) -> None:
+    play(driver, row)

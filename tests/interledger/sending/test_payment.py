@@ -149,7 +149,7 @@ def test_payment_that_gives_up_says_what_slow_answers_said() -> None:
     assert "the last answer was T04" in result.failure.sentence
 
 
-def test_payment_into_the_void_has_twenty_packets_in_doubt() -> None:
+def test_payment_that_nobody_answers_has_twenty_unresolved_packets() -> None:
     path = Scripted(*[Lost("expired")] * 100, delay=20)
     result, took = pay_over(path, plan(10_000, 100))
     assert (reason(result), result.sent, result.unresolved) == (Failure.IDLE_TIMEOUT, 0, 2000)

@@ -26,7 +26,7 @@ def money(value: int | str, code: str, scale: int = 0) -> Json:
     return {"value": str(value), "assetCode": code, "assetScale": scale}
 
 
-class World:
+class Driver:
     """A server with a payer who has plenty of USD and a taker; `client` makes the requests, `other` is another client.
 
     `patient` is a second server. A client must wait there before it continues.
