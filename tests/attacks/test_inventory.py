@@ -187,8 +187,8 @@ INVENTORY: dict[str, list[str]] = {
     ],
     "SSRF by spellings of an address": [
         "attacks/test_ssrf.py::test_ssrf_to_loopback",
-        "federation/test_addresses.py::test_is_permitted_refuses_what_is_not_public",
-        "federation/test_addresses.py::test_is_permitted_judges_an_embedded_address_like_the_address_itself",
+        "federation/test_ip_addresses.py::test_is_permitted_refuses_what_is_not_public",
+        "federation/test_ip_addresses.py::test_is_permitted_judges_an_embedded_address_like_the_address_itself",
         "federation/test_http.py::test_get_json_refuses_hosts_that_are_not_public_as_the_system_reads_them",
     ],
     "SSRF by DNS that changes between check and connect": [
