@@ -312,7 +312,7 @@ create index peer_route_of_peer on peer_route (peer_id);
 
 -- Packets with money that went to a peer, of a payment of ours or from another peer; id is the Request-Id of the
 -- exchange. source_amount is in the payer's asset, amount in the peer's. prepare is the packet as sent, while its
--- outcome may still be found out. An operator resolves a doubtful packet.
+-- outcome may still be found out. An operator resolves one of unknown outcome (`doubtful`).
 create table packet (
   id text primary key,
   to_peer_id integer not null references peer,
