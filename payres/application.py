@@ -46,7 +46,7 @@ from payres.limits import (
 from payres.logs import RequestLog
 from payres.operator import operators
 from payres.operator.backups import record_takeover, require_current
-from payres.operator.invariants import BackgroundCheck
+from payres.operator.invariant_checks import BackgroundCheck
 from payres.operator.volume import DailyVolume
 from payres.payments.incoming import report_expired
 from payres.payments.settlement import settle_interrupted

@@ -3,7 +3,7 @@
 Every function runs inside the caller's transaction, checks the accounts before and after, and stores what caused the
 movement: `store.accounts.change_account` checks an account and changes it in one statement, `in_order` looks at it
 again. No account falls below its floor: zero, or for a peer minus its credit limit; the external account has none. At
-any moment the balances of all accounts of one asset sum to zero, which `payres.operator.invariants` checks.
+any moment the balances of all accounts of one asset sum to zero, which `payres.operator.invariant_checks` checks.
 """
 
 import sqlite3

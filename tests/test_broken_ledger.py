@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from payres.application import create_app
-from payres.operator.invariants import BackgroundCheck
+from payres.operator.invariant_checks import BackgroundCheck
 from payres.settings import Settings
 from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused

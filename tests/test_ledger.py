@@ -12,7 +12,7 @@ from payres.amounts import MAX_LEDGER, Asset
 from payres.errors import DomainError
 from payres.http.error_responses import error_response
 from payres.ledger import LedgerBroken, NotEnough
-from payres.operator import invariants
+from payres.operator import invariant_checks
 from payres.store import accounts, incoming, outgoing
 from payres.store.accounts import ACCOUNTS, HOLDS, AccountRecord
 from payres.store.assets import ensure_asset
@@ -477,6 +477,6 @@ def test_any_sequence_agrees_with_a_plain_model(steps: list[Step]) -> None:
 
 
 def assert_audited(tx: Transaction) -> None:
-    findings = {finding.name: finding.breaches for finding in invariants.check(tx)}
+    findings = {finding.name: finding.breaches for finding in invariant_checks.check(tx)}
     for name in ("zero_sum", "balances", "transfers", "held", "floors", "references", "file"):
         assert not findings[name]

@@ -8,7 +8,7 @@ from payres.admin.call import Call
 from payres.admin.requests import LedgerQuery
 from payres.admin.wire import LedgerCheck, LedgerEntry
 from payres.errors import InvalidRequest, Unavailable, require
-from payres.operator import invariants
+from payres.operator import invariant_checks
 from payres.operator.assets import require_asset
 from payres.operator.payments import require_payment
 from payres.operator.peers import require_peer
@@ -31,9 +31,9 @@ def list_page(work: Work, page: PageQuery, query: LedgerQuery) -> Page[LedgerEnt
 
 async def check(call: Call) -> LedgerCheck:
     """Check every invariant of the ledger, over one snapshot. It takes long where there are many payments."""
-    at, findings = await call.read(lambda work: (work.now, invariants.check(work)))
+    at, findings = await call.read(lambda work: (work.now, invariant_checks.check(work)))
     with suppress(Unavailable):  # what was found can be shown all the same
-        await call.write(partial(invariants.note, findings=findings, checked_at=at))
+        await call.write(partial(invariant_checks.note, findings=findings, checked_at=at))
     return representations.ledger_check(findings)
 
 

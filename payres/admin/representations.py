@@ -29,7 +29,7 @@ from payres.store.work import Work
 
 if TYPE_CHECKING:  # they load slowly, and few commands need them
     from payres.operator.backups import Backup
-    from payres.operator.invariants import Finding
+    from payres.operator.invariant_checks import Finding
     from payres.operator.unresolved_packets import UnresolvedPacket
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -191,7 +191,7 @@ def _spending(found: grant_rules.Spending | None) -> wire.GrantSpending | None:
 
 
 def ledger_check(findings: "Sequence[Finding]") -> wire.LedgerCheck:
-    from payres.operator.invariants import first_broken
+    from payres.operator.invariant_checks import first_broken
 
     broken = first_broken(findings)
     checks = [represent(wire.InvariantCheck, finding) for finding in findings]

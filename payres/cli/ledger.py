@@ -7,8 +7,8 @@ import click
 from payres.admin import representations
 from payres.cli.commands import Group
 from payres.cli.session import Session, with_session
-from payres.operator import invariants
-from payres.operator.invariants import Finding
+from payres.operator import invariant_checks
+from payres.operator.invariant_checks import Finding
 
 
 @click.group(cls=Group)
@@ -24,11 +24,11 @@ def check(session: Session) -> None:
     Reads one snapshot of the database while the server goes on serving. The exit code is 1 when an invariant is
     broken, and the first broken one is named.
     """
-    at, findings = session.read(lambda work: (work.now, invariants.check(work)))
-    broken = invariants.first_broken(findings)
+    at, findings = session.read(lambda work: (work.now, invariant_checks.check(work)))
+    broken = invariant_checks.first_broken(findings)
     lines = (line for finding in findings for line in _lines(finding))
     session.show(representations.ledger_check(findings), "\n".join(lines))
-    session.write_if_possible(partial(invariants.note, findings=findings, checked_at=at))
+    session.write_if_possible(partial(invariant_checks.note, findings=findings, checked_at=at))
     if broken is not None:
         raise click.ClickException(f"The invariant `{broken.name}` is broken: {broken.breaches[0]}")
 

@@ -7,7 +7,7 @@ import httptools
 from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from payres.http.flow import Flow
+from payres.http.flow_control import Flow
 from payres.http.request_head import MEASURED
 from payres.http.responses import last_headers
 

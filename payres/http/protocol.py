@@ -20,7 +20,7 @@ from payres.errors import DomainError, Unavailable
 from payres.http.connections import connections_of, most_connections, most_of_one_address
 from payres.http.error_responses import ErrorResponse
 from payres.http.exchange import Exchange, scope_of
-from payres.http.flow import Flow
+from payres.http.flow_control import Flow
 from payres.http.request_head import ambiguity, declared_length, malformed, section_bytes, too_long
 from payres.http.responses import last_headers, last_response
 from payres.http.streams import CutShort

@@ -19,7 +19,7 @@ from payres.clock import MILLISECOND, SECOND, MovableClock
 from payres.grants import consent
 from payres.http.server import CONNECTIONS
 from payres.interledger.remote_payments import Backoff
-from payres.operator import invariants, keys, wallets
+from payres.operator import invariant_checks, keys, wallets
 from payres.routes.context import Context
 from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
@@ -118,7 +118,7 @@ class Instance:
 
     def check_ledger(self) -> None:
         """Checks every invariant of the ledger. Raises AssertionError, which names the first broken one."""
-        findings = self.read(invariants.check)
+        findings = self.read(invariant_checks.check)
         broken = [finding for finding in findings if not finding.holds]
         assert not broken, broken[0]
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from payres.identifiers import hash_secret
-from payres.operator import invariants
+from payres.operator import invariant_checks
 from payres.store.connections import connect_writer
 from payres.store.work import Transaction
 from tests.crash import load
@@ -86,7 +86,7 @@ def check(remains: Remains, known: list[Acknowledged], told: set[str]) -> None:
     So is every event that the webhook was told.
     """
     with closing(connect_writer(str(remains.database))) as connection:
-        assert invariants.first_broken(invariants.check(connection)) is None
+        assert invariant_checks.first_broken(invariant_checks.check(connection)) is None
         written = check_written(connection)
         assert told <= written or not remains.whole, f"{remains}: an event was sent that is not there"
         for client in known:

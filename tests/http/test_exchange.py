@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from payres.http.exchange import Exchange
-from payres.http.flow import Flow
+from payres.http.flow_control import Flow
 
 DEFAULT = [(b"date", b"today")]
 

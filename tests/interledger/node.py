@@ -22,7 +22,7 @@ from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_r
 from payres.interledger.recovery import Recovery
 from payres.interledger.responses import NoReply
 from payres.interledger.stream import SharedSecret
-from payres.operator import invariants, wallets
+from payres.operator import invariant_checks, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
 from payres.rate_limiter import RateLimiter
 from payres.settings import Settings
@@ -127,8 +127,8 @@ class Node:
         return list(await self.database.read(lambda tx: packets.prepared_packets(tx, 1000)))
 
     async def check_books(self) -> None:
-        findings = await self.database.read(invariants.check)
-        assert invariants.first_broken(findings) is None, invariants.first_broken(findings)
+        findings = await self.database.read(invariant_checks.check)
+        assert invariant_checks.first_broken(findings) is None, invariant_checks.first_broken(findings)
 
 
 @asynccontextmanager

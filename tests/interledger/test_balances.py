@@ -16,7 +16,7 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset
 from payres.interledger import balances
 from payres.interledger.packets import Code, Rejected
-from payres.operator import assets, invariants, wallets
+from payres.operator import assets, invariant_checks, wallets
 from payres.operator.peers import NewPeer, add_peer, require_peer
 from payres.payments.settlement import end_remote
 from payres.store import accounts, clients, packets
@@ -262,6 +262,6 @@ def test_packets_in_any_order_keep_the_books_and_never_overspend(
         machine = Machine(book)
         for step in steps:
             machine.do(step)
-        assert invariants.first_broken(invariants.check(book)) is None
+        assert invariant_checks.first_broken(invariant_checks.check(book)) is None
     finally:
         book.execute("ROLLBACK")

@@ -11,7 +11,7 @@ from time import perf_counter
 import pytest
 
 from payres.operator import wallets
-from payres.operator.invariants import ALL_SHARE, PAUSE_SECONDS, RECENT_SHARE, BackgroundCheck
+from payres.operator.invariant_checks import ALL_SHARE, PAUSE_SECONDS, RECENT_SHARE, BackgroundCheck
 from payres.store.database import Database
 from payres.store.ledger_invariants import LEDGER_INVARIANTS
 from payres.store.status import last_check
@@ -47,7 +47,7 @@ def count_time(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Each look at the time is so many seconds after the one before; servers of other tests keep the real time."""
     times, ours = count(0, step), threading.get_ident()
     monkeypatch.setattr(
-        "payres.operator.invariants.perf_counter",
+        "payres.operator.invariant_checks.perf_counter",
         lambda: next(times) if threading.get_ident() == ours else perf_counter(),
     )
 
@@ -190,7 +190,7 @@ async def test_run_goes_on_after_a_check_that_failed(database: Database, caplog:
 async def test_large_file_is_not_read_in_one_step(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     corrupt(database.path, "UPDATE wallet_address SET state = 'odd' WHERE path = 'bob'")
     with monkeypatch.context() as patched:
-        patched.setattr("payres.operator.invariants.MAX_PAGES", 1)
+        patched.setattr("payres.operator.invariant_checks.MAX_PAGES", 1)
         await BackgroundCheck(database, Pauses(1000)).check_all()
         assert not database.stopped
     await BackgroundCheck(database, Pauses(1000)).check_all()

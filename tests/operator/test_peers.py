@@ -8,7 +8,7 @@ from payres import ledger
 from payres.errors import DomainError, InvalidAmount
 from payres.http.error_responses import error_response
 from payres.identifiers import hash_secret
-from payres.operator import invariants, peers
+from payres.operator import invariant_checks, peers
 from payres.operator.peers import NewPeer, PeerChange
 from payres.settings import Settings
 from payres.store import accounts, assets, packets, secrets
@@ -54,7 +54,7 @@ def owner(tx: Work, token: str) -> int | None:
 
 
 def check_books(tx: Transaction) -> None:
-    assert invariants.first_broken(invariants.check(tx)) is None
+    assert invariant_checks.first_broken(invariant_checks.check(tx)) is None
 
 
 def test_added_peer_is_as_agreed(tx: Work) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.errors import DomainError, InsufficientFunds, InvalidAmount, InvalidRequest, NotFound, WrongState
-from payres.operator import assets, invariants, wallets
+from payres.operator import assets, invariant_checks, wallets
 from payres.operator.refunds import Wanted, refund
 from payres.payments.settlement import end_remote, has_sent_all, pay_locally, payment_hold
 from payres.store import clients, incoming, outgoing
@@ -90,7 +90,7 @@ def balance(work: Work, path: str) -> str:
 
 
 def check_books(work: Work) -> None:
-    broken = invariants.first_broken(invariants.check(work))
+    broken = invariant_checks.first_broken(invariant_checks.check(work))
     assert broken is None, broken
 
 
@@ -165,7 +165,7 @@ def test_check_finds_a_refund_that_its_payment_does_not_send(tx: Work, change: s
     pay_from_elsewhere(tx, 200)
     [made] = refund(tx, Wanted("bill", "r-1", "1.00", ELSEWHERE), offer_of(100))
     tx.execute(f"UPDATE outgoing_payment SET {change}")
-    [found] = [one for one in invariants.check(tx) if one.name == "refunded"]
+    [found] = [one for one in invariant_checks.check(tx) if one.name == "refunded"]
     assert found.breaches == [f"refund {made.id} is not what outgoing payment {made.return_payment_id} sends"]
 
 

@@ -27,7 +27,7 @@ from payres.errors import DomainError
 from payres.grants.access import Caller, IncomingPaymentAccess, Limits, OutgoingPaymentAccess
 from payres.grants.limits import current_window, spent_in_window
 from payres.http.error_responses import error_response
-from payres.operator import invariants, wallets
+from payres.operator import invariant_checks, wallets
 from payres.operator.assets import deposit_liquidity, set_fee, set_rate, withdraw_liquidity
 from payres.payments import incoming, outgoing, quotes
 from payres.payments.outgoing import Created
@@ -347,7 +347,7 @@ def books_of(tx: Transaction, plan: Plan) -> Iterator[tuple[Books, Reckoning]]:
             books,
             Reckoning(Allowance(plan.kind, plan.most, code, bound, plan.interval[1] if plan.interval else None)),
         )
-        broken = invariants.first_broken(invariants.check(tx))
+        broken = invariant_checks.first_broken(invariant_checks.check(tx))
         assert broken is None, broken
     finally:
         tx.execute("ROLLBACK")

@@ -13,7 +13,7 @@ from payres.amounts import Asset
 from payres.application import create_app
 from payres.cli import main
 from payres.clock import SECOND
-from payres.operator import invariants, wallets
+from payres.operator import invariant_checks, wallets
 from payres.operator.assets import deposit_liquidity
 from payres.payments.settlement import settle_interrupted
 from payres.settings import Settings
@@ -133,7 +133,7 @@ def fill(work: Work, path: str) -> None:
 
 
 def assert_ledger_holds(work: Work) -> None:
-    assert invariants.first_broken(invariants.check(work)) is None
+    assert invariant_checks.first_broken(invariant_checks.check(work)) is None
 
 
 @pytest.mark.parametrize("path", ["bob", "carla", "alice"])

@@ -11,7 +11,7 @@ from payres import ledger
 from payres.amounts import Asset
 from payres.interledger import balances
 from payres.operator import assets, wallets
-from payres.operator.invariants import check_ledger
+from payres.operator.invariant_checks import check_ledger
 from payres.operator.peers import NewPeer, PeerChange, add_peer, change_peer
 from payres.settings import Settings
 from payres.store import clients

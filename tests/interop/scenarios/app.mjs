@@ -14,7 +14,7 @@ export let settings
 
 let runs = 0
 
-/** Tells a scenario with these settings. */
+/** Runs a scenario with these settings. */
 export async function run(scenario, given) {
   settings = given
   runs += 1

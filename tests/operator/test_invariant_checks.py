@@ -10,7 +10,7 @@ from payres import ledger
 from payres.amounts import Asset
 from payres.errors import InvalidReceiver
 from payres.grants.access import Caller, IncomingPaymentAccess, OutgoingPaymentAccess
-from payres.operator import assets, invariants, wallets
+from payres.operator import assets, invariant_checks, wallets
 from payres.operator.refunds import Wanted, refund
 from payres.payments import incoming as incoming_rules
 from payres.payments import outgoing as outgoing_rules
@@ -112,9 +112,9 @@ def _fail(tx: Work, payment: OutgoingRecord) -> None:
 
 
 def test_check_proves_right_books_and_says_over_how_much(tx: Transaction) -> None:
-    findings = invariants.check(tx)
+    findings = invariant_checks.check(tx)
     assert [finding.breaches for finding in findings if not finding.holds] == []
-    assert invariants.first_broken(findings) is None
+    assert invariant_checks.first_broken(findings) is None
     examined = {finding.name: finding.examined for finding in findings}
     assert examined["zero_sum"] == 2
     assert examined["balances"] == 7
@@ -126,7 +126,7 @@ def test_check_proves_right_books_and_says_over_how_much(tx: Transaction) -> Non
 
 def test_check_proves_an_empty_database() -> None:
     connection = connect_writer(":memory:")
-    assert invariants.first_broken(invariants.check(connection)) is None
+    assert invariant_checks.first_broken(invariant_checks.check(connection)) is None
     connection.close()
 
 
@@ -136,12 +136,12 @@ def test_check_counts_turnover_past_what_one_figure_holds(tx: Work) -> None:
         wallets.deposit(tx, "dora", MAX_DECIMAL)
         wallets.withdraw(tx, "dora", MAX_DECIMAL)
     wallets.deposit(tx, "dora", MAX_DECIMAL)
-    assert invariants.first_broken(invariants.check(tx)) is None
+    assert invariant_checks.first_broken(invariant_checks.check(tx)) is None
 
 
 def test_check_takes_windows_in_which_all_was_given_back(tx: Transaction) -> None:
     grants.add_spending(tx, "grant", NOW, "JPY", 0, 0, 0, NOW)
-    assert invariants.first_broken(invariants.check(tx)) is None
+    assert invariant_checks.first_broken(invariant_checks.check(tx)) is None
 
 
 CROSSED = """
@@ -229,7 +229,7 @@ def test_check_names_what_is_broken_first(tx: Transaction, name: str, breach: st
     for statement in statements:
         assert tx.execute(statement).rowcount > 0
     tx.execute("PRAGMA ignore_check_constraints = OFF")
-    broken = invariants.first_broken(invariants.check(tx))
+    broken = invariant_checks.first_broken(invariant_checks.check(tx))
     assert broken is not None
     assert broken.name == name
     assert breach in " ".join(broken.breaches)
@@ -240,9 +240,9 @@ def test_check_names_what_is_broken_first(tx: Transaction, name: str, breach: st
 def test_batches_of_any_size_check_what_holds_and_end(
     tx: Transaction, monkeypatch: pytest.MonkeyPatch, rows: int, account_ids: int
 ) -> None:
-    monkeypatch.setattr(invariants, "BATCH_ROWS", rows)
-    monkeypatch.setattr(invariants, "BATCH_ACCOUNTS", account_ids)
-    findings = invariants.check(tx)
+    monkeypatch.setattr(invariant_checks, "BATCH_ROWS", rows)
+    monkeypatch.setattr(invariant_checks, "BATCH_ACCOUNTS", account_ids)
+    findings = invariant_checks.check(tx)
     assert [finding for finding in findings if not finding.holds] == []
     assert [*(one.name for one in LEDGER_INVARIANTS), "references", "file"] == [finding.name for finding in findings]
 
@@ -263,20 +263,20 @@ def test_batches_of_any_size_check_what_holds_and_end(
 def test_batches_find_what_is_broken_in_the_first_row_and_in_the_last(
     tx: Transaction, monkeypatch: pytest.MonkeyPatch, rows: int, name: str, statement: str, which: str
 ) -> None:
-    monkeypatch.setattr(invariants, "BATCH_ROWS", rows)
-    monkeypatch.setattr(invariants, "BATCH_ACCOUNTS", rows)
+    monkeypatch.setattr(invariant_checks, "BATCH_ROWS", rows)
+    monkeypatch.setattr(invariant_checks, "BATCH_ACCOUNTS", rows)
     tx.execute("COMMIT")
     tx.execute("PRAGMA foreign_keys = OFF")
     (account,) = tx.execute(f"SELECT {which}(id) FROM account").fetchone()
     (other,) = tx.execute("SELECT id FROM account WHERE id <> ? AND kind <> 'wallet'", (account,)).fetchone()
     assert tx.execute(statement.format(account, other, which)).rowcount > 0
-    assert name in {finding.name for finding in invariants.check(tx) if not finding.holds}
+    assert name in {finding.name for finding in invariant_checks.check(tx) if not finding.holds}
 
 
 def test_steps_count_transfers_that_come_in_between(tx: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(invariants, "BATCH_ROWS", 1)
+    monkeypatch.setattr(invariant_checks, "BATCH_ROWS", 1)
     number = 0
-    for scan in invariants.scans(tx):
+    for scan in invariant_checks.scans(tx):
         while not scan.done:
             assert scan.step(tx) == []
             number += 1
@@ -297,7 +297,7 @@ def test_check_reports_a_damaged_file(tmp_path: Path) -> None:
         file.seek((root - 1) * size)
         file.write(b"\xff" * size)
     connection = connect_writer(str(path))
-    broken = invariants.first_broken(invariants.check(connection))
+    broken = invariant_checks.first_broken(invariant_checks.check(connection))
     connection.close()
     assert broken is not None
     assert broken.name == "balances"
@@ -332,4 +332,4 @@ def test_check_holds_after_a_payment_and_after_one_that_was_refused(
         found = OUTGOING.get(tx, created.id)
         assert found == created
         assert (found.state, found.sent) == ("completed", 200)
-    assert invariants.first_broken(invariants.check(tx)) is None
+    assert invariant_checks.first_broken(invariant_checks.check(tx)) is None
