@@ -24,9 +24,13 @@ class RateBounds(msgspec.Struct, frozen=True):
     def learn(self, sent: int, delivered: int) -> "RateBounds":
         """The bounds after one more packet: narrower, or those of the packet when the rate has moved out of these."""
         seen = RateBounds.of(sent, delivered)
-        if seen.high <= self.low or seen.low >= self.high:
+        if self.excludes(seen):
             return seen
         return RateBounds(max(self.low, seen.low), min(self.high, seen.high))
+
+    def excludes(self, other: "RateBounds") -> bool:
+        """Whether no rate is within both bounds."""
+        return other.high <= self.low or other.low >= self.high
 
     # In integers, which take a third of the time of fractions.
 

@@ -125,8 +125,10 @@ class Connection(asyncio.Protocol):
             self._fail("too_large", f"{{host}} answered with more than {self._max_body_bytes} bytes")
 
     def on_message_complete(self) -> None:
-        if self._parser.get_status_code() >= 200:  # others precede the answer (RFC 9110 section 15.2)
+        if self._parser.get_status_code() >= 200:
             self._answered(reusable=self._parser.should_keep_alive())
+        else:
+            self._begin_answer()  # it is still to come (RFC 9110 section 15.2)
 
     def _begin_answer(self) -> None:
         self._headers, self._in_head = {}, True

@@ -5,6 +5,8 @@ from functools import partial
 from math import ceil
 from typing import Final
 
+import msgspec
+
 from payres import representations
 from payres.amounts import MAX_VALUE, Asset, Fee, Scales, convert, fee_on, minimum_send
 from payres.errors import DomainError, InvalidAmount, Unavailable, WrongState
@@ -15,7 +17,7 @@ from payres.interledger.routing import next_peer
 from payres.interledger.sending.connection import Connection, Destination
 from payres.interledger.sending.failures import SendingFailed
 from payres.interledger.sending.path import max_source, min_delivery, minimum_rate
-from payres.interledger.sending.probe import price_of, probe
+from payres.interledger.sending.probe import price_of, probe, promise_of
 from payres.operator import refunds
 from payres.payments.outgoing import check_funds
 from payres.payments.pricing import check_fits, check_liquidity, nothing_arrives, rate_between, wanted_amount
@@ -118,6 +120,8 @@ class RemoteQuotes:
             path = await _probe(connection, packets)
             if spent is not None:
                 offer = _sending(spent, wallet.asset, pricing, receiver, path, rate)
+                promised = await promise_of(connection, spent - offer.terms.fee, offer.terms.receive)
+                offer = msgspec.structs.replace(offer, terms=msgspec.structs.replace(offer.terms, receive=promised))
             else:
                 price = await price_of(connection, path, max_source(delivery, path, rate), delivery)
                 offer = _delivering(delivery, price, pricing, receiver, path)

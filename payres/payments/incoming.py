@@ -98,14 +98,13 @@ def fits(remaining: int | None, amount: int) -> bool:
 
 def fits_with_tolerance(payment: IncomingRecord, amount: int, minimum: int) -> bool:
     """Whether a packet over Interledger keeps the total within what is wanted, or exceeds it only because senders
-    round: by the overpay tolerance (one unit or 0.5 %, rounded down, whichever is more), or by what arrives beyond the
-    `minimum` that the sender asked for, since one unit of a sender's asset may be worth many of the receiver's."""
-    if payment.incoming_value is None:
+    round: by the overpay tolerance (one unit or 0.5 %, rounded down, whichever is more); or by more, when the `minimum`
+    that the sender asked for is just what is missing. One unit of its asset may be worth many of the receiver's.
+    """
+    if payment.remaining is None:
         return True
-    wanted = int(payment.incoming_value)
-    if payment.received + amount <= wanted + max(1, wanted // OVERPAY_TOLERANCE):
-        return True
-    return 0 < minimum <= wanted - payment.received
+    tolerance = max(1, int(payment.incoming_value or 0) // OVERPAY_TOLERANCE)
+    return amount <= payment.remaining + tolerance or minimum == payment.remaining > 0
 
 
 def check_countable(payment: IncomingRecord, amount: int) -> None:

@@ -99,6 +99,13 @@ async def test_request_that_gets_no_answer_does_not_get_that_of_the_one_before(s
     assert len(requests) == 2
 
 
+async def test_answer_that_is_only_announced_has_broken_off(serve: Serve) -> None:
+    port = await serve(b"HTTP/1.1 100 Continue\r\n\r\n")
+    async with GuardedClient(True) as client:
+        with pytest.raises(FetchFailed, match="broke off"):
+            await client.request("POST", f"http://127.0.0.1:{port}/")
+
+
 async def test_connection_is_not_used_again_after_long_silence(serve: Serve, elapse: Elapse) -> None:
     server = Server(OK)
     port = await serve(server)

@@ -29,10 +29,11 @@ def test_only_packets_may_exceed_what_is_wanted(value: int, received: int, local
     assert [fits_with_tolerance(payment, amount, amount) for amount in (packet, packet + 1)] == [True, False]
 
 
-@pytest.mark.parametrize(("minimum", "taken"), [(0, False), (1, True), (30, True), (31, False)])
-def test_packet_may_exceed_what_is_wanted_by_more_than_its_sender_asked_for(minimum: int, taken: bool) -> None:
-    """As one of a sender whose smallest unit is worth 46 of the receiver's."""
+@pytest.mark.parametrize(("minimum", "taken"), [(0, False), (1, False), (29, False), (30, True), (31, False)])
+def test_packet_of_large_units_may_exceed_what_is_wanted_if_it_asks_for_just_that(minimum: int, taken: bool) -> None:
+    """As the last one of a sender whose smallest unit is worth 46 of the receiver's."""
     assert fits_with_tolerance(wanting(100, 70), 46, minimum) is taken
+    assert not fits_with_tolerance(wanting(100, 100), 46, 0)
 
 
 def test_everything_fits_what_names_no_amount() -> None:

@@ -25,6 +25,7 @@ from payres.interledger.sending.connection import (
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import Pace, monotonic, wait
 from payres.interledger.sending.path import SHOWS_THE_RATE, Capacity, at_most, sendable
+from payres.limits import OVERPAY_TOLERANCE
 from payres.terms import Path, RateBounds
 from payres.worker import cancel_all
 
@@ -103,8 +104,12 @@ class Progress:
 
     def _sending(self, bounds: RateBounds, available: int, most: int) -> PacketAmounts:
         amount = self._share(available, min(available, most), bounds.low)
-        forgiving = self._forgives(available <= most)
-        return PacketAmounts(amount, at_most(amount - forgiving, self._plan.min_rate), bounds.most(amount), forgiving)
+        is_last = available <= most
+        forgiving = self._forgives(is_last)
+        minimum = at_most(amount - forgiving, self._plan.min_rate)
+        if is_last and self._is_alone:
+            minimum = max(minimum, self._plan.min_delivery - self.delivered)
+        return PacketAmounts(amount, minimum, bounds.most(amount), forgiving)
 
     def _delivering(self, bounds: RateBounds, available: int, most: int) -> PacketAmounts | None:
         missing = self._plan.min_delivery - self.delivered - self._arriving
@@ -116,17 +121,25 @@ class Progress:
             raise SendingFailed(
                 Failure.INSUFFICIENT_EXCHANGE_RATE, "Rounding on the path takes more of what is left than may be lost."
             )
-        needed = max(ceil(missing / bounds.low), self._too_small + 1)
+        # Of what was too small an eighth more, so that few packets are tried where a unit on the way is worth many.
+        needed = max(ceil(missing / bounds.low), self._too_small + 1 + self._too_small // 8)
         amount = min(needed, available, most)
         completes = needed <= amount
         forgiving = self._forgives(completes)
         minimum = max(at_most(amount - forgiving, self._plan.min_rate), 1)
-        if completes and not self._in_flight and not self.unresolved:
-            # What is missing completes the payment within its plan. A unit may stay missing if more can be sent for it.
-            is_last = available - amount <= 1
+        if completes and self._is_alone:
+            # What is missing completes the payment within its plan. A unit may stay missing if more can be sent for it,
+            # and if the receiver's overpay tolerance covers that.
+            tolerance = max(1, self._plan.min_delivery // OVERPAY_TOLERANCE)
+            is_last = available - amount <= 1 or bounds.most(1) > tolerance
             forgiving = forgiving and not is_last
             minimum = missing if is_last else min(minimum, missing)
         return PacketAmounts(amount, minimum, bounds.most(amount), forgiving, completes)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether the next packet is the only one whose outcome is not known."""
+        return not self._in_flight and not self.unresolved
 
     def _forgives(self, final: bool) -> bool:
         return final and not self.unit_forgiven and not self._forgiving

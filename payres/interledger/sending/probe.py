@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter, deque
 from contextlib import suppress
+from math import ceil
 from typing import Final
 
 from payres.amounts import MAX_VALUE
@@ -18,7 +19,7 @@ from payres.worker import cancel_all
 LARGEST: Final = 10**12
 # How often the largest packet of a limited path is rejected for lack of money before that is more than bad luck.
 TIMES_UNFUNDED: Final = 5
-MORE_FOR_ROUNDING: Final = 2  # units that a small price may be raised by
+MORE_FOR_ROUNDING: Final = 2  # units, of the sender's asset or the receiver's, that a small price may be raised by
 # Larger packets show the rate more exactly; smaller ones pass sooner.
 _AMOUNTS: Final = (0, *(10**exponent for exponent in range(12, 2, -1)))
 _SMALLEST: Final = _AMOUNTS[-1]  # a path without money for this is asked about smaller amounts
@@ -40,24 +41,48 @@ async def probe(connection: Connection) -> Path:
 
 
 async def price_of(connection: Connection, path: Path, price: int, delivery: int) -> int:
-    """The price at which `delivery` arrives: `price`, which follows from the rate that large packets have shown, or up
-    to MORE_FOR_ROUNDING units more where that is so small that the rounding of each connector counts.
+    """The price at which `delivery` arrives: `price`, which follows from the rate that large packets have shown, or
+    more by what up to MORE_FOR_ROUNDING units are worth, where the rounding of each connector counts.
 
     Raises SendingFailed with INSUFFICIENT_EXCHANGE_RATE when that is not enough.
     """
-    if price >= SHOWS_THE_RATE or path.low.denominator == 1:
+    if min(price, delivery) >= SHOWS_THE_RATE:
         return price
+    unit = max(ceil(1 / path.low), 1)
+    for amount in range(price, price + MORE_FOR_ROUNDING * unit + 1, unit):
+        arrived = await _arriving(connection, amount)
+        if arrived is None or arrived >= delivery:
+            return amount
+    raise SendingFailed(
+        Failure.INSUFFICIENT_EXCHANGE_RATE,
+        "Rounding to whole units takes too much of so small an amount; ask for more.",
+    )
+
+
+async def promise_of(connection: Connection, amount: int, promised: int) -> int:
+    """What arrives of an amount that is sent whole: what is `promised` by the rate, or less, where the rounding of each
+    connector counts.
+
+    Raises SendingFailed with INSUFFICIENT_EXCHANGE_RATE when that is nothing.
+    """
+    if not 0 < min(amount, promised) < SHOWS_THE_RATE:
+        return promised
+    arrived = await _arriving(connection, amount)
+    if arrived == 0:
+        raise SendingFailed(
+            Failure.INSUFFICIENT_EXCHANGE_RATE,
+            "Rounding to whole units leaves nothing of so small an amount; send more.",
+        )
+    return promised if arrived is None else min(promised, arrived)
+
+
+async def _arriving(connection: Connection, amount: int) -> int | None:
+    """What arrives of an amount in one packet; None when nobody says in time."""
     with suppress(TimeoutError):
         async with asyncio.timeout(connection.timing.probe_timeout / SECOND):
-            for amount in range(price, price + MORE_FOR_ROUNDING + 1):
-                answer = await connection.ask(amount)
-                if answer.arrived >= delivery or not (answer.stream or is_too_small(answer)):
-                    return amount
-            raise SendingFailed(
-                Failure.INSUFFICIENT_EXCHANGE_RATE,
-                "Rounding to whole units takes too much of so small an amount; ask for more.",
-            )
-    return price
+            answer = await connection.ask(amount)
+            return answer.arrived if answer.stream or is_too_small(answer) else None
+    return None
 
 
 class _Search:
@@ -153,13 +178,20 @@ class _Search:
         if (data := too_large(answer)) is not None:
             self._capacity.too_large(amount, data)
         elif answer.stream and amount:
-            bounds = self._bounds
-            self._bounds = bounds.learn(amount, answer.arrived) if bounds else RateBounds.of(amount, answer.arrived)
+            self._learn_rate(amount, answer.arrived)
             self._largest = max(self._largest, amount)
             self._capacity.passed(amount)
         again = self._capacity.limit if self._capacity.limited else amount
         if again not in self._queue:
             self._queue.append(again)
+
+    def _learn_rate(self, amount: int, arrived: int) -> None:
+        """Rounding on the path may make the answer to a small packet contradict that to a larger one, which counts."""
+        bounds, seen = self._bounds, RateBounds.of(amount, arrived)
+        if bounds is None:
+            self._bounds = seen
+        elif amount >= self._largest or not bounds.excludes(seen):
+            self._bounds = bounds.learn(amount, arrived)
 
     def _too_late(self) -> SendingFailed:
         seconds = self._connection.timing.probe_timeout // SECOND

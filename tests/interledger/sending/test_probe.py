@@ -1,5 +1,6 @@
 """Probes of paths without limits, with limits that are reported or not, slow, congested and closed ones."""
 
+import asyncio
 from fractions import Fraction
 
 import pytest
@@ -12,7 +13,7 @@ from payres.interledger.frames import CloseCode, ConnectionClose
 from payres.interledger.packets import Code, Prepare, Reject, too_large_data
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import monotonic
-from payres.interledger.sending.probe import price_of, probe
+from payres.interledger.sending.probe import price_of, probe, promise_of
 from payres.terms import Path
 from tests.helpers import examples
 from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, TwoExchanges, connect
@@ -186,7 +187,39 @@ def test_price_that_the_path_does_not_tell_is_that_of_the_rate(path: SimulatedPa
     assert price_over(path, 5, 7) == 5
 
 
-def test_price_at_a_whole_rate_is_not_asked() -> None:
-    path = SimulatedPath(Fraction(2))
-    assert price_over(path, 5, 10, Fraction(2)) == 5
-    assert path.log == []
+class TwoCentLink(SimulatedPath):
+    """The same asset at both ends, with six decimals here and two there and on the way."""
+
+    def exchanged(self, amount: int) -> int:
+        return amount // 10_000
+
+
+def test_price_of_large_numbers_of_small_units_is_raised_by_what_the_receiver_counts_in() -> None:
+    path = TwoCentLink()
+    assert price_over(path, 575_000, 57, Fraction(99, 10**6)) == 575_000
+    assert price_over(path, 565_000, 57, Fraction(99, 10**6)) == 565_000 + 10_102
+
+
+@pytest.mark.parametrize(
+    ("amount", "promised", "found"), [(2, 2, 1), (6, 8, 8), (14, 20, 19), (100, 147, 147), (1, 0, 0)]
+)
+def test_promise_of_a_small_amount_is_what_arrives(amount: int, promised: int, found: int) -> None:
+    assert run(promise_of(connect(TwoExchanges()), amount, promised)) == found
+
+
+def test_amount_of_which_rounding_leaves_nothing_is_not_promised() -> None:
+    with pytest.raises(SendingFailed, match="leaves nothing"):
+        run(promise_of(connect(TwoExchanges()), 1, 1))
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.03, 0.2])
+def test_large_packets_show_the_rate_where_the_rounding_of_small_ones_contradicts(delay: float) -> None:
+    class CoarseMiddle(SimulatedPath):
+        def exchanged(self, amount: int) -> int:
+            return amount * 92 // 1_000_000 * 1_086_957 // 100
+
+        async def transit(self, prepare: Prepare) -> None:
+            await asyncio.sleep(delay * (1 if prepare.amount > 10**6 else 2))  # the small ones arrive last
+
+    found, _ = probe_over(CoarseMiddle())
+    assert 0.9999 < found.low < found.high < 1.0001
