@@ -48,7 +48,8 @@ class Plan(msgspec.Struct, frozen=True):
 class PacketAmounts(msgspec.Struct, frozen=True):
     """One packet: it carries `amount`, of which at least `minimum` must arrive and at most `expected` can.
 
-    `forgiving` when the minimum is for one unit less than the amount; `completes` when it ends a fixed delivery.
+    `forgiving` when the minimum is for one unit less than the amount; `completes` when it ends a fixed delivery, or is
+    all that can be sent for it.
     """
 
     amount: int
@@ -92,7 +93,8 @@ class Progress:
         if packet is None or bounds.least(packet.amount) >= packet.minimum:
             return packet
         rate = self._plan.min_rate
-        if possible := sendable(packet.amount, bounds.low, rate):
+        possible = sendable(packet.amount, bounds.low, rate)
+        if possible > self._too_small:
             return PacketAmounts(possible, at_most(possible, rate), bounds.most(possible))
         if self._forgiving or (packet.completes and self._in_flight):
             return None  # the unit is forgiven once, and is free again if that packet is rejected
@@ -109,6 +111,8 @@ class Progress:
         minimum = at_most(amount - forgiving, self._plan.min_rate)
         if is_last and self._is_alone:
             minimum = max(minimum, self._plan.min_delivery - self.delivered)
+        if amount <= min(self._too_small, SHOWS_THE_RATE) and not self._in_flight:
+            raise _lost_to_rounding()
         return PacketAmounts(amount, minimum, bounds.most(amount), forgiving)
 
     def _delivering(self, bounds: RateBounds, available: int, most: int) -> PacketAmounts | None:
@@ -118,9 +122,7 @@ class Progress:
         if not bounds.low:
             raise SendingFailed(Failure.INSUFFICIENT_EXCHANGE_RATE, "The path delivers nothing of what is sent.")
         if self._too_small >= available and not self._in_flight:
-            raise SendingFailed(
-                Failure.INSUFFICIENT_EXCHANGE_RATE, "Rounding on the path takes more of what is left than may be lost."
-            )
+            raise _lost_to_rounding()
         # Of what was too small an eighth more, so that few packets are tried where a unit on the way is worth many.
         needed = max(ceil(missing / bounds.low), self._too_small + 1 + self._too_small // 8)
         amount = min(needed, available, most)
@@ -131,10 +133,15 @@ class Progress:
             # What is missing completes the payment within its plan. A unit may stay missing if more can be sent for it,
             # and if the receiver's overpay tolerance covers that.
             tolerance = max(1, self._plan.min_delivery // OVERPAY_TOLERANCE)
-            is_last = available - amount <= 1 or bounds.most(1) > tolerance
+            is_last = available - amount <= 1 or bounds.most(1) > tolerance or self._is_small
             forgiving = forgiving and not is_last
             minimum = missing if is_last else min(minimum, missing)
-        return PacketAmounts(amount, minimum, bounds.most(amount), forgiving, completes)
+        return PacketAmounts(amount, minimum, bounds.most(amount), forgiving, completes or amount == available)
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether the quote has asked the path what one packet with all of the payment delivers."""
+        return min(self._plan.max_source, self._plan.min_delivery) < SHOWS_THE_RATE
 
     @property
     def _is_alone(self) -> bool:
@@ -309,7 +316,7 @@ class _Run:
                 self._capacity.too_large(packet.amount, data)
             elif answer.authentic:
                 self._capacity.passed(packet.amount)
-            if packet.completes and _is_rounded_away(packet, answer):
+            if is_too_small(answer) or (packet.completes and _is_short(packet, answer)):
                 self._progress.too_small(packet)
             elif answer.stream:
                 self._bounds = self._bounds.learn(packet.amount, answer.arrived)
@@ -342,7 +349,13 @@ class _Run:
         return None if self._failure and self._failure.retryable and progress.complete else self._failure
 
 
-def _is_rounded_away(packet: PacketAmounts, answer: Answer) -> bool:
-    """Whether the packet was rejected because of what rounding has taken of its amount."""
-    is_short = isinstance(answer.outcome, Reject) and answer.stream is not None
-    return (is_short and packet.amount < SHOWS_THE_RATE) or is_too_small(answer)
+def _is_short(packet: PacketAmounts, answer: Answer) -> bool:
+    """Whether a packet that shows more of the rounding than of the rate was rejected by the receiver."""
+    is_rejected = isinstance(answer.outcome, Reject) and answer.stream is not None
+    return is_rejected and min(packet.amount, packet.minimum) < SHOWS_THE_RATE
+
+
+def _lost_to_rounding() -> SendingFailed:
+    return SendingFailed(
+        Failure.INSUFFICIENT_EXCHANGE_RATE, "Rounding on the path takes more of what is left than may be lost."
+    )

@@ -347,3 +347,36 @@ def test_last_packet_asks_for_what_is_missing_where_a_unit_is_worth_many() -> No
     result, _ = pay_over(path, Plan(165, 1500, Fraction(1500, 165), bounds, sends_all=False))
     assert (result.sent, result.delivered, result.failure) == (165, 1508, None)
     assert path.log[-1].stream.prepare_amount == 28, "what arrives beyond that, the receiver takes as rounding"
+
+
+class CoarseLink(SimulatedPath):
+    """A hundredth of the sender's units to one of a link, and 55 of those to a hundredth of a unit of the receiver."""
+
+    def exchanged(self, amount: int) -> int:
+        return amount * 55 // 10_000 * 100 // 55
+
+    def on_the_way(self, prepare: Prepare) -> Reject | None:
+        if prepare.amount and not prepare.amount * 55 // 10_000:
+            return Reject(Code.INSUFFICIENT_SOURCE_AMOUNT, CONNECTOR)
+        return super().on_the_way(prepare)
+
+
+def test_small_delivery_costs_its_price_or_nothing() -> None:
+    """The price is what the quote has found out by asking the path."""
+    path = CoarseLink()
+    bounds = Path(Fraction(1, 100), Fraction(1, 100) + Fraction(1, 10**9), MAX_VALUE)
+    result, _ = pay_over(path, Plan(1111, 10, Fraction(10, 1111), bounds, sends_all=False))
+    assert (result.sent, result.delivered, result.failure) == (1111, 10, None)
+    path = CoarseLink()
+    result, _ = pay_over(path, Plan(1090, 10, Fraction(10, 1090), bounds, sends_all=False))
+    assert (result.sent, reason(result)) == (0, Failure.INSUFFICIENT_EXCHANGE_RATE)
+    assert len(path.log) <= 3
+
+
+def test_last_unit_that_rounding_takes_is_not_sent_again_and_again() -> None:
+    path = TwoExchanges(max_packet=34)
+    bounds = Path(Fraction(147, 100), Fraction(1472, 1000), 34)
+    result, took = pay_over(path, Plan(35, 49, Fraction(7, 5), bounds, sends_all=True))
+    assert (result.sent, result.delivered, result.failure) == (34, 49, None)
+    assert took < SECOND
+    assert len(path.log) <= 4
