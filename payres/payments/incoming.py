@@ -98,13 +98,19 @@ def fits(remaining: int | None, amount: int) -> bool:
 
 def fits_with_tolerance(payment: IncomingRecord, amount: int, minimum: int) -> bool:
     """Whether a packet over Interledger keeps the total within what is wanted, or exceeds it only because senders
-    round: by the overpay tolerance (one unit or 0.5 %, rounded down, whichever is more); or by more, when the `minimum`
-    that the sender asked for is just what is missing. One unit of its asset may be worth many of the receiver's.
+    round: by the overpay tolerance; or by more, when the `minimum` that the sender asked for is just what is missing.
+    One unit of its asset may be worth many of the receiver's.
     """
-    if payment.remaining is None:
+    if payment.incoming_value is None:
         return True
-    tolerance = max(1, int(payment.incoming_value or 0) // OVERPAY_TOLERANCE)
-    return amount <= payment.remaining + tolerance or minimum == payment.remaining > 0
+    wanted = int(payment.incoming_value)
+    missing = wanted - payment.received
+    return amount <= missing + overpay_tolerance(wanted) or minimum == missing > 0
+
+
+def overpay_tolerance(wanted: int) -> int:
+    """How much more than it wants an incoming payment may get over Interledger: one unit, or 0.5 % rounded down."""
+    return max(1, wanted // OVERPAY_TOLERANCE)
 
 
 def check_countable(payment: IncomingRecord, amount: int) -> None:

@@ -13,6 +13,11 @@ from payres.terms import Path
 SHOWS_THE_RATE: Final = 100
 
 
+def is_small(sent: int, delivered: int) -> bool:
+    """Whether the answer to a packet with these amounts shows more of the rounding on the path than of its rate."""
+    return min(sent, delivered) < SHOWS_THE_RATE
+
+
 def minimum_rate(external: Fraction | None, slippage: Fraction, scales: Scales) -> Fraction:
     """The least that each smallest unit sent must deliver, in smallest units.
 

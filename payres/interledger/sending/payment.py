@@ -24,8 +24,8 @@ from payres.interledger.sending.connection import (
 )
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import Pace, monotonic, wait
-from payres.interledger.sending.path import SHOWS_THE_RATE, Capacity, at_most, sendable
-from payres.limits import OVERPAY_TOLERANCE
+from payres.interledger.sending.path import SHOWS_THE_RATE, Capacity, at_most, is_small, sendable
+from payres.payments.incoming import overpay_tolerance
 from payres.terms import Path, RateBounds
 from payres.worker import cancel_all
 
@@ -71,7 +71,7 @@ class Progress:
         self._in_flight = 0
         self._arriving = 0  # how much of what is in flight or unresolved may still arrive
         self._forgiving = False  # whether a packet in flight may be the one that is forgiven a unit
-        self._too_small = 0  # the largest amount that was rejected as too small to complete the delivery
+        self._too_small = 0  # the largest amount of which rounding has left too little
 
     @property
     def complete(self) -> bool:
@@ -132,16 +132,13 @@ class Progress:
         if completes and self._is_alone:
             # What is missing completes the payment within its plan. A unit may stay missing if more can be sent for it,
             # and if the receiver's overpay tolerance covers that.
-            tolerance = max(1, self._plan.min_delivery // OVERPAY_TOLERANCE)
-            is_last = available - amount <= 1 or bounds.most(1) > tolerance or self._is_small
+            is_covered = bounds.most(1) <= overpay_tolerance(self._plan.min_delivery)
+            # The quote has asked the path what one packet with all of a small payment delivers.
+            is_asked = is_small(self._plan.max_source, self._plan.min_delivery)
+            is_last = available - amount <= 1 or not is_covered or is_asked
             forgiving = forgiving and not is_last
             minimum = missing if is_last else min(minimum, missing)
         return PacketAmounts(amount, minimum, bounds.most(amount), forgiving, completes or amount == available)
-
-    @property
-    def _is_small(self) -> bool:
-        """Whether the quote has asked the path what one packet with all of the payment delivers."""
-        return min(self._plan.max_source, self._plan.min_delivery) < SHOWS_THE_RATE
 
     @property
     def _is_alone(self) -> bool:
@@ -183,7 +180,7 @@ class Progress:
         self._landed(packet)
 
     def too_small(self, packet: PacketAmounts) -> None:
-        """Rounding on the path has taken so much of a rejected packet that the delivery takes a larger one."""
+        """Rounding on the path has taken so much of a rejected packet that only a larger one can pass."""
         self._too_small = max(self._too_small, packet.amount)
 
     def lost(self, packet: PacketAmounts) -> None:
@@ -352,7 +349,7 @@ class _Run:
 def _is_short(packet: PacketAmounts, answer: Answer) -> bool:
     """Whether a packet that shows more of the rounding than of the rate was rejected by the receiver."""
     is_rejected = isinstance(answer.outcome, Reject) and answer.stream is not None
-    return is_rejected and min(packet.amount, packet.minimum) < SHOWS_THE_RATE
+    return is_rejected and is_small(packet.amount, packet.minimum)
 
 
 def _lost_to_rounding() -> SendingFailed:

@@ -12,7 +12,7 @@ from payres.interledger.packets import Code, Reject
 from payres.interledger.sending.connection import Answer, Connection, describe, fatal, is_too_small, too_large
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import monotonic, wait
-from payres.interledger.sending.path import SHOWS_THE_RATE, Capacity
+from payres.interledger.sending.path import Capacity, is_small
 from payres.terms import Path, RateBounds
 from payres.worker import cancel_all
 
@@ -46,7 +46,7 @@ async def price_of(connection: Connection, path: Path, price: int, delivery: int
 
     Raises SendingFailed with INSUFFICIENT_EXCHANGE_RATE when that is not enough.
     """
-    if min(price, delivery) >= SHOWS_THE_RATE:
+    if not is_small(price, delivery):
         return price
     unit = max(ceil(1 / path.low), 1)
     for amount in range(price, price + MORE_FOR_ROUNDING * unit + 1, unit):
@@ -65,7 +65,7 @@ async def promise_of(connection: Connection, amount: int, promised: int) -> int:
 
     Raises SendingFailed with INSUFFICIENT_EXCHANGE_RATE when that is nothing.
     """
-    if not 0 < min(amount, promised) < SHOWS_THE_RATE:
+    if promised <= 0 or not is_small(amount, promised):
         return promised
     arrived = await _arriving(connection, amount)
     if arrived == 0:
@@ -92,9 +92,8 @@ class _Search:
         self._capacity = Capacity()
         self._bounds: RateBounds | None = None
         self._largest = 0  # what has reached the receiver
-        self._unfunded: Counter[int] = (
-            Counter()
-        )  # how often a connector had too little credit or liquidity for an amount
+        # How often a connector had too little credit or liquidity for an amount.
+        self._unfunded: Counter[int] = Counter()
         self.asking: dict[int, asyncio.Task[None]] = {}
         self._news = asyncio.Event()
         self._failure: BaseException | None = None
