@@ -1,5 +1,6 @@
 """An exchange: one request on a connection, and its answer."""
 
+import asyncio
 from typing import Any
 from urllib.parse import unquote
 
@@ -47,6 +48,9 @@ class Exchange(RequestResponseCycle):
             if not message.get("more_body"):
                 self._complete()
         elif len(body) == self.expected_content_length and not message.get("more_body"):
+            await asyncio.sleep(0)
+            if self.disconnected:
+                return
             self.transport.write(head + body)
             self.expected_content_length = 0
             self._complete()
