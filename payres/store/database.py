@@ -67,7 +67,7 @@ class Database:
             raise
         writing, reading, examining = opened
         writer = WriteLane(writing, environment, presence)
-        reader = ReadLane(reading, environment, writer.fail_stop)
+        reader = ReadLane(reading, environment, writer)
         return cls(path, writer, reader, ThreadLane(examining, environment, writer.fail_stop))
 
     @classmethod

@@ -36,9 +36,10 @@ T = TypeVar("T")
 Queued = tuple[Unit, "asyncio.Future[Any]"]
 
 STOPPED_SECONDS: Final = 60  # until a caller may ask whether an operator has looked
-# In one turn of the event loop: few, because a write takes several turns and the reads of each turn delay it, but
-# always a part of those that wait, and so many that the next turn has room in the queue for what comes.
-READS_PER_TURN: Final = 4
+# In one turn of the event loop: fewer beside writes, because a write takes several turns and the reads of each turn delay
+# it, but always a part of those that wait, and so many that the next turn has room in the queue for what comes.
+READS_PER_TURN: Final = 8
+READS_BESIDE_WRITES: Final = 4
 PART_OF_WAITING: Final = 8
 MAX_LEFT_WAITING: Final = 256
 
@@ -103,6 +104,11 @@ class Lane:
     def waiting(self) -> int:
         """How many units wait."""
         return len(self._queue)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether units wait or run."""
+        return self._drain is not None
 
     async def submit(self, unit: Unit, *, first: bool = False) -> Any:
         """The unit's result, or what it raised.
@@ -206,10 +212,15 @@ class ThreadLane(Lane):
 class ReadLane(ThreadLane):
     """Runs units that read, and take microseconds, over one snapshot in each turn of the event loop."""
 
+    def __init__(self, connection: OwnedConnection, environment: Environment, writer: Lane) -> None:
+        super().__init__(connection, environment, writer.fail_stop)
+        self._writer = writer
+
     def batch_size(self) -> int:
         """A few of those that wait."""
         waiting = len(self._queue) - self._first_count
-        return max(READS_PER_TURN, waiting // PART_OF_WAITING, waiting - MAX_LEFT_WAITING)
+        few = READS_BESIDE_WRITES if self._writer.is_busy else READS_PER_TURN
+        return max(few, waiting // PART_OF_WAITING, waiting - MAX_LEFT_WAITING)
 
     async def run_together(self, batch: list[Queued]) -> list[Any]:
         connection = self._connection.raw
