@@ -39,8 +39,8 @@ STOPPED_SECONDS: Final = 60  # until a caller may ask whether an operator has lo
 # In one turn of the event loop: fewer beside writes, because a write takes several turns and the reads of each turn delay
 # it, but always a part of those that wait, and so many that the next turn has room in the queue for what comes.
 READS_PER_TURN: Final = 8
-READS_BESIDE_WRITES: Final = 4
-PART_OF_WAITING: Final = 8
+READS_BESIDE_WRITES: Final = 1
+PART_OF_WAITING: Final = 32
 MAX_LEFT_WAITING: Final = 256
 
 log = logging.getLogger("payres.store")
@@ -219,7 +219,7 @@ class ReadLane(ThreadLane):
     def batch_size(self) -> int:
         """A few of those that wait."""
         waiting = len(self._queue) - self._first_count
-        few = READS_BESIDE_WRITES if self._writer.is_busy else READS_PER_TURN
+        few = READS_BESIDE_WRITES if self._first_count or self._writer.is_busy else READS_PER_TURN
         return max(few, waiting // PART_OF_WAITING, waiting - MAX_LEFT_WAITING)
 
     async def run_together(self, batch: list[Queued]) -> list[Any]:
