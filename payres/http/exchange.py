@@ -27,6 +27,8 @@ class Exchange(RequestResponseCycle):
 
     async def send(self, message: Any) -> None:
         """As ASGI has it."""
+        if not self.response_started:
+            await asyncio.sleep(0)  # the answers of one turn of the loop leave together, and wake who reads them once
         is_stream = self.chunked_encoding or self._ends_with_connection
         if self.flow.write_paused and is_stream and not self.disconnected:
             await self.flow.drain_stream()  # what has no known length is made while it is sent
@@ -48,9 +50,6 @@ class Exchange(RequestResponseCycle):
             if not message.get("more_body"):
                 self._complete()
         elif len(body) == self.expected_content_length and not message.get("more_body"):
-            await asyncio.sleep(0)
-            if self.disconnected:
-                return
             self.transport.write(head + body)
             self.expected_content_length = 0
             self._complete()
