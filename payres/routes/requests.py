@@ -3,6 +3,7 @@
 import re
 import uuid
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, cast
 
 import http_sf
@@ -103,7 +104,13 @@ def _parameters(request: Request) -> QueryParams:
     # The length is that of the whole query, whatever else is in it.
     if len(request.scope["query_string"]) > MAX_QUERY_BYTES:
         raise InvalidRequest(f"The query is longer than the {MAX_QUERY_BYTES} bytes that a list needs", field="query")
-    return request.query_params
+    return _parsed(request.scope["query_string"])
+
+
+@lru_cache(maxsize=256)
+def _parsed(query: bytes) -> QueryParams:
+    """Cached, because clients ask again and again for the same lists."""
+    return QueryParams(query)
 
 
 def _only(parameters: QueryParams, name: str) -> str | None:

@@ -47,11 +47,13 @@ def select_page(
     page, more = rows[: query.count], len(rows) > query.count
     # Beyond the other edge: what comes before the page's first row, or from the cursor on when the page is empty.
     other = f"{'>' if older else '<'}{'' if page else '='}"
-    beyond = tx.execute(
-        f"SELECT EXISTS (SELECT 1 FROM {source}{key} {other} ?)", [*values, page[0][0] if page else cursor]
-    ).fetchone()[0]
+    beyond = query.cursor is not None and bool(  # there is nothing newer than the newest
+        tx.execute(
+            f"SELECT EXISTS (SELECT 1 FROM {source}{key} {other} ?)", [*values, page[0][0] if page else cursor]
+        ).fetchone()[0]
+    )
     records = [table.record(row) for row in (page if older else page[::-1])]
-    has_older, has_newer = (more, bool(beyond)) if older else (bool(beyond), more)
+    has_older, has_newer = (more, beyond) if older else (beyond, more)
     return records, PageBounds(has_older, has_newer)
 
 
