@@ -48,8 +48,8 @@ LOOK_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 0.02
 RETRY_SECONDS: Final = 5.0
 PURGE_SECONDS: Final = 60.0  # between searches for events that are old enough to delete
-# The event loop is busy when a timer is this many seconds late. Then each attempt is followed by a pause of so many
-# times the lateness, up to a second: payments go first.
+# The event loop is busy when a timer is this many seconds late. Then each search and attempt is followed by a pause of
+# so many times the lateness, up to a second: payments go first.
 BUSY_LATENESS: Final = 0.005
 PROBE_SECONDS: Final = 0.005
 PAUSE_FACTOR: Final = 20
@@ -106,7 +106,7 @@ class Deliveries:
         try:
             with self._changes.watch(EVENTS) as news:
                 while not self._database.stopped:
-                    await asyncio.sleep(PAUSE_SECONDS)
+                    await _give_way(PAUSE_SECONDS)
                     news.clear()
                     if await retry("the search for events to send", self._database, self._look, RETRY_SECONDS):
                         with suppress(TimeoutError):
@@ -160,9 +160,7 @@ class Deliveries:
                 await self._database.write(partial(unit, cursor=in_flight.cursor_without(sequence)))
 
             await retry(f"webhook {webhook_id}", self._database, store, RETRY_SECONDS)
-            lateness = await _lateness()
-            if lateness > BUSY_LATENESS:
-                await asyncio.sleep(min(PAUSE_FACTOR * lateness, LONGEST_PAUSE_SECONDS))
+            await _give_way(PROBE_SECONDS)
         finally:
             under_way.discard(sequence)
             in_flight.last_ended = max(in_flight.last_ended, sequence)
@@ -230,9 +228,16 @@ def _next_attempt(attempt: Attempt, made: int, chance: float) -> int:
     return attempt.at + max(pause, attempt.retry_after)
 
 
-async def _lateness() -> float:
-    """How many seconds late the event loop's timers are."""
+async def _give_way(seconds: float) -> None:
+    """Pauses so long, and much longer while the event loop is busy."""
+    lateness = await _lateness(seconds)
+    if lateness > BUSY_LATENESS:
+        await asyncio.sleep(min(PAUSE_FACTOR * lateness, LONGEST_PAUSE_SECONDS))
+
+
+async def _lateness(seconds: float) -> float:
+    """How many seconds late the event loop's timer for so many seconds is."""
     loop = asyncio.get_running_loop()
-    due = loop.time() + PROBE_SECONDS
-    await asyncio.sleep(PROBE_SECONDS)
+    due = loop.time() + seconds
+    await asyncio.sleep(seconds)
     return loop.time() - due

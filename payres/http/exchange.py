@@ -28,7 +28,8 @@ class Exchange(RequestResponseCycle):
     async def send(self, message: Any) -> None:
         """As ASGI has it."""
         if not self.response_started:
-            await asyncio.sleep(0)  # the answers of one turn of the loop leave together, and wake who reads them once
+            # So the answers of one turn of the event loop leave together: a process that waits for several wakes once.
+            await asyncio.sleep(0)
         is_stream = self.chunked_encoding or self._ends_with_connection
         if self.flow.write_paused and is_stream and not self.disconnected:
             await self.flow.drain_stream()  # what has no known length is made while it is sent
@@ -42,7 +43,11 @@ class Exchange(RequestResponseCycle):
         head, self._head = self._head, None
         if head is None:
             await super().send(message)
-            return
+        else:
+            await self._send_with(head, message)
+
+    async def _send_with(self, head: bytes, message: Any) -> None:
+        """Sends a body, or a part of it, behind the head."""
         body = message.get("body", b"")
         if self._ends_with_connection:
             self.transport.write(head + body)

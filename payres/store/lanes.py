@@ -36,8 +36,9 @@ T = TypeVar("T")
 Queued = tuple[Unit, "asyncio.Future[Any]"]
 
 STOPPED_SECONDS: Final = 60  # until a caller may ask whether an operator has looked
-# In one turn of the event loop: fewer beside writes, because a write takes several turns and the reads of each turn delay
-# it, but always a part of those that wait, and so many that the next turn has room in the queue for what comes.
+# In one turn of the event loop: so many that reads share their transaction and their answers leave together. Fewer
+# beside writes, because a write takes several turns and the reads of each turn delay it; but always a part of those that
+# wait, and so many that the next turn has room in the queue for what comes.
 READS_PER_TURN: Final = 8
 READS_BESIDE_WRITES: Final = 1
 PART_OF_WAITING: Final = 32
@@ -217,7 +218,7 @@ class ReadLane(ThreadLane):
         self._writer = writer
 
     def batch_size(self) -> int:
-        """A few of those that wait."""
+        """A few of those that wait, and fewer while units write or read for that."""
         waiting = len(self._queue) - self._first_count
         few = READS_BESIDE_WRITES if self._first_count or self._writer.is_busy else READS_PER_TURN
         return max(few, waiting // PART_OF_WAITING, waiting - MAX_LEFT_WAITING)

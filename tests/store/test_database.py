@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import os
 import sqlite3
 import stat
@@ -20,7 +21,13 @@ from payres.store import connections, lanes
 from payres.store import database as database_module
 from payres.store.connections import connect_reader, connect_writer
 from payres.store.database import Database
-from payres.store.lanes import MAX_LEFT_WAITING, PART_OF_WAITING, READS_PER_TURN, OwnedConnection
+from payres.store.lanes import (
+    MAX_LEFT_WAITING,
+    PART_OF_WAITING,
+    READS_BESIDE_WRITES,
+    READS_PER_TURN,
+    OwnedConnection,
+)
 from payres.store.transactions import savepoint
 from payres.store.work import Transaction
 from tests.helpers import TIMEOUT, examples
@@ -533,7 +540,24 @@ async def test_reads_that_a_write_waits_for_go_first_and_the_others_a_few_in_eac
         *(f"for write {number}" for number in range(len(urgent))),
         *(f"plain {number}" for number in range(len(plain))),
     ]
-    assert {len(urgent) + number * READS_PER_TURN for number in (1, 2)} <= set(order_at_turn)
+    first_turn = len(urgent) + READS_BESIDE_WRITES
+    assert {first_turn + number * READS_PER_TURN for number in (0, 1, 2)} <= set(order_at_turn)
+
+
+async def test_fewer_reads_in_a_turn_beside_writes(database: Database) -> None:
+    answered: list[object] = []
+
+    async def read(number: int) -> None:
+        answered.append(await database.read(answer_with(number)))
+
+    async with writer_held(database):
+        reads = [asyncio.create_task(read(number)) for number in range(2 * READS_PER_TURN)]
+        at_turn = [0]
+        while at_turn[-1] < len(reads):
+            await asyncio.sleep(0)
+            at_turn.append(len(answered))
+    assert {after - before for before, after in itertools.pairwise(at_turn)} == {0, READS_BESIDE_WRITES}
+    assert answered == list(range(len(reads)))
 
 
 async def test_crowd_of_reads_leaves_room_for_those_of_writes_and_is_soon_done(database: Database) -> None:
