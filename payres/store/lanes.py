@@ -37,7 +37,7 @@ Queued = tuple[Unit, "asyncio.Future[Any]"]
 
 STOPPED_SECONDS: Final = 60  # until a caller may ask whether an operator has looked
 # In one turn of the event loop: so many that reads share their transaction and their answers leave together. Fewer
-# beside writes, because a write takes several turns and the reads of each turn delay it; but always a part of those that
+# beside writes, because a write takes several turns and the reads of each turn delay it; always a part of those that
 # wait, and so many that the next turn has room in the queue for what comes.
 READS_PER_TURN: Final = 8
 READS_BESIDE_WRITES: Final = 1
