@@ -36,12 +36,12 @@ T = TypeVar("T")
 Queued = tuple[Unit, "asyncio.Future[Any]"]
 
 STOPPED_SECONDS: Final = 60  # until a caller may ask whether an operator has looked
-# In one turn of the event loop: so many that reads share their transaction and their answers leave together. Fewer
-# beside writes, because a write takes several turns and the reads of each turn delay it; always a part of those that
-# wait, and so many that the next turn has room in the queue for what comes.
+# In one turn of the event loop: so many that reads share their transaction and their answers leave together, or a part
+# of those that wait. Beside writes an eighth of that, because a write takes several turns and the reads of each turn
+# delay it. And always so many that the next turn has room in the queue for what comes.
 READS_PER_TURN: Final = 8
-READS_BESIDE_WRITES: Final = 1
-PART_OF_WAITING: Final = 32
+PART_OF_WAITING: Final = 8
+PART_BESIDE_WRITES: Final = 8
 MAX_LEFT_WAITING: Final = 256
 
 log = logging.getLogger("payres.store")
@@ -220,8 +220,10 @@ class ReadLane(ThreadLane):
     def batch_size(self) -> int:
         """A few of those that wait, and fewer while units write or read for that."""
         waiting = len(self._queue) - self._first_count
-        few = READS_BESIDE_WRITES if self._first_count or self._writer.is_busy else READS_PER_TURN
-        return max(few, waiting // PART_OF_WAITING, waiting - MAX_LEFT_WAITING)
+        few = max(READS_PER_TURN, waiting // PART_OF_WAITING)
+        if self._first_count or self._writer.is_busy:
+            few //= PART_BESIDE_WRITES
+        return max(few, waiting - MAX_LEFT_WAITING)
 
     async def run_together(self, batch: list[Queued]) -> list[Any]:
         connection = self._connection.raw

@@ -23,8 +23,8 @@ from payres.store.connections import connect_reader, connect_writer
 from payres.store.database import Database
 from payres.store.lanes import (
     MAX_LEFT_WAITING,
+    PART_BESIDE_WRITES,
     PART_OF_WAITING,
-    READS_BESIDE_WRITES,
     READS_PER_TURN,
     OwnedConnection,
 )
@@ -540,7 +540,7 @@ async def test_reads_that_a_write_waits_for_go_first_and_the_others_a_few_in_eac
         *(f"for write {number}" for number in range(len(urgent))),
         *(f"plain {number}" for number in range(len(plain))),
     ]
-    first_turn = len(urgent) + READS_BESIDE_WRITES
+    first_turn = len(urgent) + READS_PER_TURN // PART_BESIDE_WRITES
     assert {first_turn + number * READS_PER_TURN for number in (0, 1, 2)} <= set(order_at_turn)
 
 
@@ -556,7 +556,10 @@ async def test_fewer_reads_in_a_turn_beside_writes(database: Database) -> None:
         while at_turn[-1] < len(reads):
             await asyncio.sleep(0)
             at_turn.append(len(answered))
-    assert {after - before for before, after in itertools.pairwise(at_turn)} == {0, READS_BESIDE_WRITES}
+    assert {after - before for before, after in itertools.pairwise(at_turn)} == {
+        0,
+        READS_PER_TURN // PART_BESIDE_WRITES,
+    }
     assert answered == list(range(len(reads)))
 
 
