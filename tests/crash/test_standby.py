@@ -95,6 +95,7 @@ def take_over(litestream: str, intervals: Intervals, folder: Path, answers: int)
                         journal.wait_for_answers(20)
                         copied = set(acknowledged(journal))
                         wait_until(lambda: is_read(standby_url) and copied <= numbers(standby))
+                        wait_until(lambda: is_past_snapshot(folder / "replica", standby))
                         journal.wait_for_answers(answers)
                     finally:
                         ended_at = monotonic()
@@ -182,6 +183,12 @@ def numbers(database: Path, *paths: str) -> set[int]:
     with closing(connect_standby(str(database))) as connection:
         queries = [f"SELECT json_extract(metadata, '$.number') FROM {TABLES[path]}" for path in paths or TABLES]
         return {number for query in queries for (number,) in connection.execute(query)}
+
+
+def is_past_snapshot(replica: Path, standby: Path) -> bool:
+    """Whether the follower is past the snapshot that Litestream begins with: what that alone has, it never reads."""
+    ends = [file.stem.partition("-")[2] for file in (replica / "ltx" / "9").glob("*.ltx")]
+    return bool(ends) and max(ends) <= position(standby)
 
 
 def position(standby: Path) -> str:
