@@ -15,6 +15,7 @@ import msgspec
 import pytest
 import yaml
 
+from payres.cli.server import Superseded
 from payres.endpoints import ENDPOINTS
 from payres.limits import KEEP_ALIVE_SECONDS
 from payres.settings import Settings
@@ -101,8 +102,9 @@ def test_one_file_can_unpack_itself_under_the_unit(unit: ConfigParser) -> None:
     assert unit["Service"]["Environment"] == f"SHIV_ROOT=/var/cache/{unit['Service']['CacheDirectory']}"
 
 
-def test_unit_is_started_again_however_often_it_was_refused(unit: ConfigParser) -> None:
+def test_unit_is_started_again_however_often_it_was_refused_unless_it_was_replaced(unit: ConfigParser) -> None:
     assert unit["Service"]["Restart"] == "on-failure"
+    assert unit["Service"]["RestartPreventExitStatus"] == str(Superseded.exit_code)
     assert unit["Unit"]["StartLimitIntervalSec"] == "0"  # systemd gives up after five starts in ten seconds otherwise
 
 

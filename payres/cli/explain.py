@@ -7,7 +7,7 @@ import click
 
 from payres.cli.commands import Command
 from payres.cli.key import KeyInput, read_key
-from payres.cli.options import Time
+from payres.cli.options import InputFile, Time
 from payres.cli.session import JsonObject, Session, wallet_path, with_session
 from payres.clock import format_time
 from payres.endpoints import find_endpoint
@@ -29,7 +29,7 @@ RELEVANT = {
     *("date", "forwarded", "signature-input", "signature"),
 }
 # Opened when it is read, so that a misspelt second file does not leave the first one open.
-INPUT = click.File("rb", lazy=True)
+INPUT = InputFile(lazy=True)
 MARKS = {True: "ok  ", False: "FAIL", None: "-   "}
 
 
@@ -43,7 +43,7 @@ MARKS = {True: "ok  ", False: "FAIL", None: "-   "}
 @click.argument("file", type=INPUT, default="-")
 @click.option(
     "--jwk",
-    type=KeyInput("rb", lazy=True),
+    type=KeyInput(lazy=True),
     metavar="FILE",
     help="The client's public JWK; or its JSON or base64.",
 )

@@ -12,6 +12,7 @@ from payres.admin import wallets as endpoints
 from payres.admin.requests import KeyQuery, NewWalletKey
 from payres.admin.wire import WalletKey
 from payres.cli.commands import Group
+from payres.cli.options import InputFile
 from payres.cli.session import Session, labelled, lists, wallet_path, with_session, writes
 from payres.errors import InvalidRequest
 from payres.signatures.jwk import (
@@ -26,7 +27,7 @@ from payres.signatures.jwk import (
 from payres.store.work import Work
 
 
-class KeyInput(click.File):
+class KeyInput(InputFile):
     """A file with a key, - for standard input, or the key itself."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -86,8 +87,8 @@ def _text(key: WalletKey, private_key: str | None = None) -> str:
     )
 )
 @click.argument("path")
-@click.option("--jwk", type=KeyInput("rb"), metavar="FILE", help="A public JWK, - for stdin; or its JSON or base64.")
-@click.option("--pem", type=click.File("rb"), metavar="FILE", help="A public or private Ed25519 key in PEM.")
+@click.option("--jwk", type=KeyInput(), metavar="FILE", help="A public JWK, - for stdin; or its JSON or base64.")
+@click.option("--pem", type=InputFile(), metavar="FILE", help="A public or private Ed25519 key in PEM.")
 @click.option("--kid", metavar="KID", help="The key id, for --pem; a JWK names its own.")
 @click.option("--name", metavar="TEXT", help=NAME_HELP)
 @with_session

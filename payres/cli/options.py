@@ -1,5 +1,6 @@
 """Options and types that several commands take."""
 
+import sys
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import IO, Any, Final
@@ -39,6 +40,18 @@ class Time(click.ParamType[int]):
             self.fail(f"{value!r}: name a day such as 2026-01-31, or a time: {error}", param, ctx)
 
 
+class InputFile(click.File):
+    """A file to read bytes from, - for standard input."""
+
+    def __init__(self, *, lazy: bool | None = None) -> None:
+        super().__init__("rb", lazy=lazy)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "-" and sys.stdin is None:
+            self.fail("standard input is closed", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def secret_option(
     name: str, metavar: str | None, help_text: str = "", file_help: str = FILE_HELP
 ) -> Callable[[Callback], Callback]:
@@ -58,7 +71,7 @@ def secret_option(
                 options[keyword] = _secret(name, options.get(keyword), file)
             command(*args, **options)
 
-        from_file = click.option(f"--{name}-file", type=click.File("rb"), metavar="FILE", help=file_help)(run)
+        from_file = click.option(f"--{name}-file", type=InputFile(), metavar="FILE", help=file_help)(run)
         return click.option(f"--{name}", metavar=metavar, help=help_text)(from_file) if metavar else from_file
 
     return decorate

@@ -12,6 +12,7 @@ from payres.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.cli.commands import Group
 from payres.cli.options import movement_options, secret_option
 from payres.cli.session import labelled, lists, reads, warn, writes
+from payres.federation.ip_addresses import names_private_host
 from payres.operator import assets, peers
 from payres.operator.peers import NewPeer, PeerChange
 from payres.store.work import Work
@@ -96,7 +97,7 @@ def add(work: Work, /, **agreed: Any) -> Peer:
             )
     warn(assets.other_scale_warning(work, agreed["asset_code"], agreed["asset_scale"]))
     added = endpoints.add(work, NewPeer(**agreed))
-    _warn_of_plain_http(work, agreed["url"])
+    _warn_of_private_url(work, agreed["url"])
     return added
 
 
@@ -119,7 +120,7 @@ def change(work: Work, /, name: str, **changes: Any) -> Peer:
     if all(value in (None, ()) for value in changes.values()):
         raise click.UsageError("Name what is to change, such as --credit-limit 2500.00")
     changed = endpoints.change(work, name, PeerChange(**changes))
-    _warn_of_plain_http(work, changes["url"])
+    _warn_of_private_url(work, changes["url"])
     return changed
 
 
@@ -211,6 +212,8 @@ def remove(work: Work, name: str) -> Peer:
     return endpoints.remove(work, name)
 
 
-def _warn_of_plain_http(work: Work, url: str | None) -> None:
-    if url is not None and url.lower().startswith("http:") and not work.settings.allow_private_hosts:
+def _warn_of_private_url(work: Work, url: str | None) -> None:
+    if url is None or work.settings.allow_private_hosts:
+        return
+    if not url.lower().startswith("https:") or names_private_host(url):
         warn("Packets are sent to https URLs at public addresses only, unless allow_private_hosts is on")

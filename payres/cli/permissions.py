@@ -17,13 +17,14 @@ def explain_denial(path: str | Path) -> str:
     nearest, found = _nearest(Path(path).absolute())
     if os.statvfs(nearest).f_flag & os.ST_RDONLY and os.access(nearest, os.R_OK, effective_ids=True):
         return f"{nearest} is on a file system that is mounted read-only: remount it for writing"
-    owner, user = _name(found.st_uid), _name(os.geteuid())
+    owner, user = user_name(found.st_uid), user_name(os.geteuid())
     facts = (
         f"{nearest} belongs to {owner} and has mode {stat.S_IMODE(found.st_mode):04o}, and this command runs as {user}"
     )
     if owner == user:
         return f"{facts}: change the mode with chmod"
-    return f"{facts}: run it as {owner}, for example with `sudo -u {owner}`, or give the file to {user} with chown"
+    for_sudo = f"'#{owner}'" if owner == str(found.st_uid) else owner
+    return f"{facts}: run it as {owner}, for example with `sudo -u {for_sudo}`, or give the file to {user} with chown"
 
 
 def explain_database_denial(error: sqlite3.Error, database: str) -> str | None:
@@ -56,8 +57,9 @@ def _nearest(path: Path) -> tuple[Path, os.stat_result]:
         return _nearest(path.parent)
 
 
-def _name(uid: int) -> str:
+def user_name(uid: int) -> str:
+    """The name of a user, or the number where the system has none, as in a container."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return f"user {uid}"
+        return str(uid)

@@ -23,8 +23,10 @@ from payres.logs import RequestLog
 from payres.operator.backups import record_takeover, require_current
 from payres.settings import Settings, local_url
 from payres.store.database_file import server_lock
+from payres.store.migrations import UnusableDatabase
 from payres.store.status import last_restore
 from payres.store.wallets import count_wallets
+from payres.store.work import Work
 from payres.urls import is_loopback
 
 if TYPE_CHECKING:  # it loads slowly, and only `serve` needs it
@@ -32,6 +34,13 @@ if TYPE_CHECKING:  # it loads slowly, and only `serve` needs it
     from payres.http.server import HttpServer
 
 CONFIG = "payres.toml"
+
+
+class Superseded(click.ClickException):
+    """Another server has taken this one's place. With an exit code of its own, so that systemd does not start this one
+    again: see deploy/payres.service."""
+
+    exit_code = 3
 
 
 @click.command(cls=Command, example="payres init --database shop.db")
@@ -86,13 +95,13 @@ def serve(session: Session, demo: bool, quiet: bool, read_only: bool) -> None:
 def _require_address(session: Session) -> None:
     """Raises ClickException when another server takes payments at the base URL: both would spend the same money.
 
-    One that has taken this one's place is remembered. Raises UnusableDatabase when one did before.
+    It is Superseded when the other has taken this one's place, which is remembered, or one did before.
     """
     settings = session.settings
     database = Path(settings.database)
     if settings.read_only or not database.exists() or database.stat().st_size == 0:
         return
-    session.read(require_current)
+    session.read(_require_current)
     if settings.base_url == local_url(settings.host, settings.port):
         return
     from payres.federation.bounds import Bounds
@@ -118,7 +127,15 @@ def _require_address(session: Session) -> None:
         if other.is_later
         else "Stop that one for good before this one takes its place; to try a backup out, choose another base_url"
     )
-    raise click.ClickException(f"Another payres takes payments at {settings.base_url}, {states}. {advice}")
+    error = Superseded if other.is_later else click.ClickException
+    raise error(f"Another payres takes payments at {settings.base_url}, {states}. {advice}")
+
+
+def _require_current(work: Work) -> None:
+    try:
+        require_current(work)
+    except UnusableDatabase as error:
+        raise Superseded(str(error)) from error
 
 
 def _moment(restored_at: str | None) -> str:

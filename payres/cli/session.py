@@ -5,7 +5,6 @@ for the server's next request.
 """
 
 import os
-import pwd
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 import msgspec
 
-from payres.cli.permissions import explain_database_denial, explain_denial
+from payres.cli.permissions import explain_database_denial, explain_denial, user_name
 from payres.errors import DomainError
 from payres.settings import Settings, SettingsError, load_settings
 from payres.store.connections import connect_standby, connect_writer
@@ -138,13 +137,7 @@ class Session:
 
 def _user() -> str:
     """Whoever runs the command, also with sudo."""
-    by_sudo = os.environ.get("SUDO_USER")
-    if by_sudo:
-        return by_sudo
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container may have no name for its user
-        return str(os.getuid())
+    return os.environ.get("SUDO_USER") or user_name(os.getuid())
 
 
 def warn(sentence: str | None) -> None:

@@ -1,9 +1,7 @@
 """The operator's rules of webhooks: which events go where, secrets, tests and replays."""
 
 from collections.abc import Iterable, Sequence
-from ipaddress import ip_address
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -11,13 +9,13 @@ from payres.clock import HOUR
 from payres.errors import InvalidRequest, NotFound, WrongState, require
 from payres.event_types import EVENT_TYPES, WebhookEvent
 from payres.events.sender import Attempt, Target, new_secret, target_of
-from payres.federation.ip_addresses import is_permitted
+from payres.federation.ip_addresses import names_private_host
 from payres.limits import MAX_WEBHOOKS, ROTATION_HOURS
 from payres.store import audit, events, secrets, webhooks
 from payres.store.events import EventRecord
 from payres.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord, WebhookRecord
 from payres.store.work import EVENTS, Work
-from payres.urls import canonical_host, is_http_url, is_loopback
+from payres.urls import is_http_url
 
 ALL: Final = "*"
 TEST: Final = "webhook.test"  # goes only to its webhook, when it is made
@@ -48,7 +46,7 @@ def add_webhook(work: Work, url: str, patterns: Iterable[str] = (), is_private: 
             " private (--private)",
             field="url",
         )
-    if is_public and _is_private(urlsplit(url).hostname or ""):
+    if is_public and names_private_host(url):
         raise InvalidRequest(
             "The host is on this machine or in your network: say that the webhook is private (--private)", field="url"
         )
@@ -71,16 +69,6 @@ def add_webhook(work: Work, url: str, patterns: Iterable[str] = (), is_private: 
     audit.record(work, "webhook.add", webhook.id, url=url, events=webhook.events)
     work.changed.append(EVENTS)
     return Added(webhook, secret)
-
-
-def _is_private(host: str) -> bool:
-    """Whether a host is spelled as a private address. What a name resolves to is checked with each event."""
-    host = canonical_host(host)
-    try:
-        ip_address(host)
-    except ValueError:
-        return is_loopback(host)
-    return not is_permitted(host, allow_private_hosts=False)
 
 
 def require_webhook(work: Work, webhook_id: str) -> WebhookRecord:

@@ -5,6 +5,9 @@ The tables are written out where Python's own differ between the versions that p
 """
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from urllib.parse import urlsplit
+
+from payres.urls import canonical_host, is_loopback
 
 # Besides what Python 3.11.0 knows to be not global (IANA special-purpose registry, RFC 6890).
 _NOT_PUBLIC_V4 = (
@@ -36,6 +39,17 @@ def is_permitted(address: str, allow_private_hosts: bool) -> bool:
     if not allow_private_hosts:
         return _is_public(parsed)
     return not (parsed.is_link_local or parsed.is_multicast or parsed.is_unspecified)
+
+
+def names_private_host(url: str) -> bool:
+    """Whether the host of a URL is spelled as an address that is not public, or as this machine. What other names
+    resolve to is checked with each request."""
+    host = canonical_host(urlsplit(url).hostname or "")
+    try:
+        ip_address(host)
+    except ValueError:
+        return is_loopback(host)
+    return not is_permitted(host, allow_private_hosts=False)
 
 
 def _reached(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:

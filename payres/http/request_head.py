@@ -52,7 +52,8 @@ def header(headers: Headers, wanted: bytes) -> bytes | None:
 
 
 def credentials(headers: Headers, scheme: str) -> str | None:
-    """What an Authorization header carries for this scheme, which is lower-case (RFC 9110 section 11.6.2)."""
+    """What an Authorization header carries for this scheme, which is lower-case, after one or more blanks (RFC 9110
+    section 11.4)."""
     for name, value in headers:
         if name == b"authorization":
             named, _, found = value.decode("latin-1").partition(" ")

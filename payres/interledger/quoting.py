@@ -125,6 +125,7 @@ class RemoteQuotes:
             else:
                 price = await price_of(connection, path, max_source(delivery, path, rate), delivery)
                 offer = _delivering(delivery, price, pricing, receiver, path)
+            await packets.note_silence()  # about a small amount: the offer is made all the same
         except SendingFailed as error:
             raise unpayable(field, error.sentence, "no_path") from error
         await self._database.read(lambda work: self._check_exchange(work, wallet, destination, offer.terms))

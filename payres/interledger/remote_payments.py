@@ -17,12 +17,13 @@ import msgspec
 from payres.amounts import MAX_LEDGER
 from payres.clock import DAY, Clock
 from payres.federation.failures import RemoteReceiverFailed
-from payres.federation.incoming_payments import RemoteReceivers
+from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.reconciliation import reconcile
 from payres.interledger.recovery import Recovery
 from payres.interledger.sending.connection import Connection, Destination, close
 from payres.interledger.sending.payment import Plan, pay
+from payres.payments.incoming import PAID_MEANWHILE, overpay_tolerance
 from payres.payments.settlement import end_unless_in_flight, is_finished
 from payres.slots import Slots
 from payres.store import outgoing, packets
@@ -171,9 +172,9 @@ class RemotePayments:
             if error.reason == "completed" and _price_sent(payment):
                 return _Attempt("end")
             return _Attempt("end" if error.permanent else "retry", error.sentence)
-        if receiver.asset != payment.terms.asset:
+        if (objection := _objection(payment, receiver)) is not None:
             await self._count_attempt(payment)
-            return _Attempt("end", "the receiver now takes another asset than was quoted")
+            return _Attempt("end", objection)
         assert receiver.method is not None, "what is open can be paid"
         before = receiver.received - payment.delivered
         baseline = before if abs(before) <= MAX_LEDGER else None
@@ -250,6 +251,17 @@ def _in_progress(work: Work, payment_id: str) -> tuple[OutgoingRecord, WalletRec
         return None
     wallet = WALLETS.by_id(work, payment.wallet_address_id)
     return payment, wallet, packets.packets_of_payment(work, payment_id, "prepared")
+
+
+def _objection(payment: OutgoingRecord, receiver: RemoteIncomingPayment) -> str | None:
+    """Why the receiver, as it is now, can no longer be paid what was quoted; None when it can, or has got a part."""
+    if receiver.asset != payment.terms.asset:
+        return "the receiver now takes another asset than was quoted"
+    if payment.sent or receiver.incoming_value is None or receiver.remaining is None:
+        return None
+    # Else packets would leave until the receiver declines one, and a part would have been paid.
+    taken = receiver.remaining + overpay_tolerance(receiver.incoming_value)
+    return PAID_MEANWHILE if payment.terms.receive > taken else None
 
 
 def _plan(payment: OutgoingRecord) -> Plan:

@@ -25,6 +25,7 @@ PARTIAL_EVENT_PAUSE: Final = 10 * SECOND
 EXPIRY_SECONDS: Final = 1
 EXPIRY_RETRY_SECONDS: Final = 5
 EXPIRY_BATCH: Final = 64
+PAID_MEANWHILE: Final = "The receiver has been paid meanwhile and takes less than was quoted; quote again"
 
 
 def create(work: Work, caller: Caller, asked: IncomingPaymentRequest) -> tuple[WalletRecord, IncomingRecord]:

@@ -11,7 +11,7 @@ from payres.errors import InsufficientFunds, InvalidAmount, InvalidQuote, Invali
 from payres.grants.access import Caller
 from payres.grants.limits import Spent, check_limits
 from payres.ledger import NotEnough
-from payres.payments.incoming import fits
+from payres.payments.incoming import PAID_MEANWHILE, fits
 from payres.payments.pricing import local_terms, short_of_liquidity
 from payres.payments.receivers import LocalReceiver, open_receiver
 from payres.payments.settlement import emit, pay_locally
@@ -132,8 +132,7 @@ def _quoted_terms(
         return quote.terms, None
     receiver = open_receiver(work, quote.terms.receiver, "receiver")
     if not fits(receiver.remaining, quote.terms.receive):
-        sentence = "The receiver has been paid meanwhile and takes less than was quoted; quote again"
-        raise InvalidQuote(sentence, field="quoteId")
+        raise InvalidQuote(PAID_MEANWHILE, field="quoteId")
     return quote.terms, receiver
 
 

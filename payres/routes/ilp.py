@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from payres.errors import DomainError, InvalidRequest
 from payres.http.error_responses import ErrorResponse, error_response, invalid_bearer_token
-from payres.http.request_head import header
+from payres.http.request_head import credentials, header
 from payres.identifiers import hash_secret
 from payres.interledger.packets import result_of
 from payres.interledger.responses import NoReply
@@ -47,9 +47,8 @@ async def receive(request: Request) -> Response:
 
 async def _reply(context: Context, request: Request, request_id: str | None) -> bytes:
     """The reply packet. Raises InvalidRequest (400), ErrorResponse (401, 413, 504)."""
-    credentials = (header(request.scope["headers"], b"authorization") or b"").decode("latin-1")
-    scheme, _, token = credentials.partition(" ")
-    if scheme.lower() != "bearer" or not token or " " in token:
+    token = credentials(request.scope["headers"], "bearer")
+    if token is None:
         raise invalid_bearer_token(
             "missing_token", "Send the token that was agreed on as Authorization: Bearer <token>"
         )

@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from glob import escape
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import mkstemp
@@ -95,6 +96,13 @@ def exchange(database: Path, copy: Path, kept: Path) -> bool:
 def side_file(database: Path, suffix: str) -> Path:
     """The file of that suffix beside a database."""
     return database.with_name(database.name + suffix)
+
+
+def remove_partial(database: Path, suffix: str) -> None:
+    """Removes what copies left that were killed before they got their name, which is that of the database and a suffix;
+    a * in it is any text. Nobody may be making such a copy."""
+    for left in database.parent.glob(f"{escape(database.name)}{suffix}.????????.partial*"):
+        left.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -91,6 +91,20 @@ LEDGER_INVARIANTS: Sequence[Invariant] = (
         keys=("transfer", "id"),
     ),
     Invariant(
+        name="movements",
+        claim="each deposit and each withdrawal is recorded as a movement of its account",
+        unit="transfers",
+        counted="SELECT count(*) FROM transfer",
+        breaches="""
+            SELECT 'transfer ' || t.id || ' (' || t.kind || ') is no movement of its account' FROM transfer t
+            WHERE t.id BETWEEN :first AND :last AND t.kind IN ('deposit', 'withdrawal') AND NOT EXISTS (
+              SELECT 1 FROM movement m WHERE m.transfer_id = t.id
+              AND m.account_id = iif(t.kind = 'deposit', t.credit_account_id, t.debit_account_id)
+            )
+        """,
+        keys=("transfer", "id"),
+    ),
+    Invariant(
         name="accounts",
         claim="each wallet and each peer has an account of its kind, a wallet in its asset, and no other does",
         unit="accounts",
@@ -163,6 +177,28 @@ LEDGER_INVARIANTS: Sequence[Invariant] = (
             transfers="t.outgoing_payment_id = p.id AND t.debit_account_id = w.account_id",
             condition="p.state <> 'sending'",
         ),
+        keys=("outgoing_payment", "id"),
+        recent=RECENTLY_SENT,
+    ),
+    Invariant(
+        name="debited",
+        claim="each ended outgoing payment says the debit that it held, or sent at once, and a completed one its fee",
+        unit="ended outgoing payments",
+        counted="SELECT count(*) FROM outgoing_payment WHERE state <> 'sending'",
+        # The fee of one that has failed is in proportion to what it sent.
+        breaches="""
+            SELECT 'outgoing payment ' || p.id || ' says a debit of ' || p.debit || ' and a fee of ' || p.fee
+              || ', which is not what it held and paid'
+            FROM outgoing_payment p JOIN wallet_address w ON w.id = p.wallet_address_id
+            WHERE p.id BETWEEN :first AND :last AND p.state <> 'sending' AND (
+              p.debit <> coalesce(
+                (SELECT sum(r.amount) FROM hold r WHERE r.outgoing_payment_id = p.id AND r.account_id = w.account_id),
+                p.sent
+              ) OR p.state = 'completed' AND p.fee <> (
+                SELECT coalesce(sum(t.amount), 0) FROM transfer t WHERE t.outgoing_payment_id = p.id AND t.kind = 'fee'
+              )
+            )
+        """,
         keys=("outgoing_payment", "id"),
         recent=RECENTLY_SENT,
     ),

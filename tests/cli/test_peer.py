@@ -206,16 +206,19 @@ def test_add_refuses_in_one_sentence(
     assert json.loads(payres("peer", "list", "--json").stdout) == {"peers": []}
 
 
-def test_plain_http_is_minded_unless_private_hosts_are_allowed(
-    payres: Command, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("url", ["http://first-bank.example/ilp", "https://10.0.0.1/ilp", "https://localhost/ilp"])
+def test_url_that_gets_no_packets_is_minded_unless_private_hosts_are_allowed(
+    url: str, payres: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert WARNING not in payres(*ADD).stderr
-    plain = ("peer", "change", "first-bank", "--url", "http://127.0.0.1:1/ilp", "--json")
-    result = payres(*plain)
+    private = ("peer", "change", "first-bank", "--url", url, "--json")
+    result = payres(*private)
     assert WARNING in result.stderr
-    assert json.loads(result.stdout)["url"] == "http://127.0.0.1:1/ilp"
+    assert json.loads(result.stdout)["url"] == url
+    payres("peer", "remove", "first-bank")
+    assert WARNING in payres(*ADD, "--url", url).stderr
     monkeypatch.setenv("PAYRES_ALLOW_PRIVATE_HOSTS", "true")
-    assert WARNING not in payres(*plain).stderr
+    assert WARNING not in payres(*private).stderr
 
 
 def test_tokens_are_neither_shown_nor_in_the_files(payres: Command, database: Path, tx: Transaction) -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from payres.cli.permissions import explain_denial
 from tests.cli.conftest import CREATE, Command
 
 NOBODY = 65534
@@ -109,6 +110,15 @@ def test_output_that_may_not_be_written_is_named(payres: Command, made: Path) ->
     (made.parent / "closed").mkdir(mode=0o500)
     line, user = run(payres, "key", "generate", "alice", "--out", "closed/private.pem")
     check(line, made.parent / "closed", user)
+
+
+def test_owner_without_a_name_is_given_to_sudo_as_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = tmp_path.stat().st_uid
+    user = owner + 1
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    advice = f"run it as {owner}, for example with `sudo -u '#{owner}'`, or give the file to {user} with chown"
+    assert explain_denial(tmp_path).endswith(advice)
 
 
 def test_file_system_that_is_mounted_read_only_is_named_where_reading_is_not_what_is_denied(

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
+from payres.federation.incoming_payments import RemoteIncomingPayment
 from payres.interledger import remote_payments
 from payres.operator import exports, wallets
 from payres.operator.refunds import Wanted, refund
@@ -142,9 +143,9 @@ def test_refund_is_in_both_histories_in_the_ledger_and_in_the_events(three: Thre
 
 @pytest.mark.parametrize(("takes", "sent"), [(0, "0.00"), (3000, "30.00")], ids=["whole", "part"])
 def test_what_a_refund_does_not_send_can_be_sent_back_again(
-    takes: int, sent: str, three: Three, program: Program, paid: str
+    takes: int, sent: str, three: Three, program: Program, paid: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The wallet address takes only so much of what it has made an offer for."""
+    """The wallet address takes only so much of what it has made an offer for, once packets are on their way."""
     a, b, _ = three
     shop, to = wallet_money(a, "alice")[0], b.wallet("bob")
     change(b, "a", max_packet=1000)
@@ -152,7 +153,15 @@ def test_what_a_refund_does_not_send_can_be_sent_back_again(
     offer = a._server.call(a.context.remote_quotes.offer_for_refund(wanted))
     assert offer is not None
     receiver = last_segment(offer.terms.receiver)
-    b.write(lambda work: take_at_most(work, receiver, takes))
+    receivers = a.context.remote_payments._receivers
+    fetch_open = receivers.fetch_open
+
+    async def fetch_before(url: str) -> RemoteIncomingPayment:
+        found = await fetch_open(url)
+        b.write(lambda work: take_at_most(work, receiver, takes))
+        return found
+
+    monkeypatch.setattr(receivers, "fetch_open", fetch_before)
     [before] = a.write(lambda work: refund(work, wanted, offer))
     a.context.remote_payments.wake()
     assert (before.state, before.counted) == ("sending", PAID)

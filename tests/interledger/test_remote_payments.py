@@ -14,6 +14,7 @@ from payres.errors import Unavailable
 from payres.interledger import balances, quoting, remote_payments
 from payres.interledger.link import Link
 from payres.interledger.remote_payments import MAX_ATTEMPTS, RemotePayments
+from payres.payments.incoming import PAID_MEANWHILE
 from payres.slots import Slots
 from payres.store import outgoing, packets
 from payres.store.work import Work
@@ -198,6 +199,45 @@ def test_storage_that_fails_for_a_moment_holds_a_payment_up_and_no_more(
     assert next(refusals, None) is None
 
 
+@pytest.mark.parametrize("amounts", [{}, {"debitAmount": amount(1000)}], ids=["delivers", "sends all"])
+@pytest.mark.parametrize("too_much", [0, 1])
+def test_receiver_that_was_paid_meanwhile_gets_all_or_nothing(
+    too_much: int, amounts: Json, pair: Pair, receiver: str
+) -> None:
+    """What was promised may exceed what is missing by the overpay tolerance: 5 of 1000."""
+    a, b = pair
+    quote = a.client.create_quote(a.wallet("alice"), receiver, **amounts)
+    room = 1000 - (int(quote["receiveAmount"]["value"]) - 5)
+    pay_at_home(b, receiver, room + too_much)
+    before = b.context.metrics.packets.total()
+    paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))
+    if not too_much:
+        assert paid.record.delivered >= 900
+        return
+    assert (paid.record.state, paid.record.sent, paid.record.attempts) == ("failed", 0, 1)
+    assert paid.record.failure == PAID_MEANWHILE
+    assert b.context.metrics.packets.total() == before
+    assert wallet_money(a, "alice") == (FUNDS, 0)
+
+
+def test_receiver_that_was_paid_after_a_part_has_arrived_gets_what_it_takes(
+    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = pair
+    hurried(a, in_flight=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Link, "post", holding(Link.post, lambda: received(b, receiver).received >= 500))
+        created = begin(a, receiver)
+        wait_until(lambda: sent(a, created).delivered >= 500)
+        interrupt(a, created)
+    pay_at_home(b, receiver, 250)
+    let_time_pass(pair, 22)
+    a.context.remote_payments.wake()
+    paid = ended(a, created)
+    assert (paid.record.state, paid.record.sent) == ("failed", 700)
+    assert received(b, receiver).received == 950
+
+
 def test_payment_of_one_packet_takes_three_commits_and_no_other_packet(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,6 +376,11 @@ def interrupt(instance: Instance, created: Json) -> None:
 
 def payment_tasks(payments: RemotePayments) -> set[Any]:
     return set(payments._sending.values())
+
+
+def pay_at_home(instance: Instance, receiver: str, value: int) -> None:
+    """Somebody else pays into the incoming payment, from a wallet of its own server."""
+    instance.client.pay(instance.wallet("alice"), receiver, receiveAmount=amount(value))
 
 
 def let_time_pass(pair: Pair, seconds: int) -> None:

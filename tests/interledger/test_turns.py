@@ -10,14 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from payres import ledger
+from payres import ledger, terms
 from payres.clock import SECOND
-from payres.interledger import outbound, recovery
+from payres.interledger import outbound, quoting, recovery
 from payres.interledger.link import BOUNDS
 from payres.interledger.packets import decode_prepare
 from payres.interledger.remote_payments import AT_ONCE, AT_ONCE_FROM_WALLET
 from payres.interledger.responses import NoReply
 from payres.interledger.sending.connection import Connection
+from payres.interledger.sending.probe import probe
 from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON
 from payres.operator.wallets import require_wallet
 from payres.slots import Slots
@@ -218,6 +219,25 @@ def test_peer_that_leaves_the_packets_of_quotes_unanswered_has_that_as_its_last_
     assert a.client.post("/quotes", asked, token).status_code == 400
     assert peer_of(a, "b").last_error == outbound.SILENT
     gate.open()
+
+
+@pytest.mark.parametrize("kind", ["debitAmount", "receiveAmount"])
+def test_peer_that_leaves_the_question_about_a_small_amount_unanswered_has_that_too(
+    kind: str, pair: Pair, shut: Callable[..., Gate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = pair
+    receiver, gates = bill(b, b.wallet("bob")), list[Gate]()
+    hurried(a, probe_timeout=SECOND // 2)
+
+    async def probe_and_shut(connection: Connection) -> terms.Path:
+        path = await probe(connection)
+        gates.append(shut(receiver))
+        return path
+
+    monkeypatch.setattr(quoting, "probe", probe_and_shut)
+    a.client.create_quote(a.wallet("alice"), receiver, **{kind: amount(50)})
+    assert peer_of(a, "b").last_error == outbound.SILENT
+    gates[0].open()
 
 
 def test_probes_that_hang_fill_no_place_that_money_needs(pair: Pair, shut: Callable[..., Gate]) -> None:

@@ -195,6 +195,18 @@ CROSSED = """
         ("received", "2-euros", ["UPDATE incoming_payment SET received = 1 WHERE id = '2-euros'"]),
         ("sent", "1-completed says it sent 109", ["UPDATE outgoing_payment SET sent = 109 WHERE id = '1-completed'"]),
         ("sent", "2-failed says it sent 1", ["UPDATE outgoing_payment SET sent = 1 WHERE id = '2-failed'"]),
+        ("debited", "2-failed says a debit of 111", ["UPDATE outgoing_payment SET debit = 111 WHERE id = '2-failed'"]),
+        ("debited", "1-completed says", ["UPDATE outgoing_payment SET fee = 9 WHERE id = '1-completed'"]),
+        (
+            "debited",
+            "1-completed says a debit of 111",
+            [
+                "DELETE FROM hold WHERE remaining = 0",
+                "UPDATE outgoing_payment SET debit = 111 WHERE id = '1-completed'",
+            ],
+        ),
+        ("movements", "(deposit) is no movement", ["DELETE FROM movement"]),
+        ("movements", "transfer 1 (deposit)", ["UPDATE movement SET account_id = 2 WHERE transfer_id = 1"]),
         ("delivered", "1-completed", ["UPDATE outgoing_payment SET delivered = 99 WHERE id = '1-completed'"]),
         (
             "ended",

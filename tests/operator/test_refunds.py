@@ -13,9 +13,10 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.errors import DomainError, InsufficientFunds, InvalidAmount, InvalidRequest, NotFound, WrongState
 from payres.operator import assets, invariant_checks, wallets
+from payres.operator.peers import NewPeer, add_peer
 from payres.operator.refunds import Wanted, refund
 from payres.payments.settlement import end_remote, has_sent_all, pay_locally, payment_hold
-from payres.store import clients, incoming, outgoing
+from payres.store import clients, incoming, outgoing, peers
 from payres.store.accounts import ACCOUNTS
 from payres.store.connections import connect_writer
 from payres.store.incoming import INCOMING, IncomingRecord
@@ -142,11 +143,28 @@ def test_payer_who_is_inactive_takes_no_money(tx: Work) -> None:
         refund(tx, Wanted("bill", "r-1"))
 
 
+def elsewhere(work: Work) -> int:
+    """The account of a peer through which money comes and goes."""
+    found = peers.find_peer(work, "bank")
+    if found is None:
+        new = NewPeer(
+            name="bank",
+            ilp_address="test.bank",
+            asset_code="USD",
+            asset_scale=2,
+            url="https://bank.example/ilp",
+            outgoing_token="out",
+            incoming_token="in",
+            credit_limit="1000000.00",
+        )
+        found = add_peer(work, new)
+    return found.account_id
+
+
 def pay_from_elsewhere(work: Work, amount: int, path: str = "shop", payment_id: str = "bill") -> None:
     """The incoming payment receives money that no payer here has sent."""
     wallet = wallets.require_wallet(work, path)
-    outside = ledger.operator_account(work, wallet.asset_id, "external")
-    ledger.transfer(work, outside, wallet.account_id, amount, "deposit", incoming_payment_id=payment_id)
+    ledger.transfer(work, elsewhere(work), wallet.account_id, amount, "payment", incoming_payment_id=payment_id)
     incoming.add_received(work, payment_id, amount, None, None)
 
 
@@ -240,9 +258,7 @@ class Books:
             return
         sent = int(found[0].amount * share)
         if sent:
-            shop = wallets.require_wallet(self.work, "shop")
-            outside = ledger.operator_account(self.work, shop.asset_id, "external")
-            ledger.post(self.work, payment_hold(self.work, payment_id).id, outside, sent, "withdrawal")
+            ledger.post(self.work, payment_hold(self.work, payment_id).id, elsewhere(self.work), sent, "payment")
             outgoing.add_sent(self.work, payment_id, sent, sent)
         OUTGOING.update(self.work, payment_id, unresolved_debit=int((found[0].amount - sent) * unknown))
         payment = OUTGOING.get(self.work, payment_id)

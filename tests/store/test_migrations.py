@@ -14,6 +14,7 @@ import pytest
 from payres.payments.idempotency import KeyedRequest, find_response
 from payres.store import incoming, migrations
 from payres.store.connections import connect_writer
+from payres.store.copies import copied
 from payres.store.database import Database
 from payres.store.migrations import UnusableDatabase, execute_script, first_difference, migrate
 from payres.store.movements import page_of_movements
@@ -170,6 +171,28 @@ def test_older_database_is_copied_before_it_is_migrated(path: str, request: pyte
             ("newest", b"\x02"),
         ]
     assert names(path) == {"payres.db", "payres.db.lock", kept.name}
+
+
+def test_copies_that_were_killed_half_made_are_removed_and_no_others(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    path = str(tmp_path / "[a-z]*.db")
+    with_a_secret(path)
+    for version in (NEWEST, NEWEST + 1):  # of this upgrade, and of the one before
+        with copied(Path(path), beside=Path(f"{path}.before-version-{version}")) as partial:
+            pass
+        partial.touch()
+        Path(f"{partial}-journal").touch()
+    others = {
+        f"b-z.db.before-version-{NEWEST}.abcdefgh.partial",
+        f"[a-z]*.db.before-version-{NEWEST}",
+        "[a-z]*.db.abcdefgh.partial",  # of a restore
+    }
+    for name in others:
+        (tmp_path / name).touch()
+    newest = request.getfixturevalue("one_more")
+    connect_writer(path).close()
+    assert names(path) == others | {f"[a-z]*.db{suffix}" for suffix in ("", ".lock", f".before-version-{newest}")}
 
 
 def test_failed_migration_names_the_copy_and_makes_no_more_of_them(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from contextlib import closing
 from functools import cache, lru_cache
 from pathlib import Path
 
-from payres.store.copies import copied, examine, rename, side_file
+from payres.store.copies import copied, examine, remove_partial, rename, side_file
 
 log = logging.getLogger("payres.store")
 
@@ -188,11 +188,12 @@ def _schema_of(connection: sqlite3.Connection) -> Schema:
 def _keep_copy(connection: sqlite3.Connection, newest: int) -> Path:
     """A verified copy beside the database. The connection's lock keeps all writers out.
 
-    It takes the place of one that an earlier attempt at the same migration left: a server that is started again and
-    again must not fill the disk.
+    It takes the place of one that an earlier attempt at the same migration left, and of what attempts left that were
+    killed: a server that is started again and again must not fill the disk.
     """
     database = Path(connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0])
     kept = side_file(database, f".before-version-{newest}")
+    remove_partial(database, ".before-version-*")
     with copied(database, beside=kept) as partial:
         fault = examine(partial, first_fault)
         if fault is not None:
