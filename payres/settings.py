@@ -112,7 +112,8 @@ def _read_file(named: str | None) -> tuple[str, Mapping[str, object]]:
     try:
         return str(path), tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from error
+        named_by = " (PAYRES_CONFIG)" if named else ""
+        raise SettingsError(f"{path}{named_by} cannot be read: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
 

@@ -232,7 +232,7 @@ def test_file_that_cannot_be_read_stops_the_start(empty_directory: Path) -> None
     binary = empty_directory / "binary.toml"
     binary.write_bytes(b"\xff\xfe")
     attempts: list[tuple[Any, str]] = [
-        (empty_directory / "missing.toml", "cannot be read: No such file or directory"),
+        (empty_directory / "missing.toml", r"\(PAYRES_CONFIG\) cannot be read: No such file or directory"),
         (empty_directory, "cannot be read"),
         (broken, "is not valid TOML"),
         (binary, "is not valid TOML"),

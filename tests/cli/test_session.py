@@ -99,6 +99,12 @@ def test_file_that_is_no_database_is_one_sentence(payres: Command, database: Pat
     )
 
 
+def test_number_that_is_none_is_one_sentence(payres: Command) -> None:
+    result = payres("wallet", "create", "alice", "--asset", "USD", "--scale", "two")
+    assert result.exit_code == 2
+    assert result.stderr.endswith("Error: Invalid value for '--scale': 'two' is not a valid whole number.\n")
+
+
 def test_newer_database_is_one_sentence(payres: Command, database: Path) -> None:
     connection = sqlite3.connect(database)
     connection.execute("PRAGMA user_version = 99999")
