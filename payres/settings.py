@@ -161,6 +161,12 @@ def _base_url(url: str) -> str:
     return url.rstrip("/").lower()
 
 
+def _database(path: str) -> str:
+    if os.path.isdir(path):  # False too for what may not be looked at
+        raise ValueError("is a directory; name the database file in it, such as payres.db")
+    return path
+
+
 def _ilp_address(address: str) -> str:
     if len(address) > MAX_ILP_ADDRESS_LENGTH or not is_ilp_address(address):
         raise ValueError("is not an ILP address such as test.payres")
@@ -190,6 +196,7 @@ def _rates_url(url: str) -> str:
 # The settings whose type does not say all; each function raises ValueError with what follows the name and the value.
 _CHECKS: Mapping[str, Callable[[str], str]] = {
     "base_url": _base_url,
+    "database": _database,
     "ilp_address": _ilp_address,
     "trusted_proxies": _hosts,
     "admin_hosts": partial(_hosts, may_be_names=True),
