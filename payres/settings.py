@@ -32,7 +32,12 @@ RatesAge = Annotated[int, msgspec.Meta(ge=10, le=86400)]
 Rate = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
-WANTED = {bool: "it must be true or false", Text: "it must not be empty", LogFormat: "it must be text or json"}
+WANTED = {
+    bool: "it must be true or false",
+    str: "it must be text, in quotes",
+    Text: "it must be text, and not empty",
+    LogFormat: "it must be text or json",
+}
 RENAMED = {"rate_limit_of_strangers": "rate_limit_unauthenticated"}  # the files of earlier versions have it
 HOST_NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")
 # Of the 1023 characters of an address (Interledger RFC 15): those of payments here begin with it, and are longer.
