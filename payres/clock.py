@@ -117,9 +117,12 @@ def parse_time(text: str) -> int:
     return moment + int((fraction or "")[:6].ljust(6, "0"))
 
 
-def complete_day(text: str) -> str:
-    """For a day such as 2026-01-31, the time at which it begins in UTC; any other text as it is."""
-    return f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text
+def parse_day_or_time(text: str) -> int:
+    """Microseconds UTC of a time, or of the beginning of a day such as 2026-01-31. ValueError has a sentence."""
+    try:
+        return parse_time(f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text)
+    except ValueError as error:
+        raise ValueError(f"name a day such as 2026-01-31, or a time: {error}") from error
 
 
 def _midnight(year: int, month: int, day: int) -> int:

@@ -32,7 +32,12 @@ RatesAge = Annotated[int, msgspec.Meta(ge=10, le=86400)]
 Rate = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
-WANTED = {bool: "it must be true or false", Text: "it must not be empty", LogFormat: "it must be text or json"}
+WANTED = {
+    bool: "it must be true or false",
+    str: "it must be text, in quotes",
+    Text: "it must be text, and not empty",
+    LogFormat: "it must be text or json",
+}
 RENAMED = {"rate_limit_of_strangers": "rate_limit_unauthenticated"}  # the files of earlier versions have it
 HOST_NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")
 # Of the 1023 characters of an address (Interledger RFC 15): those of payments here begin with it, and are longer.
@@ -112,7 +117,8 @@ def _read_file(named: str | None) -> tuple[str, Mapping[str, object]]:
     try:
         return str(path), tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from error
+        named_by = " (PAYRES_CONFIG)" if named else ""
+        raise SettingsError(f"{path}{named_by} cannot be read: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
 
@@ -160,6 +166,12 @@ def _base_url(url: str) -> str:
     return url.rstrip("/").lower()
 
 
+def _database(path: str) -> str:
+    if os.path.isdir(path):  # False too for what may not be looked at
+        raise ValueError("is a directory; name the database file in it, such as payres.db")
+    return path
+
+
 def _ilp_address(address: str) -> str:
     if len(address) > MAX_ILP_ADDRESS_LENGTH or not is_ilp_address(address):
         raise ValueError("is not an ILP address such as test.payres")
@@ -189,6 +201,7 @@ def _rates_url(url: str) -> str:
 # The settings whose type does not say all; each function raises ValueError with what follows the name and the value.
 _CHECKS: Mapping[str, Callable[[str], str]] = {
     "base_url": _base_url,
+    "database": _database,
     "ilp_address": _ilp_address,
     "trusted_proxies": _hosts,
     "admin_hosts": partial(_hosts, may_be_names=True),

@@ -226,13 +226,27 @@ def test_file_has_types(empty_directory: Path, content: str) -> None:
         load()
 
 
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("metrics_token = 5", "it must be text, in quotes"),
+        ("database = 5", "it must be text, and not empty"),
+        ('database = ""', "it must be text, and not empty"),
+    ],
+)
+def test_text_is_asked_for_in_words(empty_directory: Path, content: str, sentence: str) -> None:
+    (empty_directory / "payres.toml").write_text(content)
+    with pytest.raises(SettingsError, match=rf" is not allowed: {sentence}$"):
+        load()
+
+
 def test_file_that_cannot_be_read_stops_the_start(empty_directory: Path) -> None:
     broken = empty_directory / "broken.toml"
     broken.write_text("port = = 1")
     binary = empty_directory / "binary.toml"
     binary.write_bytes(b"\xff\xfe")
     attempts: list[tuple[Any, str]] = [
-        (empty_directory / "missing.toml", "cannot be read: No such file or directory"),
+        (empty_directory / "missing.toml", r"\(PAYRES_CONFIG\) cannot be read: No such file or directory"),
         (empty_directory, "cannot be read"),
         (broken, "is not valid TOML"),
         (binary, "is not valid TOML"),

@@ -23,10 +23,17 @@ async def make(call: Call, body: Nothing) -> Backup:
     async with call.context.idempotency_slots.slot("backups", directory):
         now = call.context.clock.now()
         try:
-            made = await asyncio.to_thread(backups.make_backup, Path(database), Path(directory), False, now)
+            made = await asyncio.to_thread(_make_in, Path(directory), Path(database), now)
         except (BackupError, UnusableDatabase) as error:
             raise WrongState(str(error)) from error
         except (sqlite3.Error, OSError) as error:
             raise Unavailable(f"The backup could not be made: {error}") from error
     await call.write(lambda work: backups.record_backup(work, made))
     return representations.backup(database, made)
+
+
+def _make_in(directory: Path, database: Path, now: int) -> backups.Backup:
+    # To `make_backup`, what is no directory is the name of the file.
+    if not directory.is_dir():
+        raise BackupError(f"The setting backup_directory names {directory}, which is not a directory")
+    return backups.make_backup(database, directory, False, now)

@@ -10,7 +10,7 @@ from payres.admin import representations
 from payres.admin.requests import NewRate
 from payres.admin.wire import Asset, Rate, RemovedRate
 from payres.cli.commands import Group
-from payres.cli.options import movement_options
+from payres.cli.options import WholeNumber, movement_options
 from payres.cli.session import lists, warn, writes
 from payres.operator import assets
 from payres.store.work import Work
@@ -18,7 +18,7 @@ from payres.store.work import Work
 
 def asset_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """CODE and SCALE, which name an asset."""
-    return click.argument("code")(click.argument("scale", type=click.IntRange(0, assets.MAX_SCALE))(command))
+    return click.argument("code")(click.argument("scale", type=WholeNumber(0, assets.MAX_SCALE))(command))
 
 
 def _line(asset: Asset) -> str:

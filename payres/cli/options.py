@@ -8,13 +8,20 @@ from typing import IO, Any, Final
 import click
 
 from payres.cli.session import errors_in_sentences
-from payres.clock import complete_day, parse_time
+from payres.clock import parse_day_or_time
 
 Callback = Callable[..., None]
 FILE_HELP: Final = "The same from a file, - for stdin."
 
+
+class WholeNumber(click.IntRange):
+    """A number from one bound to another; click calls the type of what is none an "integer range" in its sentence."""
+
+    name = "whole number"
+
+
 limit_option = click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
+    "--limit", type=WholeNumber(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
 )
 reference_option = partial(
     click.option, "--reference", metavar="TEXT", help="Your own name for it: what has it already is not done again."
@@ -35,9 +42,9 @@ class Time(click.ParamType[int]):
         if isinstance(value, int):
             return value
         try:
-            return parse_time(complete_day(value))
+            return parse_day_or_time(value)
         except ValueError as error:
-            self.fail(f"{value!r}: name a day such as 2026-01-31, or a time: {error}", param, ctx)
+            self.fail(f"{value!r}: {error}", param, ctx)
 
 
 class InputFile(click.File):

@@ -10,7 +10,7 @@ from payres.admin.requests import NewOutcome
 from payres.admin.wire import Peer, ResolvedPacket, UnresolvedPacket
 from payres.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.cli.commands import Group
-from payres.cli.options import movement_options, secret_option
+from payres.cli.options import WholeNumber, movement_options, secret_option
 from payres.cli.session import labelled, lists, reads, warn, writes
 from payres.federation.ip_addresses import names_private_host
 from payres.operator import assets, peers
@@ -70,13 +70,13 @@ def _packet_line(one: UnresolvedPacket) -> str:
     "--scale",
     "asset_scale",
     required=True,
-    type=click.IntRange(0, assets.MAX_SCALE),
+    type=WholeNumber(0, assets.MAX_SCALE),
     help="Its number of decimals: 2 for cents.",
 )
 @click.option("--url", required=True, metavar="URL", help="Where the peer takes packets (POST).")
 @secret_option("outgoing-token", "TOKEN", "What we show the peer.")
 @secret_option("incoming-token", "TOKEN", "What the peer shows us.")
-@click.option("--max-packet", type=click.IntRange(1, MAX_LEDGER), metavar="N", help="Most in one packet, minor units.")
+@click.option("--max-packet", type=WholeNumber(1, MAX_LEDGER), metavar="N", help="Most in one packet, minor units.")
 @click.option(
     "--credit-limit",
     default="0",
@@ -106,7 +106,7 @@ def add(work: Work, /, **agreed: Any) -> Peer:
 @click.option("--url", metavar="URL", help="Where the peer takes packets now.")
 @secret_option("outgoing-token", "TOKEN", "What we show the peer from now on.")
 @secret_option("incoming-token", "TOKEN", "What the peer shows us from now on.")
-@click.option("--max-packet", type=click.IntRange(0, MAX_LEDGER), metavar="N", help="Most in one packet; 0 for any.")
+@click.option("--max-packet", type=WholeNumber(0, MAX_LEDGER), metavar="N", help="Most in one packet; 0 for any.")
 @click.option("--credit-limit", metavar="AMOUNT", help="What the peer may owe us.")
 @click.option("--route", "add_routes", multiple=True, metavar="PREFIX", help="One more route. Repeat.")
 @click.option("--no-route", "remove_routes", multiple=True, metavar="PREFIX", help="One route less. Repeat.")

@@ -16,6 +16,7 @@ import msgspec
 
 from payres import __version__, logs
 from payres.cli.commands import Command
+from payres.cli.options import WholeNumber
 from payres.cli.session import Session, with_session
 from payres.clock import format_time_if_any
 from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
@@ -62,7 +63,7 @@ def init(session: Session) -> None:
 
 @click.command(cls=Command, example="payres serve --port 8080 --demo")
 @click.option("--host", metavar="HOST", help="The address to listen on.  [default: 127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help="The port; 0 finds one.  [default: 8080]")
+@click.option("--port", type=WholeNumber(0, 65535), metavar="PORT", help="The port; 0 finds one.  [default: 8080]")
 @click.option("--base-url", metavar="URL", help="The public origin, when it is not http://HOST:PORT.")
 @click.option("--demo", is_flag=True, help="In a database without wallets, open alice and bob to try payments with.")
 @click.option("--quiet", is_flag=True, help="Log no line for each request.")

@@ -11,7 +11,7 @@ from payres.admin import wallets as endpoints
 from payres.admin.requests import WalletChange
 from payres.admin.wire import Movement, Wallet
 from payres.cli.commands import Group
-from payres.cli.options import limit_option, movement_options, secret_option
+from payres.cli.options import WholeNumber, limit_option, movement_options, secret_option
 from payres.cli.session import Session, labelled, lists, reads, wallet_path, warn, with_session, writes
 from payres.grants.passwords import hash_password
 from payres.operator import wallets
@@ -56,7 +56,7 @@ def _shown(work: Work, path: str) -> Wallet:
 @wallet.command(example="payres wallet create alice --asset USD --scale 2 --name Alice")
 @click.argument("path")
 @click.option("--asset", required=True, metavar="CODE", help="The currency, such as USD.")
-@click.option("--scale", required=True, type=click.IntRange(0, MAX_SCALE), help="Its number of decimals: 2 for cents.")
+@click.option("--scale", required=True, type=WholeNumber(0, MAX_SCALE), help="Its number of decimals: 2 for cents.")
 @click.option(
     "--name", metavar="TEXT", help="The name that others see, and that an app shows when it asks for consent."
 )

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from payres.amounts import MAX_LEDGER, format_decimal, parse_decimal
-from payres.clock import complete_day, parse_time
+from payres.clock import parse_day_or_time
 from payres.errors import InvalidAmount, InvalidRequest
 from payres.store.assets import AssetRecord
 from payres.wire import AssetCode
@@ -45,7 +45,7 @@ def require_amount(text: str, asset: AssetRecord, least: int = 1) -> int:
 def require_time(text: str, field: str) -> int:
     """Microseconds UTC of an RFC 3339 time, or of the beginning of a day. Raises InvalidRequest, naming the field."""
     try:
-        return parse_time(complete_day(text))
+        return parse_day_or_time(text)
     except ValueError as error:
         raise InvalidRequest(f"{field}: {error}", field=field) from error
 

@@ -112,8 +112,8 @@ def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
         origin = "payment came from other servers and"
     amount = require_amount(wanted.amount, asset) if wanted.amount is not None else offered or left
     if not 0 < amount <= left:
-        most = format_decimal(left, asset.asset)
-        raise InvalidAmount(f"{most} {asset.code} of the {origin} can still be sent back", remaining=str(left))
+        most = f"Only {format_decimal(left, asset.asset)} {asset.code}" if left > 0 else "Nothing"
+        raise InvalidAmount(f"{most} of the {origin} can still be sent back", remaining=str(left))
     return Plan(payment, receiver, payers, before, amount)
 
 

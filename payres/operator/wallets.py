@@ -61,7 +61,9 @@ def deposit(work: Work, path: str, text: str, reference: str | None = None) -> M
     """
     wallet = require_wallet(work, path)
     if not wallet.active:
-        raise WrongState(f"The wallet {wallet.path} is inactive and takes no money in", path=wallet.path)
+        raise WrongState(
+            f"The wallet {wallet.path} is inactive and takes no money in; activate it first", path=wallet.path
+        )
     return movements.move(work, _account(work, wallet), "deposit", text, reference)
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import quote
@@ -14,6 +15,7 @@ GOOD: Final = frozenset({"active", "completed", "valid", "issued", "approved", "
 BAD: Final = frozenset({"failed", "revoked", "denied", "inactive", "doubtful", "unresolved"})
 # What a spreadsheet would take for a formula (OWASP, CSV injection).
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+_WHOLE: Final = re.compile("[0-9]+")
 
 
 Kind = Literal["text", "long", "number", "time", "code", "state"]
@@ -30,9 +32,9 @@ class Cell(msgspec.Struct, frozen=True):
     def shown(self) -> str:
         """The text as a page has it: digits in groups, times to the second."""
         if self.kind == "number":
-            sign, digits = ("−", self.text[1:]) if self.text.startswith("-") else ("", self.text)
-            whole, point, decimals = digits.partition(".")
-            return f"{sign}{int(whole):,}{point}{decimals}" if whole.isdecimal() else self.text
+            sign, number = ("−", self.text[1:]) if self.text.startswith("-") else ("", self.text)
+            whole = _WHOLE.match(number)
+            return f"{sign}{int(whole[0]):,}{number[whole.end() :]}" if whole else self.text
         return f"{self.text[:10]} {self.text[11:19]}" if self.kind == "time" else visible_text(self.text)
 
     @property

@@ -230,9 +230,12 @@ def test_ledger_is_read_and_checked(program: Program, wallet: str) -> None:
 def test_backup_goes_where_the_settings_say_and_nowhere_else(program: Program, tmp_path: Path) -> None:
     error_of(program.ask("POST", "/backups", {}), 409, "wrong_state")
     error_of(program.ask("POST", "/backups", {"directory": "/tmp"}), 400, "invalid_request")
-    (tmp_path / "copies").mkdir()
     with run_instance(tmp_path / "payres.db", backup_directory=str(tmp_path / "copies")) as instance:
         other = Program(instance, program.http)
+        missing = error_of(other.ask("POST", "/backups", {}), 409, "wrong_state")
+        assert missing["hint"].endswith("copies, which is not a directory")
+        assert not (tmp_path / "copies").exists()
+        (tmp_path / "copies").mkdir()
         made = other.post("/backups", {}, "backup-1")
         assert Path(made["backup"]).parent == tmp_path / "copies"
         assert Path(made["backup"]).stat().st_size == made["bytes"]

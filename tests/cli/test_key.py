@@ -43,7 +43,10 @@ def test_generate_never_writes_over_a_file_and_then_stores_nothing(
 ) -> None:
     (database.parent / "private.pem").write_text("precious")
     result = payres("key", "generate", "alice", "--out", "private.pem")
-    assert (result.exit_code, result.stderr) == (1, "Error: private.pem: File exists\n")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "Error: private.pem exists already, and a key is never replaced; choose another name\n",
+    )
     assert (database.parent / "private.pem").read_text() == "precious"
     assert as_json("key", "list", "alice") == {"keys": []}
 

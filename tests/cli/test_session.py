@@ -99,6 +99,21 @@ def test_file_that_is_no_database_is_one_sentence(payres: Command, database: Pat
     )
 
 
+@pytest.mark.parametrize("command", ["wallet list", "init", "backup copy.db", "restore copy.db", "serve --port 0"])
+@pytest.mark.parametrize("directory", [".", "/"])
+def test_directory_in_the_place_of_the_database_is_one_sentence(payres: Command, command: str, directory: str) -> None:
+    Path("copy.db").touch()
+    assert one_sentence(payres(*command.split(), "--database", directory)) == (
+        f"Error: database = '{directory}' (flag) is a directory; name the database file in it, such as payres.db"
+    )
+
+
+def test_number_that_is_none_is_one_sentence(payres: Command) -> None:
+    result = payres("wallet", "create", "alice", "--asset", "USD", "--scale", "two")
+    assert result.exit_code == 2
+    assert result.stderr.endswith("Error: Invalid value for '--scale': 'two' is not a valid whole number.\n")
+
+
 def test_newer_database_is_one_sentence(payres: Command, database: Path) -> None:
     connection = sqlite3.connect(database)
     connection.execute("PRAGMA user_version = 99999")

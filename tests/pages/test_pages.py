@@ -181,7 +181,7 @@ def test_empty_filters_of_a_form_are_left_out_of_the_url(ann: Browser, seeded: S
     [
         ("state=never", "The query breaks a rule: Invalid enum value"),
         ("min=1.00", "name the wallet"),
-        ("from=yesterday", "a time is written like"),
+        ("from=yesterday", "name a day such as 2026-01-31, or a time: a time is written like"),
         ("wallet=nobody", "There is no wallet nobody"),
         ("colour=red", "unknown field `colour`"),
         ("cursor=x", "cursor must be a startCursor"),
@@ -255,6 +255,21 @@ def test_csv_has_the_rows_as_machines_read_them_and_no_formulas(ann: Browser, se
 def test_text_that_begins_like_a_formula_is_written_as_text(start: str) -> None:
     assert Cell(start).written == f"'{start}"
     assert Cell("-1.00", "number").written == "-1.00"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1234567", "1,234,567"),
+        ("-1234567.89", "−1,234,567.89"),
+        ("1234567.89 EUR to receive", "1,234,567.89 EUR to receive"),
+        ("1234567 JPY", "1,234,567 JPY"),
+        ("no limit", "no limit"),
+        ("", ""),
+    ],
+)
+def test_digits_of_numbers_are_in_groups_with_and_without_decimals(text: str, shown: str) -> None:
+    assert Cell(text, "number").shown == shown
 
 
 def test_everything_that_others_wrote_is_escaped_on_every_page(ann: Browser, seeded: Seeded) -> None:
