@@ -36,8 +36,8 @@ RETRY_PAUSES: Final = (
 # The random part of a pause, so that deliveries that failed together are not repeated together.
 JITTER: Final = 0.1
 CHANCE: Final = SystemRandom()
-# Events read at a time for a webhook, which may want few of them; and after how many unwanted events its cursor is
-# stored.
+# Events read at a time for a webhook, which may want few of them; and how many unwanted ones a search passes over, and
+# its cursor with them: under load a second has one search and thousands of events.
 READ_AT_ONCE: Final = 16
 PASSED_OVER: Final = 256
 # How many deliveries in flight to a webhook may be repetitions: they must not delay events that were never sent.
@@ -181,18 +181,22 @@ async def purge_events(database: Database) -> None:
 
 def _find_next(work: Work, webhook: WebhookRecord, in_flight: _InFlight) -> Found:
     """What to send to the webhook besides what is in flight."""
-    new, again, after = in_flight.new, in_flight.again, in_flight.read_up_to
+    again, after = in_flight.again, in_flight.read_up_to
+    room = MAX_DELIVERIES_OF_WEBHOOK - len(in_flight.new) - len(again)
     to_send: list[ToSend] = []
     for delivery, event in webhooks.due_deliveries(work, webhook.id, work.now, MAX_DELIVERIES_OF_WEBHOOK):
         if event.sequence not in again and len(again) + len(to_send) < AGAIN_AT_ONCE:
             to_send.append(ToSend(event, delivery))
-    following = events.events_after(work, after, READ_AT_ONCE)
-    for event in following:
-        if len(new) + len(again) + len(to_send) >= MAX_DELIVERIES_OF_WEBHOOK:
+    for _ in range(PASSED_OVER // READ_AT_ONCE):
+        following = events.events_after(work, after, READ_AT_ONCE)
+        for event in following:
+            if len(to_send) >= room:
+                break
+            after = event.sequence
+            if wants(webhook, event):
+                to_send.append(ToSend(event))
+        if len(to_send) >= room or len(following) < READ_AT_ONCE:
             break
-        after = event.sequence
-        if wants(webhook, event):
-            to_send.append(ToSend(event))
     target = target_of(work, webhook) if to_send else None
     return Found(to_send, target, after, has_more=len(following) == READ_AT_ONCE)
 

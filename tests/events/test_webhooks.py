@@ -327,6 +327,34 @@ def test_busy_server_pauses_after_each_attempt_and_each_search(
     assert shown.behind >= 20 - MAX_DELIVERIES_OF_WEBHOOK
 
 
+def test_one_search_passes_over_many_events_that_are_not_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy server searches once in a while, and may write thousands of events meanwhile."""
+    is_written, endpoint = threading.Event(), Endpoint()
+
+    async def late(seconds: float) -> float:
+        if seconds != deliveries.PAUSE_SECONDS or is_written.is_set():
+            return 1.0
+        await asyncio.to_thread(is_written.wait)  # until the first search
+        return 0.0
+
+    def unit(work: Work) -> None:
+        for number in range(deliveries.PASSED_OVER):
+            is_wanted = number % (deliveries.PASSED_OVER // 2) == deliveries.READ_AT_ONCE
+            work.emit("grant.denied" if is_wanted else "wallet.deposited", None, Sample(number))
+
+    monkeypatch.setattr(deliveries, "_lateness", late)
+    monkeypatch.setattr(deliveries, "LONGEST_PAUSE_SECONDS", 3600.0)
+    with endpoint.running(), run_instance(tmp_path / "payres.db") as instance:
+        try:
+            instance.write(lambda work: webhooks.add_webhook(work, endpoint.url, ("grant.*",), is_private=True))
+            instance.write(unit)
+        finally:
+            is_written.set()
+        assert len(endpoint.wait_for(2)) == 2
+
+
 def test_event_that_fails_delays_no_later_one(instance: Instance, add: AddEndpoint) -> None:
     endpoint, added = add()
     refused: set[str] = set()
