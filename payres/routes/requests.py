@@ -107,7 +107,7 @@ def _parameters(request: Request) -> QueryParams:
     return _parsed(request.scope["query_string"])
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)  # parsed, the longest query takes 150 kB when it is nothing but short names
 def _parsed(query: bytes) -> QueryParams:
     """Cached, because clients ask again and again for the same lists."""
     return QueryParams(query)

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -23,7 +23,8 @@ from payres.counters import Metrics
 from payres.errors import DomainError
 from payres.event_types import EVENT_TYPES
 from payres.events import deliveries, webhooks
-from payres.events.deliveries import RETRY_PAUSES, ToSend, store_attempt
+from payres.events.changes import Changes
+from payres.events.deliveries import RETRY_PAUSES, Deliveries, ToSend, store_attempt
 from payres.events.sender import Attempt, Sender, Target
 from payres.limits import (
     DELIVERY_SECONDS,
@@ -37,12 +38,14 @@ from payres.settings import Settings
 from payres.store import events
 from payres.store import webhooks as store
 from payres.store.connections import connect_writer
+from payres.store.database import Database
 from payres.store.webhooks import DeliveryRecord, WebhookRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
 from payres.wire import Resource
 from tests.events.endpoint import Endpoint, Received, answering
 from tests.helpers import Json, usd, wait_until
+from tests.interledger.sending.virtual_time import VirtualTimeLoop, run
 from tests.works import work_at
 
 NOW = 1_800_000_000_000_000
@@ -325,6 +328,56 @@ def test_busy_server_pauses_after_each_attempt_and_each_search(
         )
     assert len(endpoint.received) <= MAX_DELIVERIES_OF_WEBHOOK
     assert shown.behind >= 20 - MAX_DELIVERIES_OF_WEBHOOK
+
+
+@pytest.mark.parametrize(("stalls", "earliest", "latest"), [(0, 0.0, 0.1), (1, 0.1, 0.2), (2, 1.2, 1.3)])
+def test_server_is_busy_where_more_than_one_timer_is_late(stalls: int, earliest: float, latest: float) -> None:
+    searched: list[float] = []
+
+    async def look(unit: object) -> list[WebhookRecord]:
+        searched.append(asyncio.get_running_loop().time())
+        database.stopped = "it has looked once"
+        return []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        for number in range(stalls):  # the second comes while the second timer runs
+            loop.call_at(deliveries.PAUSE_SECONDS + 0.1 * number - 0.001 * (1 - number), loop.stall, 0.1)
+        await Deliveries(cast("Database", database), Changes(), cast("Sender", None)).run()
+
+    database = SimpleNamespace(stopped=None, read=look)
+    run(main())
+    [at] = searched
+    assert earliest <= at < latest
+
+
+def test_one_search_passes_over_many_events_that_are_not_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy server searches once in a while, and may write thousands of events meanwhile."""
+    is_written, endpoint = threading.Event(), Endpoint()
+
+    async def late(seconds: float) -> float:
+        if seconds != deliveries.PAUSE_SECONDS or is_written.is_set():
+            return 1.0
+        await asyncio.to_thread(is_written.wait)  # until the first search
+        return 0.0
+
+    def unit(work: Work) -> None:
+        for number in range(deliveries.PASSED_OVER):
+            is_wanted = number % (deliveries.PASSED_OVER // 2) == deliveries.READ_AT_ONCE
+            work.emit("grant.denied" if is_wanted else "wallet.deposited", None, Sample(number))
+
+    monkeypatch.setattr(deliveries, "_lateness", late)
+    monkeypatch.setattr(deliveries, "LONGEST_PAUSE_SECONDS", 3600.0)
+    with endpoint.running(), run_instance(tmp_path / "payres.db") as instance:
+        try:
+            instance.write(lambda work: webhooks.add_webhook(work, endpoint.url, ("grant.*",), is_private=True))
+            instance.write(unit)
+        finally:
+            is_written.set()
+        assert len(endpoint.wait_for(2)) == 2
 
 
 def test_event_that_fails_delays_no_later_one(instance: Instance, add: AddEndpoint) -> None:

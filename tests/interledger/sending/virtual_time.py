@@ -33,6 +33,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual.elapsed
 
+    def stall(self, seconds: float) -> None:
+        """Time passes as in a callback that takes so long: timers that are due meanwhile are late."""
+        self._virtual.elapsed += seconds
+
 
 class LoopClock:
     """A clock that shows the time of the running loop."""

@@ -1,0 +1,37 @@
+"""What a request says besides its body, as far as no resource is needed for it."""
+
+import tracemalloc
+from itertools import product
+from string import ascii_letters
+
+from starlette.requests import Request
+
+from payres.limits import DEFAULT_PAGE, MAX_QUERY_BYTES
+from payres.routes.requests import page_query
+from payres.store.pages import PageQuery
+
+MOST_KEPT = 8_000_000  # bytes
+
+
+def asked(query: bytes) -> PageQuery:
+    return page_query(Request({"type": "http", "query_string": query, "headers": []}))
+
+
+def test_queries_that_are_kept_take_little_memory() -> None:
+    """None has more to keep than one of many short names."""
+    names = "&".join(map("".join, product(ascii_letters, repeat=3))).encode()
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            assert asked(b"%03d&%b" % (number, names[: MAX_QUERY_BYTES - 4])).count == DEFAULT_PAGE
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < MOST_KEPT
+
+
+def test_same_query_is_read_alike_again_and_another_is_not() -> None:
+    cursor = "0194861b-7d00-7732-8bc3-0000000007cf"
+    for _ in range(2):
+        assert asked(b"first=3&cursor=" + cursor.encode()) == PageQuery(3, cursor, "older")
+        assert asked(b"last=3&cursor=" + cursor.encode()) == PageQuery(3, cursor, "newer")
