@@ -30,6 +30,7 @@ from payres.signatures.base import Message
 from payres.signatures.sign import sign
 from payres.store.migrations import migrations
 from payres.testing.client import Client
+from tests.crash.load import reason
 from tests.crash.server import SERVE as SERVE
 from tests.crash.server import Server
 from tests.crash.server import free_port as free_port
@@ -414,8 +415,3 @@ def request_under_way(client: Client, token: str, body: bytes) -> Iterator[socke
         # Sent when the endpoint first asks for the body (RFC 9110 section 10.1.1).
         assert connection.recv(1024) == b"HTTP/1.1 100 Continue\r\n\r\n"
         yield connection
-
-
-def reason(refused: httpx2.Response) -> str:
-    """The stable word for why a request was refused."""
-    return str(refused.json()["error"]["details"]["reason"])
