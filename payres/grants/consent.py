@@ -26,7 +26,7 @@ from payres.store.work import Transaction, Work
 from payres.urls import Urls
 
 SESSION_LIFETIME = 15 * MINUTE
-# The secret in a cookie as a regular expression: 256 bits of URL-safe base64, as Identifiers.secret makes them.
+# The secret in a cookie as a regular expression: 256 bits of URL-safe base64, as `new_secret` makes them.
 COOKIE_VALUE = rb"[A-Za-z0-9_-]{43}"
 
 
