@@ -408,7 +408,7 @@ def request_under_way(client: Client, token: str, body: bytes) -> Iterator[socke
     host, port = client.base_url.removeprefix("http://").split(":")
     headers = {"authorization": f"GNAP {token}", "content-type": "application/json"}
     message = Message("POST", url, [(name.encode(), value.encode()) for name, value in headers.items()], body)
-    headers |= sign(message, client.private_key, client.jwk.kid, SystemClock().now() // 1_000_000)
+    headers |= sign(message, client.private_key.sign, client.jwk.kid, SystemClock().now() // 1_000_000)
     lines = [f"{name}: {value}\r\n" for name, value in (headers | {"expect": "100-continue", "host": host}).items()]
     with socket.create_connection((host, int(port)), timeout=TIMEOUT) as connection:
         connection.sendall(f"POST /incoming-payments HTTP/1.1\r\n{''.join(lines)}\r\n".encode())

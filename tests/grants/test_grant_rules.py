@@ -290,7 +290,7 @@ def send(
     private_key = generate_private_key() if fault == "another key" else client.private_key
     kid = "another" if fault == "another keyid" else client.jwk.kid
     age = {"too old": 301, "from the future": -61}.get(fault, 0)
-    signed = sign(message, private_key, kid, still.clock.now() // SECOND - age)
+    signed = sign(message, private_key.sign, kid, still.clock.now() // SECOND - age)
     if fault == "unsigned":
         signed = {name: value for name, value in signed.items() if not name.startswith("Signature")}
     if fault == "another body":

@@ -157,7 +157,7 @@ def exchange(shared: Instance, target: str, headers: dict[str, str], method: str
 def signed(shared: Instance, uri: str, token: str) -> dict[str, str]:
     client = shared.client
     message = Message("GET", uri, [(b"authorization", f"GNAP {token}".encode())])
-    headers = sign(message, client.private_key, client.jwk.kid, shared.clock.now() // 1_000_000)
+    headers = sign(message, client.private_key.sign, client.jwk.kid, shared.clock.now() // 1_000_000)
     return {"authorization": f"GNAP {token}", **headers}
 
 
