@@ -11,7 +11,7 @@ from benchmarks.peering import Node, add_peer
 from benchmarks.population import Population
 from payres.amounts import Asset
 from payres.clock import DAY, SystemClock
-from payres.identifiers import Identifiers
+from payres.identifiers import new_id, new_secret
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.frames import PacketType, StreamMoney, StreamPacket
 from payres.interledger.packets import Prepare, encode
@@ -22,8 +22,6 @@ from payres.store.secrets import ensure_secret
 
 AMOUNT = 100
 
-_identifiers = Identifiers()
-
 
 class PacketSource:
     """A peer of a server, which pays into one of the server's incoming payments."""
@@ -31,7 +29,7 @@ class PacketSource:
     def __init__(self, population: Population) -> None:
         self._database = population.path
         own_address = Settings().ilp_address
-        self._peer = Node(Path(), f"{own_address}-peer", "https://peer.example/ilp", _identifiers.secret())
+        self._peer = Node(Path(), f"{own_address}-peer", "https://peer.example/ilp", new_secret())
         add_peer(Node(population.path, own_address, "", "unused"), self._peer)
         with closing(connect_writer(str(population.path))) as connection:
             secret = ensure_secret(connection, "stream")
@@ -61,6 +59,6 @@ class PacketSource:
         head = (
             f"POST /ilp HTTP/1.1\r\nhost: benchmark\r\nauthorization: Bearer {self._peer.token}\r\n"
             "content-type: application/octet-stream\r\naccept: application/octet-stream\r\n"
-            f"request-id: {_identifiers.resource()}\r\ncontent-length: {len(prepare)}\r\n\r\n"
+            f"request-id: {new_id()}\r\ncontent-length: {len(prepare)}\r\n\r\n"
         )
         return head.encode() + prepare

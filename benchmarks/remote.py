@@ -17,13 +17,11 @@ from benchmarks.peering import Node, add_peer
 from benchmarks.population import Caller, Population, populate
 from benchmarks.servers import Server, free_port, payres_command, running
 from benchmarks.signed import payment, quote
-from payres.identifiers import Identifiers
+from payres.identifiers import new_secret
 
 # One server reads from another at four places at a time, with a short queue: more payers than that would be told so.
 PAYERS = 8
 POLL_SECONDS = 0.005
-
-_identifiers = Identifiers()
 
 
 class Paid(msgspec.Struct, frozen=True):
@@ -106,7 +104,7 @@ def _prepared(name: str, directory: Path, payments: int) -> _Side:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     population = populate(directory / f"{name}.db", url, payments)
-    return _Side(population, Node(population.path, f"test.{name}", f"{url}/ilp", _identifiers.secret()), port)
+    return _Side(population, Node(population.path, f"test.{name}", f"{url}/ilp", new_secret()), port)
 
 
 async def _together(work: Callable[[], Awaitable[None]]) -> None:

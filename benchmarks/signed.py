@@ -77,6 +77,6 @@ def signed_request(base_url: str, method: str, target: str, caller: Caller, body
         headers["content-type"] = "application/json"
     lines = [(name.encode(), value.encode()) for name, value in headers.items()]
     message = Message(method, base_url + target, lines, content)
-    headers |= sign(message, caller.private_key, KID, int(time()))
+    headers |= sign(message, caller.private_key.sign, KID, int(time()))
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"{method} {target} HTTP/1.1\r\nhost: benchmark\r\n{head}\r\n".encode() + content

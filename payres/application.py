@@ -27,7 +27,6 @@ from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin
 from payres.http.forwarded_host import ForwardedHost
 from payres.http.observation import Observer
-from payres.identifiers import Identifiers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.forwarding import Forwarder
@@ -69,14 +68,9 @@ KEYS_BOUNDS = Bounds(per_host=16)
 RECEIVERS_BOUNDS = Bounds(per_host=16, queue_seconds=3.0)
 
 
-def create_app(
-    settings: Settings,
-    clock: Clock | None = None,
-    identifiers: Identifiers | None = None,
-    request_log: RequestLog | None = None,
-) -> Starlette:
+def create_app(settings: Settings, clock: Clock | None = None, request_log: RequestLog | None = None) -> Starlette:
     """The ASGI application; its database opens when it starts and closes when it stops."""
-    environment = Environment.of(settings, clock, identifiers)
+    environment = Environment.of(settings, clock)
     rate_limits, admin_hosts = RateLimits(settings, environment.clock), AdminHosts(settings.admin_hosts)
 
     @asynccontextmanager
@@ -152,7 +146,6 @@ async def _open(
         urls=environment.urls,
         database=database,
         clock=environment.clock,
-        identifiers=environment.identifiers,
         metrics=environment.metrics,
         http=http,
         identity=identity,
@@ -219,7 +212,7 @@ async def _open_interledger(
         Link(_open_client(settings, stack, LINK_BOUNDS), database, environment.metrics) for _ in range(2)
     )
     recovery = Recovery(database, clock, link)
-    outbound = Outbound(database, link, probe_link, clock, environment.identifiers, ilp_address)
+    outbound = Outbound(database, link, probe_link, clock, ilp_address)
     credentials = CredentialSource(await _secret(environment, database, "stream"), ilp_address)
     forwarder = Forwarder(database, clock, ilp_address, link, recovery)
     packet_limiter = RateLimiter(settings.rate_limit_per_peer, clock)

@@ -10,16 +10,14 @@ TOKEN_BYTES = 32
 EVENT_ID = "evt_"
 
 
-class Identifiers:
-    """Ids from the clock and the operating system's randomness; tests may hand in others."""
+def new_id() -> str:
+    """A UUIDv7, strictly increasing within the process: later ids sort after earlier ones."""
+    return str(uuid_utils.uuid7())
 
-    def resource(self) -> str:
-        """A UUIDv7, strictly increasing within the process: later ids sort after earlier ones."""
-        return str(uuid_utils.uuid7())
 
-    def secret(self) -> str:
-        """An unguessable URL-safe text of 256 random bits."""
-        return secrets.token_urlsafe(TOKEN_BYTES)
+def new_secret() -> str:
+    """An unguessable URL-safe text of 256 random bits."""
+    return secrets.token_urlsafe(TOKEN_BYTES)
 
 
 def first_identifier(moment: int) -> str:

@@ -4,6 +4,7 @@ What a client may leave out is `UNSET` and never `null`: clients reject `null` f
 are in `payres.grants.gnap`, access items in `payres.grants.access`.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Annotated, Final, Generic, Literal, TypeVar
@@ -14,7 +15,6 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 from payres.amounts import Asset, parse_value
 from payres.errors import InvalidAmount, InvalidRequest
 from payres.limits import MAX_METADATA_BYTES, MAX_METADATA_DEPTH, MAX_URL_LENGTH
-from payres.member_names import repeated_member
 
 T = TypeVar("T")
 MAX_ASSET_CODE_LENGTH: Final = 32
@@ -32,6 +32,8 @@ UNPAIRED_SURROGATE = re.compile(
 BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
 # How msgspec names a member that the path of its message does not lead to.
 MEMBER = re.compile(r"Object (?:missing required|contains unknown) field `(.*)`", re.DOTALL)
+# A member that is returned byte for byte and that only the client reads: in it, members may be repeated.
+UNREAD: Final = "metadata"
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
@@ -186,7 +188,9 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes, *, has_defaults: bool 
         # Without escapes and defaults there is a colon for each member: if their number is that of the struct's
         # members, none is repeated.
         if has_defaults or b"\\" in body or body.count(b":") != encode(asked).count(b":"):
-            _check_members(body)
+            member = repeated_member(body)
+            if member is not None:  # clients could mean either one (RFC 7493 section 2.3)
+                raise InvalidRequest(f"The body has {member} twice: send each member once", field=member)
     except msgspec.ValidationError as error:
         sentence, _, path = str(error).partition(" - at `$")
         raise InvalidRequest(f"The body breaks a rule: {sentence}", field=_field(sentence, path)) from error
@@ -240,11 +244,48 @@ def metadata_text(raw: Raw | UnsetType) -> str | None:
         raise InvalidRequest("metadata must be a JSON object", field="metadata") from error
 
 
-def _check_members(body: bytes) -> None:
-    """Raises InvalidRequest for a repeated member (RFC 7493 section 2.3): clients could mean either one."""
-    member = repeated_member(body)
-    if member is not None:
-        raise InvalidRequest(f"The body has {member} twice: send each member once", field=member)
+class _Repeated(msgspec.Struct, frozen=True):
+    """Stands for an object with two members of this name."""
+
+    name: str
+
+
+def repeated_member(body: bytes) -> str | None:
+    """Where a member is repeated, such as `incomingAmount.value`; None when none is, or only inside of `metadata`.
+
+    Raises ValueError for what is not JSON, RecursionError for what is nested too deeply.
+    """
+    found: list[_Repeated] = []
+
+    def members(pairs: Sequence[tuple[str, object]]) -> object:
+        named = dict(pairs)
+        if len(named) == len(pairs):
+            return named
+        names = [name for name, _ in pairs]
+        found.append(_Repeated(next(name for name in named if names.count(name) > 1)))
+        return found[-1]
+
+    # Numbers stay texts: of those in metadata nothing is known.
+    decoder = json.JSONDecoder(object_pairs_hook=members, parse_int=str, parse_float=str)
+    whole = decoder.decode(body.decode("utf-8", "replace"))
+    if not found:
+        return None
+    if isinstance(whole, dict):
+        whole.pop(UNREAD, None)
+    return _find(whole, "")
+
+
+def _find(value: object, path: str) -> str | None:
+    """The path of the first repeated member in a decoded value, which is itself at `path`."""
+    if isinstance(value, _Repeated):
+        return f"{path}.{value.name}".lstrip(".")
+    if isinstance(value, dict):
+        inner = [_find(member, f"{path}.{name}".lstrip(".")) for name, member in value.items()]
+    elif isinstance(value, list):
+        inner = [_find(item, f"{path}[{index}]") for index, item in enumerate(value)]
+    else:
+        return None
+    return next((found for found in inner if found is not None), None)
 
 
 def _is_shallow(data: bytes) -> bool:

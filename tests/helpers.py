@@ -21,6 +21,7 @@ from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_byt
 from payres.signatures.parameters import Policy
 from payres.signatures.reasons import Rejected
 from payres.signatures.verify import Verified, parse, verify
+from payres.testing.instance import Instance
 
 Json = dict[str, Any]
 
@@ -51,6 +52,12 @@ def amount(value: int | str, code: str = "USD", scale: int = 2) -> Json:
 def usd(value: int | str) -> Json:
     """An amount of US dollars as the wire has it, in cents."""
     return amount(value)
+
+
+def receiver_of(instance: Instance, value: int | None = None, wallet: str = "bob", **members: Any) -> str:
+    """The URL of a new incoming payment, of any amount or of so many cents."""
+    wanted = None if value is None else usd(value)
+    return str(instance.client.create_incoming_payment(instance.wallet(wallet), wanted, **members)["id"])
 
 
 def new_jwk(kid: str) -> JWK:

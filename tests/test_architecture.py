@@ -37,7 +37,6 @@ ROOMS: dict[str, set[str]] = {
     "endpoints": set(),
     "signatures": {"encoding", "limits"},
     "errors": set(),
-    "member_names": set(),
     "amounts": set(),
     "terms": {"amounts"},
     "clock": set(),
@@ -51,7 +50,7 @@ ROOMS: dict[str, set[str]] = {
     "rate_limiter": {"clock", "errors", "limits"},
     "urls": {"endpoints", "errors", "limits"},
     "settings": {"errors", "ilp_addresses", "limits", "logs", "urls"},
-    "wire": {"amounts", "errors", "limits", "member_names", "urls"},
+    "wire": {"amounts", "errors", "limits", "urls"},
     "event_types": {"wire"},
     "store": {
         *("amounts", "clock", "errors", "event_types", "identifiers", "limits", "counters"),

@@ -25,8 +25,8 @@ def show(work: Work, id: str) -> Grant:
 
 def decide(work: Work, id: str, body: NewDecision) -> GrantDecision:
     """Consent to a grant, or refuse it, in the owner's name."""
-    decision = grants.decide(work, id, approve=body.approve)
-    return GrantDecision(grant=show(work, id), redirect=decision.redirect)
+    redirect = grants.decide(work, id, approve=body.approve)
+    return GrantDecision(grant=show(work, id), redirect=redirect)
 
 
 def revoke(work: Work, id: str) -> Grant:

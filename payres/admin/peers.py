@@ -39,9 +39,7 @@ def change(work: Work, name: str, body: PeerChange) -> Peer:
 
 def remove(work: Work, name: str) -> Peer:
     """End the peering with a peer, which must be settled."""
-    found = show(work, name)
-    peers.remove_peer(work, name)
-    return found
+    return representations.peer(work, peers.remove_peer(work, name))
 
 
 def list_settlements(work: Work, name: str, page: PageQuery) -> Page[Movement]:

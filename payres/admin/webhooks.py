@@ -35,9 +35,7 @@ def show(work: Work, id: str) -> WebhookView:
 
 def remove(work: Work, id: str) -> WebhookView:
     """Remove a webhook and its deliveries."""
-    found = show(work, id)
-    webhooks.remove_webhook(work, id)
-    return found
+    return representations.webhook(work, webhooks.remove_webhook(work, id))
 
 
 def rotate(work: Work, id: str, body: Nothing) -> WebhookView:

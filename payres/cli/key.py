@@ -15,6 +15,7 @@ from payres.cli.commands import Group
 from payres.cli.options import InputFile
 from payres.cli.session import Session, labelled, lists, wallet_path, with_session, writes
 from payres.errors import InvalidRequest
+from payres.identifiers import new_id
 from payres.signatures.jwk import (
     JWK,
     generate_private_key,
@@ -117,7 +118,7 @@ def generate(session: Session, path: str, out: str, kid: str | None, name: str |
     The private half is written as PEM, for its owner's eyes only (mode 0600).
     """
     private = generate_private_key()
-    kid = kid or session.environment.identifiers.resource()
+    kid = kid or new_id()
     try:
         public = jwk_from_public_bytes(kid, private.public_key().public_bytes_raw())
     except ValueError as error:

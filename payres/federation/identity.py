@@ -22,7 +22,7 @@ class OwnIdentity:
     def __init__(self, wallet_address: str, seed: bytes, clock: Clock) -> None:
         self.wallet_address = wallet_address
         public, secret = crypto_sign_seed_keypair(seed)
-        self._private_key = _PrivateKey(secret)
+        self._secret = secret
         self._clock = clock
         self.kid = thumbprint(jwk_from_public_bytes("unnamed", public))
         self.jwk: JWK = jwk_from_public_bytes(self.kid, public)
@@ -35,16 +35,10 @@ class OwnIdentity:
         lines = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
         message = Message(method, parse_target(url).url, lines, body)
         try:
-            return {**headers, **sign(message, self._private_key, self.kid, self._clock.now() // SECOND)}
+            return {**headers, **sign(message, self._ed25519, self.kid, self._clock.now() // SECOND)}
         except ValueError as error:
             raise FetchFailed("bad_request", f"The request to {url} cannot be signed: {error}") from error
 
-
-class _PrivateKey:
-    """libsodium's, which signs in half the time of OpenSSL's."""
-
-    def __init__(self, secret: bytes) -> None:
-        self._secret = secret
-
-    def sign(self, data: bytes, /) -> bytes:
+    def _ed25519(self, data: bytes) -> bytes:
+        """With libsodium, which signs in half the time of OpenSSL."""
         return crypto_sign(data, self._secret)[:crypto_sign_BYTES]

@@ -26,7 +26,7 @@ from payres.store.work import Transaction, Work
 from payres.urls import Urls
 
 SESSION_LIFETIME = 15 * MINUTE
-# The secret in a cookie as a regular expression: 256 bits of URL-safe base64, as Identifiers.secret makes them.
+# The secret in a cookie as a regular expression: 256 bits of URL-safe base64, as `new_secret` makes them.
 COOKIE_VALUE = rb"[A-Za-z0-9_-]{43}"
 
 
@@ -69,28 +69,12 @@ class ConsentRequest(Pending, frozen=True):
         return self.grant.state != "pending"
 
 
-class Decision(msgspec.Struct, frozen=True):
-    """A decision. redirect is where to send the user, None when the client gave no finish URI."""
-
-    grant_id: str
-    approved: bool
-    redirect: str | None
-
-
 def find_pending(tx: Transaction, interaction_id: str, nonce: str) -> Pending:
     """The interaction behind an `interact.redirect` URL, decided or not. Raises InteractionUnknown."""
     interaction = INTERACTIONS.get(tx, interaction_id)
     if interaction is None or not hmac.compare_digest(interaction.nonce.encode(), nonce.encode()):
-        raise _unknown()
+        raise InteractionUnknown("There is no such request for consent; the app can ask again")
     return Pending(GRANTS.by_id(tx, interaction.grant_id), interaction)
-
-
-def find_pending_of_grant(tx: Transaction, grant_id: str) -> Pending:
-    """The interaction of a grant, decided or not. Raises InteractionUnknown when it has none."""
-    interaction = grants.interaction_of_grant(tx, grant_id)
-    if interaction is None:
-        raise _unknown()
-    return Pending(GRANTS.by_id(tx, grant_id), interaction)
 
 
 def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) -> ConsentRequest:
@@ -151,8 +135,8 @@ def close_session(tx: Transaction, request: ConsentRequest, csrf: str) -> None:
         sessions.delete_session(tx, hash_secret(request.session))
 
 
-def decide_as_owner(work: Work, request: ConsentRequest, approve: bool, csrf: str, shown: str) -> Decision:
-    """Approves or denies the request for its owner; the form's `csrf` and `shown` prove that this browser was shown it.
+def decide_as_owner(work: Work, request: ConsentRequest, approve: bool, csrf: str, shown: str) -> str | None:
+    """As `decide`, for the owner; the form's `csrf` and `shown` prove that this browser was shown the request.
 
     `request` is found in the same unit. Raises InvalidInteraction when the request has expired, SignInFailed for a
     browser that is not signed in, InsufficientAccess for a forged form, WrongState when it was decided already or has
@@ -168,8 +152,9 @@ def decide_as_owner(work: Work, request: ConsentRequest, approve: bool, csrf: st
     return decide(work, request, approve)
 
 
-def decide(work: Work, pending: Pending, approve: bool) -> Decision:
-    """Approves or denies the grant, which was found in this unit.
+def decide(work: Work, pending: Pending, approve: bool) -> str | None:
+    """Approves or denies the grant, which was found in this unit. Returns where to send the user, None when the client
+    gave no finish URI.
 
     Raises WrongState for a second decision, InvalidInteraction for a late one.
     """
@@ -186,7 +171,7 @@ def decide(work: Work, pending: Pending, approve: bool) -> Decision:
     INTERACTIONS.update(work, interaction.id, reference=reference, decided_at=work.now)
     if not approve:
         emit(work, "denied", grant)
-    return Decision(grant.id, approve, _redirect(work.urls, interaction, reference))
+    return _redirect(work.urls, interaction, reference)
 
 
 def has_lapsed(grant: GrantRecord, interaction: InteractionRecord, now: int) -> bool:
@@ -243,10 +228,6 @@ def finish_url(uri: str, parameters: dict[str, str]) -> str:
     _, question_mark, query = before.partition("?")
     joint = "&" if query and not query.endswith("&") else "" if question_mark else "?"
     return f"{before}{joint}{added}{fragment_mark}{fragment}"
-
-
-def _unknown() -> InteractionUnknown:
-    return InteractionUnknown("There is no such request for consent; the app can ask again")
 
 
 def _check_undecided(pending: Pending, now: int) -> None:

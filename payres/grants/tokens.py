@@ -6,7 +6,7 @@ import msgspec
 
 from payres import representations
 from payres.clock import SECOND
-from payres.errors import NotFound, RotationUnknown, TokenInvalid
+from payres.errors import RotationUnknown, TokenInvalid
 from payres.grants.access import Caller
 from payres.grants.gnap import AccessToken
 from payres.identifiers import hash_secret
@@ -39,23 +39,19 @@ def rotate_token(work: Work, token_id: str) -> AccessToken:
 
 
 def revoke_token(work: Work, token_id: str) -> None:
-    """Ends the token. Does nothing if it has ended already. Raises NotFound for an unknown token."""
-    if TOKENS.get(work, token_id) is None:
-        raise NotFound("There is no access token at this URL")
+    """Ends the token. Does nothing if it has ended already."""
     tokens.revoke_token(work, token_id, work.now)
 
 
 def revoke_grant(work: Work, grant_id: str) -> GrantRecord:
-    """Ends the grant and all its tokens. A denied grant stays denied. Raises NotFound."""
-    grant = GRANTS.get(work, grant_id)
-    if grant is None:
-        raise NotFound("There is no such grant")
+    """Ends the grant and all its tokens. A denied grant stays denied."""
+    grant = GRANTS.by_id(work, grant_id)
     if grant.state not in {"denied", "revoked"}:
         grants.change_state(work, grant_id, grant.state, "revoked", work.now)
         tokens.revoke_tokens_of_grant(work, grant_id, work.now)
         if grant.state != "pending":
             emit(work, "revoked", grant)
-    return GRANTS.get(work, grant_id) or grant
+    return GRANTS.by_id(work, grant_id)
 
 
 def emit(work: Work, kind: str, grant: GrantRecord) -> None:

@@ -5,6 +5,7 @@ import re
 from time import perf_counter
 from typing import Final
 
+import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from payres.counters import Metrics
@@ -24,17 +25,14 @@ MAX_HINT_LENGTH: Final = 500
 NOT_ANSWERED: Final = 499  # as nginx has it: the server stopped before it had an answer
 
 
-class Observation:
+class Observation(msgspec.Struct):
     """What is known of one request, as far as it has come; it holds no secrets."""
 
-    __slots__ = ("cut", "error", "grant", "payment", "route")
-
-    def __init__(self) -> None:
-        self.cut: str | None = None  # why the answer ended before its end
-        self.route = "unknown"  # as in the table of endpoints
-        self.error: ErrorResponse | None = None
-        self.grant: str | None = None
-        self.payment: str | None = None
+    cut: str | None = None  # why the answer ended before its end
+    route: str = "unknown"  # as in the table of endpoints
+    error: ErrorResponse | None = None
+    grant: str | None = None
+    payment: str | None = None
 
 
 def observation_of(scope: Scope) -> Observation:

@@ -14,7 +14,7 @@ import msgspec
 
 from payres.amounts import Asset
 from payres.clock import SECOND, Clock
-from payres.identifiers import Identifiers
+from payres.identifiers import new_id
 from payres.interledger import balances
 from payres.interledger.link import Answered, Link, NotSent, note_failure
 from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Reject, Rejected, encode
@@ -47,20 +47,11 @@ UNANSWERED: Final = "a packet was left unanswered, and no more are sent until it
 class Outbound:
     """Sends the packets of this node's wallets, within their slots. `timing` may be changed."""
 
-    def __init__(
-        self,
-        database: Database,
-        link: Link,
-        probe_link: Link,
-        clock: Clock,
-        identifiers: Identifiers,
-        ilp_address: str,
-    ) -> None:
+    def __init__(self, database: Database, link: Link, probe_link: Link, clock: Clock, ilp_address: str) -> None:
         self.database = database
         self.link = link
         self.probe_link = probe_link  # its own, because anyone may ask for quotes, and their probes may hang
         self.clock = clock
-        self.identifiers = identifiers
         self.ilp_address = ilp_address
         self.timing = Timing(clock)
         self._slots = Slots(None, AT_ONCE, AT_ONCE_FROM_WALLET)
@@ -152,7 +143,7 @@ class WalletPackets:
         except Rejected as rejected:
             return rejected.reject(outbound.ilp_address)
         # It is not stored, but the answer to its Request-Id shows whether the peer repeats answers.
-        number = outbound.identifiers.resource()
+        number = new_id()
         # What the server sends by itself, at the end of a payment, counts for the wallet.
         requester = requested_by.get() or (self._wallet_id,)
         self.waiting += 1
@@ -194,7 +185,7 @@ class WalletPackets:
     async def _carry(
         self, peer: PeerRecord, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]
     ) -> Outcome:
-        packet_id = self._outbound.identifiers.resource()
+        packet_id = new_id()
         begin, self._begin = self._begin, None
         try:
             hop, raw = await self._database.write(

@@ -71,12 +71,17 @@ def create_api_key(
     return key, f"{PREFIX}_{key.id}_{secret}"
 
 
+def require_api_key(work: Work, key_id: str) -> ApiKeyRecord:
+    """Raises NotFound."""
+    return require(API_KEYS.get(work, key_id), f"There is no API key {key_id}; `payres api-key list` shows all")
+
+
 def revoke_api_key(work: Work, key_id: str) -> ApiKeyRecord:
     """Ends a key at once. Does nothing if it was revoked before. Raises NotFound."""
-    if _require(work, key_id).revoked_at is None:
+    if require_api_key(work, key_id).revoked_at is None:
         API_KEYS.update(work, key_id, revoked_at=work.now)
         audit.record(work, "api_key.revoke", key_id)
-    return _require(work, key_id)
+    return require_api_key(work, key_id)
 
 
 def authenticate(work: Work, text: str) -> ApiKeyRecord:
@@ -110,8 +115,3 @@ def note_use(work: Work, key: ApiKeyRecord) -> None:
 def is_use_due(key: ApiKeyRecord, now: int) -> bool:
     """Whether it is time to store that the key was used."""
     return key.last_used_at is None or now >= key.last_used_at + USE_NOTED_EVERY
-
-
-def _require(work: Work, key_id: str) -> ApiKeyRecord:
-    found = API_KEYS.get(work, key_id)
-    return require(found, f"There is no API key {key_id}; `payres api-key list` shows all")

@@ -8,7 +8,7 @@ from payres.amounts import Asset, parse_value
 from payres.errors import WrongState, require
 from payres.grants import consent, tokens
 from payres.grants.access import OutgoingPaymentAccess, granted_access
-from payres.grants.consent import Decision
+from payres.grants.consent import Pending
 from payres.grants.limits import current_window, spent_in_window
 from payres.store import audit, grants
 from payres.store.grants import GRANTS, GrantRecord, InteractionRecord, State
@@ -37,17 +37,17 @@ def require_grant(work: Work, grant_id: str) -> GrantRecord:
     return require(GRANTS.get(work, grant_id), f"There is no grant {grant_id}; `payres grant list` shows all")
 
 
-def decide(work: Work, grant_id: str, *, approve: bool) -> Decision:
-    """Approves or denies a grant for the owner.
+def decide(work: Work, grant_id: str, *, approve: bool) -> str | None:
+    """Approves or denies a grant for the owner. Returns where the client's finish URI leads, None without one.
 
     Raises NotFound, WrongState when it was decided before, InvalidInteraction when it has expired.
     """
-    record = require_grant(work, grant_id)
-    if grants.interaction_of_grant(work, record.id) is None:
+    record, interaction = require_grant(work, grant_id), grants.interaction_of_grant(work, grant_id)
+    if interaction is None:
         raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
-    decision = consent.decide(work, consent.find_pending_of_grant(work, record.id), approve)
+    redirect = consent.decide(work, Pending(record, interaction), approve)
     audit.record(work, "grant.approve" if approve else "grant.deny", record.id)
-    return decision
+    return redirect
 
 
 def revoke(work: Work, grant_id: str) -> GrantRecord:

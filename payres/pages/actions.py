@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from payres.clock import DAY
 from payres.errors import DomainError, InvalidRequest, WrongState
+from payres.identifiers import new_id
 from payres.pages.list_page import section_of
 from payres.pages.sign_in import check_password
 from payres.pages.tables import Cell
@@ -100,7 +101,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
             action=self,
             form=form,
             problem=problem,
-            once=visit.context.identifiers.resource(),
+            once=new_id(),
         )
 
 

@@ -4,8 +4,9 @@ from typing import Final, Literal
 
 from payres.admin import api_keys, grants, payment_history, peers, representations, wallets, webhooks
 from payres.admin.requests import KeyQuery, NewMovement, NewOutcome, NewReplay, WalletChange
-from payres.errors import NotFound, require
+from payres.errors import NotFound
 from payres.limits import MAX_URL_LENGTH
+from payres.operator.api_keys import require_api_key
 from payres.operator.payments import require_payment
 from payres.operator.refunds import Wanted, refund
 from payres.operator.unresolved_packets import require_unresolved
@@ -13,7 +14,6 @@ from payres.pages.actions import AMOUNT, REFERENCE, Action, Field, Segments, Sub
 from payres.pages.lists import CLIENT, CREATED, LEFT, SPENT, STATE, WALLET
 from payres.pages.tables import Cell, Column, cell_of, facts_of, path_of
 from payres.pages.visit import Form, Visit
-from payres.store.api_keys import API_KEYS
 from payres.store.work import Work
 from payres.terms import Offer
 
@@ -51,8 +51,7 @@ API_KEY_FACTS: Final = (
 
 
 def _api_key(work: Work, segments: Segments) -> Subject:
-    record = API_KEYS.get(work, segments["id"])
-    key = representations.api_key(work, require(record, "There is no such API key; `payres api-key list` shows all"))
+    key = representations.api_key(work, require_api_key(work, segments["id"]))
     return Subject(facts_of(API_KEY_FACTS, key), "/admin/api-keys", () if key.revoked_at else None)
 
 

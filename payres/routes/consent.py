@@ -92,12 +92,12 @@ async def _sign_out(request: Request, form: dict[str, str]) -> Response:
 async def _decide(request: Request, form: dict[str, str], approve: bool) -> Response:
     find, csrf, shown = _finder(request), form.get("csrf", ""), form.get("shown", "")
     try:
-        decision = await context_of(request).database.write(
+        finish = await context_of(request).database.write(
             lambda work: consent.decide_as_owner(work, find(work), approve, csrf, shown)
         )
     except (SignInFailed, InsufficientAccess, WrongState) as error:
         return _explain(request, await _find(request), error)
-    return redirect(decision.redirect or _path(request))
+    return redirect(finish or _path(request))
 
 
 def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Response:

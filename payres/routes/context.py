@@ -15,7 +15,6 @@ from payres.federation.incoming_payments import RemoteReceivers
 from payres.grants.sign_in import SignInGuard
 from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import RateLimits
-from payres.identifiers import Identifiers
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.quoting import RemoteQuotes
@@ -31,13 +30,12 @@ CONTEXT: Final = "payres.context"  # in the scope of a request, once it was aske
 
 
 class Context(msgspec.Struct, frozen=True):
-    """The application's parts; time, randomness and the network among them are handed in."""
+    """The application's parts; time and the network among them are handed in."""
 
     settings: Settings
     urls: Urls
     database: Database
     clock: Clock
-    identifiers: Identifiers
     metrics: Metrics
     http: GuardedClient
     identity: OwnIdentity

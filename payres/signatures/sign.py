@@ -1,7 +1,8 @@
 """Sign a request (RFC 9421 section 3.1) in the one shape that every Open Payments server accepts."""
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Final
 
 import http_sf
 import msgspec
@@ -14,20 +15,13 @@ from payres.signatures.reasons import SignatureError
 _LABEL: Final = "sig1"
 
 
-class PrivateKey(Protocol):
-    """An Ed25519 key, of any library."""
-
-    def sign(self, data: bytes, /) -> bytes:
-        """The signature of the data (RFC 8032), 64 bytes."""
-        ...
-
-
-def sign(message: Message, private_key: PrivateKey, keyid: str, created: int) -> dict[str, str]:
+def sign(message: Message, ed25519: Callable[[bytes], bytes], keyid: str, created: int) -> dict[str, str]:
     """Return the headers to add to `message`: Signature-Input and Signature, and with a body Content-Digest and
     Content-Length unless the message has them.
 
-    `created` is Unix seconds. A message with a body must have a Content-Type. Raises ValueError if it has none, if the
-    keyid is not printable ASCII, or if a covered value cannot be signed.
+    `ed25519` signs bytes with a private key, of whatever library (RFC 8032). `created` is Unix seconds. A message with
+    a body must have a Content-Type. Raises ValueError if it has none, if the keyid is not printable ASCII, or if a
+    covered value cannot be signed.
     """
     added = _content_headers(message) if message.body else {}
     lines = [(name.lower().encode("ascii"), value.encode("ascii")) for name, value in added.items()]
@@ -37,7 +31,7 @@ def sign(message: Message, private_key: PrivateKey, keyid: str, created: int) ->
     # The order of the official JavaScript client; servers find keyid by its position after a semicolon.
     parameters = f"({quoted});keyid={_serialized(keyid)};created={created}"
     try:
-        signature = private_key.sign(signature_base(complete, components, parameters))
+        signature = ed25519(signature_base(complete, components, parameters))
     except SignatureError as error:
         raise ValueError(str(error)) from error
     return {**added, "Signature-Input": f"{_LABEL}={parameters}", "Signature": f"{_LABEL}={http_sf.ser(signature)}"}

@@ -18,7 +18,7 @@ class PaymentRecord(msgspec.Struct, frozen=True):
     received, or sent. state is `open` for an incoming payment that was not completed: `expires_at` says whether it
     still accepts money.
 
-    Only outgoing payments have `receiver`, and `incoming_payment_id` if that is here.
+    Only outgoing payments have `receiver`.
     """
 
     id: str
@@ -31,7 +31,6 @@ class PaymentRecord(msgspec.Struct, frozen=True):
     amount: str | None
     moved: int
     receiver: str | None
-    incoming_payment_id: str | None
     failure: str | None
     metadata: str | None
     created_at: int

@@ -1,5 +1,6 @@
 """SQL of the figures for `payres status`."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,6 @@ class LedgerSum(NamedTuple):
     scale: int
     kind: str
     balance: int
-    held: int
 
 
 class PaymentCounts(NamedTuple):
@@ -27,14 +27,13 @@ class PaymentCounts(NamedTuple):
 
 def ledger_sums(tx: Transaction) -> Sequence[LedgerSum]:
     """By asset and kind. The sum of one kind may pass what SQLite adds up, so Python does."""
-    sums: dict[tuple[str, int, str], tuple[int, int]] = {}
-    for code, scale, kind, balance, held in tx.execute(
-        "SELECT s.code, s.scale, a.kind, a.balance, a.held FROM account a JOIN asset s ON s.id = a.asset_id"
+    sums = Counter[tuple[str, int, str]]()
+    for code, scale, kind, balance in tx.execute(
+        "SELECT s.code, s.scale, a.kind, a.balance FROM account a JOIN asset s ON s.id = a.asset_id"
         " ORDER BY s.code, s.scale, a.kind"
     ):
-        before = sums.get((code, scale, kind), (0, 0))
-        sums[code, scale, kind] = (before[0] + balance, before[1] + held)
-    return [LedgerSum(*key, *figures) for key, figures in sums.items()]
+        sums[code, scale, kind] += balance
+    return [LedgerSum(*key, balance) for key, balance in sums.items()]
 
 
 def count_payments_since(tx: Transaction, first_id: str) -> PaymentCounts:

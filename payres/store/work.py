@@ -6,10 +6,10 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from payres import identifiers
 from payres.clock import Clock, SystemClock
 from payres.counters import Metrics
 from payres.event_types import EVENT_TYPES
-from payres.identifiers import Identifiers
 from payres.settings import Settings
 from payres.urls import Urls
 from payres.wire import encode
@@ -34,27 +34,19 @@ class Transaction(Protocol):
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """What is handed in to the application and reaches every unit of work: settings, time, ids, URLs, the actor, and
-    what counts."""
+    """What is handed in to the application and reaches every unit of work: settings, time, URLs, the actor, and what
+    counts."""
 
     settings: Settings
     urls: Urls
     clock: Clock
-    identifiers: Identifiers
     actor: str
     metrics: Metrics
 
     @classmethod
-    def of(
-        cls,
-        settings: Settings,
-        clock: Clock | None = None,
-        identifiers: Identifiers | None = None,
-        actor: str = "server",
-    ) -> "Environment":
-        """That of these settings; time and ids are the machine's unless others are handed in."""
-        urls = Urls(settings.base_url)
-        return cls(settings, urls, clock or SystemClock(), identifiers or Identifiers(), actor, Metrics())
+    def of(cls, settings: Settings, clock: Clock | None = None, actor: str = "server") -> "Environment":
+        """That of these settings; time is the machine's unless another clock is handed in."""
+        return cls(settings, Urls(settings.base_url), clock or SystemClock(), actor, Metrics())
 
 
 class Work:
@@ -65,10 +57,12 @@ class Work:
     unit is committed.
     """
 
-    __slots__ = ("actor", "changed", "execute", "executemany", "new_id", "new_secret", "now", "settings", "urls")
+    __slots__ = ("actor", "changed", "execute", "executemany", "now", "settings", "urls")
 
     execute: Callable[..., sqlite3.Cursor]
     executemany: Callable[..., sqlite3.Cursor]
+    new_id = staticmethod(identifiers.new_id)
+    new_secret = staticmethod(identifiers.new_secret)
 
     def __init__(self, connection: Transaction, environment: Environment, changed: list[str] | None = None) -> None:
         # The connection's own methods, because every statement of every unit goes through them.
@@ -76,8 +70,6 @@ class Work:
         self.executemany = connection.executemany
         self.actor = environment.actor
         self.now = environment.clock.now()
-        self.new_id = environment.identifiers.resource
-        self.new_secret = environment.identifiers.secret
         self.urls = environment.urls
         self.settings = environment.settings
         self.changed = [] if changed is None else changed

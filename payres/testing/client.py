@@ -59,7 +59,7 @@ class Client:
         lines = [(name.encode(), value.encode()) for name, value in sent.items()]
         target = request.url.raw_path.decode()
         message = Message(method, f"{request.url.scheme}://{request.url.netloc.decode()}{target}", lines, content)
-        signed = sign(message, self.private_key, self.jwk.kid, self._clock.now() // SECOND)
+        signed = sign(message, self.private_key.sign, self.jwk.kid, self._clock.now() // SECOND)
         request.headers.update(sent | signed)
         return self._http.send(request)
 

@@ -173,7 +173,7 @@ def signed_headers(shared: Instance, token: str, body: bytes, target: str = "/in
     lines = [(name.encode(), value.encode()) for name, value in sent.items()]
     message = Message("POST", shared.base_url + target, lines, body)
     client = shared.client
-    return sent | sign(message, client.private_key, client.jwk.kid, shared.clock.now() // 1_000_000)
+    return sent | sign(message, client.private_key.sign, client.jwk.kid, shared.clock.now() // 1_000_000)
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ NOW = 1_800_000_000
 BODY = b'{"walletAddress":"https://pay.example/bob"}'
 LINES = [(b"authorization", b"GNAP token"), (b"content-type", b"application/json"), (b"content-length", b"43")]
 SIGNED = Message("POST", "https://pay.example/quotes?a=%3A", LINES, BODY)
-SIGNATURE = {name.lower(): value.encode() for name, value in sign(SIGNED, KEY, "key-1", NOW).items()}
+SIGNATURE = {name.lower(): value.encode() for name, value in sign(SIGNED, KEY.sign, "key-1", NOW).items()}
 
 
 @pytest.mark.parametrize("name", ["signature-input", "signature", "content-digest"])

@@ -40,7 +40,7 @@ def raw_request(
     """A request as `sign` signs it for the server at `base_url`."""
     headers = [("authorization", "GNAP token"), header]
     lines = [(name.encode(), value.encode()) for name, value in headers]
-    signed = sign(Message(method, base_url + target, lines, body), KEY, "app", created)
+    signed = sign(Message(method, base_url + target, lines, body), KEY.sign, "app", created)
     head = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in (*headers, *signed.items())), "", ""]
     return "\r\n".join(head).encode() + body
 
@@ -287,7 +287,7 @@ def test_explanation_gives_the_reason_that_the_server_gives(
         ("content-type", "application/json"),
     ]
     message = Message("POST", f"{shared.base_url}/quotes", [(n.encode(), v.encode()) for n, v in headers], b"{}")
-    signed = sign(message, client.private_key, client.jwk.kid, now // 1_000_000)
+    signed = sign(message, client.private_key.sign, client.jwk.kid, now // 1_000_000)
     lines = ["POST /quotes HTTP/1.1", *(f"{name}: {value}" for name, value in (*headers, *signed.items())), "", "{}"]
     raw = spoil("\r\n".join(lines).encode())
     (database.parent / "request.txt").write_bytes(raw)

@@ -6,7 +6,7 @@ import pytest
 
 from payres.clock import SECOND, SystemClock
 from payres.grants.consent import interaction_hash
-from payres.identifiers import Identifiers
+from payres.identifiers import new_id, new_secret
 from payres.limits import APPROVAL_SECONDS
 from payres.operator import wallets
 from payres.store import clients, grants
@@ -35,10 +35,10 @@ class Asked:
     """A grant that waits for alice's consent."""
 
     def __init__(self, tx: Work, finish: str | None, lifetime: int = 10 * MINUTE) -> None:
-        identifiers, now = Identifiers(), SystemClock().now()
+        now = SystemClock().now()
         alice = wallets.create_wallet(tx, "alice", "USD", 2, "Alice", None)
         client = clients.ensure_client(tx, f"{BASE}/shop", f"{BASE}/shop", None, now)
-        self.id, self.interaction, self.nonce = identifiers.resource(), identifiers.resource(), identifiers.secret()
+        self.id, self.interaction, self.nonce = new_id(), new_id(), new_secret()
         GRANTS.insert(
             tx,
             GrantRecord(

@@ -30,6 +30,7 @@ from payres.signatures.base import Message
 from payres.signatures.sign import sign
 from payres.store.migrations import migrations
 from payres.testing.client import Client
+from tests.crash.load import reason
 from tests.crash.server import SERVE as SERVE
 from tests.crash.server import Server
 from tests.crash.server import free_port as free_port
@@ -407,15 +408,10 @@ def request_under_way(client: Client, token: str, body: bytes) -> Iterator[socke
     host, port = client.base_url.removeprefix("http://").split(":")
     headers = {"authorization": f"GNAP {token}", "content-type": "application/json"}
     message = Message("POST", url, [(name.encode(), value.encode()) for name, value in headers.items()], body)
-    headers |= sign(message, client.private_key, client.jwk.kid, SystemClock().now() // 1_000_000)
+    headers |= sign(message, client.private_key.sign, client.jwk.kid, SystemClock().now() // 1_000_000)
     lines = [f"{name}: {value}\r\n" for name, value in (headers | {"expect": "100-continue", "host": host}).items()]
     with socket.create_connection((host, int(port)), timeout=TIMEOUT) as connection:
         connection.sendall(f"POST /incoming-payments HTTP/1.1\r\n{''.join(lines)}\r\n".encode())
         # Sent when the endpoint first asks for the body (RFC 9110 section 10.1.1).
         assert connection.recv(1024) == b"HTTP/1.1 100 Continue\r\n\r\n"
         yield connection
-
-
-def reason(refused: httpx2.Response) -> str:
-    """The stable word for why a request was refused."""
-    return str(refused.json()["error"]["details"]["reason"])

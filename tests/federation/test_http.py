@@ -699,12 +699,14 @@ async def test_get_json_closes_a_connection_whose_handshake_does_not_end(elapse:
         await closed.wait()
 
 
-async def test_get_json_fails_where_a_server_does_not_speak_tls() -> None:
-    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        writer.close()
+async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answers a TLS handshake as a server of plain HTTP does."""
+    await reader.read(1)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    writer.close()
 
+
+async def test_get_json_fails_where_a_server_does_not_speak_tls() -> None:
     async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         client = GuardedClient(True, tls=NO_TRUST)
@@ -755,11 +757,6 @@ async def test_request_that_had_no_connection_has_not_left(client: GuardedClient
 
 
 async def test_request_has_not_left_before_the_handshake_ends() -> None:
-    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        writer.close()
-
     async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         assert (await failure_of(GuardedClient(True, tls=NO_TRUST), f"https://127.0.0.1:{port}/")).unsent

@@ -21,13 +21,13 @@ from payres.clock import MovableClock
 from payres.errors import DomainError
 from payres.federation.http import GuardedClient
 from payres.federation.keys import KeySet, fetch_keys
-from payres.grants import clients, consent
+from payres.grants import clients
 from payres.grants.continuation import cancel_grant, continue_grant
 from payres.grants.gnap import GrantRequest
 from payres.grants.requests import request_grant
 from payres.grants.tokens import revoke_grant
 from payres.http.error_responses import error_response
-from payres.operator import keys, wallets
+from payres.operator import grants, keys, wallets
 from payres.routes import authorize
 from payres.settings import Settings
 from payres.signatures.base import Message
@@ -290,7 +290,7 @@ def send(
     private_key = generate_private_key() if fault == "another key" else client.private_key
     kid = "another" if fault == "another keyid" else client.jwk.kid
     age = {"too old": 301, "from the future": -61}.get(fault, 0)
-    signed = sign(message, private_key, kid, still.clock.now() // SECOND - age)
+    signed = sign(message, private_key.sign, kid, still.clock.now() // SECOND - age)
     if fault == "unsigned":
         signed = {name: value for name, value in signed.items() if not name.startswith("Signature")}
     if fault == "another body":
@@ -811,10 +811,9 @@ class Walk:
     def _take(self, step: str) -> None:
         match step:
             case "approve" | "deny":
-                pending = consent.find_pending_of_grant(self.tx, self.id)
-                decision = consent.decide(self.work(), pending, step == "approve")
-                if decision.redirect and decision.approved:
-                    self.reference = reference_in(decision.redirect)
+                redirect = grants.decide(self.work(), self.id, approve=step == "approve")
+                if redirect and step == "approve":
+                    self.reference = reference_in(redirect)
             case "cancel":
                 cancel_grant(self.work(), self.id, self.token)
             case "revoke":

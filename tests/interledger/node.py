@@ -12,7 +12,7 @@ from payres.amounts import Asset, format_decimal
 from payres.clock import SECOND, MovableClock
 from payres.counters import Metrics
 from payres.federation.http import GuardedClient
-from payres.identifiers import Identifiers
+from payres.identifiers import new_id
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.forwarding import Forwarder
@@ -49,7 +49,6 @@ class Node:
         self.clock = clock
         self.credentials = CredentialSource(secret, own)
         self.recovery = Recovery(database, clock, link)
-        self.identifiers = Identifiers()
         forwarder = Forwarder(database, clock, own, link, self.recovery)
         self.connector = Connector(database, clock, own, self.credentials, forwarder, RateLimiter(0, clock))
 
@@ -78,7 +77,7 @@ class Node:
 
     async def payment(self, wallet_id: int, wanted: int | None = None, payment_id: str | None = None) -> str:
         """A new incoming payment that is open for a day; its id."""
-        now, payment_id = self.clock.now(), payment_id or self.identifiers.resource()
+        now, payment_id = self.clock.now(), payment_id or new_id()
 
         def unit(tx: Transaction) -> None:
             client = clients.ensure_client(tx, "https://shop.example/shop", "https://shop.example/shop", None, now)

@@ -70,8 +70,9 @@ def test_packets_that_never_left_are_asked_about_and_sent_again(
     goes_on_to_the_end(pair, created, receiver)
 
 
+@pytest.mark.parametrize("later", [22, 86_400], ids=["at once", "a day later, when its quote has expired"])
 def test_packets_whose_answer_nobody_waited_for_are_not_sent_again(
-    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch, later: int
 ) -> None:
     a, b = pair
 
@@ -80,20 +81,7 @@ def test_packets_whose_answer_nobody_waited_for_are_not_sent_again(
 
     created = begin_and_interrupt(a, receiver, forgetting(Link.post), monkeypatch, some_arrived)
     assert sent(a, created).sent == 0
-    let_time_pass(pair, 22)
-    goes_on_to_the_end(pair, created, receiver)
-
-
-def test_payment_goes_on_a_day_later_although_its_quote_has_expired(
-    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a, b = pair
-
-    def some_arrived() -> bool:
-        return received(b, receiver).received > 0
-
-    created = begin_and_interrupt(a, receiver, forgetting(Link.post), monkeypatch, some_arrived)
-    let_time_pass(pair, 86_400)
+    let_time_pass(pair, later)
     goes_on_to_the_end(pair, created, receiver)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from payres import ledger, terms
 from payres.clock import SECOND
+from payres.identifiers import new_id
 from payres.interledger import outbound, quoting, recovery
 from payres.interledger.link import BOUNDS
 from payres.interledger.packets import decode_prepare
@@ -281,7 +282,7 @@ def begin(instance: Instance, like: OutgoingRecord, path: str, receiver: str, co
     def unit(tx: Work) -> list[str]:
         wallet, made = require_wallet(tx, path), []
         for _ in range(count):
-            payment_id = instance.context.identifiers.resource()
+            payment_id = new_id()
             payment = msgspec.structs.replace(like, id=payment_id, wallet_address_id=wallet.id, **anew)
             OUTGOING.insert(tx, payment)
             ledger.hold(tx, wallet.account_id, payment.terms.debit, outgoing_payment_id=payment_id)

@@ -80,7 +80,7 @@ def test_our_verifier_accepts_the_official_signature(verdicts: dict[str, Json], 
 
 def _signed(request: Json) -> Json:
     """The request with our signature, its headers in lower case as a server gets them."""
-    added = sign(_message(request), PRIVATE_KEY, KID, int(time.time()))
+    added = sign(_message(request), PRIVATE_KEY.sign, KID, int(time.time()))
     return {**request, "headers": request["headers"] | {name.lower(): value for name, value in added.items()}}
 
 

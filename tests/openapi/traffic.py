@@ -89,7 +89,7 @@ class Traffic:
         message = Message(request.method or "", request.url or "", lines, body)
         try:
             created = self.payres.clock.now() // 1_000_000
-            signed = sign(message, self.payres.client.private_key, self.payres.client.jwk.kid, created)
+            signed = sign(message, self.payres.client.private_key.sign, self.payres.client.jwk.kid, created)
         except ValueError:
             return  # a header that cannot be signed; the server shall say what it thinks of it
         extra = {name: value for name, value in signed.items() if name not in SIGNATURE_HEADERS or name in wanted}

@@ -44,7 +44,7 @@ from payres.terms import Offer, Path, Terms
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest
-from tests.helpers import Json, examples
+from tests.helpers import Json, amount, examples, usd
 from tests.works import work_at
 
 Refused = Callable[..., Json]
@@ -208,9 +208,9 @@ class Books:
         item = OutgoingPaymentAccess(actions=["create"], identifier=ALICE, limits=self.limits or UNSET)
         caller = Caller(self.client, GRANT, "token", "create", (item,))
         offer = None if receiver.startswith(ALICE.removesuffix("alice")) else offered(shape, receiver, value, code)
-        members: Json = {"incoming_payment": receiver, "debit_amount": amount(value)}
+        members: Json = {"incoming_payment": receiver, "debit_amount": sum_of(value)}
         if shape != "direct":
-            fixed = {"receive_amount": amount(value, code)} if "receive" in shape else {"debit_amount": amount(value)}
+            fixed = {"receive_amount": sum_of(value, code)} if "receive" in shape else {"debit_amount": sum_of(value)}
             asked = QuoteRequest(wallet_address=ALICE, receiver=receiver, method="ilp", **fixed)
             _, quote = quotes.create(self.work, caller, asked, offer)
             members, offer = {"quote_id": self.work.urls.resource("quotes", quote.id)}, None
@@ -246,7 +246,7 @@ def offered(shape: str, receiver: str, value: int, code: str) -> Offer:
     )
 
 
-def amount(value: int, code: str = "USD") -> Amount:
+def sum_of(value: int, code: str = "USD") -> Amount:
     return Amount(value=str(value), asset_code=code, asset_scale=2)
 
 
@@ -336,7 +336,7 @@ def books_of(tx: Transaction, plan: Plan) -> Iterator[tuple[Books, Reckoning]]:
         books = Books(tx, None, (start - EPOCH) // MICROSECOND)
         code = "USD" if plan.kind == "debitAmount" else plan.code
         bound = None if plan.bound_to is None else books.receivers[plan.bound_to][0]
-        most = amount(plan.most, code)
+        most = sum_of(plan.most, code)
         books.limits = Limits(
             receiver=bound or UNSET,
             interval=plan.interval[0] if plan.interval else UNSET,
@@ -435,10 +435,6 @@ FRESH = count()
 LATER = "R/2999-01-01T00:00:00Z/P1D"
 
 
-def money(value: int, code: str = "USD") -> Json:
-    return {"value": str(value), "assetCode": code, "assetScale": 2}
-
-
 class Shopper:
     """A wallet with 10.00 USD and a grant to spend from it, within limits."""
 
@@ -456,8 +452,8 @@ class Shopper:
     def order(self, shape: str, receiver: str, value: int) -> Json:
         """The body of a request to pay, with a fresh quote if that is its shape."""
         if shape == "direct":
-            return {"walletAddress": self.address, "incomingPayment": receiver, "debitAmount": money(value)}
-        quote = self.client.create_quote(self.address, receiver, debitAmount=money(value))
+            return {"walletAddress": self.address, "incomingPayment": receiver, "debitAmount": usd(value)}
+        quote = self.client.create_quote(self.address, receiver, debitAmount=usd(value))
         return {"walletAddress": self.address, "quoteId": quote["id"]}
 
     def place(self, order: Json, client: Client | None = None) -> Any:
@@ -495,18 +491,18 @@ def receiver_in(shared: Instance) -> Callable[[str], str]:
 @pytest.mark.parametrize(
     ("limits", "value", "currency", "code", "details"),
     [
-        ({"debitAmount": money(399)}, 400, "USD", "limit_exceeded", ("debitAmount", "399", "400")),
-        ({"debitAmount": money(399)}, 400, "DKK", "limit_exceeded", ("debitAmount", "399", "400")),
-        ({"receiveAmount": money(399)}, 400, "USD", "limit_exceeded", ("receiveAmount", "399", "400")),
-        ({"receiveAmount": money(399, "DKK")}, 400, "DKK", "limit_exceeded", ("receiveAmount", "399", "400")),
-        ({"receiveAmount": money(399)}, 1, "DKK", "limit_exceeded", ("receiveAmount",)),
-        ({"receiveAmount": money(399, "DKK")}, 1, "USD", "limit_exceeded", ("receiveAmount",)),
+        ({"debitAmount": usd(399)}, 400, "USD", "limit_exceeded", ("debitAmount", "399", "400")),
+        ({"debitAmount": usd(399)}, 400, "DKK", "limit_exceeded", ("debitAmount", "399", "400")),
+        ({"receiveAmount": usd(399)}, 400, "USD", "limit_exceeded", ("receiveAmount", "399", "400")),
+        ({"receiveAmount": amount(399, "DKK")}, 400, "DKK", "limit_exceeded", ("receiveAmount", "399", "400")),
+        ({"receiveAmount": usd(399)}, 1, "DKK", "limit_exceeded", ("receiveAmount",)),
+        ({"receiveAmount": amount(399, "DKK")}, 1, "USD", "limit_exceeded", ("receiveAmount",)),
         ({"receiver": "{another}"}, 1, "USD", "limit_exceeded", ("receiver",)),
         ({"receiver": "{another}", "interval": LATER}, 1, "USD", "limit_exceeded", ("receiver",)),
         ({"interval": LATER}, 1, "USD", "limit_exceeded", ("interval",)),
-        ({"interval": LATER, "debitAmount": money(1000)}, 1, "USD", "limit_exceeded", ("interval",)),
+        ({"interval": LATER, "debitAmount": usd(1000)}, 1, "USD", "limit_exceeded", ("interval",)),
         (None, 1001, "USD", "insufficient_funds", ("wallet",)),
-        ({"debitAmount": money(2000)}, 1001, "USD", "insufficient_funds", ("wallet",)),
+        ({"debitAmount": usd(2000)}, 1001, "USD", "insufficient_funds", ("wallet",)),
         (None, 1, "CHF", "insufficient_funds", ("liquidity",)),
     ],
 )
@@ -533,8 +529,8 @@ def test_refused_payment_leaves_nothing_behind(
         refused(shopper.place(order), 403, code, **expected)
         assert shopper.state() == before == ({"spentDebitAmount": None, "spentReceiveAmount": None}, [], 1000)
     if code == "limit_exceeded":  # the order was good, and a grant that allows it takes it
-        shopper.renew({"debitAmount": money(value), "receiver": receiver, "interval": "R/2000-01-01T00:00:00Z/P1Y"})
-        assert shopper.place(order).json()["grantSpentDebitAmount"] == money(value)
+        shopper.renew({"debitAmount": usd(value), "receiver": receiver, "interval": "R/2000-01-01T00:00:00Z/P1Y"})
+        assert shopper.place(order).json()["grantSpentDebitAmount"] == usd(value)
     if details == ("liquidity",):
         shared.write(lambda tx: deposit_liquidity(tx, currency, 2, "1000.00"))
     shared.check_ledger()
@@ -553,7 +549,7 @@ def crowd(shared: Instance) -> Iterator[list[Client]]:
 
 def test_window_for_seven_takes_seven_of_a_hundred_quotes_at_once(shared: Instance, crowd: list[Client]) -> None:
     """The other quotes are as good as before, for a grant that allows them."""
-    limits = {"receiveAmount": money(79), "interval": f"R/{format_time(shared.clock.now())}/P1D"}
+    limits = {"receiveAmount": usd(79), "interval": f"R/{format_time(shared.clock.now())}/P1D"}
     shopper = Shopper(shared, limits)
     receiver = shared.client.create_incoming_payment(shared.wallet("bob"))["id"]
     with ThreadPoolExecutor(len(crowd)) as pool:
@@ -561,7 +557,7 @@ def test_window_for_seven_takes_seven_of_a_hundred_quotes_at_once(shared: Instan
         place = [(order, crowd[n % len(crowd)]) for n, order in enumerate(orders)]
         statuses = list(pool.map(lambda one: shopper.place(*one).status_code, place))
     assert Counter(statuses) == {201: 7, 403: 93}
-    assert shopper.state()[0] == {"spentDebitAmount": money(70), "spentReceiveAmount": money(70)}
+    assert shopper.state()[0] == {"spentDebitAmount": usd(70), "spentReceiveAmount": usd(70)}
     assert shopper.state()[2] == 1000 - 70
     shopper.renew(None)
     left_over = [order for order, status in zip(orders, statuses, strict=True) if status == 403]
@@ -571,13 +567,13 @@ def test_window_for_seven_takes_seven_of_a_hundred_quotes_at_once(shared: Instan
 
 def order_with(client: Client, shopper: Shopper, receiver: str) -> Json:
     """An order for 0.10 USD from a quote that `client` asked for."""
-    quote = client.create_quote(shopper.address, receiver, debitAmount=money(10))
+    quote = client.create_quote(shopper.address, receiver, debitAmount=usd(10))
     return {"walletAddress": shopper.address, "quoteId": quote["id"]}
 
 
 def test_limit_holds_while_its_token_is_rotated(shared: Instance, crowd: list[Client]) -> None:
     """Payments come in with whatever token is the newest at the time; the grant counts them all."""
-    shopper = Shopper(shared, {"debitAmount": money(79)})
+    shopper = Shopper(shared, {"debitAmount": usd(79)})
     order = shopper.order("direct", shared.client.create_incoming_payment(shared.wallet("bob"))["id"], 10)
 
     def act(n: int) -> int:
@@ -596,13 +592,13 @@ def test_limit_holds_while_its_token_is_rotated(shared: Instance, crowd: list[Cl
         statuses[status] += 1
     assert (statuses[201], status) == (7, 403)
     assert statuses.keys() <= {201, 401, 403}
-    assert shopper.state()[0] == {"spentDebitAmount": money(70), "spentReceiveAmount": money(70)}
+    assert shopper.state()[0] == {"spentDebitAmount": usd(70), "spentReceiveAmount": usd(70)}
     assert shared.balance(shopper.path) == "9.30"
     shared.check_ledger()
 
 
 def test_quote_that_was_paid_cannot_be_paid_again(shared: Instance, refused: Refused) -> None:
-    shopper = Shopper(shared, {"debitAmount": money(900)})
+    shopper = Shopper(shared, {"debitAmount": usd(900)})
     order = shopper.order("quote", shared.client.create_incoming_payment(shared.wallet("bob"))["id"], 400)
     assert shopper.place(order).status_code == 201
     before = shopper.state()

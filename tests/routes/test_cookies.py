@@ -5,7 +5,7 @@ import pytest
 from starlette.requests import Request
 
 from payres.grants.consent import COOKIE_VALUE
-from payres.identifiers import Identifiers
+from payres.identifiers import new_secret
 from payres.routes.cookies import browser_of
 from payres.urls import Urls
 
@@ -73,4 +73,4 @@ def test_wallets_that_know_the_browser_are_read_each_from_its_cookie(
 
 
 def test_cookies_take_every_secret_that_is_made() -> None:
-    assert all(re.fullmatch(COOKIE_VALUE, Identifiers().secret().encode()) for _ in range(100))
+    assert all(re.fullmatch(COOKIE_VALUE, new_secret().encode()) for _ in range(100))

@@ -199,7 +199,7 @@ def _request(right: Right) -> tuple[Sequence[tuple[bytes, bytes]], bytes]:
     headers = {"authorization": f"GNAP {right.token}", "content-type": "application/json"}
     lines = [(name.encode(), value.encode()) for name, value in headers.items()]
     message = Message("POST", f"{BASE}/incoming-payments", lines, body)
-    signed = sign(message, right.private_key, "key", MovableClock().now() // SECOND)
+    signed = sign(message, right.private_key.sign, "key", MovableClock().now() // SECOND)
     return [*lines, *((name.lower().encode(), value.encode()) for name, value in signed.items())], body
 
 

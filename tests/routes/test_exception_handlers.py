@@ -46,7 +46,7 @@ JSON = {"content-type": "application/json"}
         ("/alice/did.json", "GET, HEAD, OPTIONS"),
     ],
 )
-def test_wrong_method_is_refused_with_those_allowed(
+def test_wrong_method_is_refused_with_those_allowed_which_options_tells_too(
     shared: Instance, anonymous: httpx2.Client, refused: Refused, path: str, allowed: str
 ) -> None:
     for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "PROPFIND"} - set(allowed.split(", ")):
@@ -54,6 +54,11 @@ def test_wrong_method_is_refused_with_those_allowed(
             answer = anonymous.request(method, shared.base_url + spelling)
             refused(answer, 405, "method_not_allowed")
             assert answer.headers["allow"] == allowed
+    for spelling in (path, f"{path}/") if path != "/" else ():  # whose OPTIONS is the discovery of grants
+        answer = anonymous.options(shared.base_url + spelling)
+        assert (answer.status_code, answer.content) == (204, b"")
+        assert answer.headers["allow"] == allowed
+        assert "content-length" not in answer.headers
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "PROPFIND", "OPTIONS"])

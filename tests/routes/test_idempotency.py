@@ -194,7 +194,7 @@ def sign_by_hand(instance: Instance, asked: Making, key: str) -> bytes:
     sent = {"content-type": "application/json", "authorization": f"GNAP {asked.token}", "idempotency-key": key}
     lines = [(name.encode(), value.encode()) for name, value in sent.items()]
     message = Message("POST", instance.base_url + asked.path, lines, body)
-    sent |= sign(message, client.private_key, client.jwk.kid, instance.clock.now() // SECOND)
+    sent |= sign(message, client.private_key.sign, client.jwk.kid, instance.clock.now() // SECOND)
     sent |= {"Host": "h", "Connection": "close"}
     fields = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
     return f"POST {asked.path} HTTP/1.1\r\n{fields}\r\n".encode() + body

@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from typing import Any
 from urllib.parse import quote as percent_encoded
 from uuid import UUID
 
@@ -10,7 +9,7 @@ from payres.clock import format_time
 from payres.operator import wallets
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from tests.helpers import Json, usd
+from tests.helpers import Json, receiver_of, usd
 
 Refused = Callable[..., Json]
 
@@ -28,12 +27,6 @@ def token_for(
 ) -> str:
     item = {"type": "outgoing-payment", "actions": list(actions or ["create"]), "identifier": wallet_address}
     return (client or instance.client).grant(item | ({"limits": limits} if limits else {}))
-
-
-def receiver_of(instance: Instance, amount: int | None = None, **members: Any) -> str:
-    incoming_amount = None if amount is None else usd(amount)
-    url: str = instance.client.create_incoming_payment(instance.wallet("bob"), incoming_amount, **members)["id"]
-    return url
 
 
 def quote_of(instance: Instance, wallet_address: str, value: int, client: Client | None = None) -> str:

@@ -11,7 +11,7 @@ from payres.clock import format_time, parse_time
 from payres.operator import assets, wallets
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import Json, usd
+from tests.helpers import Json, receiver_of, usd
 
 Refused = Callable[..., Json]
 
@@ -21,12 +21,6 @@ SECOND = 1_000_000
 def token_for(instance: Instance, *actions: str, wallet: str | None = "alice", client: Client | None = None) -> str:
     identifier = {"identifier": instance.wallet(wallet)} if wallet else {}
     return (client or instance.client).grant({"type": "quote", "actions": list(actions), **identifier})
-
-
-def receiver_of(instance: Instance, amount: int | None = None, wallet: str = "bob", **members: Any) -> str:
-    incoming_amount = None if amount is None else usd(amount)
-    url: str = instance.client.create_incoming_payment(instance.wallet(wallet), incoming_amount, **members)["id"]
-    return url
 
 
 def create(instance: Instance, receiver: str, /, **members: Any) -> httpx2.Response:

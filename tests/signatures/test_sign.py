@@ -56,7 +56,7 @@ def arrived(message: Message, added: dict[str, str]) -> Message:
     ids=["get", "get-with-type", "get-with-token", "post", "post-with-length", "post-with-digest"],
 )
 def test_sign_covers_what_the_official_client_covers(message: Message, components: str, names: list[str]) -> None:
-    added = sign(message, PRIVATE, "key-1", CREATED)
+    added = sign(message, PRIVATE.sign, "key-1", CREATED)
     assert list(added) == [*names, "Signature-Input", "Signature"]
     assert added["Signature-Input"] == f'sig1=({components});keyid="key-1";created={CREATED}'
     verified = verify_message(arrived(message, added), KEY, CREATED * 1_000_000)
@@ -64,14 +64,14 @@ def test_sign_covers_what_the_official_client_covers(message: Message, component
 
 
 def test_sign_adds_digest_and_length_of_the_body() -> None:
-    added = sign(Message("POST", "https://a.example/", [JSON], BODY), PRIVATE, "key-1", CREATED)
+    added = sign(Message("POST", "https://a.example/", [JSON], BODY), PRIVATE.sign, "key-1", CREATED)
     assert added["Content-Digest"] == content_digest(BODY)
     assert added["Content-Length"] == "7"
 
 
 def test_sign_escapes_the_keyid() -> None:
     message = Message("GET", "https://a.example/", [])
-    added = sign(message, PRIVATE, 'a"b\\c', CREATED)
+    added = sign(message, PRIVATE.sign, 'a"b\\c', CREATED)
     assert ';keyid="a\\"b\\\\c";' in added["Signature-Input"]
     key = jwk_from_public_bytes('a"b\\c', PRIVATE.public_key().public_bytes_raw())
     assert isinstance(verify_message(arrived(message, added), key, CREATED * 1_000_000), Verified)
@@ -88,7 +88,7 @@ def test_sign_escapes_the_keyid() -> None:
 )
 def test_sign_refuses(message: Message, keyid: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        sign(message, PRIVATE, keyid, CREATED)
+        sign(message, PRIVATE.sign, keyid, CREATED)
 
 
 @given(
@@ -102,6 +102,6 @@ def test_sign_makes_what_verify_message_accepts(
     method: str, target_uri: str, body: bytes, with_token: bool, keyid: str
 ) -> None:
     message = Message(method, target_uri, [JSON, AUTHORIZATION] if with_token else [JSON], body)
-    complete = arrived(message, sign(message, PRIVATE, keyid, CREATED))
+    complete = arrived(message, sign(message, PRIVATE.sign, keyid, CREATED))
     key = jwk_from_public_bytes(keyid, PRIVATE.public_key().public_bytes_raw())
     assert isinstance(verify_message(complete, key, CREATED * 1_000_000), Verified)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import httpx2
 
-from payres.identifiers import Identifiers
+from payres.identifiers import new_id
 from payres.operator import wallets
 from tests.helpers import usd
 from tests.specification.driver import Driver
@@ -84,7 +84,7 @@ def with_cursor_of_nothing(collection: str) -> Send:
 
     def send(driver: Driver) -> httpx2.Response:
         wallet, cursors = filled(driver, collection, 2)
-        cursor = Identifiers().resource()
+        cursor = new_id()
         assert UUID(cursor) > UUID(cursors[0])
         return driver.list_of(collection, wallet, f"cursor={cursor}")
 

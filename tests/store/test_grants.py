@@ -23,6 +23,7 @@ from payres.grants.gnap import GrantRequest, GrantResponse
 from payres.grants.requests import request_grant
 from payres.grants.tokens import revoke_grant, rotate_token
 from payres.http.error_responses import error_response
+from payres.operator import grants as operator_grants
 from payres.operator import wallets
 from payres.payments import incoming
 from payres.settings import Settings
@@ -89,7 +90,7 @@ def rotate(tx: Transaction, token_id: str, now: int) -> str:
 
 
 def decide(tx: Transaction, grant_id: str, approve: bool, now: int) -> None:
-    consent.decide(work_at(tx, now, SETTINGS), consent.find_pending_of_grant(tx, grant_id), approve)
+    operator_grants.decide(work_at(tx, now, SETTINGS), grant_id, approve=approve)
 
 
 def create(tx: Transaction, client_id: int, now: int) -> None:
@@ -206,7 +207,7 @@ def test_request_for_consent_goes_unless_it_was_approved_and_continued(
             decide(tx, grant_id, step == "approve", START + MINUTE)
     if stays is None:
         purge_all(tx, START + 1000 * DAY)
-        assert consent.find_pending_of_grant(tx, grant_id)
+        assert grants.interaction_of_grant(tx, grant_id)
         return
     purge_all(tx, START + stays - 1)
     assert GRANTS.get(tx, grant_id) is not None
@@ -215,10 +216,12 @@ def test_request_for_consent_goes_unless_it_was_approved_and_continued(
 
 
 def test_decision_on_a_forgotten_request_is_refused(tx: Transaction) -> None:
-    grant_id = id_of(ask(tx, SHOP, START, SPENDING))
+    asked = ask(tx, SHOP, START, SPENDING)
+    assert asked.interact
+    *_, interaction_id, nonce = asked.interact.redirect.split("/")
     purge_all(tx, START + 2 * DAY)
     with pytest.raises(DomainError) as refusal:
-        decide(tx, grant_id, True, START + 2 * DAY)
+        consent.find_pending(tx, interaction_id, nonce)
     shown = error_response(refusal.value)
     assert (shown.status, shown.code) == (404, "unknown_interaction")
 
@@ -327,7 +330,7 @@ class Story:
             case "rotate" if grant_id in self.tokens:
                 self.tokens[grant_id] = (rotate(tx, self.tokens[grant_id][0], self.now), self.now + TOKEN_LIFETIME)
             case "revoke":
-                revoke_grant(work_at(tx, self.now), grant_id)
+                operator_grants.revoke(work_at(tx, self.now), grant_id)
             case "create" if grant_id in self.tokens and self.now < self.tokens[grant_id][1]:
                 grants.keep_grant(tx, grant_id)
                 record = GRANTS.get(tx, grant_id)

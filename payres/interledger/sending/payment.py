@@ -34,7 +34,7 @@ class Plan(msgspec.Struct, frozen=True):
     """What one run of a payment may spend and must deliver, over a path that was probed before.
 
     With `sends_all` it ends when `max_source` is spent, otherwise as soon as `min_delivery` has arrived. A further run
-    of the same payment has what is left of both, and `unit_forgiven` as the result of the run before has it.
+    of the same payment has what is left of both, and `unit_forgiven` when a run before it has used that up.
     """
 
     max_source: int
@@ -201,15 +201,13 @@ class Result(msgspec.Struct, frozen=True):
     """The result of one run of a payment.
 
     `sent` and `unresolved` are source amounts: fulfilled, and of unknown outcome; `delivered` has arrived for what was
-    sent. Without `failure`, all is done once the unknown outcomes are resolved. `unit_forgiven` goes into the plan of a
-    further run.
+    sent. Without `failure`, all is done once the unknown outcomes are resolved.
     """
 
     sent: int
     delivered: int
     unresolved: int
     failure: SendingFailed | None
-    unit_forgiven: bool
 
 
 async def pay(connection: Connection, plan: Plan) -> Result:
@@ -258,7 +256,7 @@ class _Run:
         if self._broken:
             raise self._broken
         progress = self._progress
-        return Result(progress.sent, progress.delivered, progress.unresolved, self._outcome(), progress.unit_forgiven)
+        return Result(progress.sent, progress.delivered, progress.unresolved, self._outcome())
 
     def _next(self) -> PacketAmounts | None:
         try:

@@ -80,7 +80,7 @@ def reason(result: Result) -> Failure | None:
 )
 def test_rejected_amount_is_sent_again(code: str) -> None:
     result, _ = pay_over(Scripted(None, Reject(code, CONNECTOR), max_packet=500), plan(1000, 500))
-    assert result == Result(1000, 1000, 0, None, False)
+    assert result == Result(1000, 1000, 0, None)
 
 
 @pytest.mark.parametrize("code", ["F00", "F01", "F02", "F03", "F06", "F07", "R00", "R02", "R99", "X99"])
@@ -100,14 +100,14 @@ def test_final_code_ends_the_payment_when_what_is_under_way_has_arrived(code: st
 def test_smaller_maximum_on_the_way_is_obeyed() -> None:
     path = SimulatedPath(max_packet=300)
     result, _ = pay_over(path, plan(1000))
-    assert result == Result(1000, 1000, 0, None, False)
+    assert result == Result(1000, 1000, 0, None)
     assert [entry.prepare.amount for entry in path.log] == [1000, 300, 300, 300, 100]
 
 
 def test_smaller_maximum_that_nobody_tells_is_found() -> None:
     path = SimulatedPath(max_packet=300, told=False)
     result, _ = pay_over(path, plan(10_000, 1000))
-    assert result == Result(10_000, 10_000, 0, None, False)
+    assert result == Result(10_000, 10_000, 0, None)
     assert max(entry.prepare.amount for entry in path.log if isinstance(entry.outcome, Fulfill)) == 300
 
 
@@ -184,7 +184,7 @@ def test_frames_of_the_receiver(frame: Frame, expected: Failure | None) -> None:
 
 def test_receiver_that_closes_with_the_last_packet_has_been_paid() -> None:
     path = SimulatedPath(receiver=Receiver(frames=(ConnectionClose(CloseCode.NO_ERROR, ""),)))
-    assert pay_over(path, plan(1000))[0] == Result(1000, 1000, 0, None, False)
+    assert pay_over(path, plan(1000))[0] == Result(1000, 1000, 0, None)
 
 
 def no_words(path: SimulatedPath, fulfill: Fulfill) -> bytes:
@@ -298,9 +298,9 @@ def test_cancelled_payment_stops_at_once() -> None:
 def test_plan_with_nothing_left_is_done() -> None:
     path = SimulatedPath()
     nothing = Plan(0, 0, RATE, EXACT, sends_all=True)
-    assert pay_over(path, nothing)[0] == Result(0, 0, 0, None, False)
+    assert pay_over(path, nothing)[0] == Result(0, 0, 0, None)
     enough = Plan(100, 0, RATE, EXACT, sends_all=False)
-    assert pay_over(path, enough)[0] == Result(0, 0, 0, None, False)
+    assert pay_over(path, enough)[0] == Result(0, 0, 0, None)
     assert path.log == []
 
 
