@@ -50,11 +50,12 @@ PAUSE_SECONDS: Final = 0.02
 RETRY_SECONDS: Final = 5.0
 PURGE_SECONDS: Final = 60.0  # between searches for events that are old enough to delete
 # The event loop is busy when its timers are this many seconds late. Then each search and attempt is followed by a pause
-# of so many times the lateness, up to a second: payments go first.
+# of so many times the lateness, up to a longest one: payments go first.
 BUSY_LATENESS: Final = 0.005
 PROBE_SECONDS: Final = 0.005
 PAUSE_FACTOR: Final = 20
 LONGEST_PAUSE_SECONDS: Final = 1.0
+LONGEST_SEARCH_PAUSE_SECONDS: Final = 0.2  # for which all slots of a webhook may wait
 
 log = logging.getLogger("payres.events")
 
@@ -107,7 +108,7 @@ class Deliveries:
         try:
             with self._changes.watch(EVENTS) as news:
                 while not self._database.stopped:
-                    await _give_way(PAUSE_SECONDS)
+                    await _give_way(PAUSE_SECONDS, LONGEST_SEARCH_PAUSE_SECONDS)
                     news.clear()
                     if await retry("the search for events to send", self._database, self._look, RETRY_SECONDS):
                         with suppress(TimeoutError):
@@ -161,7 +162,7 @@ class Deliveries:
                 await self._database.write(partial(unit, cursor=in_flight.cursor_without(sequence)))
 
             await retry(f"webhook {webhook_id}", self._database, store, RETRY_SECONDS)
-            await _give_way(PROBE_SECONDS)
+            await _give_way(PROBE_SECONDS, LONGEST_PAUSE_SECONDS)
         finally:
             under_way.discard(sequence)
             in_flight.last_ended = max(in_flight.last_ended, sequence)
@@ -233,11 +234,11 @@ def _next_attempt(attempt: Attempt, made: int, chance: float) -> int:
     return attempt.at + max(pause, attempt.retry_after)
 
 
-async def _give_way(seconds: float) -> None:
-    """Pauses so long, and much longer while the event loop is busy."""
+async def _give_way(seconds: float, longest: float) -> None:
+    """Pauses so long, and longer while the event loop is busy."""
     lateness = await _lateness(seconds)
     if lateness > BUSY_LATENESS:
-        await asyncio.sleep(min(PAUSE_FACTOR * lateness, LONGEST_PAUSE_SECONDS))
+        await asyncio.sleep(min(PAUSE_FACTOR * lateness, longest))
 
 
 async def _lateness(seconds: float) -> float:

@@ -318,6 +318,7 @@ def test_busy_server_pauses_after_each_attempt_and_each_search(
 
     monkeypatch.setattr(deliveries, "_lateness", late)
     monkeypatch.setattr(deliveries, "LONGEST_PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr(deliveries, "LONGEST_SEARCH_PAUSE_SECONDS", 3600.0)
     with endpoint.running(), run_instance(tmp_path / "payres.db") as instance:
         added = instance.write(lambda work: webhooks.add_webhook(work, endpoint.url, is_private=True))
         deposit(instance, 20)
@@ -371,6 +372,7 @@ def test_one_search_passes_over_many_events_that_are_not_wanted(
 
     monkeypatch.setattr(deliveries, "_lateness", late)
     monkeypatch.setattr(deliveries, "LONGEST_PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr(deliveries, "LONGEST_SEARCH_PAUSE_SECONDS", 3600.0)
     with endpoint.running(), run_instance(tmp_path / "payres.db") as instance:
         try:
             instance.write(lambda work: webhooks.add_webhook(work, endpoint.url, ("grant.*",), is_private=True))

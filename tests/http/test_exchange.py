@@ -8,6 +8,7 @@ import pytest
 
 from payres.http.exchange import Exchange
 from payres.http.flow_control import Flow
+from tests.helpers import TIMEOUT
 
 DEFAULT = [(b"date", b"today")]
 
@@ -39,29 +40,42 @@ def length(size: int) -> tuple[bytes, bytes]:
     return b"content-length", b"%d" % size
 
 
+def exchange_on(
+    wire: Wire, method: str = "GET", version: str = "1.1", *, keep_alive: bool = True, completed: Any = None
+) -> Exchange:
+    return Exchange(
+        scope={"method": method, "http_version": version},  # type: ignore[typeddict-item]  # all that an answer is made from
+        transport=wire,
+        flow=Flow(wire, bytearray()),
+        logger=logging.getLogger(),
+        access_logger=logging.getLogger(),
+        access_log=False,
+        default_headers=DEFAULT,
+        message_event=asyncio.Event(),
+        expect_100_continue=False,
+        keep_alive=keep_alive,
+        on_response=lambda: completed.append(None),
+    )
+
+
 def sent(wire: Wire, method: str, *messages: dict[str, Any], keep_alive: bool = True, version: str = "1.1") -> int:
     """Sends the messages of one answer; how often it was reported complete."""
     completed: list[None] = []
 
     async def send() -> None:
-        exchange = Exchange(
-            scope={"method": method, "http_version": version},  # type: ignore[typeddict-item]  # all that an answer is made from
-            transport=wire,
-            flow=Flow(wire, bytearray()),
-            logger=logging.getLogger(),
-            access_logger=logging.getLogger(),
-            access_log=False,
-            default_headers=DEFAULT,
-            message_event=asyncio.Event(),
-            expect_100_continue=False,
-            keep_alive=keep_alive,
-            on_response=lambda: completed.append(None),
-        )
+        exchange = exchange_on(wire, method, version, keep_alive=keep_alive, completed=completed)
         for message in messages:
             await exchange.send(message)
 
     asyncio.run(send())
     return len(completed)
+
+
+async def test_end_of_waiting_is_heard_after_the_body_was_read() -> None:
+    exchange = exchange_on(Wire())
+    exchange.end_waiting()
+    async with asyncio.timeout(TIMEOUT):
+        assert [(await exchange.receive())["type"] for _ in ("the body", "the wait")] == ["http.request"] * 2
 
 
 def test_answer_of_known_length_is_written_at_once() -> None:
