@@ -211,9 +211,9 @@ def test_low_liquidity_has_one_event_until_there_is_more_again(outbox: Outbox, i
         def unit(work: Work) -> None:
             asset = assets.require_asset(work, "EUR", 2)
             liquidity = ledger.operator_account(work, asset.id, "liquidity")
-            external = ledger.operator_account(work, asset.id, "external")
-            sides = (liquidity, external) if taken > 0 else (external, liquidity)
-            ledger.transfer(work, *sides, abs(taken), "withdrawal" if taken > 0 else "deposit")
+            fees = ledger.operator_account(work, asset.id, "fees")
+            sides = (liquidity, fees) if taken > 0 else (fees, liquidity)
+            ledger.transfer(work, *sides, abs(taken), "fee" if taken > 0 else "exchange")
 
         instance.write(unit)
         return [one.data for one in outbox.take() if one.type == "liquidity.low"]
