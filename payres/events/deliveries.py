@@ -108,7 +108,7 @@ class Deliveries:
         try:
             with self._changes.watch(EVENTS) as news:
                 while not self._database.stopped:
-                    await _give_way(PAUSE_SECONDS, LONGEST_SEARCH_PAUSE_SECONDS)
+                    await _give_way(PAUSE_SECONDS, PROBE_SECONDS, longest=LONGEST_SEARCH_PAUSE_SECONDS)
                     news.clear()
                     if await retry("the search for events to send", self._database, self._look, RETRY_SECONDS):
                         with suppress(TimeoutError):
@@ -162,7 +162,7 @@ class Deliveries:
                 await self._database.write(partial(unit, cursor=in_flight.cursor_without(sequence)))
 
             await retry(f"webhook {webhook_id}", self._database, store, RETRY_SECONDS)
-            await _give_way(PROBE_SECONDS, LONGEST_PAUSE_SECONDS)
+            await _give_way(PROBE_SECONDS, longest=LONGEST_PAUSE_SECONDS)
         finally:
             under_way.discard(sequence)
             in_flight.last_ended = max(in_flight.last_ended, sequence)
@@ -234,24 +234,22 @@ def _next_attempt(attempt: Attempt, made: int, chance: float) -> int:
     return attempt.at + max(pause, attempt.retry_after)
 
 
-async def _give_way(seconds: float, longest: float) -> None:
-    """Pauses so long, and longer while the event loop is busy."""
-    lateness = await _lateness(seconds)
-    if lateness > BUSY_LATENESS:
-        await asyncio.sleep(min(PAUSE_FACTOR * lateness, longest))
+async def _give_way(*pauses: float, longest: float) -> None:
+    """Pauses for the first of these seconds; and for all, and longer, while the event loop is late each time.
+
+    On a server with little to do a timer is late now and then, and searches are not to wait for that.
+    """
+    lateness = math.inf
+    for pause in pauses:
+        lateness = min(lateness, await _lateness(pause))
+        if lateness <= BUSY_LATENESS:
+            return
+    await asyncio.sleep(min(PAUSE_FACTOR * lateness, longest))
 
 
 async def _lateness(seconds: float) -> float:
-    """How many seconds late the event loop's timers are: one for so many seconds, and one more where that is late.
-
-    On a server with little to do one is late now and then, and events are not to wait for that.
-    """
+    """How many seconds late the event loop's timer for so many seconds is."""
     loop = asyncio.get_running_loop()
-    lateness = math.inf
-    for pause in (seconds, PROBE_SECONDS):
-        due = loop.time() + pause
-        await asyncio.sleep(pause)
-        lateness = min(lateness, loop.time() - due)
-        if lateness <= BUSY_LATENESS:
-            break
-    return lateness
+    due = loop.time() + seconds
+    await asyncio.sleep(seconds)
+    return loop.time() - due

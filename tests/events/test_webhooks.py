@@ -307,14 +307,15 @@ def test_slow_endpoint_delays_no_other(instance: Instance, add: AddEndpoint) -> 
     slow.wait_for(20)
 
 
-@pytest.mark.parametrize("pause", [deliveries.PROBE_SECONDS, deliveries.PAUSE_SECONDS])
+@pytest.mark.parametrize("with_searches", [False, True])
 def test_busy_server_pauses_after_each_attempt_and_each_search(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pause: float
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_searches: bool
 ) -> None:
     endpoint = Endpoint()
 
     async def late(seconds: float) -> float:
-        return 1.0 if seconds == pause and endpoint.received else 0.0
+        is_late = with_searches or seconds == deliveries.PROBE_SECONDS
+        return 1.0 if is_late and endpoint.received else 0.0
 
     monkeypatch.setattr(deliveries, "_lateness", late)
     monkeypatch.setattr(deliveries, "LONGEST_PAUSE_SECONDS", 3600.0)
@@ -322,7 +323,7 @@ def test_busy_server_pauses_after_each_attempt_and_each_search(
     with endpoint.running(), run_instance(tmp_path / "payres.db") as instance:
         added = instance.write(lambda work: webhooks.add_webhook(work, endpoint.url, is_private=True))
         deposit(instance, 20)
-        endpoint.wait_for(MAX_DELIVERIES_OF_WEBHOOK if pause == deliveries.PROBE_SECONDS else 1)
+        endpoint.wait_for(1 if with_searches else MAX_DELIVERIES_OF_WEBHOOK)
         deposit(instance)
         shown = instance.read(
             lambda work: representations.webhook(work, webhooks.require_webhook(work, added.webhook.id))
