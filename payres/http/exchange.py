@@ -24,19 +24,6 @@ class Exchange(RequestResponseCycle):
     flow: Flow
     _head: bytes | None = None  # of the answer that has started, until its body comes
     _ends_with_connection = False
-    _is_last = False
-
-    def end_waiting(self) -> None:
-        """The client sends no more, or the server stops: who waits for that hears it, now or whenever it asks."""
-        self._is_last = True
-        self.message_event.set()
-
-    async def receive(self) -> Any:
-        """As ASGI has it."""
-        message = await super().receive()
-        if self._is_last:  # whoever read the body has used the event up
-            self.message_event.set()
-        return message
 
     async def send(self, message: Any) -> None:
         """As ASGI has it."""

@@ -71,7 +71,6 @@ class HttpProtocol(HttpToolsProtocol):
     """
 
     flow: Flow
-    cycle: Exchange
     state: State
 
     def __init__(
@@ -130,7 +129,7 @@ class HttpProtocol(HttpToolsProtocol):
         """The client sends no more. What it has asked for is answered; then the connection is closed."""
         if self.state is ANSWER and self.scheme != "https":
             self.state = LAST_ANSWER
-            self.cycle.end_waiting()  # a request that waits for a change waits no longer
+            self.cycle.message_event.set()  # a request that waits for a change waits no longer
             return True  # keeps the transport open
         self._close()
         return False
@@ -208,7 +207,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self.cycle is not None:
             self.cycle.default_headers = last_headers(self.cycle.default_headers)
         if self.state in WANTS_ANSWER:
-            self.cycle.end_waiting()
+            self.cycle.message_event.set()
 
     def _dispatch(self, method: str, version: str) -> None:
         """Starts a request. Requests are parsed one at a time, so none is waiting for an answer."""

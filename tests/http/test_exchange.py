@@ -8,7 +8,6 @@ import pytest
 
 from payres.http.exchange import Exchange
 from payres.http.flow_control import Flow
-from tests.helpers import TIMEOUT
 
 DEFAULT = [(b"date", b"today")]
 
@@ -69,13 +68,6 @@ def sent(wire: Wire, method: str, *messages: dict[str, Any], keep_alive: bool = 
 
     asyncio.run(send())
     return len(completed)
-
-
-async def test_end_of_waiting_is_heard_after_the_body_was_read() -> None:
-    exchange = exchange_on(Wire())
-    exchange.end_waiting()
-    async with asyncio.timeout(TIMEOUT):
-        assert [(await exchange.receive())["type"] for _ in ("the body", "the wait")] == ["http.request"] * 2
 
 
 def test_answer_of_known_length_is_written_at_once() -> None:
