@@ -23,7 +23,7 @@ from payres.operator.exports import BATCH_TRANSFERS, Export, Format, _Transfers
 from payres.store.work import Work
 from payres.testing.instance import Instance
 from tests.admin.conftest import BASE, NewProgram, Program
-from tests.helpers import TIMEOUT, usd, wait_until
+from tests.helpers import TIMEOUT, read_to_end, usd, wait_until
 
 MANY = 110_000  # transfers of the wallet `rich`, of one cent each
 
@@ -39,6 +39,11 @@ def make_many(work: Work) -> None:
         " INSERT INTO transfer (debit_account_id, credit_account_id, amount, kind, created_at)"
         " SELECT ?, ?, 1, 'deposit', ? FROM n",
         (MANY - 1, debit, credit, work.now),
+    )
+    work.execute(
+        "INSERT INTO movement (id, account_id, transfer_id, created_at)"
+        " SELECT printf('many-%d', id), credit_account_id, id, created_at FROM transfer"
+        " WHERE kind = 'deposit' AND id NOT IN (SELECT transfer_id FROM movement)"
     )
     work.execute("UPDATE account SET balance = balance - ? WHERE id = ?", (MANY - 1, debit))
     work.execute("UPDATE account SET balance = balance + ? WHERE id = ?", (MANY - 1, credit))
@@ -198,6 +203,18 @@ def test_reader_that_goes_ends_its_export(
     wait_until(lambda: is_free(payres))
     wait_until(lambda: cut == ["the client has gone"])
     assert 2 * len(steps) < MANY // BATCH_TRANSFERS
+
+
+def test_reader_that_sends_no_more_gets_the_whole_export(payres: Instance, program: Program) -> None:
+    address = urlsplit(payres.base_url)
+    lines = [f"GET {BASE}/exports/ledger?wallet=rich HTTP/1.1", f"host: {address.netloc}"]
+    head = "\r\n".join([*lines, f"authorization: Bearer {program.key}", "", ""])
+    with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
+        connection.sendall(head.encode())
+        connection.shutdown(socket.SHUT_WR)
+        answer = read_to_end(connection)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.endswith(b"\r\n0\r\n\r\n")
 
 
 def test_exports_at_a_time_are_limited(payres: Instance, program: Program) -> None:
