@@ -38,7 +38,7 @@ RETRY_PAUSES: Final = (
 JITTER: Final = 0.1
 CHANCE: Final = SystemRandom()
 # Events read at a time for a webhook, which may want few of them; and how many unwanted ones a search passes over, and
-# its cursor with them: under load a second has one search and thousands of events.
+# its cursor with them: under load a second has few searches and thousands of events.
 READ_AT_ONCE: Final = 16
 PASSED_OVER: Final = 256
 # How many deliveries in flight to a webhook may be repetitions: they must not delay events that were never sent.
