@@ -164,6 +164,31 @@ create table access_token (
 ) strict, without rowid;
 create index access_token_of_grant on access_token (grant_id);
 
+-- What says whether the holders of access tokens that the server keeps in memory are still right: one row, with a random
+-- number that is another one after every change of what they were read from. Random, so that a restored copy never comes
+-- back to one that its original had.
+create table authorization_revision (
+  id integer primary key check (id = 1),
+  revision integer not null
+) strict;
+insert into authorization_revision values (1, random());
+create trigger access_token_changed after update on access_token
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger access_token_deleted after delete on access_token
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger grant_changed after update of client_id, state, access, purge_at on "grant"
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger client_changed after update of identity, wallet_address, jwk on client
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger client_key_deleted after delete on client_key
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger wallet_key_changed after update on wallet_key
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger wallet_key_deleted after delete on wallet_key
+  begin update authorization_revision set revision = random() where id = 1; end;
+create trigger wallet_address_changed after update of path, state on wallet_address
+  begin update authorization_revision set revision = random() where id = 1; end;
+
 -- Signed-in browsers of wallet owners, for the consent pages.
 create table session (
   id_hash blob primary key,

@@ -21,6 +21,7 @@ from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import RatesWorker
 from payres.federation.takeover import watch_base_url
+from payres.grants.holders import Holders
 from payres.grants.sign_in import SignInGuard
 from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import Admission, RateLimits
@@ -145,6 +146,7 @@ async def _open(
         settings=environment.settings,
         urls=environment.urls,
         database=database,
+        holders=Holders(),
         clock=environment.clock,
         metrics=environment.metrics,
         http=http,

@@ -112,6 +112,8 @@ MAX_FETCHED_BYTES: Final = 65536
 MAX_WAITING_UNITS: Final = 2048
 # Units that share one commit.
 MAX_UNITS_PER_COMMIT: Final = 256
+# Access tokens whose holders are kept in memory; beyond it the oldest is read from the database again.
+MAX_TOKEN_HOLDERS: Final = 1024
 # Bytes free on the disk of the database, below which the server is not ready.
 MIN_FREE_BYTES: Final = 64 * 1024 * 1024
 

@@ -38,6 +38,7 @@ ELSEWHERE = {
         "MAX_EXPORTS_OF_CALLER": "test_exports_at_a_time_are_limited",
         "EXPORT_SECONDS": "test_export_that_takes_too_long_is_cut_short",
     },
+    "tests/grants/test_holders.py": {"MAX_TOKEN_HOLDERS": "test_oldest_of_too_many_is_read_again"},
     "tests/federation/test_http.py": {"MAX_FETCHED_BYTES": "test_get_json_takes_a_body_of_exactly_the_bound"},
     "tests/federation/test_keys.py": {"MAX_JWKS_KEYS": "test_fetch_keys_keeps_32_keys"},
     "tests/federation/test_lookups.py": {

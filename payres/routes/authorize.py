@@ -3,7 +3,7 @@
 The order of errors is fixed: signature headers and token (401), then access (403); bodies and existence come later.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -16,11 +16,11 @@ from payres.federation.keys import fetch_keys
 from payres.grants import clients
 from payres.grants.access import AccessType, Action, Caller, permit
 from payres.grants.clients import Client
+from payres.grants.holders import Holder, Holders
 from payres.grants.tokens import check_valid
 from payres.http.error_responses import ErrorResponse, invalid_token, unproven_client
 from payres.http.observation import observation_of
 from payres.http.request_head import credentials
-from payres.identifiers import hash_secret
 from payres.requester import count_for_client
 from payres.routes.context import Context, context_of
 from payres.routes.requests import signed_message
@@ -28,7 +28,7 @@ from payres.signatures.jwk import JWK
 from payres.signatures.parameters import Policy
 from payres.signatures.reasons import Reason, Rejected
 from payres.signatures.verify import Unverified, Verified, parse, verify
-from payres.store import nonces, tokens
+from payres.store import nonces
 from payres.store.clients import ClientRecord
 from payres.store.tokens import TokenHolder
 from payres.store.work import Work
@@ -55,22 +55,24 @@ async def authorize_reading(
         raise invalid_token("missing_token", "Send an access token as Authorization: GNAP <token>")
     unverified = parse_signature(request, body)
     and_read = partial(_read_permitted, kind=kind, action=action, read=read)
-    unit = partial(_find_holder, token=token, kids=unverified.keyids, and_read=and_read)
-    holder, client, keys, outcome = await context.database.read(unit, for_write=request.method == "POST")
-    observation_of(request.scope).grant = holder.grant_id
+    unit = partial(_find_holder, holders=context.holders, token=token, kids=unverified.keyids, and_read=and_read)
+    holder, outcome = await context.database.read(unit, for_write=request.method == "POST")
+    record = holder.record
+    observation_of(request.scope).grant = record.grant_id
     try:
-        check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, unverified.now)
+        check_valid(record.expires_at, record.revoked_at, record.grant_state, unverified.now)
     except TokenInvalid:
-        if isinstance(verify(unverified, keys), Verified):
+        if isinstance(verify(unverified, holder.keys), Verified):
             context.rate_limits.prove(request.scope)
         raise
-    _count_for(client)
-    has_asked_remote = await _verify(request, client, unverified, keys)
-    if action == "create" and holder.client_jwk is not None:
+    _count_for(holder.client)
+    has_asked_remote = await _verify(request, holder.client, unverified, holder.keys)
+    if action == "create" and holder.client.jwk is not None:
         context.rate_limits.check_unauthenticated(request.scope)  # anyone can have a key, and what is created is stored
     if has_asked_remote:  # which can take seconds, and what was revoked meanwhile may do nothing any more
-        holder, _, _, outcome = await context.database.read(unit)
-        check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, context.clock.now())
+        holder, outcome = await context.database.read(unit)
+        record = holder.record
+        check_valid(record.expires_at, record.revoked_at, record.grant_state, context.clock.now())
     if isinstance(outcome, DomainError):
         raise outcome
     return outcome
@@ -106,15 +108,14 @@ def parse_signature(request: Request, body: bytes) -> Unverified:
 
 
 def _find_holder(
-    work: Work, token: str, kids: Sequence[str], and_read: Callable[[Work, TokenHolder], T]
-) -> tuple[TokenHolder, Client, dict[str, JWK], T]:
-    """Who holds the token, the client with its keys of these ids, and what `and_read` finds. Raises 401 for an unknown
+    work: Work, holders: Holders, token: str, kids: Sequence[str], and_read: Callable[[Work, TokenHolder], T]
+) -> tuple[Holder, T]:
+    """Who holds the token, with the client's keys of these ids, and what `and_read` finds. Raises 401 for an unknown
     token."""
-    holder = tokens.find_holder(work, hash_secret(token))
+    holder = holders.find(work, token, kids)
     if holder is None:
         raise invalid_token("unknown_token", "The access token is not known; ask for a grant")
-    client = Client(holder.client_identity, holder.client_wallet_address, holder.client_jwk)
-    return holder, client, clients.find_keys(work, client, kids), and_read(work, holder)
+    return holder, and_read(work, holder.record)
 
 
 def _read_permitted(
@@ -137,7 +138,7 @@ def _count_for(client: Client | ClientRecord) -> None:
 
 
 async def _verify(
-    request: Request, client: Client, unverified: Unverified, keys: dict[str, JWK], *, asks_for_grant: bool = False
+    request: Request, client: Client, unverified: Unverified, keys: Mapping[str, JWK], *, asks_for_grant: bool = False
 ) -> bool:
     """Checks the signature with the client's keys, and uses up its nonce. True if a key was fetched for it."""
     context = context_of(request)

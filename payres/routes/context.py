@@ -12,6 +12,7 @@ from payres.events.sender import Sender
 from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
+from payres.grants.holders import Holders
 from payres.grants.sign_in import SignInGuard
 from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import RateLimits
@@ -35,6 +36,7 @@ class Context(msgspec.Struct, frozen=True):
     settings: Settings
     urls: Urls
     database: Database
+    holders: Holders
     clock: Clock
     metrics: Metrics
     http: GuardedClient

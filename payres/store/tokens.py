@@ -63,6 +63,12 @@ def find_holder(tx: Transaction, value_hash: bytes) -> TokenHolder | None:
     return HOLDERS.find(tx, "WHERE t.value_hash = ?", value_hash)
 
 
+def authorization_revision(tx: Transaction) -> int:
+    """A number that is another one once anything has changed that `find_holder` and the client's keys are read from."""
+    revision: int = tx.execute("SELECT revision FROM authorization_revision WHERE id = 1").fetchone()[0]
+    return revision
+
+
 def token_state(tx: Transaction, token_id: str) -> tuple[int, int | None, str]:
     """When the token expires, when it was revoked if it was, and the state of its grant.
 

@@ -1,0 +1,215 @@
+"""Holders of tokens are kept in memory until anything changes that they were read from, and no longer."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+
+from payres.clock import SECOND
+from payres.grants import clients, holders
+from payres.grants.access import Caller, IncomingPaymentAccess
+from payres.grants.clients import Client
+from payres.grants.gnap import AccessToken
+from payres.grants.holders import Holder, Holders
+from payres.grants.tokens import issue_token, revoke_grant, revoke_token, rotate_token
+from payres.identifiers import hash_secret
+from payres.operator import keys, wallets
+from payres.payments import incoming
+from payres.settings import Settings
+from payres.signatures.jwk import JWK, encode_jwk, generate_private_key, jwk_from_public_bytes, thumbprint
+from payres.store import tokens
+from payres.store.connections import connect_writer
+from payres.store.grants import GRANTS, GrantRecord, keep_grant, purge_grants
+from payres.store.tokens import TOKENS
+from payres.store.work import Work
+from payres.wire import IncomingPaymentRequest, encode
+from tests.works import work_at
+
+START = 1_700_000_000 * SECOND
+SETTINGS = Settings(base_url="http://h")
+ALICE = Client("http://h/alice", "http://h/alice", None)
+REMOTE = Client("https://shop.example", "https://shop.example", None)
+KEY = jwk_from_public_bytes("key", generate_private_key().public_key().public_bytes_raw())
+WITHOUT_WALLET = Client(thumbprint(KEY), None, encode_jwk(KEY))
+
+
+class Granted:
+    """A client with a grant to create incoming payments, and one token of it."""
+
+    def __init__(self, work: Work, client: Client) -> None:
+        record = clients.remember(work, client)
+        self.grant = GrantRecord(
+            id=work.new_id(),
+            client_id=record.id,
+            client_name=None,
+            state="issued",
+            access=encode([IncomingPaymentAccess(actions=["create"])]).decode(),
+            subject=None,
+            wallet_address_id=None,
+            continue_hash=hash_secret(work.new_secret()),
+            waits_from=work.now,
+            created_at=work.now,
+            ended_at=None,
+            purge_at=work.now + SECOND,
+        )
+        GRANTS.insert(work, self.grant)
+        self.token: AccessToken = issue_token(work, self.grant)
+        self.token_id = self.token.manage.rpartition("/")[2]
+        self.client_id = record.id
+
+
+@pytest.fixture
+def work() -> Iterator[Work]:
+    with closing(connect_writer(":memory:")) as connection:
+        work = work_at(connection, START, SETTINGS)
+        wallets.create_wallet(work, "alice", "USD", 2, None, None)
+        keys.add_key(work, "alice", KEY)
+        yield work
+
+
+def find(work: Work, kept: Holders, granted: Granted, *kids: str) -> Holder | None:
+    return kept.find(work, granted.token.value, kids or ("key",))
+
+
+def later(work: Work) -> Work:
+    return work_at(work, work.now + SECOND, SETTINGS)
+
+
+def end_token_by_hand(work: Work, granted: Granted) -> None:
+    work.execute("UPDATE access_token SET revoked_at = 1 WHERE id = ?", (granted.token_id,))
+
+
+def shorten_token(work: Work, granted: Granted) -> None:
+    work.execute("UPDATE access_token SET expires_at = 1 WHERE id = ?", (granted.token_id,))
+
+
+def delete_key(work: Work, granted: Granted) -> None:
+    work.execute("DELETE FROM wallet_key")
+
+
+def narrow_grant(work: Work, granted: Granted) -> None:
+    GRANTS.update(work, granted.grant.id, access="[]")
+
+
+def replace_key(work: Work, granted: Granted) -> None:
+    keys.revoke_key(work, "alice", "key")
+    keys.add_key(work, "alice", jwk_from_public_bytes("key", generate_private_key().public_key().public_bytes_raw()))
+
+
+def present_key_under_other_kids(work: Work, granted: Granted) -> None:
+    """So many that the first kid is no longer known."""
+    for number in range(9):
+        key = JWK(kid=f"key-{number}", x=KEY.x)
+        clients.remember(work, Client(WITHOUT_WALLET.identity, None, encode_jwk(key)))
+
+
+CHANGES: dict[str, tuple[Client, Callable[[Work, Granted], object]]] = {
+    "the token is revoked": (ALICE, lambda work, granted: revoke_token(work, granted.token_id)),
+    "the token is rotated": (ALICE, lambda work, granted: rotate_token(work, granted.token_id)),
+    "the token is ended by hand": (ALICE, end_token_by_hand),
+    "the token is shortened by hand": (ALICE, shorten_token),
+    "the token is purged with its grant": (ALICE, lambda work, granted: purge_grants(later(work), later(work).now)),
+    "the grant is revoked": (ALICE, lambda work, granted: revoke_grant(work, granted.grant.id)),
+    "the grant is narrowed by hand": (ALICE, narrow_grant),
+    "the grant is to stay": (ALICE, lambda work, granted: keep_grant(work, granted.grant.id)),
+    "the key is revoked": (ALICE, lambda work, granted: keys.revoke_key(work, "alice", "key")),
+    "the key is replaced": (ALICE, replace_key),
+    "the key is deleted by hand": (ALICE, delete_key),
+    "the wallet is deactivated": (ALICE, lambda work, granted: wallets.deactivate(work, "alice")),
+    "the key has other kids": (WITHOUT_WALLET, present_key_under_other_kids),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changes_is_read_again(work: Work, change: str) -> None:
+    client, make = CHANGES[change]
+    kept, granted = Holders(), Granted(work, client)
+    before = find(work, kept, granted)
+    assert find(work, kept, granted) is before is not None
+    make(work, granted)
+    after = find(work, kept, granted)
+    assert after != before
+    assert after == find(work, Holders(), granted)
+
+
+def test_requests_change_nothing_of_it(work: Work) -> None:
+    kept, granted = Holders(), Granted(work, ALICE)
+    before = find(work, kept, granted)
+    issue_token(work, granted.grant)
+    Granted(work, ALICE)
+    caller = Caller(
+        granted.client_id, granted.grant.id, granted.token_id, "create", (IncomingPaymentAccess(actions=["create"]),)
+    )
+    incoming.create(work, caller, IncomingPaymentRequest(wallet_address="http://h/alice"))
+    wallets.create_wallet(work, "bob", "USD", 2, None, None)
+    assert find(work, kept, granted) is before is not None
+
+
+def test_change_that_is_undone_changes_nothing(work: Work) -> None:
+    kept, granted = Holders(), Granted(work, ALICE)
+    before = find(work, kept, granted)
+    work.execute("BEGIN")
+    revoke_token(work, granted.token_id)
+    work.execute("ROLLBACK")
+    assert find(work, kept, granted) is before is not None
+
+
+def test_revision_never_comes_back(work: Work) -> None:
+    """Neither when a change is undone and another one made, as in a copy that is restored."""
+    granted, seen = Granted(work, ALICE), set()
+    for _ in range(20):
+        work.execute("BEGIN")
+        shorten_token(work, granted)
+        seen.add(tokens.authorization_revision(work))
+        work.execute("ROLLBACK")
+    assert len(seen) == 20
+
+
+def test_keys_of_other_servers_are_good_for_a_time(work: Work) -> None:
+    kept, granted = Holders(), Granted(work, REMOTE)
+    clients.remember_remote_keys(work, REMOTE, [KEY], max_age=1)
+    fresh, stale = find(work, kept, granted), find(later(work), kept, granted)
+    assert fresh is not None
+    assert fresh.keys == {"key": KEY}
+    assert stale is not None
+    assert stale.keys == {}
+
+
+def test_key_that_was_missing_is_found_once_it_is_there(work: Work) -> None:
+    kept, granted = Holders(), Granted(work, ALICE)
+    without = find(work, kept, granted, "key", "new")
+    keys.add_key(work, "alice", JWK(kid="new", x=generated()))
+    found = find(work, kept, granted, "key", "new")
+    assert without is not None
+    assert found is not None
+    assert without.keys.keys() == {"key"}
+    assert found.keys.keys() == {"key", "new"}
+
+
+def test_unknown_token_is_found_once_it_is_there(work: Work) -> None:
+    kept, granted = Holders(), Granted(work, ALICE)
+    token = TOKENS.by_id(work, granted.token_id)
+    work.execute("DELETE FROM access_token")
+    assert find(work, kept, granted) is None
+    TOKENS.insert(work, token)
+    assert find(work, kept, granted) is not None
+
+
+def test_standby_keeps_nothing(work: Work) -> None:
+    """What is read while Litestream puts pages in their place may be of two states."""
+    kept, granted = Holders(), Granted(work, ALICE)
+    standby = work_at(work, work.now, Settings(base_url="http://h", read_only=True))
+    assert find(standby, kept, granted) is not find(standby, kept, granted)
+
+
+def test_oldest_of_too_many_is_read_again(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holders, "MAX_TOKEN_HOLDERS", 2)
+    kept, granted = Holders(), [Granted(work, ALICE) for _ in range(3)]
+    first, second, third = (find(work, kept, one) for one in granted)
+    assert find(work, kept, granted[1]) is second is not None
+    assert find(work, kept, granted[2]) is third is not None
+    assert find(work, kept, granted[0]) is not first
+
+
+def generated() -> str:
+    return jwk_from_public_bytes("new", generate_private_key().public_key().public_bytes_raw()).x
