@@ -102,7 +102,9 @@ def rate() -> None:
 @writes(lambda rate: f"1 {rate.base} buys {rate.rate} {rate.counter}")
 def set_rate(work: Work, base: str, counter: str, rate: str) -> Rate:
     """Set how many units of COUNTER one unit of BASE buys. The way back is the inverse, unless you set it too."""
-    return endpoints.set_rate(work, base, counter, NewRate(rate=rate))
+    shown = endpoints.set_rate(work, base, counter, NewRate(rate=rate))
+    warn(assets.unused_rate_warning(work, base, counter))
+    return shown
 
 
 @rate.command("remove", example="payres rate remove USD EUR")

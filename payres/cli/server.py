@@ -17,12 +17,12 @@ import msgspec
 from payres import __version__, logs
 from payres.cli.commands import Command
 from payres.cli.options import WholeNumber
-from payres.cli.session import Session, with_session
+from payres.cli.session import Session, warn, with_session
 from payres.clock import format_time_if_any
 from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.logs import RequestLog
 from payres.operator.backups import record_takeover, require_current
-from payres.settings import Settings, local_url
+from payres.settings import Settings, load_settings, local_url
 from payres.store.database_file import server_lock
 from payres.store.migrations import UnusableDatabase
 from payres.store.status import last_restore
@@ -52,6 +52,11 @@ def init(session: Session) -> None:
     is_new = not Path(database).exists()
     session.create_database()
     is_written = _write_config(Path(CONFIG), database)
+    named = load_settings().database
+    if Path(named).absolute() != Path(database).absolute():
+        warn(
+            f"other commands use {named}, as {CONFIG} or the environment says: give --database to each, or change that"
+        )
     resource = {"config": CONFIG, "configWritten": is_written, "database": database, "databaseCreated": is_new}
     lines = [
         f"{CONFIG}: {'written, with every setting explained' if is_written else 'there already, left as it is'}",

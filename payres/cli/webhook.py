@@ -42,7 +42,8 @@ def _line(webhook: WebhookView) -> str:
 def _delivery_line(one: DeliveryView) -> str:
     due = f"next attempt {one.next_attempt_at}" if one.next_attempt_at else f"last {one.last_attempt_at}"
     error = f"  {one.last_error}" if one.last_error else ""
-    return f"{one.event}  {one.type}  {one.webhook}  {one.state}  {one.attempts} attempts, {due}{error}"
+    attempts = "1 attempt" if one.attempts == 1 else f"{one.attempts} attempts"
+    return f"{one.event}  {one.type}  {one.webhook}  {one.state}  {attempts}, {due}{error}"
 
 
 @webhook.command(example="payres webhook add https://shop.example/payres --events 'incoming_payment.*'")

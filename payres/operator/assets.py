@@ -9,6 +9,7 @@ from payres.errors import InvalidRequest, NotFound, require
 from payres.operator import movements
 from payres.operator.inputs import require_amount
 from payres.operator.movements import NamedAccount
+from payres.payments.pricing import rate_between
 from payres.store import assets, audit
 from payres.store.assets import ASSETS, AssetRecord, RateRecord
 from payres.store.movements import MovementRecord
@@ -76,6 +77,18 @@ def set_rate(work: Work, base: str, counter: str, rate: str) -> RateRecord:
     assets.set_rate(work, base, counter, rate, work.now)
     audit.record(work, "rate.set", f"{base} {counter}", rate=rate)
     return RateRecord(base, counter, rate, work.now)
+
+
+def unused_rate_warning(work: Work, base: str, counter: str) -> str | None:
+    """A warning if rates are set for both ways and one of them is not used, because the other gives less; or None."""
+    for one, other in ((base, counter), (counter, base)):
+        found = assets.find_rate(work, one, other)
+        if found is not None and rate_between(work, one, other) < parse_rate(found.rate):
+            return (
+                f"1 {one} does not buy {found.rate} {other}: the inverse of the rate from {other} to {one} is lower,"
+                " and used so that nobody gains by paying there and back. Set one of the two rates only"
+            )
+    return None
 
 
 def remove_rate(work: Work, base: str, counter: str) -> None:

@@ -60,6 +60,10 @@ def _files(work: Work) -> Iterator[Finding]:
 
 
 def _backups(work: Work) -> Iterator[Finding]:
+    directory = work.settings.backup_directory
+    if directory and not (os.path.isdir(directory) and os.access(directory, os.W_OK)):
+        fix = "The operator's API can make no backups: make it, or name another one in backup_directory"
+        yield Finding("backup_directory", f"{directory} is not a directory that payres may write to", fix)
     made_at = status.last_backup(work)
     if made_at is None:
         fix = "Make one with `payres backup`, or let Litestream copy the database: docs/backup.md"

@@ -23,7 +23,7 @@ from payres.store.payments import PaymentRecord, payments_in_order
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 
-Row = Mapping[str, str | None]
+Row = Mapping[str, str | int | None]
 Format = Literal["csv", "jsonl"]
 
 MEDIA_TYPES: Final[Mapping[Format, str]] = {"csv": "text/csv", "jsonl": "application/jsonl"}
@@ -71,7 +71,7 @@ def lines(export: Export, rows: Sequence[Row], form: Format) -> str:
     return "".join(f"{msgspec.json.encode(row).decode()}\n" for row in rows)
 
 
-def _as_csv(rows: Sequence[Sequence[str | None]]) -> str:
+def _as_csv(rows: Sequence[Sequence[str | int | None]]) -> str:
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(rows)
     return file.getvalue()
@@ -120,7 +120,7 @@ class Ledger(_Transfers):
             "kind": one.kind,
             "amount": format_decimal(one.amount, one.asset),
             "assetCode": one.asset_code,
-            "assetScale": str(one.asset_scale),
+            "assetScale": one.asset_scale,
             "debitAccount": one.debit,
             "creditAccount": one.credit,
             "outgoingPayment": one.outgoing_payment_id,
@@ -229,7 +229,7 @@ class Payments(Export):
             "amount": None if one.amount is None else format_decimal(int(one.amount), wallet.asset),
             "moved": format_decimal(one.moved, wallet.asset),
             "assetCode": wallet.asset_code,
-            "assetScale": str(wallet.asset_scale),
+            "assetScale": wallet.asset_scale,
             "receiver": one.receiver,
             "failure": one.failure,
             "metadata": one.metadata,

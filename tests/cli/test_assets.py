@@ -37,6 +37,13 @@ def test_rate_set_and_list(payres: Command, as_json: AsJson, tx: Transaction) ->
     assert "1 USD buys 0.92 EUR, set 2" in payres("rate", "list").stdout
 
 
+def test_rate_that_is_not_used_is_warned_of(payres: Command) -> None:
+    payres("rate", "set", "USD", "EUR", "0.92")
+    result = payres("rate", "set", "EUR", "USD", "1.1")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("Warning: 1 EUR does not buy 1.1 USD")
+
+
 @pytest.mark.parametrize(("seconds", "expired", "word"), [(60, False, "holds until 2"), (-1, True, "not used, held")])
 def test_rate_list_shows_what_is_from_the_service_and_until_when(
     payres: Command, as_json: AsJson, tx: Transaction, seconds: int, expired: bool, word: str

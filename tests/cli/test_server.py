@@ -73,6 +73,12 @@ def test_init_with_a_database_writes_it_down(payres: Command, database: Path) ->
     assert not database.exists()
 
 
+def test_init_of_a_database_that_other_commands_do_not_use_is_warned_of(payres: Command) -> None:
+    Path("payres.toml").write_text('database = "one.db"\n')
+    assert payres("init").stderr == ""
+    assert payres("init", "--database", "two.db").stderr.startswith("Warning: other commands use one.db")
+
+
 def test_template_shows_every_setting_with_its_default() -> None:
     text = (files("payres") / "templates" / "payres.toml").read_text(encoding="utf-8")
     shown = "\n".join(line.removeprefix("# ") for line in text.splitlines() if " = " in line)

@@ -118,9 +118,7 @@ def test_client_that_waits_for_consent_need_not_wait_for_the_hour(jump: int, pai
 
 
 @pytest.mark.parametrize("jump", [AN_HOUR, -AN_HOUR])
-def test_payment_elsewhere_loses_nothing_when_the_clock_jumps_in_its_middle(
-    jump: int, pair: Sequence[Instance]
-) -> None:
+def test_remote_payment_loses_nothing_when_the_clock_jumps_in_its_middle(jump: int, pair: Sequence[Instance]) -> None:
     a, b = pair
     hurried(a, **SLOWLY)
     receiver = bill(b, b.wallet("bob"), 3000)
@@ -139,7 +137,7 @@ def test_payment_elsewhere_loses_nothing_when_the_clock_jumps_in_its_middle(
 
 
 @pytest.mark.parametrize("jump", [AN_HOUR, -AN_HOUR])
-def test_payment_elsewhere_by_a_wrong_clock_is_refused_or_arrives(jump: int, pair: Sequence[Instance]) -> None:
+def test_remote_payment_by_a_wrong_clock_is_refused_or_arrives(jump: int, pair: Sequence[Instance]) -> None:
     a, b = pair
     receiver = bill(b, b.wallet("bob"), 500)
     token = a.client.grant({"type": "quote", "actions": ["create"], "identifier": a.wallet("alice")})

@@ -25,7 +25,7 @@ from tests.crash.server import FILES, CommandFailed, Server
 from tests.crash.shared_clock import SharedClock
 from tests.helpers import is_refused, usd, wait_until
 from tests.interledger.lossy_link import LossyLink, lossy_link
-from tests.operator.test_refunds import pay_from_elsewhere
+from tests.operator.test_refunds import pay_from_remote
 from tests.works import work_at
 
 KILLS = int(os.environ.get("REMOTE_KILLS", "1"))
@@ -172,7 +172,7 @@ def test_kills_around_a_refund_neither_lose_nor_repeat_it(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     with ExitStack() as stack:
         a, b = row = row_of(tmp_path, "ab", stack)
-        paid, other = receive_from_elsewhere(a), receive_from_elsewhere(a)
+        paid, other = receive_from_remote(a), receive_from_remote(a)
         words = ("payment", "refund", paid, "--to", b.till, "--reference", "r-1")
         [made] = a.command(*words)["refunds"]
         a.kill()
@@ -195,12 +195,12 @@ def test_kills_around_a_refund_neither_lose_nor_repeat_it(tmp_path: Path, monkey
         assert all(server.command("ledger", "check")["ok"] for server in row)
 
 
-def receive_from_elsewhere(node: Node) -> str:
+def receive_from_remote(node: Node) -> str:
     """The id of an incoming payment that money came into from outside."""
     with closing(node.client()) as shop:
         payment_id = str(shop.create_incoming_payment(node.till, usd(VALUE))["id"]).rpartition("/")[2]
     with closing(connect_writer(str(node.database))) as connection:
-        pay_from_elsewhere(work_at(connection, SystemClock().now()), VALUE, "till", payment_id)
+        pay_from_remote(work_at(connection, SystemClock().now()), VALUE, "till", payment_id)
     return payment_id
 
 

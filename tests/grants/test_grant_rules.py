@@ -358,7 +358,7 @@ def test_client_is_one_however_its_wallet_address_is_spelled(still: Instance, sp
     assert (seen.status_code, seen.json()["id"]) == (200, payment["id"])
 
 
-def test_clients_elsewhere_are_told_apart_by_case() -> None:
+def test_remote_clients_are_told_apart_by_case() -> None:
     """Another server's paths may tell upper from lower case, and then these are two clients."""
     urls = Urls("http://127.0.0.1:8080")
     small, large = (clients.identify(urls, f"https://pay.example/{name}") for name in ("shop", "SHOP"))

@@ -109,6 +109,19 @@ def test_set_rate_takes_the_place_of_the_service_for_both_ways(tx: Work) -> None
     assert asset_store.list_rates(tx) == [RateRecord("USD", "EUR", "0.92", NOW)]
 
 
+@pytest.mark.parametrize(
+    ("there", "back", "unused"),
+    [("0.92", None, None), ("0.92", "1.08", None), ("0.92", "1.1", "EUR"), ("1.1", "0.92", "USD"), ("0.5", "2", None)],
+)
+def test_rate_that_gives_way_to_the_other_is_told(tx: Work, there: str, back: str | None, unused: str | None) -> None:
+    assets.set_rate(tx, "USD", "EUR", there)
+    if back is not None:
+        assets.set_rate(tx, "EUR", "USD", back)
+    warnings = {assets.unused_rate_warning(tx, "USD", "EUR"), assets.unused_rate_warning(tx, "EUR", "USD")}
+    assert len(warnings) == 1
+    assert str(warnings.pop()).startswith(f"1 {unused} does not buy" if unused else "None")
+
+
 def test_set_rate_leaves_the_operators_way_back(tx: Work) -> None:
     assets.set_rate(tx, "EUR", "USD", "1.1")
     assets.set_rate(tx, "USD", "EUR", "0.92")

@@ -1,5 +1,6 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,13 +31,9 @@ def database(tmp_path: Path) -> Iterator[tuple[Path, Transaction]]:
     connection.close()
 
 
-def found(
-    database: tuple[Path, Transaction], base_url: str = PUBLIC, *, allow_private_hosts: bool = False
-) -> dict[str, Finding]:
+def found(database: tuple[Path, Transaction], base_url: str = PUBLIC, **settings: Any) -> dict[str, Finding]:
     path, connection = database
-    work = work_at(
-        connection, NOW, Settings(database=str(path), base_url=base_url, allow_private_hosts=allow_private_hosts)
-    )
+    work = work_at(connection, NOW, Settings(database=str(path), base_url=base_url, **settings))
     return {finding.subject: finding for finding in examine(work)}
 
 
@@ -75,6 +72,12 @@ def test_backup_that_is_old_or_missing(database: tuple[Path, Transaction]) -> No
     assert broken(found(database, local)) == set()
     database[1].execute("UPDATE transfer SET created_at = created_at - ?", (2 * DAY,))
     assert broken(found(database, local)) == {"backup"}
+
+
+def test_directory_for_backups_that_is_missing(database: tuple[Path, Transaction], tmp_path: Path) -> None:
+    assert broken(found(database, backup_directory=str(tmp_path))) == set()
+    for wrong in (tmp_path / "missing", database[0]):
+        assert broken(found(database, backup_directory=str(wrong))) == {"backup_directory"}
 
 
 def deposit(database: tuple[Path, Transaction], now: int) -> None:

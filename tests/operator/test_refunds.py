@@ -143,7 +143,7 @@ def test_payer_who_is_inactive_takes_no_money(tx: Work) -> None:
         refund(tx, Wanted("bill", "r-1"))
 
 
-def elsewhere(work: Work) -> int:
+def remote_peer_account(work: Work) -> int:
     """The account of a peer through which money comes and goes."""
     found = peers.find_peer(work, "bank")
     if found is None:
@@ -161,16 +161,18 @@ def elsewhere(work: Work) -> int:
     return found.account_id
 
 
-def pay_from_elsewhere(work: Work, amount: int, path: str = "shop", payment_id: str = "bill") -> None:
+def pay_from_remote(work: Work, amount: int, path: str = "shop", payment_id: str = "bill") -> None:
     """The incoming payment receives money that no payer here has sent."""
     wallet = wallets.require_wallet(work, path)
-    ledger.transfer(work, elsewhere(work), wallet.account_id, amount, "payment", incoming_payment_id=payment_id)
+    ledger.transfer(
+        work, remote_peer_account(work), wallet.account_id, amount, "payment", incoming_payment_id=payment_id
+    )
     incoming.add_received(work, payment_id, amount, None, None)
 
 
 def test_what_came_from_other_servers_goes_back_by_itself(tx: Work) -> None:
     pay(tx, "alice", 500)
-    pay_from_elsewhere(tx, 200)
+    pay_from_remote(tx, 200)
     with pytest.raises(WrongState, match=r"2\.00 USD of this came from other servers"), savepoint(tx):
         refund(tx, Wanted("bill", "r-1"))
     refund(tx, Wanted("bill", "r-2", "5.00"))
@@ -180,7 +182,7 @@ def test_what_came_from_other_servers_goes_back_by_itself(tx: Work) -> None:
 
 @pytest.mark.parametrize("change", ["debit = 99", "wallet_address_id = 1"])
 def test_check_finds_a_refund_that_its_payment_does_not_send(tx: Work, change: str) -> None:
-    pay_from_elsewhere(tx, 200)
+    pay_from_remote(tx, 200)
     [made] = refund(tx, Wanted("bill", "r-1", "1.00", ELSEWHERE), offer_of(100))
     tx.execute(f"UPDATE outgoing_payment SET {change}")
     [found] = [one for one in invariant_checks.check(tx) if one.name == "refunded"]
@@ -188,7 +190,7 @@ def test_check_finds_a_refund_that_its_payment_does_not_send(tx: Work, change: s
 
 
 def test_wallet_that_received_the_money_is_nobody_to_send_it_back_to(tx: Work) -> None:
-    pay_from_elsewhere(tx, 200)
+    pay_from_remote(tx, 200)
     with pytest.raises(InvalidRequest, match="name that of who sent it"):
         refund(tx, Wanted("bill", "r-1", "1.00", tx.urls.wallet("shop")))
 
@@ -241,7 +243,7 @@ class Books:
         if paid:
             pay(work, "alice", paid)
         if came:
-            pay_from_elsewhere(work, came)
+            pay_from_remote(work, came)
 
     def refund(self, reference: str, amount: int | None, to: str | None) -> None:
         text = None if amount is None else f"{amount // 100}.{amount % 100:02}"
@@ -258,7 +260,9 @@ class Books:
             return
         sent = int(found[0].amount * share)
         if sent:
-            ledger.post(self.work, payment_hold(self.work, payment_id).id, elsewhere(self.work), sent, "payment")
+            ledger.post(
+                self.work, payment_hold(self.work, payment_id).id, remote_peer_account(self.work), sent, "payment"
+            )
             outgoing.add_sent(self.work, payment_id, sent, sent)
         OUTGOING.update(self.work, payment_id, unresolved_debit=int((found[0].amount - sent) * unknown))
         payment = OUTGOING.get(self.work, payment_id)
@@ -299,7 +303,7 @@ STEPS = st.lists(REFUNDS | st.tuples(SHARE, SHARE), min_size=1, max_size=8)
 
 @given(paid=st.integers(0, 5_000), came=st.integers(0, 5_000), steps=STEPS)
 @examples(25)
-def test_never_more_leaves_than_came_from_elsewhere(paid: int, came: int, steps: list[tuple[Any, ...]]) -> None:
+def test_never_more_leaves_than_came_from_remote(paid: int, came: int, steps: list[tuple[Any, ...]]) -> None:
     """Whatever was sent when a payment that sends a refund ended, and whatever is asked for meanwhile."""
     with closing(connect_writer(":memory:")) as connection:
         books = Books(work_at(connection, NOW), paid, came)

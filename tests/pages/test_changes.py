@@ -8,7 +8,7 @@ from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store.refunds import refunds_of_incoming
 from payres.store.work import Work
 from payres.testing.instance import Instance
-from tests.operator.test_refunds import pay_from_elsewhere
+from tests.operator.test_refunds import pay_from_remote
 from tests.pages.browser import PASSWORD, Browser, hidden_fields, words_of
 from tests.pages.seed import Seeded, fill
 
@@ -172,7 +172,7 @@ def test_payment_from_another_server_is_refunded_to_a_wallet_address(
     wakes: list[None] = []
     monkeypatch.setattr(payres.context.remote_payments, "wake", lambda: wakes.append(None))
     bill = str(payres.client.create_incoming_payment(payres.wallet("bob"))["id"]).rpartition("/")[2]
-    payres.write(lambda work: pay_from_elsewhere(work, 700, "bob", bill))
+    payres.write(lambda work: pay_from_remote(work, 700, "bob", bill))
     path = f"/admin/payments/{bill}"
     form = {"choice": "refund", "reference": "broken jug", "password": PASSWORD}
     refused = ann.send(f"{path}/refund", to="alice", **form)
