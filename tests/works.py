@@ -1,15 +1,39 @@
-"""Units of work over a connection of the test's own, and payments for them to work on."""
+"""Units of work over a connection of the test's own, and grants and payments for them to work on."""
 
 from payres.clock import MovableClock
+from payres.grants.access import IncomingPaymentAccess
+from payres.identifiers import hash_secret
 from payres.settings import Settings
+from payres.store.grants import GRANTS, GrantRecord
 from payres.store.outgoing import OutgoingRecord
 from payres.store.work import Environment, Transaction, Work
 from payres.terms import Terms
+from payres.wire import encode
 
 
 def work_at(connection: Transaction, now: int, settings: Settings | None = None) -> Work:
     """The Work of a unit that runs at this moment."""
     return Work(connection, Environment.of(settings or Settings(), MovableClock(now, frozen=True)))
+
+
+def issued_grant(work: Work, client_id: int, purge_at: int | None = None) -> GrantRecord:
+    """A new grant to create incoming payments in any wallet, without a token."""
+    grant = GrantRecord(
+        id=work.new_id(),
+        client_id=client_id,
+        client_name=None,
+        state="issued",
+        access=encode([IncomingPaymentAccess(actions=["create"])]).decode(),
+        subject=None,
+        wallet_address_id=None,
+        continue_hash=hash_secret(work.new_secret()),
+        waits_from=work.now,
+        created_at=work.now,
+        ended_at=None,
+        purge_at=purge_at,
+    )
+    GRANTS.insert(work, grant)
+    return grant
 
 
 def sending_payment(

@@ -12,18 +12,17 @@ from payres.grants.clients import Client
 from payres.grants.gnap import AccessToken
 from payres.grants.holders import Holder, Holders
 from payres.grants.tokens import issue_token, revoke_grant, revoke_token, rotate_token
-from payres.identifiers import hash_secret
 from payres.operator import keys, wallets
 from payres.payments import incoming
 from payres.settings import Settings
 from payres.signatures.jwk import JWK, encode_jwk, generate_private_key, jwk_from_public_bytes, thumbprint
 from payres.store import tokens
 from payres.store.connections import connect_writer
-from payres.store.grants import GRANTS, GrantRecord, keep_grant, purge_grants
+from payres.store.grants import GRANTS, keep_grant, purge_grants
 from payres.store.tokens import TOKENS
 from payres.store.work import Work
-from payres.wire import IncomingPaymentRequest, encode
-from tests.works import work_at
+from payres.wire import IncomingPaymentRequest
+from tests.works import issued_grant, work_at
 
 START = 1_700_000_000 * SECOND
 SETTINGS = Settings(base_url="http://h")
@@ -37,25 +36,10 @@ class Granted:
     """A client with a grant to create incoming payments, and one token of it."""
 
     def __init__(self, work: Work, client: Client) -> None:
-        record = clients.remember(work, client)
-        self.grant = GrantRecord(
-            id=work.new_id(),
-            client_id=record.id,
-            client_name=None,
-            state="issued",
-            access=encode([IncomingPaymentAccess(actions=["create"])]).decode(),
-            subject=None,
-            wallet_address_id=None,
-            continue_hash=hash_secret(work.new_secret()),
-            waits_from=work.now,
-            created_at=work.now,
-            ended_at=None,
-            purge_at=work.now + SECOND,
-        )
-        GRANTS.insert(work, self.grant)
+        self.client_id = clients.remember(work, client).id
+        self.grant = issued_grant(work, self.client_id, purge_at=work.now + SECOND)
         self.token: AccessToken = issue_token(work, self.grant)
         self.token_id = self.token.manage.rpartition("/")[2]
-        self.client_id = record.id
 
 
 @pytest.fixture

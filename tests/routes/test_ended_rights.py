@@ -22,9 +22,7 @@ from starlette.applications import Starlette
 from payres.application import create_app
 from payres.clock import SECOND, MovableClock
 from payres.grants import clients, tokens
-from payres.grants.access import IncomingPaymentAccess
 from payres.grants.clients import Client
-from payres.identifiers import hash_secret
 from payres.operator import keys, wallets
 from payres.routes.context import Context
 from payres.settings import Settings
@@ -32,10 +30,10 @@ from payres.signatures.base import Message
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.signatures.sign import sign
 from payres.store.connections import connect_writer
-from payres.store.grants import GRANTS, GrantRecord
+from payres.store.grants import GrantRecord
 from payres.store.work import Environment, Work
 from payres.testing.instance import DEFAULTS
-from payres.wire import encode
+from tests.works import issued_grant
 
 BASE = "http://127.0.0.1:8000"
 TOGETHER = 50  # so many rights end beside each other in each round
@@ -173,20 +171,7 @@ def _open(work: Work, number: int) -> Right:
     wallets.create_wallet(work, path, "USD", 2, None, None)
     address = work.urls.wallet(path)
     record = clients.remember(work, Client(address, address, None))
-    grant = GrantRecord(
-        id=work.new_id(),
-        client_id=record.id,
-        client_name=None,
-        state="issued",
-        access=encode([IncomingPaymentAccess(actions=["create"])]).decode(),
-        subject=None,
-        wallet_address_id=None,
-        continue_hash=hash_secret(work.new_secret()),
-        waits_from=work.now,
-        created_at=work.now,
-        ended_at=None,
-    )
-    GRANTS.insert(work, grant)
+    grant = issued_grant(work, record.id)
     right = Right(path, generate_private_key(), grant, answers=[])
     right.add_key(work)
     right.issue(work)
