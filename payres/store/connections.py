@@ -43,6 +43,13 @@ def connect_reader(path: str) -> sqlite3.Connection:
     return _connect(path, lambda connection: connection.execute("PRAGMA query_only = ON"))
 
 
+def connect_examiner(path: str) -> sqlite3.Connection:
+    """A connection that cannot write, for what walks through whole tables and sees each page once."""
+    connection = connect_reader(path)
+    connection.execute("PRAGMA cache_size = -256")
+    return connection
+
+
 def connect_standby(path: str) -> sqlite3.Connection:
     """A connection that cannot write, to a file that is not this server's own. It is for one moment: see StandbyLane.
 

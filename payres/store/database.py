@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from payres.settings import Settings
-from payres.store.connections import connect_reader, connect_writer
+from payres.store.connections import connect_examiner, connect_reader, connect_writer
 from payres.store.database_file import Presence
 from payres.store.fail_stop import FailStop
 from payres.store.lanes import Lane, OwnedConnection, ReadLane, ThreadLane, WriteLane
@@ -58,7 +58,7 @@ class Database:
         opened: list[OwnedConnection] = []
         presence = Presence(path)
         try:
-            for connect in (partial(connect_writer, is_locked=True), connect_reader, connect_reader):
+            for connect in (partial(connect_writer, is_locked=True), connect_reader, connect_examiner):
                 opened.append(await OwnedConnection.open(partial(connect, path)))
             presence.note()
         except BaseException:
