@@ -23,7 +23,7 @@ class Holder(NamedTuple):
 class Holders:
     """Finds the holder of a token, in memory as long as nothing has changed that it was read from.
 
-    Triggers of the database see to that (`authorization_revision` in schema.sql), whichever program makes the change:
+    Triggers of the database see to that (`authorization_revision` in schema.sql), also when a command makes the change:
     the revision is read in the transaction that asks. Units of one lane ask, so never two at a time. What ends by
     itself, as tokens do, is for the caller to look at.
     """
@@ -47,10 +47,11 @@ class Holders:
             return None
         client = Client(record.client_identity, record.client_wallet_address, record.client_jwk)
         holder = Holder(record, client, find_keys(work, client, kids))
-        # Not what may become another without a change: keys of other servers, which are good for a time, keys that are
-        # not there yet, and what is read from the file of a standby, which for a moment may have pages of two states.
-        is_lasting = holder.keys.keys() >= set(kids) and not is_remote(work.urls, client)
-        if is_lasting and not work.settings.read_only:
+        # Not what may become another without a new revision: what a grant has issued that may be purged, keys of other
+        # servers, which are good for a time, keys that are not there yet, and what is read from the file of a standby,
+        # which for a moment may have pages of two states. Of several signatures a client could make endless choices.
+        is_lasting = record.grant_stays and not is_remote(work.urls, client) and not work.settings.read_only
+        if is_lasting and len(kids) == 1 and holder.keys:
             if len(self._found) >= MAX_TOKEN_HOLDERS:
                 del self._found[next(iter(self._found))]
             self._found[value_hash, kids] = holder

@@ -4,7 +4,8 @@ from typing import Final
 
 import msgspec
 
-from payres.store.rows import Table
+from payres.store.fail_stop import Damaged
+from payres.store.rows import Table, find_number
 from payres.store.work import Transaction
 
 # Of the tokens of a grant that were rotated or revoked, the newest stay. A client may have rotated for years.
@@ -64,8 +65,11 @@ def find_holder(tx: Transaction, value_hash: bytes) -> TokenHolder | None:
 
 
 def authorization_revision(tx: Transaction) -> int:
-    """A number that is another one once anything has changed that `find_holder` and the client's keys are read from."""
-    revision: int = tx.execute("SELECT revision FROM authorization_revision WHERE id = 1").fetchone()[0]
+    """A number that is another one once anything has changed that `find_holder` and the client's keys are read from,
+    of a grant that stays. Raises Damaged."""
+    revision = find_number(tx, "SELECT revision FROM authorization_revision WHERE id = 1")
+    if revision is None:
+        raise Damaged("authorization_revision has no row")
     return revision
 
 

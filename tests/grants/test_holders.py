@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from payres.clock import SECOND
+from payres.clock import DAY, SECOND
 from payres.grants import clients, holders
 from payres.grants.access import Caller, IncomingPaymentAccess
 from payres.grants.clients import Client
@@ -18,7 +18,8 @@ from payres.settings import Settings
 from payres.signatures.jwk import JWK, encode_jwk, generate_private_key, jwk_from_public_bytes, thumbprint
 from payres.store import tokens
 from payres.store.connections import connect_writer
-from payres.store.grants import GRANTS, keep_grant, purge_grants
+from payres.store.fail_stop import Damaged
+from payres.store.grants import keep_grant, purge_grants
 from payres.store.tokens import TOKENS
 from payres.store.work import Work
 from payres.wire import IncomingPaymentRequest
@@ -28,6 +29,7 @@ START = 1_700_000_000 * SECOND
 SETTINGS = Settings(base_url="http://h")
 ALICE = Client("http://h/alice", "http://h/alice", None)
 REMOTE = Client("https://shop.example", "https://shop.example", None)
+CREATE = IncomingPaymentAccess(actions=["create"])
 KEY = jwk_from_public_bytes("key", generate_private_key().public_key().public_bytes_raw())
 WITHOUT_WALLET = Client(thumbprint(KEY), None, encode_jwk(KEY))
 
@@ -35,9 +37,9 @@ WITHOUT_WALLET = Client(thumbprint(KEY), None, encode_jwk(KEY))
 class Granted:
     """A client with a grant to create incoming payments, and one token of it."""
 
-    def __init__(self, work: Work, client: Client) -> None:
+    def __init__(self, work: Work, client: Client, purge_at: int | None = None) -> None:
         self.client_id = clients.remember(work, client).id
-        self.grant = issued_grant(work, self.client_id, purge_at=work.now + SECOND)
+        self.grant = issued_grant(work, self.client_id, purge_at)
         self.token: AccessToken = issue_token(work, self.grant)
         self.token_id = self.token.manage.rpartition("/")[2]
 
@@ -51,6 +53,9 @@ def work() -> Iterator[Work]:
         yield work
 
 
+Change = Callable[[Work, Granted], object]
+
+
 def find(work: Work, kept: Holders, granted: Granted, *kids: str) -> Holder | None:
     return kept.find(work, granted.token.value, kids or ("key",))
 
@@ -59,20 +64,14 @@ def later(work: Work) -> Work:
     return work_at(work, work.now + SECOND, SETTINGS)
 
 
-def end_token_by_hand(work: Work, granted: Granted) -> None:
-    work.execute("UPDATE access_token SET revoked_at = 1 WHERE id = ?", (granted.token_id,))
+def sql(statement: str) -> Change:
+    """What somebody does with a shell of SQLite, where nothing asks whether other rows refer to a row."""
 
+    def change(work: Work, granted: Granted) -> None:
+        work.execute("PRAGMA foreign_keys = OFF")
+        work.execute(statement)
 
-def shorten_token(work: Work, granted: Granted) -> None:
-    work.execute("UPDATE access_token SET expires_at = 1 WHERE id = ?", (granted.token_id,))
-
-
-def delete_key(work: Work, granted: Granted) -> None:
-    work.execute("DELETE FROM wallet_key")
-
-
-def narrow_grant(work: Work, granted: Granted) -> None:
-    GRANTS.update(work, granted.grant.id, access="[]")
+    return change
 
 
 def replace_key(work: Work, granted: Granted) -> None:
@@ -83,24 +82,33 @@ def replace_key(work: Work, granted: Granted) -> None:
 def present_key_under_other_kids(work: Work, granted: Granted) -> None:
     """So many that the first kid is no longer known."""
     for number in range(9):
-        key = JWK(kid=f"key-{number}", x=KEY.x)
-        clients.remember(work, Client(WITHOUT_WALLET.identity, None, encode_jwk(key)))
+        present_key(work, f"key-{number}")
 
 
-CHANGES: dict[str, tuple[Client, Callable[[Work, Granted], object]]] = {
+def present_key(work: Work, kid: str) -> None:
+    clients.remember(work, Client(WITHOUT_WALLET.identity, None, encode_jwk(JWK(kid=kid, x=KEY.x))))
+
+
+CHANGES: dict[str, tuple[Client, Change]] = {
     "the token is revoked": (ALICE, lambda work, granted: revoke_token(work, granted.token_id)),
     "the token is rotated": (ALICE, lambda work, granted: rotate_token(work, granted.token_id)),
-    "the token is ended by hand": (ALICE, end_token_by_hand),
-    "the token is shortened by hand": (ALICE, shorten_token),
-    "the token is purged with its grant": (ALICE, lambda work, granted: purge_grants(later(work), later(work).now)),
+    "the token is ended by hand": (ALICE, sql("UPDATE access_token SET revoked_at = 1")),
+    "the token is shortened by hand": (ALICE, sql("UPDATE access_token SET expires_at = 1")),
+    "the token is deleted by hand": (ALICE, sql("DELETE FROM access_token")),
     "the grant is revoked": (ALICE, lambda work, granted: revoke_grant(work, granted.grant.id)),
-    "the grant is narrowed by hand": (ALICE, narrow_grant),
-    "the grant is to stay": (ALICE, lambda work, granted: keep_grant(work, granted.grant.id)),
+    "the grant is narrowed by hand": (ALICE, sql("UPDATE \"grant\" SET access = '[]'")),
+    "the grant is to be purged by hand": (ALICE, sql('UPDATE "grant" SET purge_at = 1')),
+    "the grant is deleted by hand": (ALICE, sql('DELETE FROM "grant"')),
+    "the client is deleted by hand": (ALICE, sql("DELETE FROM client")),
     "the key is revoked": (ALICE, lambda work, granted: keys.revoke_key(work, "alice", "key")),
     "the key is replaced": (ALICE, replace_key),
-    "the key is deleted by hand": (ALICE, delete_key),
+    "the key is deleted by hand": (ALICE, sql("DELETE FROM wallet_key")),
     "the wallet is deactivated": (ALICE, lambda work, granted: wallets.deactivate(work, "alice")),
+    "the wallet is deleted by hand": (ALICE, sql("DELETE FROM wallet_address")),
+    "the key has another kid": (WITHOUT_WALLET, lambda work, granted: present_key(work, "newest")),
     "the key has other kids": (WITHOUT_WALLET, present_key_under_other_kids),
+    "a kid is changed by hand": (WITHOUT_WALLET, sql("UPDATE client_key SET kid = 'other' WHERE kid = 'key'")),
+    "a kid is deleted by hand": (WITHOUT_WALLET, sql("DELETE FROM client_key WHERE kid = 'key'")),
 }
 
 
@@ -108,6 +116,8 @@ CHANGES: dict[str, tuple[Client, Callable[[Work, Granted], object]]] = {
 def test_what_changes_is_read_again(work: Work, change: str) -> None:
     client, make = CHANGES[change]
     kept, granted = Holders(), Granted(work, client)
+    if client is WITHOUT_WALLET:  # it uses another kid now, and the first one is still good
+        present_key(work, "newer")
     before = find(work, kept, granted)
     assert find(work, kept, granted) is before is not None
     make(work, granted)
@@ -116,16 +126,23 @@ def test_what_changes_is_read_again(work: Work, change: str) -> None:
     assert after == find(work, Holders(), granted)
 
 
-def test_requests_change_nothing_of_it(work: Work) -> None:
+def test_what_comes_and_goes_changes_nothing_of_it(work: Work) -> None:
     kept, granted = Holders(), Granted(work, ALICE)
     before = find(work, kept, granted)
     issue_token(work, granted.grant)
-    Granted(work, ALICE)
-    caller = Caller(
-        granted.client_id, granted.grant.id, granted.token_id, "create", (IncomingPaymentAccess(actions=["create"]),)
-    )
+    caller = Caller(granted.client_id, granted.grant.id, granted.token_id, "create", (CREATE,))
     incoming.create(work, caller, IncomingPaymentRequest(wallet_address="http://h/alice"))
     wallets.create_wallet(work, "bob", "USD", 2, None, None)
+    for client in (ALICE, REMOTE, WITHOUT_WALLET):
+        other = Granted(work, client, purge_at=work.now + SECOND)
+        rotate_token(work, other.token_id)
+        if client is REMOTE:
+            clients.remember_remote_keys(work, REMOTE, [KEY], max_age=None)
+            clients.remember_remote_keys(work, REMOTE, [KEY], max_age=None)
+        keep_grant(work, other.grant.id)
+        purge_at = work_at(work, work.now + DAY, SETTINGS)
+        Granted(work, client, purge_at=work.now)
+        purge_grants(purge_at, purge_at.now)
     assert find(work, kept, granted) is before is not None
 
 
@@ -139,11 +156,11 @@ def test_change_that_is_undone_changes_nothing(work: Work) -> None:
 
 
 def test_revision_never_comes_back(work: Work) -> None:
-    """Neither when a change is undone and another one made, as in a copy that is restored."""
+    """Not even when a change is undone and another one made."""
     granted, seen = Granted(work, ALICE), set()
     for _ in range(20):
         work.execute("BEGIN")
-        shorten_token(work, granted)
+        revoke_token(work, granted.token_id)
         seen.add(tokens.authorization_revision(work))
         work.execute("ROLLBACK")
     assert len(seen) == 20
@@ -161,13 +178,28 @@ def test_keys_of_other_servers_are_good_for_a_time(work: Work) -> None:
 
 def test_key_that_was_missing_is_found_once_it_is_there(work: Work) -> None:
     kept, granted = Holders(), Granted(work, ALICE)
-    without = find(work, kept, granted, "key", "new")
+    without = find(work, kept, granted, "new")
     keys.add_key(work, "alice", JWK(kid="new", x=generated()))
-    found = find(work, kept, granted, "key", "new")
+    found = find(work, kept, granted, "new")
     assert without is not None
     assert found is not None
-    assert without.keys.keys() == {"key"}
-    assert found.keys.keys() == {"key", "new"}
+    assert without.keys.keys() == set()
+    assert found.keys.keys() == {"new"}
+
+
+def test_only_what_a_grant_that_stays_has_issued_is_kept(work: Work) -> None:
+    """Others come and go with each payment, and would be all that is kept."""
+    kept, granted = Holders(), Granted(work, ALICE, purge_at=work.now + SECOND)
+    before = find(work, kept, granted)
+    assert find(work, kept, granted) is not before is not None
+    keep_grant(work, granted.grant.id)
+    staying = find(work, kept, granted)
+    assert find(work, kept, granted) is staying is not None
+
+
+def test_of_several_signatures_nothing_is_kept(work: Work) -> None:
+    kept, granted = Holders(), Granted(work, ALICE)
+    assert find(work, kept, granted, "key", "key") is not find(work, kept, granted, "key", "key")
 
 
 def test_unknown_token_is_found_once_it_is_there(work: Work) -> None:
@@ -193,6 +225,13 @@ def test_oldest_of_too_many_is_read_again(work: Work, monkeypatch: pytest.Monkey
     assert find(work, kept, granted[1]) is second is not None
     assert find(work, kept, granted[2]) is third is not None
     assert find(work, kept, granted[0]) is not first
+
+
+def test_missing_row_is_damage(work: Work) -> None:
+    granted = Granted(work, ALICE)
+    work.execute("DELETE FROM authorization_revision")
+    with pytest.raises(Damaged):
+        find(work, Holders(), granted)
 
 
 def generated() -> str:
