@@ -167,7 +167,7 @@ create index access_token_of_grant on access_token (grant_id);
 -- Whether the holders of access tokens that the server keeps in memory are still right: one row, with a random number that is
 -- another one after every change of what they were read from. Random, so that a change which is undone and the next one
 -- differ. Only what was issued by a grant that stays is kept, and no key of another server: what comes and goes with other
--- grants changes nothing.
+-- grants changes nothing. A REPLACE by hand is not seen, because SQLite runs no trigger for the row that it deletes.
 create table authorization_revision (
   id integer primary key check (id = 1),
   revision integer not null
