@@ -88,6 +88,12 @@ DEVIATIONS = (
         "Completing needs no body, and the document has none; what is sent all the same must be JSON",
     ),
     Deviation(
+        (*READ, "delete-continue", *TOKEN, *PUBLIC, DID),
+        400,
+        "invalid_request",
+        "What is not HTTP, such as a Content-Length that is no number, is answered before it is known what it is for",
+    ),
+    Deviation(
         ("create-incoming-payment", "create-outgoing-payment"),
         400,
         "invalid_amount",

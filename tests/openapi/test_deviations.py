@@ -101,7 +101,9 @@ def break_database(payres: Instance, monkeypatch: pytest.MonkeyPatch, error: Exc
 
 
 def malformed(payres: Instance, asked: Asked) -> httpx2.Response:
-    path = asked.path.partition("?")[0]
+    path, _, query = asked.path.partition("?")
+    if path.startswith("/token/") or (asked.method in {"GET", "DELETE"} and not query):
+        return over_socket(payres, asked, b"content-length: many\r\n\r\n")
     if path == "/continue/1":
         follow_up = payres.client.request_grant(spending(payres)).json()["continue"]
         return payres.client.post(follow_up["uri"], {"interact_ref": 1}, follow_up["access_token"]["value"])
@@ -193,9 +195,13 @@ def under_a_used_key(payres: Instance, asked: Asked) -> httpx2.Response:
 
 
 def slowly(payres: Instance, asked: Asked) -> httpx2.Response:
+    return over_socket(payres, asked, b"")
+
+
+def over_socket(payres: Instance, asked: Asked, rest_of_head: bytes) -> httpx2.Response:
     address = urlsplit(payres.base_url)
     with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
-        connection.sendall(f"{asked.method} {asked.path} HTTP/1.1\r\nhost: h\r\n".encode())
+        connection.sendall(f"{asked.method} {asked.path} HTTP/1.1\r\nhost: h\r\n".encode() + rest_of_head)
         received = b"".join(iter(lambda: connection.recv(65536), b""))
     head, _, body = received.partition(b"\r\n\r\n")
     request = httpx2.Request(asked.method, payres.base_url + asked.path)
