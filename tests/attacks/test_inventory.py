@@ -21,7 +21,7 @@ INVENTORY: dict[str, list[str]] = {
     "key confusion between clients": [
         "routes/test_authorize.py::test_token_of_another_client_is_refused",
         "grants/test_grant_rules.py::test_grant_of_a_key_is_for_that_key_alone",
-        "grants/test_grant_rules.py::test_clients_elsewhere_are_told_apart_by_case",
+        "grants/test_grant_rules.py::test_remote_clients_are_told_apart_by_case",
         "routes/test_urls.py::test_user_information_makes_no_client",
     ],
     "algorithm swap": [
