@@ -1,11 +1,13 @@
-"""Units of work over a connection of the test's own, and grants and payments for them to work on."""
+"""Units of work over a connection of the test's own, and grants, peers and payments for them to work on."""
 
 from payres.clock import MovableClock
 from payres.grants.access import IncomingPaymentAccess
 from payres.identifiers import hash_secret
+from payres.operator.peers import NewPeer, add_peer
 from payres.settings import Settings
 from payres.store.grants import GRANTS, GrantRecord
 from payres.store.outgoing import OutgoingRecord
+from payres.store.peers import PeerRecord
 from payres.store.work import Environment, Transaction, Work
 from payres.terms import Terms
 from payres.wire import encode
@@ -34,6 +36,21 @@ def issued_grant(work: Work, client_id: int, purge_at: int | None = None) -> Gra
     )
     GRANTS.insert(work, grant)
     return grant
+
+
+def add_usd_peer(work: Work, name: str, credit_limit: str) -> PeerRecord:
+    """A peer that settles in US cents, with the tokens `out` and `in`."""
+    new = NewPeer(
+        name=name,
+        ilp_address=f"test.{name}",
+        asset_code="USD",
+        asset_scale=2,
+        url=f"https://{name}.example/ilp",
+        outgoing_token="out",
+        incoming_token="in",
+        credit_limit=credit_limit,
+    )
+    return add_peer(work, new)
 
 
 def sending_payment(

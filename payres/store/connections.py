@@ -45,9 +45,12 @@ def connect_reader(path: str) -> sqlite3.Connection:
 
 def connect_examiner(path: str) -> sqlite3.Connection:
     """A connection that cannot write, for what walks through whole tables and sees each page once."""
-    connection = connect_reader(path)
-    connection.execute("PRAGMA cache_size = -256")
-    return connection
+
+    def prepare(connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("PRAGMA cache_size = -256")
+
+    return _connect(path, prepare)
 
 
 def connect_standby(path: str) -> sqlite3.Connection:

@@ -10,13 +10,12 @@ from payres.events import webhooks
 from payres.limits import MIN_FREE_BYTES
 from payres.operator import assets, doctor, wallets
 from payres.operator.doctor import Finding, examine
-from payres.operator.peers import NewPeer, add_peer
 from payres.settings import Settings
 from payres.store import audit
 from payres.store.connections import connect_writer
 from payres.store.status import note_check
-from payres.store.work import Transaction, Work
-from tests.works import work_at
+from payres.store.work import Transaction
+from tests.works import add_usd_peer, work_at
 
 NOW = 1_700_000_000_000_000
 PUBLIC = "https://pay.example.com"
@@ -142,20 +141,6 @@ def test_rate_of_a_currency_with_a_slash_in_its_code(database: tuple[Path, Trans
     assert broken(found(database)) == set()
 
 
-def peer(work: Work) -> None:
-    new = NewPeer(
-        name="bank",
-        ilp_address="test.bank",
-        asset_code="USD",
-        asset_scale=2,
-        url="https://bank.example/ilp",
-        outgoing_token="a" * 32,
-        incoming_token="b" * 32,
-        credit_limit="10.00",
-    )
-    add_peer(work, new)
-
-
 @pytest.mark.parametrize(
     ("change", "seen"),
     [
@@ -166,7 +151,7 @@ def peer(work: Work) -> None:
 def test_peer_that_needs_attention(
     database: tuple[Path, Transaction], change: Callable[[Transaction], object], seen: str
 ) -> None:
-    peer(work_at(database[1], NOW))
+    add_usd_peer(work_at(database[1], NOW), "bank", "10.00")
     assert broken(found(database)) == set()
     change(database[1])
     assert seen in found(database)["peer bank"].seen

@@ -13,7 +13,6 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.errors import DomainError, InsufficientFunds, InvalidAmount, InvalidRequest, NotFound, WrongState
 from payres.operator import assets, invariant_checks, wallets
-from payres.operator.peers import NewPeer, add_peer
 from payres.operator.refunds import Wanted, refund
 from payres.payments.settlement import end_remote, has_sent_all, pay_locally, payment_hold
 from payres.store import clients, incoming, outgoing, peers
@@ -27,7 +26,7 @@ from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms
 from tests.helpers import examples
-from tests.works import work_at
+from tests.works import add_usd_peer, work_at
 
 NOW = 1_700_000_000_000_000
 ASSETS = {"alice": "USD", "bob": "USD", "emma": "EUR"}
@@ -145,19 +144,7 @@ def test_payer_who_is_inactive_takes_no_money(tx: Work) -> None:
 
 def remote_peer_account(work: Work) -> int:
     """The account of a peer through which money comes and goes."""
-    found = peers.find_peer(work, "bank")
-    if found is None:
-        new = NewPeer(
-            name="bank",
-            ilp_address="test.bank",
-            asset_code="USD",
-            asset_scale=2,
-            url="https://bank.example/ilp",
-            outgoing_token="out",
-            incoming_token="in",
-            credit_limit="1000000.00",
-        )
-        found = add_peer(work, new)
+    found = peers.find_peer(work, "bank") or add_usd_peer(work, "bank", "1000000.00")
     return found.account_id
 
 

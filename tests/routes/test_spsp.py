@@ -10,9 +10,9 @@ import pytest
 
 from payres.interledger.packets import Fulfill, decode_reply, encode, fulfills
 from payres.operator import wallets
-from payres.operator.peers import NewPeer, add_peer
 from payres.testing.instance import Instance, run_instance
 from tests.interledger.node import Sender
+from tests.works import add_usd_peer
 
 Refused = Callable[..., dict[str, Any]]
 SPSP = "application/spsp4+json"
@@ -21,17 +21,7 @@ SPSP = "application/spsp4+json"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     with run_instance(tmp_path_factory.mktemp("spsp") / "payres.db", ilp_address="test.here") as instance:
-        new = NewPeer(
-            name="peer",
-            ilp_address="test.peer",
-            asset_code="USD",
-            asset_scale=2,
-            url="https://peer.example/",
-            outgoing_token="out",
-            incoming_token="in",
-            credit_limit="10000.00",
-        )
-        instance.write(lambda tx: add_peer(tx, new))
+        instance.write(lambda work: add_usd_peer(work, "peer", "10000.00"))
         instance.create_wallet(".well-known/pay")
         yield instance
         instance.check_ledger()
