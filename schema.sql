@@ -270,7 +270,7 @@ create index quote_to_purge on quote (purge_at) where purge_at is not null;
 -- is the start of the grant's interval that the payment counts in, 0 when the grant has no interval. path is as in
 -- quote; attempts counts how often a receiver on another server was tried since something last arrived there;
 -- received_before is what it had received when the payment began, less what had been delivered by then. The unresolved
--- amounts are what packets of unknown outcome may have taken and delivered: the payer has it back, and the grant counts
+-- amounts are what unresolved packets may have taken and delivered: the payer has it back, and the grant counts
 -- it as spent until an operator records that it was not delivered.
 create table outgoing_payment (
   id text primary key,
@@ -353,7 +353,7 @@ create index peer_route_of_peer on peer_route (peer_id);
 
 -- Packets with money that went to a peer, of a payment of ours or from another peer; id is the Request-Id of the
 -- exchange. source_amount is in the payer's asset, amount in the peer's. prepare is the packet as sent, while its
--- outcome may still be found out. An operator resolves one of unknown outcome (`doubtful`).
+-- outcome may still be found out. An operator resolves those that stay unresolved (`doubtful`).
 create table packet (
   id text primary key,
   to_peer_id integer not null references peer,

@@ -1,4 +1,4 @@
-"""Interledger peers, what was settled with them, and packets of unknown outcome."""
+"""Interledger peers, what was settled with them, and unresolved packets."""
 
 from functools import partial
 
@@ -60,11 +60,11 @@ def withdraw(work: Work, name: str, body: NewMovement) -> Movement:
 
 
 def list_unresolved(work: Work, name: str) -> List[UnresolvedPacket]:
-    """List packets to a peer whose outcome is unknown."""
+    """List the unresolved packets to a peer."""
     return List(result=list(map(representations.unresolved_packet, unresolved_packets.list_unresolved(work, name))))
 
 
 def resolve(work: Work, id: str, body: NewOutcome) -> ResolvedPacket:
-    """Record what became of a packet of unknown outcome."""
+    """Record what became of an unresolved packet."""
     resolved = unresolved_packets.resolve(work, id, delivered=body.outcome == "delivered")
     return ResolvedPacket(**asdict(representations.unresolved_packet(resolved)), outcome=body.outcome)

@@ -130,7 +130,7 @@ def peer(work: Work, record: PeerRecord) -> wire.Peer:
         left=format_decimal(ledger.free_balance(ACCOUNTS.by_id(work, record.account_id)), record.asset),
         reserved=format_decimal(record.held, record.asset),
         in_flight=packet_sum(packets.in_flight(work, record.id)),
-        in_doubt=packet_sum(packets.unresolved(work, record.id)),
+        unresolved=packet_sum(packets.unresolved(work, record.id)),
         repeats_answers=bool(record.repeats_answers),
     )
 

@@ -132,7 +132,7 @@ class Peer(Resource, frozen=True, kw_only=True):
     left: str
     reserved: str
     in_flight: PacketSum
-    in_doubt: PacketSum
+    unresolved: PacketSum = msgspec.field(name="inDoubt")  # its name on the wire stays
     max_packet: int | None
     packets_received: int
     packets_sent: int
@@ -143,7 +143,7 @@ class Peer(Resource, frozen=True, kw_only=True):
 
 
 class UnresolvedPacket(Resource, frozen=True, kw_only=True):
-    """A packet of unknown outcome; `amount` is what the peer would be owed."""
+    """An unresolved packet; `amount` is what the peer would be owed."""
 
     id: str
     peer: str

@@ -1,6 +1,7 @@
 """Commands with examples, and groups that suggest a command for a mistyped one, but never one that removes or decides
 something."""
 
+from collections.abc import Mapping
 from inspect import cleandoc
 from typing import Any, Final
 
@@ -22,9 +23,16 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group that suggests the command most like one that does not exist."""
+    """A group that suggests the command most like one that does not exist. Commands keep their `old_names` too."""
 
     command_class = Command
+
+    def __init__(self, *args: Any, old_names: Mapping[str, str] | None = None, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._old_names = old_names or {}
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, self._old_names.get(cmd_name, cmd_name))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -18,7 +18,7 @@ from payres.operator.peers import NewPeer, PeerChange
 from payres.store.work import Work
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, old_names={"doubts": "unresolved"})
 def peer() -> None:
     """A peer is a server that payments go to and come from. What one owes the other is settled outside of payres, by
     bank for example, and recorded with `payres peer deposit` and `payres peer withdraw`.
@@ -28,7 +28,7 @@ def peer() -> None:
 
 
 def _text(peer: Peer) -> str:
-    code, in_flight, unresolved = peer.asset_code, peer.in_flight, peer.in_doubt
+    code, in_flight, unresolved = peer.asset_code, peer.in_flight, peer.unresolved
     asset, most = Asset(code, peer.asset_scale), peer.max_packet
     return labelled(
         ("peer", peer.name),
@@ -43,7 +43,7 @@ def _text(peer: Peer) -> str:
             f"{in_flight.packets} packets to it with {in_flight.amount} {code};"
             f" {peer.reserved} {code} reserved for packets from it",
         ),
-        ("unresolved", f"{unresolved.packets} packets to it with {unresolved.amount} {code} have an unknown outcome"),
+        ("unresolved", f"{unresolved.packets} packets to it with {unresolved.amount} {code} are unresolved"),
         ("max packet", f"{most}, which is {format_decimal(most, asset)} {code}" if most else "(no bound)"),
         ("packets", f"{peer.packets_received} received, {peer.packets_sent} sent"),
         ("repeats answers", "yes" if peer.repeats_answers else "no"),
@@ -173,11 +173,11 @@ def withdraw(work: Work, name: str, amount: str, reference: str | None) -> Peer:
     return endpoints.show(work, name)
 
 
-@peer.command(example="payres peer doubts first-bank")
+@peer.command(example="payres peer unresolved first-bank")
 @click.argument("name")
-@lists("packets", _packet_line, "No packet to {name} has an unknown outcome")
-def doubts(work: Work, name: str) -> Sequence[UnresolvedPacket]:
-    """List packets to a peer whose outcome is unknown.
+@lists("packets", _packet_line, "No packet to {name} is unresolved")
+def unresolved(work: Work, name: str) -> Sequence[UnresolvedPacket]:
+    """List the unresolved packets to a peer.
 
     The peer did not answer, and the receiver's figures do not show whether they arrived. Their payers have the money
     back. `payres peer resolve` records what the peer can show.
@@ -191,10 +191,10 @@ def doubts(work: Work, name: str) -> Sequence[UnresolvedPacket]:
 @click.option("--returned", is_flag=True, help="It did not arrive: nothing is owed.")
 @writes(lambda one: f"Packet {one.id} with {one.amount} {one.asset_code} is recorded as {one.outcome}")
 def resolve(work: Work, packet: str, delivered: bool, returned: bool) -> ResolvedPacket:
-    """Record what became of a packet of unknown outcome.
+    """Record what became of an unresolved packet.
 
-    PACKET is its id in `payres peer doubts`. The payer has the money back, so what was delivered is owed to the peer
-    out of your liquidity.
+    PACKET is its id in `payres peer unresolved`. The payer has the money back, so what was delivered is owed to the
+    peer out of your liquidity.
     """
     if delivered == returned:
         raise click.UsageError("Say what became of it, with either --delivered or --returned")

@@ -44,7 +44,7 @@ def _text(found: Status) -> str:
     if webhooks.failed:
         rows.append(("Not delivered", f"{webhooks.failed} events: `payres webhook deliveries` lists them"))
     if found.unresolved_packets:
-        rows.append(("Unresolved", f"{found.unresolved_packets} packets: `payres peer doubts NAME` lists them"))
+        rows.append(("Unresolved", f"{found.unresolved_packets} packets: `payres peer unresolved NAME` lists them"))
     return labelled(*rows)
 
 

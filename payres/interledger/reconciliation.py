@@ -115,12 +115,14 @@ def _give_up(work: Work, standing: Standing) -> str:
     message = _described(work, standing)
     for one in standing.own:
         balances.leave_unresolved(work, one.packet.id)
-        note = f"Packet {one.packet.id} over {one.packet.amount} has an unknown outcome"
+        note = f"Packet {one.packet.id} over {one.packet.amount} is unresolved"
         peers.note_error(work, one.packet.to_peer_id, note, work.now)
     payment = OUTGOING.get(work, standing.payment.id)
     assert payment is not None, "it was found before"
     end_remote(work, payment, None if has_arrived(payment) else UNPROVED)
-    return f"{message}; nothing proves what arrived, the payer has it back, and `payres peer doubts` lists the packets"
+    return (
+        f"{message}; nothing proves what arrived, the payer has it back, and `payres peer unresolved` lists the packets"
+    )
 
 
 def _described(work: Work, standing: Standing) -> str:

@@ -28,7 +28,7 @@ SCOPES: Final[Mapping[str, str]] = {
     "assets:write": "set fees and exchange rates",
     "liquidity:read": "see liquidity and collected fees",
     "liquidity:write": "deposit and withdraw liquidity, withdraw collected fees",
-    "peers:read": "see peers and packets of unknown outcome",
+    "peers:read": "see peers and unresolved packets",
     "peers:write": "add, change and remove peers, record settlements, resolve packets",
     "webhooks:read": "see webhooks and their deliveries",
     "webhooks:write": "add, test, rotate and remove webhooks, replay deliveries",

@@ -153,8 +153,8 @@ def _peers(work: Work) -> Iterator[Finding]:
         yield _peer(work, peer)
     unresolved = status.count_unresolved_packets(work)
     if unresolved:
-        seen = f"of unknown outcome: {unresolved}"
-        yield Finding("packets", seen, "List them with `payres peer doubts NAME` and resolve each with its peer")
+        seen = f"{unresolved} unresolved"
+        yield Finding("packets", seen, "List them with `payres peer unresolved NAME` and resolve each with its peer")
 
 
 def _peer(work: Work, peer: PeerRecord) -> Finding:

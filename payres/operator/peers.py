@@ -166,7 +166,7 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
     unresolved, _ = packets.unresolved(work, peer.id)
     if unresolved:
         raise WrongState(
-            f"{unresolved} packets to the peer {name} have an unknown outcome: resolve those that `payres peer doubts"
+            f"{unresolved} packets to the peer {name} are unresolved: resolve those that `payres peer unresolved"
             f" {name}` lists with `payres peer resolve`, then remove the peer"
         )
     if peer.balance:

@@ -1,4 +1,4 @@
-"""Packets of payments here whose outcome is unknown, and how an operator resolves them with the peer.
+"""Unresolved packets: nobody knows whether they arrived. How an operator resolves them with the peer.
 
 The payer has the money back. So if a packet was delivered, the operator's liquidity pays the peer for it; if it was
 not, no money moves.
@@ -61,10 +61,10 @@ def resolve(work: Work, packet_id: str, *, delivered: bool) -> UnresolvedPacket:
 def require_unresolved(work: Work, packet_id: str) -> UnresolvedPacket:
     """Raises NotFound, WrongState for a packet whose outcome is known or is still being found out."""
     found = PACKETS.get(work, packet_id)
-    packet = require(found, f"There is no packet {packet_id!r}; `payres peer doubts NAME` lists those of a peer")
+    packet = require(found, f"There is no packet {packet_id!r}; `payres peer unresolved NAME` lists those of a peer")
     if packet.state != "doubtful":
         what = "in flight, or the server is finding out" if packet.state == "prepared" else f"{packet.state} already"
-        raise WrongState(f"The packet is {what}; only what `payres peer doubts` lists can be resolved")
+        raise WrongState(f"The packet is {what}; only what `payres peer unresolved` lists can be resolved")
     peer = peers.peer_by_id(work, packet.to_peer_id)
     if peer is None:
         raise WrongState("The peer of the packet was removed; settle with it outside of payres")

@@ -206,7 +206,7 @@ PEER_FACTS: Final = (
     Column("It can still send", "left", "number"),
     Column("Reserved for packets from it", "reserved", "number"),
     Column("In flight to it", lambda peer: _packets(peer.in_flight)),
-    Column("Of unknown outcome", lambda peer: _packets(peer.in_doubt)),
+    Column("Unresolved", lambda peer: _packets(peer.unresolved)),
     Column("Asset", lambda peer: Cell(f"{peer.asset_code}, {peer.asset_scale} decimals")),
     Column("Packets received", "packets_received", "number"),
     Column("Packets sent", "packets_sent", "number"),

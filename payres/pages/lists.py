@@ -113,7 +113,7 @@ PEERS: Final = Listing(
         Column("Balance", "balance", "number"),
         Column("Credit limit", "credit_limit", "number"),
         ASSET,
-        Column("Unresolved packets", lambda one: Cell(str(one.in_doubt.packets), "number")),
+        Column("Unresolved packets", lambda one: Cell(str(one.unresolved.packets), "number")),
         Column("Last error", "last_error", "long"),
         Column("Last error (UTC)", "last_error_at", "time"),
     ),

@@ -14,7 +14,7 @@ OUTCOMES: Final = {
     "prepared": "It is in flight.",
     "fulfilled": "It was delivered.",
     "rejected": "It was rejected.",
-    "doubtful": "Its outcome is unknown.",
+    "doubtful": "It is unresolved.",
 }
 
 

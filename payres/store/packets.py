@@ -8,7 +8,8 @@ import msgspec
 from payres.store.rows import Table
 from payres.store.work import Transaction
 
-# `doubtful` is a packet of unknown outcome: unresolved until an operator records what became of it.
+# `doubtful` is an unresolved packet: its outcome stays unknown until an operator records it. The table and the
+# operator's API keep the names of earlier versions, `doubtful` and `inDoubt`; everything else says unresolved.
 State = Literal["prepared", "fulfilled", "rejected", "doubtful"]
 
 
@@ -31,7 +32,7 @@ PACKETS = Table(PacketRecord, "packet")
 
 
 def prepared_packets(tx: Transaction, limit: int, after: str = "") -> Sequence[PacketRecord]:
-    """Packets whose outcome is not known, oldest first, from the one that follows id `after`."""
+    """Packets in flight, oldest first, from the one that follows id `after`."""
     return PACKETS.list(tx, "WHERE state = 'prepared' AND id > ? ORDER BY id LIMIT ?", after, limit)
 
 
@@ -52,7 +53,7 @@ def newest_of_payment(tx: Transaction, outgoing_payment_id: str, limit: int) -> 
 
 
 def in_flight_of_payment(tx: Transaction, outgoing_payment_id: str) -> int:
-    """What the payment's packets without a known outcome would take from it, in the payer's asset."""
+    """What the payment's packets in flight would take from it, in the payer's asset."""
     total: int = tx.execute(
         "SELECT coalesce(sum(source_amount), 0) FROM packet WHERE outgoing_payment_id = ? AND state = 'prepared'",
         (outgoing_payment_id,),
@@ -61,7 +62,7 @@ def in_flight_of_payment(tx: Transaction, outgoing_payment_id: str) -> int:
 
 
 def decide_packet(tx: Transaction, packet_id: str, state: str) -> bool:
-    """Ends a packet in flight as fulfilled, rejected or of unknown outcome; False when it has ended before."""
+    """Ends a packet in flight as fulfilled, rejected or unresolved; False when it has ended before."""
     cursor = tx.execute(
         "UPDATE packet SET state = ?, prepare = NULL WHERE id = ? AND state = 'prepared'", (state, packet_id)
     )
@@ -69,12 +70,12 @@ def decide_packet(tx: Transaction, packet_id: str, state: str) -> bool:
 
 
 def resolve_packet(tx: Transaction, packet_id: str, state: str) -> None:
-    """Ends a packet of unknown outcome as fulfilled or rejected."""
+    """Ends an unresolved packet as fulfilled or rejected."""
     tx.execute("UPDATE packet SET state = ? WHERE id = ? AND state = 'doubtful'", (state, packet_id))
 
 
 def unresolved_packets(tx: Transaction, to_peer_id: int) -> Sequence[PacketRecord]:
-    """Our packets of unknown outcome to a peer, oldest first."""
+    """The unresolved packets to a peer, oldest first."""
     return PACKETS.list(tx, "WHERE state = 'doubtful' AND to_peer_id = ? ORDER BY id", to_peer_id)
 
 

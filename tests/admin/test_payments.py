@@ -8,7 +8,7 @@ from payres.operator import wallets
 from payres.testing.instance import Instance
 from tests.admin.conftest import Program
 from tests.admin.test_serving import error_of
-from tests.cli.test_peer_doubts import PAYMENT, UNKNOWN, give_up
+from tests.cli.test_peer_unresolved import PAYMENT, UNKNOWN, give_up
 from tests.events.endpoint import Endpoint, answering
 from tests.helpers import Json, usd, wait_until
 

@@ -66,7 +66,11 @@ OTHERS = {
     *("payres init", "payres serve", "payres demo", "payres explain", "payres api-key revoke", "payres restore"),
     *("payres webhook test", "payres status", "payres doctor"),
     *(f"payres export {what}" for what in ("payments", "ledger", "statement")),
-    *(name for name in COMMANDS if name.split()[-1] in {"list", "show", "movements", "doubts", "check", "deliveries"}),
+    *(
+        name
+        for name in COMMANDS
+        if name.split()[-1] in {"list", "show", "movements", "unresolved", "check", "deliveries"}
+    ),
 }
 
 
@@ -78,7 +82,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Instance, 
 
 
 def prepared(instance: Instance, folder: Path) -> Json:
-    """What the commands are about: grants to decide, a paid bill, fees, a packet of unknown outcome, files."""
+    """What the commands are about: grants to decide, a paid bill, fees, an unresolved packet, files."""
     instance.write(lambda work: assets.set_fee(work, "USD", 2, "0.10", 0).id)
     bill = instance.client.create_incoming_payment(instance.wallet("bob"), usd(500))
     paid = instance.client.pay(instance.wallet("alice"), bill["id"])["id"].rpartition("/")[2]

@@ -76,7 +76,7 @@ def test_show_tells_people_who_owes_whom(payres: Command, as_json: AsJson) -> No
         "balance          the peer owes us 12.00 USD",
         "credit limit     1000.00 USD; the peer can send 988.00 USD more",
         "in flight        0 packets to it with 0.00 USD; 0.00 USD reserved for packets from it",
-        "unresolved       0 packets to it with 0.00 USD have an unknown outcome",
+        "unresolved       0 packets to it with 0.00 USD are unresolved",
         "max packet       5000, which is 50.00 USD",
         "packets          0 received, 0 sent",
         "repeats answers  no",

@@ -206,7 +206,7 @@ def test_money_of_others_proves_nothing_and_the_payer_has_the_unproven_part_back
     assert paid.ended["sentAmount"] == amount(known + fee)
     assert sum(packet.source_amount for packet in unresolved) == paid.record.unresolved_debit > 0
     assert peer_of(a, "b").balance == known
-    assert peer_of(a, "b").last_error == f"Packet {unresolved[-1].id} over 100 has an unknown outcome"
+    assert peer_of(a, "b").last_error == f"Packet {unresolved[-1].id} over 100 is unresolved"
     assert "from wallet alice: " in caplog.text
     assert "nothing proves what arrived, the payer has it back" in caplog.text
 

@@ -147,7 +147,7 @@ def test_packet_is_resolved_as_delivered(payres: Instance, ann: Browser, seeded:
     assert ann.send(path, choice="delivered").status_code == 401, "it moves money"
     answer = ann.send(path, choice="delivered", password=PASSWORD)
     assert (answer.status_code, answer.headers["location"]) == (303, "/admin/peers/second")
-    assert "Of unknown outcome nothing" in ann.words("/admin/peers/second")
+    assert "Unresolved nothing" in ann.words("/admin/peers/second")
     assert last_entries(ann)[0][1:3] == ("packet.resolve", seeded.packet)
     assert ann.get(path).status_code == 409, "it is resolved"
     payres.check_ledger()

@@ -78,7 +78,7 @@ def test_story_shows_what_became_of_events(ann: Browser, seeded: Seeded) -> None
 
 def test_story_of_a_failed_payment_tells_of_its_packets(ann: Browser, seeded: Seeded) -> None:
     words = ann.words(f"/admin/payments/{seeded.failed}")
-    assert "A packet of 500 in the smallest unit went to the peer second. Its outcome is unknown." in words
+    assert "A packet of 500 in the smallest unit went to the peer second. It is unresolved." in words
     assert f"It failed: the receiver said {TEXT}. USD 0.00 was sent, and GBP 0.00 arrived." in words
 
 
@@ -99,7 +99,7 @@ def test_grant_is_told_in_words_with_what_is_left(ann: Browser, seeded: Seeded) 
 
 
 def test_peer_has_its_unresolved_packets(ann: Browser, seeded: Seeded) -> None:
-    assert "Of unknown outcome 5.00 in 1 packet " in ann.words("/admin/peers/second")
+    assert "Unresolved 5.00 in 1 packet " in ann.words("/admin/peers/second")
     [packet] = _table(ann, "/admin/peers/second", "Unresolved packets")
     assert (packet["Packet"], packet["Payment"], packet["Amount"]) == (seeded.packet, seeded.failed, "5.00")
     [peer] = ann.rows("/admin/peers")
@@ -120,7 +120,7 @@ def test_overview_shows_money_volume_and_what_needs_attention(ann: Browser, payr
     words = ann.words("/admin")
     for part in (
         "Payments can be taken",
-        "packets: of unknown outcome: 1",
+        "packets: 1 unresolved",
         "USD paid a day",
         "USD 25.00 in all",
         "Last backup none is in the audit log",

@@ -1,4 +1,4 @@
-"""Packets of unknown outcome, as the operator sees and resolves them."""
+"""Unresolved packets, as the operator sees and resolves them."""
 
 from fractions import Fraction
 
@@ -38,7 +38,7 @@ def given_up(request: pytest.FixtureRequest, tx: Work) -> str:
 
 
 def give_up(tx: Work, code: str, path: str) -> None:
-    """Makes a payment of 10.00 USD that ended with 4.00 delivered and two packets of 1.50 of unknown outcome."""
+    """Makes a payment of 10.00 USD that ended with 4.00 delivered and two unresolved packets of 1.50."""
     wallet = wallets.create_wallet(tx, path, "USD", 2, None, None)
     wallets.deposit(tx, path, "100.00")
     assets.deposit_liquidity(tx, "EUR", 2, "100.00")
@@ -99,11 +99,11 @@ def test_payer_pays_for_what_arrived_and_the_grant_counts_what_may_have(tx: Work
     assert liquidity(tx, "EUR") == (10_000 if given_up == "USD" else 10_000 - SENT // 2)
 
 
-def test_doubts_lists_each_packet_with_its_payment_wallet_amount_and_time(
+def test_unresolved_lists_each_packet_with_its_payment_wallet_amount_and_time(
     payres: Command, as_json: AsJson, given_up: str
 ) -> None:
     amount = "1.50" if given_up == "USD" else "0.75"
-    assert as_json("peer", "doubts", "bank") == {
+    assert as_json("peer", "unresolved", "bank") == {
         "packets": [
             {
                 "id": packet_id,
@@ -118,7 +118,8 @@ def test_doubts_lists_each_packet_with_its_payment_wallet_amount_and_time(
             for packet_id in UNKNOWN
         ]
     }
-    assert payres("peer", "doubts", "bank").stdout.splitlines() == [
+    assert payres("peer", "doubts", "bank").stdout == payres("peer", "unresolved", "bank").stdout
+    assert payres("peer", "unresolved", "bank").stdout.splitlines() == [
         f"{packet_id}  2023-11-14T22:13:20.000Z  {amount} {given_up}  payment {PAYMENT} from alice"
         for packet_id in UNKNOWN
     ]
@@ -145,7 +146,7 @@ def test_returned_packets_leave_nothing_behind(payres: Command, as_json: AsJson,
         assert spent(tx) == [(SENT + 9 + left * UNRESOLVED, 360 + left * 135)]
         assert as_json("ledger", "check")["ok"] is True
     assert (as_json("wallet", "show", "alice"), as_json("peer", "show", "bank")["balance"]) == before
-    assert payres("peer", "doubts", "bank").stdout == "No packet to bank has an unknown outcome\n"
+    assert payres("peer", "unresolved", "bank").stdout == "No packet to bank is unresolved\n"
 
 
 def test_delivered_packets_are_owed_to_the_peer_out_of_liquidity(as_json: AsJson, tx: Work, given_up: str) -> None:
@@ -158,7 +159,7 @@ def test_delivered_packets_are_owed_to_the_peer_out_of_liquidity(as_json: AsJson
         assert peer_balance(tx) == owed + number * worth
         assert liquidity(tx, given_up) == pool - number * worth
         assert as_json("ledger", "check")["ok"] is True
-    assert as_json("peer", "doubts", "bank") == {"packets": []}
+    assert as_json("peer", "unresolved", "bank") == {"packets": []}
     assert as_json("peer", "show", "bank")["packetsSent"] == 3
     assert as_json("wallet", "show", "alice") == wallet
     assert spent(tx) == counted  # it was delivered
@@ -169,7 +170,7 @@ def test_delivered_packet_needs_the_liquidity(payres: Command, as_json: AsJson, 
     result = payres("peer", "resolve", UNKNOWN[0], "--delivered")
     assert (result.exit_code, result.stdout) == (1, "")
     assert f"`payres liquidity deposit {given_up} 2 1.50`" in result.stderr
-    assert len(as_json("peer", "doubts", "bank")["packets"]) == 2
+    assert len(as_json("peer", "unresolved", "bank")["packets"]) == 2
     assert payres("liquidity", "deposit", given_up, "2", "1.50").exit_code == 0
     assert payres("peer", "resolve", UNKNOWN[0], "--delivered").stdout == (
         f"Packet {UNKNOWN[0]} with 1.50 USD is recorded as delivered\n"
@@ -200,7 +201,7 @@ def test_packet_in_flight_is_not_resolved(payres: Command, tx: Work) -> None:
 def test_peer_with_unresolved_packets_is_not_removed(payres: Command, as_json: AsJson) -> None:
     as_json("peer", "withdraw", "bank", as_json("peer", "show", "bank")["balance"])
     refused = payres("peer", "remove", "bank")
-    assert "2 packets to the peer bank have an unknown outcome: resolve those that `payres peer doubts bank`" in (
+    assert "2 packets to the peer bank are unresolved: resolve those that `payres peer unresolved bank`" in (
         refused.stderr
     )
     for packet_id in UNKNOWN:
@@ -213,7 +214,7 @@ def test_peer_with_unresolved_packets_is_not_removed(payres: Command, as_json: A
 def test_packet_that_an_earlier_version_charged_is_resolved_too(
     outcome: str, as_json: AsJson, tx: Work, given_up: str
 ) -> None:
-    """Before 0.2 the payer paid for packets of unknown outcome, and the operator's liquidity had the money."""
+    """Before 0.2 the payer paid for unresolved packets, and the operator's liquidity had the money."""
     wallet = wallets.require_wallet(tx, "alice")
     tx.execute(
         "UPDATE outgoing_payment SET unresolved_debit = 0, unresolved_receive = 0, sent = sent + ?", (UNRESOLVED,)
