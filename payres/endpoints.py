@@ -1,8 +1,7 @@
 """The table of endpoints, except the operator's: `payres.admin.endpoints` has the operator's API, and
 `payres.pages.endpoints` the pages.
 
-The routes, the paths that no wallet may have, CORS, what `payres explain` expects of a request, and the list in
-docs/integrating.md follow from it.
+The routes, the paths that no wallet may have, CORS, and the list in docs/integrating.md follow from it.
 """
 
 import re

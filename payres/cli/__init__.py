@@ -19,7 +19,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("demo", "Show one payment, step by step, against a throw-away server."),
     "wallet": ("wallet", "Open wallets and move money in and out of them."),
     "key": ("key", "Manage the public keys that clients sign with."),
-    "explain": ("explain", "Explain why a signed request is accepted or refused."),
     "payment": ("payment", "Look through payments, and send money back."),
     "grant": ("grant", "See what clients ask for; approve, deny and revoke it."),
     "asset": ("assets", "Show the currencies in use, with their fees and liquidity."),

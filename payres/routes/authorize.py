@@ -27,7 +27,7 @@ from payres.routes.requests import signed_message
 from payres.signatures.jwk import JWK
 from payres.signatures.parameters import Policy
 from payres.signatures.reasons import Reason, Rejected
-from payres.signatures.verify import Unverified, Verified, parse, verify
+from payres.signatures.verify import Unverified, Verified, parse, verify, with_likely_cause
 from payres.store import nonces
 from payres.store.clients import ClientRecord
 from payres.store.tokens import TokenHolder
@@ -150,13 +150,17 @@ async def _verify(
         and (not keys or context.rate_limits.may_fetch_again(client.identity))
     )
     if asks_remote:
-        verified = verify(unverified, await _fetch_keys(context, client, are_stored=bool(keys)))
+        keys = await _fetch_keys(context, client, are_stored=bool(keys))
+        verified = verify(unverified, keys)
     if isinstance(verified, Rejected):
         if asks_for_grant and verified.reason is Reason.UNKNOWN_KEY and client.wallet_address is not None:
             # Clients take a 401 as the end of what they were granted, and begin again after a 400.
             raise InvalidClient(
                 f"{verified.description} Publish it at the wallet address", reason=verified.reason.value
             )
+        # Not for an address that is over its limit: it gets another error, and may have nothing more computed.
+        if verified.reason is Reason.SIGNATURE_MISMATCH and not context.rate_limits.address_error(request.scope):
+            verified = with_likely_cause(verified, unverified, keys)
         raise _rejection(verified)
     context.rate_limits.prove(request.scope)
     context.rate_limits.check_client(client.identity)

@@ -116,6 +116,32 @@ def verify(unverified: Unverified, keys: Mapping[str, JWK]) -> Verified | Reject
     return problem
 
 
+def with_likely_cause(rejected: Rejected, unverified: Unverified, keys: Mapping[str, JWK]) -> Rejected:
+    """A `signature_mismatch` whose description also says if another origin was signed, of two that are tried.
+
+    They are this server's with the other scheme, and the Host of the request: clients then call another URL than its
+    base_url. It costs two verifications at most.
+    """
+    message, candidate = unverified.message, unverified.candidates[0]
+    scheme, _, rest = message.target_uri.partition("://")
+    host, slash, path = rest.partition("/")
+    origins = ["http://" + host if scheme == "https" else "https://" + host]
+    called = message.header("host")
+    if called and called.lower() != host.lower():
+        # The scheme is not in the request; a name without a domain, or with a port, is seldom called over https.
+        origins.append(("http://" if ":" in called or "." not in called else "https://") + called)
+    for origin in origins:
+        signed = msgspec.structs.replace(message, target_uri=f"{origin}{slash}{path}")
+        base = signature_base(signed, candidate.components, candidate.signature_input.text)
+        if is_signature(candidate.signature, base, keys[candidate.parameters.keyid]):
+            says = (
+                f"{rejected.description} It verifies if @target-uri begins with {shown(origin)}: call {scheme}://{host}"
+                " and sign that, or have the operator set base_url to the URL that clients call."
+            )
+            return msgspec.structs.replace(rejected, description=says)
+    return rejected
+
+
 def signed_inputs(fields: Fields) -> list[tuple[SignatureInput, str]]:
     """Return each member of Signature-Input that has a signature, with the signature's text.
 
@@ -181,8 +207,9 @@ def _digest_rejection(message: Message, fields: Fields, candidates: list[Candida
     reason = digest_problem(field_value(lines).decode("latin-1"), message.body)
     if reason is None:
         return None
+    cause = "The body was changed after signing, or serialized again. " if reason is Reason.DIGEST_MISMATCH else ""
     advice = "Send Content-Digest as sha-512=:<base64>: over the exact bytes of the body."
-    return Rejected(reason, f"{reason.meaning} {advice}", "content-digest")
+    return Rejected(reason, f"{reason.meaning} {cause}{advice}", "content-digest")
 
 
 def respelled(message: Message) -> Message | None:

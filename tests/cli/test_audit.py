@@ -63,7 +63,7 @@ CHANGES = {
 }
 # These change nothing, or need more than this: a key's id, an endpoint that answers, and a server that is stopped.
 OTHERS = {
-    *("payres init", "payres serve", "payres demo", "payres explain", "payres api-key revoke", "payres restore"),
+    *("payres init", "payres serve", "payres demo", "payres api-key revoke", "payres restore"),
     *("payres webhook test", "payres status", "payres doctor"),
     *(f"payres export {what}" for what in ("payments", "ledger", "statement")),
     *(

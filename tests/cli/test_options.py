@@ -12,7 +12,6 @@ from payres.cli import main
         "wallet password alice --password-file -",
         "key add alice --jwk -",
         "key add alice --pem - --kid mine",
-        "explain -",
     ],
 )
 def test_standard_input_that_is_closed_is_told(command: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,6 @@ def test_flag_counts_before_environment_before_file(
         ),
         ("ledger", "check"),
         ("backup", "copy.db"),
-        ("explain", "--wallet", "alice"),
     ],
     ids=" ".join,
 )

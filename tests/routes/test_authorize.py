@@ -170,6 +170,37 @@ def test_signature_that_does_not_verify_comes_with_the_base_to_compare(
 
 
 @pytest.mark.parametrize(
+    ("origin", "host", "is_named"),
+    [
+        ("https://{host}", None, True),
+        ("https://pay.example", "pay.example", True),
+        ("http://payres:8080", "payres:8080", True),
+        ("http://payres", "PAYRES", False),
+        ("http://payres", "payres", True),
+        ("https://{host}", "internal.example", True),  # a proxy has put its own Host there
+        ("https://pay.example", None, False),
+        ("http://pay.example", "pay.example", False),
+    ],
+)
+def test_hint_names_the_origin_that_was_signed(
+    attempt: Attempt, refused: Refused, origin: str, host: str | None, is_named: bool
+) -> None:
+    own = attempt.url.removeprefix("http://").partition("/")[0]
+    origin = origin.format(host=own)
+    sent: dict[str, str | None] = {} if host is None else {"host": host}
+    hints = []
+    for signer in (None, attempt.instance.new_client(f"signer-{next(FRESH)}")):
+        answer = attempt.send(url=f"{origin}/incoming-payments", sent=sent, signer=signer)
+        hints.append(refused(answer, 401, "invalid_client", reason="signature_mismatch")["details"]["hint"])
+    assert [f"begins with '{origin}': call http://{own} and" in hint for hint in hints] == [is_named, False]
+
+
+def test_hint_says_that_the_body_was_changed(attempt: Attempt, refused: Refused) -> None:
+    error = refused(attempt.send(body=attempt.body + b" "), 401, "invalid_client", reason="digest_mismatch")
+    assert "The body was changed after signing, or serialized again." in error["details"]["hint"]
+
+
+@pytest.mark.parametrize(
     ("signature_input", "signature"),
     [
         ("undefined", "undefined"),
