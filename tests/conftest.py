@@ -21,6 +21,7 @@ from payres.store import connections
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import PROPERTY_EXAMPLES, ROOT, TIMEOUT
 from tests.openapi.conformance import Answer, check_answer
+from tests.versions import make_up
 
 # The examples are the same in each run, so that a test fails for what was changed. `make torture` explores: it sets
 # PROPERTY_EXAMPLES, and draws others from its seed. No deadline: on a busy machine it would measure the others.
@@ -158,6 +159,13 @@ def ready_made() -> Iterator[Callable[..., None]]:
 
         patch.setattr(connections, "_prepare_writer", prepare_copy)
         yield prepare
+
+
+@pytest.fixture
+def second_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> int:
+    """As if this program knew one more version; its number."""
+    folder = tmp_path_factory.mktemp("versions") / "migrations"
+    return make_up(monkeypatch, folder, "alter table secret add column note text;")
 
 
 @pytest.fixture(scope="session", autouse=True)

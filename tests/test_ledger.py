@@ -20,11 +20,10 @@ from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
-from payres.store.transactions import savepoint
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from tests.helpers import examples
-from tests.works import sending_payment, work_at
+from tests.works import savepoint, sending_payment, work_at
 
 NOW = 1_700_000_000_000_000
 OUTGOING, INCOMING = "outgoing-1", "incoming-1"

@@ -20,12 +20,11 @@ from payres.store.grants import GRANTS, GrantRecord
 from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.ledger_invariants import LEDGER_INVARIANTS
 from payres.store.outgoing import OUTGOING, OutgoingRecord
-from payres.store.transactions import savepoint
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest
-from tests.works import sending_payment, work_at
+from tests.works import savepoint, sending_payment, work_at
 
 NOW = 1_700_000_000_000_000
 MAX_DECIMAL = "92233720368547758.07"

@@ -21,12 +21,11 @@ from payres.store.connections import connect_writer
 from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.refunds import refunds_of_incoming
-from payres.store.transactions import savepoint
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms
 from tests.helpers import examples
-from tests.works import add_usd_peer, work_at
+from tests.works import add_usd_peer, savepoint, work_at
 
 NOW = 1_700_000_000_000_000
 ASSETS = {"alice": "USD", "bob": "USD", "emma": "EUR"}

@@ -38,14 +38,13 @@ from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, GrantRecord
 from payres.store.outgoing import OutgoingRecord
-from payres.store.transactions import savepoint
 from payres.store.work import Transaction, Work
 from payres.terms import Offer, Path, Terms
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest
 from tests.helpers import Json, amount, examples, usd
-from tests.works import work_at
+from tests.works import savepoint, work_at
 
 Refused = Callable[..., Json]
 

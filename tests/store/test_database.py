@@ -28,10 +28,10 @@ from payres.store.lanes import (
     READS_PER_TURN,
     OwnedConnection,
 )
-from payres.store.transactions import savepoint
 from payres.store.work import Transaction
 from tests.helpers import TIMEOUT, examples
 from tests.traces import Gate, commit_held, trace
+from tests.works import savepoint
 
 Unit = Callable[[Transaction], object]
 
@@ -789,7 +789,7 @@ def test_first_change_to_write_ahead_logging_waits_no_longer_than_allowed(
 ) -> None:
     monkeypatch.setattr(connections, "BUSY_TIMEOUT_SECONDS", 0.05)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.executescript("CREATE TABLE of_another (x); PRAGMA user_version = 1")
+        other.executescript("CREATE TABLE of_another (x); PRAGMA user_version = 19")
         for statement in hold.split("; "):
             other.execute(statement).fetchall()
         with pytest.raises(sqlite3.OperationalError, match="locked"):
