@@ -16,10 +16,9 @@ import pytest
 from argon2 import PasswordHasher
 from hypothesis import settings
 
-from payres.http.error_responses import CODES, REASONS, description_of
 from payres.store import connections
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import PROPERTY_EXAMPLES, ROOT, TIMEOUT
+from tests.helpers import ERRORS, PROPERTY_EXAMPLES, ROOT, TIMEOUT
 from tests.openapi.conformance import Answer, check_answer
 from tests.versions import make_up
 
@@ -220,15 +219,15 @@ def refused() -> Refused:
         error: dict[str, Any] = body["error"]
         assert error["code"] == code, answer.text
         assert error.keys() == {"code", "description", "details"}
-        assert error["description"] == description_of(status, code, error["details"].get("reason"))
+        kind = ERRORS[status, code]
+        assert error["description"] == kind.described(error["details"].get("reason"))
         assert error["details"]["hint"]
-        assert status in CODES[code]
         url = answer.request.url
         where_to_ask = f"GNAP as_uri={url.scheme}://{url.netloc.decode()}/"
         assert answer.headers.get("www-authenticate") == (where_to_ask if status == 401 else None)
         found = error["details"]
         if status in {401, 403} or "reason" in found:
-            assert found.get("reason") in REASONS[code], answer.text
+            assert found.get("reason") in kind.reasons, answer.text
         assert {name: found.get(name) for name in details} == details, answer.text
         return error
 

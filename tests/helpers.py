@@ -16,6 +16,7 @@ import click
 from hypothesis import settings
 
 from payres.cli import main
+from payres.errors import kinds_of_errors
 from payres.signatures.base import Message
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.signatures.parameters import Policy
@@ -37,6 +38,8 @@ ROOT = Path(__file__).parents[1]
 TIMEOUT = 60.0
 # How many examples `make torture` makes of each property; 0 in `make test`, where each property has its own few.
 PROPERTY_EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "0"))
+# The class of each error that a client can meet, by status and code.
+ERRORS = {(kind.status, kind.code): kind for kind in kinds_of_errors()}
 
 
 def examples(number: int) -> settings:
