@@ -5,9 +5,10 @@ import os
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import wraps
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -16,11 +17,16 @@ import pytest
 from argon2 import PasswordHasher
 from hypothesis import settings
 
+from payres.settings import Settings
 from payres.store import connections
+from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
+from payres.testing.peering import peer
 from tests.helpers import ERRORS, PROPERTY_EXAMPLES, ROOT, TIMEOUT
+from tests.interledger.network import check_books, network
 from tests.openapi.conformance import Answer, check_answer
 from tests.versions import make_up
+from tests.works import NOW, work_at
 
 # The examples are the same in each run, so that a test fails for what was changed. `make torture` explores: it sets
 # PROPERTY_EXAMPLES, and draws others from its seed. No deadline: on a busy machine it would measure the others.
@@ -184,6 +190,29 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     """
     with run_instance(tmp_path_factory.mktemp("shared") / "payres.db") as instance:
         yield instance
+
+
+@pytest.fixture(scope="module")
+def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """One instance for the tests of a module, each of which makes what it needs."""
+    with run_instance(tmp_path_factory.mktemp("payres") / "payres.db") as instance:
+        yield instance
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Sequence[Instance]]:
+    """Two servers with a link in US dollars; their ledgers agree at the end of each test."""
+    with network(tmp_path, "a", "b") as pair:
+        peer(pair[0], pair[1])
+        yield pair
+        check_books(*pair)
+
+
+@pytest.fixture
+def tx() -> Iterator[Work]:
+    """A unit of work at NOW in an empty database, of a node whose ILP address is `test.here`."""
+    with closing(connections.connect_writer(":memory:")) as connection:
+        yield work_at(connection, NOW, Settings(ilp_address="test.here"))
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from payres.clock import MovableClock
 from payres.grants.access import IncomingPaymentAccess
@@ -14,6 +15,8 @@ from payres.store.peers import PeerRecord
 from payres.store.work import Environment, Transaction, Work
 from payres.terms import Terms
 from payres.wire import encode
+
+NOW: Final = 1_700_000_000_000_000  # the time of the fixture `tx`
 
 
 def work_at(connection: Transaction, now: int, settings: Settings | None = None) -> Work:

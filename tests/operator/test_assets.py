@@ -1,5 +1,3 @@
-from collections.abc import Iterator
-
 import pytest
 
 from payres import ledger
@@ -10,18 +8,8 @@ from payres.store import accounts
 from payres.store import assets as asset_store
 from payres.store.accounts import ACCOUNTS
 from payres.store.assets import AssetRecord, RateRecord
-from payres.store.connections import connect_writer
 from payres.store.work import Work
-from tests.works import work_at
-
-NOW = 1_700_000_000_000_000
-
-
-@pytest.fixture
-def tx() -> Iterator[Work]:
-    connection = connect_writer(":memory:")
-    yield work_at(connection, NOW)
-    connection.close()
+from tests.works import NOW, work_at
 
 
 def test_open_asset_makes_each_code_and_scale_once(tx: Work) -> None:

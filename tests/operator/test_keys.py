@@ -1,25 +1,16 @@
-from collections.abc import Iterator
-
 import pytest
 
 from payres.errors import DomainError
 from payres.operator import keys, wallets
 from payres.signatures.jwk import JWK, jwk_from_public_bytes
 from payres.store import wallets as wallet_store
-from payres.store.connections import connect_writer
 from payres.store.work import Work
-from tests.works import work_at
-
-NOW = 1_700_000_000_000_000
+from tests.works import NOW, work_at
 
 
-@pytest.fixture
-def tx() -> Iterator[Work]:
-    connection = connect_writer(":memory:")
-    work = work_at(connection, NOW)
-    wallets.create_wallet(work, "alice", "USD", 2, None, None)
-    yield work
-    connection.close()
+@pytest.fixture(autouse=True)
+def alice(tx: Work) -> None:
+    wallets.create_wallet(tx, "alice", "USD", 2, None, None)
 
 
 def public_key(kid: str, fill: bytes = b"\x01") -> JWK:

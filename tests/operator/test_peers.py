@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -9,16 +8,13 @@ from payres.errors import DomainError, InvalidAmount
 from payres.identifiers import hash_secret
 from payres.operator import invariant_checks, peers
 from payres.operator.peers import NewPeer, PeerChange
-from payres.settings import Settings
 from payres.store import accounts, assets, packets, secrets
 from payres.store import peers as peer_store
 from payres.store.accounts import ACCOUNTS
-from payres.store.connections import connect_writer
 from payres.store.packets import PACKETS, PacketRecord
 from payres.store.work import Transaction, Work
-from tests.works import work_at
+from tests.works import NOW
 
-NOW = 1_700_000_000_000_000
 OWN = "test.here"
 TERMS: dict[str, Any] = {
     "name": "first-bank",
@@ -29,13 +25,6 @@ TERMS: dict[str, Any] = {
     "outgoing_token": "what-we-show",
     "incoming_token": "what-they-show",
 }
-
-
-@pytest.fixture
-def tx() -> Iterator[Work]:
-    connection = connect_writer(":memory:")
-    yield work_at(connection, NOW, Settings(ilp_address=OWN))
-    connection.close()
 
 
 def terms(**changes: Any) -> NewPeer:

@@ -1,5 +1,3 @@
-from collections.abc import Iterator
-
 import pytest
 
 from payres import ledger
@@ -10,19 +8,10 @@ from payres.operator import wallets
 from payres.store import accounts, sessions
 from payres.store import wallets as wallet_store
 from payres.store.accounts import ACCOUNTS
-from payres.store.connections import connect_writer
 from payres.store.work import Work
-from tests.works import work_at
+from tests.works import NOW, work_at
 
-NOW = 1_700_000_000_000_000
 MAX_LEDGER_DECIMAL = "92233720368547758.07"
-
-
-@pytest.fixture
-def tx() -> Iterator[Work]:
-    connection = connect_writer(":memory:")
-    yield work_at(connection, NOW)
-    connection.close()
 
 
 def balance(tx: Work, path: str) -> int:

@@ -1,6 +1,4 @@
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
 
 import msgspec
 import pytest
@@ -14,19 +12,16 @@ from payres.payments.idempotency import (
     find_response,
 )
 from payres.store.clients import ensure_client
-from payres.store.connections import connect_writer
 from payres.store.work import Transaction
 from tests.works import work_at
 
 ASKED = KeyedRequest(1, "key", "/quotes", b'{"walletAddress": "https://pay.example/alice"}')
 
 
-@pytest.fixture
-def tx() -> Iterator[Transaction]:
-    with closing(connect_writer(":memory:")) as connection:
-        for name in ("shop", "bank"):
-            ensure_client(connection, name, f"https://{name}.example", None, 0)
-        yield connection
+@pytest.fixture(autouse=True)
+def clients(tx: Transaction) -> None:
+    for name in ("shop", "bank"):
+        ensure_client(tx, name, f"https://{name}.example", None, 0)
 
 
 def other(**changes: object) -> KeyedRequest:
