@@ -11,8 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.endpoints import Endpoint
-from payres.errors import InsufficientAccess, InvalidRequest, MethodNotAllowed, SignInFailed
+from payres.errors import InsufficientAccess, InvalidRequest, SignInFailed
 from payres.grants.consent import check_csrf
+from payres.http.error_responses import method_not_allowed
 from payres.pages import sign_in
 from payres.pages.actions import Action
 from payres.pages.endpoints import ADMIN_PAGES
@@ -53,7 +54,7 @@ async def _answer(request: Request, page: Page) -> Response:
 
 async def _show(visit: Visit, page: Page) -> Response:
     if visit.request.method not in {"GET", "HEAD"}:
-        raise MethodNotAllowed(PAGE_METHODS)
+        raise method_not_allowed(PAGE_METHODS)
     return await page(visit)
 
 
