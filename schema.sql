@@ -7,7 +7,8 @@
 -- Checks of what is inserted often compare with one value after the other: for `in` with more than two, SQLite makes a
 -- table in memory at each insertion, which takes as long as the rest of it.
 --
--- A change here is also a new numbered file in payres/store/migrations/; a test checks that both give the same schema.
+-- A change here is also a new numbered file in payres/store/migrations/, which says how; a test checks that all of them together
+-- give this schema.
 
 -- The server's own secrets, such as the STREAM secret.
 create table secret (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.population import Population
 from benchmarks.servers import BASE_URL
-from payres.events.webhooks import add_webhook
+from payres.events.subscriptions import add_webhook
 from payres.operator.wallets import deposit
 from payres.settings import Settings
 from payres.store.connections import connect_writer

@@ -11,7 +11,6 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Lifespan
 
 from payres.clock import Clock
-from payres.errors import Unavailable
 from payres.events.changes import Changes, poll_events
 from payres.events.deliveries import Deliveries, purge_events
 from payres.events.sender import Sender
@@ -49,7 +48,6 @@ from payres.operator.backups import record_takeover, require_current
 from payres.operator.invariant_checks import BackgroundCheck
 from payres.operator.volume import DailyVolume
 from payres.payments.incoming import report_expired
-from payres.payments.settlement import settle_interrupted
 from payres.rate_limiter import RateLimiter
 from payres.routes.context import Context
 from payres.routes.readiness import Readiness
@@ -237,7 +235,6 @@ async def _start_workers(environment: Environment, database: Database, node: _No
     _start(node.recovery.run(), stack)
     _start(node.remote_payments.run(), stack)
     stack.push_async_callback(node.remote_payments.outbound.drain)
-    await _settle_interrupted(database)
     _start(report_expired(database), stack)
     _start(purge_events(database), stack)
     if not is_loopback(environment.urls.host):
@@ -253,16 +250,6 @@ def _open_client(
     client = GuardedClient(settings.allow_private_hosts, bounds, failed_reads=failed_reads)
     stack.push_async_callback(client.aclose)
     return client
-
-
-async def _settle_interrupted(database: Database) -> None:
-    """Ends payments that an earlier version left in progress. If that causes a fail-stop, the server starts and
-    reads."""
-    try:
-        await database.write(settle_interrupted)
-    except Unavailable:
-        if not database.stopped:
-            raise
 
 
 def _start(work: Coroutine[None, None, None], stack: AsyncExitStack) -> None:

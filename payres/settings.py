@@ -38,7 +38,6 @@ WANTED = {
     Text: "it must be text, and not empty",
     LogFormat: "it must be text or json",
 }
-RENAMED = {"rate_limit_of_strangers": "rate_limit_unauthenticated"}  # the files of earlier versions have it
 HOST_NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")
 # Of the 1023 characters of an address (Interledger RFC 15): those of payments here begin with it, and are longer.
 MAX_ILP_ADDRESS_LENGTH = 800
@@ -96,8 +95,7 @@ def load_settings(flags: Mapping[str, object] | None = None, environment: Mappin
         ("environment", _read_environment(environ)),
         ("flag", {k: v for k, v in (flags or {}).items() if v is not None}),
     ):
-        for written in sorted(found, key=RENAMED.__contains__, reverse=True):  # the new name counts, if both are there
-            values[RENAMED.get(written, written)] = _checked(origin, written, found[written])
+        values |= {name: _checked(origin, name, value) for name, value in found.items()}
     if "base_url" not in values and ("port" in values or "host" in values):
         values["base_url"] = local_url(values.get("host", "127.0.0.1"), values.get("port", 8080))
     return Settings(**values)
@@ -136,7 +134,7 @@ _FIELDS = {field.name: field for field in msgspec.structs.fields(Settings)}
 
 def _checked(origin: str, name: str, value: object) -> object:
     """The value of one setting as its type, or SettingsError. The environment holds text only, so it is converted."""
-    field = _FIELDS.get(RENAMED.get(name, name))
+    field = _FIELDS.get(name)
     shown = f"{PREFIX}{name.upper()}" if origin == "environment" else name
     if field is None:
         raise SettingsError(f"{shown} ({origin}) is not a setting; the settings are: {', '.join(_FIELDS)}")

@@ -5,9 +5,10 @@ import os
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import wraps
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -16,11 +17,16 @@ import pytest
 from argon2 import PasswordHasher
 from hypothesis import settings
 
-from payres.http.error_responses import CODES, REASONS, description_of
+from payres.settings import Settings
 from payres.store import connections
+from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import PROPERTY_EXAMPLES, ROOT, TIMEOUT
+from payres.testing.peering import peer
+from tests.helpers import ERRORS, PROPERTY_EXAMPLES, ROOT, TIMEOUT
+from tests.interledger.network import check_books, network
 from tests.openapi.conformance import Answer, check_answer
+from tests.versions import make_up
+from tests.works import NOW, work_at
 
 # The examples are the same in each run, so that a test fails for what was changed. `make torture` explores: it sets
 # PROPERTY_EXAMPLES, and draws others from its seed. No deadline: on a busy machine it would measure the others.
@@ -160,6 +166,13 @@ def ready_made() -> Iterator[Callable[..., None]]:
         yield prepare
 
 
+@pytest.fixture
+def second_version(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> int:
+    """As if this program knew one more version; its number."""
+    folder = tmp_path_factory.mktemp("versions") / "migrations"
+    return make_up(monkeypatch, folder, "alter table secret add column note text;")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def patient() -> Iterator[None]:
     """Waits for a payment as long as for anything else, and not for the plugin's 10 seconds."""
@@ -177,6 +190,29 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     """
     with run_instance(tmp_path_factory.mktemp("shared") / "payres.db") as instance:
         yield instance
+
+
+@pytest.fixture(scope="module")
+def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """One instance for the tests of a module, each of which makes what it needs."""
+    with run_instance(tmp_path_factory.mktemp("payres") / "payres.db") as instance:
+        yield instance
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Sequence[Instance]]:
+    """Two servers with a link in US dollars; their ledgers agree at the end of each test."""
+    with network(tmp_path, "a", "b") as pair:
+        peer(pair[0], pair[1])
+        yield pair
+        check_books(*pair)
+
+
+@pytest.fixture
+def tx() -> Iterator[Work]:
+    """A unit of work at NOW in an empty database, of a node whose ILP address is `test.here`."""
+    with closing(connections.connect_writer(":memory:")) as connection:
+        yield work_at(connection, NOW, Settings(ilp_address="test.here"))
 
 
 @pytest.fixture(scope="session")
@@ -212,15 +248,15 @@ def refused() -> Refused:
         error: dict[str, Any] = body["error"]
         assert error["code"] == code, answer.text
         assert error.keys() == {"code", "description", "details"}
-        assert error["description"] == description_of(status, code, error["details"].get("reason"))
+        kind = ERRORS[status, code]
+        assert error["description"] == kind.described(error["details"].get("reason"))
         assert error["details"]["hint"]
-        assert status in CODES[code]
         url = answer.request.url
         where_to_ask = f"GNAP as_uri={url.scheme}://{url.netloc.decode()}/"
         assert answer.headers.get("www-authenticate") == (where_to_ask if status == 401 else None)
         found = error["details"]
         if status in {401, 403} or "reason" in found:
-            assert found.get("reason") in REASONS[code], answer.text
+            assert found.get("reason") in kind.reasons, answer.text
         assert {name: found.get(name) for name in details} == details, answer.text
         return error
 

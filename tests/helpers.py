@@ -16,9 +16,11 @@ import click
 from hypothesis import settings
 
 from payres.cli import main
+from payres.errors import kinds_of_errors
+from payres.signatures.base import Message
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
+from payres.signatures.parameters import Policy
 from payres.signatures.reasons import Rejected
-from payres.signatures.sign import Message
 from payres.signatures.verify import Verified, parse, verify
 from payres.testing.instance import Instance
 
@@ -36,6 +38,8 @@ ROOT = Path(__file__).parents[1]
 TIMEOUT = 60.0
 # How many examples `make torture` makes of each property; 0 in `make test`, where each property has its own few.
 PROPERTY_EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "0"))
+# The class of each error that a client can meet, by status and code.
+ERRORS = {(kind.status, kind.code): kind for kind in kinds_of_errors()}
 
 
 def examples(number: int) -> settings:
@@ -167,7 +171,7 @@ def check_log_of_a_clean_end(errors: str) -> None:
     assert [line.partition(":")[0] for line in lines] == ["stopping", "stopped"], errors
 
 
-def verify_message(message: Message, key: JWK, now: int, max_age: int = 300) -> Verified | Rejected:
+def verify_message(message: Message, key: JWK, now: int, policy: Policy | None = None) -> Verified | Rejected:
     """The verdict on a message whose key is known beforehand; `now` is microseconds since the Unix epoch."""
-    unverified = parse(message, max_age, now)
+    unverified = parse(message, policy or Policy(), now)
     return unverified if isinstance(unverified, Rejected) else verify(unverified, {key.kid: key})

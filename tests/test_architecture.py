@@ -36,7 +36,7 @@ ROOMS: dict[str, set[str]] = {
     "encoding": set(),
     "endpoints": set(),
     "signatures": {"encoding", "limits"},
-    "errors": set(),
+    "errors": {"signatures"},  # for the reasons of rejected signatures
     "amounts": set(),
     "terms": {"amounts"},
     "clock": set(),
@@ -66,7 +66,7 @@ ROOMS: dict[str, set[str]] = {
     "events": VALUES | {"federation", "operator", "representations", "store"},
     "interledger": VALUES
     | {"federation", "ledger", "operator", "payments", "representations", "store", "wallet_addresses"},
-    "http": VALUES | {"signatures"},  # for reasons of error responses
+    "http": VALUES | {"signatures"},  # to show what was sent in a sentence
     "openapi": VALUES | {"http"},
     "routes": VALUES
     | {

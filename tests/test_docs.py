@@ -12,9 +12,9 @@ import pytest
 
 from payres import __version__
 from payres.cli.session import SETTING_FLAGS
-from payres.http.error_responses import CODES, DESCRIPTIONS, REASONS
+from payres.errors import ClientUnproven
 from payres.settings import Settings
-from tests.helpers import ROOT, commands
+from tests.helpers import ERRORS, ROOT, commands
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 COMMON_OPTIONS = {"--database", "--json", "--help"}
@@ -147,13 +147,17 @@ def test_every_code_is_documented_with_its_statuses() -> None:
     for cells in rows("docs/errors.md"):
         if len(cells) == 4 and cells[1].isdigit():
             documented.setdefault(cells[0].strip("`"), set()).add(int(cells[1]))
-    assert documented == {code: set(statuses) for code, statuses in CODES.items()}
+    assert {(status, code) for code, statuses in documented.items() for status in statuses} == ERRORS.keys()
 
 
 def test_every_reason_is_documented_with_its_code_and_no_other() -> None:
     sections = re.findall(r"^## [^\n]*\(`(\w+)`\)$(.*?)(?=^## |\Z)", text_of("docs/errors.md"), re.M | re.S)
     documented = {code: set(re.findall(r"^\| `(\w+)` \|", section, re.M)) for code, section in sections}
-    assert documented == {code: set(reasons) for code, reasons in REASONS.items()}
+    known: dict[str, set[str]] = {}
+    for kind in ERRORS.values():
+        if kind.reasons:
+            known.setdefault(kind.code, set()).update(kind.reasons)
+    assert documented == known
 
 
 def test_every_fixed_description_is_documented() -> None:
@@ -162,7 +166,13 @@ def test_every_fixed_description_is_documented() -> None:
         for cells in rows("docs/errors.md")
         if len(cells) == 5 and cells[1].isdigit() and not cells[3].startswith("`Signature")
     }
-    assert documented == {(key[0], key[1], text) for key, text in DESCRIPTIONS.items() if key[1] != "invalid_client"}
+    known = {
+        (kind.status, kind.code, text)
+        for kind in ERRORS.values()
+        for text in kind.descriptions.values()
+        if kind is not ClientUnproven
+    }
+    assert documented == known
 
 
 def test_every_make_target_is_documented() -> None:

@@ -101,15 +101,6 @@ def test_flags_win_over_environment_over_file_over_defaults(empty_directory: Pat
     assert (settings.continue_wait, settings.port) == (3, 3)
 
 
-def test_renamed_setting_is_read_under_its_old_name_too() -> None:
-    old, new = "PAYRES_RATE_LIMIT_OF_STRANGERS", "PAYRES_RATE_LIMIT_UNAUTHENTICATED"
-    assert load(environment={old: "7"}) == load(environment={new: "7"}) != load(environment={})
-    for both in ({old: "9", new: "7"}, {new: "7", old: "9"}):
-        assert load(environment=both) == load(environment={new: "7"})
-    with pytest.raises(SettingsError, match=old):
-        load(environment={old: "x"})
-
-
 def test_file_is_the_one_named(empty_directory: Path) -> None:
     for name, port in (("payres.toml", 1), ("named.toml", 2)):
         (empty_directory / name).write_text(f"port = {port}\n")

@@ -165,6 +165,15 @@ def test_change_is_seen_though_the_first_page_does_not_tell(
     assert anonymous.get(url).json()["publicName"] == "Alina"
 
 
+@pytest.mark.usefixtures("second_version")
+def test_database_of_an_older_version_is_not_read(
+    standby: Standby, anonymous: httpx2.Client, refused: Refused, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        refused(anonymous.get(f"{standby.base_url}/alice"), 503, "unavailable")
+    assert "The database is of an older version and is only read here" in caplog.text
+
+
 def test_database_of_another_version_is_not_read(
     standby: Standby, anonymous: httpx2.Client, refused: Refused, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -48,12 +48,11 @@ def test_wheel_has_every_file_of_the_package_and_the_schema(wheel: Path) -> None
         assert archive.read(f"{INFO}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
 
 
-def test_wheel_has_the_templates_migrations_and_types(wheel: Path) -> None:
+def test_wheel_has_the_templates_and_types(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     assert "payres/templates/payres.toml" in names
     assert "payres/py.typed" in names  # without it a type checker ignores the annotations (PEP 561)
-    assert "payres/store/migrations/0001_initial.sql" in names
     assert any(re.fullmatch(r"payres/templates/\w+\.html", name) for name in names)
 
 

@@ -1,5 +1,9 @@
 """Units of work over a connection of the test's own, and grants, peers and payments for them to work on."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
 from payres.clock import MovableClock
 from payres.grants.access import IncomingPaymentAccess
 from payres.identifiers import hash_secret
@@ -12,10 +16,25 @@ from payres.store.work import Environment, Transaction, Work
 from payres.terms import Terms
 from payres.wire import encode
 
+NOW: Final = 1_700_000_000_000_000  # the time of the fixture `tx`
+
 
 def work_at(connection: Transaction, now: int, settings: Settings | None = None) -> Work:
     """The Work of a unit that runs at this moment."""
     return Work(connection, Environment.of(settings or Settings(), MovableClock(now, frozen=True)))
+
+
+@contextmanager
+def savepoint(tx: Transaction) -> Iterator[None]:
+    """Undoes what the block did, and that alone, when it raises."""
+    tx.execute("SAVEPOINT part")
+    try:
+        yield
+    except BaseException:
+        tx.execute("ROLLBACK TO part")
+        tx.execute("RELEASE part")
+        raise
+    tx.execute("RELEASE part")
 
 
 def issued_grant(work: Work, client_id: int, purge_at: int | None = None) -> GrantRecord:

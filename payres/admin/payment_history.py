@@ -9,7 +9,7 @@ from payres.admin import representations, wire
 from payres.admin.representations import represent
 from payres.amounts import Asset, format_decimal
 from payres.clock import format_time
-from payres.events.webhooks import deliveries_of
+from payres.events.subscriptions import deliveries_of
 from payres.store import events, incoming, packets, refunds
 from payres.store.clients import CLIENTS
 from payres.store.entries import EntryRecord, page_of_entries

@@ -11,7 +11,7 @@ from payres import ledger
 from payres.admin import wire
 from payres.amounts import Asset, format_decimal
 from payres.clock import format_time, format_time_if_any
-from payres.events.webhooks import wants
+from payres.events.subscriptions import wants
 from payres.operator import grants as grant_rules
 from payres.operator import peers as peer_rules
 from payres.store import accounts, events, grants, packets, peers

@@ -16,9 +16,8 @@ from payres.admin.call import Call
 from payres.admin.endpoints import ADMIN_ENDPOINTS
 from payres.admin.exports import Download, send_download
 from payres.admin.handlers import Operation, operations
-from payres.errors import InvalidRequest, NotFound, TokenInvalid, Unavailable
+from payres.errors import BearerTokenInvalid, InvalidRequest, NotFound, TokenInvalid, Unavailable
 from payres.http.accept import asks_for
-from payres.http.error_responses import invalid_bearer_token
 from payres.http.request_head import credentials
 from payres.http.responses import json_response
 from payres.operator import api_keys
@@ -61,7 +60,7 @@ async def _serve(request: Request, operation: Operation) -> Response:
         keyed = _keyed(request, operation, call, body)
         return json_response(msgspec.Raw(await _answer(call, operation, arguments, keyed)), operation.status)
     except TokenInvalid as error:
-        raise invalid_bearer_token(error.details["reason"], str(error)) from error
+        raise BearerTokenInvalid(str(error), error.details["reason"]) from error
 
 
 async def _authorize(request: Request, scope: str) -> Call:
@@ -69,7 +68,7 @@ async def _authorize(request: Request, scope: str) -> Call:
     context = context_of(request)
     text = credentials(request.scope["headers"], "bearer")
     if text is None:
-        raise invalid_bearer_token("missing_token", "Send an API key as Authorization: Bearer <key>")
+        raise BearerTokenInvalid("Send an API key as Authorization: Bearer <key>", "missing_token")
     key = await context.database.read(partial(api_keys.authenticate, text=text))
     context.rate_limits.prove(request.scope)
     api_keys.require_scope(key, scope)

@@ -8,7 +8,7 @@ from payres.admin.call import Call
 from payres.admin.requests import DeliveryQuery, NewReplay, NewWebhook, Nothing
 from payres.admin.wire import DeliveryState, DeliveryView, List, Replayed, WebhookTest, WebhookView
 from payres.errors import InvalidRequest
-from payres.events import webhooks
+from payres.events import subscriptions
 from payres.limits import MAX_PAGE
 from payres.operator.inputs import require_time
 from payres.store import webhooks as store
@@ -24,37 +24,37 @@ def list_all(work: Work) -> List[WebhookView]:
 
 def add(work: Work, body: NewWebhook) -> WebhookView:
     """Send events from now on to a URL. The secret is shown once."""
-    added = webhooks.add_webhook(work, body.url, body.events, body.private)
+    added = subscriptions.add_webhook(work, body.url, body.events, body.private)
     return representations.webhook(work, added.webhook, added.secret)
 
 
 def show(work: Work, id: str) -> WebhookView:
     """Read a webhook with its latest attempt."""
-    return representations.webhook(work, webhooks.require_webhook(work, id))
+    return representations.webhook(work, subscriptions.require_webhook(work, id))
 
 
 def remove(work: Work, id: str) -> WebhookView:
     """Remove a webhook and its deliveries."""
-    return representations.webhook(work, webhooks.remove_webhook(work, id))
+    return representations.webhook(work, subscriptions.remove_webhook(work, id))
 
 
 def rotate(work: Work, id: str, body: Nothing) -> WebhookView:
     """Make a new secret, which is shown once. The old one signs too for 24 hours."""
-    added = webhooks.rotate_secret(work, id)
+    added = subscriptions.rotate_secret(work, id)
     return representations.webhook(work, added.webhook, added.secret)
 
 
 async def test(call: Call, id: str, body: Nothing) -> WebhookTest:
     """Send the event webhook.test now, and return the answer of the endpoint."""
-    event, target = await call.write(partial(webhooks.make_test, webhook_id=id))
+    event, target = await call.write(partial(subscriptions.make_test, webhook_id=id))
     made = await call.context.sender.send(target, event)
-    await call.write(partial(webhooks.record_test, webhook_id=id, attempt=made))
+    await call.write(partial(subscriptions.record_test, webhook_id=id, attempt=made))
     return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
 
 
 def list_page(work: Work, query: DeliveryQuery) -> List[DeliveryView]:
     """List events that were not taken at once, or are sent again, newest first; a hundred at most."""
-    webhook = webhooks.require_webhook(work, query.webhook) if query.webhook else None
+    webhook = subscriptions.require_webhook(work, query.webhook) if query.webhook else None
     return List(result=list_deliveries(work, webhook, query.state or None, MAX_PAGE))
 
 
@@ -76,6 +76,6 @@ def replay(work: Work, body: NewReplay) -> Replayed:
     if bool(body.event) == body.failed or (body.since and not body.failed):
         raise InvalidRequest("Name either an event, or failed, which since is for", field="event")
     if body.event:
-        return Replayed(deliveries=len(webhooks.replay_event(work, body.event, body.webhook)))
+        return Replayed(deliveries=len(subscriptions.replay_event(work, body.event, body.webhook)))
     since = require_time(body.since, "since") if body.since else 0
-    return Replayed(deliveries=webhooks.replay_failed(work, body.webhook, since))
+    return Replayed(deliveries=subscriptions.replay_failed(work, body.webhook, since))

@@ -13,7 +13,7 @@ from payres.admin.wire import DeliveryState, DeliveryView, Replayed, WebhookTest
 from payres.cli.commands import Group
 from payres.cli.options import Time, limit_option
 from payres.cli.session import Session, labelled, lists, with_session, writes
-from payres.events import webhooks
+from payres.events import subscriptions
 from payres.events.sender import Attempt, Sender, Target
 from payres.store.events import EventRecord
 from payres.store.work import Work
@@ -75,9 +75,9 @@ def test(session: Session, webhook_id: str) -> None:
     It is the event webhook.test; the command fails unless the answer is a success. A webhook that was disabled,
     because its endpoint answered 410, goes on if the endpoint takes the test.
     """
-    event, target = session.write(partial(webhooks.make_test, webhook_id=webhook_id))
+    event, target = session.write(partial(subscriptions.make_test, webhook_id=webhook_id))
     attempt = asyncio.run(_send(session, target, event))
-    session.write(partial(webhooks.record_test, webhook_id=webhook_id, attempt=attempt))
+    session.write(partial(subscriptions.record_test, webhook_id=webhook_id, attempt=attempt))
     made = WebhookTest(event=event.id, webhook=webhook_id, status=attempt.status, error=attempt.error)
     if attempt.error is None or session.as_json:
         session.show(made, f"{target.webhook.url} took the event: {attempt.status}")
@@ -92,7 +92,7 @@ def test(session: Session, webhook_id: str) -> None:
 @lists("deliveries", _delivery_line, "There are no such deliveries")
 def deliveries(work: Work, webhook_id: str | None, state: str | None, limit: int) -> Sequence[DeliveryView]:
     """List events that were not taken at once, or are sent again. What was taken the first time is not listed."""
-    of = None if webhook_id is None else webhooks.require_webhook(work, webhook_id)
+    of = None if webhook_id is None else subscriptions.require_webhook(work, webhook_id)
     return endpoints.list_deliveries(work, of, state, limit)
 
 
@@ -115,8 +115,8 @@ def replay(work: Work, event: str | None, webhook_id: str | None, failed: bool, 
     if (event is None) != failed or (since is not None and not failed):
         raise click.UsageError("Name either an event or --failed, and --since only with --failed")
     if event is not None:
-        return Replayed(deliveries=len(webhooks.replay_event(work, event, webhook_id)))
-    return Replayed(deliveries=webhooks.replay_failed(work, webhook_id, since or 0))
+        return Replayed(deliveries=len(subscriptions.replay_event(work, event, webhook_id)))
+    return Replayed(deliveries=subscriptions.replay_failed(work, webhook_id, since or 0))
 
 
 @webhook.command(example="payres webhook rotate 0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")

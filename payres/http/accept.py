@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from payres.http.error_responses import ErrorResponse
+from payres.errors import NotAcceptable
 from payres.http.responses import JSON
 from payres.limits import MAX_ACCEPT_BYTES
 
@@ -23,7 +23,7 @@ def check_accept(headers: Sequence[tuple[bytes, bytes]], types: Sequence[str] = 
     else:
         return
     if not accepts(_joined(headers), types):
-        raise ErrorResponse(406, "not_acceptable", f"The answer is {JSON}: name it in Accept, or leave Accept out")
+        raise NotAcceptable(f"The answer is {JSON}: name it in Accept, or leave Accept out")
 
 
 def asks_for(headers: Sequence[tuple[bytes, bytes]], media_type: str) -> bool:

@@ -15,7 +15,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from payres.clock import SECOND, Clock
 from payres.endpoints import ADMIN_API, ENDPOINTS, PAGES, Kind, find_endpoint
 from payres.errors import DomainError, TooManyRequests
-from payres.http.error_responses import error_response
 from payres.http.observation import observation_of
 from payres.http.request_head import EXTENSION, section_bytes, too_long
 from payres.http.responses import json_error
@@ -139,9 +138,9 @@ class Admission:
             release_slot(scope)
 
     def _answer(self, scope: Scope, error: DomainError) -> Response:
-        found = observation_of(scope).error = error_response(error)
-        self.limits.count_failure(scope, found.status)
-        return json_error(found)
+        observation_of(scope).error = error
+        self.limits.count_failure(scope, error.status)
+        return json_error(error)
 
     def _check_address(self, scope: Scope, address: str | None) -> None:
         """Raises TooManyRequests, unless the request may yet prove who sent it: then it has the error with it."""

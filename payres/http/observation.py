@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from payres.counters import Metrics
 from payres.endpoints import SECRET_PATHS
-from payres.http.error_responses import ErrorResponse
+from payres.errors import DomainError
 from payres.http.streams import CutShort
 from payres.logs import RequestLog
 
@@ -30,7 +30,7 @@ class Observation(msgspec.Struct):
 
     cut: str | None = None  # why the answer ended before its end
     route: str = "unknown"  # as in the table of endpoints
-    error: ErrorResponse | None = None
+    error: DomainError | None = None
     grant: str | None = None
     payment: str | None = None
 
@@ -96,7 +96,7 @@ def _details(scope: Scope, observation: Observation) -> dict[str, str]:
     if _is_from_proxy(scope):
         found |= _identifiers(scope)
     if observation.error is not None:
-        found["hint"] = observation.error.hint[:MAX_HINT_LENGTH]
+        found["hint"] = str(observation.error)[:MAX_HINT_LENGTH]
     return found
 
 

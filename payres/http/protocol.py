@@ -16,9 +16,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from payres.clock import SECOND
-from payres.errors import DomainError, Unavailable
+from payres.errors import DomainError, TooSlow, Unavailable
 from payres.http.connections import connections_of, most_connections, most_of_one_address
-from payres.http.error_responses import ErrorResponse
 from payres.http.exchange import Exchange, scope_of
 from payres.http.flow_control import Flow
 from payres.http.request_head import ambiguity, declared_length, malformed, section_bytes, too_long
@@ -278,7 +277,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._set_deadline()  # it is not the client that is slow
         elif not is_closing and (self.state is HEAD or (self.state is BODY and not self._is_answered())):
             sentence = f"The request did not come within {SECONDS[self.state]} seconds"
-            self._reject(ErrorResponse(408, "too_slow", sentence))
+            self._reject(TooSlow(sentence))
         else:
             self._close()
 
@@ -339,7 +338,7 @@ class HttpProtocol(HttpToolsProtocol):
                 data = data[offer.args[0] :]
             except httptools.HttpParserError as error:
                 raised = error.__context__  # by on_headers_complete
-                self._reject(raised if isinstance(raised, ErrorResponse) else malformed())
+                self._reject(raised if isinstance(raised, DomainError) else malformed())
                 return
             else:
                 return

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from payres.http.error_responses import ErrorResponse
+from payres.errors import HeadTooLarge, InvalidRequest
 from payres.limits import MAX_HEADER_BYTES
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -32,15 +32,15 @@ def section_bytes(method: str | bytes, target_bytes: int, headers: Iterable[tupl
     return size
 
 
-def too_long() -> ErrorResponse:
+def too_long() -> HeadTooLarge:
     """The answer to a longer header section. What follows it on the connection is not read (RFC 6585 section 5)."""
     sentence = f"The request line and the headers are longer than the {MAX_HEADER_BYTES} bytes that this server takes"
-    return ErrorResponse(431, "too_large", sentence, headers={"Connection": "close"})
+    return HeadTooLarge(sentence, {"Connection": "close"})
 
 
-def malformed() -> ErrorResponse:
+def malformed() -> InvalidRequest:
     """The answer to what is no HTTP/1.1."""
-    return _bad_request(MALFORMED)
+    return InvalidRequest(MALFORMED)
 
 
 def header(headers: Headers, wanted: bytes) -> bytes | None:
@@ -76,7 +76,7 @@ def is_encoded(coding: str) -> bool:
     return coding.strip().lower() not in {"", "identity"}
 
 
-def ambiguity(version: str, headers: Headers, offers_upgrade: bool) -> ErrorResponse | None:
+def ambiguity(version: str, headers: Headers, offers_upgrade: bool) -> InvalidRequest | None:
     """The answer to a request that another reader on its way, such as a proxy, may understand in another way.
 
     `headers` have lower-case names. The parser has rejected a Content-Length that is repeated or stands beside a
@@ -89,22 +89,18 @@ def ambiguity(version: str, headers: Headers, offers_upgrade: bool) -> ErrorResp
         return malformed()
     hosts = [header for header in framing if header[0] == b"host"]
     if len(hosts) > 1 or (not hosts and version == "1.1") or not all(map(_is_host, hosts)):
-        return _bad_request(_HOSTS)
+        return InvalidRequest(_HOSTS)
     codings = [value.strip(b" \t").lower() for name, value in framing if name == b"transfer-encoding"]
     if codings and (version == "1.0" or codings != [b"chunked"]):
-        return _bad_request(_CODINGS)
+        return InvalidRequest(_CODINGS)
     # The parser takes what follows such a head for the other protocol: a body would be read as the next request.
     if offers_upgrade and (
         codings or any(name == b"content-length" and value.strip(b" \t0") for name, value in headers)
     ):
-        return _bad_request(_UPGRADE)
+        return InvalidRequest(_UPGRADE)
     return None
 
 
 def _is_host(header: tuple[bytes, bytes]) -> bool:
     name, value = header
     return name == b"host" and _HOST.fullmatch(value) is not None
-
-
-def _bad_request(sentence: str) -> ErrorResponse:
-    return ErrorResponse(400, "invalid_request", sentence)

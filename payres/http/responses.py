@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from payres.errors import DomainError
 from payres.http import cross_origin
-from payres.http.error_responses import error_response
 from payres.wire import encode
 
 JSON: Final = "application/json"
@@ -32,9 +31,9 @@ class _JsonResponse(Response):
 
 def json_error(error: DomainError) -> Response:
     """The answer for an error, as far as no request is needed for it."""
-    found = error_response(error)
-    shown = {"code": found.code, "description": found.description, "details": dict(found.details)}
-    return json_response({"error": shown}, found.status, dict(found.headers))
+    details = {"hint": str(error), **error.details}
+    shown = {"code": error.code, "description": error.description, "details": details}
+    return json_response({"error": shown}, error.status, error.headers)
 
 
 def last_response(error: DomainError, headers: Iterable[tuple[bytes, bytes]], method: bytes) -> bytes:

@@ -5,7 +5,6 @@ derived from the token, as the common STREAM receivers do it.
 """
 
 import binascii
-import hmac
 import os
 from functools import lru_cache
 from typing import Final
@@ -17,12 +16,11 @@ from payres.amounts import Asset
 from payres.encoding import base64url, base64url_decoded
 from payres.interledger import oer
 from payres.interledger.oer import CodecError, Reader
-from payres.interledger.stream import IV_BYTES, HmacKey, SharedSecret, decrypt, encrypt
+from payres.interledger.stream import IV_BYTES, SharedSecret, decrypt, encrypt, hmac_sha256
 
 HAS_TAG: Final = 1
 HAS_RECEIPTS: Final = 2
 HAS_ASSET: Final = 4
-TAG_AND_ASSET: Final = oer.uint8(HAS_TAG | HAS_ASSET)
 RECEIPT_BYTES: Final = 48  # a nonce and a secret; we issue none, but can read addresses that have them
 OPENED_KEPT: Final = 1024
 WALLET: Final = "wallet:"  # begins the tag of an address that leads to a wallet; every other tag is a payment's id
@@ -48,9 +46,9 @@ class CredentialSource:
 
     def __init__(self, server_secret: bytes, ilp_address: str) -> None:
         assert len(server_secret) == 32
-        self._token_cipher = AESGCM(_hmac(server_secret, b"ilp_stream_connection_token"))
-        self._secrets = HmacKey(_hmac(server_secret, b"ilp_stream_shared_secret"))
-        self._ivs = HmacKey(_hmac(server_secret, b"payres_token_iv"))
+        self._token_cipher = AESGCM(hmac_sha256(server_secret, b"ilp_stream_connection_token"))
+        self._secret_key = hmac_sha256(server_secret, b"ilp_stream_shared_secret")
+        self._iv_key = hmac_sha256(server_secret, b"payres_token_iv")
         self._ilp_address = ilp_address
         # All packets of a payment have the same address, and decrypting it costs as much as answering a packet.
         self._open_segment = lru_cache(maxsize=OPENED_KEPT)(self._opened)
@@ -61,7 +59,7 @@ class CredentialSource:
         The IV is derived from the text that it encrypts, so one IV never encrypts two texts.
         """
         text = _token_text(payment_id, asset)
-        return self._credentials(text, self._ivs.digest(text)[:IV_BYTES])
+        return self._credentials(text, hmac_sha256(self._iv_key, text)[:IV_BYTES])
 
     def for_wallet(self, wallet_id: int, asset: Asset) -> Credentials:
         """Credentials that pay the wallet itself. They are new at each call and never expire."""
@@ -80,12 +78,17 @@ class CredentialSource:
     def _opened(self, segment: str) -> Opened:
         """Raises CodecError and binascii.Error for what is no token of this source."""
         token = base64url_decoded(segment)
-        tag, asset = _read_token(decrypt(self._token_cipher, token))
-        return Opened(tag, asset, SharedSecret(self._secrets.digest(token)))
+        reader = Reader(decrypt(self._token_cipher, token))
+        flags = reader.uint8()
+        tag = reader.text("ascii") if flags & HAS_TAG else None
+        if flags & HAS_RECEIPTS:
+            reader.octets(RECEIPT_BYTES)
+        asset = Asset(reader.text(), reader.uint8()) if flags & HAS_ASSET else None
+        return Opened(tag, asset, SharedSecret(hmac_sha256(self._secret_key, token)))
 
     def _credentials(self, text: bytes, iv: bytes) -> Credentials:
         token = encrypt(self._token_cipher, text, iv)
-        return Credentials(f"{self._ilp_address}.{base64url(token)}", base64url(self._secrets.digest(token)))
+        return Credentials(f"{self._ilp_address}.{base64url(token)}", base64url(hmac_sha256(self._secret_key, token)))
 
 
 def wallet_of(tag: str) -> int | None:
@@ -94,22 +97,4 @@ def wallet_of(tag: str) -> int | None:
 
 
 def _token_text(tag: str, asset: Asset) -> bytes:
-    return TAG_AND_ASSET + oer.var_text(tag) + _asset_text(asset)
-
-
-@lru_cache(maxsize=128)
-def _asset_text(asset: Asset) -> bytes:
-    return oer.var_text(asset.code) + oer.uint8(asset.scale)
-
-
-def _read_token(text: bytes) -> tuple[str | None, Asset | None]:
-    reader = Reader(text)
-    flags = reader.uint8()
-    tag = reader.text_ascii() if flags & HAS_TAG else None
-    if flags & HAS_RECEIPTS:
-        reader.octets(RECEIPT_BYTES)
-    return tag, Asset(reader.text_utf8(), reader.uint8()) if flags & HAS_ASSET else None
-
-
-def _hmac(key: bytes, message: bytes) -> bytes:
-    return hmac.digest(key, message, "sha256")
+    return oer.uint8(HAS_TAG | HAS_ASSET) + oer.var_text(tag) + oer.var_text(asset.code) + oer.uint8(asset.scale)

@@ -5,7 +5,6 @@ error, except for leading zeros of a number.
 """
 
 from functools import lru_cache
-from struct import Struct
 from typing import Final
 
 import msgspec
@@ -15,11 +14,7 @@ from payres.clock import MILLISECOND, SECOND, format_time, parse_time
 MAX_UINT64: Final = 2**64 - 1
 TIMESTAMP_BYTES: Final = 17
 
-_SHORT_LENGTHS = tuple(bytes((length,)) for length in range(128))
-_SMALL_NUMBERS = tuple(bytes((1, number)) for number in range(256))
-_MILLISECONDS = tuple(b"%03d" % millisecond for millisecond in range(1000))
 _PUNCTUATION = dict.fromkeys(map(ord, "-T:"))  # what RFC 3339 has between the digits
-_DIGITS = Struct("4s2s2s2s2s2s")
 
 
 class CodecError(ValueError):
@@ -37,17 +32,14 @@ class Reader(msgspec.Struct, gc=False):
 
     def uint8(self) -> int:
         """A number in one byte."""
-        try:
-            value = self.data[self.at]
-        except IndexError:
-            raise CodecError("the data ends before a field") from None
+        if self.at >= len(self.data):
+            raise CodecError("the data ends before a field")
         self.at += 1
-        return value
+        return self.data[self.at - 1]
 
     def octets(self, n: int) -> bytes:
         """The next `n` bytes."""
-        start = self.at
-        end = start + n
+        start, end = self.at, self.at + n
         if end > len(self.data):
             raise CodecError("the data ends within a field")
         self.at = end
@@ -55,30 +47,20 @@ class Reader(msgspec.Struct, gc=False):
 
     def var_octets(self) -> bytes:
         """Bytes with their length before them."""
-        # Most of a packet is read here, so the two calls for a short value are inlined.
-        data, start = self.data, self.at + 1
-        if start > len(data):
-            raise CodecError("the data ends before a field")
-        length = data[start - 1]
-        if length >= 128:
-            self.at = start
-            length = self._long_length(length - 128)
-            start = self.at
-        end = start + length
-        if end > len(data):
-            raise CodecError("the data ends within a field")
-        self.at = end
-        return data[start:end]
+        n = self.uint8()
+        if n < 128:
+            return self.octets(n)
+        written = self.octets(n - 128)
+        n = int.from_bytes(written)
+        if n < 128 or not written[0]:
+            raise CodecError("a length is not written in its shortest form")
+        return self.octets(n)
 
     def var_uint(self, *, saturate: bool = False) -> int:
         """A number of one to eight bytes with its length before it.
 
         A longer one is an error, or the largest number of eight bytes when it may `saturate`.
         """
-        data, start = self.data, self.at + 1
-        if start < len(data) and data[start - 1] == 1:  # nearly all
-            self.at = start + 1
-            return data[start]
         number = self.var_octets()
         if not number:
             raise CodecError("a number has at least one byte")
@@ -86,23 +68,10 @@ class Reader(msgspec.Struct, gc=False):
             if saturate:
                 return MAX_UINT64
             raise CodecError("a number has at most eight bytes")
-        return int.from_bytes(number, "big")
+        return int.from_bytes(number)
 
-    def text_ascii(self) -> str:
-        """ASCII text with its length before it."""
-        return self._text("ascii")
-
-    def text_utf8(self) -> str:
-        """UTF-8 text with its length in bytes before it."""
-        return self._text("utf-8")
-
-    def _long_length(self, size: int) -> int:
-        data = self.octets(size)
-        if not size or not data[0] or (size == 1 and data[0] < 128):
-            raise CodecError("a length is not written in its shortest form")
-        return int.from_bytes(data, "big")
-
-    def _text(self, encoding: str) -> str:
+    def text(self, encoding: str = "utf-8") -> str:
+        """Text with its length in bytes before it."""
         try:
             return self.var_octets().decode(encoding)
         except UnicodeDecodeError:
@@ -116,21 +85,18 @@ def uint8(n: int) -> bytes:
 
 def uint64(n: int) -> bytes:
     """A number in eight bytes. Raises ValueError when it does not fit."""
-    _check_uint64(n)
-    return n.to_bytes(8, "big")
-
-
-def length(n: int) -> bytes:
-    """What is written before `n` bytes: up to 127 in one byte, more with the number of its bytes before it."""
-    if n < 128:
-        return _SHORT_LENGTHS[n]
-    data = n.to_bytes((n.bit_length() + 7) // 8, "big")
-    return bytes((0x80 | len(data),)) + data
+    if not 0 <= n <= MAX_UINT64:
+        raise ValueError(f"{n} is not a number from 0 to {MAX_UINT64}")
+    return n.to_bytes(8)
 
 
 def var_octets(data: bytes) -> bytes:
-    """Bytes with their length before them."""
-    return length(len(data)) + data
+    """Bytes with their length before them: up to 127 in one byte, more with the number of its bytes before it."""
+    n = len(data)
+    if n < 128:
+        return bytes((n,)) + data
+    size = (n.bit_length() + 7) // 8
+    return bytes((0x80 | size,)) + n.to_bytes(size) + data
 
 
 def var_text(text: str) -> bytes:
@@ -140,16 +106,7 @@ def var_text(text: str) -> bytes:
 
 def var_uint(n: int) -> bytes:
     """A number in as few bytes as it needs, with their count before them. Raises ValueError above eight bytes."""
-    if 0 <= n < 256:
-        return _SMALL_NUMBERS[n]
-    _check_uint64(n)
-    size = (n.bit_length() + 7) // 8
-    return bytes((size,)) + n.to_bytes(size, "big")
-
-
-def _check_uint64(n: int) -> None:
-    if not 0 <= n <= MAX_UINT64:
-        raise ValueError(f"{n} is not a number from 0 to {MAX_UINT64}")
+    return var_octets(uint64(n).lstrip(b"\0") or b"\0")
 
 
 def timestamp(us: int) -> bytes:
@@ -158,30 +115,30 @@ def timestamp(us: int) -> bytes:
     Raises ValueError outside the years 1 to 9999.
     """
     second, rest = divmod(us, SECOND)
-    return _to_the_second(second) + _MILLISECONDS[rest // MILLISECOND]
+    return _digits(second) + b"%03d" % (rest // MILLISECOND)
 
 
 def parse_timestamp(data: bytes) -> int:
     """Microseconds UTC of a time written as 17 digits. Raises CodecError when there is no such time."""
     if len(data) != TIMESTAMP_BYTES or not data.isdigit():
         raise CodecError("a time has 17 digits")
-    return _from_the_second(data[:14]) + int(data[14:]) * MILLISECOND
+    return _time_of(data[:14].decode()) + int(data[14:]) * MILLISECOND
 
 
 # Both are cached because packets expire within a minute or so of each other: few seconds recur in thousands of packets.
 
 
 @lru_cache(maxsize=1024)
-def _to_the_second(second: int) -> bytes:
+def _digits(second: int) -> bytes:
     return format_time(second * SECOND)[:19].translate(_PUNCTUATION).encode()
 
 
 @lru_cache(maxsize=1024)
-def _from_the_second(digits: bytes) -> int:
-    year, month, day, hour, minute, second = _DIGITS.unpack(digits)
+def _time_of(digits: str) -> int:
+    if digits.endswith("60"):
+        raise CodecError(f"{digits} is no time: there are no leap seconds")
+    year, month, day, hour, minute, second = digits[:4], *(digits[at : at + 2] for at in range(4, 14, 2))
     try:
-        if second == b"60":
-            raise ValueError("there are no leap seconds")
-        return parse_time((b"%b-%b-%bT%b:%b:%bZ" % (year, month, day, hour, minute, second)).decode())
+        return parse_time(f"{year}-{month}-{day}T{hour}:{minute}:{second}Z")
     except ValueError as error:
-        raise CodecError(f"{digits.decode()} is no time: {error}") from None
+        raise CodecError(f"{digits} is no time: {error}") from None

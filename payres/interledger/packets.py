@@ -109,36 +109,38 @@ class Rejected(Exception):
 def encode(packet: Prepare | Reply) -> bytes:
     """The packet on the wire. Raises ValueError when a field cannot be written."""
     if isinstance(packet, Prepare):
-        return _encode_prepare(packet)
-    if isinstance(packet, Fulfill):
-        return _envelope(_FULFILL, _hash(packet.fulfillment), *_data(packet.data))
-    return _encode_reject(packet)
+        kind, times = _PREPARE, oer.uint64(packet.amount) + oer.timestamp(packet.expires_at)
+        head = times + _hash(packet.condition) + oer.var_text(_destination(packet.destination))
+    elif isinstance(packet, Fulfill):
+        kind, head = _FULFILL, _hash(packet.fulfillment)
+    else:
+        kind, code = _REJECT, _code(packet.code.encode("ascii"))
+        head = code + oer.var_text(_origin(packet.triggered_by)) + oer.var_text(_message(packet.message))
+    return kind + oer.var_octets(head + oer.var_octets(_data(packet.data)))
 
 
 def decode_prepare(data: bytes) -> Prepare:
     """Reads a Prepare; bytes after it are ignored. Raises CodecError for anything else."""
     if data[:1] != _PREPARE:
         raise CodecError("the packet is no Prepare")
-    contents = Reader(data, 1).var_octets()
-    if len(contents) < _PREPARE_HEAD.size:
+    reader = Reader(Reader(data, 1).var_octets())
+    if len(reader.data) < _PREPARE_HEAD.size:
         raise CodecError("the Prepare is too short")
-    amount, expires_at, condition = _PREPARE_HEAD.unpack_from(contents)
-    reader = Reader(contents, _PREPARE_HEAD.size)
-    destination = reader.text_ascii()
-    if not is_ilp_address(destination):
-        raise CodecError("the destination is no ILP address")
-    return Prepare(amount, oer.parse_timestamp(expires_at), condition, destination, _read_data(reader))
+    amount, expires_at, condition = _PREPARE_HEAD.unpack(reader.octets(_PREPARE_HEAD.size))
+    destination = _destination(reader.text("ascii"))
+    return Prepare(amount, oer.parse_timestamp(expires_at), condition, destination, _data(reader.var_octets()))
 
 
 def decode_reply(data: bytes) -> Reply:
     """Reads a Fulfill or Reject; bytes after it are ignored. Raises CodecError for anything else."""
     kind = data[:1]
+    if kind not in (_FULFILL, _REJECT):
+        raise CodecError("the packet is neither Fulfill nor Reject")
+    reader = Reader(Reader(data, 1).var_octets())
     if kind == _FULFILL:
-        reader = Reader(Reader(data, 1).var_octets())
-        return Fulfill(reader.octets(HASH_BYTES), _read_data(reader))
-    if kind == _REJECT:
-        return _read_reject(Reader(Reader(data, 1).var_octets()))
-    raise CodecError("the packet is neither Fulfill nor Reject")
+        return Fulfill(reader.octets(HASH_BYTES), _data(reader.var_octets()))
+    code, triggered_by = _code(reader.octets(CODE_BYTES)), _origin(reader.text("ascii"))
+    return Reject(code.decode("ascii"), triggered_by, _message(reader.text()), _data(reader.var_octets()))
 
 
 def result_of(reply: bytes) -> str:
@@ -164,64 +166,40 @@ def parse_too_large(data: bytes) -> tuple[int, int] | None:
     return received, maximum
 
 
-def _encode_prepare(packet: Prepare) -> bytes:
-    if not is_ilp_address(packet.destination):
-        raise ValueError(f"{packet.destination!r} is no ILP address")
-    return _envelope(
-        _PREPARE,
-        oer.uint64(packet.amount) + oer.timestamp(packet.expires_at) + _hash(packet.condition),
-        oer.var_text(packet.destination),
-        *_data(packet.data),
-    )
-
-
-def _encode_reject(packet: Reject) -> bytes:
-    code = packet.code.encode("ascii")
-    if len(code) != CODE_BYTES or not code.isalnum():
-        raise ValueError(f"a code has {CODE_BYTES} letters and digits")
-    if packet.triggered_by and not is_ilp_address(packet.triggered_by):
-        raise ValueError(f"{packet.triggered_by!r} is no ILP address")
-    if len(packet.message) > MAX_MESSAGE:
-        raise ValueError(f"a message has at most {MAX_MESSAGE} characters")
-    return _envelope(
-        _REJECT,
-        code + oer.var_text(packet.triggered_by),
-        oer.var_text(packet.message),
-        *_data(packet.data),
-    )
-
-
-def _envelope(kind: bytes, *parts: bytes) -> bytes:
-    return b"".join((kind, oer.length(sum(map(len, parts))), *parts))
+# The bounds of fields, the same for reading and writing. Each returns the value. Raises CodecError.
 
 
 def _hash(data: bytes) -> bytes:
     if len(data) != HASH_BYTES:
-        raise ValueError(f"a condition and its fulfillment have {HASH_BYTES} bytes")
+        raise CodecError(f"a condition and its fulfillment have {HASH_BYTES} bytes")
     return data
 
 
-def _data(data: bytes) -> tuple[bytes, bytes]:
-    if len(data) > MAX_DATA:
-        raise ValueError(f"a packet carries at most {MAX_DATA} bytes of data")
-    return oer.length(len(data)), data
+def _destination(address: str) -> str:
+    if not is_ilp_address(address):
+        raise CodecError("the destination is no ILP address")
+    return address
 
 
-def _read_data(reader: Reader) -> bytes:
-    data = reader.var_octets()
+def _origin(address: str) -> str:
+    if address and not is_ilp_address(address):
+        raise CodecError("the rejecting node has no ILP address")
+    return address
+
+
+def _code(code: bytes) -> bytes:
+    if len(code) != CODE_BYTES or not code.isalnum():
+        raise CodecError(f"a code has {CODE_BYTES} letters and digits")
+    return code
+
+
+def _message(message: str) -> str:
+    if len(message) > MAX_MESSAGE:
+        raise CodecError(f"a message has at most {MAX_MESSAGE} characters")
+    return message
+
+
+def _data(data: bytes) -> bytes:
     if len(data) > MAX_DATA:
         raise CodecError(f"a packet carries at most {MAX_DATA} bytes of data")
     return data
-
-
-def _read_reject(reader: Reader) -> Reject:
-    code = reader.octets(CODE_BYTES)
-    if not code.isalnum():
-        raise CodecError(f"a code has {CODE_BYTES} letters and digits")
-    triggered_by = reader.text_ascii()
-    if triggered_by and not is_ilp_address(triggered_by):
-        raise CodecError("the rejecting node has no ILP address")
-    message = reader.text_utf8()
-    if len(message) > MAX_MESSAGE:
-        raise CodecError(f"a message has at most {MAX_MESSAGE} characters")
-    return Reject(code.decode("ascii"), triggered_by, message, _read_data(reader))

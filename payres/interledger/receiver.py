@@ -16,7 +16,6 @@ from payres.interledger import responses
 from payres.interledger.balances import insufficient
 from payres.interledger.credentials import Opened, wallet_of
 from payres.interledger.frames import (
-    CloseCode,
     ConnectionAssetDetails,
     ConnectionClose,
     ConnectionNewAddress,
@@ -37,7 +36,7 @@ from payres.store.peers import InboundPeer
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 
-CLOSE: Final = ConnectionClose(CloseCode.NO_ERROR, "")
+CLOSE: Final = ConnectionClose()
 
 
 async def receive(

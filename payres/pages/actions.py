@@ -78,7 +78,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
             back = await visit.write(lambda work: self._do(work, visit.segments, form, prepared))
         except DomainError as error:
             found = note_error(visit.request, error)
-            return await self._render(visit, form, found.hint, found.status)
+            return await self._render(visit, form, str(found), found.status)
         if self.on_done is not None:
             self.on_done(visit)
         return redirect(back)

@@ -11,9 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.endpoints import Endpoint
-from payres.errors import InsufficientAccess, InvalidRequest, SignInFailed
+from payres.errors import InsufficientAccess, InvalidRequest, MethodNotAllowed, SignInFailed
 from payres.grants.consent import check_csrf
-from payres.http.error_responses import method_not_allowed
 from payres.pages import sign_in
 from payres.pages.actions import Action
 from payres.pages.endpoints import ADMIN_PAGES
@@ -54,7 +53,7 @@ async def _answer(request: Request, page: Page) -> Response:
 
 async def _show(visit: Visit, page: Page) -> Response:
     if visit.request.method not in {"GET", "HEAD"}:
-        raise method_not_allowed(PAGE_METHODS)
+        raise MethodNotAllowed(PAGE_METHODS)
     return await page(visit)
 
 

@@ -77,7 +77,7 @@ async def follow_link(request: Request) -> Response:
         hashed = await asyncio.to_thread(hash_password, form.get("password", ""))
     except DomainError as error:
         noted = note_error(request, error)
-        return _show_link(request, operator.name, noted.hint, noted.status)
+        return _show_link(request, operator.name, str(noted), noted.status)
     session = await database.write(partial(operators.set_password, secret=secret, password_hash=hashed))
     return _signed_in(request, session, HOME)
 

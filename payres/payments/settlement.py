@@ -1,22 +1,17 @@
 """Settlement: how the money of a payment moves, at once to a receiver here, from its hold to a remote one."""
 
-from collections.abc import Sequence
-
 import msgspec
 
 from payres import ledger, representations
 from payres.amounts import MAX_LEDGER
-from payres.errors import DomainError
-from payres.ledger import NotEnough
-from payres.payments.incoming import credit, fits
+from payres.payments.incoming import credit
 from payres.store import accounts, grants, outgoing, packets
 from payres.store.accounts import ACCOUNTS, HoldRecord
 from payres.store.fail_stop import Damaged
-from payres.store.incoming import INCOMING, IncomingRecord
+from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.refunds import refund_by_return_payment
-from payres.store.transactions import savepoint
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Transaction, Work
 
@@ -150,36 +145,6 @@ def payment_of(tx: Transaction, packet: PacketRecord) -> OutgoingRecord:
 def _most_delivered(payment: OutgoingRecord, packet: PacketRecord) -> int:
     assert payment.terms.path is not None, "payments with packets have one"
     return min(payment.terms.path.most(packet.source_amount), MAX_LEDGER)
-
-
-def settle_interrupted(work: Work) -> int:
-    """Pays or fails what versions before 0.2 left unsettled between wallets here; returns how many there were."""
-    found: Sequence[OutgoingRecord] = outgoing.sending_local(work)
-    for payment in found:
-        _void_holds(work, payment)
-        failure = _attempt(work, payment)
-        if failure is not None:
-            _give_back(work, payment, payment.terms.debit, payment.terms.receive)
-        sent, delivered = (payment.terms.debit, payment.terms.receive) if failure is None else (0, 0)
-        _end(work, payment, sent, delivered, failure)
-    return len(found)
-
-
-def _attempt(work: Work, payment: OutgoingRecord) -> str | None:
-    """Pays the receiver; a sentence when it cannot be paid, and then nothing has moved."""
-    assert payment.terms.incoming_payment_id is not None
-    receiver = INCOMING.get(work, payment.terms.incoming_payment_id)
-    if receiver is None or not receiver.open_at(work.now):
-        return "the incoming payment was completed or expired before this payment arrived"
-    if not fits(receiver.remaining, payment.terms.receive):
-        return "the incoming payment takes less than this payment would deliver"
-    try:
-        with savepoint(work):
-            payer = WALLETS.by_id(work, payment.wallet_address_id)
-            pay_locally(work, payer, payment, receiver, WALLETS.by_id(work, receiver.wallet_address_id))
-    except (NotEnough, DomainError) as error:
-        return str(error)
-    return None
 
 
 def _end(work: Work, payment: OutgoingRecord, sent: int, delivered: int, failure: str | None) -> None:

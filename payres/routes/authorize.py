@@ -10,7 +10,7 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from payres.clock import SECOND
-from payres.errors import DomainError, InvalidClient, TokenInvalid, Unavailable
+from payres.errors import ClientUnproven, DomainError, InvalidClient, TokenInvalid, Unavailable
 from payres.federation.failures import FetchFailed
 from payres.federation.keys import fetch_keys
 from payres.grants import clients
@@ -18,13 +18,13 @@ from payres.grants.access import AccessType, Action, Caller, permit
 from payres.grants.clients import Client
 from payres.grants.holders import Holder, Holders
 from payres.grants.tokens import check_valid
-from payres.http.error_responses import ErrorResponse, invalid_token, unproven_client
 from payres.http.observation import observation_of
 from payres.http.request_head import credentials
 from payres.requester import count_for_client
 from payres.routes.context import Context, context_of
 from payres.routes.requests import signed_message
 from payres.signatures.jwk import JWK
+from payres.signatures.parameters import Policy
 from payres.signatures.reasons import Reason, Rejected
 from payres.signatures.verify import Unverified, Verified, parse, verify, with_likely_cause
 from payres.store import nonces
@@ -51,7 +51,7 @@ async def authorize_reading(
     context = context_of(request)
     token = credentials(request.scope["headers"], "gnap")
     if token is None:
-        raise invalid_token("missing_token", "Send an access token as Authorization: GNAP <token>")
+        raise TokenInvalid("Send an access token as Authorization: GNAP <token>", reason="missing_token")
     unverified = parse_signature(request, body)
     and_read = partial(_read_permitted, kind=kind, action=action, read=read)
     unit = partial(_find_holder, holders=context.holders, token=token, kids=unverified.keyids, and_read=and_read)
@@ -99,7 +99,8 @@ async def verify_client(
 def parse_signature(request: Request, body: bytes) -> Unverified:
     """The request's signature as far as no key is needed. Raises 401 `invalid_client`."""
     context = context_of(request)
-    parsed = parse(signed_message(request, body), context.settings.signature_max_age, context.clock.now())
+    policy = Policy(max_age_seconds=context.settings.signature_max_age)
+    parsed = parse(signed_message(request, body), policy, context.clock.now())
     if isinstance(parsed, Rejected):
         raise _rejection(parsed)
     return parsed
@@ -112,7 +113,7 @@ def _find_holder(
     token."""
     holder = holders.find(work, token, kids)
     if holder is None:
-        raise invalid_token("unknown_token", "The access token is not known; ask for a grant")
+        raise TokenInvalid("The access token is not known; ask for a grant", reason="unknown_token")
     return holder, and_read(work, holder.record)
 
 
@@ -181,7 +182,9 @@ async def _fetch_keys(context: Context, client: Client, are_stored: bool) -> dic
 
 def unreadable_client(reason: str, sentence: str, error: FetchFailed) -> DomainError:
     """The error for a client of which another server gave nothing usable: 401, or 503 where it was not even asked."""
-    return Unavailable(error.sentence) if error.reason == "busy" else unproven_client(reason, f"{sentence}: {error}")
+    return (
+        Unavailable(error.sentence) if error.reason == "busy" else ClientUnproven(f"{sentence}: {error}", reason=reason)
+    )
 
 
 async def _use_nonce(context: Context, client: Client, verified: Verified, now: int) -> None:
@@ -194,10 +197,10 @@ async def _use_nonce(context: Context, client: Client, verified: Verified, now: 
         return nonces.use_nonce(work, record.id, kid, nonce, expires_at, now)
 
     if not await context.database.write(unit):
-        raise unproven_client("nonce_reused", "The signature's nonce was used before; sign each request again")
+        raise ClientUnproven("The signature's nonce was used before; sign each request again", reason="nonce_reused")
 
 
-def _rejection(rejected: Rejected) -> ErrorResponse:
+def _rejection(rejected: Rejected) -> ClientUnproven:
     details = {"component": rejected.component, "signatureBase": rejected.signature_base}
     given = {name: value for name, value in details.items() if value is not None}
-    return unproven_client(str(rejected.reason), rejected.description, **given)
+    return ClientUnproven(rejected.description, reason=str(rejected.reason), **given)

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from starlette.requests import Request
 
-from payres.errors import InvalidRequest
-from payres.http.error_responses import ErrorResponse
+from payres.errors import BodyTooLarge, InvalidRequest, UnsupportedMediaType
 from payres.http.request_head import declared_length, header, is_encoded
 from payres.http.responses import JSON
 from payres.routes.context import context_of
@@ -33,11 +32,8 @@ async def read_body(request: Request, most: int | None = None) -> bytes:
         more = message.get("more_body", False)
     codings = [value.decode("latin-1") for name, value in request.scope["headers"] if name == b"content-encoding"]
     if codings and body and any(map(is_encoded, codings)):
-        raise ErrorResponse(
-            415,
-            "unsupported_media_type",
-            "Send the body as it is, without a Content-Encoding",
-            headers={"Accept-Encoding": "identity"},
+        raise UnsupportedMediaType(
+            "Send the body as it is, without a Content-Encoding", {"Accept-Encoding": "identity"}
         )
     return bytes(body)
 
@@ -46,7 +42,7 @@ async def read_json_body(request: Request) -> bytes:
     """The raw body of a request that must carry JSON. Raises 415 for another media type."""
     body = await read_body(request)
     if body and media_type_of(request) != JSON:
-        raise ErrorResponse(415, "unsupported_media_type", f"Send the body as Content-Type: {JSON}")
+        raise UnsupportedMediaType(f"Send the body as Content-Type: {JSON}")
     return body
 
 
@@ -56,6 +52,5 @@ def media_type_of(request: Request) -> str:
     return value.decode("latin-1").partition(";")[0].strip().lower()
 
 
-def _too_large(limit: int, headers: Mapping[str, str] | None = None) -> ErrorResponse:
-    sentence = f"The body is longer than the {limit} bytes that this server takes"
-    return ErrorResponse(413, "too_large", sentence, headers=headers)
+def _too_large(limit: int, headers: Mapping[str, str] | None = None) -> BodyTooLarge:
+    return BodyTooLarge(f"The body is longer than the {limit} bytes that this server takes", headers)

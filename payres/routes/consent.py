@@ -11,12 +11,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.clock import MINUTE
-from payres.errors import DomainError, InsufficientAccess, InvalidRequest, SignInFailed, TooManyRequests, WrongState
+from payres.errors import (
+    DomainError,
+    InsufficientAccess,
+    InvalidRequest,
+    MethodNotAllowed,
+    SignInFailed,
+    TooManyRequests,
+    WrongState,
+)
 from payres.grants import consent, wording
 from payres.grants.consent import ConsentRequest
 from payres.grants.intervals import describe_moment
 from payres.grants.sign_in import Guesser
-from payres.http.error_responses import method_not_allowed
 from payres.requester import address_of
 from payres.routes.context import context_of
 from payres.routes.cookies import browser_of, set_signed_in, set_signed_out
@@ -38,7 +45,7 @@ async def _answer(request: Request) -> Response:
     if request.method in {"GET", "HEAD"}:
         return _show(request, await _find(request))
     if request.method != "POST":
-        raise method_not_allowed(PAGE_METHODS)
+        raise MethodNotAllowed(PAGE_METHODS)
     form = await read_form(request)
     match form.get("choice"):
         case "sign-in":
@@ -106,7 +113,7 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
     if found.decided:
         return _show_decided(request, found, noted.status)
     if noted.status == 401:
-        return _show_sign_in(request, found, noted.hint, 401)
+        return _show_sign_in(request, found, str(noted), 401)
     return error_page(request, noted, _path(request))
 
 

@@ -1,6 +1,6 @@
 """What answers every error and every fault: one JSON shape, and nothing of the inside.
 
-The statuses and codes are in `payres.http.error_responses`.
+The statuses and codes are in `payres.errors`.
 """
 
 import logging
@@ -8,8 +8,7 @@ import logging
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import DomainError
-from payres.http.error_responses import ErrorResponse, error_response
+from payres.errors import DomainError, ServerFailed
 from payres.http.observation import observation_of
 from payres.http.responses import json_error
 from payres.routes.context import context_of
@@ -32,12 +31,11 @@ def render_error(request: Request, error: DomainError) -> Response:
     return response
 
 
-def note_error(request: Request, error: DomainError) -> ErrorResponse:
-    """What the caller sees of an error with which the request is answered: so it is counted, and in the log."""
-    found = error_response(error)
-    context_of(request).rate_limits.count_failure(request.scope, found.status)
-    observation_of(request.scope).error = found
-    return found
+def note_error(request: Request, error: DomainError) -> DomainError:
+    """Returns the error with which the request is answered, after it was counted, and noted for the log."""
+    context_of(request).rate_limits.count_failure(request.scope, error.status)
+    observation_of(request.scope).error = error
+    return error
 
 
 def where_to_ask(request: Request) -> dict[str, str]:
@@ -52,4 +50,4 @@ def fault_response(request: Request, exception: Exception) -> Response:
     sentence = "The server failed; the fault is not yours"
     # uvicorn drops the connection after a fault, so the caller must not send its next request on it.
     headers = {"Connection": "close"}
-    return render_error(request, ErrorResponse(500, "internal_error", sentence, headers=headers))
+    return render_error(request, ServerFailed(sentence, headers))

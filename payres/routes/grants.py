@@ -6,13 +6,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.errors import ClientUnproven
 from payres.federation.failures import FetchFailed
 from payres.federation.wallet_addresses import fetch_wallet_address
 from payres.grants import clients, continuation
 from payres.grants.clients import Client
 from payres.grants.gnap import ContinueRequest, GrantRequest
 from payres.grants.requests import asks_for_consent, request_grant
-from payres.http.error_responses import unproven_client
 from payres.http.observation import observation_of
 from payres.http.request_head import credentials
 from payres.http.responses import json_response
@@ -86,7 +86,7 @@ async def _verify_continuing_client(request: Request, body: bytes, grant_id: str
     unverified = parse_signature(request, body)
     token = credentials(request.scope["headers"], "gnap")
     if token is None:
-        raise unproven_client("missing_token", "Send the continuation token as Authorization: GNAP <token>")
+        raise ClientUnproven("Send the continuation token as Authorization: GNAP <token>", reason="missing_token")
 
     def unit(tx: Transaction) -> ClientRecord:
         return CLIENTS.by_id(tx, continuation.find_continuable(tx, grant_id, token).client_id)

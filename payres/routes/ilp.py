@@ -7,8 +7,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import DomainError, InvalidRequest
-from payres.http.error_responses import ErrorResponse, error_response, invalid_bearer_token
+from payres.errors import BearerTokenInvalid, DomainError, InvalidRequest, OutcomeUnknown
 from payres.http.request_head import credentials, header
 from payres.identifiers import hash_secret
 from payres.interledger.packets import result_of
@@ -34,10 +33,9 @@ async def receive(request: Request) -> Response:
     try:
         reply = await _reply(context_of(request), request, number)
     except DomainError as error:
-        found = error_response(error)
         if number is not None:
-            found.headers = {**found.headers, "Request-Id": number}
-        raise found from error
+            error.headers = {**error.headers, "Request-Id": number}
+        raise
     response = Response(reply)
     response.raw_headers.append((b"content-type", MEDIA_TYPE.encode()))
     if number is not None:
@@ -46,16 +44,14 @@ async def receive(request: Request) -> Response:
 
 
 async def _reply(context: Context, request: Request, request_id: str | None) -> bytes:
-    """The reply packet. Raises InvalidRequest (400), ErrorResponse (401, 413, 504)."""
+    """The reply packet. Raises InvalidRequest, BearerTokenInvalid, BodyTooLarge, OutcomeUnknown."""
     token = credentials(request.scope["headers"], "bearer")
     if token is None:
-        raise invalid_bearer_token(
-            "missing_token", "Send the token that was agreed on as Authorization: Bearer <token>"
-        )
+        raise BearerTokenInvalid("Send the token that was agreed on as Authorization: Bearer <token>", "missing_token")
     find_peer = partial(peers.peer_by_token, token_hash=hash_secret(token))
     peer = await context.database.read(find_peer, for_write=True)
     if peer is None:
-        raise invalid_bearer_token("unknown_token", "No peer has this token")
+        raise BearerTokenInvalid("No peer has this token", "unknown_token")
     context.rate_limits.prove(request.scope)
     body = await read_body(request, MAX_PACKET_BODY_BYTES)
     if media_type_of(request) not in MEDIA_TYPES:
@@ -68,4 +64,4 @@ async def _reply(context: Context, request: Request, request_id: str | None) -> 
     if reply is NoReply.REQUEST_ID_REUSED:
         raise InvalidRequest("The Request-Id was used for another packet before", field="Request-Id")
     sentence = "The packet was passed on and its outcome is not known yet; repeat the request to learn it"
-    raise ErrorResponse(504, "unavailable", sentence, headers={"Retry-After": "1"})
+    raise OutcomeUnknown(sentence)

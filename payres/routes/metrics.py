@@ -13,8 +13,8 @@ from starlette.responses import Response
 from payres import __version__
 from payres.clock import SECOND
 from payres.counters import Histogram
+from payres.errors import nothing_here
 from payres.event_types import EVENT_TYPES
-from payres.http.error_responses import nothing_here
 from payres.http.request_head import credentials
 from payres.operator.status import Status, read_status
 from payres.routes.context import Context, context_of

@@ -18,8 +18,7 @@ from urllib.parse import parse_qsl, quote
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from payres.errors import DomainError, InsufficientAccess, InvalidRequest
-from payres.http.error_responses import ErrorResponse
+from payres.errors import DomainError, InsufficientAccess, InvalidRequest, ServerFailed, UnsupportedMediaType
 from payres.http.observation import observation_of
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 from payres.routes.bodies import media_type_of, read_body
@@ -59,7 +58,7 @@ log = logging.getLogger("payres.routes")
 async def serve_page(
     request: Request,
     answer: Callable[[Request], Awaitable[Response]],
-    error_page: Callable[[Request, ErrorResponse], Response],
+    error_page: Callable[[Request, DomainError], Response],
     fault: str,
 ) -> Response:
     """The answer of an endpoint for people, to every method: errors are pages too, and `fault` is the hint of a 500."""
@@ -71,7 +70,7 @@ async def serve_page(
         log.exception(
             "%s of %s failed", request.method, observation_of(request.scope).route
         )  # the URL may hold a secret
-        found = note_error(request, ErrorResponse(500, "internal_error", fault))
+        found = note_error(request, ServerFailed(fault))
     return error_page(request, found)
 
 
@@ -105,13 +104,13 @@ def redirect(url: str) -> Response:
 
 def error_page(
     request: Request,
-    error: ErrorResponse,
+    error: DomainError,
     again: str | None = None,
     template: str = "notice.html",
     style_sheets: tuple[str, ...] = (STYLE_SHEET,),
 ) -> Response:
     """The page for an error; `again` is where the owner can look at the request once more."""
-    values = {"title": TITLES.get(error.code, "This did not work"), "text": error.hint, "again": again}
+    values = {"title": TITLES.get(error.code, "This did not work"), "text": str(error), "again": again}
     response = render(request, template, values, error.status, style_sheets=style_sheets)
     response.headers.update(error.headers)
     return response
@@ -124,7 +123,7 @@ async def read_form(request: Request) -> dict[str, str]:
     """
     _check_origin(request)
     if media_type_of(request) != FORM_TYPE:
-        raise ErrorResponse(415, "unsupported_media_type", f"This page takes forms only, as {FORM_TYPE}")
+        raise UnsupportedMediaType(f"This page takes forms only, as {FORM_TYPE}")
     body = await read_body(request, MAX_FORM_BYTES)
     try:
         pairs = parse_qsl(

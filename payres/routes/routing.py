@@ -13,10 +13,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from payres.endpoints import ADMIN_ROOT, ENDPOINTS, RESERVED_SEGMENTS, Endpoint, Kind, path_pattern
-from payres.errors import DomainError, NotFound
+from payres.errors import DomainError, MethodNotAllowed, NotFound, nothing_here
 from payres.http.accept import check_accept
 from payres.http.admin_hosts import AdminHosts
-from payres.http.error_responses import method_not_allowed, nothing_here
 from payres.http.observation import observation_of
 from payres.routes.exception_handlers import fault_response, render_error
 from payres.urls import ROOT_WALLET_PATH
@@ -53,7 +52,7 @@ class Route:
         found = self.handlers.get(method)
         if found is None:
             if not self._takes_all:
-                raise method_not_allowed(self._allowed)
+                raise MethodNotAllowed(self._allowed)
             found = self.handlers["GET"]
         return found
 

@@ -5,10 +5,9 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import DomainError, NotFound
+from payres.errors import DomainError, NotFound, TokenInvalid
 from payres.grants import tokens as rules
 from payres.grants.gnap import TokenResponse
-from payres.http.error_responses import invalid_token
 from payres.http.responses import json_response
 from payres.identifiers import hash_secret
 from payres.routes.authorize import parse_signature, verify_client
@@ -61,4 +60,6 @@ async def _verify_holder(request: Request, token_id: str, missing: DomainError) 
     client, is_other_token = await context.database.read(unit)
     await verify_client(request, unverified, client)
     if is_other_token:
-        raise invalid_token("other_token", "The Authorization header carries another token than the one managed here")
+        raise TokenInvalid(
+            "The Authorization header carries another token than the one managed here", reason="other_token"
+        )

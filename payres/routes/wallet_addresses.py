@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.encoding import base64url_decoded
+from payres.errors import MethodNotAllowed, nothing_here
 from payres.grants.clients import stored_jwk
 from payres.http.accept import asks_for, check_accept
 from payres.http.cross_origin import ANY_ORIGIN
-from payres.http.error_responses import method_not_allowed, nothing_here
 from payres.http.responses import json_response
 from payres.routes.context import context_of
 from payres.signatures.jwk import JWK
@@ -126,5 +126,5 @@ def _path(request: Request) -> str:
 def _check_readable(request: Request, types: Sequence[str]) -> None:
     """Raises 405 and 406; `types` are other names of the JSON of the answer. Later than 404, whatever the method."""
     if request.method not in {"GET", "HEAD"}:
-        raise method_not_allowed("GET, HEAD, OPTIONS")
+        raise MethodNotAllowed("GET, HEAD, OPTIONS")
     check_accept(request.scope["headers"], types)

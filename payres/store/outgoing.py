@@ -64,11 +64,6 @@ def page_of_outgoing(
     return select_page(tx, OUTGOING, query, of_client(wallet_id, client_id))
 
 
-def sending_local(tx: Transaction) -> Sequence[OutgoingRecord]:
-    """Payments to receivers on this server that an earlier version has not settled, oldest first."""
-    return OUTGOING.list(tx, "WHERE state = 'sending' AND incoming_payment_id IS NOT NULL ORDER BY id")
-
-
 def sending_remote(tx: Transaction, limit: int, after: str = "") -> Sequence[str]:
     """Ids of payments in flight to receivers on other servers, oldest first, from the one that follows id `after`."""
     remote = "state = 'sending' AND incoming_payment_id IS NULL AND id > ? ORDER BY id LIMIT ?"

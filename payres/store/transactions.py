@@ -11,8 +11,7 @@ and writing goes on when there is room again. What does not pass stops all writi
 import logging
 import sqlite3
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from payres.errors import DomainError, Unavailable
@@ -145,19 +144,6 @@ def _run_unit(unit: Unit, connection: sqlite3.Connection, environment: Environme
         connection.execute("ROLLBACK TO unit")
     connection.execute("RELEASE unit")
     return outcome
-
-
-@contextmanager
-def savepoint(tx: Transaction) -> Iterator[None]:
-    """Undoes what the block did, and that alone, when it raises."""
-    tx.execute("SAVEPOINT part")
-    try:
-        yield
-    except BaseException:
-        tx.execute("ROLLBACK TO part")
-        tx.execute("RELEASE part")
-        raise
-    tx.execute("RELEASE part")
 
 
 def run_reads(units: Sequence[Unit], connection: sqlite3.Connection, environment: Environment) -> list[Any]:

@@ -10,8 +10,9 @@ import httpx2
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from payres.clock import SECOND, Clock
+from payres.signatures.base import Message
 from payres.signatures.jwk import JWK
-from payres.signatures.sign import Message, sign
+from payres.signatures.sign import sign
 
 FINISH_URI = "http://127.0.0.1/finished"
 Approve = Callable[[str], str | None]

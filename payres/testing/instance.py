@@ -96,9 +96,6 @@ class Instance:
         """Denies a grant for its wallet's owner; the finish URL that the browser would go to, if any."""
         return self._decide(redirect, approve=False)
 
-    def settle(self) -> None:
-        """Does nothing: payments to wallets here arrive at once. For tests that were written before that."""
-
     def wait_for(self, payment: Json, seconds: float = 10) -> Json:
         """An outgoing payment to another server once it has ended, as the server shows it.
 

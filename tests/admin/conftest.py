@@ -5,7 +5,7 @@ import httpx2
 import pytest
 
 from payres.operator.api_keys import SCOPES, create_api_key
-from payres.testing.instance import Instance, run_instance
+from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, Json
 
 BASE = "/admin/v1"
@@ -50,13 +50,6 @@ class Program:
 
 
 NewProgram = Callable[..., Program]
-
-
-@pytest.fixture(scope="module")
-def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    """One instance for the tests of a module, each of which makes what it needs."""
-    with run_instance(tmp_path_factory.mktemp("admin") / "payres.db") as instance:
-        yield instance
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
-from pathlib import Path
 
 import httpx2
 import msgspec
@@ -23,10 +22,9 @@ from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store.peers import PeerRecord
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from payres.testing.peering import peer
 from tests.attacks.test_ssrf import QUOTE
 from tests.helpers import TIMEOUT, wait_until
-from tests.interledger.network import amount, bill, check_books, ended, hurried, last_segment, network
+from tests.interledger.network import amount, bill, ended, hurried, last_segment
 
 Pair = Sequence[Instance]
 
@@ -60,15 +58,6 @@ class SilentServers:
 def silent() -> Iterator[SilentServers]:
     with closing(SilentServers()) as servers:
         yield servers
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    """Two peers, whose ledgers agree at the end."""
-    with network(tmp_path, "a", "b") as pair:
-        peer(pair[0], pair[1])
-        yield pair
-        check_books(*pair)
 
 
 @pytest.fixture

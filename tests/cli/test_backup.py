@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 from payres.store.database_file import server_lock
-from payres.store.migrations import execute_script, migrations
 from tests.cli.conftest import CREATE, AsJson, Command, one_sentence
-
-NEWEST = max(migrations())
+from tests.versions import NEWEST, make_newest
 
 
 @pytest.fixture(autouse=True)
@@ -43,10 +41,9 @@ def test_json_has_the_files(as_json: AsJson) -> None:
     assert shown == {"database": "other.db", "source": "backup.db", "version": NEWEST, "replaced": None}
 
 
+@pytest.mark.usefixtures("second_version")
 def test_backup_before_an_upgrade_beside_the_older_server(payres: Command) -> None:
-    with closing(sqlite3.connect("old.db", isolation_level=None)) as connection:
-        execute_script(connection, migrations()[1])
-        connection.execute("PRAGMA user_version = 1")
+    make_newest("old.db")
     with server_lock("old.db"):
         result = payres("backup", "backup.db", "--database", "old.db")
     assert result.exit_code == 0

@@ -26,7 +26,8 @@ import httpx2
 import pytest
 
 from payres.clock import SystemClock
-from payres.signatures.sign import Message, sign
+from payres.signatures.base import Message
+from payres.signatures.sign import sign
 from payres.store.migrations import migrations
 from payres.testing.client import Client
 from tests.crash.load import reason

@@ -9,9 +9,10 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 from standardwebhooks import WebhookVerificationError
 
@@ -22,9 +23,8 @@ from payres.clock import DAY, SECOND, MovableClock, parse_time
 from payres.counters import Metrics
 from payres.errors import DomainError
 from payres.event_types import EVENT_TYPES
-from payres.events import deliveries, webhooks
-from payres.events.changes import Changes
-from payres.events.deliveries import RETRY_PAUSES, Deliveries, ToSend, store_attempt
+from payres.events import deliveries, subscriptions
+from payres.events.deliveries import RETRY_PAUSES
 from payres.events.sender import Attempt, Sender, Target
 from payres.limits import (
     DELIVERY_SECONDS,
@@ -38,18 +38,16 @@ from payres.settings import Settings
 from payres.store import events
 from payres.store import webhooks as store
 from payres.store.connections import connect_writer
-from payres.store.database import Database
 from payres.store.webhooks import DeliveryRecord, WebhookRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
 from payres.wire import Resource
 from tests.events.endpoint import Endpoint, Received, answering
 from tests.helpers import Json, usd, wait_until
-from tests.interledger.sending.virtual_time import VirtualTimeLoop, run
 from tests.works import work_at
 
 NOW = 1_800_000_000_000_000
-AddEndpoint = Callable[..., tuple[Endpoint, webhooks.Added]]
+AddEndpoint = Callable[..., tuple[Endpoint, subscriptions.Added]]
 
 
 class Sample(Resource, frozen=True):
@@ -79,13 +77,13 @@ def add(instance: Instance) -> Iterator[AddEndpoint]:
     """Adds endpoints to the instance, which are removed in the end."""
     with ExitStack() as stack:
 
-        def added(*patterns: str, to: Instance = instance) -> tuple[Endpoint, webhooks.Added]:
+        def added(*patterns: str, to: Instance = instance) -> tuple[Endpoint, subscriptions.Added]:
             endpoint = stack.enter_context(Endpoint().running())
-            made = to.write(lambda work: webhooks.add_webhook(work, endpoint.url, patterns, is_private=True))
+            made = to.write(lambda work: subscriptions.add_webhook(work, endpoint.url, patterns, is_private=True))
             return endpoint, made
 
         yield added
-        instance.write(lambda work: [webhooks.remove_webhook(work, one.id) for one in store.list_webhooks(work)])
+        instance.write(lambda work: [subscriptions.remove_webhook(work, one.id) for one in store.list_webhooks(work)])
 
 
 def deposit(instance: Instance, times: int = 1) -> None:
@@ -101,14 +99,15 @@ def states(instance: Instance) -> list[tuple[str, int]]:
     ]
 
 
-def settled(instance: Instance, added: webhooks.Added) -> None:
+def settled(instance: Instance, added: subscriptions.Added) -> None:
     """Waits until all events were sent for the first time."""
 
-    def is_settled(work: Work) -> bool:
-        webhook = webhooks.require_webhook(work, added.webhook.id)
-        return webhook.cursor >= events.last_sequence(work)
+    wait_until(lambda: cursor_of(instance, added) >= instance.read(events.last_sequence))
 
-    wait_until(lambda: instance.read(is_settled))
+
+def cursor_of(instance: Instance, added: subscriptions.Added) -> int:
+    """The last event up to which each was attempted once, or is not wanted."""
+    return instance.read(lambda work: subscriptions.require_webhook(work, added.webhook.id)).cursor
 
 
 def test_event_is_sent_as_standard_webhooks_says(instance: Instance, add: AddEndpoint) -> None:
@@ -151,20 +150,13 @@ def is_pending(instance: Instance, attempts: int) -> bool:
 
 def test_webhook_that_wants_little_comes_through_the_others(instance: Instance, add: AddEndpoint) -> None:
     endpoint, added = add("grant.*")
-    amount = deliveries.PASSED_OVER + deliveries.READ_AT_ONCE
 
     def unit(work: Work) -> None:
-        for number in range(amount):
+        for number in range(deliveries.READ_AT_ONCE):
             work.emit("wallet.deposited", None, Sample(number))
 
     instance.write(unit)
-    before = added.webhook.cursor
-    wait_until(
-        lambda: (
-            instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id)).cursor
-            >= before + deliveries.PASSED_OVER
-        )
-    )
+    wait_until(lambda: cursor_of(instance, added) == added.webhook.cursor + deliveries.READ_AT_ONCE)
     instance.write(lambda work: work.emit("grant.denied", None, Sample(1)))
     assert endpoint.wait_for(1)[0].event["data"] == {"number": 1}
 
@@ -186,42 +178,43 @@ def test_what_fails_is_tried_again_with_the_same_id_and_a_new_time(instance: Ins
         assert other.headers["webhook-id"] == first.headers["webhook-id"]
     times = [int(one.headers["webhook-timestamp"]) for one in endpoint.received]
     assert all(later - earlier >= pause for (earlier, later), pause in zip(pairwise(times), (5, 300), strict=True))
-    shown = instance.read(lambda work: representations.webhook(work, webhooks.require_webhook(work, added.webhook.id)))
+    shown = instance.read(
+        lambda work: representations.webhook(work, subscriptions.require_webhook(work, added.webhook.id))
+    )
     assert (shown.last_status, shown.last_error, shown.behind) == (200, None, 0)
 
 
-def attempts_of(statuses: list[Attempt], chance: float = 0.0) -> list[tuple[str, int | None]]:
-    """The state of a delivery after each of these attempts, and the seconds to the next one."""
-    connection = connect_writer(":memory:")
-    work = work_at(connection, NOW)
-    added = webhooks.add_webhook(work, "https://shop.example/hook")
-    wallets.create_wallet(work, "alice", "USD", 2, None, None)
-    wallets.deposit(work, "alice", "1.00")
-    [event] = events.events_after(work, 0, 10)
-    webhook_id = added.webhook.id
+def attempts_of(attempt: Attempt, times: int) -> list[tuple[str, int | None]]:
+    """The state of a delivery after each of so many such attempts, and the seconds to the next one."""
     found: list[tuple[str, int | None]] = []
-    delivery = None
-    for attempt in statuses:
-        store_attempt(work, webhook_id, ToSend(event, delivery), attempt, event.sequence, chance)
-        [*_, delivery] = store.DELIVERIES.list(work, "WHERE sequence = ?", event.sequence)
-        found.append((delivery.state, None if delivery.next_at is None else (delivery.next_at - NOW) // SECOND))
-    connection.close()
+    with closing(connect_writer(":memory:")) as connection:
+        work = work_at(connection, NOW)
+        added = subscriptions.add_webhook(work, "https://shop.example/hook")
+        work.emit("wallet.deposited", None, Sample(1))
+        for _ in range(times):
+            due = deliveries.find_round(work, added.webhook.id, 0)
+            assert due is not None
+            deliveries.store_round(work, due, [attempt])
+            [delivery] = store.DELIVERIES.list(work, "")
+            found.append((delivery.state, None if delivery.next_at is None else (delivery.next_at - NOW) // SECOND))
+            store.DELIVERIES.replace(work, msgspec.structs.replace(delivery, next_at=delivery.next_at and NOW))
     return found
 
 
 def test_attempts_follow_the_table_and_end() -> None:
     hours = [("pending", hour * 3600) for hour in (2, 5, 10, 14, 20, 24)]
     expected = [("pending", 5), ("pending", 300), ("pending", 1800), *hours, ("failed", None)]
-    assert attempts_of([Attempt(NOW, 500, "no")] * 10) == expected
+    assert attempts_of(Attempt(NOW, 500, "no"), 10) == expected
 
 
-def test_chance_lengthens_pauses_by_a_tenth_at_most() -> None:
-    assert attempts_of([Attempt(NOW, None, "no")] * 2, chance=1.0) == [("pending", 5), ("pending", 330)]
+def test_chance_lengthens_pauses_by_a_tenth_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliveries, "CHANCE", SimpleNamespace(random=lambda: 1.0))
+    assert attempts_of(Attempt(NOW, None, "no"), 2) == [("pending", 5), ("pending", 330)]
 
 
 def test_endpoint_that_wants_to_be_left_alone_is() -> None:
     busy = Attempt(NOW, 503, "no", retry_after=1000 * SECOND)
-    assert attempts_of([busy] * 3) == [("pending", 1000), ("pending", 1000), ("pending", 1800)]
+    assert attempts_of(busy, 3) == [("pending", 1000), ("pending", 1000), ("pending", 1800)]
 
 
 @pytest.mark.parametrize(
@@ -307,80 +300,16 @@ def test_slow_endpoint_delays_no_other(instance: Instance, add: AddEndpoint) -> 
     slow.wait_for(20)
 
 
-@pytest.mark.parametrize("with_searches", [False, True])
-def test_busy_server_pauses_after_each_attempt_and_each_search(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_searches: bool
-) -> None:
-    endpoint = Endpoint()
-
-    async def late(seconds: float) -> float:
-        is_late = with_searches or seconds == deliveries.PROBE_SECONDS
-        return 1.0 if is_late and endpoint.received else 0.0
-
-    monkeypatch.setattr(deliveries, "_lateness", late)
-    monkeypatch.setattr(deliveries, "LONGEST_PAUSE_SECONDS", 3600.0)
-    monkeypatch.setattr(deliveries, "LONGEST_SEARCH_PAUSE_SECONDS", 3600.0)
-    with endpoint.running(), run_instance(tmp_path / "payres.db") as instance:
-        added = instance.write(lambda work: webhooks.add_webhook(work, endpoint.url, is_private=True))
-        deposit(instance, 20)
-        endpoint.wait_for(1 if with_searches else MAX_DELIVERIES_OF_WEBHOOK)
+def test_busy_server_rests_after_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliveries, "REST_FACTOR", 1e9)  # however little the timers are late
+    monkeypatch.setattr(deliveries, "LONGEST_REST_SECONDS", 3600.0)
+    with Endpoint().running() as endpoint, run_instance(tmp_path / "payres.db") as instance:
+        added = instance.write(lambda work: subscriptions.add_webhook(work, endpoint.url, is_private=True))
+        instance.write(lambda work: [wallets.deposit(work, "alice", "1.00") for _ in range(20)])
+        wait_until(lambda: cursor_of(instance, added) > added.webhook.cursor)
         deposit(instance)
-        shown = instance.read(
-            lambda work: representations.webhook(work, webhooks.require_webhook(work, added.webhook.id))
-        )
-    assert len(endpoint.received) <= MAX_DELIVERIES_OF_WEBHOOK
-    assert shown.behind >= 20 - MAX_DELIVERIES_OF_WEBHOOK
-
-
-@pytest.mark.parametrize(("stalls", "earliest", "latest"), [(0, 0.0, 0.1), (1, 0.1, 0.2), (2, 0.4, 0.5)])
-def test_server_is_busy_where_more_than_one_timer_is_late(stalls: int, earliest: float, latest: float) -> None:
-    searched: list[float] = []
-
-    async def look(unit: object) -> list[WebhookRecord]:
-        searched.append(asyncio.get_running_loop().time())
-        database.stopped = "it has looked once"
-        return []
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        for number in range(stalls):  # the second comes while the second timer runs
-            loop.call_at(deliveries.PAUSE_SECONDS + 0.1 * number - 0.001 * (1 - number), loop.stall, 0.1)
-        await Deliveries(cast("Database", database), Changes(), cast("Sender", None)).run()
-
-    database = SimpleNamespace(stopped=None, read=look)
-    run(main())
-    [at] = searched
-    assert earliest <= at < latest
-
-
-def test_one_search_passes_over_many_events_that_are_not_wanted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A busy server searches once in a while, and may write thousands of events meanwhile."""
-    is_written, endpoint = threading.Event(), Endpoint()
-
-    async def late(seconds: float) -> float:
-        if seconds != deliveries.PAUSE_SECONDS or is_written.is_set():
-            return 1.0
-        await asyncio.to_thread(is_written.wait)  # until the first search
-        return 0.0
-
-    def unit(work: Work) -> None:
-        for number in range(deliveries.PASSED_OVER):
-            is_wanted = number % (deliveries.PASSED_OVER // 2) == deliveries.READ_AT_ONCE
-            work.emit("grant.denied" if is_wanted else "wallet.deposited", None, Sample(number))
-
-    monkeypatch.setattr(deliveries, "_lateness", late)
-    monkeypatch.setattr(deliveries, "LONGEST_PAUSE_SECONDS", 3600.0)
-    monkeypatch.setattr(deliveries, "LONGEST_SEARCH_PAUSE_SECONDS", 3600.0)
-    with endpoint.running(), run_instance(tmp_path / "payres.db") as instance:
-        try:
-            instance.write(lambda work: webhooks.add_webhook(work, endpoint.url, ("grant.*",), is_private=True))
-            instance.write(unit)
-        finally:
-            is_written.set()
-        assert len(endpoint.wait_for(2)) == 2
+        assert cursor_of(instance, added) == added.webhook.cursor + MAX_DELIVERIES_OF_WEBHOOK
+    assert len(endpoint.received) == MAX_DELIVERIES_OF_WEBHOOK
 
 
 def test_event_that_fails_delays_no_later_one(instance: Instance, add: AddEndpoint) -> None:
@@ -411,16 +340,16 @@ def test_endpoint_that_is_gone_gets_nothing_more_and_others_get_an_event(instanc
     assert states(instance) == [("failed", 1)]
     deposit(instance)
     other.answer = answering(200)
-    assert instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id)).state == "disabled"
+    assert instance.read(lambda work: subscriptions.require_webhook(work, added.webhook.id)).state == "disabled"
     gone.answer = answering(200)
-    instance.write(lambda work: webhooks.record_test(work, added.webhook.id, Attempt(NOW, 200, None)))
+    instance.write(lambda work: subscriptions.record_test(work, added.webhook.id, Attempt(NOW, 200, None)))
     gone.wait_for(2)
 
 
 def test_two_secrets_sign_for_a_day_after_a_rotation(instance: Instance, add: AddEndpoint) -> None:
     assert ROTATION_HOURS == 24
     endpoint, old = add()
-    new = instance.write(lambda work: webhooks.rotate_secret(work, old.webhook.id))
+    new = instance.write(lambda work: subscriptions.rotate_secret(work, old.webhook.id))
     assert new.secret != old.secret
     deposit(instance)
     [received] = endpoint.wait_for(1)
@@ -433,7 +362,7 @@ def test_two_secrets_sign_for_a_day_after_a_rotation(instance: Instance, add: Ad
 
 def test_secret_is_stored_encrypted_and_not_shown(instance: Instance, add: AddEndpoint) -> None:
     _, added = add()
-    found = instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id))
+    found = instance.read(lambda work: subscriptions.require_webhook(work, added.webhook.id))
     assert added.secret.encode() not in found.secret
     assert added.secret not in repr(Target(found, (added.secret,)))
 
@@ -444,12 +373,12 @@ def test_replay_sends_again(instance: Instance, add: AddEndpoint) -> None:
     deposit(instance)
     [first] = endpoint.wait_for(1)
     event_id = first.event["id"]
-    [sent_to] = instance.write(lambda work: webhooks.replay_event(work, event_id))
+    [sent_to] = instance.write(lambda work: subscriptions.replay_event(work, event_id))
     assert sent_to.id == added.webhook.id
     assert endpoint.wait_for(2)[1].body == first.body
     wait_until(lambda: states(instance) == [("delivered", 1)])
     [other_webhook] = instance.read(lambda work: [one for one in store.list_webhooks(work) if one.url == other.url])
-    instance.write(lambda work: webhooks.replay_event(work, event_id, other_webhook.id))
+    instance.write(lambda work: subscriptions.replay_event(work, event_id, other_webhook.id))
     assert other.wait_for(1)[0].event["id"] == event_id
 
 
@@ -461,9 +390,9 @@ def test_what_failed_for_good_is_replayed_together(instance: Instance, add: AddE
     wait_until(lambda: [state for state, _ in states(instance)] == ["failed"], lambda: str(states(instance)))
     failed_at = instance.clock.now()
     endpoint.answer = answering(200)
-    instance.write(lambda work: webhooks.record_test(work, added.webhook.id, Attempt(NOW, 200, None)))
-    assert instance.write(lambda work: webhooks.replay_failed(work, since=failed_at + DAY)) == 0
-    assert instance.write(lambda work: webhooks.replay_failed(work, added.webhook.id)) == 1
+    instance.write(lambda work: subscriptions.record_test(work, added.webhook.id, Attempt(NOW, 200, None)))
+    assert instance.write(lambda work: subscriptions.replay_failed(work, since=failed_at + DAY)) == 0
+    assert instance.write(lambda work: subscriptions.replay_failed(work, added.webhook.id)) == 1
     wait_until(lambda: states(instance) == [("delivered", 1)])
 
 
@@ -472,7 +401,7 @@ def test_removed_webhook_gets_nothing_and_leaves_nothing(instance: Instance, add
     endpoint.answer = answering(500)
     deposit(instance)
     wait_until(lambda: states(instance) == [("pending", 1)])
-    instance.write(lambda work: webhooks.remove_webhook(work, added.webhook.id))
+    instance.write(lambda work: subscriptions.remove_webhook(work, added.webhook.id))
     assert states(instance) == []
     other, _ = add()
     deposit(instance)
@@ -484,7 +413,7 @@ def test_restart_goes_on_from_the_rows(tmp_path: Path) -> None:
     with Endpoint().running() as endpoint:
         endpoint.answer = answering(500)
         with run_instance(tmp_path / "payres.db") as one:
-            added = one.write(lambda work: webhooks.add_webhook(work, endpoint.url, ["wallet.*"], is_private=True))
+            added = one.write(lambda work: subscriptions.add_webhook(work, endpoint.url, ["wallet.*"], is_private=True))
             deposit(one)
             wait_until(lambda: states(one) == [("pending", 1)])
             one.write(lambda work: store.WEBHOOKS.update(work, added.webhook.id, state="disabled"))
@@ -519,7 +448,7 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent() -> None:
     def at(days: int) -> Work:
         return work_at(connection, NOW + days * DAY)
 
-    added = webhooks.add_webhook(at(0), "https://shop.example/hook")
+    added = subscriptions.add_webhook(at(0), "https://shop.example/hook")
     for day in range(4):
         at(day).emit("wallet.deposited", None, Sample(day))
     first = events.events_after(at(0), 0, 1)[0]
@@ -531,7 +460,7 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent() -> None:
     assert not store.has_old_events(at(30), NOW + 30 * DAY)
     assert left(at(32)) == [1, 2, 3, 4], "the webhook has not been sent them"
     store.WEBHOOKS.update(at(0), added.webhook.id, cursor=4)
-    webhooks.replay_event(at(0), first.id, added.webhook.id)
+    subscriptions.replay_event(at(0), first.id, added.webhook.id)
     assert left(at(32)) == [1, 3, 4], "the first is due again"
     store.WEBHOOKS.update(at(0), added.webhook.id, state="disabled")
     assert left(at(32)) == [3, 4]
@@ -564,26 +493,26 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent() -> None:
 def test_webhook_that_makes_no_sense_is_refused(url: str, patterns: tuple[str, ...], says: str) -> None:
     connection = connect_writer(":memory:")
     with pytest.raises(DomainError, match=says):
-        webhooks.add_webhook(work_at(connection, NOW), url, patterns)
+        subscriptions.add_webhook(work_at(connection, NOW), url, patterns)
     connection.close()
 
 
 def test_disabled_webhook_is_sent_nothing_again() -> None:
     with closing(connect_writer(":memory:")) as connection:
         work = work_at(connection, NOW)
-        added = webhooks.add_webhook(work, "https://shop.example/hook")
+        added = subscriptions.add_webhook(work, "https://shop.example/hook")
         work.emit("wallet.deposited", None, Sample(1))
         [event] = events.events_after(work, 0, 1)
         failed = DeliveryRecord(event.sequence, added.webhook.id, "failed", 1, None, NOW, 410, "Gone")
         store.DELIVERIES.replace(work, failed)
         store.WEBHOOKS.update(work, added.webhook.id, state="disabled")
         for replay in (
-            partial(webhooks.replay_event, work, event.id, added.webhook.id),
-            partial(webhooks.replay_failed, work, added.webhook.id),
+            partial(subscriptions.replay_event, work, event.id, added.webhook.id),
+            partial(subscriptions.replay_failed, work, added.webhook.id),
         ):
             with pytest.raises(DomainError, match="payres webhook test"):
                 replay()
-        assert webhooks.replay_failed(work) == 0
+        assert subscriptions.replay_failed(work) == 0
         assert [one.state for one in store.DELIVERIES.list(work, "")] == ["failed"]
 
 
@@ -591,9 +520,9 @@ def test_webhooks_are_limited() -> None:
     connection = connect_writer(":memory:")
     work = work_at(connection, NOW)
     for _ in range(MAX_WEBHOOKS):
-        webhooks.add_webhook(work, "https://shop.example/hook")
+        subscriptions.add_webhook(work, "https://shop.example/hook")
     with pytest.raises(DomainError, match="16 webhooks already"):
-        webhooks.add_webhook(work, "https://shop.example/hook")
+        subscriptions.add_webhook(work, "https://shop.example/hook")
     connection.close()
 
 
@@ -603,8 +532,10 @@ def test_patterns_name_events(name: str) -> None:
     work = work_at(connection, NOW)
     event = events.EventRecord(1, name, None, b"{}", NOW)
     for patterns, is_wanted in (((), True), ((name,), True), ((name.partition(".")[0] + ".*",), True), (("*",), True)):
-        webhook = webhooks.add_webhook(work, "https://shop.example/hook", patterns).webhook
-        assert webhooks.wants(webhook, event) == (is_wanted and name != "webhook.test")
+        webhook = subscriptions.add_webhook(work, "https://shop.example/hook", patterns).webhook
+        assert subscriptions.wants(webhook, event) == (is_wanted and name != "webhook.test")
     other = "grant.issued" if name != "grant.issued" else "grant.denied"
-    assert not webhooks.wants(webhooks.add_webhook(work, "https://shop.example/hook", (other,)).webhook, event)
+    assert not subscriptions.wants(
+        subscriptions.add_webhook(work, "https://shop.example/hook", (other,)).webhook, event
+    )
     connection.close()

@@ -26,12 +26,12 @@ from payres.grants.continuation import cancel_grant, continue_grant
 from payres.grants.gnap import GrantRequest
 from payres.grants.requests import request_grant
 from payres.grants.tokens import revoke_grant
-from payres.http.error_responses import error_response
 from payres.operator import grants, keys, wallets
 from payres.routes import authorize
 from payres.settings import Settings
+from payres.signatures.base import Message
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
-from payres.signatures.sign import Message, sign
+from payres.signatures.sign import sign
 from payres.store.connections import connect_writer
 from payres.store.work import Transaction, Work
 from payres.testing import instance as instances
@@ -256,8 +256,7 @@ def test_time_to_decide_is_over_at_the_second(still: Instance, refused: Refused)
     for decide in (still.approve, still.deny):
         with pytest.raises(DomainError) as refusal:
             decide(late["interact"]["redirect"])
-        shown = error_response(refusal.value)
-        assert (shown.status, shown.code) == (
+        assert (refusal.value.status, refusal.value.code) == (
             400,
             "invalid_interaction",
         )

@@ -23,11 +23,10 @@ from payres.store import accounts, clients, packets
 from payres.store.connections import connect_writer
 from payres.store.outgoing import OUTGOING
 from payres.store.packets import PacketRecord
-from payres.store.transactions import savepoint
 from payres.store.work import Transaction, Work
 from payres.terms import Path as Way
 from payres.terms import Terms
-from tests.works import sending_payment, work_at
+from tests.works import savepoint, sending_payment, work_at
 
 NOW = 1_800_000_000_000_000
 FUNDS, DEBIT, FEE = 100_000, 1_000, 30

@@ -12,7 +12,7 @@ from payres.clock import MILLISECOND, SECOND
 from payres.errors import Unavailable
 from payres.interledger import responses
 from payres.interledger.connector import CONFIGURATION, CONFIGURATION_CONDITION
-from payres.interledger.frames import CloseCode, ConnectionClose
+from payres.interledger.frames import ConnectionClose
 from payres.interledger.packets import (
     Code,
     Fulfill,
@@ -96,7 +96,7 @@ async def test_completed_payment_takes_no_money_but_answers_the_close(node: Node
     await node.send(peer, sender.prepare(5))
     reply = await node.send(peer, sender.prepare(5))
     assert (code(reply), reply.data) == ("F02", b"")
-    close = ConnectionClose(CloseCode.NO_ERROR, "")
+    close = ConnectionClose()
     closed = await node.send(peer, sender.prepare(0, 0, close, fulfillable=False))
     assert code(closed) == "F99"
     assert sender.read(closed).frames == (close,)
@@ -147,7 +147,7 @@ async def test_overshoot_is_taken_as_far_as_rounding_goes(
     assert found.completed == (found.received >= wanted)
     if not taken:
         assert code(reply) == "F99"
-        assert sender.read(reply).frames == (ConnectionClose(CloseCode.NO_ERROR, ""),)
+        assert sender.read(reply).frames == (ConnectionClose(),)
 
 
 async def test_overshoot_of_a_sender_with_large_units_is_taken(node: Node) -> None:

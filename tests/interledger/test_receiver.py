@@ -11,7 +11,6 @@ from payres.amounts import Asset
 from payres.clock import MovableClock
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.frames import (
-    CloseCode,
     ConnectionAssetDetails,
     ConnectionClose,
     ConnectionNewAddress,
@@ -95,7 +94,7 @@ def test_declined_money_closes_the_connection_and_says_what_arrived() -> None:
     declined = taken.decline()
     said = one.read(declined)
     assert (declined.code, declined.triggered_by) == (Code.APPLICATION_ERROR, "test.node")
-    assert said.frames == (ConnectionClose(CloseCode.NO_ERROR, ""),)
+    assert said.frames == (ConnectionClose(),)
     assert (said.packet_type, said.prepare_amount) == (PacketType.REJECT, 1000)
 
 

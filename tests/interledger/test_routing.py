@@ -13,21 +13,13 @@ from payres.interledger.packets import Code, Rejected, parse_too_large
 from payres.interledger.routing import converted, covers, next_peer, prefixes_of
 from payres.operator.assets import set_rate
 from payres.operator.peers import NewPeer, add_peer
-from payres.settings import Settings
 from payres.store import peers
 from payres.store.connections import connect_writer
 from payres.store.work import Transaction, Work
 from tests.works import work_at
 
-OWN = "test.node"
+OWN = "test.here"
 SEGMENTS = st.lists(st.text("abc", min_size=1, max_size=2), min_size=1, max_size=5)
-
-
-@pytest.fixture
-def tx() -> Iterator[Work]:
-    connection = connect_writer(":memory:")
-    yield work_at(connection, 0, Settings(ilp_address=OWN))
-    connection.close()
 
 
 def made(tx: Work, routes: Mapping[str, list[str]], assets: Mapping[str, str] | None = None) -> dict[str, int]:
@@ -49,7 +41,7 @@ def made(tx: Work, routes: Mapping[str, list[str]], assets: Mapping[str, str] | 
     return ids
 
 
-ROUTES = {"any": ["test"], "bank": ["test.bank"], "branch": ["test.bank.east", "g.x"], "below": ["test.node.below"]}
+ROUTES = {"any": ["test"], "bank": ["test.bank"], "branch": ["test.bank.east", "g.x"], "below": ["test.here.below"]}
 
 
 @pytest.mark.parametrize(
@@ -69,11 +61,11 @@ ROUTES = {"any": ["test"], "bank": ["test.bank"], "branch": ["test.bank.east", "
         ("test.bank.east.alice", "branch", "bank"),
         ("test.bank.east.alice", "bank", "branch"),
         ("test.else", "any", None),
-        ("test.node", None, None),
-        ("test.node.token", None, None),
-        ("test.nodes", None, "any"),
-        ("test.node.below.x", None, "below"),
-        ("test.node.below.x", "below", None),
+        ("test.here", None, None),
+        ("test.here.token", None, None),
+        ("test.heres", None, "any"),
+        ("test.here.below.x", None, "below"),
+        ("test.here.below.x", "below", None),
         ("private.bank.x", None, "bank"),
     ],
 )
@@ -207,5 +199,5 @@ def test_one_asset_is_not_converted(rates: Transaction, amount: int) -> None:
 
 
 def test_reject_names_the_node_that_rejects() -> None:
-    reject = Rejected(Code.AMOUNT_TOO_LARGE, "Too much", b"data").reject("test.node")
-    assert (reject.code, reject.triggered_by, reject.message, reject.data) == ("F08", "test.node", "Too much", b"data")
+    reject = Rejected(Code.AMOUNT_TOO_LARGE, "Too much", b"data").reject("test.here")
+    assert (reject.code, reject.triggered_by, reject.message, reject.data) == ("F08", "test.here", "Too much", b"data")

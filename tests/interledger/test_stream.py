@@ -38,10 +38,13 @@ def test_keys_are_those_of_the_vectors(shared_secret: SharedSecret, vectors: Vec
 def test_sealed_vectors(vectors: Vector, stream_vector: Vector) -> None:
     plaintext, sealed = bytes.fromhex(stream_vector["plaintext"]), bytes.fromhex(stream_vector["encrypted"])
     iv, packet = bytes.fromhex(stream_vector["iv"]), decode_stream_packet(plaintext)
+    cipher = AESGCM(bytes.fromhex(vectors["streamKeys"]["encryptionKey"]))
+    assert encrypt(cipher, plaintext, iv) == sealed
+    assert decrypt(cipher, sealed) == plaintext
     shared_secret = SharedSecret(bytes.fromhex(vectors["streamKeys"]["sharedSecret"]), lambda _: iv)
-    assert encrypt(shared_secret._cipher, plaintext, iv) == shared_secret.encrypt_packet(packet) == sealed
-    assert decrypt(shared_secret._cipher, sealed) == plaintext
     assert shared_secret.decrypt_packet(sealed) == packet
+    if encode_stream_packet(packet) == plaintext:  # no frame was skipped
+        assert shared_secret.encrypt_packet(packet) == sealed
 
 
 def test_fulfillment_vectors(fulfillment_vector: Vector) -> None:
@@ -102,9 +105,9 @@ def test_data_that_is_not_sealed_is_refused(size: int) -> None:
 
 
 def test_sealed_nonsense_is_no_packet() -> None:
-    secret = SharedSecret(SECRET)
+    cipher = AESGCM(hmac.digest(SECRET, b"ilp_stream_encryption", "sha256"))
     with pytest.raises(CodecError):
-        secret.decrypt_packet(encrypt(secret._cipher, b"nonsense", bytes(12)))
+        SharedSecret(SECRET).decrypt_packet(encrypt(cipher, b"nonsense", bytes(12)))
 
 
 @pytest.mark.parametrize("size", [0, 31, 33])

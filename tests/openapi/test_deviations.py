@@ -15,7 +15,7 @@ from payres.http import admission, protocol
 from payres.http.admission import RateLimits
 from payres.limits import MAX_HEADER_BYTES
 from payres.rate_limiter import too_many
-from payres.testing.instance import Instance, run_instance
+from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, Json
 from tests.openapi import documents
 from tests.openapi.conformance import is_documented
@@ -49,12 +49,6 @@ class Asked(NamedTuple):
     path: str
     body: Json | None = None
     token: str | None = None
-
-
-@pytest.fixture(scope="module")
-def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    with run_instance(tmp_path_factory.mktemp("deviations") / "payres.db") as instance:
-        yield instance
 
 
 def access(payres: Instance, kind: str, *actions: str) -> str:

@@ -10,16 +10,16 @@ import pytest
 from payres.clock import SECOND
 from payres.operator.backups import BackupError, make_backup, restore_backup, stamp
 from payres.operator.wallets import create_wallet, deposit
-from payres.store import copies, migrations
+from payres.store import copies
 from payres.store.connections import connect_writer
 from payres.store.copies import examine
 from payres.store.database_file import DatabaseServed, server_lock
 from payres.store.ledger_invariants import LEDGER_INVARIANTS
-from payres.store.migrations import UnusableDatabase, execute_script, is_outdated, version_of
+from payres.store.migrations import FIRST, UnusableDatabase, is_outdated, version_of
+from tests.versions import NEWEST, make_newest
 from tests.works import work_at
 
 NOW = 1_767_225_600 * SECOND  # 2026-01-01T00:00:00Z
-NEWEST = max(migrations.migrations())
 
 
 @pytest.fixture
@@ -60,13 +60,6 @@ def deposit_more(database: Path) -> None:
 
 def names(folder: Path) -> set[str]:
     return {file.name for file in folder.iterdir()}
-
-
-def make_old(path: Path) -> None:
-    """A database of the first version."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        execute_script(connection, migrations.migrations()[1])
-        connection.execute("PRAGMA user_version = 1")
 
 
 def test_backup_is_one_private_file_with_what_it_is(database: Path, tmp_path: Path) -> None:
@@ -153,10 +146,10 @@ def test_backup_of_broken_books_is_kept_under_another_name(database: Path, backu
     assert names(tmp_path) == {"payres.db", "backup.db", "backup.db.broken"}
 
 
-def test_backup_of_an_older_version_stays_one(tmp_path: Path) -> None:
-    make_old(tmp_path / "payres.db")
-    assert make_backup(tmp_path / "payres.db", tmp_path / "backup.db", False, NOW).version == 1
-    assert examine(tmp_path / "backup.db", version_of) == 1
+def test_backup_of_an_older_version_stays_one(tmp_path: Path, second_version: int) -> None:
+    make_newest(tmp_path / "payres.db")
+    assert make_backup(tmp_path / "payres.db", tmp_path / "backup.db", False, NOW).version == second_version - 1
+    assert examine(tmp_path / "backup.db", version_of) == second_version - 1
 
 
 @pytest.mark.parametrize(
@@ -176,14 +169,14 @@ def test_backup_of_what_this_payres_does_not_know_is_refused(
     assert names(tmp_path) == {"payres.db"}
 
 
-@pytest.mark.parametrize("number", [1, NEWEST])
-def test_backup_of_an_altered_database_is_kept_under_another_name(tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize("is_older", [False, True])
+def test_backup_of_an_altered_database_is_kept_under_another_name(
+    tmp_path: Path, is_older: bool, request: pytest.FixtureRequest
+) -> None:
     path = tmp_path / "payres.db"
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        for step in range(1, number + 1):
-            execute_script(connection, migrations.migrations()[step])
-        connection.execute(f"PRAGMA user_version = {number}")
-    change(path, "DROP INDEX account_of_operator")
+    make_newest(path, "DROP INDEX account_of_operator")
+    if is_older:
+        request.getfixturevalue("second_version")
     with pytest.raises(BackupError, match=r"not sound: the index 'account_of_operator' is missing.*There is no backup"):
         make_backup(path, tmp_path / "backup.db", False, NOW)
     assert names(tmp_path) == {"payres.db", "backup.db.broken"}
@@ -218,11 +211,13 @@ def test_restore_follows_a_link_to_the_database(database: Path, backup: Path, tm
     assert balance(database) == 1000
 
 
-def test_restore_of_an_older_version_is_migrated_and_the_source_is_not(database: Path, tmp_path: Path) -> None:
-    make_old(tmp_path / "old.db")
-    assert restore_backup(tmp_path / "old.db", database, NOW).version == 1
+def test_restore_of_an_older_version_is_migrated_and_the_source_is_not(
+    database: Path, tmp_path: Path, second_version: int
+) -> None:
+    make_newest(tmp_path / "old.db")
+    assert restore_backup(tmp_path / "old.db", database, NOW).version == second_version - 1
     assert not examine(database, is_outdated)
-    assert examine(tmp_path / "old.db", version_of) == 1
+    assert examine(tmp_path / "old.db", version_of) == second_version - 1
     assert not list(tmp_path.glob("*before-version*"))
 
 
@@ -258,10 +253,8 @@ def minting(backup: Path) -> None:
     change(backup, "CREATE TRIGGER mint AFTER INSERT ON transfer BEGIN UPDATE account SET balance = balance + 1; END")
 
 
-def old_and_altered(backup: Path) -> None:
-    backup.unlink()
-    make_old(backup)
-    change(backup, "DROP INDEX account_of_operator")
+def too_old(backup: Path) -> None:
+    change(backup, f"PRAGMA user_version = {FIRST - 1}")
 
 
 def dangling(backup: Path) -> None:
@@ -307,7 +300,7 @@ def gone(backup: Path) -> None:
         (without_an_index, "is not sound: the index 'wallet_key_in_force' is missing"),
         (without_a_column, "is not sound: the table 'wallet_address' is not the one that payres made"),
         (minting, "is not sound: the trigger 'mint' is not one of payres"),
-        (old_and_altered, "is not sound: the index 'account_of_operator' is missing"),
+        (too_old, f"has version {FIRST - 1}, and this payres knows versions from {FIRST} on"),
         (dangling, "is not sound: a row of .* refers to a missing asset"),
         (damaged, "is not sound|malformed"),
         (foreign, "a database of another program"),
@@ -326,6 +319,15 @@ def test_restore_of_what_is_no_sound_backup_changes_nothing(
         restore_backup(backup, database, NOW)
     assert database.read_bytes() == before
     assert names(tmp_path) <= {"payres.db", "payres.db.lock", "backup.db"}
+
+
+@pytest.mark.usefixtures("second_version")
+def test_restore_of_an_older_version_that_was_altered_changes_nothing(database: Path, tmp_path: Path) -> None:
+    before = database.read_bytes()
+    make_newest(tmp_path / "old.db", "DROP INDEX account_of_operator")
+    with pytest.raises(BackupError, match="is not sound: the index 'account_of_operator' is missing"):
+        restore_backup(tmp_path / "old.db", database, NOW)
+    assert database.read_bytes() == before
 
 
 def test_restore_of_the_database_itself_is_refused(database: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from payres import ledger
 from payres.clock import DAY
-from payres.events import webhooks
+from payres.events import subscriptions
 from payres.limits import MIN_FREE_BYTES
 from payres.operator import assets, doctor, wallets
 from payres.operator.doctor import Finding, examine
@@ -107,7 +107,7 @@ def test_liquidity_of_which_little_is_left(database: tuple[Path, Transaction]) -
 
 
 def test_webhook_that_fails_or_has_gone(database: tuple[Path, Transaction]) -> None:
-    webhooks.add_webhook(work_at(database[1], NOW), "https://shop.example/payres")
+    subscriptions.add_webhook(work_at(database[1], NOW), "https://shop.example/payres")
     assert broken(found(database)) == set()
     database[1].execute("UPDATE webhook SET last_error = 'It was answered with 500'")
     assert "It was answered with 500" in found(database)["webhook https://shop.example/payres"].seen

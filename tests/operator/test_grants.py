@@ -1,6 +1,5 @@
 """What grants have spent and have left, as operators see it."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,16 +8,10 @@ from click.testing import CliRunner
 from payres.amounts import Asset
 from payres.cli import main
 from payres.operator.grants import Spending, require_grant, spending_of
-from payres.testing.instance import Instance, run_instance
+from payres.testing.instance import Instance
 from tests.helpers import Json, usd
 
 USD = Asset("USD", 2)
-
-
-@pytest.fixture(scope="module")
-def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    with run_instance(tmp_path_factory.mktemp("grants") / "payres.db") as instance:
-        yield instance
 
 
 def spend(payres: Instance, limits: Json | None, cents: int = 500) -> str:

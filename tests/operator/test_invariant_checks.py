@@ -1,6 +1,6 @@
 """A small ledger with every kind of payment in it, and each invariant broken behind its back."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,14 +20,12 @@ from payres.store.grants import GRANTS, GrantRecord
 from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.ledger_invariants import LEDGER_INVARIANTS
 from payres.store.outgoing import OUTGOING, OutgoingRecord
-from payres.store.transactions import savepoint
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest
-from tests.works import sending_payment, work_at
+from tests.works import NOW, savepoint, sending_payment, work_at
 
-NOW = 1_700_000_000_000_000
 MAX_DECIMAL = "92233720368547758.07"
 
 SENDING = sending_payment(
@@ -48,13 +46,10 @@ SENDING = sending_payment(
 
 
 @pytest.fixture
-def tx(tmp_path: Path) -> Iterator[Work]:
-    connection = connect_writer(str(tmp_path / "books.db"))
-    connection.execute("BEGIN")
-    work = work_at(connection, NOW)
-    keep_books(work)
-    yield work
-    connection.close()
+def tx(tx: Work) -> Work:
+    tx.execute("BEGIN")
+    keep_books(tx)
+    return tx
 
 
 def keep_books(tx: Work) -> None:

@@ -1,6 +1,5 @@
 """Refunds: what goes back, to whom, and never more than was received."""
 
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from fractions import Fraction
 from typing import Any
@@ -21,23 +20,19 @@ from payres.store.connections import connect_writer
 from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.refunds import refunds_of_incoming
-from payres.store.transactions import savepoint
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms
 from tests.helpers import examples
-from tests.works import add_usd_peer, work_at
+from tests.works import NOW, add_usd_peer, savepoint, work_at
 
-NOW = 1_700_000_000_000_000
 ASSETS = {"alice": "USD", "bob": "USD", "emma": "EUR"}
 
 
 @pytest.fixture
-def tx() -> Iterator[Work]:
-    with closing(connect_writer(":memory:")) as connection:
-        work = work_at(connection, NOW)
-        keep_books(work)
-        yield work
+def tx(tx: Work) -> Work:
+    keep_books(tx)
+    return tx
 
 
 def keep_books(work: Work) -> None:

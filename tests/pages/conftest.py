@@ -2,15 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from payres.testing.instance import Instance, run_instance
+from payres.testing.instance import Instance
 from tests.pages.browser import Browser
-
-
-@pytest.fixture(scope="module")
-def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    """One instance for the tests of a module, each of which makes what it needs."""
-    with run_instance(tmp_path_factory.mktemp("pages") / "payres.db") as instance:
-        yield instance
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from payres import ledger
 from payres.amounts import Asset
-from payres.events import webhooks
+from payres.events import subscriptions
 from payres.interledger import balances
 from payres.operator import api_keys, assets, keys, peers, wallets
 from payres.operator.peers import NewPeer
@@ -83,7 +83,7 @@ def _pay(instance: Instance) -> tuple[str, str, str]:
 
 def _leave_undelivered(work: Work, payment_id: str) -> None:
     """A webhook that is gone, which did not take the events of a payment."""
-    webhook = webhooks.add_webhook(work, "https://hooks.example/" + "a-long-path/" * 5, [], False).webhook
+    webhook = subscriptions.add_webhook(work, "https://hooks.example/" + "a-long-path/" * 5, [], False).webhook
     paid = OUTGOING.get(work, payment_id)
     assert paid is not None
     error = f"it answered 410 {HOSTILE}"

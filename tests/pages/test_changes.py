@@ -2,7 +2,7 @@
 
 import pytest
 
-from payres.events import webhooks
+from payres.events import subscriptions
 from payres.operator import api_keys, keys
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store.refunds import refunds_of_incoming
@@ -190,14 +190,14 @@ def test_payment_from_another_server_is_refunded_to_a_wallet_address(
 
 
 def test_failed_deliveries_of_a_webhook_are_sent_again(payres: Instance, ann: Browser) -> None:
-    added = payres.write(lambda work: webhooks.add_webhook(work, "http://127.0.0.1:9/hook", ["grant.*"], True))
+    added = payres.write(lambda work: subscriptions.add_webhook(work, "http://127.0.0.1:9/hook", ["grant.*"], True))
     assert "secret" not in ann.words("/admin/webhooks")
     [*_, row] = ann.rows("/admin/webhooks")
     assert (row["Webhook"], row["Events"], row["State"]) == (added.webhook.id, "grant.*", "active")
     assert ann.get("/admin/webhooks/deliveries").status_code == 200
     answer = ann.send(f"/admin/webhooks/{added.webhook.id}", choice="replay")
     assert (answer.status_code, answer.headers["location"]) == (303, "/admin/webhooks")
-    payres.write(lambda work: webhooks.remove_webhook(work, added.webhook.id))
+    payres.write(lambda work: subscriptions.remove_webhook(work, added.webhook.id))
 
 
 ACTIONS = (

@@ -24,7 +24,6 @@ from payres.grants.consent import Browser
 from payres.grants.gnap import GrantRequest, GrantResponse
 from payres.grants.passwords import hash_password
 from payres.grants.requests import request_grant
-from payres.http.error_responses import error_response
 from payres.identifiers import hash_secret
 from payres.limits import MAX_KNOWN_BROWSERS
 from payres.operator import wallets
@@ -739,7 +738,7 @@ async def test_new_password_ends_what_the_old_one_is_opening(site: Site) -> None
     with pytest.raises(DomainError) as caught:
         await site.write(lambda work: consent.open_session(work, verified, Browser()))
 
-    assert error_response(caught.value).status == 401
+    assert caught.value.status == 401
 
 
 @pytest.mark.parametrize(

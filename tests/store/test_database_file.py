@@ -7,16 +7,18 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from payres.application import create_app
+from payres.cli import main
 from payres.settings import Settings
 from payres.store import connections
 from payres.store.connections import connect_writer
 from payres.store.database_file import DatabaseServed, server_lock
-from payres.store.migrations import UnusableDatabase, execute_script, migrate, migrations, version_of
-from tests.helpers import TIMEOUT, child
+from payres.store.migrations import UnusableDatabase, migrate, version_of
+from tests.helpers import child
+from tests.versions import NEWEST, make_newest
 
-NEWEST = max(migrations())
 HOLD_UNTIL_KILLED = """
 import sys
 from payres.store.database_file import server_lock
@@ -116,12 +118,12 @@ def served_by_another(database: str) -> Iterator[None]:
         yield
 
 
-def of_version(database: str, number: int) -> str:
-    """Makes a database as an earlier payres left it."""
-    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
-        for step in range(1, number + 1):
-            execute_script(connection, migrations()[step])
-        connection.execute(f"PRAGMA user_version = {number}")
+@pytest.fixture
+def older(tmp_path: Path, second_version: int) -> str:
+    """A database that an earlier payres left, whose version is one below the newest."""
+    database = str(tmp_path / "payres.db")
+    make_newest(database)
+    assert version(database) == second_version - 1
     return database
 
 
@@ -130,37 +132,35 @@ def version(database: str) -> int:
         return version_of(connection)
 
 
-@pytest.mark.parametrize("number", [1, NEWEST // 2, NEWEST - 1])
-def test_older_database_is_not_migrated_under_a_server_of_another_process(tmp_path: Path, number: int) -> None:
-    database = of_version(str(tmp_path / "payres.db"), number)
+def test_older_database_is_not_migrated_under_a_server_of_another_process(
+    older: str, tmp_path: Path, second_version: int
+) -> None:
     with (
-        served_by_another(database),
+        served_by_another(older),
         pytest.raises(DatabaseServed, match=r"older version, .* restart the server with this version first"),
     ):
-        connect_writer(database)
-    assert version(database) == number
+        connect_writer(older)
+    assert version(older) == second_version - 1
     assert {file.name for file in tmp_path.iterdir()} <= {
         "payres.db",
         "payres.db-shm",
         "payres.db-wal",
         "payres.db.lock",
     }
-    connect_writer(database).close()
-    assert version(database) == NEWEST
+    connect_writer(older).close()
+    assert version(older) == second_version
 
 
-def test_command_says_to_restart_the_server_first(tmp_path: Path) -> None:
-    database = of_version(str(tmp_path / "payres.db"), 1)
-    command = [sys.executable, "-m", "payres", "wallet", "list", "--database", database]
-    with served_by_another(database):
-        refused = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, cwd=tmp_path, check=False)
-    assert (refused.returncode, refused.stdout) == (1, "")
+def test_command_says_to_restart_the_server_first(older: str, second_version: int) -> None:
+    command = ["wallet", "list", "--database", older]
+    with served_by_another(older):
+        refused = CliRunner().invoke(main, command)
+    assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr == (
-        f"Error: The database {database} is of an older version, and a payres serves it, or restores or migrates it:"
+        f"Error: The database {older} is of an older version, and a payres serves it, or restores or migrates it:"
         " restart the server with this version first, then try again\n"
     )
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, cwd=tmp_path, check=False)
-    assert (done.returncode, version(database)) == (0, NEWEST)
+    assert (CliRunner().invoke(main, command).exit_code, version(older)) == (0, second_version)
 
 
 def test_command_works_beside_a_server_of_its_own_version(tmp_path: Path) -> None:
@@ -170,38 +170,34 @@ def test_command_works_beside_a_server_of_its_own_version(tmp_path: Path) -> Non
         assert version_of(connection) == NEWEST
 
 
-def test_lock_is_held_while_a_command_migrates_and_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    database = of_version(str(tmp_path / "payres.db"), 1)
+def test_lock_is_held_while_a_command_migrates_and_no_longer(older: str, monkeypatch: pytest.MonkeyPatch) -> None:
     held = []
 
     def migrate_and_try(connection: sqlite3.Connection) -> None:
         with pytest.raises(DatabaseServed):
-            server_lock(database).__enter__()
+            server_lock(older).__enter__()
         held.append(True)
         migrate(connection)
 
     monkeypatch.setattr(connections, "migrate", migrate_and_try)
-    with closing(connect_writer(database)), server_lock(database):
+    with closing(connect_writer(older)), server_lock(older):
         assert held == [True]
 
 
 def test_one_that_was_migrated_while_the_lock_was_tried_is_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    older: str, second_version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database = of_version(str(tmp_path / "payres.db"), 1)
-
     def lock_of_one_who_migrates(path: str) -> AbstractContextManager[None]:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             migrate(other)
         raise DatabaseServed("someone migrates it")
 
     monkeypatch.setattr(connections, "server_lock", lock_of_one_who_migrates)
-    with closing(connect_writer(database)) as connection:
-        assert version_of(connection) == NEWEST
+    with closing(connect_writer(older)) as connection:
+        assert version_of(connection) == second_version
 
 
-async def test_server_migrates_under_the_lock_that_it_has(tmp_path: Path) -> None:
-    database = of_version(str(tmp_path / "payres.db"), 1)
-    app = create_app(Settings(database=database))
+async def test_server_migrates_under_the_lock_that_it_has(older: str, second_version: int) -> None:
+    app = create_app(Settings(database=older))
     async with app.router.lifespan_context(app):
-        assert version(database) == NEWEST
+        assert version(older) == second_version

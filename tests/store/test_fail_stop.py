@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from payres.errors import DomainError
-from payres.http.error_responses import error_response
 from payres.limits import MAX_WAITING_UNITS
 from payres.routes.readiness import Readiness
 from payres.settings import Settings
@@ -49,13 +48,12 @@ def find_fault(tx: Transaction) -> None:
 
 def check_stopped(error: object) -> None:
     assert isinstance(error, DomainError)
-    shown = error_response(error)
-    assert (shown.status, shown.code, shown.headers) == (
+    assert (error.status, error.code, error.headers) == (
         503,
         "unavailable",
         {"Retry-After": "60"},
     )
-    assert error_response(error).hint == "The server takes no more work: the sky has fallen, and an operator must look"
+    assert str(error) == "The server takes no more work: the sky has fallen, and an operator must look"
 
 
 async def test_halt_ends_writing_for_good_and_keeps_nothing_of_the_batch(
@@ -106,7 +104,7 @@ async def test_units_that_wait_are_limited(database: Database, waiting: int) -> 
         assert last == 1
     else:
         assert isinstance(last, DomainError)
-        assert (error_response(last).status, error_response(last).headers) == (503, {"Retry-After": "1"})
+        assert (last.status, last.headers) == (503, {"Retry-After": "1"})
     assert await database.write(lambda tx: 1) == 1
 
 
@@ -164,7 +162,7 @@ async def test_damage_halts_whoever_comes_upon_it(
 ) -> None:
     with pytest.raises(DomainError) as first:
         await (database.read if reads else database.write)(damaged)
-    assert (error_response(first.value).code, error_response(first.value).hint) == ("unavailable", DAMAGED)
+    assert (first.value.code, str(first.value)) == ("unavailable", DAMAGED)
     with pytest.raises(DomainError, match="damaged"):
         await database.write(keep)
     assert database.stopped == DAMAGED
@@ -186,7 +184,7 @@ PASSING = ("FULL", "IOERR", "IOERR_READ", "IOERR_FSYNC", "BUSY", "LOCKED", "READ
 async def test_what_may_pass_does_not_halt(database: Database, name: str, reads: bool) -> None:
     with pytest.raises(DomainError) as refused:
         await (database.read if reads else database.write)(raising(getattr(sqlite3, f"SQLITE_{name}")))
-    assert error_response(refused.value).code == "unavailable"
+    assert refused.value.code == "unavailable"
     assert database.stopped is None
     await database.write(keep)
     assert await database.read(count) == 1
@@ -254,7 +252,7 @@ async def test_file_that_is_not_the_open_one_any_more_halts_before_anything_is_a
     lose(Path(path + suffix))
     with pytest.raises(DomainError) as refused:
         await database.write(keep)
-    assert error_response(refused.value).hint == database.stopped == MOVED
+    assert str(refused.value) == database.stopped == MOVED
     assert f"{path}{suffix} is " in caplog.text
     assert await database.read(count) == 1
     await database.close()

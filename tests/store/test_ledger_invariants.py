@@ -1,5 +1,5 @@
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
@@ -13,7 +13,6 @@ from payres.interledger import balances
 from payres.operator import assets, wallets
 from payres.operator.invariant_checks import check_ledger
 from payres.operator.peers import NewPeer, PeerChange, add_peer, change_peer
-from payres.settings import Settings
 from payres.store import clients
 from payres.store.connections import connect_writer
 from payres.store.invariants import Invariant, breaches
@@ -89,16 +88,14 @@ def test_names_are_distinct() -> None:
 
 
 @pytest.fixture
-def tx() -> Iterator[Transaction]:
-    connection = connect_writer(":memory:")
-    work = work_at(connection, 0, Settings(ilp_address="test.here"))
-    near, far, euro = (a_peer(work, name, code) for name, code in (("near", "USD"), ("far", "USD"), ("euro", "EUR")))
-    assets.deposit_liquidity(work, "EUR", 2, "10.00")
-    wallet = wallets.create_wallet(work, "alice", "USD", 2, None, None)
-    wallets.deposit(work, "alice", "10.00")
-    client = clients.ensure_client(connection, "https://shop.example/x", "https://shop.example/x", None, 0)
-    OUTGOING.insert(connection, a_payment(wallet.id, client.id))
-    ledger.hold(work, wallet.account_id, 510, outgoing_payment_id="payment")
+def tx(tx: Work) -> Transaction:
+    near, far, euro = (a_peer(tx, name, code) for name, code in (("near", "USD"), ("far", "USD"), ("euro", "EUR")))
+    assets.deposit_liquidity(tx, "EUR", 2, "10.00")
+    wallet = wallets.create_wallet(tx, "alice", "USD", 2, None, None)
+    wallets.deposit(tx, "alice", "10.00")
+    client = clients.ensure_client(tx, "https://shop.example/x", "https://shop.example/x", None, 0)
+    OUTGOING.insert(tx, a_payment(wallet.id, client.id))
+    ledger.hold(tx, wallet.account_id, 510, outgoing_payment_id="payment")
     for packet, peer in (
         (a_packet("same", far, from_peer_id=near.id), far),
         (a_packet("across", euro, from_peer_id=near.id, amount=90), euro),
@@ -106,11 +103,10 @@ def tx() -> Iterator[Transaction]:
         (a_packet("fulfilled", far, from_peer_id=near.id), far),
         (a_packet("rejected", euro, from_peer_id=near.id, amount=90), euro),
     ):
-        balances.prepare(work, packet, peer)
-    balances.fulfil(work, "fulfilled", 0)
-    balances.reject(work, "rejected")
-    yield connection
-    connection.close()
+        balances.prepare(tx, packet, peer)
+    balances.fulfil(tx, "fulfilled", 0)
+    balances.reject(tx, "rejected")
+    return tx
 
 
 def a_peer(work: Work, name: str, code: str) -> PeerRecord:

@@ -1,29 +1,23 @@
-import hashlib
+import asyncio
 import re
 import sqlite3
 import subprocess
 import sys
 import threading
-import uuid
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from payres.payments.idempotency import KeyedRequest, find_response
-from payres.store import incoming, migrations
+from payres.store import migrations
 from payres.store.connections import connect_writer
 from payres.store.copies import copied
 from payres.store.database import Database
-from payres.store.migrations import UnusableDatabase, execute_script, first_difference, migrate
-from payres.store.movements import page_of_movements
-from payres.store.pages import PageQuery
-from tests.helpers import TIMEOUT
-from tests.works import work_at
+from payres.store.migrations import FIRST, UnusableDatabase, execute_script, first_difference, migrate
+from tests.helpers import ROOT, TIMEOUT
+from tests.versions import NEWEST, make_newest, make_up, plain
 
-SCHEMA_FILE = Path(__file__).parents[2] / "schema.sql"
-NEWEST = max(migrations.migrations())
+KEPT = "INSERT INTO secret (name, value) VALUES ('kept', x'01')"
 OPEN_WHEN_TOLD = """
 import sys
 from payres.store.connections import connect_writer
@@ -33,13 +27,6 @@ connection = connect_writer(sys.argv[1])
 print(connection.execute("PRAGMA user_version").fetchone()[0])
 connection.close()
 """
-
-
-@contextmanager
-def plain(path: str) -> Iterator[sqlite3.Connection]:
-    """A connection that payres did not prepare, without transactions of its own accord."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        yield connection
 
 
 def objects(connection: sqlite3.Connection) -> list[tuple[str, str, str, str]]:
@@ -58,26 +45,24 @@ def version(connection: sqlite3.Connection) -> int:
     return number
 
 
-def at_version(connection: sqlite3.Connection, number: int) -> None:
-    """Makes an empty database into one that the payres of that version wrote."""
-    for step in range(1, number + 1):
-        execute_script(connection, migrations.migrations()[step])
-    connection.execute(f"PRAGMA user_version = {number}")
-
-
 @pytest.fixture
 def expected() -> list[tuple[str, str, str, str]]:
     with plain(":memory:") as connection:
-        connection.executescript(SCHEMA_FILE.read_text())
+        connection.executescript((ROOT / "schema.sql").read_text())
         return objects(connection)
 
 
-def test_versions_count_up_from_one() -> None:
-    assert sorted(migrations.migrations()) == list(range(1, NEWEST + 1))
+def names(path: str) -> set[str]:
+    return {file.name for file in Path(path).parent.iterdir()}
 
 
-def test_schema_is_the_file_at_the_top_of_the_tree() -> None:
-    assert migrations.schema() == SCHEMA_FILE.read_text()
+def test_versions_count_up_and_all_files_together_give_the_schema(expected: object) -> None:
+    steps = migrations.migrations()
+    assert list(steps) == list(range(FIRST, NEWEST + 1))
+    with plain(":memory:") as connection:
+        for number in sorted(steps):
+            execute_script(connection, steps[number])
+        assert objects(connection) == expected
 
 
 def test_fresh_database_has_the_newest_version_and_the_schema(path: str, expected: object) -> None:
@@ -96,22 +81,6 @@ def test_every_table_is_strict(path: str) -> None:
     assert {name for name, strict in tables if not strict} == set()
 
 
-@pytest.mark.parametrize("start", range(1, NEWEST + 1))
-def test_every_old_version_migrates_to_the_schema(path: str, start: int, expected: object) -> None:
-    """And none differs from itself before or after that, whatever other programs have added."""
-    with plain(path) as connection:
-        at_version(connection, start)
-        assert first_difference(connection) is None
-    with closing(connect_writer(path)) as connection:
-        assert version(connection) == NEWEST
-        assert objects(connection) == expected
-        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
-        connection.execute("CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER)")
-        connection.execute("CREATE TABLE _litestream_lock (id INTEGER)")
-        connection.execute("ANALYZE")
-        assert first_difference(connection) is None
-
-
 def test_database_of_this_version_is_not_written_to(path: str) -> None:
     connect_writer(path).close()
     before = Path(path).read_bytes()
@@ -119,52 +88,50 @@ def test_database_of_this_version_is_not_written_to(path: str) -> None:
     assert Path(path).read_bytes() == before
 
 
-def test_only_the_missing_steps_are_run_and_the_rows_stay(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(connect_writer(path)) as connection:
-        connection.execute("INSERT INTO secret (name, value) VALUES ('kept', x'01')")
-    steps = migrations.migrations() | {
-        NEWEST + 1: "alter table secret add column note text;",
-        NEWEST + 2: "-- a comment; with a semicolon\nupdate secret set note = 'one; two';\n",
-    }
-    monkeypatch.setattr(migrations, "migrations", lambda: steps)
+def test_only_the_missing_steps_are_run_and_the_rows_stay(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_newest(path, KEPT)
+    steps = (
+        "alter table secret add column note text;",
+        "-- a comment; with a semicolon\nupdate secret set note = 'one; two';\n",
+    )
+    assert make_up(monkeypatch, tmp_path / "migrations", *steps) == NEWEST + 2
     with closing(connect_writer(path)) as connection:
         assert version(connection) == NEWEST + 2
         assert connection.execute("SELECT * FROM secret").fetchall() == [("kept", b"\x01", "one; two")]
+        assert first_difference(connection) is None
 
 
-@pytest.fixture
-def one_more(monkeypatch: pytest.MonkeyPatch) -> int:
-    """As if this program knew one more version; its number."""
-    steps = migrations.migrations() | {NEWEST + 1: "alter table secret add column note text;"}
-    monkeypatch.setattr(migrations, "migrations", lambda: steps)
-    return NEWEST + 1
-
-
-def with_a_secret(path: str) -> None:
-    with closing(connect_writer(path)) as connection:
-        connection.execute("INSERT INTO secret (name, value) VALUES ('kept', x'01')")
-
-
-def names(path: str) -> set[str]:
-    return {file.name for file in Path(path).parent.iterdir()}
-
-
-@pytest.mark.usefixtures("one_more")
-def test_new_database_is_not_copied(path: str) -> None:
-    connect_writer(path).close()
+@pytest.mark.parametrize("number", [1, FIRST - 1])
+def test_database_from_before_the_first_version_is_refused_and_untouched(path: str, number: int) -> None:
+    make_newest(path, f"PRAGMA user_version = {number}")
+    before = Path(path).read_bytes()
+    with pytest.raises(
+        UnusableDatabase,
+        match=f"has version {number}, and this payres knows versions from {FIRST} on: open it once with the last",
+    ):
+        connect_writer(path)
+    assert Path(path).read_bytes() == before
     assert names(path) == {"payres.db"}
 
 
-def test_older_database_is_copied_before_it_is_migrated(path: str, request: pytest.FixtureRequest) -> None:
-    with_a_secret(path)
-    with closing(connect_writer(path)) as unclosed:  # so that the newest commit is in the log alone
+def test_new_database_is_not_copied(path: str, second_version: int) -> None:
+    with closing(connect_writer(path)) as connection:
+        assert version(connection) == second_version
+        assert first_difference(connection) is None
+    assert names(path) == {"payres.db"}
+
+
+def test_older_database_is_copied_before_it_is_migrated(path: str, second_version: int) -> None:
+    make_newest(path, "PRAGMA journal_mode = WAL", KEPT)
+    with plain(path) as unclosed:  # so that the newest commit is in the log alone
         unclosed.execute("INSERT INTO secret (name, value) VALUES ('newest', x'02')")
-        newest = request.getfixturevalue("one_more")
         connect_writer(path).close()
-    kept = Path(f"{path}.before-version-{newest}")
+    kept = Path(f"{path}.before-version-{second_version}")
     assert kept.stat().st_mode & 0o777 == 0o600
     assert kept.read_bytes()[18:20] == b"\x01\x01", "one file, which needs no log"
-    with plain(str(kept)) as connection:
+    with plain(kept) as connection:
         assert version(connection) == NEWEST
         assert connection.execute("SELECT * FROM secret ORDER BY name").fetchall() == [
             ("kept", b"\x01"),
@@ -173,13 +140,11 @@ def test_older_database_is_copied_before_it_is_migrated(path: str, request: pyte
     assert names(path) == {"payres.db", "payres.db.lock", kept.name}
 
 
-def test_copies_that_were_killed_half_made_are_removed_and_no_others(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_copies_that_were_killed_half_made_are_removed_and_no_others(tmp_path: Path, second_version: int) -> None:
     path = str(tmp_path / "[a-z]*.db")
-    with_a_secret(path)
-    for version in (NEWEST, NEWEST + 1):  # of this upgrade, and of the one before
-        with copied(Path(path), beside=Path(f"{path}.before-version-{version}")) as partial:
+    make_newest(path)
+    for number in (NEWEST, second_version):  # of this upgrade, and of the one before
+        with copied(Path(path), beside=Path(f"{path}.before-version-{number}")) as partial:
             pass
         partial.touch()
         Path(f"{partial}-journal").touch()
@@ -190,61 +155,67 @@ def test_copies_that_were_killed_half_made_are_removed_and_no_others(
     }
     for name in others:
         (tmp_path / name).touch()
-    newest = request.getfixturevalue("one_more")
     connect_writer(path).close()
-    assert names(path) == others | {f"[a-z]*.db{suffix}" for suffix in ("", ".lock", f".before-version-{newest}")}
+    assert names(path) == others | {
+        f"[a-z]*.db{suffix}" for suffix in ("", ".lock", f".before-version-{second_version}")
+    }
 
 
-def test_failed_migration_names_the_copy_and_makes_no_more_of_them(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_a_secret(path)
+def test_failed_migration_names_the_copy_and_makes_no_more_of_them(
+    path: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_newest(path, "PRAGMA journal_mode = WAL", KEPT)
     before = Path(path).read_bytes()
-    steps = migrations.migrations() | {NEWEST + 1: "delete from secret;\nnonsense;"}
-    monkeypatch.setattr(migrations, "migrations", lambda: steps)
+    folder = tmp_path_factory.mktemp("versions") / "migrations"
+    newest = make_up(monkeypatch, folder, "create table extra (x integer) strict; \ndelete from secret;", "nonsense;")
     for _ in range(2):  # as by a service manager that starts the server again and again
         with pytest.raises(sqlite3.OperationalError) as failure:
             connect_writer(path)
-    kept = f"{path}.before-version-{NEWEST + 1}"
-    assert str(failure.value).startswith(
-        f"the migration to version {NEWEST + 1} failed and nothing was changed; {kept} is a copy: "
-    )
+    kept = f"{path}.before-version-{newest}"
+    sentence = f"the migration to version {newest} failed and nothing was changed; {kept} is a copy: "
+    assert str(failure.value).startswith(sentence)
     assert "nonsense" in str(failure.value)
     assert Path(path).read_bytes() == before
     assert names(path) == {"payres.db", "payres.db.lock", Path(kept).name}
+    monkeypatch.undo()
+    with closing(connect_writer(path)) as connection:
+        assert version(connection) == NEWEST
+        assert connection.execute("SELECT * FROM secret").fetchall() == [("kept", b"\x01")]
 
 
-def test_damaged_database_is_not_migrated(path: str, request: pytest.FixtureRequest) -> None:
-    with_a_secret(path)
-    with plain(path) as connection:
-        connection.execute("PRAGMA foreign_keys = OFF")
-        connection.execute("INSERT INTO account (asset_id, kind) VALUES (77, 'wallet')")
+@pytest.mark.parametrize(
+    ("statements", "sentence"),
+    [
+        (
+            ("PRAGMA foreign_keys = OFF", "INSERT INTO account (asset_id, kind) VALUES (77, 'wallet')"),
+            "The database is damaged and was not migrated: a row of account refers to a missing asset. Restore a",
+        ),
+        (
+            ("PRAGMA ignore_check_constraints = ON", "INSERT INTO asset (code, scale) VALUES ('USD', -1)"),
+            "The database is damaged and was not migrated: CHECK constraint failed in asset. Restore a",
+        ),
+        (
+            ("CREATE TABLE extra (x)",),
+            "The database is not as payres made it: the table 'extra' is not one of payres. Undo that, or restore a",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("second_version")
+def test_damaged_or_altered_database_is_not_migrated(path: str, statements: tuple[str, ...], sentence: str) -> None:
+    make_newest(path, "PRAGMA journal_mode = WAL", *statements)
     before = Path(path).read_bytes()
-    request.getfixturevalue("one_more")
-    with pytest.raises(
-        UnusableDatabase, match="damaged and was not migrated: a row of account refers to a missing asset"
-    ):
+    with pytest.raises(UnusableDatabase, match=f"^{sentence} backup"):
         connect_writer(path)
     assert Path(path).read_bytes() == before
     assert names(path) == {"payres.db", "payres.db.lock"}
 
 
-def test_copy_of_a_database_is_migrated_where_it_is(path: str, one_more: int) -> None:
-    with plain(path) as connection:
-        at_version(connection, 1)
+def test_copy_of_a_database_is_migrated_where_it_is(path: str, second_version: int) -> None:
+    make_newest(path)
     migrations.migrate_copy(Path(path))
     with plain(path) as connection:
-        assert version(connection) == one_more
+        assert version(connection) == second_version
     assert names(path) == {"payres.db"}
-
-
-def test_row_that_no_constraint_allows_is_found_before_the_migration(path: str, request: pytest.FixtureRequest) -> None:
-    with_a_secret(path)
-    with plain(path) as connection:
-        connection.execute("PRAGMA ignore_check_constraints = ON")
-        connection.execute("INSERT INTO asset (code, scale) VALUES ('USD', -1)")
-    request.getfixturevalue("one_more")
-    with pytest.raises(UnusableDatabase, match="CHECK constraint failed in asset"):
-        connect_writer(path)
-    assert names(path) == {"payres.db", "payres.db.lock"}
 
 
 ALTERATIONS = [
@@ -267,37 +238,30 @@ ALTERATIONS = [
     ),
     ("CREATE VIEW sessions AS SELECT * FROM session", "the view 'sessions' is not one of payres"),
 ]
+NO_ALTERATIONS = [
+    "CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER)",
+    "CREATE TABLE _litestream_lock (id INTEGER)",
+    "ANALYZE",
+]
 
 
 @pytest.mark.parametrize(("statement", "sentence"), ALTERATIONS)
-def test_first_difference_names_what_was_altered(path: str, statement: str, sentence: str) -> None:
-    connect_writer(path).close()
+async def test_altered_database_is_not_served_and_the_alteration_is_named(
+    path: str, statement: str, sentence: str
+) -> None:
+    make_newest(path, *NO_ALTERATIONS)
     with plain(path) as connection:
         assert first_difference(connection) is None
         connection.execute("PRAGMA foreign_keys = OFF")
         connection.execute(statement)
         assert sentence in str(first_difference(connection))
-
-
-async def test_server_does_not_open_what_was_altered_and_migrates_no_such_file(path: str, tmp_path: Path) -> None:
-    old = str(tmp_path / "old.db")
-    with plain(path) as connection, plain(old) as earlier:
-        at_version(connection, NEWEST)
-        connection.execute("DROP INDEX wallet_key_in_force")
-        at_version(earlier, 1)
-        earlier.execute("CREATE TABLE extra (x)")
-    for altered, name in ((path, "wallet_key_in_force"), (old, "extra")):
-        with pytest.raises(UnusableDatabase, match=f"not as payres made it: the .* '{name}' .* restore a backup"):
-            await Database.open(altered)
-    with plain(old) as earlier:
-        assert version(earlier) == 1
+    with pytest.raises(UnusableDatabase, match=f"not as payres made it: .*{sentence}.* restore a backup"):
+        await Database.open(path)
 
 
 @pytest.mark.parametrize("number", [-1, -(2**31)])
 def test_version_below_zero_is_refused(path: str, number: int) -> None:
-    with plain(path) as connection:
-        at_version(connection, 1)
-        connection.execute(f"PRAGMA user_version = {number}")
+    make_newest(path, f"PRAGMA user_version = {number}")
     with pytest.raises(UnusableDatabase, match=f"has version {number}, which no payres writes"):
         connect_writer(path)
 
@@ -308,45 +272,17 @@ def test_newer_database_is_refused_and_untouched(path: str, mode: str) -> None:
         connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()
         connection.execute("CREATE TABLE of_the_future (x)")
         connection.execute(f"PRAGMA user_version = {NEWEST + 7}")
-    before = Path(path).read_bytes()
-    with pytest.raises(UnusableDatabase, match=rf"\b{NEWEST + 7}\b.*\b{NEWEST}\b"):
-        connect_writer(path)
-    assert Path(path).read_bytes() == before
-    assert list(Path(path).parent.iterdir()) == [Path(path)]
-
-
-async def test_open_refuses_a_newer_database(path: str) -> None:
-    with plain(path) as connection:
-        connection.execute(f"PRAGMA user_version = {NEWEST + 1}")
-    with pytest.raises(UnusableDatabase, match=f"version {NEWEST + 1}, this payres knows versions up to {NEWEST}"):
-        await Database.open(path)
-
-
-def test_migrate_refuses_a_newer_database_and_leaves_no_transaction(path: str) -> None:
-    with plain(path) as connection:
-        connection.execute(f"PRAGMA user_version = {NEWEST + 1}")
-        with pytest.raises(UnusableDatabase, match=f"has version {NEWEST + 1}"):
+        with pytest.raises(UnusableDatabase, match=f"has version {NEWEST + 7}"):
             migrate(connection)
         assert not connection.in_transaction
-        assert version(connection) == NEWEST + 1
-
-
-def test_failing_step_leaves_the_file_as_it_was(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with closing(connect_writer(path)) as connection:
-        connection.execute("INSERT INTO secret (name, value) VALUES ('kept', x'01')")
     before = Path(path).read_bytes()
-    steps = migrations.migrations() | {
-        NEWEST + 1: "create table extra (x integer) strict; \ndelete from secret;",
-        NEWEST + 2: "create table another (x integer) strict;\ncreate table secret (x integer) strict;",
-    }
-    monkeypatch.setattr(migrations, "migrations", lambda: steps)
-    with pytest.raises(sqlite3.OperationalError, match="secret already exists"):
+    sentence = f"has version {NEWEST + 7}, this payres knows versions up to {NEWEST}: install the payres that wrote it"
+    with pytest.raises(UnusableDatabase, match=sentence):
         connect_writer(path)
+    with pytest.raises(UnusableDatabase, match=sentence):
+        asyncio.run(Database.open(path))
     assert Path(path).read_bytes() == before
-    monkeypatch.undo()
-    with closing(connect_writer(path)) as connection:
-        assert version(connection) == NEWEST
-        assert connection.execute("SELECT * FROM secret").fetchall() == [("kept", b"\x01")]
+    assert names(path) == {"payres.db"}
 
 
 def test_failing_schema_leaves_an_empty_file_that_can_be_opened_later(
@@ -441,161 +377,3 @@ def test_another_programs_file_is_refused_and_untouched(tmp_path: Path) -> None:
     with pytest.raises(UnusableDatabase, match="another program"):
         connect_writer(str(path))
     assert path.read_bytes() == before
-
-
-DAY = 86_400_000_000
-CLIENTS_OF_VERSION_3 = {"maker": 1, "quoter": 2, "payer": 3, "asker": 4, "idle": 5}
-GRANTS_OF_VERSION_3 = {  # with the client, the state, the end, and when the interaction was decided, if there was one
-    "free": ("asker", "issued", None, None),
-    "free, revoked": ("asker", "revoked", 3, None),
-    "free, of a maker": ("maker", "issued", None, None),
-    "free, of a quoter": ("quoter", "revoked", 3, None),
-    "free, of a payer": ("payer", "issued", None, None),
-    "undecided": ("maker", "pending", None, (700, None)),
-    "cancelled": ("asker", "revoked", 3, (800, None)),
-    "denied": ("asker", "denied", 4, (900, 4)),
-    "approved": ("asker", "approved", None, (900, 4)),
-    "consented": ("asker", "issued", None, (900, 4)),
-    "consented, revoked": ("asker", "revoked", 5, (900, 4)),
-}
-
-
-def test_what_nobody_used_so_far_is_forgotten_after_the_migration(path: str) -> None:
-    """Of the grants of version 3 it is not known which were used: all of a client that has made something stay."""
-    with plain(path) as connection:
-        at_version(connection, 3)
-        insert_clients_of_version_3(connection)
-        for name in GRANTS_OF_VERSION_3:
-            insert_grant_of_version_3(connection, name)
-        insert_payments_of_version_3(connection)
-    with closing(connect_writer(path)) as connection:
-        due = dict(connection.execute('SELECT id, purge_at FROM "grant" WHERE purge_at IS NOT NULL').fetchall())
-        looks = dict(connection.execute("SELECT identity, purge_at FROM client").fetchall())
-        quotes = dict(connection.execute("SELECT id, purge_at FROM quote").fetchall())
-    assert due == {
-        "free": 600 + DAY,
-        "free, revoked": 600 + DAY,
-        "undecided": 700 + DAY,
-        "cancelled": 800 + DAY,
-        "denied": 4 + 30 * DAY,
-        "approved": 4 + 30 * DAY,
-    }
-    assert looks == {name: number + DAY for name, number in CLIENTS_OF_VERSION_3.items()}
-    assert quotes == {"q": 2 + DAY, "used": None}
-
-
-def insert_clients_of_version_3(connection: sqlite3.Connection) -> None:
-    """The clients, and a wallet for what they make."""
-    connection.execute("INSERT INTO asset (id, code, scale) VALUES (1, 'EUR', 2)")
-    connection.execute("INSERT INTO account (id, kind, asset_id) VALUES (1, 'wallet', 1)")
-    connection.execute(
-        "INSERT INTO wallet_address (id, path, asset_id, account_id, created_at) VALUES (1, 'alice', 1, 1, 1)"
-    )
-    for name, number in CLIENTS_OF_VERSION_3.items():
-        connection.execute(
-            "INSERT INTO client (id, identity, wallet_address, created_at) VALUES (?, ?, ?, ?)",
-            (number, name, f"https://{name}.example", number),
-        )
-
-
-def insert_grant_of_version_3(connection: sqlite3.Connection, name: str) -> None:
-    """A grant with its interaction and its tokens."""
-    client, state, ended_at, interaction = GRANTS_OF_VERSION_3[name]
-    connection.execute(
-        'INSERT INTO "grant" (id, client_id, state, access, continue_hash, waits_from, created_at, ended_at)'
-        " VALUES (?, ?, ?, '[]', x'', 1, 1, ?)",
-        (name, CLIENTS_OF_VERSION_3[client], state, ended_at),
-    )
-    if interaction is not None:
-        connection.execute(
-            "INSERT INTO interaction (id, grant_id, nonce, server_nonce, expires_at, decided_at)"
-            " VALUES (?, ?, '', '', ?, ?)",
-            (name, name, *interaction),
-        )
-    if state == "issued" or interaction is None:
-        connection.executemany(
-            "INSERT INTO access_token (id, grant_id, value_hash, created_at, expires_at) VALUES (?, ?, ?, 1, ?)",
-            [(f"{name} {end}", name, f"{name} {end}".encode(), end) for end in (600, 500)],
-        )
-
-
-def insert_payments_of_version_3(connection: sqlite3.Connection) -> None:
-    """What the maker, the quoter and the payer have made."""
-    connection.execute(
-        "INSERT INTO incoming_payment (id, wallet_address_id, client_id, created_at, expires_at)"
-        " VALUES ('i', 1, 1, 1, 2)"
-    )
-    connection.execute(
-        "INSERT INTO quote (id, wallet_address_id, client_id, receiver, debit_value, receive_value, receive_code,"
-        " receive_scale, fee_value, created_at, expires_at) VALUES ('q', 1, 2, '', '1', '1', 'EUR', 2, '0', 1, 2),"
-        " ('used', 1, 2, '', '1', '1', 'EUR', 2, '0', 1, 2)"
-    )
-    connection.execute(
-        "INSERT INTO outgoing_payment (id, wallet_address_id, client_id, quote_id, receiver, debit, receive,"
-        " receive_code, receive_scale, fee, state, created_at)"
-        " VALUES ('o', 1, 3, 'used', '', 1, 1, 'EUR', 2, 0, 'sending', 1)"
-    )
-
-
-def test_answers_of_version_4_are_given_again_after_the_migration(path: str) -> None:
-    """A client that lost an answer may repeat its request after the upgrade."""
-    asked = KeyedRequest(1, "key", "/quotes", b'{"receiver": "https://pay.example/incoming-payments/1"}', "alice")
-    body_hash = hashlib.sha256(b"alice\n" + asked.body).digest()
-    with plain(path) as connection:
-        at_version(connection, 4)
-        connection.execute(
-            "INSERT INTO client (id, identity, wallet_address, created_at) VALUES (1, '', 'https://shop.example', 1)"
-        )
-        connection.execute(
-            "INSERT INTO idempotency_key (client_id, key, path, body_hash, members, status, answer, created_at)"
-            " VALUES (1, 'key', '/quotes', ?, '{}', 201, x'7b7d', 5)",
-            (body_hash,),
-        )
-    with closing(connect_writer(path)) as connection:
-        assert find_response(work_at(connection, 6), asked) == b"{}"
-
-
-def test_movements_of_version_9_are_listed_after_the_migration(path: str) -> None:
-    """Deposits and withdrawals of before have no references, and come in the order of their times."""
-    second = 1_000_000
-    with plain(path) as connection:
-        at_version(connection, 9)
-        connection.execute("INSERT INTO asset (id, code, scale) VALUES (1, 'EUR', 2)")
-        connection.execute(
-            "INSERT INTO account (id, kind, asset_id, balance, floor) VALUES"
-            " (1, 'external', 1, -7, NULL), (2, 'wallet', 1, 7, 0)"
-        )
-        connection.execute(
-            "INSERT INTO transfer (debit_account_id, credit_account_id, amount, kind, created_at) VALUES"
-            " (1, 2, 10, 'deposit', ?), (2, 1, 3, 'withdrawal', ?), (1, 2, 5, 'payment', ?)",
-            (1_700_000_000 * second, 1_700_000_001 * second, 1_700_000_002 * second),
-        )
-    with closing(connect_writer(path)) as connection:
-        records, bounds = page_of_movements(connection, 2, PageQuery(5))
-    found = [(one.kind, one.amount, one.reference, one.transfer_id) for one in records]
-    assert found == [("withdrawal", 3, None, 2), ("deposit", 10, None, 1)]
-    assert uuid.UUID(records[0].id).version == 7
-    assert int(records[0].id.replace("-", "")[:12], 16) == 1_700_000_001_000
-    assert not bounds.has_older
-
-
-def test_what_had_expired_before_the_migration_has_no_event(path: str) -> None:
-    """Nor is what was low before; but both are watched from then on."""
-    with plain(path) as connection:
-        at_version(connection, 10)
-        connection.execute("INSERT INTO asset (id, code, scale) VALUES (1, 'USD', 2)")
-        connection.execute("INSERT INTO account (id, kind, asset_id) VALUES (1, 'wallet', 1)")
-        connection.execute(
-            "INSERT INTO account (id, kind, asset_id, balance, floor) VALUES (2, 'liquidity', 1, 500, 0),"
-            " (3, 'peer', 1, 0, -90), (4, 'external', 1, -500, NULL)"
-        )
-        connection.execute("INSERT INTO wallet_address VALUES (1, 'alice', NULL, 1, 1, NULL, 'active', 1, NULL)")
-        connection.execute("INSERT INTO client VALUES (1, 'shop', 'https://shop.example', NULL, 1, NULL)")
-        for name, expires_at in (("old", 2), ("open", 2**60)):
-            connection.execute(
-                "INSERT INTO incoming_payment VALUES (?, 1, 1, NULL, 0, NULL, 1, ?, NULL)", (name, expires_at)
-            )
-    with closing(connect_writer(path)) as connection:
-        assert [one.id for one in incoming.expired_without_event(connection, 2**61, 5)] == ["open"]
-        watched = connection.execute("SELECT warn_below, warned FROM account ORDER BY id").fetchall()
-        assert watched == [(None, 0), (50, 0), (9, 0), (None, 0)]

@@ -1,21 +1,15 @@
-import sqlite3
-from collections.abc import Iterator
-
 import pytest
 
 from payres.store.clients import ensure_client
-from payres.store.connections import connect_writer
 from payres.store.nonces import NONCE_RETENTION, use_nonce
+from payres.store.work import Transaction
 
 AGE = 300
 
 
-@pytest.fixture
-def tx() -> Iterator[sqlite3.Connection]:
-    connection = connect_writer(":memory:")
-    ensure_client(connection, "https://shop.example", "https://shop.example", None, 0)
-    yield connection
-    connection.close()
+@pytest.fixture(autouse=True)
+def client(tx: Transaction) -> None:
+    ensure_client(tx, "https://shop.example", "https://shop.example", None, 0)
 
 
 # When each signature was made and when its request came, in the order in which they use their nonce.
@@ -32,17 +26,17 @@ def tx() -> Iterator[sqlite3.Connection]:
     ],
 )
 def test_use_nonce_takes_it_once_while_a_signature_is_fresh(
-    tx: sqlite3.Connection, uses: list[tuple[int, int]], taken: list[bool]
+    tx: Transaction, uses: list[tuple[int, int]], taken: list[bool]
 ) -> None:
     assert [use_nonce(tx, 1, "kid", "nonce", created + AGE, came) for created, came in uses] == taken
 
 
-def test_use_nonce_tells_keys_and_nonces_apart(tx: sqlite3.Connection) -> None:
+def test_use_nonce_tells_keys_and_nonces_apart(tx: Transaction) -> None:
     pairs = [("kid", "nonce"), ("kid", "other"), ("other", "nonce")]
     assert [use_nonce(tx, 1, kid, nonce, AGE, 0) for kid, nonce in pairs * 2] == [True] * 3 + [False] * 3
 
 
-def test_use_nonce_remembers_those_that_are_over_for_requests_that_still_wait(tx: sqlite3.Connection) -> None:
+def test_use_nonce_remembers_those_that_are_over_for_requests_that_still_wait(tx: Transaction) -> None:
     assert use_nonce(tx, 1, "kid", "nonce", AGE, 0)
     assert use_nonce(tx, 1, "kid", "later", AGE * 3 + NONCE_RETENTION, AGE + NONCE_RETENTION)
     assert not use_nonce(tx, 1, "kid", "nonce", AGE, AGE)

@@ -1,8 +1,5 @@
 """The purge of quotes: unused ones are deleted a day after they have expired, used ones stay."""
 
-from collections.abc import Iterator
-from contextlib import closing
-
 import pytest
 
 from payres.clock import DAY, HOUR, SECOND
@@ -16,17 +13,16 @@ from payres.payments.idempotency import RETENTION
 from payres.settings import Settings
 from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes
 from payres.store.clients import CLIENT_RETENTION, purge_clients
-from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS
 from payres.store.quotes import QUOTE_RETENTION, QUOTES, QUOTES_PER_PURGE, QuoteRecord, purge_quotes
-from payres.store.work import Transaction
+from payres.store.work import Transaction, Work
 from payres.testing.instance import Instance, run_instance
 from payres.urls import Urls
 from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest
 from tests.conftest import Refused
-from tests.works import work_at
+from tests.works import NOW, work_at
 
-START = 1_700_000_000 * SECOND
+START = NOW
 HOLDS = 300
 SETTINGS = Settings(
     base_url="http://h", quote_lifetime=HOLDS, interaction_lifetime=HOLDS, incoming_payment_lifetime=1000 * 86400
@@ -35,14 +31,11 @@ URLS = Urls(SETTINGS.base_url)
 KEY = encode_jwk(jwk_from_public_bytes("key", generate_private_key().public_key().public_bytes_raw()))
 
 
-@pytest.fixture
-def tx() -> Iterator[Transaction]:
-    with closing(connect_writer(":memory:")) as connection:
-        work = work_at(connection, START)
-        for name in ("alice", "bob"):
-            wallets.create_wallet(work, name, "USD", 2, None, None)
-        wallets.deposit(work, "alice", "1000.00")
-        yield connection
+@pytest.fixture(autouse=True)
+def books(tx: Work) -> None:
+    for name in ("alice", "bob"):
+        wallets.create_wallet(tx, name, "USD", 2, None, None)
+    wallets.deposit(tx, "alice", "1000.00")
 
 
 def caller(client_id: int, grant_id: str = "grant") -> Caller:

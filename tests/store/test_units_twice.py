@@ -1,8 +1,7 @@
 """Every unit of the flows, given up when it is through and run again: what they leave is what one run leaves."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,9 +10,8 @@ from payres.store import lanes
 from payres.store.transactions import Unfinished, Unit, attempt
 from payres.store.work import Environment
 from payres.testing.instance import Instance
-from payres.testing.peering import peer
 from tests.helpers import Json, usd
-from tests.interledger.network import check_books, network, pay, wallet_money
+from tests.interledger.network import pay, wallet_money
 
 
 @pytest.fixture
@@ -35,16 +33,6 @@ def given_up(monkeypatch: pytest.MonkeyPatch) -> list[Unit]:
     return found
 
 
-@pytest.fixture
-def pair(tmp_path: Path, given_up: list[Unit]) -> Iterator[Sequence[Instance]]:
-    """Two servers that are peers."""
-    with network(tmp_path, "a", "b") as servers:
-        one, other = servers
-        peer(one, other)
-        yield servers
-        check_books(*servers)
-
-
 def post(instance: Instance, path: str, body: Json | None, token: str, key: str) -> Json:
     """What a creation answers, twice under one key."""
     headers = {"idempotency-key": key}
@@ -55,7 +43,7 @@ def post(instance: Instance, path: str, body: Json | None, token: str, key: str)
     return made
 
 
-def test_local_payment_and_all_around_it(pair: Sequence[Instance], given_up: list[Unit]) -> None:
+def test_local_payment_and_all_around_it(given_up: list[Unit], pair: Sequence[Instance]) -> None:
     a, _ = pair
     alice, bob = a.wallet("alice"), a.wallet("bob")
     kinds = ("incoming-payment", ["create", "complete", "read", "list"]), ("quote", ["create", "read"])
@@ -77,7 +65,7 @@ def test_local_payment_and_all_around_it(pair: Sequence[Instance], given_up: lis
     assert len(given_up) > 50
 
 
-def test_payment_to_another_server(pair: Sequence[Instance], given_up: list[Unit]) -> None:
+def test_payment_to_another_server(given_up: list[Unit], pair: Sequence[Instance]) -> None:
     a, b = pair
     receiver = b.client.create_incoming_payment(b.wallet("bob"), usd(1234))["id"]
     paid = pay(a, a.wallet("alice"), receiver)

@@ -12,7 +12,6 @@ import msgspec
 from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import SECOND
 from payres.interledger.frames import (
-    CloseCode,
     ConnectionAssetDetails,
     ConnectionClose,
     ConnectionMaxData,
@@ -178,7 +177,7 @@ async def close(connection: Connection) -> None:
     connection.begin()
     with suppress(TimeoutError):
         async with asyncio.timeout(connection.timing.close_timeout / SECOND):
-            await connection.ask(0, (ConnectionClose(CloseCode.NO_ERROR, ""),))
+            await connection.ask(0, (ConnectionClose(),))
 
 
 def is_congested(answer: Answer) -> bool:

@@ -1,7 +1,10 @@
-"""Migrations: numbered SQL files that take a database from one `PRAGMA user_version` to the next.
+"""Migrations: numbered SQL files in this folder that take a database from one `PRAGMA user_version` to the next.
 
 A new database is made from `schema.sql` at once. A database with a higher version than this program knows is an error.
 Before an older one is changed, a copy of it is made.
+
+There is no file yet: `schema.sql` is version 19, the first that this program knows. Whoever changes it first copies it
+to `0019_first.sql`, and writes `0020_<name>.sql` with the statements that make the change.
 """
 
 import logging
@@ -10,10 +13,14 @@ import sqlite3
 from contextlib import closing
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Final
 
 from payres.store.copies import copied, examine, remove_partial, rename, side_file
 
 log = logging.getLogger("payres.store")
+
+FOLDER = Path(__file__).parent
+FIRST: Final = 19  # lower versions are of the development before it, and no program that was released wrote one
 
 Schema = dict[tuple[str, str], str]  # definitions by kind and name
 _OF_LITESTREAM = {("table", "_litestream_seq"), ("table", "_litestream_lock")}  # added to what it replicates
@@ -71,7 +78,8 @@ def migrate_copy(path: Path) -> None:
 
 
 def check_usable(connection: sqlite3.Connection) -> None:
-    """Raises UnusableDatabase when a later payres or another program wrote the file; changes nothing."""
+    """Raises UnusableDatabase when another program wrote the file, or a payres that this one does not follow; changes
+    nothing."""
     # One statement, one snapshot: another payres may be making the tables at this moment.
     is_foreign = connection.execute(
         "SELECT user_version = 0 AND EXISTS (SELECT 1 FROM sqlite_master) FROM pragma_user_version"
@@ -81,6 +89,11 @@ def check_usable(connection: sqlite3.Connection) -> None:
     found, newest = version_of(connection), max(migrations())
     if found < 0:
         raise UnusableDatabase(f"The database has version {found}, which no payres writes: restore a backup of it")
+    if 0 < found < FIRST:
+        raise UnusableDatabase(
+            f"The database has version {found}, and this payres knows versions from {FIRST} on: open it once with the"
+            " last development version that knew it, then try again"
+        )
     if found > newest:
         raise UnusableDatabase(
             f"The database has version {found}, this payres knows versions up to {newest}: "
@@ -120,7 +133,8 @@ def first_difference(connection: sqlite3.Connection) -> str | None:
     if version == 0:
         return None
     # A version that is not the newest is known by its steps alone.
-    expected = _schema_made_by(*([schema()] if version == max(steps) else [steps[n] for n in range(1, version + 1)]))
+    made_by = [schema()] if version == max(steps) else [steps[n] for n in range(min(steps), version + 1)]
+    expected = _schema_made_by(*made_by)
     found = _schema_of(connection)
     for kind, name in sorted(expected.keys() | found.keys(), key=lambda key: (key[0] != "table", key)):
         if (kind, name) not in found:
@@ -141,9 +155,9 @@ def schema() -> str:
 
 @cache
 def migrations() -> dict[int, str]:
-    """The migration scripts by the version they lead to."""
-    named = ((_STEP.fullmatch(file.name), file) for file in Path(__file__).parent.iterdir())
-    return {int(match[1]): file.read_text(encoding="utf-8") for match, file in named if match}
+    """The scripts by the version they lead to; the lowest makes the first version from nothing."""
+    named = ((_STEP.fullmatch(file.name), file) for file in FOLDER.iterdir())
+    return {int(match[1]): file.read_text(encoding="utf-8") for match, file in named if match} or {FIRST: schema()}
 
 
 def version_of(connection: sqlite3.Connection) -> int:

@@ -8,7 +8,7 @@ from math import floor
 from typing import NamedTuple
 
 from payres.amounts import Asset
-from payres.interledger.frames import CloseCode, ConnectionClose, Frame, PacketType, StreamPacket
+from payres.interledger.frames import ConnectionClose, Frame, PacketType, StreamPacket
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import (
     Code,
@@ -62,7 +62,7 @@ class Receiver:
         fulfillment = self.secret.fulfillment(prepare.data)
         frames = self.frames
         if any(isinstance(frame, ConnectionClose) for frame in packet.frames):
-            frames = (ConnectionClose(CloseCode.NO_ERROR, ""),)
+            frames = (ConnectionClose(),)
             return Reject(Code.APPLICATION_ERROR, data=self._say(packet, PacketType.REJECT, arrived, frames))
         if arrived < packet.prepare_amount:
             return Reject(Code.APPLICATION_ERROR, data=self._say(packet, PacketType.REJECT, arrived, frames))

@@ -8,7 +8,6 @@ import pytest
 from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import SECOND
 from payres.interledger.frames import (
-    CloseCode,
     ConnectionClose,
     ConnectionMaxData,
     ConnectionMaxStreamId,
@@ -94,7 +93,7 @@ def test_randomness_is_that_which_is_handed_in() -> None:
 def test_close_tells_the_receiver_and_waits_only_so_long() -> None:
     path = SimulatedPath()
     run(close(connect(path)))
-    assert path.log[0].stream.frames == (*LIMITS, ConnectionClose(CloseCode.NO_ERROR, ""))
+    assert path.log[0].stream.frames == (*LIMITS, ConnectionClose())
     assert path.log[0].prepare.amount == 0
     run(close(connect(SimulatedPath(delay=60))))
 

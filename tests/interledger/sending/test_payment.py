@@ -9,7 +9,6 @@ import pytest
 from payres.amounts import MAX_VALUE
 from payres.clock import SECOND
 from payres.interledger.frames import (
-    CloseCode,
     ConnectionAssetDetails,
     ConnectionClose,
     Frame,
@@ -164,9 +163,9 @@ def test_last_packet_may_take_its_time() -> None:
 @pytest.mark.parametrize(
     ("frame", "expected"),
     [
-        (ConnectionClose(CloseCode.ENDPOINT_BUSY, "later"), Failure.CLOSED_BY_RECEIVER),
-        (StreamClose(1, CloseCode.NO_ERROR, ""), Failure.CLOSED_BY_RECEIVER),
-        (StreamClose(3, CloseCode.NO_ERROR, ""), None),
+        (ConnectionClose(3, "later"), Failure.CLOSED_BY_RECEIVER),
+        (StreamClose(1, 1, ""), Failure.CLOSED_BY_RECEIVER),
+        (StreamClose(3, 1, ""), None),
         (ConnectionAssetDetails("EUR", 2), Failure.DESTINATION_ASSET_CONFLICT),
         (ConnectionAssetDetails("USD", 9), Failure.DESTINATION_ASSET_CONFLICT),
         (ConnectionAssetDetails("USD", 2), None),
@@ -183,7 +182,7 @@ def test_frames_of_the_receiver(frame: Frame, expected: Failure | None) -> None:
 
 
 def test_receiver_that_closes_with_the_last_packet_has_been_paid() -> None:
-    path = SimulatedPath(receiver=Receiver(frames=(ConnectionClose(CloseCode.NO_ERROR, ""),)))
+    path = SimulatedPath(receiver=Receiver(frames=(ConnectionClose(),)))
     assert pay_over(path, plan(1000))[0] == Result(1000, 1000, 0, None)
 
 

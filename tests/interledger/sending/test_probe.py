@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from payres.amounts import MAX_VALUE
 from payres.clock import SECOND
-from payres.interledger.frames import CloseCode, ConnectionClose
+from payres.interledger.frames import ConnectionClose
 from payres.interledger.packets import Code, Prepare, Reject, too_large_data
 from payres.interledger.sending.failures import Failure, SendingFailed
 from payres.interledger.sending.pacing import monotonic
@@ -119,7 +119,7 @@ def test_hopeless_path_fails_at_once(reject: Reject) -> None:
 
 def test_receiver_that_closes_ends_the_probe() -> None:
     with pytest.raises(SendingFailed) as caught:
-        probe_over(SimulatedPath(receiver=Receiver(frames=(ConnectionClose(CloseCode.NO_ERROR, ""),))))
+        probe_over(SimulatedPath(receiver=Receiver(frames=(ConnectionClose(),))))
     assert caught.value.reason == Failure.CLOSED_BY_RECEIVER
 
 

@@ -1,0 +1,165 @@
+"""The signature base: RFC 9421's examples and what cannot be part of a base."""
+
+from base64 import b64decode
+
+import pytest
+
+from payres.signatures.base import Message, field_value, signature_base
+from payres.signatures.jwk import JWK
+from payres.signatures.reasons import Reason, SignatureError
+from payres.signatures.verify import is_signature
+
+# RFC 9421 section 2 and appendix B.2
+RFC_MESSAGE = Message(
+    "POST",
+    "https://example.com/foo?param=Value&Pet=dog",
+    [
+        (b"host", b"example.com"),
+        (b"date", b"Tue, 20 Apr 2021 02:07:55 GMT"),
+        (b"content-type", b"application/json"),
+        (b"content-length", b"18"),
+    ],
+    b'{"hello": "world"}',
+)
+
+
+def lines(message: Message, *components: str) -> list[str]:
+    return signature_base(message, components, "()").decode().split("\n")
+
+
+def test_signature_base_reproduces_rfc_9421_b_2_6() -> None:
+    components = ("date", "@method", "@path", "@authority", "content-type", "content-length")
+    parameters = (
+        '("date" "@method" "@path" "@authority" "content-type" "content-length")'
+        ';created=1618884473;keyid="test-key-ed25519"'
+    )
+    base = signature_base(RFC_MESSAGE, components, parameters)
+    assert base.decode() == (
+        '"date": Tue, 20 Apr 2021 02:07:55 GMT\n'
+        '"@method": POST\n'
+        '"@path": /foo\n'
+        '"@authority": example.com\n'
+        '"content-type": application/json\n'
+        '"content-length": 18\n'
+        f'"@signature-params": {parameters}'
+    )
+    signature = b64decode("wqcAqbmYJ2ji2glfAMaRy4gruYYnx2nEFN2HN6jrnDnQCK1u02Gb04v9EDgwUPiu4A0w6vuQv5lIp5WPpBKRCw==")
+    assert is_signature(signature, base, JWK(kid="test-key-ed25519", x="JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs"))
+
+
+@pytest.mark.parametrize(
+    ("component", "target_uri", "value"),
+    [
+        ("@target-uri", "https://www.example.com/path?param=value", "https://www.example.com/path?param=value"),
+        ("@authority", "https://www.example.com/path?param=value", "www.example.com"),
+        ("@authority", "https://WWW.Example.com:443/", "www.example.com"),
+        ("@authority", "HTTP://example.com:80", "example.com"),
+        ("@authority", "http://example.com:443/", "example.com:443"),
+        ("@authority", "https://[2001:DB8::1]:8443/x", "[2001:db8::1]:8443"),
+        ("@scheme", "HTTPS://www.example.com/", "https"),
+        ("@path", "https://www.example.com/path?param=value", "/path"),
+        ("@path", "https://www.example.com", "/"),
+        ("@path", "https://www.example.com?x", "/"),
+        ("@path", "https://www.example.com/a%2Fb//c/", "/a%2Fb//c/"),
+        (
+            "@query",
+            "https://www.example.com/path?param=value&foo=bar&baz=bat%2Dman",
+            "?param=value&foo=bar&baz=bat%2Dman",
+        ),
+        ("@query", "https://www.example.com/path", "?"),
+        ("@query", "https://www.example.com/path?", "?"),
+        ("@query", "https://www.example.com/path?queryString", "?queryString"),
+        ("@query", "https://www.example.com/path?a?b", "?a?b"),
+        ("@request-target", "https://www.example.com/path?param=value", "/path?param=value"),
+        ("@request-target", "https://www.example.com/path?", "/path?"),
+        ("@request-target", "https://www.example.com", "/"),
+    ],
+)
+def test_signature_base_derives_components_from_the_target_uri(component: str, target_uri: str, value: str) -> None:
+    assert lines(Message("GET", target_uri, []), component)[0] == f'"{component}": {value}'
+
+
+def test_signature_base_takes_the_method_as_it_is() -> None:
+    assert lines(Message("Get", "https://example.com/", []), "@method")[0] == '"@method": Get'
+
+
+def test_signature_base_canonicalises_headers_as_rfc_9421_2_1_shows() -> None:
+    headers = [
+        (b"host", b"www.example.com"),
+        (b"date", b"Tue, 20 Apr 2021 02:07:56 GMT"),
+        (b"x-ows-header", b"  Leading and trailing whitespace.\t  "),
+        (b"x-obs-fold-header", b"Obsolete\r\n    line folding.  "),
+        (b"cache-control", b"max-age=60"),
+        (b"example-dict", b" a=1,    b=2;x=1;y=2,   c=(a   b   c)"),
+        (b"cache-control", b"   must-revalidate"),
+        (b"x-empty-header", b""),
+    ]
+    message = Message("GET", "https://www.example.com/", headers)
+    names = ["x-ows-header", "x-obs-fold-header", "cache-control", "example-dict", "x-empty-header"]
+    assert lines(message, *names)[:-1] == [
+        '"x-ows-header": Leading and trailing whitespace.',
+        '"x-obs-fold-header": Obsolete line folding.',
+        '"cache-control": max-age=60, must-revalidate',
+        '"example-dict": a=1,    b=2;x=1;y=2,   c=(a   b   c)',
+        '"x-empty-header": ',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        (b"a \t\r\n \t b", b"a b"),
+        (b"a\n b", b"a b"),
+        (b"a\r\n \r\n b", b"a b"),
+        (b"\r\n a\r\n\t", b"a"),
+        (b"a\r\nb", b"a\r\nb"),
+        # Read again from each of its spaces, it would take hours.
+        (b"a" + b" " * 5_000_000 + b"\n", b"a" + b" " * 5_000_000 + b"\n"),
+    ],
+    ids=["spaces", "bare-lf", "twice", "edges", "no-fold", "long-run"],
+)
+def test_field_value_unfolds(line: bytes, value: bytes) -> None:
+    assert field_value([line]) == value
+
+
+def test_signature_base_keeps_header_bytes_that_are_not_ascii() -> None:
+    message = Message("GET", "https://example.com/", [(b"x-name", b"caf\xc3\xa9 \xff")])
+    assert signature_base(message, ["x-name"], "()").startswith(b'"x-name": caf\xc3\xa9 \xff\n')
+
+
+@pytest.mark.parametrize(
+    ("component", "reason"),
+    [
+        ("x-absent", Reason.COMPONENT_NOT_IN_MESSAGE),
+        ("@status", Reason.UNSUPPORTED_COMPONENT),
+        ("@query-param", Reason.UNSUPPORTED_COMPONENT),
+        ("@signature-params", Reason.UNSUPPORTED_COMPONENT),
+        ("@", Reason.UNSUPPORTED_COMPONENT),
+        ("x-break", Reason.MALFORMED_COMPONENT),
+        ("x-return", Reason.MALFORMED_COMPONENT),
+        ("x-null", Reason.MALFORMED_COMPONENT),
+    ],
+)
+def test_signature_base_refuses_a_component(component: str, reason: Reason) -> None:
+    headers = [(b"x-break", b'a\n"@method": DELETE'), (b"x-return", b"a\rb"), (b"x-null", b"a\0b")]
+    with pytest.raises(SignatureError) as caught:
+        lines(Message("GET", "https://example.com/", headers), component)
+    assert caught.value.rejected.reason is reason
+    assert caught.value.rejected.component == component
+
+
+@pytest.mark.parametrize(
+    ("method", "target_uri", "component"),
+    [
+        ("GET\n", "https://example.com/", "@method"),
+        ("GET", 'https://example.com/\n"@path": /x', "@target-uri"),
+        ("GET", "/relative", "@path"),
+        ("GET", "", "@authority"),
+        ("GET", "https:///path", "@scheme"),
+    ],
+)
+def test_signature_base_refuses_a_request_line(method: str, target_uri: str, component: str) -> None:
+    with pytest.raises(SignatureError) as caught:
+        lines(Message(method, target_uri, []), component)
+    assert caught.value.rejected.reason is Reason.MALFORMED_COMPONENT
+    assert caught.value.rejected.component == component

@@ -1,0 +1,41 @@
+"""Databases of the newest version, and versions after it that are made up."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from payres.store import migrations
+
+NEWEST = max(migrations.migrations())
+SCHEMA = migrations.schema()
+
+
+@contextmanager
+def plain(path: str | Path) -> Iterator[sqlite3.Connection]:
+    """A connection that payres did not prepare, without transactions of its own accord."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        yield connection
+
+
+def make_newest(path: str | Path, *statements: str) -> None:
+    """A database of the newest version that is not made up, with what the statements change in it."""
+    with plain(path) as connection:
+        connection.executescript(SCHEMA)
+        connection.execute(f"PRAGMA user_version = {NEWEST}")
+        for statement in statements:
+            connection.execute(statement)
+
+
+def make_up(patch: pytest.MonkeyPatch, folder: Path, *scripts: str) -> int:
+    """Lets the program know more versions, by files in the folder; the number of the last."""
+    folder.mkdir()
+    versions = migrations.migrations() | dict(enumerate(scripts, NEWEST + 1))
+    for number, script in versions.items():
+        (folder / f"{number:04}_made_up.sql").write_text(script)
+    patch.setattr(migrations, "FOLDER", folder)
+    patch.setattr(migrations, "schema", lambda: "\n".join([SCHEMA, *scripts]))
+    patch.setattr(migrations, "migrations", migrations.migrations.__wrapped__)
+    return max(versions)
