@@ -8,8 +8,7 @@ from urllib.parse import quote as percent_encoded
 import msgspec
 
 from benchmarks.population import KID, Caller, Population
-from payres.signatures.base import Message
-from payres.signatures.sign import sign
+from payres.signatures.sign import Message, sign
 
 CREATIONS = 500
 

@@ -17,10 +17,9 @@ from hypothesis import settings
 
 from payres.cli import main
 from payres.errors import kinds_of_errors
-from payres.signatures.base import Message
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
-from payres.signatures.parameters import Policy
 from payres.signatures.reasons import Rejected
+from payres.signatures.sign import Message
 from payres.signatures.verify import Verified, parse, verify
 from payres.testing.instance import Instance
 
@@ -171,7 +170,7 @@ def check_log_of_a_clean_end(errors: str) -> None:
     assert [line.partition(":")[0] for line in lines] == ["stopping", "stopped"], errors
 
 
-def verify_message(message: Message, key: JWK, now: int, policy: Policy | None = None) -> Verified | Rejected:
+def verify_message(message: Message, key: JWK, now: int, max_age: int = 300) -> Verified | Rejected:
     """The verdict on a message whose key is known beforehand; `now` is microseconds since the Unix epoch."""
-    unverified = parse(message, policy or Policy(), now)
+    unverified = parse(message, max_age, now)
     return unverified if isinstance(unverified, Rejected) else verify(unverified, {key.kid: key})

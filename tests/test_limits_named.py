@@ -18,10 +18,8 @@ from payres.grants.passwords import hash_password
 from payres.http.accept import check_accept
 from payres.routes.requests import idempotency_key, page_query
 from payres.settings import Settings
-from payres.signatures.digest import content_digest, digest_problem
-from payres.signatures.fields import split_signature_input
+from payres.signatures.fields import content_digest, digest_problem, read_parameters, read_signatures
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
-from payres.signatures.parameters import read_parameters
 from payres.signatures.reasons import SignatureError
 from payres.testing.instance import Instance
 from payres.urls import is_http_url, require_wallet_path
@@ -210,12 +208,12 @@ def page(size: int) -> object:
 
 
 def signatures(count: int) -> object:
-    return split_signature_input(", ".join(f'sig{number}=("@method")' for number in range(count)).encode())
+    return read_signatures(", ".join(f'sig{number}=("@method")' for number in range(count)).encode(), b"sig0=:AAAA:")
 
 
 def signature_header(size: int) -> object:
     start, end = b'sig1=("@method");x="', b'"'
-    return split_signature_input(start + b"a" * (size - len(start) - len(end)) + end)
+    return read_signatures(start + b"a" * (size - len(start) - len(end)) + end, b"sig1=:AAAA:")
 
 
 def digest_header(size: int) -> bool:

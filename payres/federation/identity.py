@@ -7,9 +7,8 @@ from nacl.bindings import crypto_sign, crypto_sign_BYTES, crypto_sign_seed_keypa
 from payres.clock import SECOND, Clock
 from payres.federation.failures import FetchFailed
 from payres.federation.targets import parse_target
-from payres.signatures.base import Message
 from payres.signatures.jwk import JWK, jwk_from_public_bytes, thumbprint
-from payres.signatures.sign import sign
+from payres.signatures.sign import Message, sign
 
 
 class OwnIdentity:

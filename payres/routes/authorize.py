@@ -24,7 +24,6 @@ from payres.requester import count_for_client
 from payres.routes.context import Context, context_of
 from payres.routes.requests import signed_message
 from payres.signatures.jwk import JWK
-from payres.signatures.parameters import Policy
 from payres.signatures.reasons import Reason, Rejected
 from payres.signatures.verify import Unverified, Verified, parse, verify, with_likely_cause
 from payres.store import nonces
@@ -99,8 +98,7 @@ async def verify_client(
 def parse_signature(request: Request, body: bytes) -> Unverified:
     """The request's signature as far as no key is needed. Raises 401 `invalid_client`."""
     context = context_of(request)
-    policy = Policy(max_age_seconds=context.settings.signature_max_age)
-    parsed = parse(signed_message(request, body), policy, context.clock.now())
+    parsed = parse(signed_message(request, body), context.settings.signature_max_age, context.clock.now())
     if isinstance(parsed, Rejected):
         raise _rejection(parsed)
     return parsed

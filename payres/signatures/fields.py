@@ -1,20 +1,26 @@
-"""The Signature-Input and Signature headers: their members, raw, and what each part of a member says.
+"""The headers of a signature: the members of Signature-Input and Signature, their parameters, and Content-Digest
+(RFC 9530).
 
-http_sf parses what is a structured field (RFC 9651). A split of our own comes first, for two reasons: a signature
-covers the text of its member as it was sent, and official SDKs send forms that are no structured fields. PHP leaves out
-the colons of the signature, Rust sends a signature without a label and component names without quotes.
+http_sf parses what is a structured field (RFC 9651). For the signature headers a split of our own comes first, for two
+reasons: a signature covers the text of its member as it was sent, and official SDKs send forms that are no structured
+fields. PHP leaves out the colons of the signature, Rust sends a signature without a label and component names without
+quotes.
 """
 
+import hashlib
+import hmac
 import re
+from base64 import b64encode
 from binascii import a2b_base64
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import NoReturn, TypeAlias, cast
+from types import MappingProxyType
+from typing import Any, Final, NoReturn
 
 import http_sf
 import msgspec
-from http_sf.types import ParamsType
 
-from payres.limits import MAX_SIGNATURE_HEADER_BYTES, MAX_SIGNATURES
+from payres.limits import MAX_KEYID_LENGTH, MAX_NONCE_LENGTH, MAX_SIGNATURE_HEADER_BYTES, MAX_SIGNATURES
 from payres.signatures.reasons import Reason, SignatureError, shown
 
 # One dictionary member: key, an inner list if there is one, the rest up to the next comma outside quotes. Every
@@ -29,60 +35,73 @@ _MEMBER = re.compile(
 # 64 bytes in base64 are 86 characters, whose last carries four unused bits. They must be zero, or one signature would
 # have sixteen spellings. Colons on both sides or (PHP) on neither; padding may be left out (RFC 9651 section 4.2.7).
 _SIGNATURE = re.compile(r"(:?)([A-Za-z0-9+/]{85}[AQgw])(?:==)?\1")
-_UNLABELLED_SIGNATURE = re.compile(r"[A-Za-z0-9+/]{86}(?:==)?")
+_UNLABELLED_SIGNATURE = re.compile(rb"[A-Za-z0-9+/]{86}(?:==)?")
 _UNQUOTED_COMPONENTS = re.compile(r"\(([@A-Za-z0-9-]+(?: [@A-Za-z0-9-]+)*)\)")
 _COMPONENT = re.compile(r"@?[a-z0-9!#$%&'*+.^_`|~-]+")
+# The parameters that nearly every client sends: strings without escapes, and whole numbers (RFC 9651 sections 4.2.4
+# and 4.2.5).
+_PLAIN = r';([a-z]++)=(?:"([ !#-\[\]-~]*+)"|([0-9]{1,15}+))'
+_PLAIN_PARAMETER = re.compile(_PLAIN)
+_PLAIN_PARAMETERS = re.compile(rf"(?:{_PLAIN})*+")
+# The only digest algorithms that RFC 9530 section 7.2 lists as active.
+_ALGORITHMS: Final = MappingProxyType({"sha-256": hashlib.sha256, "sha-512": hashlib.sha512})
 
 
-# What http_sf gives for a list of inner lists of items; its own types are a union of all that a field may be.
-_InnerLists: TypeAlias = list[tuple[list[tuple[object, ParamsType]], ParamsType]]
+class SignatureMember(msgspec.Struct, frozen=True):
+    """A member of Signature-Input, with the one of Signature that has its label, as text: `components` is `(...)`,
+    `parameters` is `;created=...` or empty."""
 
-
-class SignatureInput(msgspec.Struct, frozen=True):
-    """One member of Signature-Input as text: `components` is `(...)`, `parameters` is `;created=...` or empty."""
-
-    label: str
     components: str
     parameters: str
+    signature: str
 
     @property
-    def text(self) -> str:
-        """The member's value as sent, which is what the last line of the signature base repeats."""
+    def signed_text(self) -> str:
+        """The member of Signature-Input as sent, which is what the last line of the signature base repeats."""
         return self.components + self.parameters
 
 
-def split_signature_input(value: bytes) -> list[SignatureInput]:
-    """Return the members of a Signature-Input header in order; raise SignatureError if it is not well-formed."""
-    reason = Reason.MALFORMED_SIGNATURE_INPUT
-    inputs = []
-    for label, components, parameters in _split(_text(value, "Signature-Input", reason), "Signature-Input", reason):
-        if not components:
-            raise SignatureError(
-                reason, f'Signature-Input {shown(label)} must be a list of components: ("@method" ...).'
-            )
-        inputs.append(SignatureInput(label, components, parameters))
-    return inputs
+class Parameters(msgspec.Struct, frozen=True):
+    """What a signature says about itself; `created` and `expires` are Unix seconds."""
+
+    keyid: str
+    created: int
+    nonce: str | None
+    expires: int | None
 
 
-def split_signature(value: bytes, inputs: list[SignatureInput]) -> dict[str, str]:
-    """Return the undecoded signatures of a Signature header by label; raise SignatureError if it is not well-formed.
+def read_signatures(input_value: bytes, signature_value: bytes) -> list[SignatureMember]:
+    """Return the signatures of a Signature-Input and a Signature header in order, those with a label in both.
 
-    A bare base64 value without a label (Rust SDK) belongs to the only member of Signature-Input.
+    A bare base64 value without a label (Rust SDK) belongs to the only member of Signature-Input. Raises SignatureError
+    if a header is missing or not well-formed, or no label is in both.
     """
-    reason = Reason.MALFORMED_SIGNATURE
-    text = _text(value, "Signature", reason)
-    if len(inputs) == 1 and _UNLABELLED_SIGNATURE.fullmatch(text):
-        return {inputs[0].label: text}
-    return {label: components + rest for label, components, rest in _split(text, "Signature", reason)}
+    if not input_value or not signature_value:
+        absent = "Signature" if input_value else "Signature-Input"
+        raise SignatureError(Reason.MISSING_SIGNATURE, f"Sign the request: it has no {absent} header.")
+    inputs = _split(input_value, "Signature-Input", Reason.MALFORMED_SIGNATURE_INPUT)
+    for label, components, _ in inputs:
+        if not components:
+            says = f'Signature-Input {shown(label)} must be a list of components: ("@method" ...).'
+            raise SignatureError(Reason.MALFORMED_SIGNATURE_INPUT, says)
+    if len(inputs) == 1 and _UNLABELLED_SIGNATURE.fullmatch(signature_value):
+        signatures = {inputs[0][0]: signature_value.decode("ascii")}
+    else:
+        members = _split(signature_value, "Signature", Reason.MALFORMED_SIGNATURE)
+        signatures = {label: components + rest for label, components, rest in members}
+    found = [SignatureMember(names, rest, signatures[label]) for label, names, rest in inputs if label in signatures]
+    if not found:
+        says = "Use the same label in the Signature-Input and the Signature header."
+        raise SignatureError(Reason.MISSING_SIGNATURE, says)
+    return found
 
 
 def signature_bytes(text: str) -> bytes:
     """Decode one Signature member to its 64 bytes; raise SignatureError if it is anything else."""
     match = _SIGNATURE.fullmatch(text)
     if match is None:
-        raise SignatureError(
-            Reason.MALFORMED_SIGNATURE, "Send the 64 bytes of an Ed25519 signature as canonical base64 between colons."
-        )
+        says = "Send the 64 bytes of an Ed25519 signature as canonical base64 between colons."
+        raise SignatureError(Reason.MALFORMED_SIGNATURE, says)
     return a2b_base64(match[2] + "==")
 
 
@@ -96,59 +115,78 @@ def covered_components(text: str) -> tuple[str, ...]:
     seen: set[str] = set()
     for name in names:
         if not _COMPONENT.fullmatch(name):
-            raise SignatureError(
-                Reason.UNSUPPORTED_COMPONENT,
-                f"Component {shown(name)} is not a lower-case header name or derived component.",
-                name[:64],
-            )
+            says = f"Component {shown(name)} is not a lower-case header name or derived component."
+            raise SignatureError(Reason.UNSUPPORTED_COMPONENT, says, name[:64])
         if name in seen:
             raise SignatureError(Reason.DUPLICATE_COMPONENT, f"List component {shown(name)} only once.", name[:64])
         seen.add(name)
     return names
 
 
-def _component_names(text: str) -> tuple[str, ...]:
-    unquoted = _UNQUOTED_COMPONENTS.fullmatch(text)
-    if unquoted:
-        return tuple(unquoted[1].split(" "))
+def read_parameters(text: str) -> Parameters:
+    """Read `;created=...;keyid=...`; raise SignatureError for the first parameter that is malformed or not allowed.
+
+    Parameters without a meaning here are signed like the others, and ignored.
+    """
+    found = _parse_parameters(text)
+    keyid, created, expires, nonce = (found.get(name) for name in ("keyid", "created", "expires", "nonce"))
+    # type() rather than isinstance() or ==: to Python a structured-field boolean is an int and a token equals its text.
+    if type(keyid) is not str or not 0 < len(keyid) <= MAX_KEYID_LENGTH:
+        raise SignatureError(Reason.MISSING_KEYID, "Give the kid of your key as the string parameter keyid.")
+    _check_fixed(found, "alg", "ed25519", Reason.UNSUPPORTED_ALGORITHM)
+    _check_fixed(found, "tag", "gnap", Reason.UNSUPPORTED_TAG)
+    if type(created) is not int:
+        raise SignatureError(Reason.MISSING_CREATED, "Give the time of signing as created, an integer of Unix seconds.")
+    if expires is not None and type(expires) is not int:
+        raise SignatureError(Reason.EXPIRED, "The expires parameter must be an integer of Unix seconds.")
+    if nonce is not None and (type(nonce) is not str or not 0 < len(nonce) <= MAX_NONCE_LENGTH):
+        says = f"The nonce must be a string of 1 to {MAX_NONCE_LENGTH} characters."
+        raise SignatureError(Reason.MALFORMED_NONCE, says)
+    return Parameters(keyid, created, nonce, expires)
+
+
+def content_digest(body: bytes, algorithm: str = "sha-512") -> str:
+    """Return the Content-Digest value of the raw `body`; `algorithm` is sha-256 or sha-512."""
+    return f"{algorithm}=:{b64encode(_ALGORITHMS[algorithm](body).digest()).decode('ascii')}:"
+
+
+def digest_problem(header: str, body: bytes) -> Reason | None:
+    """Return None if the Content-Digest `header` matches the raw `body`, else the reason why not.
+
+    At least one supported algorithm must be listed and every supported one must match; others are ignored.
+    """
+    # What nearly every client sends is exactly what we would write ourselves, and needs no parser.
+    algorithm = header.partition("=")[0]
+    if algorithm in _ALGORITHMS and header == content_digest(body, algorithm):
+        return None
+    if len(header) > MAX_SIGNATURE_HEADER_BYTES:
+        return Reason.DIGEST_MALFORMED
     try:
-        parsed = cast(_InnerLists, http_sf.parse(text.encode("ascii"), tltype="list"))
-        [(items, _)] = parsed
-    except ValueError as error:
-        raise SignatureError(
-            Reason.MALFORMED_SIGNATURE_INPUT, f"The component list of Signature-Input is malformed: {str(error)[:160]}."
-        ) from None
-    names = []
-    for name, parameters in items:
-        if type(name) is not str:
-            raise SignatureError(Reason.MALFORMED_SIGNATURE_INPUT, "Component names must be quoted strings.")
-        if parameters:
-            raise SignatureError(
-                Reason.UNSUPPORTED_COMPONENT, f"Cover {shown(name)} without component parameters.", name[:64]
-            )
-        names.append(name)
-    return tuple(names)
+        members = http_sf.parse(header.encode("ascii"), tltype="dictionary", on_duplicate_key=_reject_duplicate)
+    except ValueError:
+        return Reason.DIGEST_MALFORMED
+    if not isinstance(members, dict) or not members:
+        return Reason.DIGEST_MALFORMED
+    supported = {name: member for name, member in members.items() if name in _ALGORITHMS}
+    if not supported:
+        return Reason.DIGEST_UNSUPPORTED
+    for name, member in supported.items():
+        value = member[0] if isinstance(member, tuple) else member
+        if not isinstance(value, bytes):
+            return Reason.DIGEST_MALFORMED
+        if not hmac.compare_digest(value, _ALGORITHMS[name](body).digest()):
+            return Reason.DIGEST_MISMATCH
+    return None
 
 
-def reject_duplicate(name: str, _kind: str) -> NoReturn:
-    """Raises ValueError for a member or parameter that occurs twice, of which RFC 9651 lets the last one win: no two
-    readers can then see different values."""
-    raise ValueError(f"{name} appears twice")
-
-
-def _text(value: bytes, header: str, reason: Reason) -> str:
-    if len(value) > MAX_SIGNATURE_HEADER_BYTES:
-        raise SignatureError(
-            reason, f"The {header} header is longer than {MAX_SIGNATURE_HEADER_BYTES} bytes; send one signature."
-        )
-    try:
-        return value.decode("ascii")
-    except UnicodeDecodeError:
-        raise SignatureError(reason, f"The {header} header must be ASCII.") from None
-
-
-def _split(text: str, header: str, reason: Reason) -> list[tuple[str, str, str]]:
+def _split(value: bytes, header: str, reason: Reason) -> list[tuple[str, str, str]]:
     """Return (label, inner list or empty, rest) of every member of a dictionary."""
+    if len(value) > MAX_SIGNATURE_HEADER_BYTES:
+        says = f"The {header} header is longer than {MAX_SIGNATURE_HEADER_BYTES} bytes; send one signature."
+        raise SignatureError(reason, says)
+    if not value.isascii():
+        raise SignatureError(reason, f"The {header} header must be ASCII.")
+    text = value.decode("ascii")
     members: list[tuple[str, str, str]] = []
     position, expected = 0, True
     while expected:
@@ -156,12 +194,62 @@ def _split(text: str, header: str, reason: Reason) -> list[tuple[str, str, str]]
         if match is None:
             raise SignatureError(reason, f"The {header} header is not a dictionary such as sig1=...")
         label, components, rest = match[1], match[2] or "", match[3].rstrip(" \t")
-        if members and any(label == member[0] for member in members):
+        if any(label == member[0] for member in members):
             raise SignatureError(reason, f"The {header} header has the label {shown(label)} twice.")
         if len(members) == MAX_SIGNATURES:
-            raise SignatureError(
-                Reason.TOO_MANY_SIGNATURES, f"At most {MAX_SIGNATURES} signatures are examined; send one."
-            )
+            says = f"At most {MAX_SIGNATURES} signatures are examined; send one."
+            raise SignatureError(Reason.TOO_MANY_SIGNATURES, says)
         members.append((label, components, rest))
         position, expected = match.end(), match[4] is not None
     return members
+
+
+def _component_names(text: str) -> tuple[str, ...]:
+    unquoted = _UNQUOTED_COMPONENTS.fullmatch(text)
+    if unquoted:
+        return tuple(unquoted[1].split(" "))
+    try:
+        parsed: Any = http_sf.parse(text.encode("ascii"), tltype="list")
+        [(items, _)] = parsed
+    except ValueError as error:
+        raise _malformed_input("component list", "is", error) from None
+    for name, parameters in items:
+        if type(name) is not str:
+            raise SignatureError(Reason.MALFORMED_SIGNATURE_INPUT, "Component names must be quoted strings.")
+        if parameters:
+            says = f"Cover {shown(name)} without component parameters."
+            raise SignatureError(Reason.UNSUPPORTED_COMPONENT, says, name[:64])
+    return tuple(name for name, _ in items)
+
+
+def _parse_parameters(text: str) -> Mapping[str, object]:
+    if _PLAIN_PARAMETERS.fullmatch(text):
+        members = _PLAIN_PARAMETER.findall(text)
+        found = {name: int(number) if number else string for name, string, number in members}
+        if len(found) == len(members):
+            return found
+    try:
+        # The components have been read; an empty list stands in for them and carries the parameters.
+        parsed: Any = http_sf.parse(b"()" + text.encode("ascii"), tltype="list", on_duplicate_key=_reject_duplicate)
+        [(_, parameters)] = parsed
+    except ValueError as error:
+        raise _malformed_input("parameters", "are", error) from None
+    read: Mapping[str, object] = parameters
+    return read
+
+
+def _check_fixed(found: Mapping[str, object], name: str, only: str, reason: Reason) -> None:
+    value = found.get(name, only)
+    if type(value) is not str or value != only:
+        raise SignatureError(reason, f'Leave the {name} parameter out or send {name}="{only}".')
+
+
+def _malformed_input(part: str, verb: str, error: ValueError) -> SignatureError:
+    says = f"The {part} of Signature-Input {verb} malformed: {str(error)[:160]}."
+    return SignatureError(Reason.MALFORMED_SIGNATURE_INPUT, says)
+
+
+def _reject_duplicate(name: str, _kind: str) -> NoReturn:
+    """Raises ValueError for a member or parameter that occurs twice. By RFC 9651 the last one counts, but two readers
+    could then see different values."""
+    raise ValueError(f"{name} appears twice")

@@ -1,4 +1,4 @@
-"""The reasons for rejecting a signature, and the rejection."""
+"""The reasons for rejecting a signature, and the rejection. docs/errors.md says what each means to a client."""
 
 from enum import StrEnum
 
@@ -6,56 +6,33 @@ import msgspec
 
 
 class Reason(StrEnum):
-    """A stable code for clients and documentation; `meaning` explains it in one line."""
+    """A stable word for clients and documentation."""
 
-    meaning: str
-
-    def __new__(cls, word: str, meaning: str) -> "Reason":
-        member = str.__new__(cls, word)
-        member._value_ = word
-        member.meaning = meaning
-        return member
-
-    MISSING_SIGNATURE = (
-        "missing_signature",
-        "No label appears in both the Signature-Input and the Signature header.",
-    )
-    MALFORMED_SIGNATURE = (
-        "malformed_signature",
-        "The Signature header is not a dictionary of 64-byte base64 signatures.",
-    )
-    MALFORMED_SIGNATURE_INPUT = (
-        "malformed_signature_input",
-        "The Signature-Input header is not a dictionary of component lists with parameters.",
-    )
-    TOO_MANY_SIGNATURES = ("too_many_signatures", "The message carries more signatures than are examined.")
-    REPEATED_HEADER = ("repeated_header", "A header that may appear once appears several times.")
-    MISSING_COMPONENT = ("missing_component", "The signature does not cover a component that it must cover.")
-    DUPLICATE_COMPONENT = ("duplicate_component", "The signature lists one component twice.")
-    UNSUPPORTED_COMPONENT = (
-        "unsupported_component",
-        "A component is an unknown derived one, has parameters, or is not a lower-case header name.",
-    )
-    MALFORMED_COMPONENT = (
-        "malformed_component",
-        "The value of a covered component cannot be part of a signature base.",
-    )
-    COMPONENT_NOT_IN_MESSAGE = ("component_not_in_message", "The signature covers a header that the message lacks.")
-    MISSING_KEYID = ("missing_keyid", "The keyid parameter is absent or not a string of 1 to 256 characters.")
-    UNKNOWN_KEY = ("unknown_key", "The client has no key with this keyid.")
-    UNSUPPORTED_ALGORITHM = ("unsupported_algorithm", 'The alg parameter is something other than "ed25519".')
-    UNSUPPORTED_TAG = ("unsupported_tag", 'The tag parameter is something other than "gnap".')
-    MISSING_CREATED = ("missing_created", "The created parameter is absent or not an integer.")
-    CREATED_TOO_OLD = ("created_too_old", "The signature was created too long ago.")
-    CREATED_IN_FUTURE = ("created_in_future", "The signature was created in the future.")
-    EXPIRED = ("expired", "The expires parameter is past or not an integer.")
-    MALFORMED_NONCE = ("malformed_nonce", "The nonce parameter is not a string of 1 to 256 characters.")
-    NONCE_REUSED = ("nonce_reused", "The nonce was already used with this key.")
-    MISSING_DIGEST = ("missing_digest", "The message has a body but no Content-Digest header.")
-    DIGEST_MALFORMED = ("digest_malformed", "The Content-Digest header is not a dictionary of base64 digests.")
-    DIGEST_UNSUPPORTED = ("digest_unsupported", "The Content-Digest header has neither sha-256 nor sha-512.")
-    DIGEST_MISMATCH = ("digest_mismatch", "The Content-Digest header does not match the body.")
-    SIGNATURE_MISMATCH = ("signature_mismatch", "The signature does not verify with the client's key.")
+    MISSING_SIGNATURE = "missing_signature"
+    MALFORMED_SIGNATURE = "malformed_signature"
+    MALFORMED_SIGNATURE_INPUT = "malformed_signature_input"
+    TOO_MANY_SIGNATURES = "too_many_signatures"
+    REPEATED_HEADER = "repeated_header"
+    MISSING_COMPONENT = "missing_component"
+    DUPLICATE_COMPONENT = "duplicate_component"
+    UNSUPPORTED_COMPONENT = "unsupported_component"
+    MALFORMED_COMPONENT = "malformed_component"
+    COMPONENT_NOT_IN_MESSAGE = "component_not_in_message"
+    MISSING_KEYID = "missing_keyid"
+    UNKNOWN_KEY = "unknown_key"
+    UNSUPPORTED_ALGORITHM = "unsupported_algorithm"
+    UNSUPPORTED_TAG = "unsupported_tag"
+    MISSING_CREATED = "missing_created"
+    CREATED_TOO_OLD = "created_too_old"
+    CREATED_IN_FUTURE = "created_in_future"
+    EXPIRED = "expired"
+    MALFORMED_NONCE = "malformed_nonce"
+    NONCE_REUSED = "nonce_reused"
+    MISSING_DIGEST = "missing_digest"
+    DIGEST_MALFORMED = "digest_malformed"
+    DIGEST_UNSUPPORTED = "digest_unsupported"
+    DIGEST_MISMATCH = "digest_mismatch"
+    SIGNATURE_MISMATCH = "signature_mismatch"
 
 
 class Rejected(msgspec.Struct, frozen=True):

@@ -10,9 +10,8 @@ import httpx2
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from payres.clock import SECOND, Clock
-from payres.signatures.base import Message
 from payres.signatures.jwk import JWK
-from payres.signatures.sign import sign
+from payres.signatures.sign import Message, sign
 
 FINISH_URI = "http://127.0.0.1/finished"
 Approve = Callable[[str], str | None]

@@ -27,11 +27,10 @@ from payres.interledger.oer import CodecError, Reader, parse_timestamp
 from payres.interledger.stream import SharedSecret, encrypt
 from payres.limits import DEFAULT_BODY_BYTES, MAX_HEADER_BYTES
 from payres.routes.requests import idempotency_key
-from payres.signatures.base import Message
-from payres.signatures.digest import content_digest, digest_problem
+from payres.signatures.fields import content_digest, digest_problem
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes, parse_jwk
 from payres.signatures.reasons import Rejected
-from payres.signatures.sign import sign
+from payres.signatures.sign import Message, sign
 from payres.signatures.verify import Verified
 from payres.testing.instance import Instance
 from payres.wire import IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest, decode, metadata_text

@@ -10,7 +10,7 @@ HERE = "attacks"
 INVENTORY: dict[str, list[str]] = {
     # Signatures
     "signature over too little": [
-        "routes/test_authorize.py::test_signature_that_breaks_a_rule_is_refused_with_the_reason",
+        "specification/test_authentication.py::test_authentication",
         "signatures/test_verify.py::test_verify_message_refuses",
     ],
     "wrong key with the right kid": [
@@ -19,13 +19,13 @@ INVENTORY: dict[str, list[str]] = {
         "signatures/test_verify.py::test_verify_refuses_with_any_other_32_bytes_as_key",
     ],
     "key confusion between clients": [
-        "routes/test_authorize.py::test_token_of_another_client_is_refused",
+        "specification/test_authentication.py::test_authentication",
         "grants/test_grant_rules.py::test_grant_of_a_key_is_for_that_key_alone",
         "grants/test_grant_rules.py::test_remote_clients_are_told_apart_by_case",
         "routes/test_urls.py::test_user_information_makes_no_client",
     ],
     "algorithm swap": [
-        "routes/test_authorize.py::test_signature_that_breaks_a_rule_is_refused_with_the_reason",
+        "signatures/test_verify.py::test_verify_message_refuses",
         "signatures/test_jwk.py::test_parse_jwk_refuses_with_a_sentence",
     ],
     "use of a replaced or revoked key of another server's client": [
@@ -44,7 +44,8 @@ INVENTORY: dict[str, list[str]] = {
         "routes/test_authorize.py::test_nonce_of_a_signature_that_does_not_verify_is_not_used_up",
     ],
     "stale and future created": [
-        "routes/test_authorize.py::test_signature_that_breaks_a_rule_is_refused_with_the_reason",
+        "routes/test_authorize.py::test_signature_is_good_for_a_while",
+        "signatures/test_verify.py::test_freshness_at_its_edges",
     ],
     "signature made malleable": [
         "signatures/test_verify.py::test_verify_refuses_a_signature_shifted_by_the_group_order",
@@ -53,7 +54,7 @@ INVENTORY: dict[str, list[str]] = {
     ],
     # Tokens and grants
     "token theft": [
-        "routes/test_authorize.py::test_token_of_another_client_is_refused",
+        "specification/test_authentication.py::test_authentication",
         "routes/test_tokens.py::test_management_is_for_the_tokens_client",
     ],
     "token guessing": [
@@ -63,7 +64,7 @@ INVENTORY: dict[str, list[str]] = {
         "http/test_rate_limits.py::test_address_that_guesses_is_refused_whatever_it_asks",
     ],
     "use of a token that has ended": [
-        "routes/test_authorize.py::test_token_ends_when_it_is_revoked",
+        "specification/test_authentication.py::test_authentication",
         "routes/test_authorize.py::test_token_that_ends_while_the_key_is_fetched_does_nothing_any_more",
         "grants/test_grant_rules.py::test_grant_revoked_while_its_request_is_under_way_spends_nothing",
     ],

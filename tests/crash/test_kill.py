@@ -26,8 +26,7 @@ import httpx2
 import pytest
 
 from payres.clock import SystemClock
-from payres.signatures.base import Message
-from payres.signatures.sign import sign
+from payres.signatures.sign import Message, sign
 from payres.store.migrations import migrations
 from payres.testing.client import Client
 from tests.crash.load import reason

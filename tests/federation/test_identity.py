@@ -10,8 +10,8 @@ from payres.federation.failures import FetchFailed
 from payres.federation.identity import OwnIdentity
 from payres.operator import keys, wallets
 from payres.settings import Settings
-from payres.signatures.base import Message, signature_base
 from payres.signatures.jwk import JWK, jwk_from_public_bytes, thumbprint
+from payres.signatures.sign import Message, signature_base
 from payres.signatures.verify import is_signature
 from payres.testing.instance import Instance, run_instance
 

@@ -29,9 +29,8 @@ from payres.grants.tokens import revoke_grant
 from payres.operator import grants, keys, wallets
 from payres.routes import authorize
 from payres.settings import Settings
-from payres.signatures.base import Message
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
-from payres.signatures.sign import sign
+from payres.signatures.sign import Message, sign
 from payres.store.connections import connect_writer
 from payres.store.work import Transaction, Work
 from payres.testing import instance as instances

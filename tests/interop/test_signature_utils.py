@@ -6,10 +6,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from payres.signatures.base import Message
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes, private_pem
 from payres.signatures.reasons import Reason, Rejected
-from payres.signatures.sign import sign
+from payres.signatures.sign import Message, sign
 from payres.signatures.verify import Verified
 from tests.helpers import Json, verify_message
 

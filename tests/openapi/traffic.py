@@ -8,8 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import requests
 from schemathesis import AuthContext, Case
 
-from payres.signatures.base import Message
-from payres.signatures.sign import sign
+from payres.signatures.sign import Message, sign
 from payres.testing.instance import Instance
 from payres.urls import is_http_url
 from tests.helpers import Json

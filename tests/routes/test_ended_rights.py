@@ -26,9 +26,8 @@ from payres.grants.clients import Client
 from payres.operator import keys, wallets
 from payres.routes.context import Context
 from payres.settings import Settings
-from payres.signatures.base import Message
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
-from payres.signatures.sign import sign
+from payres.signatures.sign import Message, sign
 from payres.store.connections import connect_writer
 from payres.store.grants import GrantRecord
 from payres.store.work import Environment, Work

@@ -25,9 +25,8 @@ from payres.limits import MAX_IDEMPOTENCY_KEY_LENGTH
 from payres.operator import wallets
 from payres.routes import resources
 from payres.routes.requests import idempotency_key
-from payres.signatures.base import Message, signature_base
-from payres.signatures.digest import content_digest
-from payres.signatures.sign import sign
+from payres.signatures.fields import content_digest
+from payres.signatures.sign import Message, sign, signature_base
 from payres.store import tokens
 from payres.store.work import Work
 from payres.testing.client import Client

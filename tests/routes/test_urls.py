@@ -11,8 +11,7 @@ import httpx2
 import pytest
 
 from payres.endpoints import RESERVED_SEGMENTS
-from payres.signatures.base import Message
-from payres.signatures.sign import sign
+from payres.signatures.sign import Message, sign
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, Json

@@ -1,6 +1,7 @@
-"""The two signature headers: structured fields, the forms SDKs really send, and malformed ones."""
+"""The headers of a signature: structured fields, the forms SDKs really send, and malformed ones."""
 
 from base64 import b64encode
+from collections.abc import Callable
 from string import ascii_lowercase, digits, printable
 from typing import Any
 
@@ -10,11 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.signatures.fields import (
-    SignatureInput,
+    Parameters,
+    SignatureMember,
+    content_digest,
     covered_components,
+    digest_problem,
+    read_parameters,
+    read_signatures,
     signature_bytes,
-    split_signature,
-    split_signature_input,
 )
 from payres.signatures.reasons import Reason, SignatureError
 from tests.helpers import examples
@@ -35,74 +39,75 @@ inner_lists = st.tuples(st.lists(st.tuples(strings, parameters), max_size=4), pa
 
 @examples(50)
 @given(st.dictionaries(keys, inner_lists, min_size=1, max_size=4), st.sampled_from([", ", ",", " \t,\t "]))
-def test_split_signature_input_agrees_with_the_structured_field_parser(fields: dict[str, Any], comma: str) -> None:
+def test_read_signatures_agrees_with_the_structured_field_parser(fields: dict[str, Any], comma: str) -> None:
     texts = {label: http_sf.ser([member]) for label, member in fields.items()}
     header = comma.join(f"{label}={text}" for label, text in texts.items()).encode()
     assert http_sf.parse(header, tltype="dictionary") == fields
-    inputs = split_signature_input(header)
-    assert {entry.label: entry.text for entry in inputs} == texts
-    assert [http_sf.parse(entry.components.encode(), tltype="list") for entry in inputs] == [
+    members = read_signatures(header, ", ".join(f"{label}=:AAAA:" for label in fields).encode())
+    assert [member.signed_text for member in members] == list(texts.values())
+    assert [http_sf.parse(member.components.encode(), tltype="list") for member in members] == [
         [(items, {})] for items, _ in fields.values()
     ]
 
 
-def test_split_signature_input_keeps_the_text_as_sent() -> None:
-    [entry] = split_signature_input(b'sig1=( "@method"  "@target-uri" );keyid="a";  created=1  ')
-    assert entry == SignatureInput("sig1", '( "@method"  "@target-uri" )', ';keyid="a";  created=1')
-    assert entry.text == '( "@method"  "@target-uri" );keyid="a";  created=1'
+def refused_by(read: Callable[..., object], *arguments: object) -> Reason:
+    with pytest.raises(SignatureError) as caught:
+        read(*arguments)
+    return caught.value.rejected.reason
 
 
 @pytest.mark.parametrize(
-    ("value", "reason"),
+    ("input_value", "signature_value", "members"),
     [
-        (b"undefined", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"Sig1=()", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=(", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=())", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=(())", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b'sig1=("a)', Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=(),", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=(),,sig2=()", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=(), sig1=()", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=(); caf\xe9", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"a=(" + b" " * 8190 + b")", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"a=(), b=(), c=(), d=(), e=()", Reason.TOO_MANY_SIGNATURES),
+        (
+            b'sig1=( "@method"  "@target-uri" );keyid="a";  created=1  ',
+            b"sig1=:AAAA: ",
+            [SignatureMember('( "@method"  "@target-uri" )', ';keyid="a";  created=1', ":AAAA:")],
+        ),
+        (
+            b"a=(), b=();x, c=()",
+            f"c=:{BASE64}:, proxy=:AAAA: , b={BASE64}".encode(),
+            [SignatureMember("()", ";x", BASE64), SignatureMember("()", "", f":{BASE64}:")],
+        ),
+        (b"mine=()", BASE64.encode(), [SignatureMember("()", "", BASE64)]),
+    ],
+    ids=["text as sent", "labels", "no label"],
+)
+def test_read_signatures_reads(input_value: bytes, signature_value: bytes, members: list[SignatureMember]) -> None:
+    assert read_signatures(input_value, signature_value) == members
+
+
+@pytest.mark.parametrize(
+    ("input_value", "signature_value", "reason"),
+    [
+        (b"undefined", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
+        (b"sig1", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
+        (b"sig1=", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
+        (b"sig1=:AAAA:", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
+        (b"Sig1=()", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
+        (b"sig1=(", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
+        (b"sig1=())", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
+        (b"sig1=(())", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
+        (b'sig1=("a)', b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
+        (b"sig1=(),", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
+        (b"sig1=(),,sig2=()", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
+        (b"sig1=(), sig1=()", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
+        (b"sig1=(); caf\xe9", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
+        (b"a=(" + b" " * 8190 + b")", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
+        (b"a=(), b=(), c=(), d=(), e=()", b"sig1=:AAAA:", Reason.TOO_MANY_SIGNATURES),
+        (b"sig1=()", b"undefined", Reason.MALFORMED_SIGNATURE),
+        (b"sig1=()", b"sig1", Reason.MALFORMED_SIGNATURE),
+        (b"sig1=()", b"sig1=:a:, sig1=:b:", Reason.MALFORMED_SIGNATURE),
+        (b"sig1=()", b"sig1=:\xff:", Reason.MALFORMED_SIGNATURE),
+        (b"sig1=()", b"s=" + b"A" * 8192, Reason.MALFORMED_SIGNATURE),
+        (b"sig1=()", BASE64[:-4].encode(), Reason.MALFORMED_SIGNATURE),
+        (b"a=(), b=()", BASE64.encode(), Reason.MALFORMED_SIGNATURE),
+        (b"a=()", b"b=:AAAA:", Reason.MISSING_SIGNATURE),
+        (b"", b"", Reason.MISSING_SIGNATURE),
     ],
 )
-def test_split_signature_input_refuses(value: bytes, reason: Reason) -> None:
-    with pytest.raises(SignatureError) as caught:
-        split_signature_input(value)
-    assert caught.value.rejected.reason is reason
-
-
-def test_split_signature_reads_labels_and_leaves_values_for_later() -> None:
-    value = f"sig1=:{BASE64}:, proxy=:AAAA: , php={BASE64}".encode()
-    inputs = split_signature_input(b"sig1=(), proxy=(), php=()")
-    assert split_signature(value, inputs) == {"sig1": f":{BASE64}:", "proxy": ":AAAA:", "php": BASE64}
-
-
-def test_split_signature_gives_an_unlabelled_signature_to_the_only_input() -> None:
-    assert split_signature(BASE64.encode(), split_signature_input(b"mine=()")) == {"mine": BASE64}
-
-
-def test_split_signature_refuses_an_unlabelled_signature_with_several_inputs() -> None:
-    with pytest.raises(SignatureError) as caught:
-        split_signature(BASE64.encode(), split_signature_input(b"a=(), b=()"))
-    assert caught.value.rejected.reason is Reason.MALFORMED_SIGNATURE
-
-
-@pytest.mark.parametrize(
-    "value",
-    [b"undefined", b"sig1", b"sig1=:a:, sig1=:b:", b"sig1=:\xff:", b"s=" + b"A" * 8192, BASE64[:-4].encode()],
-)
-def test_split_signature_refuses(value: bytes) -> None:
-    with pytest.raises(SignatureError) as caught:
-        split_signature(value, split_signature_input(b"sig1=()"))
-    assert caught.value.rejected.reason is Reason.MALFORMED_SIGNATURE
+def test_read_signatures_refuses(input_value: bytes, signature_value: bytes, reason: Reason) -> None:
+    assert refused_by(read_signatures, input_value, signature_value) is reason
 
 
 @pytest.mark.parametrize("text", [f":{BASE64}:", BASE64, f":{BASE64[:-2]}:", BASE64[:-2]])
@@ -131,9 +136,7 @@ def test_signature_bytes_reads_colons_or_none_and_padding_or_none(text: str) -> 
     ],
 )
 def test_signature_bytes_refuses(text: str) -> None:
-    with pytest.raises(SignatureError) as caught:
-        signature_bytes(text)
-    assert caught.value.rejected.reason is Reason.MALFORMED_SIGNATURE
+    assert refused_by(signature_bytes, text) is Reason.MALFORMED_SIGNATURE
 
 
 def test_signature_bytes_takes_only_one_spelling_of_the_last_character() -> None:
@@ -186,6 +189,156 @@ def test_covered_components_reads_quoted_and_bare_names(text: str, names: tuple[
 )
 def test_covered_components_refuses_every_time(text: str, reason: Reason) -> None:
     for _ in range(2):  # the second time, a remembered answer must not let it through
-        with pytest.raises(SignatureError) as caught:
-            covered_components(text)
-        assert caught.value.rejected.reason is reason
+        assert refused_by(covered_components, text) is reason
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (';created=7;keyid="k"', Parameters("k", 7, None, None)),
+        (';keyid="k";created=7', Parameters("k", 7, None, None)),
+        (';keyid="k";  created=7;alg="ed25519";tag="gnap"', Parameters("k", 7, None, None)),
+        (';keyid="a\\"b\\\\c";created=7;nonce="n,;=()";expires=9', Parameters('a"b\\c', 7, "n,;=()", 9)),
+        (';keyid="k";created=-7;context="mine";flag;other=?0', Parameters("k", -7, None, None)),
+        (f';keyid="{"k" * 256}";created=7;nonce="{"n" * 256}"', Parameters("k" * 256, 7, "n" * 256, None)),
+    ],
+)
+def test_read_parameters_reads(text: str, expected: Parameters) -> None:
+    assert read_parameters(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", Reason.MISSING_KEYID),
+        (";created=7", Reason.MISSING_KEYID),
+        (";created=7;keyid", Reason.MISSING_KEYID),
+        (";created=7;keyid=k", Reason.MISSING_KEYID),
+        (";created=7;keyid=1", Reason.MISSING_KEYID),
+        (';created=7;keyid=""', Reason.MISSING_KEYID),
+        (';created=7;keyid=%"k"', Reason.MISSING_KEYID),
+        (f';created=7;keyid="{"k" * 257}"', Reason.MISSING_KEYID),
+        (';keyid="k"', Reason.MISSING_CREATED),
+        (';keyid="k";created', Reason.MISSING_CREATED),
+        (';keyid="k";created=?1', Reason.MISSING_CREATED),
+        (';keyid="k";created=7.0', Reason.MISSING_CREATED),
+        (';keyid="k";created="7"', Reason.MISSING_CREATED),
+        (';keyid="k";created=@7', Reason.MISSING_CREATED),
+        (';keyid="k";created=7;expires=?1', Reason.EXPIRED),
+        (';keyid="k";created=7;expires="9"', Reason.EXPIRED),
+        (';keyid="k";created=7;alg="rsa-pss-sha512"', Reason.UNSUPPORTED_ALGORITHM),
+        (';keyid="k";created=7;alg="EdDSA"', Reason.UNSUPPORTED_ALGORITHM),
+        (';keyid="k";created=7;alg=ed25519', Reason.UNSUPPORTED_ALGORITHM),
+        (';keyid="k";created=7;alg', Reason.UNSUPPORTED_ALGORITHM),
+        (';keyid="k";created=7;tag="gnap-rotate"', Reason.UNSUPPORTED_TAG),
+        (';keyid="k";created=7;tag=gnap', Reason.UNSUPPORTED_TAG),
+        (';keyid="k";created=7;nonce=n', Reason.MALFORMED_NONCE),
+        (';keyid="k";created=7;nonce=1', Reason.MALFORMED_NONCE),
+        (';keyid="k";created=7;nonce=""', Reason.MALFORMED_NONCE),
+        (f';keyid="k";created=7;nonce="{"n" * 257}"', Reason.MALFORMED_NONCE),
+        (';keyid="k";created=7;keyid="l"', Reason.MALFORMED_SIGNATURE_INPUT),
+        (';keyid="k";created=7;created=7', Reason.MALFORMED_SIGNATURE_INPUT),
+        (';keyid="k";created=1234567890123456', Reason.MALFORMED_SIGNATURE_INPUT),
+        (';keyid="k";created=undefined;', Reason.MALFORMED_SIGNATURE_INPUT),
+        (' ;keyid="k";created=7', Reason.MALFORMED_SIGNATURE_INPUT),
+        (';keyid="k" ;created=7', Reason.MALFORMED_SIGNATURE_INPUT),
+        (';keyid="\x01";created=7', Reason.MALFORMED_SIGNATURE_INPUT),
+        ("keyid", Reason.MALFORMED_SIGNATURE_INPUT),
+        (';keyid="k";created=7,()', Reason.MALFORMED_SIGNATURE_INPUT),
+    ],
+)
+def test_read_parameters_refuses(text: str, reason: Reason) -> None:
+    assert refused_by(read_parameters, text) is reason
+
+
+BODY = b'{"hello": "world"}'
+SHA_256 = "sha-256=:X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPE=:"
+SHA_512 = "sha-512=:WZDPaVn/7XgHaAy8pmojAkGWoRx2UFChF41A2svX+TaPm+AbwAgBWnrIiYllu7BNNyealdVLvRwEmTHWXvJwew==:"
+# RFC 9530 appendix B uses the same text with a line feed at the end.
+BODY_LF = BODY + b"\n"
+SHA_256_LF = "sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:"
+SHA_512_LF = "sha-512=:YMAam51Jz/jOATT6/zvHrLVgOYTGFy1d6GJiOHTohq4yP+pgk4vf2aCsyRZOtw8MjkM7iw7yZ/WkppmM44T3qg==:"
+
+
+@pytest.mark.parametrize(
+    ("body", "algorithm", "expected"),
+    [
+        (BODY, "sha-256", SHA_256),
+        (BODY, "sha-512", SHA_512),
+        (BODY_LF, "sha-256", SHA_256_LF),
+        (BODY_LF, "sha-512", SHA_512_LF),
+    ],
+)
+def test_content_digest_gives_the_known_value(body: bytes, algorithm: str, expected: str) -> None:
+    assert content_digest(body, algorithm) == expected
+    assert digest_problem(expected, body) is None
+
+
+def test_content_digest_is_sha_512_by_default() -> None:
+    assert content_digest(BODY) == SHA_512
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        f"{SHA_256}, {SHA_512}",
+        f"{SHA_512},{SHA_256}",
+        f"md5=:AAAA:, {SHA_256}",
+        f"unixsum=30637, {SHA_256}",
+        f"{SHA_512};note=1",
+        SHA_512.replace("==:", ":"),  # RFC 9651 section 4.2.7: padding may be missing
+    ],
+)
+def test_digest_problem_accepts_every_good_form(header: str) -> None:
+    assert digest_problem(header, BODY) is None
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ("", Reason.DIGEST_MALFORMED),
+        ("undefined", Reason.DIGEST_UNSUPPORTED),  # a structured field: the key "undefined" with the value true
+        ("sha-256", Reason.DIGEST_MALFORMED),
+        ("sha-256=", Reason.DIGEST_MALFORMED),
+        ("SHA-256=:AAAA:", Reason.DIGEST_MALFORMED),
+        (SHA_256.replace(":", ""), Reason.DIGEST_MALFORMED),
+        ('sha-256="X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPE="', Reason.DIGEST_MALFORMED),
+        ("sha-256=(:AAAA:)", Reason.DIGEST_MALFORMED),
+        (f"{SHA_256},", Reason.DIGEST_MALFORMED),
+        (f"{SHA_256_LF}, {SHA_256}", Reason.DIGEST_MALFORMED),  # the same algorithm twice
+        (f"{SHA_256}, {SHA_256}", Reason.DIGEST_MALFORMED),
+        (f"é=:AAAA:, {SHA_256}", Reason.DIGEST_MALFORMED),
+        ("x" * 8193, Reason.DIGEST_MALFORMED),
+        ("md5=:AAAA:", Reason.DIGEST_UNSUPPORTED),
+        ("sha-384=:AAAA:", Reason.DIGEST_UNSUPPORTED),
+        (SHA_256_LF, Reason.DIGEST_MISMATCH),
+        ("sha-256=::", Reason.DIGEST_MISMATCH),
+        (f"{SHA_256}, {SHA_512_LF}", Reason.DIGEST_MISMATCH),  # one good digest does not excuse a bad one
+        (f"{SHA_256_LF}, {SHA_512}", Reason.DIGEST_MISMATCH),
+    ],
+)
+def test_digest_problem_says_what_is_wrong(header: str, reason: Reason) -> None:
+    assert digest_problem(header, BODY) is reason
+
+
+@given(st.text(max_size=200), st.binary(max_size=20))
+def test_digest_problem_never_accepts_nor_raises_on_random_text(header: str, body: bytes) -> None:
+    assert digest_problem(header, body) in {
+        Reason.DIGEST_MALFORMED,
+        Reason.DIGEST_UNSUPPORTED,
+        Reason.DIGEST_MISMATCH,
+    }
+
+
+@given(st.binary(max_size=300), st.sampled_from(["sha-256", "sha-512"]), st.data())
+def test_digest_problem_accepts_a_body_and_no_other(body: bytes, algorithm: str, data: st.DataObject) -> None:
+    header = content_digest(body, algorithm)
+    other = data.draw(st.binary(max_size=300).filter(lambda drawn: drawn != body))
+    assert digest_problem(header, body) is None
+    assert digest_problem(header, other) is Reason.DIGEST_MISMATCH
+
+
+@given(st.binary(min_size=1, max_size=64))
+def test_digest_problem_refuses_a_digest_cut_short(body: bytes) -> None:
+    digest = b64encode(body[:31]).decode()
+    assert digest_problem(f"sha-256=:{digest}:", body) is Reason.DIGEST_MISMATCH

@@ -2,9 +2,9 @@
 
 import pytest
 
-from payres.signatures.base import Message
 from payres.signatures.jwk import JWK
 from payres.signatures.reasons import Rejected
+from payres.signatures.sign import Message
 from payres.signatures.verify import Verified
 from tests.helpers import verify_message
 
@@ -62,7 +62,7 @@ def message(shape: str, body: bytes = b'{"interact_ref":"abc"}') -> Message:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_verify_message_accepts_what_an_sdk_sends(shape: str) -> None:
     verified = verify_message(message(shape), KEY, CREATED * 1_000_000)
-    assert verified == Verified("sig1", "test-key-ed25519", CREATED, None, None)
+    assert verified == Verified("test-key-ed25519", CREATED, None)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

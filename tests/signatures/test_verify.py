@@ -11,19 +11,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.signatures.base import Message, signature_base
-from payres.signatures.digest import content_digest
-from payres.signatures.fields import covered_components
+from payres.signatures.fields import content_digest, covered_components
 from payres.signatures.jwk import jwk_from_public_bytes
-from payres.signatures.parameters import Policy
 from payres.signatures.reasons import Reason, Rejected
-from payres.signatures.verify import (
-    Unverified,
-    Verified,
-    is_signature,
-    parse,
-    verify,
-)
+from payres.signatures.sign import Message, signature_base
+from payres.signatures.verify import Unverified, Verified, is_signature, parse, verify
 from tests.helpers import verify_message
 
 CREATED = 1_618_884_473
@@ -208,12 +200,7 @@ CALLERS_REASONS = {Reason.UNKNOWN_KEY, Reason.NONCE_REUSED}
 def test_verify_message_accepts(message: Message) -> None:
     verified = verify_message(message, KEY, NOW)
     assert isinstance(verified, Verified), verified
-    assert (verified.label, verified.keyid, verified.created) == ("sig1", "k", CREATED)
-
-
-def test_verify_message_reports_nonce_and_expires() -> None:
-    verified = verify_message(ACCEPTED["nonce and expires"], KEY, NOW)
-    assert verified == Verified("sig1", "k", CREATED, "n", CREATED + 9)
+    assert verified == Verified("k", CREATED, "n" if message is ACCEPTED["nonce and expires"] else None)
 
 
 @pytest.mark.parametrize(("reason", "component", "message"), REFUSED)
@@ -223,7 +210,6 @@ def test_verify_message_refuses(reason: Reason, component: str | None, message: 
     assert (rejected.reason, rejected.component) == (reason, component)
     assert 20 <= len(rejected.description) <= 250
     assert (rejected.signature_base is not None) == (reason is Reason.SIGNATURE_MISMATCH)
-    msgspec.json.encode(rejected)
 
 
 def test_verify_message_has_a_test_for_each_reason() -> None:
@@ -245,18 +231,34 @@ def test_verify_message_shows_the_base_it_computed_when_nothing_else_is_wrong() 
     )
 
 
-def test_parse_gives_keyid_and_nonce_before_the_key_is_known() -> None:
-    unverified = parse(ACCEPTED["nonce and expires"], Policy(), NOW)
-    assert isinstance(unverified, Unverified)
-    assert unverified.keyids == ("k",)
-    assert isinstance(verify(unverified, KEYS), Verified)
+@pytest.mark.parametrize(
+    ("later", "expires", "reason"),
+    [
+        (0, None, None),
+        (300_000_000, None, None),
+        (300_000_001, None, Reason.CREATED_TOO_OLD),
+        (-60_000_000, None, None),
+        (-60_000_001, None, Reason.CREATED_IN_FUTURE),
+        (0, 1, None),
+        (999_999, 1, None),
+        (1_000_000, 1, Reason.EXPIRED),
+        (0, -1, Reason.EXPIRED),
+        (301_000_000, 1000, Reason.CREATED_TOO_OLD),  # expires extends nothing
+        (-NOW, None, Reason.CREATED_IN_FUTURE),
+        (10**30, None, Reason.CREATED_TOO_OLD),
+    ],
+)
+def test_freshness_at_its_edges(later: int, expires: int | None, reason: Reason | None) -> None:
+    message = LINE if expires is None else signed(parameters=f"{PARAMETERS};expires={CREATED + expires}")
+    found = verify_message(message, KEY, NOW + later)
+    assert (found.reason if isinstance(found, Rejected) else None) is reason
 
 
-def test_parse_follows_the_policy() -> None:
-    assert isinstance(parse(LINE, Policy(), NOW + 10_000_000), Unverified)
-    rejected = parse(LINE, Policy(max_age_seconds=9), NOW + 10_000_000)
+def test_freshness_follows_the_setting_and_says_so() -> None:
+    assert isinstance(verify_message(LINE, KEY, NOW + 9_999_000_000, max_age=10_000), Verified)
+    rejected = verify_message(LINE, KEY, NOW + 6_000_000, max_age=5)
     assert isinstance(rejected, Rejected)
-    assert rejected.reason is Reason.CREATED_TOO_OLD
+    assert "is 6 s old, and 5 s are allowed" in rejected.description
 
 
 def test_verify_refuses_the_right_kid_with_another_key() -> None:
@@ -268,7 +270,7 @@ def test_verify_refuses_the_right_kid_with_another_key() -> None:
 
 def test_verify_refuses_a_signature_shifted_by_the_group_order() -> None:
     # s and s + L satisfy the same equation; RFC 8032 section 5.1.7 wants s < L, or one signature would have two forms.
-    unverified = parse(LINE, Policy(), NOW)
+    unverified = parse(LINE, 300, NOW)
     assert isinstance(unverified, Unverified)
     order = 2**252 + 27742317777372353535851937790883648493
     [candidate] = unverified.candidates
@@ -300,7 +302,7 @@ PROXY = (
     f"proxy=:{b64encode(bytes(256)).decode()}:",
 )
 STALE = labelled(signed(parameters=f';keyid="k";created={CREATED - 999}'), "stale")
-GOOD = labelled(LINE, "good")
+GOOD = labelled(signed(parameters=PARAMETERS + ';nonce="good"'), "good")
 OTHERS = labelled(signed(parameters=f';keyid="other";created={CREATED};nonce="o"'), "others")
 FORGED = (f"forged={COVER_LINE}{PARAMETERS}", f"forged={SIGNATURE}")
 
@@ -318,7 +320,7 @@ FORGED = (f"forged={COVER_LINE}{PARAMETERS}", f"forged={SIGNATURE}")
 def test_verify_message_finds_the_acceptable_one_among_several(pairs: list[tuple[str, str]]) -> None:
     verified = verify_message(combined(*pairs), KEY, NOW)
     assert isinstance(verified, Verified)
-    assert verified.label == "good"
+    assert verified.nonce == "good"
 
 
 def test_verify_message_takes_labels_from_several_header_lines() -> None:
@@ -345,7 +347,7 @@ def test_verify_message_reports_the_first_failure_when_none_is_good(
 
 
 def test_parse_lists_the_keyids_of_all_candidates() -> None:
-    unverified = parse(combined(OTHERS, STALE, GOOD, FORGED), Policy(), NOW)
+    unverified = parse(combined(OTHERS, STALE, GOOD, FORGED), 300, NOW)
     assert isinstance(unverified, Unverified)
     assert unverified.keyids == ("other", "k")
 
@@ -355,7 +357,7 @@ def test_parse_drops_only_the_signatures_that_cover_a_wrong_digest() -> None:
     message = plus(combined(labelled(covering, "covering"), GOOD), (b"content-digest", b"undefined"))
     verified = verify_message(message, KEY, NOW)
     assert isinstance(verified, Verified)
-    assert verified.label == "good"
+    assert verified.nonce == "good"
 
 
 # Other spellings of the target
@@ -408,13 +410,6 @@ def test_verify_message_takes_a_bare_question_mark_for_none(
 LINES = {name: position for position, (name, _) in enumerate(FULL.headers)}
 
 
-def changed(data: st.DataObject, original: bytes) -> bytes:
-    """Replace one byte by another."""
-    position = data.draw(st.integers(0, len(original) - 1))
-    byte = data.draw(st.integers(0, 255).filter(lambda drawn: drawn != original[position]))
-    return original[:position] + bytes([byte]) + original[position + 1 :]
-
-
 def with_line(line: int, name: bytes, value: bytes) -> Message:
     headers = list(FULL.headers)
     headers[line] = (name, value)
@@ -449,27 +444,6 @@ def test_verify_message_refuses_every_changed_bit(record_property: Callable[[str
 
 
 @given(st.sampled_from(sorted(LINES)), st.data())
-def test_verify_message_refuses_any_changed_byte_of_a_header_value(name: bytes, data: st.DataObject) -> None:
-    # No value starts or ends with whitespace, so a changed byte never is one that canonicalisation trims away.
-    value = changed(data, FULL.headers[LINES[name]][1])
-    assert isinstance(verify_message(with_line(LINES[name], name, value), KEY, NOW), Rejected)
-
-
-@given(st.sampled_from(sorted(LINES)), st.data())
-def test_verify_message_refuses_any_changed_byte_of_a_header_name(name: bytes, data: st.DataObject) -> None:
-    value = FULL.headers[LINES[name]][1]
-    assert isinstance(verify_message(with_line(LINES[name], changed(data, name), value), KEY, NOW), Rejected)
-
-
-@given(st.sampled_from(["method", "target_uri", "body"]), st.data())
-def test_verify_message_refuses_any_changed_byte_of_request_line_and_body(part: str, data: st.DataObject) -> None:
-    original = getattr(FULL, part)
-    value: bytes | str
-    value = changed(data, original) if part == "body" else changed(data, original.encode()).decode("latin-1")
-    assert isinstance(verify_message(msgspec.structs.replace(FULL, **{part: value}), KEY, NOW), Rejected)
-
-
-@given(st.sampled_from(sorted(LINES)), st.data())
 def test_verify_message_refuses_a_header_value_cut_short(name: bytes, data: st.DataObject) -> None:
     value = FULL.headers[LINES[name]][1]
     cut = value[: data.draw(st.integers(0, len(value) - 1))]
@@ -487,28 +461,9 @@ def test_verify_message_refuses_a_header_value_extended(name: bytes, tail: bytes
 
 
 FRAGMENTS = (
-    *(
-        "sig1",
-        "=",
-        ":",
-        ",",
-        ", ",
-        "(",
-        ")",
-        '"',
-        ";",
-        " ",
-        "\\",
-        "\n",
-        "\0",
-        "é",
-        "?1",
-        "@1",
-        "-1",
-        "1e9",
-        "undefined",
-    ),
+    *("sig1", "=", ":", ",", ", ", "(", ")", '"', ";", " ", "\\", "\n", "\0", "é", "?1", "@1", "-1", "1e9"),
     *('"@method"', "@method", '"@target-uri"', "keyid", '"k"', "created", str(CREATED), "A" * 86, "==", "sha-512"),
+    "undefined",
 )
 fragments = st.lists(st.sampled_from(FRAGMENTS), max_size=30).map(lambda parts: "".join(parts).encode())
 values = st.one_of(fragments, st.binary(max_size=60), st.sampled_from([b"undefined", b"", SIGNATURE.encode()]))
@@ -523,7 +478,6 @@ def test_verify_message_refuses_garbage_and_never_raises(
 ) -> None:
     rejected = verify_message(Message(method, target_uri, headers, body), KEY, NOW)
     assert isinstance(rejected, Rejected)
-    msgspec.json.encode(rejected)
 
 
 @given(st.sampled_from(sorted(LINES)), values)
@@ -542,13 +496,12 @@ def test_verify_message_refuses_a_strange_target(target_uri: str) -> None:
     rejected = verify_message(msgspec.structs.replace(FULL, target_uri=target_uri), KEY, NOW)
     assert isinstance(rejected, Rejected)
     assert rejected.reason is Reason.SIGNATURE_MISMATCH
-    msgspec.json.encode(rejected)
 
 
 @given(st.binary(min_size=32, max_size=32))
 def test_verify_refuses_with_any_other_32_bytes_as_key(raw: bytes) -> None:
     # Also bytes that are no point of the curve: the answer is a refusal, not an exception.
-    unverified = parse(LINE, Policy(), NOW)
+    unverified = parse(LINE, 300, NOW)
     assert isinstance(unverified, Unverified)
     assert isinstance(verify(unverified, {"k": jwk_from_public_bytes("k", raw)}), Rejected)
 

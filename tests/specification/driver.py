@@ -12,7 +12,7 @@ import httpx2
 
 from payres.clock import MINUTE, SECOND, format_time
 from payres.operator import assets
-from payres.signatures.digest import content_digest
+from payres.signatures.fields import content_digest
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from tests.helpers import Json, usd

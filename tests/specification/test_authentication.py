@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import httpx2
 
-from payres.signatures.digest import content_digest
+from payres.signatures.fields import content_digest
 from tests.specification.driver import Driver
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 
