@@ -1,5 +1,5 @@
-"""The table of endpoints, except the operator's: `payres.admin.endpoints` has the operator's API, and
-`payres.pages.endpoints` the pages.
+"""The table of endpoints, except the operator's: the rules of `payres.operator` declare the operator's API, and
+`payres.pages.endpoints` has the pages.
 
 The routes, the paths that no wallet may have, CORS, and the list in docs/integrating.md follow from it.
 """

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from payres.admin.endpoints import ADMIN_ENDPOINTS
+from payres.admin.serving import admin_endpoints
 from payres.endpoints import ENDPOINTS, RESERVED_SEGMENTS, SECRET_PATHS, Kind, find_endpoint
 from payres.pages.endpoints import ADMIN_PAGES
 
@@ -40,7 +40,7 @@ def test_find_endpoint_finds_what_the_api_has(method: str, path: str, handler: s
 
 
 def test_paths_with_a_secret_are_known() -> None:
-    paths = [one.path for one in (*ENDPOINTS, *ADMIN_ENDPOINTS, *ADMIN_PAGES)]
+    paths = [one.path for one in (*ENDPOINTS, *admin_endpoints(), *ADMIN_PAGES)]
     assert {path.partition("{")[0] for path in paths if path.endswith(("{nonce}", "{secret}"))} == set(SECRET_PATHS)
 
 

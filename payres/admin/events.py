@@ -9,11 +9,11 @@ from starlette.responses import Response
 
 from payres.admin.call import Call
 from payres.admin.requests import EventQuery
-from payres.admin.wire import List
 from payres.errors import DomainError, InvalidRequest, TokenInvalid
 from payres.events.sender import EventView, event_view
 from payres.http.streams import CutShort, Stream
 from payres.limits import MAX_PAGE
+from payres.operator.operations import List
 from payres.routes.bodies import read_body
 from payres.routes.waiting import wait_for_change, watch
 from payres.store import events

@@ -11,10 +11,12 @@ import msgspec
 
 from payres import openapi
 from payres.admin.exports import Download
-from payres.admin.handlers import Operation, operations
+from payres.admin.serving import admin_endpoints
+from payres.endpoints import Endpoint
 from payres.http.responses import JSON
 from payres.operator.api_keys import SCOPES
 from payres.operator.exports import MEDIA_TYPES
+from payres.operator.operations import Operation
 
 ERRORS_HERE: Final = openapi.ERRORS | {
     401: "The API key is missing, unknown, expired or revoked",
@@ -34,14 +36,14 @@ def admin_document() -> dict[str, Any]:
     return openapi.document(
         "The operator's API of payres",
         "Scopes: " + "; ".join(f"`{scope}`: {what}" for scope, what in SCOPES.items()) + ".",
-        [_described(operation) for operation in operations() if operation.endpoint.scope],
+        [_described(one, operation) for one, operation in admin_endpoints().items() if one.scope],
         {"apiKey": {"type": "http", "scheme": "bearer", "description": "A key of `payres api-key create`."}},
         [{"apiKey": []}],
     )
 
 
-def _described(operation: Operation) -> openapi.Described:
-    endpoint, meaning, answers = operation.endpoint, "What was asked for", {JSON: operation.answer_type}
+def _described(endpoint: Endpoint, operation: Operation) -> openapi.Described:
+    meaning, answers = "What was asked for", {JSON: operation.answer_type}
     if operation.answer_type is Download:
         meaning = (
             "The rows as `format` says: CSV with a heading, or an object a line. One that is cut off has no last chunk"
@@ -51,7 +53,7 @@ def _described(operation: Operation) -> openapi.Described:
         endpoint,
         {
             "operationId": endpoint.handler,
-            "summary": (operation.function.__doc__ or "").partition("\n")[0],
+            "summary": operation.summary,
             "description": f"Needs the scope `{endpoint.scope}`.",
         },
         _parameters(operation),
@@ -59,30 +61,31 @@ def _described(operation: Operation) -> openapi.Described:
         meaning,
         answers,
         {status: ERRORS_HERE[status] for status in _statuses(operation)},
-        operation.body and operation.body.type,
+        operation.struct if operation.takes_json else None,
     )
 
 
 def _parameters(operation: Operation) -> list[openapi.Schema]:
-    parameters = [openapi.path_parameter(name, msgspec.json.schema(kind)) for name, kind in operation.segments.items()]
+    kinds = {name: operation.inputs[name].kind for name in operation.segments}
+    parameters = [openapi.path_parameter(name, msgspec.json.schema(kind)) for name, kind in kinds.items()]
     if operation.is_paged:
         parameters += openapi.page_parameters()
-    if operation.query is not None:
-        [_], components = msgspec.json.schema_components([operation.query])
-        found = components[operation.query.__name__]["properties"]
+    if operation.only_reads and operation.struct is not None:
+        [_], components = msgspec.json.schema_components([operation.struct])
+        found = components[operation.struct.__name__]["properties"]
         parameters += [openapi.query_parameter(name, schema) for name, schema in found.items()]
-    if operation.endpoint.method == "POST" and not operation.endpoint.shows_secret:
+    if operation.method == "POST" and not operation.shows_secret:
         parameters.append(openapi.idempotency_key())
     return parameters
 
 
 def _statuses(operation: Operation) -> list[int]:
     needless: set[int] = set()
-    if operation.endpoint.method == "GET":
+    if operation.method == "GET":
         needless.add(409)
-    if not operation.endpoint.takes_json:
+    if not operation.takes_json:
         needless |= {413, 415}
-    if operation.endpoint.method != "POST":
+    if operation.method != "POST":
         needless.add(422)
     return [status for status in ERRORS_HERE if status not in needless]
 

@@ -6,8 +6,9 @@ from payres.admin import payment_history
 from payres.admin.call import Call
 from payres.admin.payment_history import PaymentHistory
 from payres.admin.requests import NewRefund
-from payres.admin.wire import List, Payment, Refund
+from payres.admin.wire import Payment, Refund
 from payres.operator import payments
+from payres.operator.operations import List
 from payres.operator.payments import PaymentQuery
 from payres.operator.refunds import Wanted, refund
 from payres.representations import page_of

@@ -6,8 +6,10 @@ from msgspec.structs import asdict
 
 from payres.admin import representations
 from payres.admin.requests import NewMovement, NewOutcome
-from payres.admin.wire import List, Movement, Peer, ResolvedPacket, UnresolvedPacket
+from payres.admin.wire import Peer, ResolvedPacket, UnresolvedPacket
 from payres.operator import peers, unresolved_packets
+from payres.operator.movements import Movement, movement
+from payres.operator.operations import List
 from payres.operator.peers import NewPeer, PeerChange
 from payres.representations import page_of
 from payres.store.movements import page_of_movements
@@ -46,17 +48,17 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> Page[Movement]:
     """List what was settled with a peer."""
     peer = peers.require_peer(work, name)
     records = page_of_movements(work, peer.account_id, page)
-    return page_of(records, partial(representations.movement, work))
+    return page_of(records, partial(movement, work))
 
 
 def deposit(work: Work, name: str, body: NewMovement) -> Movement:
     """Record what the peer paid us outside of payres."""
-    return representations.movement(work, peers.deposit(work, name, body.amount, body.reference))
+    return movement(work, peers.deposit(work, name, body.amount, body.reference))
 
 
 def withdraw(work: Work, name: str, body: NewMovement) -> Movement:
     """Record what we paid the peer outside of payres."""
-    return representations.movement(work, peers.withdraw(work, name, body.amount, body.reference))
+    return movement(work, peers.withdraw(work, name, body.amount, body.reference))
 
 
 def list_unresolved(work: Work, name: str) -> List[UnresolvedPacket]:

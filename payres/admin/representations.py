@@ -14,14 +14,12 @@ from payres.clock import format_time, format_time_if_any
 from payres.events.subscriptions import wants
 from payres.operator import grants as grant_rules
 from payres.operator import peers as peer_rules
-from payres.store import accounts, events, grants, packets, peers
+from payres.store import events, grants, packets, peers
 from payres.store.accounts import ACCOUNTS
 from payres.store.api_keys import ApiKeyRecord
-from payres.store.assets import ASSETS, AssetRecord, RateRecord
 from payres.store.clients import CLIENTS
 from payres.store.entries import EntryRecord
 from payres.store.grants import GrantRecord
-from payres.store.movements import MovementRecord
 from payres.store.peers import PeerRecord
 from payres.store.wallets import WALLETS, KeyRecord, WalletRecord
 from payres.store.webhooks import DeliveryRecord, WebhookRecord
@@ -94,26 +92,6 @@ def wallet(work: Work, record: WalletRecord) -> wire.Wallet:
         reserved=format_decimal(account.held, record.asset),
         can_sign_in=record.password_hash is not None,
     )
-
-
-def movement(work: Work, record: MovementRecord) -> wire.Movement:
-    account = ACCOUNTS.by_id(work, record.account_id)
-    return represent(wire.Movement, record, ASSETS.by_id(work, account.asset_id).asset)
-
-
-def asset(work: Work, record: AssetRecord) -> wire.Asset:
-    def free(kind: str) -> str:
-        account = accounts.find_operator_account(work, record.id, kind)
-        return format_decimal(ledger.free_balance(account) if account else 0, record.asset)
-
-    fee = wire.Fee(fixed=format_decimal(record.fee_fixed, record.asset), basis_points=record.fee_basis_points)
-    return represent(wire.Asset, record, record.asset, fee=fee, liquidity=free("liquidity"), fees=free("fees"))
-
-
-def rate(work: Work, record: RateRecord) -> wire.Rate:
-    if record.expires_at is None:
-        return represent(wire.Rate, record, source="operator", expires_at=UNSET, expired=UNSET)
-    return represent(wire.Rate, record, source="service", expired=not record.holds_at(work.now))
 
 
 def peer(work: Work, record: PeerRecord) -> wire.Peer:

@@ -73,19 +73,6 @@ class KeyQuery(Query, frozen=True, kw_only=True):
     revoked: bool = False
 
 
-class NewFee(Body, frozen=True, kw_only=True):
-    """It replaces both; what is left out is 0."""
-
-    fixed: DecimalText = "0"
-    basis_points: Annotated[int, Meta(ge=0, le=9999)] = 0
-
-
-class NewRate(Body, frozen=True, kw_only=True):
-    """An exact decimal, such as `0.92`."""
-
-    rate: DecimalText
-
-
 class NewOutcome(Body, frozen=True, kw_only=True):
     outcome: Literal["delivered", "returned"]
 

@@ -9,18 +9,19 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import asdict
 from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.admin.call import Call
-from payres.admin.endpoints import ADMIN_ENDPOINTS
 from payres.admin.exports import Download, send_download
-from payres.admin.handlers import Operation, operations
+from payres.endpoints import ADMIN_API, Endpoint, Kind
 from payres.errors import BearerTokenInvalid, InvalidRequest, NotFound, TokenInvalid, Unavailable
 from payres.http.accept import asks_for
 from payres.http.request_head import credentials
 from payres.http.responses import json_response
 from payres.operator import api_keys
+from payres.operator.operations import Operation, declared
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response
 from payres.routes.bodies import read_json_body
 from payres.routes.context import context_of
@@ -32,16 +33,33 @@ from payres.wire import decode, encode
 PAGE_PARAMETERS: Final = ("first", "last", "cursor")
 
 
+def admin_endpoints() -> Mapping[Endpoint, Operation]:
+    """The endpoints of the operator's API, which its operations have."""
+    return {_endpoint(one): one for one in declared() if one.method}
+
+
 def admin_routes() -> Sequence[Route]:
     """The routes of the operator's API."""
-    served = {operation.endpoint: operation for operation in operations()}
-    return build_routes(ADMIN_ENDPOINTS, lambda endpoint: _handler(served[endpoint]))
+    served = admin_endpoints()
+    return build_routes(served, lambda endpoint: _handler(served[endpoint]))
+
+
+def _endpoint(operation: Operation) -> Endpoint:
+    return Endpoint(
+        operation.method,
+        ADMIN_API + operation.path,
+        operation.id,
+        Kind.ADMIN,
+        takes_json=operation.takes_json,
+        scope=operation.scope,
+        shows_secret=operation.shows_secret,
+        streams=tuple(operation.media_types),
+    )
 
 
 def _handler(operation: Operation) -> Handler:
-    if not operation.endpoint.scope:
-        return partial(_serve_openly, operation=operation)
-    return partial(_serve, operation=operation)
+    serve = _serve if operation.scope else _serve_openly
+    return partial(serve, operation=operation)
 
 
 async def _serve_openly(request: Request, operation: Operation) -> Response:
@@ -50,15 +68,17 @@ async def _serve_openly(request: Request, operation: Operation) -> Response:
 
 async def _serve(request: Request, operation: Operation) -> Response:
     try:
-        call = await _authorize(request, operation.endpoint.scope)
-        arguments, body = await _arguments(request, operation)
+        call = await _authorize(request, operation.scope)
+        given, body = await _given(request, operation)
         if operation.answer_type is Download:
-            return await send_download(request, operation.function(**arguments), call.key.actor, call.read)
-        headers, streams = request.scope["headers"], operation.endpoint.streams
-        if operation.stream is not None and any(asks_for(headers, one) for one in streams):
-            return await operation.stream(call, **arguments)
+            download = operation.function(**operation.arguments(given))
+            return await send_download(request, download, call.key.actor, call.read)
+        headers = request.scope["headers"]
+        if operation.stream is not None and any(asks_for(headers, one) for one in operation.media_types):
+            streamed: Response = await operation.stream(call, **operation.arguments(given))
+            return streamed
         keyed = _keyed(request, operation, call, body)
-        return json_response(msgspec.Raw(await _answer(call, operation, arguments, keyed)), operation.status)
+        return json_response(msgspec.Raw(await _answer(call, operation, given, keyed)), operation.status)
     except TokenInvalid as error:
         raise BearerTokenInvalid(str(error), error.details["reason"]) from error
 
@@ -79,15 +99,14 @@ async def _authorize(request: Request, scope: str) -> Call:
     return Call(request, lambda work: api_keys.authenticate(work, text).actor, key)
 
 
-async def _arguments(request: Request, operation: Operation) -> tuple[dict[str, Any], bytes]:
-    """What the function gets besides its transaction, and the body as it came. Raises NotFound, InvalidRequest."""
-    arguments = read_arguments(request, operation, read_filters(request, operation))
+async def _given(request: Request, operation: Operation) -> tuple[dict[str, Any], bytes]:
+    """What the request gives, by name, and the body as it came. Raises NotFound, InvalidRequest."""
+    given = read_parameters(request, operation, read_filters(request, operation))
     body = b""
-    if operation.endpoint.takes_json:
+    if operation.takes_json:
         body = await read_json_body(request)
-        if operation.body is not None:
-            arguments["body"] = decode(operation.body, body, has_defaults=True)
-    return arguments, body
+        given |= asdict(decode(operation.decoder, body, has_defaults=True))
+    return given, body
 
 
 def read_filters(request: Request, operation: Operation, besides: Sequence[str] = ()) -> dict[str, str]:
@@ -95,24 +114,21 @@ def read_filters(request: Request, operation: Operation, besides: Sequence[str] 
     return other_parameters(request, (*PAGE_PARAMETERS, *besides) if operation.is_paged else besides)
 
 
-def read_arguments(request: Request, operation: Operation, filters: Mapping[str, str]) -> dict[str, Any]:
-    """What the function gets of the path, the page that the query asks for and its filters.
-
-    Raises NotFound, InvalidRequest.
-    """
-    arguments: dict[str, Any] = {}
-    for name, kind in operation.segments.items():
+def read_parameters(request: Request, operation: Operation, filters: Mapping[str, str]) -> dict[str, Any]:
+    """What the path gives, the page that the query asks for, and its filters. Raises NotFound, InvalidRequest."""
+    given: dict[str, Any] = {}
+    for name in operation.segments:
         try:
-            arguments[name] = msgspec.convert(request.path_params[name], kind, strict=False)
+            given[name] = msgspec.convert(request.path_params[name], operation.inputs[name].kind, strict=False)
         except msgspec.ValidationError as error:
             raise NotFound(f"There is nothing at this address: {name} is not one ({error})") from error
     if operation.is_paged:
-        arguments["page"] = page_query(request, numbers=True)
-    if operation.query is not None:
-        arguments["query"] = _read_query(filters, operation.query)
+        given["page"] = page_query(request, numbers=True)
+    if operation.only_reads and operation.struct is not None:
+        given |= asdict(_read_query(filters, operation.struct))
     elif filters:
         raise InvalidRequest(f"There is no parameter {next(iter(filters))} here", field=next(iter(filters)))
-    return arguments
+    return given
 
 
 def _read_query(parameters: Mapping[str, str], kind: type[msgspec.Struct]) -> msgspec.Struct:
@@ -129,37 +145,41 @@ def _keyed(request: Request, operation: Operation, call: Call, body: bytes) -> K
     key = idempotency_key(request.scope["headers"]) if request.method == "POST" else None
     if key is None:
         return None
-    if operation.endpoint.shows_secret:
+    if operation.shows_secret:
         sentence = "The answer has a secret, which is not kept: send this request without an Idempotency-Key"
         raise InvalidRequest(sentence, field="Idempotency-Key")
     return KeyedRequest(None, key, request.scope["path"], body, api_key_id=call.key.id)
 
 
-async def _answer(call: Call, operation: Operation, arguments: dict[str, Any], keyed: KeyedRequest | None) -> bytes:
+async def _answer(call: Call, operation: Operation, given: dict[str, Any], keyed: KeyedRequest | None) -> bytes:
     if operation.is_async:
-        return await _answer_in_steps(call, operation, arguments, keyed)
+        return await _answer_in_steps(call, operation, given, keyed)
 
     def unit(work: Work) -> bytes:
         if keyed is None:
-            return encode(operation.function(work, **arguments))
+            return encode(operation.run(work, given))
         answer = find_response(work, keyed)
         if answer is None:
-            answer = encode(operation.function(work, **arguments))
+            answer = encode(operation.run(work, given))
             cache_response(work, keyed, answer)
         return answer
 
-    return await (call.read(unit) if operation.endpoint.method == "GET" else call.write(unit))
+    return await (call.read(unit) if operation.only_reads else call.write(unit))
 
 
 async def _answer_in_steps(
-    call: Call, operation: Operation, arguments: dict[str, Any], keyed: KeyedRequest | None
+    call: Call, operation: Operation, given: dict[str, Any], keyed: KeyedRequest | None
 ) -> bytes:
     """A repeated request waits for the first, and gets its answer."""
+
+    async def answer_now() -> bytes:
+        return encode(await operation.function(call, **operation.arguments(given)))
+
     if keyed is None:
-        return encode(await operation.function(call, **arguments))
+        return await answer_now()
     async with call.context.idempotency_slots.slot(call.key.id, keyed.key):
         answer = await call.read(partial(find_response, request=keyed))
         if answer is None:
-            answer = encode(await operation.function(call, **arguments))
+            answer = await answer_now()
             await call.write(partial(cache_response, request=keyed, response=answer))
         return answer

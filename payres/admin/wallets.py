@@ -8,9 +8,11 @@ from msgspec import UnsetType
 from payres.admin import representations
 from payres.admin.call import Call
 from payres.admin.requests import KeyQuery, NewMovement, NewPassword, NewWallet, NewWalletKey, WalletChange
-from payres.admin.wire import List, Movement, Wallet, WalletKey
+from payres.admin.wire import Wallet, WalletKey
 from payres.grants.passwords import hash_password
 from payres.operator import keys, wallets
+from payres.operator.movements import Movement, movement
+from payres.operator.operations import List
 from payres.representations import page_of
 from payres.store.movements import page_of_movements
 from payres.store.pages import PageQuery, select_page
@@ -63,19 +65,19 @@ def unlock(work: Work, wallet: str) -> Wallet:
 
 def deposit(work: Work, wallet: str, body: NewMovement) -> Movement:
     """Move money from the world outside into a wallet."""
-    return representations.movement(work, wallets.deposit(work, wallet, body.amount, body.reference))
+    return movement(work, wallets.deposit(work, wallet, body.amount, body.reference))
 
 
 def withdraw(work: Work, wallet: str, body: NewMovement) -> Movement:
     """Move money out of a wallet."""
-    return representations.movement(work, wallets.withdraw(work, wallet, body.amount, body.reference))
+    return movement(work, wallets.withdraw(work, wallet, body.amount, body.reference))
 
 
 def list_movements(work: Work, wallet: str, page: PageQuery) -> Page[Movement]:
     """List the deposits and withdrawals of a wallet."""
     found = wallets.require_wallet(work, wallet)
     records = page_of_movements(work, found.account_id, page)
-    return page_of(records, partial(representations.movement, work))
+    return page_of(records, partial(movement, work))
 
 
 def list_wallet_keys(work: Work, wallet: str, query: KeyQuery) -> List[WalletKey]:

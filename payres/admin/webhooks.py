@@ -6,11 +6,12 @@ from typing import get_args
 from payres.admin import representations
 from payres.admin.call import Call
 from payres.admin.requests import DeliveryQuery, NewReplay, NewWebhook, Nothing
-from payres.admin.wire import DeliveryState, DeliveryView, List, Replayed, WebhookTest, WebhookView
+from payres.admin.wire import DeliveryState, DeliveryView, Replayed, WebhookTest, WebhookView
 from payres.errors import InvalidRequest
 from payres.events import subscriptions
 from payres.limits import MAX_PAGE
 from payres.operator.inputs import require_time
+from payres.operator.operations import List
 from payres.store import webhooks as store
 from payres.store.events import EVENTS
 from payres.store.webhooks import WebhookRecord

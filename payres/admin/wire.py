@@ -3,8 +3,7 @@
 Amounts are decimal texts in units of their asset, times RFC 3339 in UTC.
 """
 
-from collections.abc import Sequence
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -17,12 +16,6 @@ from payres.wire import Resource
 
 T = TypeVar("T")
 DeliveryState = Literal["pending", "failed", "delivered"]
-
-
-class List(Resource, Generic[T], frozen=True, kw_only=True):
-    """All of what there are never many of."""
-
-    result: Sequence[T]
 
 
 class ApiKey(Resource, frozen=True, kw_only=True):
@@ -64,52 +57,6 @@ class Wallet(Resource, frozen=True, kw_only=True):
     state: str
     can_sign_in: bool
     created_at: str
-
-
-class Movement(Resource, frozen=True, kw_only=True):
-    """A deposit from the world outside, or a withdrawal to it."""
-
-    id: str
-    kind: str
-    amount: str
-    asset_code: str
-    asset_scale: int
-    reference: str | None
-    created_at: str
-
-
-class Fee(Resource, frozen=True, kw_only=True):
-    """What sending costs: a fixed amount, and ten-thousandths of what is sent."""
-
-    fixed: str
-    basis_points: int
-
-
-class Asset(Resource, frozen=True, kw_only=True):
-    """`liquidity` and `fees` are what of the operator's money in the asset is free."""
-
-    asset_code: str
-    asset_scale: int
-    fee: Fee
-    liquidity: str
-    fees: str
-
-
-class Rate(Resource, frozen=True, kw_only=True):
-    """One unit of `base` buys `rate` units of `counter`. What the rates service set ends, and is used until then."""
-
-    base: str
-    counter: str
-    rate: str
-    set_at: str
-    source: Literal["operator", "service"]
-    expires_at: str | UnsetType = UNSET
-    expired: bool | UnsetType = UNSET
-
-
-class RemovedRate(Resource, frozen=True, kw_only=True):
-    base: str
-    counter: str
 
 
 class PacketSum(Resource, frozen=True, kw_only=True):

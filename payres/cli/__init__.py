@@ -4,36 +4,54 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from inspect import cleandoc
+from typing import NamedTuple
 
 import click
 
 from payres import __version__
 from payres.cli.commands import Group
 
-# The module of each command, and the first line of its help, so that `payres --help` loads none of the modules.
-COMMANDS: Mapping[str, tuple[str, str]] = {
-    "init": ("server", "Write an annotated payres.toml and create the database."),
-    "serve": ("server", "Run the server."),
-    "status": ("status", "Show on one screen how the server and its money stand."),
-    "doctor": ("doctor", "Look for what is wrong, and say how to fix it."),
-    "demo": ("demo", "Show one payment, step by step, against a throw-away server."),
-    "wallet": ("wallet", "Open wallets and move money in and out of them."),
-    "key": ("key", "Manage the public keys that clients sign with."),
-    "payment": ("payment", "Look through payments, and send money back."),
-    "grant": ("grant", "See what clients ask for; approve, deny and revoke it."),
-    "asset": ("assets", "Show the currencies in use, with their fees and liquidity."),
-    "liquidity": ("assets", "Fund exchange between currencies."),
-    "rate": ("assets", "Set exchange rates."),
-    "fee": ("assets", "Set what sending costs; take collected fees out."),
-    "peer": ("peer", "Connect to other Interledger servers, and settle with them."),
-    "webhook": ("webhook", "Send events to your programs, and see what became of them."),
-    "ledger": ("ledger", "Check the ledger."),
-    "export": ("export", "Export payments, the ledger and statements."),
-    "api-key": ("api_key", "Let programs use the operator's API."),
-    "admin": ("admin", "Let people use the admin pages."),
-    "audit": ("audit", "See what was changed, by whom."),
-    "backup": ("backup", "Copy the database while the server runs."),
-    "restore": ("backup", "Put a backup in the place of the database."),
+
+class Noun(NamedTuple):
+    """A command, or a group of them: its module here, the first line of its help, the module whose operations make
+    commands of the group, and what its help goes on with where it has no module here."""
+
+    module: str
+    line: str
+    operations: str = ""
+    about: str = ""
+
+
+# So that `payres --help` loads none of the modules.
+COMMANDS: Mapping[str, Noun] = {
+    "init": Noun("server", "Write an annotated payres.toml and create the database."),
+    "serve": Noun("server", "Run the server."),
+    "status": Noun("status", "Show on one screen how the server and its money stand."),
+    "doctor": Noun("doctor", "Look for what is wrong, and say how to fix it."),
+    "demo": Noun("demo", "Show one payment, step by step, against a throw-away server."),
+    "wallet": Noun("wallet", "Open wallets and move money in and out of them."),
+    "key": Noun("key", "Manage the public keys that clients sign with."),
+    "payment": Noun("payment", "Look through payments, and send money back."),
+    "grant": Noun("grant", "See what clients ask for; approve, deny and revoke it."),
+    "asset": Noun("", "Show the currencies in use, with their fees and liquidity.", "operator.assets"),
+    "liquidity": Noun(
+        "",
+        "Fund exchange between currencies.",
+        "operator.assets",
+        "A receiver whose currency is not the sender's is paid from the operator's liquidity in the receiver's"
+        " currency; the sender's money goes into the liquidity in theirs.",
+    ),
+    "rate": Noun("", "Set exchange rates.", "operator.assets"),
+    "fee": Noun("", "Set what sending costs; take collected fees out.", "operator.assets"),
+    "peer": Noun("peer", "Connect to other Interledger servers, and settle with them."),
+    "webhook": Noun("webhook", "Send events to your programs, and see what became of them."),
+    "ledger": Noun("ledger", "Check the ledger."),
+    "export": Noun("export", "Export payments, the ledger and statements."),
+    "api-key": Noun("api_key", "Let programs use the operator's API."),
+    "admin": Noun("admin", "Let people use the admin pages."),
+    "audit": Noun("audit", "See what was changed, by whom."),
+    "backup": Noun("backup", "Copy the database while the server runs."),
+    "restore": Noun("backup", "Put a backup in the place of the database."),
 }
 
 
@@ -48,16 +66,22 @@ class LazyGroup(Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
+            formatter.write_dl([(name, noun.line) for name, noun in COMMANDS.items()])
 
 
 @cache
 def _load(name: str) -> click.Command:
     """The command; its docstring continues its line in COMMANDS."""
-    module, line = COMMANDS[name]
-    command = getattr(import_module(f"{__name__}.{module}"), name.replace("-", "_"))
-    assert isinstance(command, click.Command)
-    command.help = f"{line}\n\n{cleandoc(command.help or '')}"
+    noun = COMMANDS[name]
+    command: click.Command = Group(name, help=noun.about)
+    if noun.module:
+        command = getattr(import_module(f"{__name__}.{noun.module}"), name.replace("-", "_"))
+    if noun.operations:
+        from payres.cli.operations import commands_of
+
+        assert isinstance(command, Group)
+        command.commands = {**command.commands, **commands_of(noun.operations, name)}
+    command.help = f"{noun.line}\n\n{cleandoc(command.help or '')}"
     return command
 
 

@@ -47,6 +47,14 @@ class Time(click.ParamType[int]):
             self.fail(f"{value!r}: {error}", param, ctx)
 
 
+class TimeText(Time):
+    """The same, as it was typed."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        super().convert(value, param, ctx)
+        return value
+
+
 class InputFile(click.File):
     """A file to read bytes from, - for standard input."""
 
@@ -82,6 +90,14 @@ def secret_option(
         return click.option(f"--{name}", metavar=metavar, help=help_text)(from_file) if metavar else from_file
 
     return decorate
+
+
+def require_secret(name: str, text: str | None) -> None:
+    """Raises UsageError where a secret was not given."""
+    if text is None:
+        flag, what = name.replace("_", "-"), name.replace("_", " ")
+        kind = name.rpartition("_")[2].upper()
+        raise click.UsageError(f"Give the {what} with --{flag}-file FILE or --{flag} {kind}")
 
 
 def _secret(name: str, text: str | None, file: IO[bytes] | None) -> str | None:

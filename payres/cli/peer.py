@@ -95,7 +95,6 @@ def add(work: Work, /, **agreed: Any) -> Peer:
             raise click.UsageError(
                 f"Give the {missing} token with --{missing}-token-file FILE or --{missing}-token TOKEN"
             )
-    warn(assets.other_scale_warning(work, agreed["asset_code"], agreed["asset_scale"]))
     added = endpoints.add(work, NewPeer(**agreed))
     _warn_of_private_url(work, agreed["url"])
     return added

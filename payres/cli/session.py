@@ -40,7 +40,7 @@ class Session:
     def __init__(self, settings: Settings, as_json: bool) -> None:
         self.settings = settings
         self.as_json = as_json
-        self.environment = Environment.of(settings, actor=f"shell:{_user()}")
+        self.environment = Environment.of(settings, actor=f"shell:{_user()}", warn=warn)
 
     @property
     def is_standby(self) -> bool:

@@ -9,13 +9,14 @@ import click
 from payres.admin import representations
 from payres.admin import wallets as endpoints
 from payres.admin.requests import WalletChange
-from payres.admin.wire import Movement, Wallet
+from payres.admin.wire import Wallet
 from payres.cli.commands import Group
 from payres.cli.options import WholeNumber, limit_option, movement_options, secret_option
-from payres.cli.session import Session, labelled, lists, reads, wallet_path, warn, with_session, writes
+from payres.cli.session import Session, labelled, lists, reads, wallet_path, with_session, writes
 from payres.grants.passwords import hash_password
 from payres.operator import wallets
-from payres.operator.assets import MAX_SCALE, other_scale_warning
+from payres.operator.assets import MAX_SCALE
+from payres.operator.movements import Movement
 from payres.store.pages import PageQuery
 from payres.store.wallets import list_wallets
 from payres.store.work import Work
@@ -73,7 +74,6 @@ def create(
     """Open a wallet and print its wallet address."""
 
     def unit(work: Work) -> Wallet:
-        warn(other_scale_warning(work, asset, scale))
         opened = wallets.create_wallet(work, wallet_path(work.urls, path), asset, scale, name, password)
         return representations.wallet(work, opened)
 

@@ -3,29 +3,102 @@
 That money is the liquidity, which pays receivers in other assets, and the collected fees.
 """
 
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
+
+from msgspec import UNSET, Meta, UnsetType
+
 from payres import ledger
-from payres.amounts import Fee, parse_rate
+from payres.amounts import Fee, format_decimal, parse_rate
+from payres.clock import format_time
 from payres.errors import InvalidRequest, NotFound, require
 from payres.operator import movements
-from payres.operator.inputs import require_amount
-from payres.operator.movements import NamedAccount
+from payres.operator.inputs import DecimalText, Reference, require_amount, said
+from payres.operator.movements import MOVEMENT, NamedAccount
+from payres.operator.operations import command, endpoint, lists
+from payres.operator.shapes import Column, Shape
 from payres.payments.pricing import rate_between
 from payres.store import assets, audit
+from payres.store.accounts import find_operator_account
 from payres.store.assets import ASSETS, AssetRecord, RateRecord
-from payres.store.movements import MovementRecord
+from payres.store.movements import MovementRecord, page_of_movements
+from payres.store.pages import PageBounds, PageQuery
 from payres.store.work import Work
-from payres.wire import MAX_ASSET_CODE_LENGTH
+from payres.wire import MAX_ASSET_CODE_LENGTH, Resource
 
-MAX_SCALE = 255
+MAX_SCALE: Final = 255
+AssetScale = Annotated[int, said(least=0, most=MAX_SCALE)]
+FixedFee = Annotated[DecimalText, said("For each payment, in units.", metavar="AMOUNT")]
+BasisPoints = Annotated[int, said("50 is 0.5 % of the amount.", metavar="N", ge=0, le=9999)]
+ExactRate = Annotated[DecimalText, Meta(description="An exact decimal, such as 0.92.")]
 
 
-def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
-    """The asset, created on first use. Raises InvalidRequest for a code in small letters, or one that cannot be
-    sent."""
-    _check_code(work, code)
-    if not 0 <= scale <= MAX_SCALE:
-        raise InvalidRequest(f"An asset's scale is from 0 to {MAX_SCALE}, not {scale}", field="scale")
-    return assets.ensure_asset(work, code, scale)
+class AssetFee(Resource, frozen=True, kw_only=True):
+    """What sending costs: a fixed amount, and ten-thousandths of what is sent."""
+
+    fixed: str
+    basis_points: int
+
+
+class Asset(Resource, frozen=True, kw_only=True):
+    """`liquidity` and `fees` are what of the operator's money in the asset is free."""
+
+    asset_code: str
+    asset_scale: int
+    fee: AssetFee
+    liquidity: str
+    fees: str
+
+
+class Rate(Resource, frozen=True, kw_only=True):
+    """One unit of `base` buys `rate` units of `counter`. What the rates service set ends, and is used until then."""
+
+    base: str
+    counter: str
+    rate: str
+    set_at: str
+    source: Literal["operator", "service"]
+    expires_at: str | UnsetType = UNSET
+    expired: bool | UnsetType = UNSET
+
+
+class RemovedRate(Resource, frozen=True, kw_only=True):
+    base: str
+    counter: str
+
+
+def _use(rate: Rate) -> str:
+    if rate.source == "operator":
+        return "until you change it"
+    return f"{'not used, held' if rate.expired else 'holds'} until {rate.expires_at}"
+
+
+def asset(work: Work, record: AssetRecord) -> Asset:
+    def free(kind: str) -> str:
+        account = find_operator_account(work, record.id, kind)
+        return format_decimal(ledger.free_balance(account) if account else 0, record.asset)
+
+    fixed = format_decimal(record.fee_fixed, record.asset)
+    return Asset(
+        asset_code=record.code,
+        asset_scale=record.scale,
+        fee=AssetFee(fixed=fixed, basis_points=record.fee_basis_points),
+        liquidity=free("liquidity"),
+        fees=free("fees"),
+    )
+
+
+def rate(work: Work, record: RateRecord) -> Rate:
+    is_own = record.expires_at is None
+    return Rate(
+        base=record.base,
+        counter=record.counter,
+        rate=record.rate,
+        set_at=format_time(record.set_at),
+        source="operator" if is_own else "service",
+        expires_at=UNSET if record.expires_at is None else format_time(record.expires_at),
+        expired=UNSET if is_own else not record.holds_at(work.now),
+    )
 
 
 def require_asset(work: Work, code: str, scale: int) -> AssetRecord:
@@ -34,37 +107,88 @@ def require_asset(work: Work, code: str, scale: int) -> AssetRecord:
     return require(found, f"No account is kept in {code} with scale {scale}; `payres asset list` shows all")
 
 
-def other_scale_warning(work: Work, code: str, scale: int) -> str | None:
-    """A warning if the asset is new and its code is in use with other scales; or None."""
-    scales = [asset.scale for asset in assets.list_assets(work) if asset.code == code]
-    if not scales or scale in scales:
-        return None
-    used = " and ".join(map(str, scales))
-    return (
-        f"{code} is in use with scale {used}. With scale {scale} it is another asset: a payment between the two is an"
-        " exchange, which needs liquidity in the receiver's"
-    )
+ASSET: Final = Shape(
+    asset,
+    Column("Asset", "asset_code"),
+    Column("Decimals", "asset_scale", "number"),
+    Column("Sending costs", lambda one: f"{one.fee.fixed} + {one.fee.basis_points} basis points"),
+    Column("Liquidity", "liquidity", "number"),
+    Column("Fees collected", "fees", "number"),
+    read=require_asset,
+)
+RATE: Final = Shape(
+    rate,
+    Column("Rate", lambda rate: f"1 {rate.base} buys {rate.rate} {rate.counter}"),
+    Column("Source", lambda rate: "you" if rate.source == "operator" else "the rates service"),
+    Column("Set (UTC)", "set_at", "time"),
+    Column("Use", _use),
+)
 
 
-def set_fee(work: Work, code: str, scale: int, fixed: str, basis_points: int) -> AssetRecord:
-    """Sets what sending from wallets of the asset costs: a decimal amount plus ten-thousandths of what is sent.
+@endpoint("GET /assets", "assets:read", ASSET)
+@command("asset list", "")
+@lists("assets", "There are no assets yet; the first wallet makes one")
+def list_assets(work: Work) -> Sequence[AssetRecord]:
+    """List the assets that accounts are kept in.
 
-    New quotes use it. Raises InvalidAmount, InvalidRequest.
+    Liquidity pays receivers in the asset when the sender pays in another; fees is what was collected for sending.
     """
-    asset = open_asset(work, code, scale)
+    return assets.list_assets(work)
+
+
+def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
+    """The asset, created on first use. Warns of a new one whose code is in use with other scales.
+
+    Raises InvalidRequest for a code in small letters, or one that cannot be sent.
+    """
+    _check_code(work, code)
+    if not 0 <= scale <= MAX_SCALE:
+        raise InvalidRequest(f"An asset's scale is from 0 to {MAX_SCALE}, not {scale}", field="scale")
+    scales = [one.scale for one in assets.list_assets(work) if one.code == code]
+    if scales and scale not in scales:
+        used = " and ".join(map(str, scales))
+        work.warn(
+            f"{code} is in use with scale {used}. With scale {scale} it is another asset: a payment between the two is"
+            " an exchange, which needs liquidity in the receiver's"
+        )
+    return assets.ensure_asset(work, code, scale)
+
+
+@endpoint("PUT /assets/{code}/{scale}/fee", "assets:write", ASSET)
+@command("fee set CODE SCALE", "USD 2 --fixed 0.10 --basis-points 50")
+def set_fee(
+    work: Work, code: str, scale: AssetScale, fixed: FixedFee = "0", basis_points: BasisPoints = 0
+) -> AssetRecord:
+    """Set what sending from wallets of an asset costs.
+
+    The share of the amount is rounded up. New quotes use the new fee.
+    """
+    found = open_asset(work, code, scale)
     try:
-        fee = Fee(require_amount(fixed, asset, least=0), basis_points)
+        fee = Fee(require_amount(fixed, found, least=0), basis_points)
     except ValueError as error:
         raise InvalidRequest(f"This fee cannot be set: {error}", field="basis_points") from error
-    ASSETS.update(work, asset.id, fee_fixed=fee.fixed, fee_basis_points=fee.basis_points)
-    audit.record(work, "fee.set", asset_name(asset), fixed=fixed, basisPoints=basis_points)
-    return ASSETS.by_id(work, asset.id)
+    ASSETS.update(work, found.id, fee_fixed=fee.fixed, fee_basis_points=fee.basis_points)
+    audit.record(work, "fee.set", asset_name(found), fixed=fixed, basisPoints=basis_points)
+    return ASSETS.by_id(work, found.id)
 
 
-def set_rate(work: Work, base: str, counter: str, rate: str) -> RateRecord:
-    """One unit of `base` buys `rate` units of `counter`; the way back is the inverse unless it is set separately.
+@endpoint("GET /rates", "assets:read", RATE)
+@command("rate list", "")
+@lists("rates", "No rates are set; see `payres rate set`")
+def list_rates(work: Work) -> Sequence[RateRecord]:
+    """List exchange rates with their source and end."""
+    return assets.list_rates(work)
 
-    New quotes use it in place of rates of the rates service. Raises InvalidRequest.
+
+@endpoint("PUT /rates/{base}/{counter}", "assets:write", RATE)
+@command(
+    "rate set BASE COUNTER RATE", "USD EUR 0.92", text=lambda rate: f"1 {rate.base} buys {rate.rate} {rate.counter}"
+)
+def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord:
+    """Set how many units of COUNTER one unit of BASE buys. The way back is the inverse, unless you set it too.
+
+    New quotes use it in place of rates of the rates service.
     """
     _check_code(work, base)
     _check_code(work, counter)
@@ -76,50 +200,85 @@ def set_rate(work: Work, base: str, counter: str, rate: str) -> RateRecord:
         raise InvalidRequest(f"{rate!r} cannot be a rate: {error}", field="rate") from error
     assets.set_rate(work, base, counter, rate, work.now)
     audit.record(work, "rate.set", f"{base} {counter}", rate=rate)
+    _warn_of_unused_rate(work, base, counter)
     return RateRecord(base, counter, rate, work.now)
 
 
-def unused_rate_warning(work: Work, base: str, counter: str) -> str | None:
-    """A warning if rates are set for both ways and one of them is not used, because the other gives less; or None."""
-    for one, other in ((base, counter), (counter, base)):
-        found = assets.find_rate(work, one, other)
-        if found is not None and rate_between(work, one, other) < parse_rate(found.rate):
-            return (
-                f"1 {one} does not buy {found.rate} {other}: the inverse of the rate from {other} to {one} is lower,"
-                " and used so that nobody gains by paying there and back. Set one of the two rates only"
-            )
-    return None
-
-
-def remove_rate(work: Work, base: str, counter: str) -> None:
-    """Removes a rate. Rates of the rates service are used again. Raises NotFound."""
+@endpoint("DELETE /rates/{base}/{counter}", "assets:write")
+@command(
+    "rate remove BASE COUNTER",
+    "USD EUR",
+    text=lambda removed: f"The rate from {removed.base} to {removed.counter} is removed",
+)
+def remove_rate(work: Work, base: str, counter: str) -> RemovedRate:
+    """Remove a rate. The rates service, if there is one, sets the next rate."""
     if not assets.remove_rate(work, base, counter):
         raise NotFound(f"There is no rate from {base} to {counter}; `payres rate list` shows all")
     audit.record(work, "rate.remove", f"{base} {counter}")
+    return RemovedRate(base=base, counter=counter)
 
 
-def deposit_liquidity(work: Work, code: str, scale: int, text: str, reference: str | None = None) -> MovementRecord:
-    """Moves an amount such as "100.00" from outside into the asset's liquidity.
+@endpoint("GET /assets/{code}/{scale}/liquidity/movements", "liquidity:read", MOVEMENT)
+def list_liquidity(
+    work: Work, code: str, scale: AssetScale, page: PageQuery
+) -> tuple[Sequence[MovementRecord], PageBounds]:
+    """List deposits into the liquidity of an asset, and withdrawals."""
+    found = find_operator_account(work, require_asset(work, code, scale).id, "liquidity")
+    account = require(found, f"The liquidity in {code} with scale {scale} was not used yet")
+    return page_of_movements(work, account.id, page)
 
-    Raises InvalidRequest, InvalidAmount, WrongState for a reference that another movement has.
+
+@endpoint("POST /assets/{code}/{scale}/liquidity/deposits", "liquidity:write", MOVEMENT)
+@command("liquidity deposit CODE SCALE AMOUNT", "EUR 2 1000.00", then=ASSET)
+def deposit_liquidity(
+    work: Work, code: str, scale: AssetScale, amount: DecimalText, reference: Reference | None = None
+) -> MovementRecord:
+    """Put money into the liquidity of an asset.
+
+    CODE and SCALE name the asset (USD 2 counts cents), AMOUNT is a decimal in its units.
     """
-    return movements.move(work, _account(work, open_asset(work, code, scale), "liquidity"), "deposit", text, reference)
+    account = _account(work, open_asset(work, code, scale), "liquidity")
+    return movements.move(work, account, "deposit", amount, reference)
 
 
-def withdraw_liquidity(work: Work, code: str, scale: int, text: str, reference: str | None = None) -> MovementRecord:
-    """Takes liquidity out again. Raises NotFound, InsufficientFunds, and what `deposit_liquidity` raises."""
+@endpoint("POST /assets/{code}/{scale}/liquidity/withdrawals", "liquidity:write", MOVEMENT)
+@command("liquidity withdraw CODE SCALE AMOUNT", "EUR 2 250.00", then=ASSET)
+def withdraw_liquidity(
+    work: Work, code: str, scale: AssetScale, amount: DecimalText, reference: Reference | None = None
+) -> MovementRecord:
+    """Take money out of the liquidity of an asset.
+
+    What is held for payments in progress stays.
+    """
     account = _account(work, require_asset(work, code, scale), "liquidity")
-    return movements.move(work, account, "withdrawal", text, reference)
+    return movements.move(work, account, "withdrawal", amount, reference)
 
 
-def withdraw_fees(work: Work, code: str, scale: int, text: str, reference: str | None = None) -> MovementRecord:
-    """Takes collected fees out. Raises what `withdraw_liquidity` raises."""
-    return movements.move(work, _account(work, require_asset(work, code, scale), "fees"), "withdrawal", text, reference)
+@endpoint("POST /assets/{code}/{scale}/fees/withdrawals", "liquidity:write", MOVEMENT)
+@command("fee withdraw CODE SCALE AMOUNT", "USD 2 12.50", then=ASSET)
+def withdraw_fees(
+    work: Work, code: str, scale: AssetScale, amount: DecimalText, reference: Reference | None = None
+) -> MovementRecord:
+    """Take collected fees out."""
+    account = _account(work, require_asset(work, code, scale), "fees")
+    return movements.move(work, account, "withdrawal", amount, reference)
 
 
 def asset_name(asset: AssetRecord) -> str:
     """The asset as the audit log names it, such as `USD 2`."""
     return f"{asset.code} {asset.scale}"
+
+
+def _warn_of_unused_rate(work: Work, base: str, counter: str) -> None:
+    """Warns if rates are set for both ways and one of them is not used, because the other gives less."""
+    for one, other in ((base, counter), (counter, base)):
+        found = assets.find_rate(work, one, other)
+        if found is not None and rate_between(work, one, other) < parse_rate(found.rate):
+            work.warn(
+                f"1 {one} does not buy {found.rate} {other}: the inverse of the rate from {other} to {one} is lower,"
+                " and used so that nobody gains by paying there and back. Set one of the two rates only"
+            )
+            return
 
 
 def _check_code(work: Work, code: str) -> None:

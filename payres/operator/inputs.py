@@ -4,7 +4,8 @@ Amounts are decimal texts in units of their asset, times RFC 3339. All are read 
 endpoint has the same errors.
 """
 
-from typing import Annotated, Final
+from collections.abc import Callable
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
@@ -13,16 +14,47 @@ from payres.amounts import MAX_LEDGER, format_decimal, parse_decimal
 from payres.clock import parse_day_or_time
 from payres.errors import InvalidAmount, InvalidRequest
 from payres.store.assets import AssetRecord
+from payres.store.work import Work
 from payres.wire import AssetCode
 
 MAX_NAME_LENGTH: Final = 200
 MAX_REFERENCE_LENGTH: Final = 100
 
+
+def said(
+    words: str = "",
+    *,
+    option: str = "",
+    metavar: str = "",
+    typed: Callable[[Work, Any], Any] | None = None,
+    least: int | None = None,
+    most: int | None = None,
+    secret: bool = False,
+    **schema: Any,
+) -> Meta:
+    """What is said of a parameter: the help of an option, the note of a form's field, its description in OpenAPI.
+
+    `option` and `metavar` are those of the command, which turns what was `typed` into what the rule takes. `least` and
+    `most` are bounds that commands check, and endpoints leave to the rule. A `secret` can be read from a file.
+    """
+    extra = {"option": option, "metavar": metavar, "typed": typed, "least": least, "most": most, "secret": secret}
+    return Meta(description=words or None, extra={name: one for name, one in extra.items() if one}, **schema)
+
+
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
-Reference = Annotated[str, Meta(min_length=1, max_length=MAX_REFERENCE_LENGTH)]
+# A form without one has the form's own, so that it is carried out once.
+Reference = Annotated[
+    str,
+    Meta(
+        description="Your own name for it: what has it already is not done again.",
+        min_length=1,
+        max_length=MAX_REFERENCE_LENGTH,
+        extra={"metavar": "TEXT", "is_reference": True},
+    ),
+]
 DecimalText = Annotated[str, Meta(max_length=50, examples=["100.00"])]
 Code = Annotated[AssetCode, Meta(examples=["USD"])]
-TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"])]
+TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"], extra={"is_time": True})]
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

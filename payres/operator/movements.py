@@ -12,19 +12,57 @@ from msgspec import UNSET
 
 from payres import ledger, representations
 from payres.amounts import format_decimal
+from payres.clock import format_time
 from payres.errors import InsufficientFunds, WrongState
 from payres.event_types import WalletEvent
 from payres.operator.inputs import check_reference, require_amount
+from payres.operator.shapes import Column, Shape
 from payres.store import audit, movements
 from payres.store.accounts import ACCOUNTS
-from payres.store.assets import AssetRecord
+from payres.store.assets import ASSETS, AssetRecord
 from payres.store.movements import MOVEMENTS, MovementRecord
 from payres.store.work import Work
+from payres.wire import Resource
 
 Kind = Literal["deposit", "withdrawal"]
 
 ACTIONS: Final[Mapping[Kind, str]] = {"deposit": "deposit", "withdrawal": "withdraw"}
 EVENTS: Final[Mapping[Kind, str]] = {"deposit": "wallet.deposited", "withdrawal": "wallet.withdrawn"}
+
+
+class Movement(Resource, frozen=True, kw_only=True):
+    """A deposit from the world outside, or a withdrawal to it."""
+
+    id: str
+    kind: str
+    amount: str
+    asset_code: str
+    asset_scale: int
+    reference: str | None
+    created_at: str
+
+
+def movement(work: Work, record: MovementRecord) -> Movement:
+    asset = ASSETS.by_id(work, ACCOUNTS.by_id(work, record.account_id).asset_id).asset
+    return Movement(
+        id=record.id,
+        kind=record.kind,
+        amount=format_decimal(record.amount, asset),
+        asset_code=asset.code,
+        asset_scale=asset.scale,
+        reference=record.reference,
+        created_at=format_time(record.created_at),
+    )
+
+
+MOVEMENT: Final = Shape(
+    movement,
+    Column("Time (UTC)", "created_at", "time"),
+    Column("What", "kind"),
+    Column("Amount", "amount", "number"),
+    Column("Asset", "asset_code"),
+    Column("Reference", "reference", "long"),
+)
 
 
 class NamedAccount(msgspec.Struct, frozen=True):

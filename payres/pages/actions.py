@@ -11,9 +11,9 @@ from starlette.responses import Response
 from payres.clock import DAY
 from payres.errors import DomainError, InvalidRequest, WrongState
 from payres.identifiers import new_id
+from payres.operator.shapes import Cell
 from payres.pages.list_page import section_of
 from payres.pages.sign_in import check_password
-from payres.pages.tables import Cell
 from payres.pages.visit import Form, Visit
 from payres.routes.exception_handlers import note_error
 from payres.routes.pages import redirect

@@ -12,6 +12,7 @@ from payres.admin.requests import KeyQuery, PeriodQuery
 from payres.admin.wire import EventDelivery, PacketSum, Payment, Peer
 from payres.grants.wording import describe_access, visible_text
 from payres.operator.payments import PaymentQuery
+from payres.operator.shapes import Cell, Column, cell_of, facts_of, path_of
 from payres.pages.list_page import filters_of
 from payres.pages.lists import (
     AMOUNT,
@@ -26,7 +27,7 @@ from payres.pages.lists import (
     WALLET,
 )
 from payres.pages.payment_history import moments_of
-from payres.pages.tables import Cell, Column, cell_of, facts_of, make_table, path_of
+from payres.pages.tables import make_table
 from payres.pages.visit import Visit
 from payres.store.pages import PageQuery
 from payres.store.work import Work

@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from payres.admin import exports
 from payres.admin.exports import Download, send_download
-from payres.admin.handlers import operation_of
 from payres.admin.requests import ExportQuery
-from payres.admin.serving import read_arguments, read_filters
+from payres.admin.serving import read_filters, read_parameters
+from payres.operator.operations import operation_of
 from payres.operator.operators import actor_of
 from payres.pages.list_page import filters_of
 from payres.pages.visit import Visit
@@ -24,7 +24,7 @@ async def page(visit: Visit) -> Response:
 async def _send(visit: Visit, endpoint: Callable[..., Download]) -> Response:
     request, operation = visit.request, operation_of(endpoint)
     filters = {name: value for name, value in read_filters(request, operation).items() if value}
-    download = endpoint(**read_arguments(request, operation, filters))
+    download = endpoint(**operation.arguments(read_parameters(request, operation, filters)))
     return await send_download(request, download, actor_of(visit.operator), visit.read)
 
 

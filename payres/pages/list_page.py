@@ -9,10 +9,11 @@ import msgspec
 from starlette.responses import Response
 
 from payres.admin.exports import attachment
-from payres.admin.handlers import operation_of
-from payres.admin.serving import PAGE_PARAMETERS, read_arguments, read_filters
+from payres.admin.serving import PAGE_PARAMETERS, read_filters, read_parameters
 from payres.limits import DEFAULT_PAGE, MAX_PAGE
-from payres.pages.tables import Column, as_csv, make_table
+from payres.operator.operations import operation_of
+from payres.operator.shapes import Column
+from payres.pages.tables import as_csv, make_table
 from payres.pages.visit import Visit
 from payres.routes.pages import HEADERS, redirect
 from payres.wire import Page
@@ -41,9 +42,9 @@ class Listing(msgspec.Struct, frozen=True):
         if non_empty != parameters:  # as a form sends what was left empty
             return redirect(_url(visit, non_empty))
         filters = read_filters(request, operation, (FORMAT,))
-        arguments = read_arguments(request, operation, filters)
-        found = await visit.read(partial(self.function, **arguments))
-        count = arguments["page"].count if operation.is_paged else DEFAULT_PAGE
+        given = read_parameters(request, operation, filters)
+        found = await visit.read(partial(operation.run, given=given))
+        count = given["page"].count if operation.is_paged else DEFAULT_PAGE
         title = self.title.format(**visit.segments)
         table = make_table(title, self.columns, found.result, self.none)
         if non_empty.get(FORMAT) == "csv":
@@ -55,7 +56,7 @@ class Listing(msgspec.Struct, frozen=True):
             about=self.about,
             also=self.also,
             table=table,
-            filters=() if operation.query is None else filters_of(operation.query, filters),
+            filters=() if operation.struct is None else filters_of(operation.struct, filters),
             is_filtered=bool(filters),
             counts=COUNTS if operation.is_paged else (),
             count=count,

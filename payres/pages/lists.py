@@ -5,8 +5,8 @@ from typing import Final
 from payres.admin import api_keys, audit, grants, payments, peers, wallets, webhooks
 from payres.admin.wire import Grant
 from payres.grants.wording import visible_name
+from payres.operator.shapes import Cell, Column
 from payres.pages.list_page import Listing
-from payres.pages.tables import Cell, Column
 
 
 def _client(one: Grant) -> Cell:

@@ -11,8 +11,9 @@ from payres.amounts import Asset, describe_amount, format_decimal
 from payres.clock import DAY, HOUR, MINUTE, format_time
 from payres.encoding import format_size
 from payres.operator import doctor
+from payres.operator.shapes import Cell, Column
 from payres.operator.status import Status, read_last_day, read_status
-from payres.pages.tables import Cell, Column, make_table
+from payres.pages.tables import make_table
 from payres.pages.visit import Visit
 from payres.store.status import PaymentCounts
 from payres.store.work import Work

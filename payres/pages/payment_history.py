@@ -7,7 +7,7 @@ from payres.admin.payment_history import PaymentHistory
 from payres.admin.wire import LedgerEntry, Packet, Payment, Refund
 from payres.clock import format_time
 from payres.identifiers import moment_of
-from payres.pages.tables import Cell, path_of
+from payres.operator.shapes import Cell, path_of
 from payres.urls import Urls
 
 OUTCOMES: Final = {

@@ -6,7 +6,8 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from payres.pages.tables import Cell, Column, make_table
+from payres.operator.shapes import Cell, Column
+from payres.pages.tables import make_table
 from payres.pages.visit import Visit
 from payres.settings import Settings
 

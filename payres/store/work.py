@@ -33,31 +33,42 @@ class Transaction(Protocol):
         ...
 
 
+def _ignore(sentence: str) -> None:
+    """A server has nobody to warn."""
+
+
 class Environment(msgspec.Struct, frozen=True):
-    """What is handed in to the application and reaches every unit of work: settings, time, URLs, the actor, and what
-    counts."""
+    """What is handed in to the application and reaches every unit of work: settings, time, URLs, the actor, what
+    counts, and what tells the operator of a warning."""
 
     settings: Settings
     urls: Urls
     clock: Clock
     actor: str
     metrics: Metrics
+    warn: Callable[[str], None] = _ignore
 
     @classmethod
-    def of(cls, settings: Settings, clock: Clock | None = None, actor: str = "server") -> "Environment":
+    def of(
+        cls,
+        settings: Settings,
+        clock: Clock | None = None,
+        actor: str = "server",
+        warn: Callable[[str], None] = _ignore,
+    ) -> "Environment":
         """That of these settings; time is the machine's unless another clock is handed in."""
-        return cls(settings, Urls(settings.base_url), clock or SystemClock(), actor, Metrics())
+        return cls(settings, Urls(settings.base_url), clock or SystemClock(), actor, Metrics(), warn)
 
 
 class Work:
     """One open transaction, which runs statements, and what a rule may ask for: the time, new ids, URLs, settings.
 
     It is made when the unit runs, so `now` (microseconds UTC) is the one time of all that the unit decides. `actor` is
-    who acts, as the audit log names it. `changed` gets the keys that `events.changes` wakes once the
-    unit is committed.
+    who acts, as the audit log names it. `warn` tells the user of a command what they may not have meant. `changed` gets
+    the keys that `events.changes` wakes once the unit is committed.
     """
 
-    __slots__ = ("actor", "changed", "execute", "executemany", "now", "settings", "urls")
+    __slots__ = ("actor", "changed", "execute", "executemany", "now", "settings", "urls", "warn")
 
     execute: Callable[..., sqlite3.Cursor]
     executemany: Callable[..., sqlite3.Cursor]
@@ -72,6 +83,7 @@ class Work:
         self.now = environment.clock.now()
         self.urls = environment.urls
         self.settings = environment.settings
+        self.warn = environment.warn
         self.changed = [] if changed is None else changed
 
     def emit(self, kinds: str | Sequence[str], subject: str | None, data: msgspec.Struct) -> None:

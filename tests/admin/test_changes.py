@@ -249,14 +249,14 @@ def test_key_that_ends_while_it_is_used_does_nothing(
 ) -> None:
     """Between the look at the key and the transaction, another request may revoke it."""
     user = Program(payres, program.http)
-    arguments = serving._arguments
+    given = serving._given
 
     async def slow(request: Any, operation: Any) -> Any:
-        if operation.endpoint.path.endswith(("/wallets", "/peers")):
+        if operation.path.endswith(("/wallets", "/peers")):
             await payres.context.database.write(lambda work: revoke_api_key(work, user.id))
-        return await arguments(request, operation)
+        return await given(request, operation)
 
-    monkeypatch.setattr(serving, "_arguments", slow)
+    monkeypatch.setattr(serving, "_given", slow)
     body = {"path": "never", "assetCode": "USD", "assetScale": 2}
     answer = user.ask("GET", "/peers") if kind == "read" else user.ask("POST", "/wallets", body)
     assert error_of(answer, 401, "invalid_token")["reason"] == "revoked_token"

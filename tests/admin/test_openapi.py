@@ -12,7 +12,7 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import events, from_schema
 
 from payres.admin import openapi
-from payres.admin.endpoints import ADMIN_ENDPOINTS
+from payres.admin.serving import admin_endpoints
 from payres.admin.openapi import admin_document
 from payres.openapi import as_text
 from payres.operator.api_keys import SCOPES
@@ -32,7 +32,7 @@ def test_file_is_what_the_code_says() -> None:
 
 def test_paths_are_those_of_the_routes() -> None:
     described = {(method.upper(), path) for path, item in DOCUMENT["paths"].items() for method in item}
-    assert described == {(one.method, one.path) for one in ADMIN_ENDPOINTS if one.scope}
+    assert described == {(one.method, one.path) for one in admin_endpoints() if one.scope}
 
 
 def test_server_shows_the_file_without_a_key(payres: Instance, program: Program) -> None:
@@ -41,14 +41,14 @@ def test_server_shows_the_file_without_a_key(payres: Instance, program: Program)
 
 
 def test_every_scope_of_an_endpoint_is_one() -> None:
-    assert {one.scope for one in ADMIN_ENDPOINTS if one.scope} <= SCOPES.keys()
+    assert {one.scope for one in admin_endpoints() if one.scope} <= SCOPES.keys()
 
 
 def test_documentation_has_every_scope_and_endpoint() -> None:
     scopes = dict(re.findall(r"^\| `([a-z]+:[a-z]+)` \| ([^|]+) \|$", PAGE, re.M))
     assert scopes == SCOPES
     rows = re.findall(r"^\|[^|]*\| `([A-Z]+) (/\S*)` \| ?`?([a-z:]*)`? ?\|$", PAGE, re.M)
-    assert sorted(rows) == sorted((one.method, one.path.removeprefix(BASE), one.scope) for one in ADMIN_ENDPOINTS)
+    assert sorted(rows) == sorted((one.method, one.path.removeprefix(BASE), one.scope) for one in admin_endpoints())
 
 
 def test_every_operator_command_has_its_twin() -> None:
@@ -87,5 +87,5 @@ def test_nothing_undocumented_is_found(
             faults.append(repr(event.exception))
     record_property("cases", cases)
     assert not faults, "\n".join(faults)
-    assert cases >= 4 * len([one for one in ADMIN_ENDPOINTS if one.scope])
+    assert cases >= 4 * len([one for one in admin_endpoints() if one.scope])
     payres.check_ledger()

@@ -3,7 +3,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from payres.admin.endpoints import ADMIN_ENDPOINTS
+from payres.admin.serving import admin_endpoints
 from payres.clock import MINUTE, SECOND
 from payres.endpoints import Endpoint
 from payres.operator.api_keys import revoke_api_key
@@ -12,7 +12,7 @@ from payres.testing.instance import Instance, run_instance
 from tests.admin.conftest import BASE, NewProgram, Program
 from tests.helpers import Json
 
-ENDPOINTS = [endpoint for endpoint in ADMIN_ENDPOINTS if endpoint.scope]
+ENDPOINTS = [endpoint for endpoint in admin_endpoints() if endpoint.scope]
 
 
 def error_of(answer: httpx2.Response, status: int, code: str) -> Json:

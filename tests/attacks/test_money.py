@@ -189,7 +189,7 @@ def test_rounding_harvest_by_hundreds_of_payments(bank: Instance) -> None:
     dollars = bank.create_wallet("harvest-usd", deposit="1.00")
     yen = bank.create_wallet("harvest-jpy", "JPY", 0, deposit="150")
     for code, scale in (("USD", 2), ("JPY", 0)):
-        bank.write(partial(deposit_liquidity, code=code, scale=scale, text="10000"))
+        bank.write(partial(deposit_liquidity, code=code, scale=scale, amount="10000"))
     client = bank.client
     bills = {wallet: client.create_incoming_payment(wallet)["id"] for wallet in (dollars, yen)}
     for path, payer, payee, code, scale in (

@@ -34,7 +34,7 @@ def test_rate_set_and_list(payres: Command, as_json: AsJson, tx: Transaction) ->
     (rate,) = as_json("rate", "list")["rates"]
     assert rate.keys() == {"base", "counter", "rate", "setAt", "source"}
     assert (rate["base"], rate["counter"], rate["rate"], rate["source"]) == ("USD", "EUR", "0.92", "operator")
-    assert "1 USD buys 0.92 EUR, set 2" in payres("rate", "list").stdout
+    assert "1 USD buys 0.92 EUR  you     2" in payres("rate", "list").stdout
 
 
 def test_rate_that_is_not_used_is_warned_of(payres: Command) -> None:
@@ -54,7 +54,7 @@ def test_rate_list_shows_what_is_from_the_service_and_until_when(
     assert (rate["source"], rate["expired"]) == ("service", expired)
     assert rate["expiresAt"] == format_time(now + seconds * SECOND)
     line = payres("rate", "list").stdout
-    assert line.startswith("1 USD buys 0.92 EUR, from the rates service 2")
+    assert "1 USD buys 0.92 EUR  the rates service  2" in line
     assert word in line
 
 
@@ -90,7 +90,8 @@ def test_fee_set_shows_in_the_asset_list(payres: Command, as_json: AsJson) -> No
         }
     ]
     assert payres("asset", "list").stdout == (
-        "USD with scale 2: sending costs 0.10 + 50 basis points, liquidity 0.00, fees collected 0.00\n"
+        "Asset  Decimals  Sending costs           Liquidity  Fees collected\n"
+        "USD           2  0.10 + 50 basis points       0.00            0.00\n"
     )
 
 

@@ -475,7 +475,7 @@ def receiver_in(shared: Instance) -> Callable[[str], str]:
     for code in ("DKK", "CHF"):
         addresses[code] = shared.create_wallet(f"in-{code.lower()}", code)
         shared.write(partial(set_rate, base="USD", counter=code, rate="1"))
-        shared.write(partial(deposit_liquidity, code=code, scale=2, text="1000.00"))
+        shared.write(partial(deposit_liquidity, code=code, scale=2, amount="1000.00"))
 
     def make(code: str) -> str:
         url: str = shared.client.create_incoming_payment(addresses[code])["id"]

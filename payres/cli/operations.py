@@ -1,0 +1,145 @@
+"""Commands made of operations, as each is declared in `payres.operator.operations`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, get_args, get_origin
+
+import click
+from msgspec import UNSET
+
+from payres.cli.commands import Command
+from payres.cli.options import TimeText, WholeNumber, limit_option, require_secret, secret_option
+from payres.cli.session import Session, labelled, with_session
+from payres.operator.operations import Input, Operation, declared
+from payres.operator.shapes import Column, Shape
+from payres.store.pages import PageQuery
+from payres.store.work import Work
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def commands_of(module: str, group: str) -> Mapping[str, click.Command]:
+    """The commands of a group that the operations of a module make, by name."""
+    found = [one for one in declared(module) if one.command.split()[:1] == [group]]
+    return {one.command.split()[1]: _command(one) for one in found}
+
+
+def _command(operation: Operation) -> click.Command:
+    words = operation.command.split()
+    capitals = [word for word in words if word.strip("[]").isupper()]
+    name = " ".join(words[: len(words) - len(capitals)])
+    lines = operation.example.split("\n")
+    inputs = list(operation.inputs.values())
+    arguments, options = inputs[: len(capitals)], inputs[len(capitals) :]
+
+    def run(session: Session, /, **given: Any) -> None:
+        _require_secrets(options, given)
+        asked = {key: value for key, value in given.items() if value is not None and value != ()}
+        unit = partial(_unit, operation, asked)
+        found = (session.read if operation.only_reads else session.write)(unit)
+        _show(session, operation, found, given)
+
+    found: Callable[..., Any] = with_session(run)
+    for option in reversed(options):
+        found = _option(option)(found)
+    if operation.is_paged:
+        found = limit_option(found)
+    for argument, word in zip(reversed(arguments), reversed(capitals), strict=True):
+        is_required = not word.startswith("[")
+        found = click.argument(argument.name, metavar=word, type=_type(argument), required=is_required)(found)
+    example = "\n".join(f"payres {name} {line}".rstrip() for line in lines)
+    return Command(words[1], callback=found, params=_params(found), help=operation.docstring, example=example)
+
+
+def _params(function: Callable[..., Any]) -> list[click.Parameter]:
+    """What the decorators of click have noted, in the order of the lines above the function."""
+    return list(reversed(getattr(function, "__click_params__", [])))
+
+
+def _unit(operation: Operation, given: Mapping[str, Any], work: Work) -> Any:
+    """What the command prints."""
+    typed = {name: _meant(work, one, given[name]) for name, one in operation.inputs.items() if name in given}
+    page = {"page": PageQuery(given["limit"])} if operation.is_paged else {}
+    found = operation.run(work, typed | page)
+    if operation.then is not None:
+        return operation.then.find(work, **{name: typed[name] for name in operation.segments})
+    return found
+
+
+def _meant(work: Work, one: Input, value: Any) -> Any:
+    """What was typed as the rule takes it."""
+    return one.extra["typed"](work, value) if "typed" in one.extra else value
+
+
+def _show(session: Session, operation: Operation, found: Any, given: Mapping[str, Any]) -> None:
+    shape = operation.then or operation.shows
+    if operation.listing is not None:
+        listing, things = operation.listing, found.result
+        text = table_text(shape.listed, things) if shape and things else listing.none.format(**given)
+        session.show({listing.member: things}, text)
+    elif operation.text is not None:
+        session.show(found, operation.text(found))
+    else:
+        assert shape is not None
+        session.show(found, shape_text(shape, found))
+
+
+def shape_text(shape: Shape, thing: Any) -> str:
+    """A line for each fact that there is."""
+    facts = [(column.label, column.cell(thing)) for column in shape.columns]
+    return labelled(*((label, cell.printed) for label, cell in facts if cell.text))
+
+
+def table_text(columns: Sequence[Column], things: Sequence[Any]) -> str:
+    """A line for each thing, below the labels; columns without a text are left out."""
+    rows = [[column.cell(one) for column in columns] for one in things]
+    kept = [place for place in range(len(columns)) if any(row[place].text for row in rows)]
+    lines = [[columns[place].label for place in kept]] + [[row[place].printed for place in kept] for row in rows]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(kept))]
+    is_number = [any(row[place].kind == "number" for row in rows) for place in kept]
+    return "\n".join(
+        "  ".join(
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(line, widths, is_number, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _option(one: Input) -> Decorator:
+    flag = one.extra.get("option") or f"--{one.name.rstrip('_').replace('_', '-')}"
+    if "secret" in one.extra:
+        return secret_option(flag.removeprefix("--"), one.extra.get("metavar", "TEXT"), one.words)
+    kind = one.type
+    attributes: dict[str, Any] = {"help": one.words, "type": _type(one), "metavar": one.extra.get("metavar")}
+    if kind is bool:
+        return click.option(flag, one.name, is_flag=True, help=one.words)
+    if get_origin(kind) in {list, tuple} or kind is Sequence or get_origin(kind) is Sequence:
+        attributes |= {"multiple": True, "type": _item_type(one)}
+    elif one.is_required:
+        attributes["required"] = True
+    elif one.default not in {None, UNSET}:
+        attributes |= {"default": one.default, "show_default": True}
+    return click.option(flag, one.name, **attributes)
+
+
+def _type(one: Input) -> Any:
+    """The type of an argument or an option. Words are `click`'s own where it has any."""
+    if get_origin(one.type) is Literal:
+        return click.Choice(get_args(one.type))
+    if "is_time" in one.extra:
+        return TimeText()
+    if one.type is int:
+        return WholeNumber(one.extra.get("least"), one.extra.get("most"))
+    return str
+
+
+def _item_type(one: Input) -> Any:
+    choices = one.extra.get("choices")
+    return click.Choice(list(choices)) if choices else str
+
+
+def _require_secrets(options: Sequence[Input], given: Mapping[str, Any]) -> None:
+    for one in options:
+        if "secret" in one.extra and one.is_required:
+            require_secret(one.name, given[one.name])

@@ -1,0 +1,115 @@
+"""Shapes: how operators see a thing, and its labelled facts, of which command text, pages and CSV are made."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Literal, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from payres.grants.wording import visible_text
+from payres.store.work import Work
+
+GOOD: Final = frozenset({"active", "completed", "valid", "issued", "approved", "fulfilled"})
+BAD: Final = frozenset({"failed", "revoked", "denied", "inactive", "doubtful", "unresolved"})
+# What a spreadsheet would take for a formula (OWASP, CSV injection).
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+_WHOLE: Final = re.compile("[0-9]+")
+
+Kind = Literal["text", "long", "number", "time", "code", "state"]
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """A value: its text as in CSV, what it is, and the page that it leads to. A `long` text may be broken anywhere."""
+
+    text: str
+    kind: Kind = "text"
+    link: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The text as a page has it: digits in groups, times to the second."""
+        if self.kind == "number":
+            sign, number = ("−", self.text[1:]) if self.text.startswith("-") else ("", self.text)
+            whole = _WHOLE.match(number)
+            return f"{sign}{int(whole[0]):,}{number[whole.end() :]}" if whole else self.text
+        return f"{self.text[:10]} {self.text[11:19]}" if self.kind == "time" else visible_text(self.text)
+
+    @property
+    def printed(self) -> str:
+        """The text as a command prints it."""
+        return self.text if self.kind in {"number", "time"} else visible_text(self.text)
+
+    @property
+    def written(self) -> str:
+        """The text as CSV has it."""
+        is_formula = self.kind not in {"number", "time"} and self.printed.startswith(FORMULA)
+        return f"'{self.printed}" if is_formula else self.printed
+
+    @property
+    def tone(self) -> str:
+        """Of a state."""
+        return "good" if self.text in GOOD else "bad" if self.text in BAD else "plain"
+
+
+Fact = tuple[str, Cell]
+
+
+class Column(NamedTuple):
+    """A label, and what a thing has under it: a field of its struct, or what a function makes of it.
+
+    With a `section`, the value names a thing that has a page there. Lists have only what is `listed`.
+    """
+
+    label: str
+    value: str | Callable[[Any], Any]
+    kind: Kind = "text"
+    section: str | None = None
+    listed: bool = True
+
+    def cell(self, thing: Any) -> Cell:
+        """What a thing has under the label."""
+        found = getattr(thing, self.value) if isinstance(self.value, str) else self.value(thing)
+        return found if isinstance(found, Cell) else cell_of(found, self.kind, self.section)
+
+
+class Shape:
+    """How operators see the things of a kind: `show` makes a record of the store the struct of an answer.
+
+    `read` finds the record by what the path of an endpoint or a page names.
+    """
+
+    def __init__(
+        self, show: Callable[[Work, Any], Any], *columns: Column, read: Callable[..., Any] | None = None
+    ) -> None:
+        self.show = show
+        self.columns = columns
+        self.read = read
+
+    @property
+    def listed(self) -> Sequence[Column]:
+        """The columns of a list."""
+        return [column for column in self.columns if column.listed]
+
+    def find(self, work: Work, **names: Any) -> Any:
+        """The struct of what is named. Raises NotFound."""
+        assert self.read is not None
+        return self.show(work, self.read(work, **names))
+
+
+def facts_of(columns: Iterable[Column], thing: Any) -> list[Fact]:
+    """What is said of one thing."""
+    return [(column.label, column.cell(thing)) for column in columns]
+
+
+def cell_of(value: object, kind: Kind = "text", section: str | None = None) -> Cell:
+    """Nothing for None; the texts of a list with spaces between. With a `section`, it names what has a page there."""
+    if value is None or value == "":
+        return Cell("", "text" if kind == "time" else kind)
+    text = " ".join(value) if isinstance(value, list | tuple) else str(value)
+    return Cell(text, kind, path_of(section, text) if section else None)
+
+
+def path_of(*names: str) -> str:
+    """The path of the page of a thing: a section, then the names that lead to it."""
+    return "/".join(["/admin", *(quote(name, safe="") for name in names)])
