@@ -12,8 +12,8 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import events, from_schema
 
 from payres.admin import openapi
-from payres.admin.serving import admin_endpoints
 from payres.admin.openapi import admin_document
+from payres.admin.serving import admin_endpoints
 from payres.openapi import as_text
 from payres.operator.api_keys import SCOPES
 from payres.testing.instance import Instance

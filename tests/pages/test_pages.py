@@ -9,8 +9,8 @@ import pytest
 
 from payres.clock import format_time
 from payres.operator.backups import Backup, record_backup
-from payres.operator.wallets import create_wallet, deposit
 from payres.operator.shapes import Cell
+from payres.operator.wallets import create_wallet, deposit
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
 from tests.pages.browser import Browser, rows_of, words_of
