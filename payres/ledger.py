@@ -18,8 +18,7 @@ from payres.event_types import LiquidityEvent, PeerEvent
 from payres.store import accounts, peers
 from payres.store.accounts import ACCOUNTS, HOLDS, LOW_PART, AccountRecord
 from payres.store.assets import ASSETS
-from payres.store.fail_stop import FailStop
-from payres.store.work import Work
+from payres.store.work import FailStop, Work
 
 P = ParamSpec("P")
 T = TypeVar("T")

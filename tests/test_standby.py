@@ -20,8 +20,8 @@ from payres.clock import SECOND, MovableClock
 from payres.operator import api_keys
 from payres.settings import Settings
 from payres.store.connections import connect_writer
+from payres.store.database import READ_ONLY
 from payres.store.migrations import migrations
-from payres.store.standby import READ_ONLY
 from payres.testing.client import Client
 from payres.testing.instance import _Server, run_instance
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from payres.store.api_keys import ApiKeyRecord
+from payres.store.operators import ApiKeyRecord
 from payres.store.work import Work
 
 if TYPE_CHECKING:  # they load slowly, and commands, which run the same endpoints, need none of them

@@ -10,7 +10,7 @@ from payres.admin.representations import represent
 from payres.amounts import Asset, format_decimal
 from payres.clock import format_time
 from payres.events.subscriptions import deliveries_of
-from payres.store import events, incoming, packets, refunds
+from payres.store import events, incoming, packets, payments
 from payres.store.clients import CLIENTS
 from payres.store.entries import EntryRecord, page_of_entries
 from payres.store.events import EventRecord
@@ -18,9 +18,8 @@ from payres.store.grants import GRANTS
 from payres.store.incoming import INCOMING
 from payres.store.outgoing import OUTGOING
 from payres.store.pages import PageQuery
-from payres.store.payments import PaymentRecord, payers_of
+from payres.store.payments import PaymentRecord, RefundRecord, payers_of
 from payres.store.quotes import QUOTES, QuoteRecord
-from payres.store.refunds import RefundRecord
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
 from payres.wire import Resource
@@ -154,14 +153,14 @@ def _events(work: Work, record: PaymentRecord, entries: Sequence[EntryRecord]) -
 
 def _refunds(work: Work, record: PaymentRecord) -> Sequence[RefundRecord]:
     is_incoming = record.direction == "incoming"
-    return (refunds.refunds_of_incoming if is_incoming else refunds.refunds_of_outgoing)(work, record.id)
+    return (payments.refunds_of_incoming if is_incoming else payments.refunds_of_outgoing)(work, record.id)
 
 
 def _refund_of(work: Work, record: PaymentRecord) -> str | None:
     """Payments of clients have a grant, so that only the server's own are looked up."""
     if record.direction == "incoming" or record.grant_id is not None:
         return None
-    found = refunds.refund_by_return_payment(work, record.id)
+    found = payments.refund_by_return_payment(work, record.id)
     return None if found is None else found.incoming_payment_id
 
 

@@ -12,7 +12,7 @@ from payres.operator.movements import Movement, movement
 from payres.operator.operations import List
 from payres.operator.peers import NewPeer, PeerChange
 from payres.representations import page_of
-from payres.store.movements import page_of_movements
+from payres.store.entries import page_of_movements
 from payres.store.pages import PageQuery
 from payres.store.peers import list_peers
 from payres.store.work import Work

@@ -16,10 +16,10 @@ from payres.operator import grants as grant_rules
 from payres.operator import peers as peer_rules
 from payres.store import events, grants, packets, peers
 from payres.store.accounts import ACCOUNTS
-from payres.store.api_keys import ApiKeyRecord
 from payres.store.clients import CLIENTS
 from payres.store.entries import EntryRecord
 from payres.store.grants import GrantRecord
+from payres.store.operators import ApiKeyRecord
 from payres.store.peers import PeerRecord
 from payres.store.wallets import WALLETS, KeyRecord, WalletRecord
 from payres.store.webhooks import DeliveryRecord, WebhookRecord

@@ -9,9 +9,8 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from payres.store.grants import State
-from payres.store.payments import Direction
+from payres.store.payments import Direction, RefundState
 from payres.store.payments import State as PaymentState
-from payres.store.refunds import RefundState
 from payres.wire import Resource
 
 T = TypeVar("T")

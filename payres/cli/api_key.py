@@ -11,7 +11,7 @@ from payres.cli.commands import Group
 from payres.cli.options import Time
 from payres.cli.session import labelled, lists, writes
 from payres.operator import api_keys
-from payres.store.api_keys import list_api_keys
+from payres.store.operators import list_api_keys
 from payres.store.work import Work
 
 

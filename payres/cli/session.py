@@ -20,9 +20,8 @@ from payres.errors import DomainError
 from payres.settings import Settings, SettingsError, load_settings
 from payres.store.connections import connect_standby, connect_writer
 from payres.store.database_file import is_followed
-from payres.store.fail_stop import FailStop
 from payres.store.migrations import UnusableDatabase
-from payres.store.work import Environment, Work
+from payres.store.work import Environment, FailStop, Work
 from payres.urls import Urls
 
 P = ParamSpec("P")

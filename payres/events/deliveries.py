@@ -21,7 +21,7 @@ from payres.events.changes import Changes
 from payres.events.sender import GONE, Attempt, Sender, Target, target_of
 from payres.events.subscriptions import disable, note_attempt, wants
 from payres.limits import MAX_DELIVERIES_OF_WEBHOOK
-from payres.store import events, webhooks
+from payres.store import events, retention, webhooks
 from payres.store.database import Database
 from payres.store.events import EventRecord
 from payres.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord
@@ -126,9 +126,9 @@ async def purge_events(database: Database) -> None:
     """Deletes events after 30 days, except those still to be sent, until the database is in fail-stop."""
 
     async def purge() -> float:
-        has_more = await database.read(lambda work: webhooks.has_old_events(work, work.now))
+        has_more = await database.read(lambda work: retention.has_old_events(work, work.now))
         while has_more:
-            has_more = await database.write(lambda work: webhooks.purge_events(work, work.now))
+            has_more = await database.write(lambda work: retention.purge_events(work, work.now))
         return PURGE_SECONDS
 
     await Worker("the purge of events", database, purge, PURGE_SECONDS).run()

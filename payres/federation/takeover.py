@@ -17,8 +17,7 @@ from payres.federation.failures import FetchFailed
 from payres.federation.http import GuardedClient
 from payres.store import status
 from payres.store.database import Database
-from payres.store.fail_stop import FailStop
-from payres.store.work import Work
+from payres.store.work import FailStop, Work
 from payres.worker import Worker
 
 PAUSE_SECONDS: Final = 30.0

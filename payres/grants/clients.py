@@ -15,7 +15,7 @@ from payres.errors import InvalidClient
 from payres.grants.gnap import ClientInstance
 from payres.limits import MAX_PRESENTED_KIDS
 from payres.signatures.jwk import JWK, encode_jwk, parse_jwk, thumbprint
-from payres.store import clients, wallets
+from payres.store import clients, retention, wallets
 from payres.store.clients import ClientRecord
 from payres.store.work import Work
 from payres.urls import Urls, canonical, is_http_url
@@ -88,10 +88,10 @@ def remember(work: Work, client: Client) -> ClientRecord:
     issued to the client that signs with them."""
     record = clients.find_client(work, client.identity)
     if record is None:
-        clients.purge_clients(work, work.now)
+        retention.purge(work, retention.CLIENTS, work.now)
     if record is None or record.jwk != client.jwk:
         about = (client.identity, client.wallet_address, client.jwk)
-        record = clients.ensure_client(work, *about, work.now, work.now + clients.CLIENT_RETENTION)
+        record = clients.ensure_client(work, *about, work.now, work.now + retention.UNUSED_CLIENT)
     if client.jwk is not None:
         key = cached_jwk(client.jwk)
         clients.store_presented_key(work, record.id, key.kid, key.x, MAX_PRESENTED_KIDS, work.now)

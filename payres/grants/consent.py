@@ -18,7 +18,7 @@ from payres.grants.sign_in import wrong_password
 from payres.grants.tokens import emit
 from payres.identifiers import hash_secret
 from payres.limits import APPROVAL_SECONDS
-from payres.store import grants, sessions
+from payres.store import grants, retention, sessions
 from payres.store.clients import CLIENTS, ClientRecord
 from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
 from payres.store.wallets import WALLETS, WalletRecord
@@ -167,7 +167,7 @@ def decide(work: Work, pending: Pending, approve: bool) -> str | None:
         reference = None
         changed = grants.change_state(work, grant.id, "pending", "denied", work.now)
     assert changed
-    GRANTS.update(work, grant.id, purge_at=work.now + grants.DECIDED_GRANT_RETENTION)
+    GRANTS.update(work, grant.id, purge_at=work.now + retention.DECIDED_GRANT)
     INTERACTIONS.update(work, interaction.id, reference=reference, decided_at=work.now)
     if not approve:
         emit(work, "denied", grant)

@@ -10,7 +10,7 @@ from payres.grants.gnap import Continue, ContinueToken, GrantRequest, GrantRespo
 from payres.grants.limits import check_requested_limits
 from payres.grants.tokens import issue_token
 from payres.identifiers import hash_secret
-from payres.store import grants
+from payres.store import retention
 from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
@@ -31,7 +31,7 @@ def request_grant(work: Work, request: GrantRequest, client: Client, client_name
     items = _canonical_items(urls, asked)
     continue_value = work.new_secret()
     usable_for = settings.access_token_lifetime if owner is None else settings.interaction_lifetime
-    grants.purge_grants(work, work.now)
+    retention.purge(work, retention.GRANTS, work.now)
     grant = GrantRecord(
         id=work.new_id(),
         client_id=remember(work, client).id,
@@ -44,7 +44,7 @@ def request_grant(work: Work, request: GrantRequest, client: Client, client_name
         waits_from=work.now,
         created_at=work.now,
         ended_at=None,
-        purge_at=work.now + usable_for * SECOND + grants.GRANT_RETENTION,
+        purge_at=work.now + usable_for * SECOND + retention.UNUSED_GRANT,
     )
     GRANTS.insert(work, grant)
     follow_up = Continue(

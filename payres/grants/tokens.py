@@ -10,7 +10,7 @@ from payres.errors import RotationUnknown, TokenInvalid
 from payres.grants.access import Caller
 from payres.grants.gnap import AccessToken
 from payres.identifiers import hash_secret
-from payres.store import grants, tokens
+from payres.store import grants, retention, tokens
 from payres.store.grants import GRANTS, GrantRecord
 from payres.store.tokens import TOKENS, TokenHolder, TokenRecord
 from payres.store.wallets import WALLETS
@@ -32,9 +32,9 @@ def rotate_token(work: Work, token_id: str) -> AccessToken:
     grant = GRANTS.get(work, token.grant_id) if token else None
     if grant is None or grant.state != "issued" or not tokens.revoke_token(work, token_id, work.now):
         raise invalid_rotation()
-    tokens.purge_ended_tokens(work, grant.id)
+    retention.purge_ended_tokens(work, grant.id)
     usable_until = work.now + work.settings.access_token_lifetime * SECOND
-    grants.postpone_purge(work, grant.id, usable_until + grants.GRANT_RETENTION)
+    grants.postpone_purge(work, grant.id, usable_until + retention.UNUSED_GRANT)
     return issue_token(work, grant)
 
 

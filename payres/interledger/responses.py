@@ -9,15 +9,12 @@ from typing import Final
 
 import msgspec
 
-from payres.clock import DAY, MILLISECOND
+from payres.clock import MILLISECOND
 from payres.interledger.packets import decode_prepare
-from payres.store import peers
+from payres.store import peers, retention
 from payres.store.work import Work
 
-RETENTION: Final = 30 * DAY
-# Those cached in one millisecond of sixteen each purge twice as many as are cached meanwhile.
-PURGE_INTERVAL: Final = 16
-PURGED_AT_ONCE: Final = 32
+PURGE_INTERVAL: Final = 16  # milliseconds; 32 are then purged at once, twice as many as are cached meanwhile
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -55,4 +52,4 @@ def store(work: Work, request: Request, reply: bytes) -> None:
     peers.insert_answer(work, request.peer_id, request.request_id, request.condition, reply, work.now)
     # By the time, of which a peer cannot choose the moments that purge nothing.
     if work.now // MILLISECOND % PURGE_INTERVAL == 0:
-        peers.delete_answers_before(work, work.now - RETENTION, PURGED_AT_ONCE)
+        retention.purge(work, retention.ANSWERS, work.now)

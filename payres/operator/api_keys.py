@@ -12,7 +12,7 @@ from payres.errors import InsufficientAccess, InvalidRequest, TokenInvalid, requ
 from payres.identifiers import hash_secret
 from payres.operator.inputs import check_name
 from payres.store import audit
-from payres.store.api_keys import API_KEYS, ApiKeyRecord
+from payres.store.operators import API_KEYS, ApiKeyRecord
 from payres.store.work import Work
 
 # The scopes of keys; each endpoint needs one of them.

@@ -17,10 +17,10 @@ from payres.errors import InsufficientFunds, WrongState
 from payres.event_types import WalletEvent
 from payres.operator.inputs import check_reference, require_amount
 from payres.operator.shapes import Column, Shape
-from payres.store import audit, movements
+from payres.store import audit, entries
 from payres.store.accounts import ACCOUNTS
 from payres.store.assets import ASSETS, AssetRecord
-from payres.store.movements import MOVEMENTS, MovementRecord
+from payres.store.entries import MOVEMENTS, MovementRecord
 from payres.store.work import Work
 from payres.wire import Resource
 
@@ -104,7 +104,7 @@ def _find(work: Work, account: NamedAccount, kind: Kind, amount: int, reference:
     if reference is None:
         return None
     check_reference(reference)
-    found = movements.find_movement(work, account.id, reference)
+    found = entries.find_movement(work, account.id, reference)
     if found is not None and (found.kind, found.amount) != (kind, amount):
         was = f"{format_decimal(found.amount, account.asset.asset)} {account.asset.code}"
         raise WrongState(

@@ -20,7 +20,7 @@ from payres.operator.inputs import Code, DecimalText, Name, require_amount
 from payres.operator.movements import NamedAccount
 from payres.store import audit, packets, peers, secrets
 from payres.store.assets import ASSETS
-from payres.store.movements import MovementRecord
+from payres.store.entries import MovementRecord
 from payres.store.peers import PEERS, PeerRecord
 from payres.store.work import Work
 from payres.urls import is_http_url

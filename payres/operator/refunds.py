@@ -27,8 +27,7 @@ from payres.store import audit, clients
 from payres.store.assets import ASSETS
 from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.outgoing import OUTGOING, OutgoingRecord
-from payres.store.payments import payers_of
-from payres.store.refunds import REFUNDS, RefundRecord, refunds_of_incoming
+from payres.store.payments import REFUNDS, RefundRecord, payers_of, refunds_of_incoming
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 from payres.terms import Offer, Terms

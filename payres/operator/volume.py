@@ -11,9 +11,8 @@ import msgspec
 from payres.amounts import Asset
 from payres.clock import DAY
 from payres.store.database import Database
-from payres.store.entries import last_transfer
+from payres.store.entries import Flow, last_transfer, sums_by_day
 from payres.store.rows import first_row_from
-from payres.store.volume import Flow, sums_by_day
 from payres.store.work import Work
 
 DAYS: Final = 90

@@ -9,7 +9,7 @@ from payres.operator.inputs import check_name
 from payres.operator.movements import NamedAccount
 from payres.store import audit, sessions, wallets
 from payres.store.assets import ASSETS
-from payres.store.movements import MovementRecord
+from payres.store.entries import MovementRecord
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 from payres.urls import new_wallet_path, require_wallet_path

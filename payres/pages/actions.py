@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 import msgspec
 from starlette.responses import Response
 
-from payres.clock import DAY
 from payres.errors import DomainError, InvalidRequest, WrongState
 from payres.identifiers import new_id
 from payres.operator.shapes import Cell
@@ -119,5 +118,5 @@ def _use(work: Work, form: Form) -> None:
     form_id = form.get(ONCE, "")
     if FORM.fullmatch(form_id) is None:
         raise InvalidRequest("This form is not one of this page's. Please open it again", field=ONCE)
-    if not use_form(work, form_id, work.now, work.now - DAY):
+    if not use_form(work, form_id, work.now):
         raise WrongState("This form was carried out before, and nothing was done again. To do more, send this new one")

@@ -5,18 +5,13 @@ copy waits here, so that a client never has to guess what an error is about.
 """
 
 import hashlib
-from typing import Final
 
 import msgspec
 
-from payres.clock import DAY
 from payres.errors import KeyReused
-from payres.store import idempotency
-from payres.store.idempotency import RESPONSES, CachedResponse
+from payres.store import clients, retention
+from payres.store.clients import RESPONSES, CachedResponse
 from payres.store.work import Work
-
-RETENTION: Final = DAY
-PURGED_AT_ONCE: Final = 2  # for each that is stored, so that deleting keeps up
 
 
 class KeyedRequest(msgspec.Struct, frozen=True):
@@ -40,8 +35,8 @@ class KeyedRequest(msgspec.Struct, frozen=True):
 
 def find_response(work: Work, request: KeyedRequest) -> bytes | None:
     """The body that answered this very request before, if it created something. Raises KeyReused for another one."""
-    cached = idempotency.find_response(work, request.client_id, request.api_key_id, request.key)
-    if cached is None or work.now >= cached.created_at + RETENTION:
+    cached = clients.find_response(work, request.client_id, request.api_key_id, request.key)
+    if cached is None or work.now >= cached.created_at + retention.RESPONSES.after:
         return None
     if cached.path != request.path:
         sentence = f"The Idempotency-Key was used at {cached.path} before; use a new one for each creation"
@@ -56,8 +51,8 @@ def find_response(work: Work, request: KeyedRequest) -> bytes | None:
 
 
 def cache_response(work: Work, request: KeyedRequest, response: bytes) -> None:
-    """Stores the body that answers what was created in this unit, and purges some that are too old."""
-    idempotency.delete_responses_until(work, work.now - RETENTION, PURGED_AT_ONCE)
+    """Stores the body that answers what was created in this unit."""
+    retention.purge(work, retention.RESPONSES, work.now)
     owner = request.client_id, request.api_key_id
     cached = CachedResponse(*owner, request.key, request.path, request.digest(), response, work.now)
     RESPONSES.replace(work, cached)

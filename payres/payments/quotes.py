@@ -5,7 +5,7 @@ from payres.errors import InvalidRequest
 from payres.grants.access import Caller
 from payres.payments.pricing import check_liquidity, local_terms
 from payres.payments.receivers import open_receiver
-from payres.store import quotes
+from payres.store import retention
 from payres.store.quotes import QUOTES, QuoteRecord
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
@@ -37,9 +37,9 @@ def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None)
         terms=offer.terms,
         created_at=work.now,
         expires_at=expires_at,
-        purge_at=expires_at + quotes.QUOTE_RETENTION,
+        purge_at=expires_at + retention.UNUSED_QUOTE,
     )
-    quotes.purge_quotes(work, work.now)
+    retention.purge(work, retention.QUOTES, work.now)
     QUOTES.insert(work, quote)
     return wallet, quote
 

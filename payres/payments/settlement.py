@@ -7,13 +7,12 @@ from payres.amounts import MAX_LEDGER
 from payres.payments.incoming import credit
 from payres.store import accounts, grants, outgoing, packets
 from payres.store.accounts import ACCOUNTS, HoldRecord
-from payres.store.fail_stop import Damaged
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.packets import PacketRecord
-from payres.store.refunds import refund_by_return_payment
+from payres.store.payments import refund_by_return_payment
 from payres.store.wallets import WALLETS, WalletRecord
-from payres.store.work import Transaction, Work
+from payres.store.work import Damaged, Transaction, Work
 
 
 def pay_locally(

@@ -26,8 +26,7 @@ from payres.routes.requests import signed_message
 from payres.signatures.jwk import JWK
 from payres.signatures.reasons import Reason, Rejected
 from payres.signatures.verify import Unverified, Verified, parse, verify, with_likely_cause
-from payres.store import nonces
-from payres.store.clients import ClientRecord
+from payres.store.clients import ClientRecord, use_nonce
 from payres.store.tokens import TokenHolder
 from payres.store.work import Work
 
@@ -192,7 +191,7 @@ async def _use_nonce(context: Context, client: Client, verified: Verified, now: 
 
     def unit(work: Work) -> bool:
         record = clients.remember(work, client)
-        return nonces.use_nonce(work, record.id, kid, nonce, expires_at, now)
+        return use_nonce(work, record.id, kid, nonce, expires_at, now)
 
     if not await context.database.write(unit):
         raise ClientUnproven("The signature's nonce was used before; sign each request again", reason="nonce_reused")

@@ -1,22 +1,13 @@
-"""SQL of clients, and of the keys of those without a wallet here."""
+"""SQL of clients: the keys of those without a wallet here, the nonces of their signatures, which prevent the replay of
+requests, and the responses that are cached under their idempotency keys."""
 
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
-from payres.clock import DAY, HOUR
+from payres.store.retention import NONCES, purge
 from payres.store.rows import Table
 from payres.store.work import Transaction
-
-# Microseconds until a new client without a grant is purged. Its keys and nonces are good for minutes.
-CLIENT_RETENTION: Final = DAY
-CLIENTS_PER_PURGE: Final = 4
-
-NEEDS_CLIENT: Final = " OR ".join(
-    f'EXISTS (SELECT 1 FROM "{table}" WHERE client_id = :client)'
-    for table in ("grant", "incoming_payment", "quote", "outgoing_payment", "idempotency_key")
-)
 
 
 class ClientRecord(msgspec.Struct, frozen=True):
@@ -96,23 +87,41 @@ def store_presented_key(tx: Transaction, client_id: int, kid: str, x: str, most:
         tx.execute("DELETE FROM client_key WHERE client_id = ? AND kid = ?", (client_id, surplus))
 
 
-def purge_clients(tx: Transaction, now: int) -> None:
-    """Deletes a few of the clients that are due and that nothing refers to."""
-    for (client_id,) in tx.execute(
-        "SELECT id FROM client WHERE purge_at <= ? ORDER BY purge_at LIMIT ?", (now, CLIENTS_PER_PURGE)
-    ).fetchall():
-        purge_client(tx, client_id, now)
+def use_nonce(tx: Transaction, client_id: int, kid: str, nonce: str, expires_at: int, now: int) -> bool:
+    """Whether the nonce was not used before with this key in a signature that could still be fresh at `now`.
+
+    `now` is when the request came: waiting since then, for example for the client's keys, changes nothing. `expires_at`
+    is when its signature is no longer fresh.
+    """
+    purge(tx, NONCES, now)
+    cursor = tx.execute(
+        "INSERT INTO signature_nonce (client_id, kid, nonce, expires_at) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (client_id, kid, nonce) DO UPDATE SET expires_at = excluded.expires_at"
+        " WHERE signature_nonce.expires_at < ?",
+        (client_id, kid, nonce, expires_at, now),
+    )
+    return cursor.rowcount == 1
 
 
-def purge_client(tx: Transaction, client_id: int, now: int) -> None:
-    """Deletes the client unless something refers to it."""
-    client = {"client": client_id}
-    if tx.execute(f"SELECT {NEEDS_CLIENT}", client).fetchone()[0]:
-        # The purge of the last of its grants and quotes comes here again.
-        tx.execute("UPDATE client SET purge_at = NULL WHERE id = :client", client)
-    elif tx.execute("SELECT EXISTS (SELECT 1 FROM signature_nonce WHERE client_id = :client)", client).fetchone()[0]:
-        # Nobody may replay its signatures while they are valid.
-        tx.execute("UPDATE client SET purge_at = :later WHERE id = :client", client | {"later": now + HOUR})
-    else:
-        tx.execute("DELETE FROM client_key WHERE client_id = :client", client)
-        tx.execute("DELETE FROM client WHERE id = :client", client)
+class CachedResponse(msgspec.Struct, frozen=True):
+    """A row of `idempotency_key`: a request that created something, the SHA-256 of it, and the body of its response.
+
+    It is a client's, or of a program with an API key of the operator; the other of the two is None.
+    """
+
+    client_id: int | None
+    api_key_id: str | None
+    key: str
+    path: str
+    body_hash: bytes
+    response: bytes
+    created_at: int
+
+
+RESPONSES = Table(CachedResponse, "idempotency_key")
+
+
+def find_response(tx: Transaction, client_id: int | None, api_key_id: str | None, key: str) -> CachedResponse | None:
+    if client_id is not None:
+        return RESPONSES.find(tx, "WHERE client_id = ? AND key = ?", client_id, key)
+    return RESPONSES.find(tx, "WHERE api_key_id = ? AND key = ?", api_key_id, key)

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from payres.store.fail_stop import FileGone
 from payres.store.migrations import UnusableDatabase
+from payres.store.work import FileGone
 
 BESIDE: Final = ("-wal", "-shm")  # what SQLite has beside a database that is open
 

@@ -3,12 +3,14 @@
 Exports take a batch of ids at a time, so that no transaction is long.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from payres.amounts import Asset
+from payres.clock import DAY
 from payres.store.pages import PageBounds, PageQuery, select_page
 from payres.store.payments import PaymentRecord
 from payres.store.rows import Table, number
@@ -132,3 +134,59 @@ def net_change(tx: Transaction, account_id: int, first: int, last: int, until: i
         {"account": account_id, "first": first, "last": last, "until": until},
     )
     return sum(amount for (amount,) in rows)  # which may pass what SQLite adds up
+
+
+class MovementRecord(msgspec.Struct, frozen=True):
+    """A row of `movement`, with the kind and the amount of its transfer; kind is `deposit` or `withdrawal`."""
+
+    id: str
+    account_id: int
+    transfer_id: int
+    reference: str | None
+    created_at: int
+    kind: str
+    amount: int
+
+
+MOVEMENTS = Table(
+    MovementRecord, "movement m JOIN transfer t ON t.id = m.transfer_id", prefix="m.", kind="t.kind", amount="t.amount"
+)
+
+
+def find_movement(tx: Transaction, account_id: int, reference: str) -> MovementRecord | None:
+    return MOVEMENTS.find(tx, "WHERE m.account_id = ? AND m.reference = ?", account_id, reference)
+
+
+def page_of_movements(
+    tx: Transaction, account_id: int, query: PageQuery
+) -> tuple[Sequence[MovementRecord], PageBounds]:
+    """A page of those of one account, newest first."""
+    return select_page(tx, MOVEMENTS, query, {"m.account_id = ?": account_id})
+
+
+_HALF = 1 << 32  # SQLite adds up no further than 2^63: the upper and the lower half are summed by themselves
+
+
+class Flow(NamedTuple):
+    """The transfers of one day (its number since 1970) and asset into wallets (`received`), or out of them."""
+
+    day: int
+    asset: Asset
+    received: bool
+
+
+def sums_by_day(tx: Transaction, first: int, last: int) -> Counter[Flow]:
+    """What payments moved into wallets and out of them, by the transfers with these ids; refunds do not count."""
+    found = Counter[Flow]()
+    for side, received in (("debit", False), ("credit", True)):
+        rows = tx.execute(
+            "SELECT t.created_at / ?, s.code, s.scale, sum(t.amount >> 32), sum(t.amount & 4294967295)"
+            f" FROM transfer t JOIN account a ON a.id = t.{side}_account_id AND a.kind = 'wallet'"
+            " JOIN asset s ON s.id = a.asset_id"
+            f" WHERE t.id BETWEEN ? AND ? AND t.kind IN ('payment', 'exchange') AND {REFUND_OF_TRANSFER} IS NULL"
+            " GROUP BY 1, 2, 3",
+            (DAY, first, last),
+        )
+        for day, code, scale, upper, lower in rows:
+            found[Flow(day, Asset(code, scale), received)] = upper * _HALF + lower
+    return found

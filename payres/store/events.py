@@ -1,21 +1,17 @@
-"""SQL of the outbox, which `Work.emit` writes: reading it in order, and purging it."""
+"""SQL of the outbox, which `Work.emit` writes: reading it in order."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
-from payres.clock import DAY, SECOND
+from payres.clock import SECOND
 from payres.identifiers import event_id, sequence_of
 from payres.store.rows import Table, first_row_from, number
 from payres.store.work import Transaction
 
-# Microseconds that an event stays, unless it is still to be sent.
-EVENT_RETENTION: Final = 30 * DAY
 # Microseconds that the clock may be set back between events that are still found by their times.
 CLOCK_STEP: Final = SECOND
-# Events that one unit purges.
-EVENTS_PER_PURGE: Final = 256
 
 
 class EventRecord(msgspec.Struct, frozen=True):

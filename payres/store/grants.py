@@ -1,4 +1,4 @@
-"""SQL of grants, their interactions and what they have spent, and the purge of grants that came to nothing."""
+"""SQL of grants, their interactions and what they have spent."""
 
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -6,21 +6,11 @@ from typing import Final, Literal
 import msgspec
 
 from payres.amounts import Asset
-from payres.clock import DAY, SECOND
+from payres.clock import SECOND
 from payres.limits import APPROVAL_SECONDS
-from payres.store.clients import purge_client
 from payres.store.pages import PageBounds, PageQuery, select_page
 from payres.store.rows import Table
-from payres.store.tokens import purge_tokens_of_grant
 from payres.store.work import Transaction
-
-# Microseconds that a grant without consent, with which nothing was created, stays after its last token has expired or
-# the time to decide on it is over: so long an expired token can be rotated, and the client can ask what became of it.
-GRANT_RETENTION: Final = DAY
-# Microseconds that a grant that was denied, or approved and not continued, stays after the decision.
-DECIDED_GRANT_RETENTION: Final = 30 * DAY
-# Each new grant purges two, so what is stored is bounded by what comes in a day, and no unit of work is long.
-GRANTS_PER_PURGE: Final = 2
 
 # As it is stored, and what it becomes when the time for what comes next is over: `expired`, `lapsed`.
 State = Literal["pending", "expired", "approved", "lapsed", "issued", "denied", "revoked"]
@@ -117,17 +107,6 @@ def keep_grant(tx: Transaction, grant_id: str) -> None:
 def postpone_purge(tx: Transaction, grant_id: str, time: int) -> None:
     """Sets another time from which the grant may be purged, unless it stays."""
     tx.execute('UPDATE "grant" SET purge_at = ? WHERE id = ? AND purge_at IS NOT NULL', (time, grant_id))
-
-
-def purge_grants(tx: Transaction, now: int) -> None:
-    """Deletes a few of the grants that are due, and their clients if nothing else refers to those."""
-    for grant_id, client_id in tx.execute(
-        'SELECT id, client_id FROM "grant" WHERE purge_at <= ? ORDER BY purge_at LIMIT ?', (now, GRANTS_PER_PURGE)
-    ).fetchall():
-        if purge_tokens_of_grant(tx, grant_id):
-            tx.execute("DELETE FROM interaction WHERE grant_id = ?", (grant_id,))
-            tx.execute('DELETE FROM "grant" WHERE id = ?', (grant_id,))
-            purge_client(tx, client_id, now)
 
 
 def interaction_of_grant(tx: Transaction, grant_id: str) -> InteractionRecord | None:

@@ -19,7 +19,6 @@ from payres.event_types import EVENT_TYPES
 from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
 from payres.store.connections import BUSY_TIMEOUT_SECONDS
 from payres.store.database_file import Presence
-from payres.store.fail_stop import FailStop
 from payres.store.transactions import (
     Raised,
     Unfinished,
@@ -30,7 +29,7 @@ from payres.store.transactions import (
     run_reads,
     run_units,
 )
-from payres.store.work import Environment
+from payres.store.work import Environment, FailStop
 
 T = TypeVar("T")
 Queued = tuple[Unit, "asyncio.Future[Any]"]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from payres.store.accounts import LOW_PART
 from payres.store.invariants import Invariant
-from payres.store.refunds import REFUND_COUNTED, REFUNDS
+from payres.store.payments import REFUND_COUNTED, REFUNDS
 
 RECENT = 1000
 

@@ -1,8 +1,12 @@
-"""SQL of the operators who use the admin pages, and of their signed-in browsers."""
+"""SQL of the operators who use the admin pages, with their signed-in browsers, and of the keys of programs that use the
+operator's API."""
+
+from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.rows import Table, insert_row
+from payres.store.retention import FORMS, OPERATOR_SESSIONS, purge
+from payres.store.rows import Table, insert_row, json_column
 from payres.store.work import Transaction
 
 
@@ -52,13 +56,13 @@ def operator_of_session(tx: Transaction, id_hash: bytes, now: int) -> OperatorRe
 
 def insert_session(tx: Transaction, id_hash: bytes, operator_id: int, now: int, expires_at: int) -> None:
     """Stores a new session and deletes those that have ended."""
-    tx.execute("DELETE FROM operator_session WHERE expires_at <= ?", (now,))
+    purge(tx, OPERATOR_SESSIONS, now)
     insert_row(tx, "operator_session", id_hash=id_hash, operator_id=operator_id, expires_at=expires_at)
 
 
-def use_form(tx: Transaction, form_id: str, now: int, oldest: int) -> bool:
-    """Whether a form is carried out for the first time. Deletes records from before `oldest`."""
-    tx.execute("DELETE FROM operator_form WHERE used_at < ?", (oldest,))
+def use_form(tx: Transaction, form_id: str, now: int) -> bool:
+    """Whether a form is carried out for the first time."""
+    purge(tx, FORMS, now)
     used = tx.execute("INSERT INTO operator_form (id, used_at) VALUES (?, ?) ON CONFLICT DO NOTHING", (form_id, now))
     return used.rowcount == 1
 
@@ -70,3 +74,29 @@ def delete_session(tx: Transaction, id_hash: bytes) -> None:
 def delete_sessions_of_operator(tx: Transaction, operator_id: int) -> None:
     """Signs the operator out everywhere."""
     tx.execute("DELETE FROM operator_session WHERE operator_id = ?", (operator_id,))
+
+
+class ApiKeyRecord(msgspec.Struct, frozen=True):
+    """A row of `api_key`."""
+
+    id: str
+    name: str
+    secret_hash: bytes
+    scopes: Sequence[str]
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None = None
+    last_used_at: int | None = None
+
+    @property
+    def actor(self) -> str:
+        """The key as the audit log names the actor."""
+        return f"api:{self.id}"
+
+
+API_KEYS = Table(ApiKeyRecord, "api_key", scopes=json_column("scopes"))
+
+
+def list_api_keys(tx: Transaction) -> Sequence[ApiKeyRecord]:
+    """All keys, newest first."""
+    return API_KEYS.list(tx, "ORDER BY id DESC")

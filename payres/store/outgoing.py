@@ -6,8 +6,8 @@ import msgspec
 
 from payres.amounts import MAX_LEDGER
 from payres.store.pages import PageBounds, PageQuery, of_client, select_page
+from payres.store.quotes import TERMS
 from payres.store.rows import Table
-from payres.store.terms import TERMS
 from payres.store.work import Transaction
 from payres.terms import Terms
 

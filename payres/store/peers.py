@@ -150,15 +150,3 @@ def find_request(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes 
 
 def insert_answer(tx: Transaction, peer_id: int, request_id: str, condition: bytes, reply: bytes, now: int) -> None:
     tx.execute(_INSERT_ANSWER, (peer_id, request_id, condition, reply, now))
-
-
-def delete_answers_before(tx: Transaction, time: int, limit: int) -> int:
-    """Deletes the oldest answers, at most `limit` at once; returns how many."""
-    # Row by row, because for a list of pairs SQLite would look at every answer of a peer.
-    oldest = tx.execute(
-        "SELECT peer_id, request_id FROM answered_request WHERE answered_at < ? ORDER BY answered_at LIMIT ?",
-        (time, limit),
-    ).fetchall()
-    for key in oldest:
-        tx.execute("DELETE FROM answered_request WHERE peer_id = ? AND request_id = ?", key)
-    return len(oldest)

@@ -1,20 +1,80 @@
-"""SQL of quotes, and the purge of those that were never used."""
+"""SQL of quotes, and the terms of quotes and outgoing payments as the columns of their tables."""
 
-from typing import Final
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
 
 import msgspec
 
-from payres.clock import DAY
-from payres.store.clients import purge_client
-from payres.store.rows import Table
-from payres.store.terms import TERMS_AS_TEXT
+from payres.amounts import Asset
+from payres.store.rows import Embedded, Row, Table
 from payres.store.work import Transaction
-from payres.terms import Terms
+from payres.terms import Path, Terms
 
-# Microseconds that an unused quote stays after it has expired: longer than the response to its creation is cached.
-QUOTE_RETENTION: Final = DAY
-# Each new quote purges two, so what is stored is bounded by what comes in a day, and no unit of work is long.
-QUOTES_PER_PURGE: Final = 2
+
+class _PathColumn(msgspec.Struct, frozen=True):
+    """The column `path`, a JSON text; rates are "n/d", and all numbers are text because they may be large."""
+
+    low: str
+    high: str
+    max_packet: str
+    sends_all: bool
+
+
+_PATH = msgspec.json.Decoder(_PathColumn)
+
+
+def _read(row: Row) -> Terms:
+    receiver, incoming_payment_id, debit, fee, receive, code, scale, text = row
+    path, sends_all = (None, False) if text is None else _read_path(text)
+    return Terms(
+        receiver=receiver,
+        incoming_payment_id=incoming_payment_id,
+        debit=int(debit),
+        fee=int(fee),
+        receive=int(receive),
+        asset=Asset(code, scale),
+        path=path,
+        sends_all=sends_all,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _read_path(text: str) -> tuple[Path, bool]:
+    """Cached, because reading fractions costs more than the rest of the row, and every packet has its payment read."""
+    column = _PATH.decode(text)
+    return Path(Fraction(column.low), Fraction(column.high), int(column.max_packet)), column.sends_all
+
+
+def _write(terms: Terms) -> tuple[Any, ...]:
+    path, text = terms.path, None
+    if path is not None:
+        column = _PathColumn(str(path.low), str(path.high), str(path.max_packet), terms.sends_all)
+        text = msgspec.json.encode(column).decode()
+    return (
+        terms.receiver,
+        terms.incoming_payment_id,
+        terms.debit,
+        terms.fee,
+        terms.receive,
+        terms.asset.code,
+        terms.asset.scale,
+        text,
+    )
+
+
+def _write_text(terms: Terms) -> tuple[Any, ...]:
+    receiver, incoming_payment_id, debit, fee, receive, *others = _write(terms)
+    return (receiver, incoming_payment_id, str(debit), str(fee), str(receive), *others)
+
+
+_RECEIVER = ("receiver", "incoming_payment_id")
+_ASSET_AND_PATH = ("receive_code", "receive_scale", "path")
+# Of payments, whose amounts the ledger can move; and of quotes, which may be any unsigned 64-bit integers, as text.
+TERMS = Embedded((*_RECEIVER, "debit", "fee", "receive", *_ASSET_AND_PATH), _read, _write)
+TERMS_AS_TEXT = Embedded(
+    (*_RECEIVER, "debit_value", "fee_value", "receive_value", *_ASSET_AND_PATH), _read, _write_text
+)
 
 
 class QuoteRecord(msgspec.Struct, frozen=True):
@@ -32,20 +92,9 @@ class QuoteRecord(msgspec.Struct, frozen=True):
 QUOTES = Table(QuoteRecord, "quote", terms=TERMS_AS_TEXT)
 _IS_USED = "EXISTS (SELECT 1 FROM outgoing_payment WHERE quote_id = quote.id)"
 _FIND_QUOTE_AND_USE = f"SELECT {QUOTES.columns}, {_IS_USED} FROM quote WHERE id = ?"
-_FIND_DUE = f"SELECT id, client_id, {_IS_USED} FROM quote WHERE purge_at <= ? ORDER BY purge_at LIMIT ?"
 
 
 def find_quote_and_use(tx: Transaction, quote_id: str) -> tuple[QuoteRecord, bool] | None:
     """The quote, and whether a payment has used it."""
     row = tx.execute(_FIND_QUOTE_AND_USE, (quote_id,)).fetchone()
     return (QUOTES.record(row[:-1]), bool(row[-1])) if row else None
-
-
-def purge_quotes(tx: Transaction, now: int) -> None:
-    """Deletes a few of the quotes that are due and unused, and their clients if nothing else refers to those."""
-    for quote_id, client_id, is_used in tx.execute(_FIND_DUE, (now, QUOTES_PER_PURGE)).fetchall():
-        if is_used:
-            tx.execute("UPDATE quote SET purge_at = NULL WHERE id = ?", (quote_id,))
-        else:
-            tx.execute("DELETE FROM quote WHERE id = ?", (quote_id,))
-            purge_client(tx, client_id, now)

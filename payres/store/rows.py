@@ -6,8 +6,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from payres.store.fail_stop import Damaged
-from payres.store.work import Transaction
+from payres.store.work import Damaged, Transaction
 
 R = TypeVar("R", bound=msgspec.Struct)
 Row = Sequence[Any]

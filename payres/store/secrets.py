@@ -6,9 +6,8 @@ import secrets
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from payres.store.fail_stop import Damaged
 from payres.store.migrations import UnusableDatabase
-from payres.store.work import Transaction
+from payres.store.work import Damaged, Transaction
 
 NONCE_BYTES = 12
 

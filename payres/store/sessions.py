@@ -4,6 +4,7 @@ from typing import Final
 
 from payres.clock import DAY
 from payres.limits import KNOWN_BROWSER_DAYS, MAX_KNOWN_BROWSERS
+from payres.store.retention import BROWSERS, SESSIONS, purge
 from payres.store.rows import find_number, insert_row, number
 from payres.store.work import Transaction
 
@@ -12,7 +13,7 @@ BROWSER_LIFETIME: Final = KNOWN_BROWSER_DAYS * DAY
 
 def insert_session(tx: Transaction, id_hash: bytes, wallet_id: int, now: int, expires_at: int) -> None:
     """Stores a new session and deletes those that have ended."""
-    tx.execute("DELETE FROM session WHERE expires_at <= ?", (now,))
+    purge(tx, SESSIONS, now)
     insert_row(tx, "session", id_hash=id_hash, wallet_address_id=wallet_id, created_at=now, expires_at=expires_at)
 
 
@@ -32,7 +33,7 @@ def delete_sessions_of_wallet(tx: Transaction, wallet_id: int) -> None:
 
 def insert_browser(tx: Transaction, id_hash: bytes, wallet_id: int, now: int) -> None:
     """Stores that the wallet knows a browser, and deletes those that it knew for too long, or too many."""
-    tx.execute("DELETE FROM known_browser WHERE expires_at <= ?", (now,))
+    purge(tx, BROWSERS, now)
     insert_row(tx, "known_browser", id_hash=id_hash, wallet_address_id=wallet_id, expires_at=now + BROWSER_LIFETIME)
     surplus = tx.execute(
         "SELECT id_hash FROM known_browser WHERE wallet_address_id = ? ORDER BY expires_at DESC LIMIT -1 OFFSET ?",

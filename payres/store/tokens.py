@@ -1,16 +1,9 @@
 """SQL of access tokens, and the one query that every authorized request begins with."""
 
-from typing import Final
-
 import msgspec
 
-from payres.store.fail_stop import Damaged
 from payres.store.rows import Table, find_number
-from payres.store.work import Transaction
-
-# Of the tokens of a grant that were rotated or revoked, the newest stay. A client may have rotated for years.
-ENDED_TOKENS_KEPT: Final = 8
-TOKENS_PER_PURGE: Final = 64
+from payres.store.work import Damaged, Transaction
 
 
 class TokenRecord(msgspec.Struct, frozen=True):
@@ -94,22 +87,3 @@ def revoke_token(tx: Transaction, token_id: str, now: int) -> bool:
 
 def revoke_tokens_of_grant(tx: Transaction, grant_id: str, now: int) -> None:
     tx.execute("UPDATE access_token SET revoked_at = ? WHERE grant_id = ? AND revoked_at IS NULL", (now, grant_id))
-
-
-def purge_ended_tokens(tx: Transaction, grant_id: str) -> None:
-    """Deletes some of the grant's oldest tokens that were rotated or revoked."""
-    surplus = tx.execute(
-        "SELECT id FROM access_token WHERE grant_id = ? AND revoked_at IS NOT NULL"
-        " ORDER BY created_at DESC, id LIMIT ? OFFSET ?",
-        (grant_id, TOKENS_PER_PURGE, ENDED_TOKENS_KEPT),
-    ).fetchall()
-    tx.executemany("DELETE FROM access_token WHERE id = ?", surplus)
-
-
-def purge_tokens_of_grant(tx: Transaction, grant_id: str) -> bool:
-    """Deletes some of the grant's tokens; whether none are left."""
-    found = tx.execute(
-        "SELECT id FROM access_token WHERE grant_id = ? LIMIT ?", (grant_id, TOKENS_PER_PURGE + 1)
-    ).fetchall()
-    tx.executemany("DELETE FROM access_token WHERE id = ?", found[:TOKENS_PER_PURGE])
-    return len(found) <= TOKENS_PER_PURGE

@@ -5,7 +5,7 @@ durable on the connection's thread, where waiting for the disk delays nobody. Wh
 `run_units` and `run_reads` on that thread. So a unit may run twice: it changes nothing but rows.
 
 When the disk is full (ENOSPC) or fails, a commit fails whole: its callers get Unavailable (503), nothing of it is kept,
-and writing goes on when there is room again. What does not pass stops all writing (`payres.store.fail_stop`).
+and writing goes on when there is room again. What does not pass stops all writing (`payres.store.work`).
 """
 
 import logging
@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from payres.errors import DomainError, Unavailable
 from payres.store.database_file import Presence
-from payres.store.fail_stop import FailStop, damage
-from payres.store.work import Environment, Transaction, Work
+from payres.store.work import Environment, FailStop, Transaction, Work, damage
 
 Unit = Callable[[Work], Any]
 

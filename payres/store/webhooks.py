@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from payres.store import secrets
-from payres.store.events import EVENT_RETENTION, EVENTS, EVENTS_PER_PURGE, EventRecord
+from payres.store.events import EVENTS, EventRecord
 from payres.store.rows import Table
 from payres.store.work import Transaction
 
@@ -90,25 +90,3 @@ def deliveries_of(tx: Transaction, webhook_id: str, state: str, limit: int) -> S
 def deliveries_of_event(tx: Transaction, sequence: int) -> Sequence[DeliveryRecord]:
     """What is stored of an event: nothing for a webhook that took it at once."""
     return DELIVERIES.list(tx, "WHERE sequence = ? ORDER BY webhook_id", sequence)
-
-
-def has_old_events(tx: Transaction, now: int) -> bool:
-    """Whether an event is old enough to be purged."""
-    oldest = tx.execute("SELECT created_at FROM event ORDER BY sequence LIMIT 1").fetchone()
-    return oldest is not None and oldest[0] < now - EVENT_RETENTION
-
-
-def purge_events(tx: Transaction, now: int) -> bool:
-    """Deletes a few events that are old enough and need not be sent any more; whether there may be more."""
-    oldest = tx.execute("SELECT sequence, created_at FROM event ORDER BY sequence LIMIT ?", (EVENTS_PER_PURGE,))
-    sent_to_all = tx.execute("SELECT coalesce(min(cursor), ?) FROM webhook WHERE state = 'active'", (1 << 62,))
-    (cursor,) = sent_to_all.fetchone()
-    old = [(one,) for one, time in oldest.fetchall() if time < now - EVENT_RETENTION and one <= cursor]
-    due = (
-        "SELECT 1 FROM delivery d JOIN webhook w ON w.id = d.webhook_id"
-        " WHERE d.sequence = ? AND d.next_at IS NOT NULL AND w.state = 'active'"
-    )
-    gone = [one for one in old if tx.execute(due, one).fetchone() is None]
-    tx.executemany("DELETE FROM delivery WHERE sequence = ?", gone)
-    tx.executemany("DELETE FROM event WHERE sequence = ?", gone)
-    return len(gone) == EVENTS_PER_PURGE

@@ -7,7 +7,7 @@ from payres.admin.serving import admin_endpoints
 from payres.clock import MINUTE, SECOND
 from payres.endpoints import Endpoint
 from payres.operator.api_keys import revoke_api_key
-from payres.store.api_keys import API_KEYS
+from payres.store.operators import API_KEYS
 from payres.testing.instance import Instance, run_instance
 from tests.admin.conftest import BASE, NewProgram, Program
 from tests.helpers import Json

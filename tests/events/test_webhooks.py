@@ -35,7 +35,7 @@ from payres.limits import (
 )
 from payres.operator import wallets
 from payres.settings import Settings
-from payres.store import events
+from payres.store import events, retention
 from payres.store import webhooks as store
 from payres.store.connections import connect_writer
 from payres.store.webhooks import DeliveryRecord, WebhookRecord
@@ -454,10 +454,10 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent() -> None:
     first = events.events_after(at(0), 0, 1)[0]
 
     def left(now: Work) -> list[int]:
-        store.purge_events(now, now.now)
+        retention.purge_events(now, now.now)
         return [event.sequence for event in events.events_after(now, 0, 10)]
 
-    assert not store.has_old_events(at(30), NOW + 30 * DAY)
+    assert not retention.has_old_events(at(30), NOW + 30 * DAY)
     assert left(at(32)) == [1, 2, 3, 4], "the webhook has not been sent them"
     store.WEBHOOKS.update(at(0), added.webhook.id, cursor=4)
     subscriptions.replay_event(at(0), first.id, added.webhook.id)

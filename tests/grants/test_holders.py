@@ -16,12 +16,11 @@ from payres.operator import keys, wallets
 from payres.payments import incoming
 from payres.settings import Settings
 from payres.signatures.jwk import JWK, encode_jwk, generate_private_key, jwk_from_public_bytes, thumbprint
-from payres.store import tokens
+from payres.store import retention, tokens
 from payres.store.connections import connect_writer
-from payres.store.fail_stop import Damaged
-from payres.store.grants import keep_grant, purge_grants
+from payres.store.grants import keep_grant
 from payres.store.tokens import TOKENS
-from payres.store.work import Work
+from payres.store.work import Damaged, Work
 from payres.wire import IncomingPaymentRequest
 from tests.works import issued_grant, work_at
 
@@ -142,7 +141,7 @@ def test_what_comes_and_goes_changes_nothing_of_it(work: Work) -> None:
         keep_grant(work, other.grant.id)
         purge_at = work_at(work, work.now + DAY, SETTINGS)
         Granted(work, client, purge_at=work.now)
-        purge_grants(purge_at, purge_at.now)
+        retention.purge(purge_at, retention.GRANTS, purge_at.now)
     assert find(work, kept, granted) is before is not None
 
 

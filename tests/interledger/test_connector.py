@@ -25,12 +25,12 @@ from payres.interledger.packets import (
     fulfills,
     parse_too_large,
 )
-from payres.interledger.responses import RETENTION, NoReply, Request
+from payres.interledger.responses import NoReply, Request
 from payres.limits import BURST_SECONDS, MAX_PACKETS_IN_FLIGHT
 from payres.operator import assets, wallets
 from payres.operator.assets import set_rate
 from payres.rate_limiter import RateLimiter
-from payres.store import peers
+from payres.store import peers, retention
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, open_node
@@ -538,7 +538,7 @@ async def test_old_answers_are_forgotten_a_few_at_a_time(node: Node) -> None:
 
     def store_many(work: Work) -> list[int]:
         for at in range(600):
-            peers.insert_answer(work, peer.id, f"old-{at}", bytes(32), b"reply", START - RETENTION - 1)
+            peers.insert_answer(work, peer.id, f"old-{at}", bytes(32), b"reply", START - retention.ANSWERS.after - 1)
         counts = []
         for at in range(256):
             work.now += MILLISECOND

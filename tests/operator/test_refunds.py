@@ -19,7 +19,7 @@ from payres.store.accounts import ACCOUNTS
 from payres.store.connections import connect_writer
 from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.outgoing import OUTGOING, OutgoingRecord
-from payres.store.refunds import refunds_of_incoming
+from payres.store.payments import refunds_of_incoming
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms

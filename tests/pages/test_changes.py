@@ -5,7 +5,7 @@ import pytest
 from payres.events import subscriptions
 from payres.operator import api_keys, keys
 from payres.signatures.jwk import jwk_from_public_bytes
-from payres.store.refunds import refunds_of_incoming
+from payres.store.payments import refunds_of_incoming
 from payres.store.work import Work
 from payres.testing.instance import Instance
 from tests.operator.test_refunds import pay_from_remote

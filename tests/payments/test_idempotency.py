@@ -5,13 +5,12 @@ import pytest
 
 from payres.errors import DomainError
 from payres.payments.idempotency import (
-    PURGED_AT_ONCE,
-    RETENTION,
     KeyedRequest,
     cache_response,
     find_response,
 )
 from payres.store.clients import ensure_client
+from payres.store.retention import RESPONSES
 from payres.store.work import Transaction
 from tests.works import work_at
 
@@ -43,17 +42,17 @@ def keys(tx: Transaction) -> list[str]:
 def test_answer_is_found_for_a_day(tx: Transaction) -> None:
     assert found(tx, ASKED, 5) is None
     cache(tx, ASKED, b"first", 5)
-    assert found(tx, ASKED, 5 + RETENTION - 1) == b"first"
-    assert found(tx, ASKED, 5 + RETENTION) is None
+    assert found(tx, ASKED, 5 + RESPONSES.after - 1) == b"first"
+    assert found(tx, ASKED, 5 + RESPONSES.after) is None
 
 
 def test_key_is_free_again_when_its_day_is_over(tx: Transaction) -> None:
-    for number in range(PURGED_AT_ONCE):
+    for number in range(2):
         cache(tx, other(key=f"older {number}"), b"", 0)
     cache(tx, ASKED, b"first", 0)
-    assert found(tx, other(path="/outgoing-payments"), RETENTION) is None
-    cache(tx, other(body=b"{}"), b"second", RETENTION)  # before what was there is forgotten
-    assert found(tx, other(body=b"{}"), RETENTION) == b"second"
+    assert found(tx, other(path="/outgoing-payments"), RESPONSES.after) is None
+    cache(tx, other(body=b"{}"), b"second", RESPONSES.after)  # before what was there is forgotten
+    assert found(tx, other(body=b"{}"), RESPONSES.after) == b"second"
     assert keys(tx) == ["key"]
 
 
@@ -107,11 +106,11 @@ def test_what_is_stored_of_a_request_does_not_grow_with_it(tx: Transaction) -> N
 def test_keys_of_yesterday_are_forgotten_a_few_at_a_time(tx: Transaction) -> None:
     for number in range(5):
         cache(tx, other(key=str(number)), b"", number)
-    cache(tx, other(key="a"), b"", RETENTION + 3)
+    cache(tx, other(key="a"), b"", RESPONSES.after + 3)
     assert keys(tx) == ["2", "3", "4", "a"]
-    cache(tx, other(key="b"), b"", RETENTION + 3)
+    cache(tx, other(key="b"), b"", RESPONSES.after + 3)
     assert keys(tx) == ["4", "a", "b"], "4 is good for a moment yet"
-    cache(tx, other(key="c"), b"", RETENTION + 4)
+    cache(tx, other(key="c"), b"", RESPONSES.after + 4)
     assert keys(tx) == ["a", "b", "c"]
 
 

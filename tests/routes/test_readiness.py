@@ -10,7 +10,7 @@ from payres.limits import MIN_FREE_BYTES
 from payres.routes import readiness
 from payres.routes.readiness import Readiness
 from payres.store.database import Database
-from payres.store.fail_stop import FailStop
+from payres.store.work import FailStop
 from tests.traces import trace
 
 

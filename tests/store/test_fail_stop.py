@@ -20,10 +20,9 @@ from payres.store import accounts
 from payres.store.accounts import ACCOUNTS
 from payres.store.database import Database
 from payres.store.database_file import Presence
-from payres.store.fail_stop import FailStop
 from payres.store.transactions import run_reads, run_units, touch
 from payres.store.wallets import WALLETS
-from payres.store.work import Environment, Transaction
+from payres.store.work import Environment, FailStop, Transaction
 
 Unit = Callable[[Transaction], Any]
 

@@ -27,11 +27,12 @@ from payres.payments import incoming
 from payres.settings import Settings
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.store import clients as client_store
-from payres.store import grants, nonces, tokens
-from payres.store.clients import CLIENT_RETENTION, CLIENTS_PER_PURGE, purge_clients
+from payres.store import grants, retention, tokens
+from payres.store.clients import use_nonce
 from payres.store.connections import connect_writer
-from payres.store.grants import DECIDED_GRANT_RETENTION, GRANT_RETENTION, GRANTS, GRANTS_PER_PURGE, purge_grants
-from payres.store.tokens import ENDED_TOKENS_KEPT, TOKENS, TOKENS_PER_PURGE, TokenRecord
+from payres.store.grants import GRANTS
+from payres.store.retention import DECIDED_GRANT, ENDED_TOKENS_KEPT, TOKENS_AT_ONCE, UNUSED_CLIENT, UNUSED_GRANT, purge
+from payres.store.tokens import TOKENS, TokenRecord
 from payres.store.work import Transaction
 from payres.testing.client import Client as SigningClient
 from payres.testing.instance import Instance, run_instance
@@ -103,8 +104,8 @@ def count(tx: Transaction, table: str) -> int:
 def purge_all(tx: Transaction, now: int) -> None:
     """As very many new grants and clients would do."""
     for _ in range(200):
-        purge_grants(tx, now)
-        purge_clients(tx, now)
+        purge(tx, retention.GRANTS, now)
+        purge(tx, retention.CLIENTS, now)
 
 
 def test_grant_requests_of_unauthenticated_clients_are_bounded(tx: Transaction) -> None:
@@ -118,7 +119,7 @@ def test_grant_requests_of_unauthenticated_clients_are_bounded(tx: Transaction) 
             if number == 1:
                 revoke_grant(work_at(tx, now), id_of(answer))
         client_id = clients.remember(work_at(tx, now), unregistered(-1 - hour)).id
-        assert nonces.use_nonce(tx, client_id, "key", "nonce", now + 5 * MINUTE, now)
+        assert use_nonce(tx, client_id, "key", "nonce", now + 5 * MINUTE, now)
         seen.append({table: count(tx, table) for table in ("client", "client_key", "grant", "access_token")})
     for table in seen[0]:
         assert max(of[table] for of in seen) <= each_hour * (24 + 2), "a day's worth, and the hour or so around it"
@@ -139,23 +140,23 @@ def test_what_one_client_asks_for_is_bounded(tx: Transaction) -> None:
 def test_old_ones_go_a_few_at_a_time_and_faster_than_new_ones_come(tx: Transaction) -> None:
     for number in range(40):
         ask(tx, unregistered(number), START)
-    later = START + GRANT_RETENTION + TOKEN_LIFETIME
+    later = START + UNUSED_GRANT + TOKEN_LIFETIME
     for number in range(1, 21):
         ask(tx, unregistered(-number), later)
-        assert count(tx, "grant") == 40 - GRANTS_PER_PURGE * number + number
-        assert count(tx, "client") >= 40 - CLIENTS_PER_PURGE * number + number
+        assert count(tx, "grant") == 40 - 2 * number + number
+        assert count(tx, "client") >= 40 - 4 * number + number
     assert count(tx, "grant") == 20
 
 
 def test_grant_with_very_many_tokens_goes_in_steps(tx: Transaction) -> None:
     answer = ask(tx, SHOP, START)
-    for number in range(2 * TOKENS_PER_PURGE):
+    for number in range(2 * TOKENS_AT_ONCE):
         TOKENS.insert(tx, TokenRecord(f"{number}", id_of(answer), b"%d" % number, START, START + 1, START))
     left = []
     for _ in range(3):
-        purge_grants(tx, START + 2 * GRANT_RETENTION)
+        purge(tx, retention.GRANTS, START + 2 * UNUSED_GRANT)
         left.append((count(tx, "access_token"), count(tx, "grant")))
-    assert left == [(TOKENS_PER_PURGE + 1, 1), (1, 1), (0, 0)]
+    assert left == [(TOKENS_AT_ONCE + 1, 1), (1, 1), (0, 0)]
 
 
 @pytest.mark.parametrize("rotations", [0, 1, 3])
@@ -164,14 +165,14 @@ def test_unused_grant_can_be_rotated_for_a_day_after_its_token(tx: Transaction, 
     answer = ask(tx, SHOP, now)
     token_id = token_of(answer)
     for _ in range(rotations):
-        now += TOKEN_LIFETIME + GRANT_RETENTION - 1
+        now += TOKEN_LIFETIME + UNUSED_GRANT - 1
         purge_all(tx, now)
         token_id = rotate(tx, token_id, now)
-    purge_all(tx, now + TOKEN_LIFETIME + GRANT_RETENTION - 1)
+    purge_all(tx, now + TOKEN_LIFETIME + UNUSED_GRANT - 1)
     assert TOKENS.get(tx, token_id) is not None
-    purge_all(tx, now + TOKEN_LIFETIME + GRANT_RETENTION)
+    purge_all(tx, now + TOKEN_LIFETIME + UNUSED_GRANT)
     with pytest.raises(DomainError) as refusal:
-        rotate(tx, token_id, now + TOKEN_LIFETIME + GRANT_RETENTION)
+        rotate(tx, token_id, now + TOKEN_LIFETIME + UNUSED_GRANT)
     assert refusal.value.code == "invalid_rotation"
     assert [count(tx, table) for table in ("grant", "access_token", "client")] == [0, 0, 0]
 
@@ -179,11 +180,11 @@ def test_unused_grant_can_be_rotated_for_a_day_after_its_token(tx: Transaction, 
 @pytest.mark.parametrize(
     ("end", "stays"),
     [
-        (None, TIME_TO_DECIDE + GRANT_RETENTION),
-        ("cancel", TIME_TO_DECIDE + GRANT_RETENTION),
-        ("deny", MINUTE + DECIDED_GRANT_RETENTION),
-        ("approve", MINUTE + DECIDED_GRANT_RETENTION),
-        ("approve, cancel", MINUTE + DECIDED_GRANT_RETENTION),
+        (None, TIME_TO_DECIDE + UNUSED_GRANT),
+        ("cancel", TIME_TO_DECIDE + UNUSED_GRANT),
+        ("deny", MINUTE + DECIDED_GRANT),
+        ("approve", MINUTE + DECIDED_GRANT),
+        ("approve, cancel", MINUTE + DECIDED_GRANT),
         ("approve, continue", None),
         ("approve, continue, cancel", None),
     ],
@@ -236,21 +237,21 @@ def test_client_that_made_something_stays_with_its_keys(tx: Transaction) -> None
 
 def test_client_stays_while_its_nonces_count(tx: Transaction) -> None:
     client_id = clients.remember(work_at(tx, START), SHOP).id
-    late = START + CLIENT_RETENTION
-    assert nonces.use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late)
+    late = START + UNUSED_CLIENT
+    assert use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late)
     purge_all(tx, late + MINUTE)
-    assert not nonces.use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late + MINUTE)
+    assert not use_nonce(tx, client_id, "key", "nonce", late + 5 * MINUTE, late + MINUTE)
     other = clients.remember(work_at(tx, late + HOUR), unregistered(1)).id
-    assert nonces.use_nonce(tx, other, "key", "nonce", late + 2 * HOUR, late + HOUR)
+    assert use_nonce(tx, other, "key", "nonce", late + 2 * HOUR, late + HOUR)
     purge_all(tx, late + MINUTE + HOUR)
     assert client_store.find_client(tx, SHOP.identity) is None
 
 
 def test_client_that_comes_back_in_time_is_the_same(tx: Transaction) -> None:
     client_id = clients.remember(work_at(tx, START), SHOP).id
-    answer = ask(tx, SHOP, START + CLIENT_RETENTION - 1)
-    purge_all(tx, START + CLIENT_RETENTION)
-    assert clients.remember(work_at(tx, START + CLIENT_RETENTION), SHOP).id == client_id
+    answer = ask(tx, SHOP, START + UNUSED_CLIENT - 1)
+    purge_all(tx, START + UNUSED_CLIENT)
+    assert clients.remember(work_at(tx, START + UNUSED_CLIENT), SHOP).id == client_id
     assert GRANTS.get(tx, id_of(answer)) is not None
 
 
@@ -349,13 +350,13 @@ def test_grant_that_was_consented_to_or_used_is_never_forgotten(steps: list[tupl
         usable = {
             grant_id
             for grant_id, (_, expires_at) in history.tokens.items()
-            if grant_id in history.staying or history.now < expires_at + GRANT_RETENTION
+            if grant_id in history.staying or history.now < expires_at + UNUSED_GRANT
         }
         assert usable <= there
         assert all(TOKENS.get(tx, history.tokens[grant_id][0]) for grant_id in usable)
         assert history.makers <= {client_id for (client_id,) in tx.execute("SELECT id FROM client")}
         assert tx.execute("PRAGMA foreign_key_check").fetchall() == []
-        purge_all(tx, history.now + DECIDED_GRANT_RETENTION + TIME_TO_DECIDE)
+        purge_all(tx, history.now + DECIDED_GRANT + TIME_TO_DECIDE)
         assert {grant_id for (grant_id,) in tx.execute('SELECT id FROM "grant"')} == history.staying, "and nothing else"
 
 
@@ -444,7 +445,7 @@ def test_commands_list_what_is_left(instance: Instance, fresh_key: FreshKey) -> 
     assert grant_id in before.stdout
     instance.clock.advance(3 * 86400)
     for _ in range(200):
-        instance.write(lambda tx: purge_grants(tx, instance.clock.now()))
+        instance.write(lambda tx: purge(tx, retention.GRANTS, instance.clock.now()))
     after = CliRunner().invoke(main, ("grant", "list", "--limit", "10000", *database))
     assert after.exit_code == 0
     assert after.stdout

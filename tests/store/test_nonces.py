@@ -1,7 +1,7 @@
 import pytest
 
-from payres.store.clients import ensure_client
-from payres.store.nonces import NONCE_RETENTION, use_nonce
+from payres.store.clients import ensure_client, use_nonce
+from payres.store.retention import NONCES
 from payres.store.work import Transaction
 
 AGE = 300
@@ -38,7 +38,7 @@ def test_use_nonce_tells_keys_and_nonces_apart(tx: Transaction) -> None:
 
 def test_use_nonce_remembers_those_that_are_over_for_requests_that_still_wait(tx: Transaction) -> None:
     assert use_nonce(tx, 1, "kid", "nonce", AGE, 0)
-    assert use_nonce(tx, 1, "kid", "later", AGE * 3 + NONCE_RETENTION, AGE + NONCE_RETENTION)
+    assert use_nonce(tx, 1, "kid", "later", AGE * 3 + NONCES.after, AGE + NONCES.after - 1)
     assert not use_nonce(tx, 1, "kid", "nonce", AGE, AGE)
-    assert use_nonce(tx, 1, "kid", "last", AGE * 3 + NONCE_RETENTION, AGE + NONCE_RETENTION + 1)
+    assert use_nonce(tx, 1, "kid", "last", AGE * 3 + NONCES.after, AGE + NONCES.after)
     assert tx.execute("SELECT nonce FROM signature_nonce ORDER BY nonce").fetchall() == [("last",), ("later",)]

@@ -11,27 +11,22 @@ import pytest
 from payres.amounts import MAX_LEDGER
 from payres.store import (
     accounts,
-    api_keys,
     assets,
     audit,
     clients,
     entries,
     events,
     grants,
-    idempotency,
     incoming,
-    movements,
-    nonces,
     operators,
     outgoing,
     packets,
     payments,
     peers,
     quotes,
-    refunds,
+    retention,
     sessions,
     tokens,
-    volume,
     wallets,
     webhooks,
 )
@@ -131,21 +126,21 @@ QUERIES: dict[str, Query] = PAGES | {
     "grants.keep_grant": lambda tx: grants.keep_grant(tx, "1"),
     "grants.postpone_purge": lambda tx: grants.postpone_purge(tx, "1", 1),
     "GRANTS.update, purge_at": lambda tx: grants.GRANTS.update(tx, "1", purge_at=1),
-    "idempotency.find_response": lambda tx: idempotency.find_response(tx, 1, None, "key"),
-    "idempotency.find_response, of an API key": lambda tx: idempotency.find_response(tx, None, "1", "key"),
-    "API_KEYS.get": lambda tx: api_keys.API_KEYS.get(tx, "1"),
-    "API_KEYS.update": lambda tx: api_keys.API_KEYS.update(tx, "1", last_used_at=1),
-    "page of API keys": lambda tx: select_page(tx, api_keys.API_KEYS, NEWEST),
-    "movements.find_movement": lambda tx: movements.find_movement(tx, 1, "reference"),
-    "movements.page_of_movements": lambda tx: movements.page_of_movements(tx, 1, NEWEST),
+    "clients.find_response": lambda tx: clients.find_response(tx, 1, None, "key"),
+    "clients.find_response, of an API key": lambda tx: clients.find_response(tx, None, "1", "key"),
+    "API_KEYS.get": lambda tx: operators.API_KEYS.get(tx, "1"),
+    "API_KEYS.update": lambda tx: operators.API_KEYS.update(tx, "1", last_used_at=1),
+    "page of API keys": lambda tx: select_page(tx, operators.API_KEYS, NEWEST),
+    "entries.find_movement": lambda tx: entries.find_movement(tx, 1, "reference"),
+    "entries.page_of_movements": lambda tx: entries.page_of_movements(tx, 1, NEWEST),
     "page of wallets": lambda tx: select_page(tx, wallets.WALLETS, NEWEST),
     "WALLETS.update": lambda tx: wallets.WALLETS.update(tx, 1, state="active"),
     "page of the audit log": lambda tx: select_page(tx, audit.AUDIT, PageQuery(5, "1", "newer")),
-    "idempotency.delete_responses_until": lambda tx: idempotency.delete_responses_until(tx, 1, 5),
+    "retention.RESPONSES": lambda tx: retention.purge(tx, retention.RESPONSES, 1),
     "INCOMING.get": lambda tx: incoming.INCOMING.get(tx, "1"),
     "incoming.add_received": lambda tx: incoming.add_received(tx, "1", 1, None, None),
     "incoming.complete_incoming": lambda tx: incoming.complete_incoming(tx, "1", 1),
-    "nonces.use_nonce": lambda tx: nonces.use_nonce(tx, 1, "kid", "nonce", 2, 1),
+    "clients.use_nonce": lambda tx: clients.use_nonce(tx, 1, "kid", "nonce", 2, 1),
     "operators.find_operator": lambda tx: operators.find_operator(tx, "ann"),
     "operators.operator_of_link": lambda tx: operators.operator_of_link(tx, b"1"),
     "operators.operator_of_session": lambda tx: operators.operator_of_session(tx, b"1", 1),
@@ -166,8 +161,8 @@ QUERIES: dict[str, Query] = PAGES | {
     "packets.unresolved_packets": lambda tx: packets.unresolved_packets(tx, 1),
     "packets.prepared_packets": lambda tx: packets.prepared_packets(tx, 5),
     "accounts.holds_of_packet": lambda tx: accounts.holds_of_packet(tx, "1"),
-    "refunds.refunds_of_incoming": lambda tx: refunds.refunds_of_incoming(tx, "1"),
-    "refunds.refunds_of_outgoing": lambda tx: refunds.refunds_of_outgoing(tx, "1"),
+    "payments.refunds_of_incoming": lambda tx: payments.refunds_of_incoming(tx, "1"),
+    "payments.refunds_of_outgoing": lambda tx: payments.refunds_of_outgoing(tx, "1"),
     "peers.find_peer": lambda tx: peers.find_peer(tx, "peer"),
     "peers.peer_by_id": lambda tx: peers.peer_by_id(tx, 1),
     "peers.peer_by_token": lambda tx: peers.peer_by_token(tx, b"1"),
@@ -179,12 +174,12 @@ QUERIES: dict[str, Query] = PAGES | {
     "peers.note_error": lambda tx: peers.note_error(tx, 1, "error", 1),
     "peers.set_repeats_answers": lambda tx: peers.set_repeats_answers(tx, 1, True),
     "peers.find_request": lambda tx: peers.find_request(tx, 1, "1"),
-    "peers.delete_answers_before": lambda tx: peers.delete_answers_before(tx, 1, 5),
+    "retention.ANSWERS": lambda tx: retention.purge(tx, retention.ANSWERS, 1),
     "QUOTES.get": lambda tx: quotes.QUOTES.get(tx, "1"),
     "quotes.find_quote_and_use": lambda tx: quotes.find_quote_and_use(tx, "1"),
-    "clients.purge_clients": lambda tx: clients.purge_clients(tx, 1),
-    "grants.purge_grants": lambda tx: grants.purge_grants(tx, 1),
-    "quotes.purge_quotes": lambda tx: quotes.purge_quotes(tx, 1),
+    "retention.CLIENTS": lambda tx: retention.purge(tx, retention.CLIENTS, 1),
+    "retention.GRANTS": lambda tx: retention.purge(tx, retention.GRANTS, 1),
+    "retention.QUOTES": lambda tx: retention.purge(tx, retention.QUOTES, 1),
     "sessions.insert_session": lambda tx: sessions.insert_session(tx, b"1", 1, 1, 2),
     "sessions.session_wallet": lambda tx: sessions.session_wallet(tx, b"1", 1),
     "sessions.knows_browser": lambda tx: sessions.knows_browser(tx, b"1", 1, 1),
@@ -207,7 +202,7 @@ QUERIES: dict[str, Query] = PAGES | {
 
 # What an operator asks for as a whole is walked in its order, without sorting.
 WHOLE_LISTS: dict[str, Query] = {
-    "api_keys.list_api_keys": api_keys.list_api_keys,
+    "operators.list_api_keys": operators.list_api_keys,
     "assets.list_assets": assets.list_assets,
     "assets.list_codes": assets.list_codes,
     "assets.list_rates": assets.list_rates,
@@ -332,7 +327,7 @@ def test_payments_under_way_are_walked_in_an_index_of_their_own(connection: Reco
 
 
 def test_ended_tokens_of_one_grant_alone_are_sorted(connection: RecordingConnection) -> None:
-    (plan,) = plans(connection, lambda tx: tokens.purge_ended_tokens(tx, "1")).values()
+    (plan,) = plans(connection, lambda tx: retention.purge_ended_tokens(tx, "1")).values()
     assert plan == [
         "SEARCH access_token USING INDEX access_token_of_grant (grant_id=?)",
         "USE TEMP B-TREE FOR ORDER BY",
@@ -377,6 +372,6 @@ def test_spending_sorts_nothing_but_one_window(connection: RecordingConnection) 
 def test_volume_is_counted_along_the_ids_of_transfers(connection: RecordingConnection) -> None:
     for plan in plans(connection, lambda tx: first_row_from(tx, "transfer", "id", 1)).values():
         assert not [step for step in plan if "SCAN" in step and step != "SCAN CONSTANT ROW"]
-    for plan in plans(connection, lambda tx: volume.sums_by_day(tx, 1, 5)).values():
+    for plan in plans(connection, lambda tx: entries.sums_by_day(tx, 1, 5)).values():
         assert plan[0] == "SEARCH t USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"
         assert not [step for step in plan if "SCAN" in step]

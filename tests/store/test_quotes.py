@@ -9,12 +9,12 @@ from payres.grants.access import Caller, OutgoingPaymentAccess
 from payres.grants.clients import Client
 from payres.operator import wallets
 from payres.payments import incoming, outgoing, quotes
-from payres.payments.idempotency import RETENTION
 from payres.settings import Settings
 from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes
-from payres.store.clients import CLIENT_RETENTION, purge_clients
+from payres.store import retention
 from payres.store.grants import GRANTS
-from payres.store.quotes import QUOTE_RETENTION, QUOTES, QUOTES_PER_PURGE, QuoteRecord, purge_quotes
+from payres.store.quotes import QUOTES, QuoteRecord
+from payres.store.retention import UNUSED_CLIENT, UNUSED_QUOTE, purge
 from payres.store.work import Transaction, Work
 from payres.testing.instance import Instance, run_instance
 from payres.urls import Urls
@@ -81,8 +81,8 @@ def ids(tx: Transaction) -> list[str]:
 
 def purge_all(tx: Transaction, now: int) -> None:
     for _ in range(50):
-        purge_quotes(tx, now)
-        purge_clients(tx, now)
+        purge(tx, retention.QUOTES, now)
+        purge(tx, retention.CLIENTS, now)
 
 
 def test_quotes_of_unauthenticated_clients_are_bounded(tx: Transaction, receiver: str) -> None:
@@ -102,22 +102,22 @@ def test_old_quotes_go_a_few_at_a_time_and_faster_than_new_ones_come(tx: Transac
     client_id = client_of(tx, 1, START)
     for _ in range(20):
         quote(tx, receiver, client_id, START)
-    later = START + HOLDS * SECOND + QUOTE_RETENTION
+    later = START + HOLDS * SECOND + UNUSED_QUOTE
     for number in range(1, 11):
         quote(tx, receiver, client_id, later)
-        assert len(ids(tx)) == 20 - QUOTES_PER_PURGE * number + number
+        assert len(ids(tx)) == 20 - 2 * number + number
 
 
 def test_quote_that_was_not_used_goes_a_day_after_it_expired(tx: Transaction, receiver: str) -> None:
     made = quote(tx, receiver, client_of(tx, 1, START), START)
-    purge_quotes(tx, made.expires_at + DAY - 1)
+    purge(tx, retention.QUOTES, made.expires_at + DAY - 1)
     assert QUOTES.get(tx, made.id) == made
-    purge_quotes(tx, made.expires_at + DAY)
+    purge(tx, retention.QUOTES, made.expires_at + DAY)
     assert QUOTES.get(tx, made.id) is None
 
 
 def test_quote_outlasts_the_answer_that_is_given_again_under_its_key() -> None:
-    assert QUOTE_RETENTION >= RETENTION
+    assert retention.RESPONSES.after <= UNUSED_QUOTE
 
 
 def test_quote_of_a_payment_stays_and_is_looked_at_once(tx: Transaction, receiver: str) -> None:
@@ -137,9 +137,9 @@ def test_quote_of_a_payment_stays_and_is_looked_at_once(tx: Transaction, receive
 def test_client_goes_with_its_last_quote(tx: Transaction, receiver: str) -> None:
     client_id = client_of(tx, 1, START)
     quote(tx, receiver, client_id, START)
-    purge_clients(tx, START + CLIENT_RETENTION)
+    purge(tx, retention.CLIENTS, START + UNUSED_CLIENT)
     assert tx.execute("SELECT purge_at FROM client WHERE id = ?", (client_id,)).fetchone() == (None,)
-    purge_quotes(tx, START + HOLDS * SECOND + QUOTE_RETENTION)
+    purge(tx, retention.QUOTES, START + HOLDS * SECOND + UNUSED_QUOTE)
     assert tx.execute("SELECT 1 FROM client WHERE id = ?", (client_id,)).fetchone() is None
 
 

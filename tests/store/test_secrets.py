@@ -3,8 +3,8 @@ from contextlib import closing
 import pytest
 
 from payres.store.connections import connect_writer
-from payres.store.fail_stop import Damaged
 from payres.store.secrets import decrypt, encrypt
+from payres.store.work import Damaged
 
 
 def test_secret_that_is_missing_is_damage_to_what_is_encrypted_under_it() -> None:
