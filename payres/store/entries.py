@@ -1,4 +1,5 @@
-"""SQL of what the ledger has recorded, as operators read it: pages of it, and for exports all of it.
+"""SQL of what the ledger has recorded, as operators read it: pages of it, and for exports all of it; what
+operators moved by hand; and how much wallets paid and received a day.
 
 Exports take a batch of ids at a time, so that no transaction is long.
 """

@@ -1,4 +1,4 @@
-"""SQL of payments in both directions, for operators."""
+"""SQL of payments in both directions, for operators, and of refunds."""
 
 from collections.abc import Sequence
 from typing import Any, Final, Literal, cast
