@@ -11,7 +11,7 @@ MEMORY = $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -
 	&& ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo /dev/shm)
 COMPILE = $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q
 
-.PHONY: help run test torture demo bench profile check format lock pyz clean
+.PHONY: help run test torture demo bench profile check format docs lock pyz clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -46,6 +46,9 @@ check: $(VENV)/.dev ## Formatter, linter, type checker, dead code
 format: $(VENV)/.dev ## Let the formatter and linter fix what they can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/.dev ## Write docs/reference again from the program
+	$(BIN)/python -m docs.generate
 
 lock: ## Write the lock files again from pyproject.toml
 	$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install -q uv

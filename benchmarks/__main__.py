@@ -36,7 +36,7 @@ BYTES_OF_A_PAYMENT = 400  # with its indexes, in the database that is kept and i
     "--compare", type=click.Path(path_type=Path, exists=True), help="A file of figures, instead of the last run's."
 )
 @click.option(
-    "--write-page", "writes_page", is_flag=True, help="Puts the tables into docs/performance.md and README.md."
+    "--write-page", "writes_page", is_flag=True, help="Puts the tables into benchmarks/figures.md and README.md."
 )
 def main(quick: bool, payments: int | None, cache: Path, compare: Path | None, writes_page: bool) -> None:
     """Measure payres against a bare application and against its own growth."""
@@ -67,7 +67,7 @@ def main(quick: bool, payments: int | None, cache: Path, compare: Path | None, w
         click.echo(f"\nThe changes are those since the run of {before.taken}.")
     click.echo(f"\nThe figures are in {file}.")
     if writes_page:
-        write_page(ROOT / "docs" / "performance.md", Report(figures).text())
+        write_page(ROOT / "benchmarks" / "figures.md", Report(figures).text())
         write_page(ROOT / "README.md", Report(figures).beside_rafiki())
 
 

@@ -1,4 +1,4 @@
-"""The figures as Markdown tables, in the form of docs/performance.md and README.md."""
+"""The figures as Markdown tables, in the form of benchmarks/figures.md and README.md."""
 
 import re
 from collections.abc import Iterator, Sequence

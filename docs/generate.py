@@ -1,17 +1,29 @@
 """Writes docs/reference/ from the program: its commands, settings, limits, errors and the operator's API.
 
-`make docs` runs it; tests/test_reference.py compares what it writes with what is committed.
+`make docs` runs it; tests/test_reference.py compares what it writes with what is committed. It reads tests/openapi too:
+the answers of the program that differ from the published documents are listed there.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
+import httpx2
+import msgspec
 
-from payres import limits
+from payres import event_types, limits
+from payres.admin.openapi import admin_document
 from payres.cli import main
+from payres.errors import kinds_of_errors
+from payres.event_types import EVENT_TYPES
+from payres.operator.api_keys import SCOPES
+from payres.testing.instance import run_instance
+from payres.wire import IncomingPayment
+from tests.openapi import documents
+from tests.openapi.deviations import AMENDMENTS, DEVIATIONS, LENIENCIES
 
 ROOT: Final = Path(__file__).parents[1]
 REFERENCE: Final = ROOT / "docs/reference"
@@ -22,24 +34,75 @@ COMMANDS: Final = """\
 
 - `--database PATH` names the database file. Without it the [settings](settings.md) do.
 - `--json` prints exactly one JSON object.
-- The exit code is 0 for success, 1 for an error and 2 for a mistyped command. An error is one sentence on standard error.
-- Commands work while the server runs. A change is stored whole or not at all, and holds for the server's next request.
+- The exit code is 0 for success, 1 for an error and 2 for a mistyped command. An error is one sentence on standard
+  error.
+- Commands work while the server runs. A change is stored whole or not at all, and holds for the server's next
+  request.
 - Amounts are decimals in units of the currency: `100.00` is one hundred dollars.
-- `--reference TEXT` is your own name for a movement of money: at most 100 characters, unique per account. The same command
-  with the same reference changes nothing and prints the movement; another amount under it is an error.
+- `--reference TEXT` is your own name for a movement of money: at most 100 characters, unique per account. The same
+  command with the same reference changes nothing and prints the movement; another amount under it is an error.
 - A wallet is named by its path (`alice`) or by its address (`https://pay.example.com/alice`)."""
 SETTINGS: Final = """\
-A flag counts before a `PAYRES_*` variable, that before `payres.toml` in the working directory or the file that `PAYRES_CONFIG`
-names, and that before the default. Flags: `--database`, `--host`, `--port` and `--base-url`. An unknown setting or a bad value
-stops the start with a sentence that names it. `make run` uses `./var/payres.db` unless `PAYRES_DATABASE` is set."""
+A flag counts before a `PAYRES_*` variable, that before `payres.toml` in the working directory or the file that
+`PAYRES_CONFIG` names, and that before the default. Flags: `--database`, `--host`, `--port` and `--base-url`. An
+unknown setting or a bad value stops the start with a sentence that names it. `make run` uses `./var/payres.db` unless
+`PAYRES_DATABASE` is set."""
+EVENTS: Final = """\
+[events.md](../events.md) says how to receive them. `data` has these members; those that may be missing are marked."""
+ERRORS: Final = """\
+```json
+{"error": {"code": "limit_exceeded", "description": "unauthorized",
+           "details": {"hint": "...", "reason": "debitAmount", "left": "200", "needed": "500"}}}
+```
+
+Write programs against the status, `code` and `details.reason`, which do not change; nor does `description`, which
+known clients compare. `details.hint` tells people what to do. Other details name what is wrong: `field` (of the body,
+query or headers), `component` and `signatureBase` (of a signature), `minSendAmount`, `remaining`, `receiveValue`,
+`left`, `needed`, `wait` (seconds), `type`, `action`, `scope`, `assetCode`, `assetScale`. Every 401 and 403 has a
+reason, and every 401 a `WWW-Authenticate`.
+
+Of several faults, the answer is the first of: not HTTP (400), too many requests of an address (429), head too long
+(431), unknown address or method (404, 405), `Accept` (406), body too long or of another type (413, 415), signature
+and token (401), too many requests of a client (429), access by type and action (403), `Idempotency-Key`, body or
+query (400), access by wallet address (403), another request under the key (422), existence and the rules of payments
+(404, 400, 403, 409). What belongs to another client does not exist: 404, not 403. A 4xx or 5xx to a creation has
+created nothing."""
+DEVIATING: Final = """\
+Every answer in the tests is checked against the three OpenAPI documents of the official client
+(`@interledger/open-payments` 7.4.0). These are all differences, each tested."""
+METRICS: Final = """\
+`GET /metrics` in the text format of Prometheus; [operating.md](../operating.md#metrics) says who may read it."""
+ENDPOINTS: Final = """\
+Paths are under `{base}/admin/v1`, commands in [commands.md](commands.md). `{base}/admin/v1/openapi.json` has bodies
+and answers."""
+# The struct of `data`, by the first part of an event's type or by all of it.
+DATA: Final[Mapping[str, type[msgspec.Struct]]] = {
+    "incoming_payment": IncomingPayment,
+    "outgoing_payment": event_types.OutgoingPaymentEvent,
+    "grant": event_types.GrantEvent,
+    "refund": event_types.RefundEvent,
+    "wallet": event_types.WalletEvent,
+    "liquidity": event_types.LiquidityEvent,
+    "peer.credit_low": event_types.PeerEvent,
+    "peer.packet_unresolved": event_types.PacketEvent,
+    "webhook": event_types.WebhookEvent,
+}
 LIMITS: Final = """\
-All limits that clients and peers can reach, by their names in [`payres/limits.py`](../../payres/limits.py). A request above a
-limit gets an [error](errors.md) that says so, and nothing of it is stored."""
+All limits that clients and peers can reach, by their names in [`payres/limits.py`](../../payres/limits.py). A request
+above a limit gets an [error](errors.md) that says so, and nothing of it is stored."""
 
 
 def pages() -> Mapping[str, str]:
     """The text of each page by its file name."""
-    found = {"commands.md": _commands(), "settings.md": _settings(), "limits.md": _limits()}
+    found = {
+        "commands.md": _commands(),
+        "settings.md": _settings(),
+        "limits.md": _page("Limits", LIMITS, _limit_sections()),
+        "errors.md": _page("Errors", ERRORS, _errors()),
+        "events.md": _page("Events", EVENTS, _events()),
+        "metrics.md": _page("Metrics", METRICS, iter([_metrics()])),
+        "operators-api.md": _page("The operator's API", ENDPOINTS, _endpoints()),
+    }
     return {name: f"{GENERATED}\n\n{text.strip()}\n" for name, text in found.items()}
 
 
@@ -47,7 +110,7 @@ def _page(title: str, introduction: str, sections: Iterator[str]) -> str:
     return "\n\n".join([f"# {title}", introduction, *sections])
 
 
-def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [headings, ("---",) * len(headings), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
 
@@ -97,10 +160,6 @@ def _settings() -> str:
     return _page("Settings", SETTINGS, iter([_table(("setting", "default", "meaning"), rows)]))
 
 
-def _limits() -> str:
-    return _page("Limits", LIMITS, _limit_sections())
-
-
 def _limit_sections() -> Iterator[str]:
     """Each section of payres/limits.py as a table; the comment above a constant is its meaning."""
     values: dict[str, Any] = vars(limits)
@@ -119,6 +178,81 @@ def _limit_sections() -> Iterator[str]:
         elif rows:
             yield _table(("limit", "value", "meaning"), rows)
             rows = []
+
+
+def _errors() -> Iterator[str]:
+    declared = [kind for kind in kinds_of_errors() if "status" in vars(kind)]
+    declared.sort(key=lambda kind: (kind.status, kind.code))
+    yield _table(
+        ("status", "code", "description", "when"),
+        [(str(one.status), f"`{one.code}`", f"`{one.described(None)}`", _sentence(one)) for one in declared],
+    )
+    for one in declared:
+        if one.reasons:
+            yield f"## Reasons of {one.status} `{one.code}`"
+            rows = [
+                (f"`{word}`", f"{meaning.rstrip('.')}.", one.described(word)) for word, meaning in one.reasons.items()
+            ]
+            if all(description == one.described(None) for *_, description in rows):
+                yield _table(("reason", "meaning"), [row[:2] for row in rows])
+            else:
+                yield _table(("reason", "meaning", "description"), [(*row[:2], f"`{row[2]}`") for row in rows])
+    yield "## Differences from the published documents"
+    yield DEVIATING
+    yield _table(
+        ("answer", "operations", "why"),
+        [(f"`{one.status} {one.code}`", _named(one.operations), f"{one.reason}.") for one in DEVIATIONS],
+    )
+    yield _table(
+        ("operations", "accepted request", "why"),
+        [(_named(one.operations), one.request, f"{one.reason}.") for one in LENIENCIES],
+    )
+    yield _table(
+        ("document", "read otherwise than written", "why"),
+        [(f"`{one.document}`", f"`{'/'.join(one.place)}`", f"{one.reason}.") for one in AMENDMENTS],
+    )
+
+
+def _sentence(kind: type) -> str:
+    return " ".join((kind.__doc__ or "").split())
+
+
+def _named(operations: tuple[str, ...]) -> str:
+    """The names of operations, or of those that are missing when these are few."""
+    missing = [one.id for one in documents.operations() if one.id not in operations]
+    if len(missing) > 3:
+        return ", ".join(f"`{one}`" for one in operations)
+    return f"all but {', '.join(f'`{one}`' for one in missing)}" if missing else "all"
+
+
+def _events() -> Iterator[str]:
+    """Each event with the members of its data."""
+    for name, meaning in EVENT_TYPES.items():
+        yield f"## `{name}`"
+        yield f"{meaning}."
+        kind = DATA.get(name) or DATA[name.partition(".")[0]]
+        fields = msgspec.structs.fields(kind)
+        yield ", ".join(f"`{one.encode_name}`" + ("" if one.required else " (optional)") for one in fields)
+
+
+def _metrics() -> str:
+    """As a running server describes them."""
+    with tempfile.TemporaryDirectory() as folder, run_instance(Path(folder) / "payres.db") as instance:
+        text = httpx2.get(f"{instance.base_url}/metrics").text
+    kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.M))
+    rows = [(f"`{name}`", kinds[name], meaning) for name, meaning in re.findall(r"^# HELP (\w+) (.+)$", text, re.M)]
+    return _table(("metric", "kind", "meaning"), rows)
+
+
+def _endpoints() -> Iterator[str]:
+    """The scopes, then the endpoints of the OpenAPI document."""
+    yield _table(("scope", "a key with it may"), [(f"`{scope}`", meaning) for scope, meaning in SCOPES.items()])
+    rows = [
+        (f"`{method.upper()} {path.removeprefix('/admin/v1')}`", found["summary"], found["description"].split("`")[1])
+        for path, operations in admin_document()["paths"].items()
+        for method, found in operations.items()
+    ]
+    yield _table(("endpoint", "what it does", "scope"), [(*row[:2], f"`{row[2]}`") for row in rows])
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ class Histogram:
 
 
 class Metrics:
-    """The counters of one server; labels are named as in docs/monitoring.md."""
+    """The counters of one server; labels are named as in docs/operating.md."""
 
     def __init__(self) -> None:
         self.requests: dict[tuple[str, str, int], Histogram] = {}  # seconds by route, method, status

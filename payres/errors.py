@@ -1,13 +1,13 @@
 """Errors: why payres does not do something, in a sentence that says what the caller can do.
 
-Each class has its HTTP status, its code and its fixed words; `docs/errors.md` lists them. The command prints the
-sentence; the connector answers with ILP codes.
+Each class has its HTTP status, its code and its fixed words; docs/reference/errors.md is made of them. The command
+prints the sentence; the connector answers with ILP codes.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final, TypeVar
 
-from payres.signatures.reasons import Reason
+from payres.signatures.reasons import MEANINGS
 
 T = TypeVar("T")
 # A client that may not do something must learn why without reading sentences.
@@ -18,12 +18,12 @@ class DomainError(Exception):
     """The text is one sentence for the caller.
 
     `details` is a JSON object for programs: `field` names the member at fault as in the request, `reason` is a stable
-    word for one case of the class, one of `reasons`. `headers` go out with an answer over HTTP.
+    word for one case of the class; `reasons` has them with their meaning. `headers` go out with an answer over HTTP.
     """
 
     status: ClassVar[int]
     code: ClassVar[str]
-    reasons: ClassVar[tuple[str, ...]]
+    reasons: ClassVar[Mapping[str, str]]
     # The words that known clients compare, which are those of Rafiki: of the code ("") and of some of the reasons. By
     # default they are the code in words.
     descriptions: ClassVar[Mapping[str, str]]
@@ -32,11 +32,11 @@ class DomainError(Exception):
         cls,
         status: int = 0,
         code: str = "",
-        reasons: tuple[str, ...] = (),
+        reasons: Mapping[str, str] | None = None,
         descriptions: Mapping[str, str] | None = None,
     ) -> None:
         if status:
-            cls.status, cls.code, cls.reasons, cls.descriptions = status, code, reasons, descriptions or {}
+            cls.status, cls.code, cls.reasons, cls.descriptions = status, code, reasons or {}, descriptions or {}
 
     def __init__(self, sentence: str, headers: Mapping[str, str] | None = None, /, **details: Any) -> None:
         super().__init__(sentence)
@@ -69,7 +69,7 @@ class InvalidAmount(
     DomainError,
     status=400,
     code="invalid_amount",
-    reasons=("nothing_arrives",),
+    reasons={"nothing_arrives": "Nothing would arrive after the fee and in the receiver's currency"},
     descriptions={"nothing_arrives": "non-positive receive amount"},
 ):
     """An amount is malformed, in another asset, too small or too large."""
@@ -79,10 +79,18 @@ class InvalidReceiver(
     DomainError,
     status=400,
     code="invalid_receiver",
-    reasons=(
-        *("no_exchange_rate", "exchange_rate_expired", "no_path"),
-        *("not_found", "unreachable", "refused", "bad_content", "completed", "expired", "no_ilp_method"),
-    ),
+    reasons={
+        "no_exchange_rate": "The server has no rate between the two currencies",
+        "exchange_rate_expired": "The rate between the two currencies is too old; a new one is on its way",
+        "no_path": "No Interledger path leads to the receiver, or none at an acceptable rate",
+        "not_found": "Its server knows no such incoming payment",
+        "unreachable": "Its server cannot be reached, or has a fault",
+        "refused": "Its server does not let this one read it",
+        "bad_content": "Its server answers with something other than an incoming payment",
+        "completed": "It takes no more money",
+        "expired": "It has expired",
+        "no_ilp_method": "It cannot be paid over Interledger",
+    },
     descriptions={"": "invalid receiver"},
 ):
     """The receiver cannot be paid, or not now."""
@@ -108,7 +116,7 @@ class InvalidInteraction(DomainError, status=400, code="invalid_interaction"):
     """The request for consent has expired."""
 
 
-class InvalidClient(DomainError, status=400, code="invalid_client", reasons=(Reason.UNKNOWN_KEY.value,)):
+class InvalidClient(DomainError, status=400, code="invalid_client", reasons={"unknown_key": MEANINGS["unknown_key"]}):
     """A grant request does not name a usable client, or one whose keys do not include that of the signature."""
 
 
@@ -120,8 +128,12 @@ class ClientUnproven(
     DomainError,
     status=401,
     code="invalid_client",
-    reasons=(*(reason.value for reason in Reason), "missing_token", "unknown_client"),
-    descriptions={reason.value: f"Signature validation error: {reason.value}" for reason in Reason},
+    reasons={
+        **MEANINGS,
+        "missing_token": "A continuation request has no `Authorization: GNAP <token>`",
+        "unknown_client": "The client's wallet address, on another server, cannot be read",
+    },
+    descriptions={reason: f"Signature validation error: {reason}" for reason in MEANINGS},
 ):
     """The signature, digest or key does not prove who the client is."""
 
@@ -130,7 +142,13 @@ class TokenInvalid(
     DomainError,
     status=401,
     code="invalid_token",
-    reasons=("missing_token", "unknown_token", "expired_token", "revoked_token", "other_token"),
+    reasons={
+        "missing_token": "There is no `Authorization: GNAP <token>`; for peers and API keys, no `Bearer <token>`",
+        "unknown_token": "The token was never issued, or was purged with a grant that was not used",
+        "expired_token": "The token has expired; rotate it",
+        "revoked_token": "The token was rotated or revoked, its grant was, or the API key",
+        "other_token": "The token is not the one that this `manage` URL is for",
+    },
     descriptions={"": "Invalid Token"},
 ):
     """The access token is missing or unknown, has expired or was revoked."""
@@ -147,10 +165,15 @@ class RequestDenied(
     DomainError,
     status=401,
     code="request_denied",
-    reasons=(
-        *("undecided", "decision_expired", "approval_expired", "missing_interact_ref", "already_issued"),
-        *("wrong_password", "signed_out"),
-    ),
+    reasons={
+        "undecided": "The owner has not decided, and the client waits for a redirect",
+        "decision_expired": "The owner let the time to decide pass",
+        "approval_expired": "The client did not continue within an hour of the approval",
+        "missing_interact_ref": "The owner has decided, and the request lacks the `interact_ref` of the redirect",
+        "already_issued": "The grant was given and cannot be continued",
+        "wrong_password": "On pages: this is not the password",
+        "signed_out": "On pages: the sign-in is over",
+    },
 ):
     """What was asked for is not given, or not yet; `reason` says why."""
 
@@ -163,7 +186,7 @@ class SignInFailed(RequestDenied):
     """The password is wrong, or the browser is signed out."""
 
 
-class GrantDenied(DomainError, status=401, code="user_denied", reasons=("owner_denied",)):
+class GrantDenied(DomainError, status=401, code="user_denied", reasons={"owner_denied": "The owner said no"}):
     """The wallet's owner denied the grant."""
 
 
@@ -171,7 +194,13 @@ class InsufficientAccess(
     DomainError,
     status=403,
     code="insufficient_access",
-    reasons=("action", "identifier", "csrf", "cross_site", "scope"),
+    reasons={
+        "action": "No access item of the grant has `details.type` and `details.action`",
+        "identifier": "The grant is for another wallet address",
+        "csrf": "On pages: the form belongs to an earlier sign-in",
+        "cross_site": "On pages: the form was sent from another site",
+        "scope": "The API key lacks `details.scope`",
+    },
 ):
     """The grant, API key or form does not permit this."""
 
@@ -180,7 +209,12 @@ class LimitExceeded(
     DomainError,
     status=403,
     code="limit_exceeded",
-    reasons=("debitAmount", "receiveAmount", "interval", "receiver"),
+    reasons={
+        "debitAmount": "The payment costs more than the grant has left in this window",
+        "receiveAmount": "The payment delivers more than the grant has left in this window, or in another asset",
+        "interval": "No window of the interval is open now",
+        "receiver": "The grant is for another receiver only",
+    },
     descriptions={"": "unauthorized"},
 ):
     """A limit of the grant is exceeded; `reason` names it."""
@@ -190,7 +224,12 @@ class InsufficientFunds(
     DomainError,
     status=403,
     code="insufficient_funds",
-    reasons=("wallet", "liquidity", "fees", "peer"),
+    reasons={
+        "wallet": "The wallet does not have enough that is not held",
+        "liquidity": "The server cannot exchange so much at the moment",
+        "fees": "Fewer fees were collected than are to be taken out",
+        "peer": "The peer would owe more than its credit limit",
+    },
     descriptions={"wallet": "unauthorized"},
 ):
     """An account does not have the amount; `reason` is the kind of account."""
@@ -220,7 +259,12 @@ class RotationUnknown(DomainError, status=404, code="invalid_rotation"):
     """There is no access token to rotate."""
 
 
-class ContinuationUnknown(DomainError, status=404, code="invalid_continuation", reasons=("unknown_continuation",)):
+class ContinuationUnknown(
+    DomainError,
+    status=404,
+    code="invalid_continuation",
+    reasons={"unknown_continuation": "No grant has this URI, token and interact_ref"},
+):
     """There is no grant to continue with this URI, token and interact_ref."""
 
 
@@ -251,7 +295,12 @@ class UnsupportedMediaType(DomainError, status=415, code="unsupported_media_type
     """The body is sent as something that the address does not take."""
 
 
-class KeyReused(DomainError, status=422, code="idempotency_key_reused", reasons=("path", "body")):
+class KeyReused(
+    DomainError,
+    status=422,
+    code="idempotency_key_reused",
+    reasons={"path": "The key created something of another kind", "body": "The body differs, byte for byte"},
+):
     """An Idempotency-Key was used before, for another request."""
 
 

@@ -1,4 +1,4 @@
-"""All limits that clients, peers and other servers can reach; docs/limits.md is tested against it.
+"""All limits that clients, peers and other servers can reach; docs/reference/limits.md is tested against it.
 
 Limits that are settings have their default here. Times are seconds, sizes are bytes.
 """

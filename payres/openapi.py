@@ -34,7 +34,7 @@ Schema = Mapping[str, Any]
 
 
 class ErrorDetails(Resource, frozen=True, kw_only=True):
-    """`hint` says what to do. There may be more members; docs/errors.md has all."""
+    """`hint` says what to do. There may be more members; docs/reference/errors.md has all."""
 
     hint: str
 

@@ -1,4 +1,4 @@
-"""Settings: flags over `PAYRES_*` environment over `payres.toml` over defaults, each explained in docs/settings.md.
+"""Settings: flags over `PAYRES_*` environment over `payres.toml` over defaults. `templates/payres.toml` explains each.
 
 An unknown key or a bad value stops the start with a sentence that names the key, the value and what is allowed.
 """

@@ -1,4 +1,4 @@
-"""The table of errors. `refused` in conftest.py holds answers to it, and test_docs.py holds docs/errors.md to it."""
+"""The table of errors. `refused` in conftest.py holds answers to it; docs/reference/errors.md is made of it."""
 
 import ast
 import re

@@ -14,7 +14,7 @@ from payres.urls import is_loopback
 
 @click.group(cls=Group)
 def admin() -> None:
-    """The pages are at /admin; docs/admin-pages.md is about them."""
+    """The pages are at /admin; docs/operators-api.md is about them."""
 
 
 def _reachable(work: Work) -> str:

@@ -104,7 +104,7 @@ def _standby(session: Session) -> Finding:
     now, changed = session.environment.clock.now(), changed_at(session.settings.database)
     seen = "never" if changed is None else f"at {format_time(changed)}"
     is_late = changed is None or changed < now - STANDBY_SECONDS * SECOND
-    fix = "Restart what follows, litestream-follow say, and see whether Litestream runs on the primary: docs/standby.md"
+    fix = "Restart what follows, litestream-follow say, and see whether Litestream runs on the primary: docs/backup.md"
     return Finding("standby", f"Litestream last brought a change {seen}", fix if is_late else None)
 
 

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: what was counted since the start, and what the database shows now. docs/monitoring.md."""
+"""Metrics for Prometheus: what was counted since the start, and what the database shows now. docs/operating.md."""
 
 import asyncio
 import hmac

@@ -161,7 +161,7 @@ class Instance:
 
 @contextmanager
 def run_instance(database: Path, **settings: Any) -> Iterator[Instance]:
-    """Runs a payres on a free loopback port until the block ends. `settings` are those of docs/settings.md."""
+    """Runs a payres on a free loopback port until the block ends. `settings` are those of the server."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         defaults = {"base_url": base_url, "database": str(database), **DEFAULTS}

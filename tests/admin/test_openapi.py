@@ -1,7 +1,6 @@
 """The OpenAPI document against the program: the file is what the code says, and answers are what the file says."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,9 @@ from payres.openapi import as_text
 from payres.operator.api_keys import SCOPES
 from payres.testing.instance import Instance
 from tests.admin.conftest import BASE, Program
-from tests.helpers import ROOT
-from tests.test_docs import COMMANDS
 
 FILE = Path(openapi.__file__).with_name("openapi.json")
 DOCUMENT = json.loads(FILE.read_text(encoding="utf-8"))
-PAGE = (ROOT / "docs" / "admin-api.md").read_text(encoding="utf-8")
 
 
 def test_file_is_what_the_code_says() -> None:
@@ -42,20 +38,6 @@ def test_server_shows_the_file_without_a_key(payres: Instance, program: Program)
 
 def test_every_scope_of_an_endpoint_is_one() -> None:
     assert {one.scope for one in admin_endpoints() if one.scope} <= SCOPES.keys()
-
-
-def test_documentation_has_every_scope_and_endpoint() -> None:
-    scopes = dict(re.findall(r"^\| `([a-z]+:[a-z]+)` \| ([^|]+) \|$", PAGE, re.M))
-    assert scopes == SCOPES
-    rows = re.findall(r"^\|[^|]*\| `([A-Z]+) (/\S*)` \| ?`?([a-z:]*)`? ?\|$", PAGE, re.M)
-    assert sorted(rows) == sorted((one.method, one.path.removeprefix(BASE), one.scope) for one in admin_endpoints())
-
-
-def test_every_operator_command_has_its_twin() -> None:
-    table = PAGE.partition("## Endpoints")[2].partition("\n\n`payres init`")
-    twins = re.findall(r"`(payres [a-z -]+)`", table[0])
-    needless = re.findall(r"`(payres [a-z -]+)`", "`payres init`" + table[2].partition(":")[0])
-    assert sorted(twins + needless) == sorted(COMMANDS)
 
 
 def test_nothing_undocumented_is_found(

@@ -94,7 +94,7 @@ def test_last_run_is_the_latest_of_the_same_machine_and_kind(tmp_path: Path) -> 
     assert last_before(tmp_path, now) is None
 
 
-@pytest.mark.parametrize("name", ["docs/performance.md", "README.md"])
+@pytest.mark.parametrize("name", ["benchmarks/figures.md", "README.md"])
 def test_pages_have_a_place_for_figures(name: str, tmp_path: Path) -> None:
     page, copy = ROOT / name, tmp_path / "page.md"
     copy.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")

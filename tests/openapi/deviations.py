@@ -1,6 +1,6 @@
 """Where payres deliberately differs from the published OpenAPI documents: the one list, with reasons.
 
-`docs/deviations.md` shows it to people and is tested against it.
+docs/generate.py writes it into `docs/reference/errors.md`.
 """
 
 from typing import Any, NamedTuple

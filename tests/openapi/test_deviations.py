@@ -1,8 +1,7 @@
 """Every deviation and amendment is one: a real answer needs it, and the documents do not have it."""
 
 import socket
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -20,7 +19,6 @@ from tests.helpers import TIMEOUT, Json
 from tests.openapi import documents
 from tests.openapi.conformance import is_documented
 from tests.openapi.deviations import (
-    AMENDMENTS,
     DEVIATIONS,
     LENIENCIES,
     MORE_IN_ACCESS,
@@ -29,7 +27,6 @@ from tests.openapi.deviations import (
     find_deviation,
 )
 
-DOCUMENT = Path(__file__).parents[2] / "docs/deviations.md"
 # The type of access that is needed for what an operation is named after.
 KINDS = {
     "incoming-payment": "incoming-payment",
@@ -296,32 +293,3 @@ def test_no_deviation_is_listed_twice() -> None:
 
 def test_deviations_name_operations_of_the_documents() -> None:
     assert {operation for operation, *_ in EACH} <= {one.id for one in documents.operations()}
-
-
-def test_document_shows_the_list() -> None:
-    text = DOCUMENT.read_text(encoding="utf-8")
-    shown = [line for line in text.splitlines() if line.startswith("| `")]
-    assert shown == [*deviation_rows(), *leniency_rows(), *amendment_rows()]
-
-
-def deviation_rows() -> Iterator[str]:
-    for one in DEVIATIONS:
-        yield f"| `{one.status} {one.code}` | {named(one.operations)} | {one.reason}. |"
-
-
-def leniency_rows() -> Iterator[str]:
-    for one in LENIENCIES:
-        yield f"| {named(one.operations)} | {one.request} | {one.reason}. |"
-
-
-def named(operations: tuple[str, ...]) -> str:
-    """The names of operations, or of those that are missing when these are few."""
-    missing = [one.id for one in documents.operations() if one.id not in operations]
-    if len(missing) > 3:
-        return ", ".join(f"`{operation}`" for operation in operations)
-    return f"all but {', '.join(f'`{operation}`' for operation in missing)}" if missing else "all"
-
-
-def amendment_rows() -> Iterator[str]:
-    for one in AMENDMENTS:
-        yield f"| `{one.document}` | `{'/'.join(one.place)}` | {one.reason}. |"

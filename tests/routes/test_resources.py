@@ -10,7 +10,7 @@ from tests.helpers import Json, usd
 
 Refused = Callable[..., Json]
 
-# The faults of a request in the order of docs/errors.md, each with its status, its code and a detail.
+# The faults of a request in the order of docs/reference/errors.md, each with its status, its code and a detail.
 FAULTS: dict[str, tuple[int, str, Json]] = {
     "accept": (406, "not_acceptable", {}),
     "media type": (415, "unsupported_media_type", {}),
