@@ -1,4 +1,4 @@
-"""The reasons for rejecting a signature, and the rejection. docs/reference/errors.md says what each means to a client."""
+"""The reasons for rejecting a signature, with their meanings, and the rejection."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -46,7 +46,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "repeated_header": "A header that may appear once appears several times",
     "missing_component": "The signature does not cover `details.component`",
     "duplicate_component": "The signature lists one component twice",
-    "unsupported_component": "A component is an unknown derived one, has parameters, or is not a lower-case header name",
+    "unsupported_component": "A component is unknown, has parameters, or is not a lower-case header name",
     "malformed_component": "The value of a covered component cannot be part of a signature base",
     "component_not_in_message": "The signature covers a header that the message lacks; a proxy may have taken it away",
     "missing_keyid": "The keyid parameter is absent or not a string of 1 to 256 characters",
