@@ -14,11 +14,10 @@ from payres.clock import Clock
 from payres.events.changes import Changes, poll_events
 from payres.events.deliveries import Deliveries, purge_events
 from payres.events.sender import Sender
-from payres.federation.bounds import Bounds
-from payres.federation.http import GuardedClient
+from payres.federation.http import Bounds, GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
-from payres.federation.rates import RatesWorker
+from payres.federation.rates import watch_rates
 from payres.federation.takeover import watch_base_url
 from payres.grants.holders import Holders
 from payres.grants.sign_in import SignInGuard
@@ -230,8 +229,8 @@ async def _start_workers(environment: Environment, database: Database, node: _No
     settings = environment.settings
     if settings.rates_url:
         rates_http = _open_client(settings, stack, Bounds(untrusted_hosts=False))
-        rates = RatesWorker(database, rates_http, environment.clock, settings.rates_url, settings.rates_max_age)
-        _start(rates.run(), stack)
+        max_age = settings.rates_max_age
+        _start(watch_rates(database, rates_http, environment.clock, settings.rates_url, max_age), stack)
     _start(node.recovery.run(), stack)
     _start(node.remote_payments.run(), stack)
     stack.push_async_callback(node.remote_payments.outbound.drain)

@@ -36,9 +36,9 @@ ELSEWHERE = {
         "EXPORT_SECONDS": "test_export_that_takes_too_long_is_cut_short",
     },
     "tests/grants/test_holders.py": {"MAX_TOKEN_HOLDERS": "test_oldest_of_too_many_is_read_again"},
-    "tests/federation/test_http.py": {"MAX_FETCHED_BYTES": "test_get_json_takes_a_body_of_exactly_the_bound"},
-    "tests/federation/test_keys.py": {"MAX_JWKS_KEYS": "test_fetch_keys_keeps_32_keys"},
-    "tests/federation/test_lookups.py": {
+    "tests/federation/test_connection.py": {"MAX_FETCHED_BYTES": "test_get_json_takes_a_body_of_exactly_the_bound"},
+    "tests/federation/test_wallet_addresses.py": {"MAX_JWKS_KEYS": "test_fetch_keys_keeps_32_keys"},
+    "tests/federation/test_ip_addresses.py": {
         "MAX_LOOKUPS": "test_lookups_in_all_are_limited",
         "MAX_LOOKUPS_OF_REQUESTS": "test_lookups_of_requests_are_limited_and_leave_room_for_payments",
         "MAX_LOOKUPS_OF_CLIENT": "test_lookups_of_a_client_are_limited",
@@ -47,7 +47,7 @@ ELSEWHERE = {
         "FAILED_LOOKUP_SECONDS": "test_name_that_failed_is_not_looked_up_for_requests_a_while",
         "MAX_FAILED_NAMES": "test_names_that_failed_are_remembered_up_to_a_bound",
     },
-    "tests/federation/test_exchange_slots.py": {
+    "tests/federation/test_http.py": {
         "MAX_EXCHANGES": "test_payments_have_exchanges_of_their_own",
         "MAX_EXCHANGES_OF_CLIENT": "test_exchanges_are_limited_for_whoever_asks",
         "MAX_EXCHANGES_OF_KEY": "test_exchanges_are_limited_for_whoever_asks",

@@ -1,6 +1,16 @@
 import pytest
 
-from payres.requester import UNREADABLE, _counted, address_of, counted_address
+from payres.requester import (
+    UNREADABLE,
+    Requester,
+    _counted,
+    address_of,
+    count_for_client,
+    counted_address,
+    requested_by,
+)
+
+ADDRESS, CLIENT = ("203.0.113.1",), ("https://shop.example/alice",)
 
 
 @pytest.mark.parametrize(
@@ -52,3 +62,23 @@ def test_long_texts_that_are_no_address_are_not_kept() -> None:
     for number in range(10):
         assert counted_address(f"{number}" * 30_000) == UNREADABLE
     assert _counted.cache_info().currsize == before
+
+
+@pytest.mark.parametrize(
+    ("before", "is_key", "after"),
+    [
+        (None, False, None),
+        (None, True, None),
+        (ADDRESS, False, CLIENT),
+        (ADDRESS, True, (*ADDRESS, *CLIENT)),
+        ((*ADDRESS, "thumbprint"), True, (*ADDRESS, *CLIENT)),
+        (CLIENT, False, CLIENT),
+    ],
+)
+def test_request_is_counted_for_a_client_once_it_is_known(
+    before: Requester | None, is_key: bool, after: Requester | None
+) -> None:
+    token = requested_by.set(before)
+    count_for_client(CLIENT[0], is_key)
+    assert requested_by.get() == after
+    requested_by.reset(token)

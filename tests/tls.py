@@ -32,3 +32,17 @@ def server_tls(pem: Path, name: str, since: timedelta = HOUR, until: timedelta =
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem)
     return context
+
+
+class Tls:
+    """Certificates that `client` trusts."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    def server(self, name: str) -> ssl.SSLContext:
+        path = self.directory / "server.pem"
+        context = server_tls(path, name)
+        self.client.load_verify_locations(path)
+        return context

@@ -1,14 +1,49 @@
-"""One HTTP/1.1 connection to another server, for one exchange at a time (RFC 9112)."""
+"""One HTTP/1.1 connection to another server, for one exchange at a time (RFC 9112), and how an exchange fails."""
 
 import asyncio
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import httptools
 import msgspec
 
-from payres.federation.failures import FetchFailed, Reason
-
 MAX_FRAMING_BYTES: Final = 128 * 1024  # of an answer without its body: heads, interim answers, the framing of chunks
+
+# Clients see these words when a receiver on another server cannot be paid.
+Reason = Literal[
+    "unreachable",  # no permitted address, no connection, no answer in time, or an error of the other server
+    "busy",  # it was not asked, because too many exchanges or lookups are in progress here
+    "bad_content",  # the answer is not HTTP, too long, or not what was asked for
+    "refused",  # the other server denies access, or grants it only with somebody's consent
+    "not_found",  # there is no such incoming payment
+    "completed",  # the incoming payment accepts no more money: it is fully paid or was completed
+    "expired",  # it accepts no more money: it has expired
+    "no_ilp_method",  # it cannot be paid over Interledger
+]
+
+
+class FetchFailed(Exception):
+    """Nothing usable came from another server.
+
+    `sentence` may be shown to a client: it names the host and what to do, never an address behind the name. `retryable`
+    says that asking again later may help. `unsent`, of a failed `GuardedClient.request`, is False once bytes of the
+    request may have left, so that the other server may have acted on it.
+    """
+
+    def __init__(self, sentence: str, reason: Reason = "unreachable", *, retryable: bool = True) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.reason = reason
+        self.retryable = retryable
+        self.unsent = True
+
+
+class NoAnswer(FetchFailed):
+    """There was no connection, or no answer in time."""
+
+
+def bad_content(sentence: str) -> FetchFailed:
+    """The error for an answer that is not what was asked for, which a repeated request would not change."""
+    return FetchFailed(sentence, "bad_content", retryable=False)
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -17,6 +52,11 @@ class Response(msgspec.Struct, frozen=True):
     status: int
     headers: dict[str, str]
     body: bytes
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the same request may have another answer later."""
+        return self.status in {408, 425, 429} or self.status >= 500
 
 
 class Server(NamedTuple):
@@ -39,10 +79,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._parser = httptools.HttpResponseParser(self)
         self._answer: asyncio.Future[Response] | None = None
-        self._headers: dict[str, str] = {}
-        self._in_head = True
-        self._body = bytearray()
-        self._framing_bytes = 0
+        self._begin_answer()
 
     async def exchange(self, request: bytes) -> Response:
         """Sends a request as it is, and reads the whole answer. Closes the connection if not reusable. Raises
@@ -70,7 +107,7 @@ class Connection(asyncio.Protocol):
         self.reusable = False
         self._transport.abort()
 
-    # What the event loop calls
+    # Called by the event loop
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # it is one that writes
         self._transport = transport
@@ -83,9 +120,9 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):  # also for bytes after an answer
-            self._fail("bad_response", "The answer of {host} is not valid HTTP/1.1")
+            self._fail(_broken(f"The answer of {self.server.host} is not valid HTTP/1.1"))
         if self._framing_bytes > MAX_FRAMING_BYTES:
-            self._fail("bad_response", "The answer of {host} has longer headers than are read")
+            self._fail(_broken(f"The answer of {self.server.host} has longer headers than are read"))
 
     def eof_received(self) -> None:
         self.reusable = False  # before the loop reports the end
@@ -93,13 +130,13 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.reusable = False
         if exc is not None:
-            self._fail("connection_failed", "The connection to {host} failed; check that it is up")
+            self._fail(NoAnswer(f"The connection to {self.server.host} failed; check that it is up"))
         elif self._in_head or not self._headers.keys().isdisjoint({"content-length", "transfer-encoding"}):
-            self._fail("bad_response", "The answer of {host} broke off")
+            self._fail(_broken(f"The answer of {self.server.host} broke off"))
         else:
             self._answered(reusable=False)  # the end of the connection ends the body
 
-    # What the parser calls
+    # Called by the parser
 
     def on_message_begin(self) -> None:
         """Begins an answer; a second answer ends the connection."""
@@ -108,7 +145,8 @@ class Connection(asyncio.Protocol):
             self._begin_answer()
 
     def on_header(self, raw_name: bytes, raw_value: bytes) -> None:
-        """Lines of one name are joined with commas (RFC 9110 section 5.3). What follows a body in chunks is dropped."""
+        """Lines of one name are joined with commas (RFC 9110 section 5.3). Trailers after a body in chunks are
+        dropped."""
         if self._in_head:
             name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip(" \t")
             self._headers[name] = f"{self._headers[name]}, {value}" if name in self._headers else value
@@ -116,13 +154,13 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         if self._headers.get("content-encoding", "identity").lower() != "identity":
-            self._fail("bad_response", "{host} answered with a content coding although none was accepted")
+            self._fail(_broken(f"{self.server.host} answered with a content coding although none was accepted"))
 
     def on_body(self, part: bytes) -> None:
         self._framing_bytes -= len(part)
         self._body += part
         if len(self._body) > self._max_body_bytes:
-            self._fail("too_large", f"{{host}} answered with more than {self._max_body_bytes} bytes")
+            self._fail(bad_content(f"{self.server.host} answered with more than {self._max_body_bytes} bytes"))
 
     def on_message_complete(self) -> None:
         if self._parser.get_status_code() >= 200:
@@ -131,16 +169,22 @@ class Connection(asyncio.Protocol):
             self._begin_answer()  # it is still to come (RFC 9110 section 15.2)
 
     def _begin_answer(self) -> None:
-        self._headers, self._in_head = {}, True
-        self._body.clear()
+        self._headers: dict[str, str] = {}
+        self._body = bytearray()
+        self._in_head = True
 
     def _answered(self, *, reusable: bool) -> None:
         if self._answer is not None and not self._answer.done():
             self.reusable = reusable
             self._answer.set_result(Response(self._parser.get_status_code(), self._headers, bytes(self._body)))
 
-    def _fail(self, reason: Reason, sentence: str) -> None:
+    def _fail(self, failure: FetchFailed) -> None:
         """Fails the exchange and reads nothing more."""
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(FetchFailed(reason, sentence.format(host=self.server.host)))
+            self._answer.set_exception(failure)
         self.close()
+
+
+def _broken(sentence: str) -> FetchFailed:
+    """Usually a connection that broke off, so it may be better the next time."""
+    return FetchFailed(sentence, "bad_content")

@@ -1,21 +1,50 @@
 """The HTTP client for URLs that clients name: https, public addresses, small bodies, short timeouts, no redirects."""
 
 import asyncio
+import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import msgspec
 
-from payres.federation.bounds import Bounds
-from payres.federation.connection import Response
-from payres.federation.exchange_slots import ExchangeSlots
-from payres.federation.failures import FetchFailed
-from payres.federation.lookups import Lookups
+from payres.federation.connection import FetchFailed, NoAnswer, Response, bad_content
+from payres.federation.ip_addresses import Lookups, RecentFailures
 from payres.federation.targets import Target, parse_target
 from payres.federation.transport import Opener, Resolver, Transport, system_tls
-from payres.rate_limiter import RateLimiter
+from payres.limits import (
+    FAILED_SERVER_SECONDS,
+    MAX_EXCHANGES,
+    MAX_EXCHANGES_OF_CLIENT,
+    MAX_EXCHANGES_OF_KEY,
+    MAX_FETCHED_BYTES,
+)
+from payres.rate_limiter import RateLimiter, too_many
+from payres.requester import Requester, requested_by
+from payres.slots import Key, Slots, SlotsBusy
+
+# How many exchanges may wait for each one in flight; more fail at once.
+WAITING_FOR_SLOT: Final = 3
+
+_NAMES = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # of headers, one after the other (RFC 9110 section 5.1)
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one exchange: seconds from the lookup to the last byte, seconds of waiting before, body bytes.
+
+    `per_host` and `in_all` bound the concurrent exchanges, `idle` the connections kept open. `untrusted_hosts` says
+    that clients' requests name the hosts: these share the exchanges and the lookups fairly, and payments have as many
+    exchanges of their own.
+    """
+
+    seconds: float = 4.0
+    queue_seconds: float = 2.0
+    max_body_bytes: int = MAX_FETCHED_BYTES
+    per_host: int = 4
+    in_all: int = MAX_EXCHANGES
+    idle: int = 16
+    untrusted_hosts: bool = True
 
 
 class GuardedClient:
@@ -23,7 +52,7 @@ class GuardedClient:
 
     Private and loopback addresses and plain http need `allow_private_hosts`. `resolver` looks names up, `tls` has the
     trusted certificates and `opener` opens the connections; by default they are the operating system's. `failed_reads`
-    is as for ExchangeSlots.
+    bounds how many failed requests one client may cause: other servers would take them for guesses by this server.
     """
 
     def __init__(
@@ -37,22 +66,34 @@ class GuardedClient:
         failed_reads: RateLimiter | None = None,
     ) -> None:
         self._allow_private_hosts = allow_private_hosts
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds = bounds or Bounds()
         self._tls = tls
-        self._slots = ExchangeSlots(self._bounds, failed_reads)
-        resolver = resolver or Lookups(self._bounds.untrusted_hosts).resolve
-        self._transport = Transport(allow_private_hosts, resolver, self._bounds, opener)
+        self._failed_reads = failed_reads
+        self._failed = RecentFailures()
+        self._transport = Transport(
+            allow_private_hosts,
+            resolver or Lookups(self._failed, bounds.untrusted_hosts).resolve,
+            opener,
+            seconds=bounds.seconds,
+            max_body_bytes=bounds.max_body_bytes,
+            most_idle=bounds.idle,
+        )
+        # One requester may have half of a host's slots. That slot is taken first: waiting for it holds no other slot.
+        per_host = bounds.per_host
+        self._of_hosts = Slots(None, None, per_host, max(per_host // 2, 1), queue=WAITING_FOR_SLOT)
+        shares = (bounds.in_all, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY)
+        self._slots = Slots(None, *shares, queue=WAITING_FOR_SLOT)
 
     async def get_json(self, url: str) -> tuple[Any, Mapping[str, str]]:
-        """The decoded JSON at a URL, and the headers of the answer. Raises FetchFailed, `bad_status` for another status
-        than 200."""
+        """The decoded JSON at a URL, and the headers of the answer. Raises FetchFailed, also for another status than
+        200."""
         response = await self.request("GET", url, {"Accept": "application/json"})
         if response.status != 200:
-            raise FetchFailed("bad_status", f"{url} answered {response.status} instead of 200")
+            raise FetchFailed(f"{url} answered {response.status} instead of 200")
         try:
             return msgspec.json.decode(response.body), response.headers
         except (ValueError, RecursionError) as error:
-            raise FetchFailed("bad_content", f"{url} did not answer with JSON") from error
+            raise bad_content(f"{url} did not answer with JSON") from error
 
     async def request(
         self,
@@ -67,29 +108,23 @@ class GuardedClient:
         Raises FetchFailed, and TooManyRequests for a client that caused too many failed requests. `seconds` shortens
         the timeout of the bounds.
         """
-        is_sent = False
-
-        def note_sent() -> None:
-            nonlocal is_sent
-            is_sent = True
-
+        target = parse_target(url)
+        if target.scheme != "https" and not self._allow_private_hosts:
+            raise FetchFailed(f"{url} must start with https://", retryable=False)
+        requester = requested_by.get() if self._bounds.untrusted_hosts else None
+        self._check_failures(target, requester)
+        request = _head(method, target, headers or {}, body) + body
+        limit = self._bounds.seconds if seconds is None else min(seconds, self._bounds.seconds)
+        asker: Key = ("own",) if requester is None else ("request", *requester)
         try:
-            target = self._permitted(url)
-            all_headers = _complete(headers or {}, method, target, body)
-            limit = self._bounds.seconds if seconds is None else min(seconds, self._bounds.seconds)
-            tls = self._trusted() if target.scheme == "https" else None  # before the timeout begins: it takes a while
-            async with self._slots.slot(target.host, target.authority, lambda: is_sent):
-                try:
-                    async with asyncio.timeout(limit):
-                        response = await self._transport.exchange(method, target, all_headers, body, tls, note_sent)
-                except TimeoutError as error:
-                    raise FetchFailed("timeout", f"{target.host} did not answer within {limit:g} seconds") from error
-                if response.status >= 400:
-                    self._slots.count_failure()
-                return response
-        except FetchFailed as error:
-            error.unsent = not is_sent
-            raise
+            async with (
+                self._of_hosts.slot(asker[0], target.host, *asker[1:2], timeout=self._bounds.queue_seconds),
+                self._slots.slot(*asker, timeout=self._bounds.queue_seconds),
+            ):
+                return await self._exchange(target, request, limit, requester)
+        except SlotsBusy as error:
+            too_busy = "was not asked: too many requests to other servers are in progress; try again shortly"
+            raise FetchFailed(f"{target.host} {too_busy}", "busy") from error
 
     async def aclose(self) -> None:
         """Closes the connections that are idle. A later request opens new ones."""
@@ -103,11 +138,47 @@ class GuardedClient:
     ) -> None:
         await self.aclose()
 
-    def _permitted(self, url: str) -> Target:
-        target = parse_target(url)
-        if target.scheme != "https" and not self._allow_private_hosts:
-            raise FetchFailed("bad_url", f"{url} must start with https://")
-        return target
+    def _check_failures(self, target: Target, requester: Requester | None) -> None:
+        """Raises NoAnswer for a server that has just failed, TooManyRequests."""
+        counted = _counted(requester)
+        wait = 0 if self._failed_reads is None or counted is None else self._failed_reads.wait(counted)
+        if wait:
+            sentence = "Too much that this client names is not to be had from other servers. Wait as Retry-After says"
+            raise too_many(wait, sentence)
+        server = target.authority
+        if requester is not None and ((server, None) in self._failed or (server, requester) in self._failed):
+            raise NoAnswer(f"{target.host} did not answer a moment ago; try again in a few seconds")
+
+    async def _exchange(self, target: Target, request: bytes, seconds: float, requester: Requester | None) -> Response:
+        """One exchange, and what its end says about the server."""
+        tls = self._trusted() if target.scheme == "https" else None  # before the timeout begins: it takes a while
+        is_sent = False
+        try:
+            try:
+                async with asyncio.timeout(seconds):
+                    connection = await self._transport.connect(target.server, tls)
+                    is_sent = True
+                    response = await connection.exchange(request)
+            except TimeoutError as error:
+                raise NoAnswer(f"{target.host} did not answer within {seconds:g} seconds") from error
+        except FetchFailed as error:
+            error.unsent = not is_sent
+            if error.reason != "busy":  # which is not the fault of this requester
+                self._count_failure(requester)
+            if isinstance(error, NoAnswer) and requester is not None:
+                # A server that accepts connections may be slow only for this requester's requests.
+                self._failed.add((target.authority, requester if is_sent else None), FAILED_SERVER_SECONDS)
+            raise
+        self._transport.keep(connection)
+        self._failed.discard((target.authority, None))
+        if response.status >= 400:
+            self._count_failure(requester)
+        return response
+
+    def _count_failure(self, requester: Requester | None) -> None:
+        counted = _counted(requester)
+        if self._failed_reads is not None and counted is not None:
+            self._failed_reads.take(counted)
 
     def _trusted(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -115,9 +186,19 @@ class GuardedClient:
         return self._tls
 
 
-def _complete(given: Mapping[str, str], method: str, target: Target, body: bytes) -> dict[str, str]:
-    """The headers of a request: those given, whose names become lower-case, and what HTTP needs besides."""
+def _counted(requester: Requester | None) -> Hashable:
+    """The key that failures are counted under; None for an unauthenticated client without an address."""
+    return None if requester in {None, ("",)} else requester[0] or requester
+
+
+def _head(method: str, target: Target, given: Mapping[str, str], body: bytes) -> bytes:
+    """The head of a request with the given headers, in lower case, and those that HTTP needs. Raises FetchFailed."""
     headers = {"host": target.authority, "accept-encoding": "identity", "user-agent": "payres"}
     if body or method != "GET":
         headers["content-length"] = str(len(body))
-    return headers | {name.lower(): value for name, value in given.items()}
+    headers |= {name.lower(): value for name, value in given.items()}
+    first, lines = f"{method} {target.path} HTTP/1.1", [f"{name}: {value}" for name, value in headers.items()]
+    text = "".join((first, *lines))
+    if first.count(" ") != 2 or not (text.isascii() and text.isprintable() and _NAMES.fullmatch("".join(headers))):
+        raise FetchFailed(f"The request to {target.host} cannot be written as HTTP", retryable=False)
+    return "\r\n".join((first, *lines, "\r\n")).encode("ascii")

@@ -1,14 +1,26 @@
-"""The identity of this server as a client of others: a wallet address and a key of its own."""
+"""This server as a client of others: its wallet address, its key, and the access tokens that it gets."""
 
+import re
 from collections.abc import Mapping
+from typing import Annotated, Final, Literal, NamedTuple
 
+import msgspec
+from msgspec import Meta
 from nacl.bindings import crypto_sign, crypto_sign_BYTES, crypto_sign_seed_keypair
 
 from payres.clock import SECOND, Clock
-from payres.federation.failures import FetchFailed
+from payres.federation.connection import FetchFailed, Response, bad_content
+from payres.federation.http import GuardedClient
 from payres.federation.targets import parse_target
 from payres.signatures.jwk import JWK, jwk_from_public_bytes, thumbprint
 from payres.signatures.sign import Message, sign
+
+MAX_CACHED: Final = 256
+MARGIN = 5 * SECOND  # a token that expires within it is not used any more
+LONGEST = 3600 * SECOND  # how long a token is cached, whatever its server says
+
+# It goes into a header as it is.
+_TOKEN = re.compile(r"[\x21-\x7e]{1,4096}")
 
 
 class OwnIdentity:
@@ -20,8 +32,7 @@ class OwnIdentity:
 
     def __init__(self, wallet_address: str, seed: bytes, clock: Clock) -> None:
         self.wallet_address = wallet_address
-        public, secret = crypto_sign_seed_keypair(seed)
-        self._secret = secret
+        public, self._secret = crypto_sign_seed_keypair(seed)
         self._clock = clock
         self.kid = thumbprint(jwk_from_public_bytes("unnamed", public))
         self.jwk: JWK = jwk_from_public_bytes(self.kid, public)
@@ -36,8 +47,97 @@ class OwnIdentity:
         try:
             return {**headers, **sign(message, self._ed25519, self.kid, self._clock.now() // SECOND)}
         except ValueError as error:
-            raise FetchFailed("bad_request", f"The request to {url} cannot be signed: {error}") from error
+            raise FetchFailed(f"The request to {url} cannot be signed: {error}", retryable=False) from error
 
     def _ed25519(self, data: bytes) -> bytes:
         """With libsodium, which signs in half the time of OpenSSL."""
         return crypto_sign(data, self._secret)[:crypto_sign_BYTES]
+
+
+class TokenScope(NamedTuple):
+    """Where a token is from and where it is sent: a server that names another's authorization server must not get its
+    tokens."""
+
+    auth_server: str
+    origin: str
+
+
+class AccessTokens:
+    """Gets tokens for incoming payments. Those that permit reading any of them are cached while they are valid."""
+
+    def __init__(self, http: GuardedClient, identity: OwnIdentity, clock: Clock) -> None:
+        self._http = http
+        self._identity = identity
+        self._clock = clock
+        self._cached: dict[TokenScope, tuple[str, int]] = {}  # with the time until which they are used
+
+    def cached(self, scope: TokenScope) -> str | None:
+        """A token that was issued before and has not expired by our clock."""
+        value, usable_until = self._cached.get(scope, (None, 0))
+        return value if self._clock.now() < usable_until else None
+
+    def newest_scope(self, origin: str) -> TokenScope | None:
+        return next((scope for scope in reversed(self._cached) if scope.origin == origin), None)
+
+    def drop(self, scope: TokenScope) -> None:
+        """Drops the token, which the other server no longer accepts."""
+        self._cached.pop(scope, None)
+
+    async def request(self, scope: TokenScope, action: Literal["read-all", "create"]) -> str:
+        """A new token, by a grant without interaction. One for `create` is used once. Raises FetchFailed."""
+        asked_at = self._clock.now()
+        body = msgspec.json.encode(
+            {
+                "access_token": {"access": [{"type": "incoming-payment", "actions": [action]}]},
+                "client": self._identity.wallet_address,
+            }  # the form that all servers accept
+        )
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        signed = self._identity.sign("POST", scope.auth_server, headers, body)
+        token = _granted(scope.auth_server, await self._http.request("POST", scope.auth_server, signed, body))
+        if action == "read-all":
+            lifetime = LONGEST if token.expires_in is None else min(token.expires_in * SECOND, LONGEST)
+            self._cached.pop(scope, None)  # so that the newest grant comes last
+            self._cached[scope] = token.value, asked_at + lifetime - MARGIN
+            if len(self._cached) > MAX_CACHED:
+                del self._cached[next(iter(self._cached))]
+        return token.value
+
+
+class _AccessToken(msgspec.Struct, frozen=True):
+    value: str
+    expires_in: Annotated[int, Meta(ge=0)] | None = None
+
+
+class _GrantResponse(msgspec.Struct, frozen=True):
+    """The part of a grant response that is read (RFC 9635 section 3)."""
+
+    access_token: _AccessToken | None = None
+    interact: msgspec.Raw = msgspec.Raw()
+
+
+def _granted(auth_server: str, response: Response) -> _AccessToken:
+    if response.status not in {200, 201}:
+        raise _not_granted(response, f"{auth_server} answered the grant request with {response.status}")
+    try:
+        answer = msgspec.json.decode(response.body, type=_GrantResponse)
+    except (ValueError, RecursionError) as error:
+        raise bad_content(f"{auth_server} did not answer with a grant response") from error
+    token = answer.access_token
+    if token is None and bytes(answer.interact):
+        sentence = f"{auth_server} wants somebody's consent before it permits that"
+        raise FetchFailed(sentence, "refused", retryable=False)
+    if token is None:
+        raise bad_content(f"{auth_server} answered without an access token")
+    if not _TOKEN.fullmatch(token.value):
+        raise bad_content(f"{auth_server} gave an access token that fits into no header")
+    return token
+
+
+def _not_granted(response: Response, sentence: str) -> FetchFailed:
+    if response.is_temporary:
+        return FetchFailed(sentence)
+    if response.status >= 400:
+        # All but 403 may mean that the other server could not fetch our key set just now.
+        return FetchFailed(sentence, "refused", retryable=response.status != 403)
+    return bad_content(sentence)

@@ -8,7 +8,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Set
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -16,11 +16,9 @@ from msgspec import Meta
 from payres.amounts import Asset, parse_value
 from payres.clock import Clock, format_time, parse_time
 from payres.encoding import base64url_decoded
-from payres.federation.access_tokens import AccessTokens, TokenScope
-from payres.federation.connection import Response
-from payres.federation.failures import FetchFailed, Reason, ReceiverReason, RemoteReceiverFailed
+from payres.federation.connection import FetchFailed, Response, bad_content
 from payres.federation.http import GuardedClient
-from payres.federation.identity import OwnIdentity
+from payres.federation.identity import AccessTokens, OwnIdentity, TokenScope
 from payres.federation.targets import origin_of, parse_target
 from payres.federation.wallet_addresses import fetch_wallet_address
 from payres.ilp_addresses import is_ilp_address
@@ -31,16 +29,6 @@ T = TypeVar("T")
 
 _SECRET = re.compile(r"[A-Za-z0-9_+/-]{43}=?")
 _Text = Annotated[str, Meta(max_length=2048)]
-# Failures of the exchange that are permanent. All others may pass.
-_FAILURES: Final[dict[Reason, tuple[ReceiverReason, bool]]] = {
-    "bad_url": ("unreachable", True),
-    "bad_request": ("unreachable", True),
-    "forbidden_address": ("unreachable", True),
-    "too_large": ("bad_content", True),
-    "bad_response": ("bad_content", False),  # usually a connection that broke off
-    "bad_content": ("bad_content", True),
-    "busy": ("busy", False),
-}
 
 
 class IlpMethod(msgspec.Struct, frozen=True):
@@ -84,34 +72,31 @@ class RemoteReceivers:
     async def fetch_open(self, url: str) -> RemoteIncomingPayment:
         """The incoming payment at a URL, which can be paid over Interledger now.
 
-        Raises RemoteReceiverFailed, also `completed`, `expired` and `no_ilp_method`.
+        Raises FetchFailed, also `completed`, `expired` and `no_ilp_method`.
         """
         payment = await self.fetch(url)
         if payment.completed or payment.remaining == 0:
-            raise RemoteReceiverFailed("completed", "The incoming payment is completed", permanent=True)
+            raise FetchFailed("The incoming payment is completed", "completed", retryable=False)
         if payment.expires_at is not None and payment.expires_at <= self._clock.now():
-            expired_at = format_time(payment.expires_at)
-            raise RemoteReceiverFailed("expired", f"The incoming payment expired at {expired_at}", permanent=True)
+            sentence = f"The incoming payment expired at {format_time(payment.expires_at)}"
+            raise FetchFailed(sentence, "expired", retryable=False)
         if payment.method is None:
             sentence = "The incoming payment cannot be paid over Interledger: its server offers no such method"
-            raise RemoteReceiverFailed("no_ilp_method", sentence, permanent=True)
+            raise FetchFailed(sentence, "no_ilp_method", retryable=False)
         return payment
 
     async def fetch(self, url: str) -> RemoteIncomingPayment:
-        """The incoming payment at a URL, in any state. Raises RemoteReceiverFailed.
-
-        `permanent` is false when the other server may only have a temporary fault.
-        """
-        async with self._exchange(f"{url} could not be read"):
+        """The incoming payment at a URL, in any state. Raises FetchFailed."""
+        async with self._limited(f"{url} could not be read"):
             known = await self._read_as_before(url)
             return _understood(url, known or await self._read(url, await self._find_scope(url)))
 
     async def create(self, wallet_address: str) -> str:
-        """The URL of a new incoming payment of any amount into a wallet address. Raises RemoteReceiverFailed."""
-        async with self._exchange(f"{wallet_address} gave no incoming payment"):
+        """The URL of a new incoming payment of any amount into a wallet address. Raises FetchFailed."""
+        async with self._limited(f"{wallet_address} gave no incoming payment"):
             wallet = await fetch_wallet_address(self._http, wallet_address)
             url = f"{wallet.resource_server.rstrip('/')}/incoming-payments"
-            token = await self._tokens.request_creation(TokenScope(wallet.auth_server, origin_of(url)))
+            token = await self._tokens.request(TokenScope(wallet.auth_server, origin_of(url)), "create")
             body = msgspec.json.encode({"walletAddress": wallet.id, "metadata": {"description": "Refund"}})
             headers = {"Accept": "application/json", "Content-Type": "application/json"}
             signed = self._identity.sign("POST", url, headers | {"Authorization": f"GNAP {token}"}, body)
@@ -120,17 +105,13 @@ class RemoteReceivers:
             return _decode(url, response, _Created).id
 
     @asynccontextmanager
-    async def _exchange(self, failure: str) -> AsyncIterator[None]:
-        """Limits the time of what it surrounds; `failure` begins the sentence for a timeout."""
+    async def _limited(self, failure: str) -> AsyncIterator[None]:
+        """Limits the time of the block; `failure` begins the sentence for a timeout."""
         try:
             async with asyncio.timeout(self._seconds):
                 yield
         except TimeoutError as error:
-            sentence = f"{failure} within {self._seconds:g} seconds"
-            raise RemoteReceiverFailed("unreachable", sentence, permanent=False) from error
-        except FetchFailed as error:
-            reason, permanent = _FAILURES.get(error.reason, ("unreachable", False))
-            raise RemoteReceiverFailed(reason, error.sentence, permanent) from error
+            raise FetchFailed(f"{failure} within {self._seconds:g} seconds") from error
 
     async def _read_as_before(self, url: str) -> "_Private | None":
         """The whole form, read with the newest token for its server; None without a token, or when it is not accepted.
@@ -154,14 +135,14 @@ class RemoteReceivers:
         _require_ok(url, response, missing={401, 404, 410})
         public = _decode(url, response, _Public)
         if not is_http_url(public.auth_server):
-            raise FetchFailed("bad_content", f"{url} does not name its authServer by an http or https URL")
+            raise bad_content(f"{url} does not name its authServer by an http or https URL")
         return TokenScope(public.auth_server, origin_of(url))
 
     async def _read(self, url: str, scope: TokenScope) -> "_Private":
         cached = self._tokens.cached(scope)
-        response = await self._get(url, cached or await self._tokens.request(scope))
+        response = await self._get(url, cached or await self._tokens.request(scope, "read-all"))
         if cached and response.status in {401, 403}:  # it was revoked, or has expired by the other server's clock
-            response = await self._get(url, await self._tokens.request(scope))
+            response = await self._get(url, await self._tokens.request(scope, "read-all"))
         _require_ok(url, response, missing={404, 410})
         return _decode(url, response, _Private)
 
@@ -194,20 +175,20 @@ def _require_ok(url: str, response: Response, missing: Set[int], expected: int =
         return
     sentence = f"{url} answered {status}"
     if status in missing:
-        raise RemoteReceiverFailed("not_found", f"{sentence}: there is no such incoming payment", permanent=True)
+        raise FetchFailed(f"{sentence}: there is no such incoming payment", "not_found", retryable=False)
     if status in {401, 403}:
         # A 401 may mean that the other server could not fetch our key set just now.
-        raise RemoteReceiverFailed("refused", sentence, permanent=status == 403)
-    if status in {408, 425, 429} or status >= 500:
-        raise RemoteReceiverFailed("unreachable", sentence, permanent=False)
-    raise RemoteReceiverFailed("bad_content", f"{sentence} instead of {expected}", permanent=True)
+        raise FetchFailed(sentence, "refused", retryable=status == 401)
+    if response.is_temporary:
+        raise FetchFailed(sentence)
+    raise bad_content(f"{sentence} instead of {expected}")
 
 
 def _decode(url: str, response: Response, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(response.body, type=kind)
     except (ValueError, RecursionError) as error:
-        raise FetchFailed("bad_content", f"{url} is not an incoming payment: {error}") from error
+        raise bad_content(f"{url} is not an incoming payment: {error}") from error
 
 
 def _understood(url: str, body: _Private) -> RemoteIncomingPayment:
@@ -223,7 +204,7 @@ def _understood(url: str, body: _Private) -> RemoteIncomingPayment:
             method=_ilp_method(body.methods),
         )
     except ValueError as error:
-        raise FetchFailed("bad_content", f"{url} is not an incoming payment: {error}") from error
+        raise bad_content(f"{url} is not an incoming payment: {error}") from error
 
 
 def _checked_wallet(body: _Private, url: str) -> str:

@@ -1,15 +1,34 @@
-"""Which IP addresses payres may connect to for an unauthenticated client that names a URL: the guard against SSRF
-(server-side request forgery).
+"""The IP addresses of other servers: how names are looked up, and which addresses payres may connect to.
 
-The tables are written out where Python's own differ between the versions that payres runs on.
+The system's lookup cannot be cancelled: its thread stays until the system gives up, long after those who asked have
+gone. So each lookup has a thread of its own, and holds a slot until that thread ends.
 """
 
+import asyncio
+import socket
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from threading import Thread
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from payres.federation.connection import FetchFailed, NoAnswer
+from payres.limits import (
+    FAILED_LOOKUP_SECONDS,
+    MAX_FAILED_NAMES,
+    MAX_LOOKUPS,
+    MAX_LOOKUPS_OF_CLIENT,
+    MAX_LOOKUPS_OF_KEY,
+    MAX_LOOKUPS_OF_REQUESTS,
+    SLOW_LOOKUP_SECONDS,
+)
+from payres.requester import Requester, requested_by
+from payres.slots import Slots
 from payres.urls import canonical_host, is_loopback
 
-# Besides what Python 3.11.0 knows to be not global (IANA special-purpose registry, RFC 6890).
+# The tables are written out where Python's own differ between the versions that payres runs on.
+# Besides the networks that Python 3.11.0 knows to be not global (IANA special-purpose registry, RFC 6890).
 _NOT_PUBLIC_V4 = (
     IPv4Network("192.0.0.0/24"),  # protocol assignments; one cloud's metadata service is among them
     IPv4Network("192.88.99.0/24"),  # 6to4 relays
@@ -26,8 +45,115 @@ _NOT_PUBLIC_V6 = (
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
+class RecentFailures:
+    """Names and servers that have just failed, so that requests do not try them again at once.
+
+    Beyond MAX_FAILED_NAMES the oldest is dropped.
+    """
+
+    def __init__(self) -> None:
+        self._until: Final[dict[Hashable, float]] = {}  # by the event loop's clock
+
+    def __contains__(self, name: Hashable) -> bool:
+        return name in self._until and asyncio.get_running_loop().time() < self._until[name]
+
+    def add(self, name: Hashable, seconds: float) -> None:
+        self._until.pop(name, None)  # so that the first is always the oldest
+        self._until[name] = asyncio.get_running_loop().time() + seconds
+        if len(self._until) > MAX_FAILED_NAMES:
+            del self._until[next(iter(self._until))]
+
+    def discard(self, name: Hashable) -> None:
+        self._until.pop(name, None)
+
+
+class Lookups:
+    """The lookups of one HTTP client, which remembers names that `failed`.
+
+    All who ask for a name while it is looked up share the answer. With `untrusted_hosts`, requests may use only a part
+    of the threads, and one client a few of them; they do not wait for names that have just failed or hang.
+    """
+
+    def __init__(self, failed: RecentFailures, untrusted_hosts: bool = True) -> None:
+        self._untrusted_hosts: Final = untrusted_hosts
+        self._slots: Final = Slots(MAX_LOOKUPS, MAX_LOOKUPS_OF_REQUESTS, MAX_LOOKUPS_OF_CLIENT, MAX_LOOKUPS_OF_KEY)
+        self._in_flight: Final[dict[str, _Lookup]] = {}
+        self._failed: Final = failed
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        """The addresses of a host, best first. Raises FetchFailed at once, OSError and ValueError."""
+        with suppress(socket.gaierror):  # an address, in any spelling that the system accepts, needs no name server
+            return _addresses(host, port, socket.AI_NUMERICHOST)
+        name = host.lower()  # without the port, which does not change the addresses
+        lookup = self._in_flight.get(name)
+        requester = requested_by.get() if self._untrusted_hosts else None
+        if requester is not None:
+            if lookup is not None and asyncio.get_running_loop().time() >= lookup.begun_at + SLOW_LOOKUP_SECONDS:
+                raise NoAnswer(f"The name servers for {name} do not answer; try again in a few seconds")
+            if name in self._failed:
+                raise OSError("the name could not be looked up a moment ago")
+        lookup = lookup or self._begin(name, port, requester)
+        return await asyncio.shield(lookup.addresses)  # others may wait for the same answer
+
+    def _begin(self, name: str, port: int, requester: Requester | None) -> "_Lookup":
+        key = () if requester is None else ("request", *requester)
+        busy = f"The name {name} is not looked up while so many others are; try again in a few seconds"
+        if not self._slots.try_take(*key):
+            raise FetchFailed(busy, "busy")
+        loop = asyncio.get_running_loop()
+        lookup = _Lookup(name, key, loop.time(), loop.create_future())
+        try:
+            # No executor: the interpreter would wait at its exit for the executor's threads.
+            Thread(target=self._run, args=(lookup, port, loop), name="lookup", daemon=True).start()
+        except RuntimeError as error:
+            self._slots.release(*key)
+            raise FetchFailed(busy, "busy") from error
+        self._in_flight[name] = lookup
+        return lookup
+
+    def _run(self, lookup: "_Lookup", port: int, loop: asyncio.AbstractEventLoop) -> None:
+        """Runs in the thread."""
+        try:
+            found: Sequence[str] | Exception = find_addresses(lookup.name, port)
+        except Exception as error:  # those who wait get it
+            found = error
+        with suppress(RuntimeError):  # the loop has been closed, and nobody waits any more
+            loop.call_soon_threadsafe(self._end, lookup, found)
+
+    def _end(self, lookup: "_Lookup", found: Sequence[str] | Exception) -> None:
+        del self._in_flight[lookup.name]
+        self._slots.release(*lookup.key)
+        if isinstance(found, Exception):
+            self._failed.add(lookup.name, FAILED_LOOKUP_SECONDS)
+            lookup.addresses.set_exception(found)
+            lookup.addresses.exception()  # so that asyncio logs nothing where nobody waits any more
+        else:
+            self._failed.discard(lookup.name)
+            lookup.addresses.set_result(found)
+
+
+class _Lookup(NamedTuple):
+    """One in flight, with the key of its slot."""
+
+    name: str
+    key: tuple[str, ...]
+    begun_at: float
+    addresses: "asyncio.Future[Sequence[str]]"
+
+
+def find_addresses(host: str, port: int) -> Sequence[str]:
+    """The addresses of a host, from the operating system; it may block for long. Raises OSError, ValueError."""
+    return _addresses(host, port)
+
+
+def _addresses(host: str, port: int, flags: int = 0) -> Sequence[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    return [str(address[0]) for *_, address in found]
+
+
 def is_permitted(address: str, allow_private_hosts: bool) -> bool:
-    """Whether a connection may be made to an address in its usual text form.
+    """Whether a connection may be made to an address in its usual text form, for a client that names a URL: the guard
+    against SSRF (server-side request forgery).
 
     With `allow_private_hosts` all are permitted but link-local (where clouds have credentials), multicast and
     unspecified addresses.
@@ -36,14 +162,16 @@ def is_permitted(address: str, allow_private_hosts: bool) -> bool:
         parsed = _reached(ip_address(address))
     except ValueError:
         return False
-    if not allow_private_hosts:
-        return _is_public(parsed)
-    return not (parsed.is_link_local or parsed.is_multicast or parsed.is_unspecified)
+    if allow_private_hosts:
+        return not (parsed.is_link_local or parsed.is_multicast or parsed.is_unspecified)
+    if isinstance(parsed, IPv6Address):
+        return parsed in _GLOBAL_UNICAST and not any(parsed in network for network in _NOT_PUBLIC_V6)
+    return parsed.is_global and not parsed.is_multicast and not any(parsed in network for network in _NOT_PUBLIC_V4)
 
 
 def names_private_host(url: str) -> bool:
-    """Whether the host of a URL is spelled as an address that is not public, or as this machine. What other names
-    resolve to is checked with each request."""
+    """Whether the host of a URL is spelled as an address that is not public, or as this machine. The addresses of
+    other names are checked with each request."""
     host = canonical_host(urlsplit(url).hostname or "")
     try:
         ip_address(host)
@@ -60,9 +188,3 @@ def _reached(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
         if address in _NAT64:
             return IPv4Address(int(address) & 0xFFFFFFFF)
     return address
-
-
-def _is_public(address: IPv4Address | IPv6Address) -> bool:
-    if isinstance(address, IPv6Address):
-        return address in _GLOBAL_UNICAST and not any(address in network for network in _NOT_PUBLIC_V6)
-    return address.is_global and not address.is_multicast and not any(address in network for network in _NOT_PUBLIC_V4)

@@ -1,9 +1,9 @@
 """Exchange rates from a service that the operator names: requested regularly, each valid for a limited time."""
 
-import asyncio
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from contextlib import suppress
 from decimal import Decimal
 from typing import Final
 from urllib.parse import quote
@@ -12,13 +12,13 @@ import msgspec
 
 from payres.amounts import parse_rate
 from payres.clock import SECOND, Clock
-from payres.federation.failures import FetchFailed
+from payres.federation.connection import FetchFailed, bad_content
 from payres.federation.http import GuardedClient
 from payres.store import assets
 from payres.store.assets import RateRecord
 from payres.store.database import Database
 from payres.store.work import Transaction
-from payres.worker import Sleep, Worker
+from payres.worker import Worker
 
 LEAST_PAUSE: Final = 5
 # How far the first digit may be from the point, so that a number such as 1e99 does not become a long text.
@@ -34,59 +34,40 @@ class _Answer(msgspec.Struct, frozen=True):
     rates: dict[str, msgspec.Raw]
 
 
-_ANSWER = msgspec.json.Decoder(_Answer)
+async def watch_rates(database: Database, http: GuardedClient, clock: Clock, url: str, max_age: int) -> None:
+    """Refreshes the rates between all currencies in use again and again, until the database is in fail-stop.
 
-
-class RatesWorker:
-    """Refreshes the rates between all currencies in use. `run` until cancelled.
-
-    A rate is valid for `max_age` seconds and requested again long before its end. `sleep` is for tests.
+    A rate is valid for `max_age` seconds and requested again long before its end, also after a failure.
     """
+    pause = max(LEAST_PAUSE, max_age / 4)
 
-    def __init__(
-        self,
-        database: Database,
-        http: GuardedClient,
-        clock: Clock,
-        url: str,
-        max_age: int,
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        self._database = database
-        self._http = http
-        self._clock = clock
-        self._url = url
-        self._max_age = max_age
-        self._sleep = sleep
-        self._pause = max(LEAST_PAUSE, max_age / 4)
+    async def step() -> float:
+        await refresh_rates(database, http, clock, url, max_age)
+        return pause
 
-    async def run(self) -> None:
-        """Refreshes until the database is in fail-stop. After a failure it goes on with the next round."""
-        await Worker("the refresh of exchange rates", self._database, self.refresh, self._pause, self._sleep).run()
+    await Worker("the refresh of exchange rates", database, step, pause).run()
 
-    async def refresh(self) -> float:
-        """Asks once for each currency in use; seconds until the next time. Rates that the operator set stay."""
-        codes = await self._database.read(assets.list_codes)
-        rates: list[RateRecord] = []
-        for base in codes if len(codes) > 1 else ():
-            try:
-                rates += await self._fetch(base, [code for code in codes if code != base])
-            except FetchFailed as error:
-                log.warning("no exchange rates from %s: %s", base, error.sentence)
 
-        def unit(tx: Transaction) -> None:
-            for rate in rates:
-                assets.refresh_rate(tx, rate)
+async def refresh_rates(database: Database, http: GuardedClient, clock: Clock, url: str, max_age: int) -> None:
+    """Asks once for each currency in use. Rates that the operator set stay."""
+    codes = await database.read(assets.list_codes)
+    rates: list[RateRecord] = []
+    for base in codes if len(codes) > 1 else ():
+        asked_at = clock.now()  # before the request, so that no rate counts as newer than it is
+        try:
+            found = await fetch_rates(http, url, base, [code for code in codes if code != base])
+        except FetchFailed as error:
+            log.warning("no exchange rates from %s: %s", base, error.sentence)
+        else:
+            expires_at = asked_at + max_age * SECOND
+            rates += [RateRecord(base, counter, rate, asked_at, expires_at) for counter, rate in found.items()]
 
-        if rates:
-            await self._database.write(unit)
-        return self._pause
+    def unit(tx: Transaction) -> None:
+        for rate in rates:
+            assets.refresh_rate(tx, rate)
 
-    async def _fetch(self, base: str, counters: Sequence[str]) -> list[RateRecord]:
-        asked_at = self._clock.now()  # before the request, so that no rate counts as newer than it is
-        found = await fetch_rates(self._http, self._url, base, counters)
-        expires_at = asked_at + self._max_age * SECOND
-        return [RateRecord(base, counter, rate, asked_at, expires_at) for counter, rate in found.items()]
+    if rates:
+        await database.write(unit)
 
 
 async def fetch_rates(http: GuardedClient, url: str, base: str, counters: Iterable[str]) -> dict[str, str]:
@@ -103,16 +84,15 @@ async def fetch_rates(http: GuardedClient, url: str, base: str, counters: Iterab
         if asked not in error.sentence:
             raise
         sentence = "The URL in rates_url cannot be asked: it must start with https:// and name a host"
-        raise FetchFailed(error.reason, sentence) from error
+        raise FetchFailed(sentence) from error
     if response.status != 200:
-        sentence = f"The rates service answered {response.status} instead of 200"
-        raise FetchFailed("bad_status", sentence)
+        raise FetchFailed(f"The rates service answered {response.status} instead of 200")
     try:
-        answer = _ANSWER.decode(response.body)
+        answer = msgspec.json.decode(response.body, type=_Answer)
     except (ValueError, RecursionError) as error:
-        raise FetchFailed("bad_content", f"The rates service did not answer with rates: {error}") from error
+        raise bad_content(f"The rates service did not answer with rates: {error}") from error
     if answer.base != base:
-        raise FetchFailed("bad_content", f"The rates service answered with rates of another base than {base}")
+        raise bad_content(f"The rates service answered with rates of another base than {base}")
     found = {}
     for counter in counters:
         number = answer.rates.get(counter)
@@ -133,8 +113,7 @@ def _decimal(number: bytes) -> str | None:
     if not value or abs(value.adjusted()) > MAX_MAGNITUDE:
         return None
     plain = f"{value:f}"
-    try:
+    with suppress(ValueError):
         parse_rate(plain)
-    except ValueError:
-        return None
-    return plain
+        return plain
+    return None

@@ -13,7 +13,7 @@ import msgspec
 
 from payres.clock import format_time_if_any
 from payres.errors import Unavailable
-from payres.federation.failures import FetchFailed
+from payres.federation.connection import FetchFailed
 from payres.federation.http import GuardedClient
 from payres.store import status
 from payres.store.database import Database

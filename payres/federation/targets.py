@@ -6,7 +6,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from payres.federation.failures import FetchFailed
+from payres.federation.connection import FetchFailed, Server
 from payres.urls import DEFAULT_PORTS, canonical, is_http_url
 
 # Characters that are not escaped in a path and in a query, besides letters, digits and - . _ ~ (RFC 3986 section 3.3
@@ -34,6 +34,10 @@ class Target(NamedTuple):
         return host if self.port is None else f"{host}:{self.port}"
 
     @property
+    def server(self) -> Server:
+        return Server(self.scheme, self.host, self.port or DEFAULT_PORTS[self.scheme])
+
+    @property
     def url(self) -> str:
         """The whole, which is what signatures cover."""
         return f"{self.scheme}://{self.authority}{self.path}"
@@ -43,18 +47,18 @@ class Target(NamedTuple):
 def parse_target(url: str) -> Target:
     """The target of an http or https URL.
 
-    Raises FetchFailed `bad_url`. Like browsers, it resolves dot segments and escapes what is not ASCII (RFC 3986
+    Raises FetchFailed. Like browsers, it resolves dot segments and escapes what is not ASCII (RFC 3986
     sections 5.2.4 and 2.1).
     """
     parts = _URL.match(url) if is_http_url(url) else None
     if parts is None:
-        raise FetchFailed("bad_url", "The URL is not an absolute http or https URL without user information")
+        raise FetchFailed("The URL is not an absolute http or https URL without user information", retryable=False)
     authority, path, query = parts.groups("")
     split = urlsplit(url)
     try:
         host = _ascii_host(authority, split.hostname or "")
     except ValueError as error:
-        raise FetchFailed("bad_url", f"{url} cannot be parsed as a URL") from error
+        raise FetchFailed(f"{url} cannot be parsed as a URL", retryable=False) from error
     port = split.port
     target = quote(_without_dots(path) or "/", PATH_SAFE) + quote(query, QUERY_SAFE)
     return Target(split.scheme, host, None if port == DEFAULT_PORTS[split.scheme] else port, target)

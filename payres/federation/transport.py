@@ -1,20 +1,16 @@
-"""The transport under the guarded client: looks a name up, checks the addresses, and connects to a checked address."""
+"""Connections to other servers: looks a name up, checks the addresses, and connects to a checked address."""
 
 import asyncio
 import logging
 import os
 import re
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from payres.federation.bounds import Bounds
-from payres.federation.connection import Connection, Response, Server
-from payres.federation.failures import FetchFailed
+from payres.federation.connection import Connection, FetchFailed, NoAnswer, Server
 from payres.federation.ip_addresses import is_permitted
-from payres.federation.targets import Target
-from payres.urls import DEFAULT_PORTS
 
 # Looks up a host and port: IP addresses in their usual text form, best first. Raises FetchFailed, OSError and
 # ValueError.
@@ -35,50 +31,50 @@ _CERTIFICATE_FILES = (
     "/etc/ssl/ca-bundle.pem",
 )
 _HASHED_NAME = re.compile(r"[0-9a-f]{8}\.[0-9]")
-_NAMES = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # of headers, one after the other (RFC 9110 section 5.1)
 
 log = logging.getLogger("payres.federation")
 
 
 class Transport:
-    """Exchanges over connections to permitted addresses. HTTP/1.1 only; no proxies, redirects or cookies.
+    """Opens connections to permitted addresses, without proxies, and keeps up to `most_idle` for the next exchange.
 
-    The check and the connection use the answer of one lookup, so it does not matter if the name has another address a
-    moment later (DNS rebinding). TLS still verifies the name.
+    The addresses of a server together have `seconds` to accept a connection. They are those that were checked, from the
+    same lookup, so it does not matter if the name has another address a moment later (DNS rebinding). TLS still
+    verifies the name.
     """
 
     def __init__(
-        self, allow_private_hosts: bool, resolver: Resolver, bounds: Bounds, opener: Opener | None = None
+        self,
+        allow_private_hosts: bool,
+        resolver: Resolver,
+        opener: Opener | None,
+        *,
+        seconds: float,
+        max_body_bytes: int,
+        most_idle: int,
     ) -> None:
         self._allow_private_hosts = allow_private_hosts
         self._resolver = resolver
-        self._bounds = bounds
         self._opener = opener or open_connection
-        self._most_idle = bounds.idle
+        self._seconds = seconds
+        self._max_body_bytes = max_body_bytes
+        self._most_idle = most_idle
         self._idle: list[Connection] = []  # the longest idle first
 
-    async def exchange(
-        self,
-        method: str,
-        target: Target,
-        headers: Mapping[str, str],
-        body: bytes,
-        tls: ssl.SSLContext | None,
-        on_send: Callable[[], None],
-    ) -> Response:
-        """Sends a request with only these headers, and reads the whole answer. Raises FetchFailed.
+    async def connect(self, server: Server, tls: ssl.SSLContext | None) -> Connection:
+        """An idle connection or a new one. `keep` it after its use. Raises FetchFailed.
 
-        `tls` has the certificates to trust, None for plain http. `on_send` is called just before the first byte
-        leaves.
+        `tls` has the certificates to trust, None for plain http.
         """
-        request = _written(method, target, headers) + body
-        server = Server(target.scheme, target.host, target.port or DEFAULT_PORTS[target.scheme])
-        connection = self._kept(server) or await self._connect(server, tls)
-        on_send()
-        response = await connection.exchange(request)
+        return self._kept(server) or await self._connect(server, tls)
+
+    def keep(self, connection: Connection) -> None:
+        """Keeps a connection for another exchange, if it is good for one."""
         if connection.reusable:
-            self._keep(connection)
-        return response
+            connection.idle_since = asyncio.get_running_loop().time()
+            self._idle.append(connection)
+            if len(self._idle) > self._most_idle:
+                self._idle.pop(0).close()
 
     async def aclose(self) -> None:
         """Closes every connection that is idle, and keeps none from now on: those in use are closed after it."""
@@ -97,17 +93,11 @@ class Transport:
                 return self._idle.pop(number)
         return None
 
-    def _keep(self, connection: Connection) -> None:
-        connection.idle_since = asyncio.get_running_loop().time()
-        self._idle.append(connection)
-        if len(self._idle) > self._most_idle:
-            self._idle.pop(0).close()
-
     async def _connect(self, server: Server, tls: ssl.SSLContext | None) -> Connection:
         """A connection to the first permitted address that accepts one. Raises FetchFailed."""
         addresses = await self._permitted(server.host, server.port)
         # An address that drops packets must leave time for the next address.
-        seconds = self._bounds.seconds / min(len(addresses), 4)
+        seconds = self._seconds / min(len(addresses), 4)
         options: dict[str, Any] = {}
         if tls is not None:
             tls.set_alpn_protocols(["http/1.1"])
@@ -116,16 +106,15 @@ class Transport:
         for address in addresses:
             try:
                 async with asyncio.timeout(seconds):
-                    opened = partial(Connection, server, self._bounds.max_body_bytes)
+                    opened = partial(Connection, server, self._max_body_bytes)
                     return (await self._opener(opened, address, server.port, **options))[1]
             except (OSError, ValueError) as error:
                 failure = error
                 if isinstance(error, ssl.SSLError | ValueError):  # ValueError: a name that no certificate can have
                     break
         if isinstance(failure, TimeoutError):
-            raise FetchFailed("timeout", f"{server.host} did not take a connection in time") from failure
-        sentence = f"The connection to {server.host} failed; check that it is up"
-        raise FetchFailed("connection_failed", sentence) from failure
+            raise NoAnswer(f"{server.host} did not take a connection in time") from failure
+        raise NoAnswer(f"The connection to {server.host} failed; check that it is up") from failure
 
     async def _permitted(self, host: str, port: int) -> list[str]:
         """The permitted addresses of a host, at least one. Raises FetchFailed."""
@@ -140,12 +129,11 @@ class Transport:
         if not self._allow_private_hosts:
             # One message for both cases: two would show clients which names exist inside the network.
             log.debug("%s was not asked; its addresses: %s", host, ", ".join(found) or "none")
-            raise FetchFailed("unresolvable", f"{host} has no public address; name a host that all the net can reach")
+            raise FetchFailed(f"{host} has no public address; name a host that all the net can reach")
         if found:
-            raise FetchFailed(
-                "forbidden_address", f"{host} is at an address that is never asked, such as link-local ones"
-            )
-        raise FetchFailed("unresolvable", f"The name {host} has no address")
+            never = "is at an address that is never asked, such as link-local ones"
+            raise FetchFailed(f"{host} {never}", retryable=False)
+        raise FetchFailed(f"The name {host} has no address")
 
 
 async def open_connection(
@@ -153,15 +141,6 @@ async def open_connection(
 ) -> tuple[asyncio.BaseTransport, Connection]:
     """A connection of the operating system's. Raises OSError, ValueError."""
     return await asyncio.get_running_loop().create_connection(protocol, address, port, **tls)
-
-
-def _written(method: str, target: Target, headers: Mapping[str, str]) -> bytes:
-    """The head of a request. Raises FetchFailed."""
-    first, lines = f"{method} {target.path} HTTP/1.1", [f"{name}: {value}" for name, value in headers.items()]
-    text = "".join((first, *lines))
-    if first.count(" ") != 2 or not (text.isascii() and text.isprintable() and _NAMES.fullmatch("".join(headers))):
-        raise FetchFailed("bad_request", f"The request to {target.host} cannot be written as HTTP")
-    return "\r\n".join((first, *lines, "\r\n")).encode("ascii")
 
 
 @cache

@@ -1,19 +1,24 @@
-"""Wallet addresses on other servers."""
+"""Wallet addresses on other servers, and the public keys of clients there."""
 
+import re
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from payres.federation.failures import FetchFailed
+from payres.federation.connection import FetchFailed, bad_content
 from payres.federation.http import GuardedClient
 from payres.federation.targets import origin_of
-from payres.limits import MAX_URL_LENGTH
+from payres.limits import MAX_JWKS_KEYS, MAX_URL_LENGTH
+from payres.signatures.jwk import JWK, parse_jwk
 from payres.urls import is_http_url
 from payres.wire import AssetCode, Scale
 
 MAX_NAME_LENGTH = 128
 
+_SECONDS = re.compile(r'max-age="?([0-9]{1,10})"?')
 _Url = Annotated[str, Meta(max_length=MAX_URL_LENGTH)]
 
 
@@ -28,6 +33,13 @@ class RemoteWallet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     resource_server: _Url
 
 
+class KeySet(msgspec.Struct, frozen=True):
+    """Keys with distinct kids, and for how many seconds they may be cached; None when the server does not say."""
+
+    keys: list[JWK]
+    max_age: int | None
+
+
 async def fetch_wallet_address(client: GuardedClient, url: str) -> RemoteWallet:
     """The wallet address at a URL. Raises FetchFailed.
 
@@ -38,23 +50,49 @@ async def fetch_wallet_address(client: GuardedClient, url: str) -> RemoteWallet:
     try:
         wallet = msgspec.convert(document, RemoteWallet)
     except msgspec.ValidationError as error:
-        raise FetchFailed("bad_content", f"{url} is not a wallet address: {error}") from error
-    for member, value in (
-        ("id", wallet.id),
-        ("authServer", wallet.auth_server),
-        ("resourceServer", wallet.resource_server),
-    ):
+        raise bad_content(f"{url} is not a wallet address: {error}") from error
+    urls = {"id": wallet.id, "authServer": wallet.auth_server, "resourceServer": wallet.resource_server}
+    for member, value in urls.items():
         if not is_http_url(value):
-            raise FetchFailed("bad_content", f"{url} is not a wallet address: its {member} is not an http or https URL")
+            raise bad_content(f"{url} is not a wallet address: its {member} is not an http or https URL")
     if origin_of(wallet.id) != origin_of(url):
-        raise FetchFailed("bad_content", f"{url} names a wallet address on another server as its id")
+        raise bad_content(f"{url} names a wallet address on another server as its id")
     if not wallet.asset_code.isprintable():
-        raise FetchFailed("bad_content", f"{url} is not a wallet address: its assetCode is not printable")
-    return msgspec.structs.replace(wallet, public_name=_cleaned(wallet.public_name))
+        raise bad_content(f"{url} is not a wallet address: its assetCode is not printable")
+    # Controls, and marks that change the writing direction, could disguise the name.
+    name = "".join(filter(str.isprintable, wallet.public_name or ""))[:MAX_NAME_LENGTH].strip()
+    return msgspec.structs.replace(wallet, public_name=name or None)
 
 
-def _cleaned(name: str | None) -> str | None:
-    """The name without characters that could disguise it, such as controls and marks that change the writing
-    direction."""
-    printable = "".join(character for character in name or "" if character.isprintable())
-    return printable[:MAX_NAME_LENGTH].strip() or None
+async def fetch_keys(client: GuardedClient, wallet_address: str) -> KeySet:
+    """The Ed25519 keys in a wallet address's key set, at most 32 of them. Raises FetchFailed.
+
+    Malformed keys and keys of other kinds are skipped: one unusable key must not make the others unusable.
+    """
+    address = wallet_address.rstrip("/")
+    if "?" in address or "#" in address:
+        raise FetchFailed(f"{address} is not a wallet address: it has a query or a fragment", retryable=False)
+    document, headers = await client.get_json(f"{address}/jwks.json")
+    listed = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(listed, list):
+        raise bad_content(f"{address}/jwks.json is not a JSON Web Key Set: it has no list of keys")
+    keys: dict[str, JWK] = {}
+    for member in listed:
+        with suppress(ValueError):
+            if isinstance(member, dict) and len(keys) < MAX_JWKS_KEYS:
+                key = parse_jwk(member)
+                keys.setdefault(key.kid, key)
+    return KeySet(list(keys.values()), _max_age(headers))
+
+
+def _max_age(headers: Mapping[str, str]) -> int | None:
+    """For how many seconds an answer is fresh (RFC 9111 sections 4.2 and 5.2.2); 0 if it may not be cached."""
+    directives = [directive.strip().lower() for directive in headers.get("cache-control", "").split(",")]
+    names = [directive.partition("=")[0] for directive in directives]
+    if "no-store" in names or "no-cache" in names:
+        return 0
+    if "max-age" not in names:
+        return None
+    seconds = _SECONDS.fullmatch(directives[names.index("max-age")])
+    age = _SECONDS.fullmatch(f"max-age={headers.get('age', '0').strip()}")
+    return max(int(seconds[1]) - int(age[1]), 0) if seconds and age else 0

@@ -10,10 +10,8 @@ import msgspec
 from payres.clock import SECOND
 from payres.counters import Metrics
 from payres.errors import Unavailable
-from payres.federation.bounds import Bounds
-from payres.federation.connection import Response
-from payres.federation.failures import FetchFailed
-from payres.federation.http import GuardedClient
+from payres.federation.connection import FetchFailed, Response
+from payres.federation.http import Bounds, GuardedClient
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import Fulfill, Lost, Reply, decode_reply
 from payres.store import peers

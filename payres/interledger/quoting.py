@@ -10,7 +10,7 @@ import msgspec
 from payres import representations
 from payres.amounts import MAX_VALUE, Asset, Fee, Scales, convert, fee_on, minimum_send
 from payres.errors import DomainError, InvalidAmount, Unavailable, WrongState
-from payres.federation.failures import RemoteReceiverFailed
+from payres.federation.connection import FetchFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.routing import next_peer
@@ -81,7 +81,7 @@ class RemoteQuotes:
             return None
         try:
             receiver = await self._receivers.create(wanted.to)
-        except RemoteReceiverFailed as error:
+        except FetchFailed as error:
             raise _not_payable("to", error) from error
         if not is_remote(self._urls, receiver):
             raise unpayable("to", "what its server created is no incoming payment of another server", "bad_content")
@@ -103,7 +103,7 @@ class RemoteQuotes:
         pricing = Fee() if is_free else wallet.fee
         try:
             receiver = await self._receivers.fetch_open(canonical(url))
-        except RemoteReceiverFailed as error:
+        except FetchFailed as error:
             raise _not_payable(field, error) from error
         assert receiver.method is not None, "what is open can be paid"
         destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
@@ -167,7 +167,7 @@ def _refund_plan(work: Work, wanted: refunds.Wanted) -> refunds.Plan | None:
     return plan
 
 
-def _not_payable(field: str, error: RemoteReceiverFailed) -> DomainError:
+def _not_payable(field: str, error: FetchFailed) -> DomainError:
     """The error for a receiver on another server that cannot be read or created."""
     return Unavailable(error.sentence) if error.reason == "busy" else unpayable(field, error.sentence, error.reason)
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from payres.amounts import format_decimal
 from payres.clock import MINUTE, SECOND, Clock
-from payres.federation.failures import RemoteReceiverFailed
+from payres.federation.connection import FetchFailed
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.interledger import balances
 from payres.interledger.recovery import FIRST_WAIT, GIVE_UP_AFTER, longer, sleep_until
@@ -66,7 +66,7 @@ async def _received(clock: Clock, receivers: RemoteReceivers, standing: Standing
     terms = standing.payment.terms
     try:
         receiver = await receivers.fetch(terms.receiver)
-    except RemoteReceiverFailed as error:
+    except FetchFailed as error:
         log.info("payment %s waits for what its receiver has received: %s", standing.payment.id, error.sentence)
         return None
     return receiver.received if receiver.asset == terms.asset else None

@@ -16,7 +16,7 @@ import msgspec
 
 from payres.amounts import MAX_LEDGER
 from payres.clock import DAY, Clock
-from payres.federation.failures import RemoteReceiverFailed
+from payres.federation.connection import FetchFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.reconciliation import reconcile
@@ -165,13 +165,13 @@ class RemotePayments:
         """Reads the receiver and sends what is left."""
         try:
             receiver = await self._receivers.fetch_open(payment.terms.receiver)
-        except RemoteReceiverFailed as error:
+        except FetchFailed as error:
             if error.reason == "busy":  # our own server was busy, so this is no failed attempt
                 return _Attempt("retry", error.sentence)
             await self._count_attempt(payment)
             if error.reason == "completed" and _price_sent(payment):
                 return _Attempt("end")
-            return _Attempt("end" if error.permanent else "retry", error.sentence)
+            return _Attempt("retry" if error.retryable else "end", error.sentence)
         if (objection := _objection(payment, receiver)) is not None:
             await self._count_attempt(payment)
             return _Attempt("end", objection)

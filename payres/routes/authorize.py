@@ -11,8 +11,8 @@ from starlette.requests import Request
 
 from payres.clock import SECOND
 from payres.errors import ClientUnproven, DomainError, InvalidClient, TokenInvalid, Unavailable
-from payres.federation.failures import FetchFailed
-from payres.federation.keys import fetch_keys
+from payres.federation.connection import FetchFailed
+from payres.federation.wallet_addresses import fetch_keys
 from payres.grants import clients
 from payres.grants.access import AccessType, Action, Caller, permit
 from payres.grants.clients import Client

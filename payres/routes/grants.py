@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import ClientUnproven
-from payres.federation.failures import FetchFailed
+from payres.federation.connection import FetchFailed
 from payres.federation.wallet_addresses import fetch_wallet_address
 from payres.grants import clients, continuation
 from payres.grants.clients import Client

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from payres.federation import lookups, transport
+from payres.federation import ip_addresses, transport
 from payres.federation.connection import Connection
 
 PUBLIC = "93.184.216.34"
@@ -25,9 +25,9 @@ class Internet:
         self.lookups: Counter[str] = Counter()
         self.reached: dict[str, int] = {}
         self._names: dict[str, Sequence[Sequence[str]]] = {}
-        self._find = lookups.find_addresses
+        self._find = ip_addresses.find_addresses
         self._connect = transport.open_connection
-        patch.setattr(lookups, "find_addresses", self.find)
+        patch.setattr(ip_addresses, "find_addresses", self.find)
         patch.setattr(transport, "open_connection", self.connect)
 
     async def connect(

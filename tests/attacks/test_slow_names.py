@@ -2,16 +2,18 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from payres.federation import lookups
-from payres.federation.bounds import Bounds
-from payres.federation.failures import RemoteReceiverFailed
-from payres.federation.rates import RatesWorker
+from payres import application
+from payres.federation import ip_addresses, rates
+from payres.federation.connection import FetchFailed
+from payres.federation.http import Bounds
 from payres.limits import MAX_LOOKUPS_OF_CLIENT, MAX_LOOKUPS_OF_REQUESTS
 from payres.testing.instance import Instance
 from tests.attacks.test_ssrf import QUOTE, as_payment, as_receiver
@@ -20,6 +22,7 @@ from tests.helpers import TIMEOUT, wait_until
 
 INSIDE, SILENT, RATES = "inside.example", "slow.example", "rates.example"
 LOOKED_UP = "has no public address"
+Refresh = Callable[[], Coroutine[None, None, None]]
 BUSY = "is not looked up while so many others are"
 
 
@@ -40,26 +43,29 @@ class NameServers:
 @pytest.fixture
 def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServers]:
     made = NameServers()
-    monkeypatch.setattr(lookups, "find_addresses", made)
+    monkeypatch.setattr(ip_addresses, "find_addresses", made)
     yield made
     made.spoken.set()
 
 
 @pytest.fixture
-def rates_worker(monkeypatch: pytest.MonkeyPatch) -> list[RatesWorker]:
-    """The worker of the server, which asks when the test tells it to."""
-    found: list[RatesWorker] = []
+def refresh_rates(monkeypatch: pytest.MonkeyPatch) -> list[Refresh]:
+    """What the server does regularly, which it now does when the test tells it to."""
+    found: list[Refresh] = []
 
-    async def run(worker: RatesWorker) -> None:
-        found.append(worker)
+    async def watch(*given: Any) -> None:
+        found.append(partial(rates.refresh_rates, *given))
 
-    monkeypatch.setattr(RatesWorker, "run", run)
+    monkeypatch.setattr(application, "watch_rates", watch)
     return found
 
 
 @pytest.fixture
 def server(
-    servers: NameServers, rates_worker: list[RatesWorker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    servers: NameServers,
+    refresh_rates: list[Refresh],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Instance]:
     """Asks public addresses only, has peers, and a service of rates."""
     with asking_rates(tmp_path, f"https://{RATES}/", ilp_address="test.here") as instance:
@@ -72,7 +78,7 @@ def server(
 
 
 def test_slow_names_of_clients_stop_no_payment_no_peer_and_no_rates(
-    server: Instance, servers: NameServers, rates_worker: list[RatesWorker]
+    server: Instance, servers: NameServers, refresh_rates: list[Refresh]
 ) -> None:
     told = at_once(MAX_LOOKUPS_OF_REQUESTS + 8, lambda host: ask_as_client(server, host, address_of(host)))
     assert servers.asked[SILENT] == MAX_LOOKUPS_OF_REQUESTS
@@ -81,7 +87,7 @@ def test_slow_names_of_clients_stop_no_payment_no_peer_and_no_rates(
     for way in (as_receiver, as_payment):
         assert LOOKED_UP in way(server, f"https://{INSIDE}")[1]["details"]["hint"]
     assert LOOKED_UP in forwarded(server, "far")
-    server._server.call(rates_worker[0].refresh())
+    server._server.call(refresh_rates[0]())
     assert servers.asked[RATES] == 2  # currencies
     servers.spoken.set()
     wait_until(lambda: LOOKED_UP in ask_as_client(server, INSIDE))
@@ -94,7 +100,7 @@ def test_slow_names_of_receivers_stop_no_payment_and_no_client(server: Instance,
     assert sum(BUSY in answer for answer in told) == 8
     status, error = as_receiver(server, f"https://{INSIDE}")
     assert (status, error["code"], BUSY in error["details"]["hint"]) == (503, "unavailable", True)
-    with pytest.raises(RemoteReceiverFailed, match=LOOKED_UP):
+    with pytest.raises(FetchFailed, match=LOOKED_UP):
         server._server.call(server.context.receivers.fetch(f"https://{INSIDE}/incoming-payments/1"))
     assert LOOKED_UP in ask_as_client(server, INSIDE)
     assert LOOKED_UP in forwarded(server, "far")

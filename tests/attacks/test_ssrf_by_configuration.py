@@ -30,9 +30,9 @@ from payres.terms import Terms
 from payres.testing.instance import Instance, run_instance
 from tests.attacks.conftest import Trap
 from tests.attacks.internet import PUBLIC, Internet, redirecting_server
-from tests.federation.test_http import Tls
 from tests.helpers import TIMEOUT, wait_until
 from tests.interledger.network import amount, hurried, skip_pauses, wallet_money
+from tests.tls import Tls
 from tests.works import sending_payment
 
 TOKEN = "what-the-near-peer-shows"

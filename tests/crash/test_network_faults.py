@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from payres.clock import SECOND
-from payres.federation import exchange_slots, lookups
+from payres.federation import http, ip_addresses
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.crash.faulty_link import MODES, FaultyLink, Mode, faulty_link
@@ -45,9 +45,9 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     """Two peers. All that the first asks of the second, and its packets too, go by a link that may go wrong."""
     with ExitStack() as stack:
         link = stack.enter_context(faulty_link())
-        monkeypatch.setattr(lookups, "find_addresses", link.resolve)
-        monkeypatch.setattr(lookups, "FAILED_LOOKUP_SECONDS", 0)  # so that nobody waits for a name to come right
-        monkeypatch.setattr(exchange_slots, "FAILED_SERVER_SECONDS", 0)
+        monkeypatch.setattr(ip_addresses, "find_addresses", link.resolve)
+        monkeypatch.setattr(ip_addresses, "FAILED_LOOKUP_SECONDS", 0)  # so that nobody waits for a name to come right
+        monkeypatch.setattr(http, "FAILED_SERVER_SECONDS", 0)
         a = stack.enter_context(run_instance(tmp_path / "a.db", ilp_address="test.a"))
         there = f"http://localhost:{link.port}"
         b = stack.enter_context(run_instance(tmp_path / "b.db", ilp_address="test.b", base_url=there))

@@ -1,14 +1,25 @@
 """Servers on the loopback interface that answer with whatever bytes a test wants."""
 
 import asyncio
+import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
+from payres.federation import ip_addresses
+from payres.federation.connection import Connection, FetchFailed
+from payres.federation.http import Bounds, GuardedClient
+from payres.federation.transport import open_connection
+from payres.requester import requested_by
 from tests.federation.site import Site
+from tests.helpers import TIMEOUT
+
+HURRY = Bounds(seconds=0.2, queue_seconds=0.2)  # for what never ends, and so for nothing that is to succeed
+UNHURRIED = Bounds(seconds=60)
 
 Handler = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -28,6 +39,90 @@ async def elapse() -> Elapse:
 
     setattr(loop, "time", lambda: time() + passed)  # noqa: B010 - a method is replaced
     return move
+
+
+@pytest.fixture(autouse=True)
+def nobody() -> Iterator[None]:
+    """No test leaves its requester to the next."""
+    yield
+    requested_by.set(None)
+
+
+async def failure_of(client: GuardedClient, url: str) -> FetchFailed:
+    async with client:
+        with pytest.raises(FetchFailed) as caught:
+            await client.get_json(url)
+    return caught.value
+
+
+def loopback(bounds: Bounds | None = None) -> GuardedClient:
+    return GuardedClient(allow_private_hosts=True, bounds=bounds)
+
+
+class Names:
+    """A resolver that gives one answer after the other and then repeats the last."""
+
+    def __init__(self, *answers: Sequence[str]) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        self.asked.append(host)
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+class Detour:
+    """Notes the addresses asked for and connects to a loopback port instead; some addresses do not answer."""
+
+    def __init__(
+        self, port: int, silent: Sequence[str] = (), refusing: Sequence[str] = (), elapse: Elapse = lambda _: None
+    ) -> None:
+        self.port = port
+        self.silent = silent
+        self.refusing = refusing
+        self.elapse = elapse
+        self.addresses: list[str] = []
+
+    async def __call__(
+        self, protocol: Callable[[], Connection], address: str, port: int, **tls: Any
+    ) -> tuple[asyncio.BaseTransport, Connection]:
+        self.addresses.append(address)
+        if address in self.refusing:
+            raise ConnectionRefusedError
+        if address in self.silent:
+            self.elapse(UNHURRIED.seconds / 3)
+            await asyncio.Event().wait()
+        return await open_connection(protocol, "127.0.0.1", self.port, **tls)
+
+
+class NameServers:
+    """Silent for names with `slow` in them until they are told to speak; names with `none` in them are not known."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.spoken = threading.Event()
+        self._heard = threading.Semaphore(0)
+
+    def __call__(self, host: str, port: int) -> Sequence[str]:
+        self.asked.append(host)
+        self._heard.release()
+        if "slow" in host:
+            assert self.spoken.wait(TIMEOUT)
+        if "none" in host:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return ["93.184.216.34"]
+
+    def wait_for(self, count: int) -> None:
+        """Returns once they have been asked so often."""
+        assert all(self._heard.acquire(timeout=TIMEOUT) for _ in range(count))
+
+
+@pytest.fixture
+def name_servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServers]:
+    made = NameServers()
+    monkeypatch.setattr(ip_addresses, "find_addresses", made)
+    yield made
+    made.spoken.set()
 
 
 class Serve(Protocol):

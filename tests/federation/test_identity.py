@@ -6,7 +6,7 @@ import pytest
 
 from payres.application import create_app
 from payres.clock import SECOND, MovableClock
-from payres.federation.failures import FetchFailed
+from payres.federation.connection import FetchFailed
 from payres.federation.identity import OwnIdentity
 from payres.operator import keys, wallets
 from payres.settings import Settings
@@ -67,13 +67,13 @@ def test_sign_covers_the_body(identity: OwnIdentity) -> None:
 
 
 def test_sign_fails_as_a_fetch_does(identity: OwnIdentity) -> None:
-    for url, authorization, reason in (
-        ("http://[::1", "GNAP t", "bad_url"),
-        ("https://pay.example/", "GNAP t\n", "bad_request"),
+    for url, authorization, words in (
+        ("http://[::1", "GNAP t", "not an absolute"),
+        ("https://pay.example/", "GNAP t\n", "cannot be signed"),
     ):
-        with pytest.raises(FetchFailed) as failure:
+        with pytest.raises(FetchFailed, match=words) as failure:
             identity.sign("GET", url, {"Authorization": authorization})
-        assert failure.value.reason == reason
+        assert (failure.value.reason, failure.value.retryable) == ("unreachable", False)
 
 
 def listed(instance: Instance, anonymous: httpx2.Client) -> list[JWK]:

@@ -11,13 +11,10 @@ import pytest
 
 from payres.amounts import Asset
 from payres.clock import DAY, SECOND, MovableClock, format_time
-from payres.federation import access_tokens
-from payres.federation.access_tokens import AccessTokens, TokenScope
-from payres.federation.bounds import Bounds
-from payres.federation.connection import Response
-from payres.federation.failures import RemoteReceiverFailed
-from payres.federation.http import GuardedClient
-from payres.federation.identity import OwnIdentity
+from payres.federation import identity
+from payres.federation.connection import FetchFailed, Response
+from payres.federation.http import Bounds, GuardedClient
+from payres.federation.identity import AccessTokens, OwnIdentity, TokenScope
 from payres.federation.incoming_payments import IlpMethod, RemoteIncomingPayment, RemoteReceivers
 from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
@@ -93,11 +90,11 @@ def revoke_tokens(tx: Transaction) -> None:
     tx.execute("UPDATE access_token SET revoked_at = created_at WHERE revoked_at IS NULL")
 
 
-async def failure(receivers: RemoteReceivers, url: str, reason: str, permanent: bool) -> RemoteReceiverFailed:
+async def failure(receivers: RemoteReceivers, url: str, reason: str, retryable: bool) -> FetchFailed:
     """The failure to fetch an open payment, which must be this one."""
-    with pytest.raises(RemoteReceiverFailed) as raised:
+    with pytest.raises(FetchFailed) as raised:
         await receivers.fetch_open(url)
-    assert (raised.value.reason, raised.value.permanent) == (reason, permanent), raised.value.sentence
+    assert (raised.value.reason, raised.value.retryable) == (reason, retryable), raised.value.sentence
     assert raised.value.sentence == str(raised.value)
     return raised.value
 
@@ -131,7 +128,7 @@ async def test_fetch_completed_payment(pair: Pair) -> None:
     payment = await pair.receivers.fetch(created["id"])
     assert (payment.completed, payment.received, payment.remaining) == (True, 10, 0)
     assert payment.method is None
-    await failure(pair.receivers, created["id"], "completed", permanent=True)
+    await failure(pair.receivers, created["id"], "completed", retryable=False)
 
 
 async def test_fetch_expired_payment(pair: Pair) -> None:
@@ -140,14 +137,14 @@ async def test_fetch_expired_payment(pair: Pair) -> None:
     await pair.receivers.fetch_open(created["id"])
     pair.advance(61)
     assert not (await pair.receivers.fetch(created["id"])).completed
-    error = await failure(pair.receivers, created["id"], "expired", permanent=True)
+    error = await failure(pair.receivers, created["id"], "expired", retryable=False)
     assert expires_at in error.sentence
 
 
 @pytest.mark.parametrize("identifier", ["0198a000-0000-7000-8000-000000000000", "x"])
 async def test_fetch_missing_payment(pair: Pair, identifier: str) -> None:
     url = f"{pair.asked.base_url}/incoming-payments/{identifier}"
-    await failure(pair.receivers, url, "not_found", permanent=True)
+    await failure(pair.receivers, url, "not_found", retryable=False)
     assert pair.http.grants == 0
 
 
@@ -177,7 +174,7 @@ async def test_nobody_takes_the_asking_server_for_another(pair: Pair, servers: t
     created = pair.create()
     impostor = OwnIdentity(servers[0].context.identity.wallet_address, bytes(32), pair.clocks[0])
     receivers = RemoteReceivers(pair.http, impostor, pair.clocks[0])
-    await failure(receivers, created["id"], "refused", permanent=False)
+    await failure(receivers, created["id"], "refused", retryable=True)
 
 
 @pytest.fixture
@@ -286,7 +283,7 @@ async def test_payment_that_takes_no_money_is_not_open(
     receivers: RemoteReceivers, site: Site, changes: dict[str, object], reason: str
 ) -> None:
     await fetched(receivers, site, **changes)
-    await failure(receivers, site.base + PATH, reason, permanent=True)
+    await failure(receivers, site.base + PATH, reason, retryable=False)
 
 
 ILP = {"type": "ilp", "ilpAddress": "test.bank", "sharedSecret": SECRET_TEXT}
@@ -342,7 +339,7 @@ async def test_what_is_no_incoming_payment_is_bad_content(
     receivers: RemoteReceivers, site: Site, changes: dict[str, object]
 ) -> None:
     url = publish(site, document(site, **changes))
-    await failure(receivers, url, "bad_content", permanent=True)
+    await failure(receivers, url, "bad_content", retryable=False)
 
 
 RUBBISH = [b"", b"{", b"<html>", b"null", b"[]", b"\xff", b"1", b'{"a":' * 10_000, b"[" * 30_000, b"9" * 60_000]
@@ -351,11 +348,11 @@ RUBBISH = [b"", b"{", b"<html>", b"null", b"[]", b"\xff", b"1", b'{"a":' * 10_00
 @pytest.mark.parametrize("rubbish", RUBBISH, ids=range(len(RUBBISH)))
 async def test_rubbish_is_bad_content_wherever_it_comes(receivers: RemoteReceivers, site: Site, rubbish: bytes) -> None:
     url = publish(site, document(site), Answer(rubbish))
-    await failure(receivers, url, "bad_content", permanent=True)
+    await failure(receivers, url, "bad_content", retryable=False)
     publish(site, Answer(rubbish))
-    await failure(receivers, url, "bad_content", permanent=True)
+    await failure(receivers, url, "bad_content", retryable=False)
     site.pages[f"GET {PATH}"] = Answer(rubbish)
-    await failure(receivers, url, "bad_content", permanent=True)
+    await failure(receivers, url, "bad_content", retryable=False)
 
 
 @pytest.mark.parametrize(
@@ -363,21 +360,21 @@ async def test_rubbish_is_bad_content_wherever_it_comes(receivers: RemoteReceive
 )
 async def test_auth_server_must_be_a_web_address(receivers: RemoteReceivers, site: Site, auth_server: object) -> None:
     site.pages[f"GET {PATH}"] = Answer({"authServer": auth_server})
-    await failure(receivers, site.base + PATH, "bad_content", permanent=True)
+    await failure(receivers, site.base + PATH, "bad_content", retryable=False)
     assert len(site.requests) == 1
 
 
 @pytest.mark.parametrize(
     ("status", "public", "grant", "private"),
     [
-        (302, ("bad_content", True), ("bad_content", True), ("bad_content", True)),
-        (400, ("bad_content", True), ("refused", False), ("bad_content", True)),
-        (401, ("not_found", True), ("refused", False), ("refused", False)),
-        (403, ("refused", True), ("refused", True), ("refused", True)),
-        (404, ("not_found", True), ("refused", False), ("not_found", True)),
-        (429, ("unreachable", False), ("unreachable", False), ("unreachable", False)),
-        (500, ("unreachable", False), ("unreachable", False), ("unreachable", False)),
-        (204, ("bad_content", True), ("bad_content", True), ("bad_content", True)),
+        (302, ("bad_content", False), ("bad_content", False), ("bad_content", False)),
+        (400, ("bad_content", False), ("refused", True), ("bad_content", False)),
+        (401, ("not_found", False), ("refused", True), ("refused", True)),
+        (403, ("refused", False), ("refused", False), ("refused", False)),
+        (404, ("not_found", False), ("refused", True), ("not_found", False)),
+        (429, ("unreachable", True), ("unreachable", True), ("unreachable", True)),
+        (500, ("unreachable", True), ("unreachable", True), ("unreachable", True)),
+        (204, ("bad_content", False), ("bad_content", False), ("bad_content", False)),
     ],
 )
 async def test_status_decides(
@@ -421,7 +418,7 @@ async def test_grant_must_give_a_token_at_once(
     receivers: RemoteReceivers, site: Site, content: object, reason: str
 ) -> None:
     url = publish(site, document(site), Answer(content))
-    await failure(receivers, url, reason, permanent=True)
+    await failure(receivers, url, reason, retryable=False)
     assert len(site.requests) == 2
 
 
@@ -446,41 +443,41 @@ async def test_incoming_payment_is_created_as_clients_do(receivers: RemoteReceiv
 
 
 @pytest.mark.parametrize(
-    ("created", "token", "reason", "permanent"),
+    ("created", "token", "reason", "retryable"),
     [
-        (Answer({}, 201), TOKEN, "bad_content", True),
-        (Answer({"id": "https://a.example/1"}, 200), TOKEN, "bad_content", True),
-        (Answer({}, 403), TOKEN, "refused", True),
-        (Answer({}, 503), TOKEN, "unreachable", False),
-        (Answer({}, 201), Answer({"interact": {"redirect": "https://a.example/"}}), "refused", True),
-        (Answer({}, 201), Answer({}, 401), "refused", False),
+        (Answer({}, 201), TOKEN, "bad_content", False),
+        (Answer({"id": "https://a.example/1"}, 200), TOKEN, "bad_content", False),
+        (Answer({}, 403), TOKEN, "refused", False),
+        (Answer({}, 503), TOKEN, "unreachable", True),
+        (Answer({}, 201), Answer({"interact": {"redirect": "https://a.example/"}}), "refused", False),
+        (Answer({}, 201), Answer({}, 401), "refused", True),
     ],
     ids=["no id", "not 201", "denied", "broken", "consent", "no grant"],
 )
 async def test_incoming_payment_that_is_not_created_says_why(
-    created: Answer, token: Answer, reason: str, permanent: bool, receivers: RemoteReceivers, site: Site
+    created: Answer, token: Answer, reason: str, retryable: bool, receivers: RemoteReceivers, site: Site
 ) -> None:
-    with pytest.raises(RemoteReceiverFailed) as failed:
+    with pytest.raises(FetchFailed) as failed:
         await receivers.create(publish_wallet(site, created, token))
-    assert (failed.value.reason, failed.value.permanent) == (reason, permanent)
+    assert (failed.value.reason, failed.value.retryable) == (reason, retryable)
 
 
 async def test_huge_answer_is_bad_content(receivers: RemoteReceivers, site: Site) -> None:
     url = publish(site, document(site, metadata={"long": "x" * 65536}))
-    error = await failure(receivers, url, "bad_content", permanent=True)
+    error = await failure(receivers, url, "bad_content", retryable=False)
     assert "65536 bytes" in error.sentence
 
 
 async def test_slow_answer_is_not_waited_for(site: Site, clock: MovableClock) -> None:
     site.pages[f"GET {PATH}"] = Answer(pause=asyncio.Event().wait)
     async with GuardedClient(allow_private_hosts=True, bounds=Bounds(seconds=0.05)) as http:
-        await failure(make_receivers(http, clock), site.base + PATH, "unreachable", permanent=False)
+        await failure(make_receivers(http, clock), site.base + PATH, "unreachable", retryable=True)
 
 
 async def test_connection_that_breaks_off_may_hold_another_time(serve: Serve, clock: MovableClock) -> None:
     url = f"http://127.0.0.1:{await serve(b'HTTP/1.1 200 OK')}{PATH}"
     async with GuardedClient(allow_private_hosts=True) as http:
-        error = await failure(make_receivers(http, clock), url, "bad_content", permanent=False)
+        error = await failure(make_receivers(http, clock), url, "bad_content", retryable=True)
     assert "broke off" in error.sentence
 
 
@@ -488,13 +485,13 @@ async def test_steps_together_have_a_time(site: Site, clock: MovableClock) -> No
     url = publish(site, document(site), Answer(pause=asyncio.Event().wait))
     async with GuardedClient(allow_private_hosts=True) as http:
         receivers = RemoteReceivers(http, OwnIdentity("https://pay.example", bytes(32), clock), clock, seconds=0.05)
-        error = await failure(receivers, url, "unreachable", permanent=False)
+        error = await failure(receivers, url, "unreachable", retryable=True)
     assert "within 0.05 seconds" in error.sentence
 
 
 async def test_server_that_is_down_is_unreachable(receivers: RemoteReceivers, unused_tcp_port: int) -> None:
     url = f"http://127.0.0.1:{unused_tcp_port}{PATH}"
-    await failure(receivers, url, "unreachable", permanent=False)
+    await failure(receivers, url, "unreachable", retryable=True)
 
 
 @pytest.mark.parametrize(
@@ -503,39 +500,39 @@ async def test_server_that_is_down_is_unreachable(receivers: RemoteReceivers, un
 )
 async def test_private_receivers_are_not_asked(host: str, clock: MovableClock) -> None:
     async with GuardedClient(allow_private_hosts=False) as http:
-        await failure(make_receivers(http, clock), f"https://{host}{PATH}", "unreachable", permanent=False)
+        await failure(make_receivers(http, clock), f"https://{host}{PATH}", "unreachable", retryable=True)
 
 
 @pytest.mark.parametrize("addresses", [[], ["10.0.0.7"]])
 async def test_private_receivers_look_like_ones_that_are_not_there(clock: MovableClock, addresses: list[str]) -> None:
-    """In `permanent` too: else a payment that fails at once instead of being tried again would tell."""
+    """In `retryable` too: else a payment that fails at once instead of being tried again would tell."""
 
     async def resolve(host: str, port: int) -> list[str]:
         return addresses
 
     async with GuardedClient(allow_private_hosts=False, resolver=resolve) as http:
         url = f"https://wiki.corp.example{PATH}"
-        error = await failure(make_receivers(http, clock), url, "unreachable", permanent=False)
+        error = await failure(make_receivers(http, clock), url, "unreachable", retryable=True)
     assert error.sentence == "wiki.corp.example has no public address; name a host that all the net can reach"
 
 
 async def test_plain_http_is_not_asked(site: Site, clock: MovableClock) -> None:
     url = publish(site, document(site))
     async with GuardedClient(allow_private_hosts=False) as http:
-        await failure(make_receivers(http, clock), url, "unreachable", permanent=True)
+        await failure(make_receivers(http, clock), url, "unreachable", retryable=False)
     assert site.requests == []
 
 
 async def test_forbidden_auth_server_is_not_asked(receivers: RemoteReceivers, site: Site) -> None:
     site.pages[f"GET {PATH}"] = Answer({"authServer": "http://169.254.169.254/latest"})
-    await failure(receivers, site.base + PATH, "unreachable", permanent=True)
+    await failure(receivers, site.base + PATH, "unreachable", retryable=False)
 
 
 @pytest.mark.parametrize(
     "url", ["", "alice", "ftp://a.example/incoming-payments/1", "https://a:b@a.example/1", "http://["]
 )
 async def test_what_is_no_url_is_not_asked(receivers: RemoteReceivers, url: str) -> None:
-    await failure(receivers, url, "unreachable", permanent=True)
+    await failure(receivers, url, "unreachable", retryable=False)
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -543,7 +540,7 @@ async def test_kept_token_is_renewed_once(receivers: RemoteReceivers, site: Site
     url = publish(site, document(site))
     await receivers.fetch(url)
     publish(site, Answer(b"{}", status))
-    await failure(receivers, url, "refused", permanent=status == 403)
+    await failure(receivers, url, "refused", retryable=status == 401)
     assert len(site.asked("POST")) == 2
     assert len(site.requests) == 3 + 4
 
@@ -593,11 +590,11 @@ async def test_token_is_shown_to_nobody_but_the_server_it_was_asked_for(
 
 
 async def test_few_tokens_are_cached(site: Site, clock: MovableClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access_tokens, "MAX_CACHED", 2)
+    monkeypatch.setattr(identity, "MAX_CACHED", 2)
     site.pages["POST /auth"] = TOKEN
     scopes = [TokenScope(f"{site.base}/auth", f"https://{name}.example") for name in "abc"]
     async with GuardedClient(allow_private_hosts=True) as http:
         tokens = AccessTokens(http, OwnIdentity("https://pay.example", bytes(32), clock), clock)
         for scope in [*scopes[:2], scopes[0], scopes[2]]:
-            assert await tokens.request(scope) == "T1"
+            assert await tokens.request(scope, "read-all") == "T1"
     assert [tokens.cached(scope) for scope in scopes] == ["T1", None, "T1"]

@@ -1,10 +1,33 @@
+"""Which addresses may be connected to, and lookups with name servers that are silent for as long as a test likes."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.federation.ip_addresses import is_permitted
+from payres.federation import ip_addresses
+from payres.federation.connection import FetchFailed, NoAnswer
+from payres.federation.http import Bounds, GuardedClient
+from payres.federation.ip_addresses import Lookups, RecentFailures, is_permitted
+from payres.limits import (
+    FAILED_LOOKUP_SECONDS,
+    MAX_LOOKUPS,
+    MAX_LOOKUPS_OF_CLIENT,
+    MAX_LOOKUPS_OF_KEY,
+    MAX_LOOKUPS_OF_REQUESTS,
+    SLOW_LOOKUP_SECONDS,
+)
+from payres.requester import Requester, requested_by
+from tests.federation.conftest import Elapse, NameServers
+from tests.federation.conftest import failure_of as failure_at
+from tests.helpers import TIMEOUT
 
 PUBLIC = [
     "1.1.1.1",
@@ -86,25 +109,20 @@ SPECIAL = [
 ]
 
 
-@pytest.mark.parametrize("address", PUBLIC)
-def test_is_permitted_takes_public_addresses(address: str) -> None:
-    assert is_permitted(address, allow_private_hosts=False)
-    assert is_permitted(address, allow_private_hosts=True)
+@pytest.mark.parametrize(
+    ("addresses", "as_public", "as_private"),
+    [(PUBLIC, True, True), (PRIVATE, False, True), (NEVER, False, False)],
+    ids=["public", "private", "never"],
+)
+def test_addresses_that_are_permitted(addresses: list[str], as_public: bool, as_private: bool) -> None:
+    for address in addresses:
+        assert is_permitted(address, allow_private_hosts=False) is as_public, address
+        assert is_permitted(address, allow_private_hosts=True) is as_private, address
 
 
-@pytest.mark.parametrize("address", [*PRIVATE, *SPECIAL, *NEVER])
-def test_is_permitted_refuses_what_is_not_public(address: str) -> None:
+@pytest.mark.parametrize("address", SPECIAL)
+def test_addresses_for_special_purposes_are_not_public(address: str) -> None:
     assert not is_permitted(address, allow_private_hosts=False)
-
-
-@pytest.mark.parametrize("address", PRIVATE)
-def test_is_permitted_takes_private_addresses_when_allowed(address: str) -> None:
-    assert is_permitted(address, allow_private_hosts=True)
-
-
-@pytest.mark.parametrize("address", NEVER)
-def test_is_permitted_never_takes_metadata_multicast_or_nonsense(address: str) -> None:
-    assert not is_permitted(address, allow_private_hosts=True)
 
 
 @given(st.ip_addresses(v=4))
@@ -117,3 +135,262 @@ def test_is_permitted_judges_an_embedded_address_like_the_address_itself(address
 @given(st.ip_addresses(v=4) | st.ip_addresses(v=6, network="2000::/3"))
 def test_is_permitted_takes_no_more_than_python_calls_global(address: IPv4Address | IPv6Address) -> None:
     assert address.is_global or not is_permitted(str(address), allow_private_hosts=False)
+
+
+ANSWER = ["93.184.216.34"]
+A, B, CLIENT = ("203.0.113.1",), ("203.0.113.2",), ("https://shop.example/alice",)
+KEY: Requester = ("203.0.113.2", "thumbprint")
+Waiting = list["asyncio.Task[Sequence[str]]"]
+
+
+@pytest.fixture
+def lookups(name_servers: NameServers) -> Lookups:
+    return Lookups(RecentFailures())
+
+
+async def resolve(lookups: Lookups, asker: Requester | None, name: str, port: int = 443) -> Sequence[str]:
+    requested_by.set(asker)
+    return await lookups.resolve(name, port)
+
+
+async def begin(lookups: Lookups, asker: Requester | None, *names: str) -> Waiting:
+    """Tasks, each of which has asked for a name and got no answer."""
+    tasks = [asyncio.create_task(resolve(lookups, asker, name)) for name in names]
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in tasks)
+    return tasks
+
+
+async def failure_of(lookups: Lookups, asker: Requester | None, name: str) -> FetchFailed:
+    with pytest.raises(FetchFailed) as caught:
+        await asyncio.create_task(resolve(lookups, asker, name))
+    return caught.value
+
+
+async def fails(lookups: Lookups, asker: Requester | None, name: str) -> bool:
+    """Whether the name could not be looked up, now or a moment ago."""
+    (outcome,) = await asyncio.gather(resolve(lookups, asker, name), return_exceptions=True)
+    return isinstance(outcome, OSError)
+
+
+def slow(count: int, prefix: str = "h") -> list[str]:
+    return [f"{prefix}{number}.slow.example" for number in range(count)]
+
+
+async def test_lookup_is_shared_by_all_who_ask_meanwhile(lookups: Lookups, name_servers: NameServers) -> None:
+    tasks = [asyncio.create_task(resolve(lookups, asker, name, port)) for asker, name, port in [
+        (A, "slow.example", 443), (A, "SLOW.example", 8443), (B, "slow.example", 1), (None, "slow.example", 443)
+    ]]  # fmt: skip
+    await asyncio.sleep(0)
+    name_servers.spoken.set()
+    assert await asyncio.gather(*tasks) == [ANSWER] * 4
+    assert name_servers.asked == ["slow.example"]
+    await resolve(lookups, A, "slow.example")
+    assert name_servers.asked == ["slow.example"] * 2  # nothing is kept of what was found
+
+
+async def test_lookup_that_fails_fails_for_all_who_ask_meanwhile(lookups: Lookups, name_servers: NameServers) -> None:
+    tasks = await begin(lookups, A, *["none.slow.example"] * 2)
+    name_servers.spoken.set()
+    failures = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(failure) for failure in failures] == [socket.gaierror] * 2
+    assert name_servers.asked == ["none.slow.example"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "2130706433", "0x7f.1", "::1"])
+async def test_address_needs_no_lookup(lookups: Lookups, name_servers: NameServers, host: str) -> None:
+    await begin(lookups, None, *slow(MAX_LOOKUPS))
+    assert await resolve(lookups, A, host) == [{"::1": "::1"}.get(host, "127.0.0.1")]
+
+
+async def test_lookups_of_a_client_are_limited(lookups: Lookups, name_servers: NameServers) -> None:
+    await begin(lookups, A, *slow(MAX_LOOKUPS_OF_CLIENT - 1))
+    assert await resolve(lookups, A, "good.example") == ANSWER
+    await begin(lookups, A, "last.slow.example")
+    failure = await failure_of(lookups, A, "good.example")
+    assert (failure.reason, "good.example" in failure.sentence) == ("busy", True)
+    for other in (B, KEY, CLIENT, None):
+        assert await resolve(lookups, other, "good.example") == ANSWER
+    assert len(name_servers.asked) == MAX_LOOKUPS_OF_CLIENT + 5
+
+
+async def test_lookups_of_a_client_known_by_its_key_alone_are_limited(
+    lookups: Lookups, name_servers: NameServers
+) -> None:
+    await begin(lookups, KEY, *slow(MAX_LOOKUPS_OF_KEY - 1))
+    assert await resolve(lookups, KEY, "good.example") == ANSWER
+    await begin(lookups, KEY, "last.slow.example")
+    assert (await failure_of(lookups, KEY, "good.example")).reason == "busy"
+    assert await resolve(lookups, B, "good.example") == ANSWER
+
+
+async def test_lookups_of_requests_are_limited_and_leave_room_for_payments(
+    lookups: Lookups, name_servers: NameServers
+) -> None:
+    for number in range(MAX_LOOKUPS_OF_REQUESTS // MAX_LOOKUPS_OF_CLIENT):
+        names = slow(MAX_LOOKUPS_OF_CLIENT, f"{number}.")
+        await begin(lookups, (f"192.0.2.{number}",), *(names if number else names[1:]))
+    assert await resolve(lookups, A, "good.example") == ANSWER
+    await begin(lookups, B, "last.slow.example")
+    assert (await failure_of(lookups, A, "good.example")).reason == "busy"
+    assert await resolve(lookups, None, "good.example") == ANSWER
+    await begin(lookups, None, *slow(MAX_LOOKUPS - MAX_LOOKUPS_OF_REQUESTS, "own"))
+    assert (await failure_of(lookups, None, "good.example")).reason == "busy"
+
+
+async def test_lookups_in_all_are_limited(name_servers: NameServers) -> None:
+    lookups = Lookups(RecentFailures(), untrusted_hosts=False)
+    await begin(lookups, A, *slow(MAX_LOOKUPS - 1))
+    assert await resolve(lookups, A, "good.example") == ANSWER
+    tasks = await begin(lookups, A, "last.slow.example")
+    for asker in (A, None):
+        assert (await failure_of(lookups, asker, "good.example")).reason == "busy"
+    joined = await begin(lookups, A, "last.slow.example")  # takes no thread of its own
+    name_servers.spoken.set()
+    assert await asyncio.gather(*tasks, *joined) == [ANSWER] * 2
+    assert await resolve(lookups, A, "good.example") == ANSWER
+
+
+async def test_lookup_that_was_given_up_counts_until_the_system_gives_up(
+    lookups: Lookups, name_servers: NameServers
+) -> None:
+    names = slow(MAX_LOOKUPS_OF_CLIENT)
+    given_up = await begin(lookups, A, *names)
+    for task in given_up:
+        task.cancel()
+    await asyncio.wait(given_up)
+    assert all(task.cancelled() for task in given_up)
+    assert (await failure_of(lookups, A, "good.example")).reason == "busy"
+    last = await begin(lookups, A, *names)  # the same names are still being looked up
+    name_servers.spoken.set()
+    await asyncio.gather(*last)
+    assert await resolve(lookups, A, "good.example") == ANSWER
+    assert len(name_servers.asked) == MAX_LOOKUPS_OF_CLIENT + 1
+
+
+async def test_lookup_that_hangs_keeps_no_further_request_waiting(
+    lookups: Lookups, name_servers: NameServers, elapse: Elapse
+) -> None:
+    first = await begin(lookups, A, "slow.example")
+    elapse(SLOW_LOOKUP_SECONDS - 0.5)
+    first += await begin(lookups, A, "slow.example")
+    elapse(0.5)
+    failure = await failure_of(lookups, B, "slow.example")
+    assert (type(failure), failure.sentence) == (
+        NoAnswer,
+        "The name servers for slow.example do not answer; try again in a few seconds",
+    )
+    first += await begin(lookups, None, "slow.example")
+    name_servers.spoken.set()
+    assert await asyncio.gather(*first) == [ANSWER] * 3
+    assert await resolve(lookups, B, "slow.example") == ANSWER
+
+
+async def test_name_that_failed_is_not_looked_up_for_requests_a_while(
+    lookups: Lookups, name_servers: NameServers, elapse: Elapse
+) -> None:
+    for later, asker, asked in [
+        (0, A, 1),
+        (0, B, 1),
+        (FAILED_LOOKUP_SECONDS - 0.5, A, 1),
+        (0.5, A, 2),  # which fails again
+        (0.1, CLIENT, 2),
+        (0.1, None, 3),
+    ]:
+        elapse(later)
+        assert await fails(lookups, asker, "none.example")
+        assert len(name_servers.asked) == asked
+
+
+async def test_name_that_is_found_again_is_good_for_all(lookups: Lookups, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await fails(lookups, A, "none.example")
+    monkeypatch.setattr(ip_addresses, "find_addresses", lambda host, port: ANSWER)
+    assert await fails(lookups, A, "none.example")
+    for asker in (None, A):
+        assert await asyncio.create_task(resolve(lookups, asker, "none.example")) == ANSWER
+
+
+async def test_names_that_failed_are_remembered_up_to_a_bound(
+    lookups: Lookups, name_servers: NameServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ip_addresses, "MAX_FAILED_NAMES", 2)
+    for name in ("1.none.example", "2.none.example", "3.none.example", "3.none.example", "1.none.example"):
+        assert await fails(lookups, A, name)
+    assert name_servers.asked == ["1.none.example", "2.none.example", "3.none.example", "1.none.example"]
+
+
+async def test_known_hosts_are_looked_up_without_regard_to_who_asks(name_servers: NameServers, elapse: Elapse) -> None:
+    lookups = Lookups(RecentFailures(), untrusted_hosts=False)
+    await begin(lookups, A, *slow(MAX_LOOKUPS_OF_CLIENT), "slow.example")
+    elapse(SLOW_LOOKUP_SECONDS)
+    await begin(lookups, A, "slow.example")
+    for _ in range(2):
+        assert await fails(lookups, A, "none.example")
+    assert name_servers.asked.count("none.example") == 2
+
+
+async def test_thread_that_cannot_be_had_is_a_failure(
+    lookups: Lookups, name_servers: NameServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        for _ in range(MAX_LOOKUPS + 1):
+            assert (await failure_of(lookups, A, "good.example")).reason == "busy"
+    assert await resolve(lookups, A, "good.example") == ANSWER
+
+
+async def test_clients_hold_nothing_of_each_other(name_servers: NameServers) -> None:
+    """Each has lookups of its own, and those that hang still count when its connections are closed."""
+    one, other = (GuardedClient(False, Bounds(in_all=MAX_LOOKUPS, untrusted_hosts=False)) for _ in range(2))
+    tasks = [asyncio.create_task(one.get_json(f"https://{name}/")) for name in slow(MAX_LOOKUPS)]
+    await asyncio.to_thread(name_servers.wait_for, MAX_LOOKUPS)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    await one.aclose()
+    for client, words in ((one, "while so many others are"), (other, "has no public address")):
+        failure = await failure_at(client, "https://none.example/")
+        assert words in failure.sentence
+        assert failure.unsent
+
+
+def test_lookup_that_ends_after_its_loop_is_no_fault(
+    name_servers: NameServers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", faults.append)
+    before = set(threading.enumerate())
+
+    async def give_up() -> None:
+        (task,) = await begin(Lookups(RecentFailures()), A, "slow.example")
+        task.cancel()
+
+    asyncio.run(give_up())
+    (thread,) = set(threading.enumerate()) - before
+    name_servers.spoken.set()
+    thread.join(TIMEOUT)
+    assert (faults, caplog.text, thread.is_alive()) == ([], "", False)
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_process_ends_while_lookups_hang(loop: str) -> None:
+    program = f"""
+import asyncio, threading, {loop}
+from payres.federation.http import Bounds, GuardedClient
+from payres.federation import ip_addresses
+ip_addresses.find_addresses = lambda host, port: threading.Event().wait()
+async def main():
+    async with GuardedClient(False, Bounds(seconds=0.05)) as client:
+        try:
+            await client.get_json("https://slow.example/")
+        except ip_addresses.NoAnswer:
+            print([thread.name for thread in threading.enumerate()])
+{loop}.run(main())
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "['MainThread', 'lookup']\n", "")

@@ -14,10 +14,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from payres.clock import SECOND, MovableClock
-from payres.federation.bounds import Bounds
-from payres.federation.failures import FetchFailed
-from payres.federation.http import GuardedClient
-from payres.federation.rates import RatesWorker, fetch_rates
+from payres.federation import rates
+from payres.federation.connection import FetchFailed
+from payres.federation.http import Bounds, GuardedClient
+from payres.federation.rates import fetch_rates, refresh_rates, watch_rates
 from payres.operator.assets import deposit_liquidity
 from payres.store import assets
 from payres.store.assets import RateRecord
@@ -27,7 +27,7 @@ from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 from tests.federation.conftest import Elapse
 from tests.federation.site import Answer, Request, Site
-from tests.helpers import TIMEOUT
+from tests.helpers import TIMEOUT, settle
 from tests.http_server import reply, serving
 
 NOW = 1_700_000_000 * SECOND
@@ -134,9 +134,7 @@ async def test_other_status_fails_without_telling_the_url(http: GuardedClient, s
     site.pages["GET /rates?key=k&base=USD"] = Answer(b"", status, {"Location": f"{site.base}/elsewhere"})
     with pytest.raises(FetchFailed) as failure:
         await fetch_rates(http, f"{site.base}/rates?key=k", "USD", ["EUR"])
-    assert failure.value.reason == "bad_status"
-    assert f"answered {status}" in failure.value.sentence
-    assert "key" not in failure.value.sentence
+    assert failure.value.sentence == f"The rates service answered {status} instead of 200"
     assert [request.target for request in site.requests] == ["/rates?key=k&base=USD"]
 
 
@@ -147,10 +145,9 @@ async def test_base_is_escaped(http: GuardedClient, site: Site) -> None:
 
 async def test_private_service_needs_permission(site: Site) -> None:
     async with GuardedClient(allow_private_hosts=False) as guarded:
-        for url, reason in ((open_market(site), "bad_url"), ("https://127.0.0.1/rates", "unresolvable")):
-            with pytest.raises(FetchFailed) as failure:
+        for url, words in ((open_market(site), "must start with https"), ("https://127.0.0.1/rates", "no public")):
+            with pytest.raises(FetchFailed, match=words):
                 await fetch_rates(guarded, url, "USD", ["EUR"])
-            assert failure.value.reason == reason
     assert site.requests == []
 
 
@@ -161,7 +158,10 @@ class Desk:
         self.database = database
         self.http = http
         self.clock = MovableClock(NOW, frozen=True)
-        self.worker = RatesWorker(database, http, self.clock, url, MAX_AGE)
+        self.url = url
+
+    async def refresh(self) -> None:
+        await refresh_rates(self.database, self.http, self.clock, self.url, MAX_AGE)
 
     async def trade(self, *codes: str) -> None:
         for code in codes:
@@ -183,7 +183,7 @@ async def desk(tmp_path: Path, site: Site) -> AsyncIterator[Desk]:
 async def test_refresh_asks_for_every_currency_in_use(desk: Desk, site: Site) -> None:
     await desk.trade("USD", "EUR", "JPY")
     await desk.database.write(lambda tx: assets.ensure_asset(tx, "USD", 9))
-    await desk.worker.refresh()
+    await desk.refresh()
     found = await desk.rates()
     assert {pair: rate.rate for pair, rate in found.items()} == {
         "USD/EUR": "0.92",
@@ -199,15 +199,15 @@ async def test_refresh_asks_for_every_currency_in_use(desk: Desk, site: Site) ->
 @pytest.mark.parametrize("codes", [(), ("USD",)])
 async def test_refresh_asks_nothing_where_nothing_is_exchanged(desk: Desk, site: Site, codes: tuple[str, ...]) -> None:
     await desk.trade(*codes)
-    await desk.worker.refresh()
+    await desk.refresh()
     assert site.requests == []
 
 
 async def test_refresh_renews_what_it_wrote(desk: Desk) -> None:
     await desk.trade("USD", "EUR")
-    await desk.worker.refresh()
+    await desk.refresh()
     desk.clock.advance(75)
-    await desk.worker.refresh()
+    await desk.refresh()
     rate = (await desk.rates())["USD/EUR"]
     assert (rate.set_at, rate.expires_at) == (NOW + 75 * SECOND, UNTIL + 75 * SECOND)
 
@@ -220,7 +220,7 @@ async def test_rate_counts_from_the_moment_of_the_question(desk: Desk, site: Sit
 
     body = rates_body("USD", MARKET["USD"])
     site.pages["GET /rates?base=USD"] = Answer(body, pause=dawdle)
-    await desk.worker.refresh()
+    await desk.refresh()
     assert desk.clock.now() == NOW + 3 * SECOND
     assert (await desk.rates())["USD/EUR"].expires_at == UNTIL
 
@@ -245,7 +245,7 @@ async def test_failure_for_one_base_leaves_the_others(
 
     await desk.trade("USD", "EUR")
     site.pages["GET /rates?base=USD"] = Answer(pause=say_nothing) if bad == "silence" else bad
-    await desk.worker.refresh()
+    await desk.refresh()
     assert list(await desk.rates()) == ["EUR/USD"]
     assert "no exchange rates from USD" in caplog.text
 
@@ -253,37 +253,34 @@ async def test_failure_for_one_base_leaves_the_others(
 async def test_refresh_leaves_what_the_operator_set(desk: Desk) -> None:
     await desk.trade("USD", "EUR", "JPY")
     await desk.database.write(lambda tx: assets.set_rate(tx, "USD", "EUR", "0.5", 1))
-    await desk.worker.refresh()
+    await desk.refresh()
     found = await desk.rates()
     assert found["USD/EUR"] == RateRecord("USD", "EUR", "0.5", 1, None)
     assert found.keys() == {"USD/EUR", "USD/JPY", "EUR/JPY", "JPY/USD"}, "the way back is the inverse of what is set"
 
 
-async def test_run_goes_on_after_a_fault(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_rates_are_refreshed_again_and_again_also_after_a_fault(
+    desk: Desk, elapse: Elapse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     rounds = 0
-    pauses: list[float] = []
-    done = asyncio.Event()
 
-    async def broken() -> None:
+    async def refresh(*_: object) -> None:
         nonlocal rounds
         rounds += 1
-        raise RuntimeError("out of order")
+        if rounds < 3:
+            raise RuntimeError("out of order")
 
-    async def pause(seconds: float) -> None:
-        pauses.append(seconds)
-        if len(pauses) == 3:
-            done.set()
-            await asyncio.Event().wait()
-
-    worker = RatesWorker(desk.database, desk.http, desk.clock, "https://rates.example", MAX_AGE, pause)
-    monkeypatch.setattr(worker, "refresh", broken)
+    monkeypatch.setattr(rates, "refresh_rates", refresh)
     with caplog.at_level(logging.ERROR):
-        task = asyncio.create_task(worker.run())
-        await done.wait()
+        task = asyncio.create_task(watch_rates(desk.database, desk.http, desk.clock, desk.url, MAX_AGE))
+        for expected in (1, 2, 3, 4):
+            await settle()
+            assert rounds == expected
+            elapse(MAX_AGE / 4 - 1)
+            await settle()
+            assert rounds == expected
+            elapse(1)
     task.cancel()
-    assert (rounds, pauses) == (3, [MAX_AGE / 4] * 3)
     assert "out of order" in caplog.text
 
 

@@ -1,8 +1,9 @@
 import pytest
 
-from payres.federation.failures import FetchFailed
-from payres.federation.http import GuardedClient
-from payres.federation.wallet_addresses import RemoteWallet, fetch_wallet_address
+from payres.federation.connection import FetchFailed
+from payres.federation.wallet_addresses import RemoteWallet, fetch_keys, fetch_wallet_address
+from payres.signatures.jwk import JWK
+from tests.federation.conftest import Serve, loopback
 from tests.federation.site import Answer, Site
 
 
@@ -21,7 +22,11 @@ def document_of(site: Site, **changes: object) -> dict[str, object]:
 
 async def wallet_of(site: Site, **changes: object) -> RemoteWallet:
     site.pages["GET /alice"] = Answer(document_of(site, **changes))
-    async with GuardedClient(allow_private_hosts=True) as client:
+    return await fetch_alice(site)
+
+
+async def fetch_alice(site: Site) -> RemoteWallet:
+    async with loopback() as client:
         return await fetch_wallet_address(client, f"{site.base}/alice")
 
 
@@ -48,19 +53,21 @@ async def test_fetch_wallet_address_cleans_and_cuts_the_public_name(site: Site, 
     assert (await wallet_of(site, publicName=said)).public_name == kept
 
 
+@pytest.mark.parametrize("document", [None, [], "https://wallet.example/alice", 7])
+async def test_fetch_wallet_address_fails_for_what_is_no_object(site: Site, document: object) -> None:
+    site.pages["GET /alice"] = Answer(document)
+    with pytest.raises(FetchFailed) as caught:
+        await fetch_alice(site)
+    assert caught.value.reason == "bad_content"
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         *({name: ...} for name in ("id", "assetCode", "assetScale", "authServer", "resourceServer")),
         *({name: None} for name in ("id", "assetCode", "assetScale", "authServer", "resourceServer")),
-        {"assetScale": 256},
-        {"assetScale": -1},
-        {"assetScale": "2"},
-        {"assetScale": 2.5},
-        {"assetScale": True},
-        {"assetCode": ""},
-        {"assetCode": "E" * 33},
-        {"assetCode": "E\nR"},
+        *({"assetScale": scale} for scale in (256, -1, "2", 2.5, True)),
+        *({"assetCode": code} for code in ("", "E" * 33, "E\nR")),
         {"publicName": 7},
         {"authServer": "ftp://auth.example"},
         {"authServer": "https://user@auth.example"},
@@ -78,18 +85,116 @@ async def test_fetch_wallet_address_fails_for_what_breaks_a_rule(site: Site, cha
     assert caught.value.reason == "bad_content"
 
 
-@pytest.mark.parametrize("document", [None, [], "https://wallet.example/alice", 7])
-async def test_fetch_wallet_address_fails_for_what_is_no_object(site: Site, document: object) -> None:
-    site.pages["GET /alice"] = Answer(document)
-    async with GuardedClient(allow_private_hosts=True) as client:
-        with pytest.raises(FetchFailed) as caught:
-            await fetch_wallet_address(client, f"{site.base}/alice")
-    assert caught.value.reason == "bad_content"
-
-
 async def test_fetch_wallet_address_takes_another_spelling_of_the_origin(site: Site) -> None:
     base = site.base.replace("127.0.0.1", "localhost")
     address = base.replace("http://localhost", "HTTP://LocalHost") + "/wallets/1"
     site.pages["GET /alice"] = Answer(document_of(site, id=address))
-    async with GuardedClient(allow_private_hosts=True) as client:
+    async with loopback() as client:
         assert (await fetch_wallet_address(client, f"{base}/alice")).id == address
+
+
+# Keys
+
+X = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"  # RFC 8037 appendix A.2
+GOOD = {"kid": "key-1", "kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "x": X}
+
+
+async def keys_of(site: Site, content: object, path: str = "/alice", status: int = 200) -> list[JWK]:
+    site.pages[f"GET {path.rstrip('/')}/jwks.json"] = Answer(content, status)
+    async with loopback() as client:
+        return (await fetch_keys(client, f"{site.base}{path}")).keys
+
+
+@pytest.mark.parametrize(
+    ("headers", "max_age"),
+    [
+        ("", None),
+        ("Cache-Control: public\r\n", None),
+        ("Cache-Control: public, max-age=10\r\n", 10),
+        ('Cache-Control: MAX-AGE="10"\r\n', 10),
+        ("Cache-Control: max-age=60\r\nAge: 50\r\n", 10),
+        ("Cache-Control: max-age=60\r\nAge: 61\r\n", 0),
+        ("Cache-Control: max-age=0\r\n", 0),
+        ("Cache-Control: max-age=60\r\nCache-Control: no-cache\r\n", 0),
+        ("Cache-Control: no-store, max-age=60\r\n", 0),
+        ('Cache-Control: no-cache="set-cookie"\r\n', 0),
+        ("Cache-Control: max-age\r\n", 0),
+        ("Cache-Control: max-age=-1\r\n", 0),
+        ("Cache-Control: max-age=1e3\r\n", 0),
+        ("Cache-Control: max-age=60\r\nAge: old\r\n", 0),
+        (f"Cache-Control: max-age={'9' * 40}\r\n", 0),
+    ],
+)
+async def test_fetch_keys_tells_how_long_they_may_be_kept(serve: Serve, headers: str, max_age: int | None) -> None:
+    port = await serve(f"HTTP/1.1 200 OK\r\n{headers}Content-Length: 11\r\n\r\n".encode() + b'{"keys":[]}')
+    async with loopback() as client:
+        assert (await fetch_keys(client, f"http://127.0.0.1:{port}/alice")).max_age == max_age
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("/alice", "/alice/jwks.json"),
+        ("/alice/", "/alice/jwks.json"),
+        ("/shops/1", "/shops/1/jwks.json"),
+        ("", "/jwks.json"),
+        ("/.well-known/pay", "/.well-known/pay/jwks.json"),
+    ],
+)
+async def test_fetch_keys_asks_below_the_wallet_address(site: Site, path: str, target: str) -> None:
+    assert await keys_of(site, {"keys": [GOOD]}, path) == [JWK(kid="key-1", x=X)]
+    assert [request.target for request in site.requests] == [target]
+
+
+async def test_fetch_keys_passes_over_what_it_does_not_understand(site: Site) -> None:
+    others: list[object] = [
+        None,
+        "key",
+        [],
+        {},
+        {"kid": "rsa", "kty": "RSA", "n": "AQAB", "e": "AQAB"},
+        {**GOOD, "kid": "curve", "crv": "X25519"},
+        {**GOOD, "kid": "short", "x": X[:-1]},
+        {**GOOD, "kid": "secret", "d": X},
+        {**GOOD, "kid": "cipher", "use": "enc"},
+        {**GOOD, "kid": 7},
+        {**GOOD, "kid": "x" * 257},
+    ]
+    second = {**GOOD, "kid": "key-2", "use": "sig", "exp": 1, "nbf": {"deep": []}}
+    document = {"keys": [*others, GOOD, *others, second], "next": None, "operator": "example"}
+    assert [key.kid for key in await keys_of(site, document)] == ["key-1", "key-2"]
+
+
+async def test_fetch_keys_keeps_the_first_key_of_a_kid(site: Site) -> None:
+    other = "D0T-qmoZPBSyRDkdjVZSCCtpKXpGWBPMkc2rRVrvwT4"
+    found = await keys_of(site, {"keys": [GOOD, {**GOOD, "x": other}]})
+    assert found == [JWK(kid="key-1", x=X)]
+
+
+async def test_fetch_keys_keeps_32_keys(site: Site) -> None:
+    document = {"keys": [{}, *({**GOOD, "kid": f"key-{n}"} for n in range(100))]}
+    assert [key.kid for key in await keys_of(site, document)] == [f"key-{n}" for n in range(32)]
+
+
+async def test_fetch_keys_finds_no_keys_in_an_empty_set(site: Site) -> None:
+    assert await keys_of(site, {"keys": []}) == []
+
+
+@pytest.mark.parametrize("document", [None, [], [GOOD], {}, {"keys": None}, {"keys": {"key-1": GOOD}}, GOOD, b"{", b""])
+async def test_fetch_keys_fails_for_what_is_no_key_set(site: Site, document: object) -> None:
+    with pytest.raises(FetchFailed) as caught:
+        await keys_of(site, document)
+    assert (caught.value.reason, caught.value.retryable) == ("bad_content", False)
+
+
+async def test_fetch_keys_tells_the_status_of_a_missing_key_set(site: Site) -> None:
+    with pytest.raises(FetchFailed, match="answered 404 instead of 200"):
+        await keys_of(site, {}, status=404)
+
+
+@pytest.mark.parametrize("address", ["https://wallet.example/alice?x", "https://wallet.example/#alice"])
+async def test_fetch_keys_refuses_what_is_no_wallet_address(address: str) -> None:
+    async with loopback() as client:
+        with pytest.raises(FetchFailed, match="it has a query or a fragment") as caught:
+            await fetch_keys(client, address)
+    assert not caught.value.retryable

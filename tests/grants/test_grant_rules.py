@@ -20,7 +20,7 @@ import pytest
 from payres.clock import MovableClock
 from payres.errors import DomainError
 from payres.federation.http import GuardedClient
-from payres.federation.keys import KeySet, fetch_keys
+from payres.federation.wallet_addresses import KeySet, fetch_keys
 from payres.grants import clients
 from payres.grants.continuation import cancel_grant, continue_grant
 from payres.grants.gnap import GrantRequest

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from payres.clock import HOUR
-from payres.federation.failures import RemoteReceiverFailed
+from payres.federation.connection import FetchFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.link import Link
 from payres.interledger.reconciliation import UNPROVED
@@ -235,7 +235,7 @@ def test_receiver_that_cannot_be_read_is_asked_for_an_hour(
         asked += 1
         if back_after == "minutes" and asked > 5:
             return await fetch(self, url)
-        raise RemoteReceiverFailed("unreachable", "It is away", permanent=False)
+        raise FetchFailed("It is away")
 
     monkeypatch.setattr(RemoteReceivers, "fetch", away)
     began = road.a.clock.now()

@@ -126,10 +126,10 @@ def test_payment_that_finds_no_slot_to_read_its_receiver_uses_up_no_attempt(
 ) -> None:
     a, b = pair
     quote = a.client.create_quote(a.wallet("alice"), receiver)
-    shares = a.context.receivers._http._slots
-    monkeypatch.setattr(shares, "_bounds", msgspec.structs.replace(shares._bounds, queue_seconds=0))
+    http = a.context.receivers._http
+    monkeypatch.setattr(http, "_bounds", msgspec.structs.replace(http._bounds, queue_seconds=0))
     slots = Slots(None, 1)
-    monkeypatch.setattr(shares, "_slots", slots)
+    monkeypatch.setattr(http, "_slots", slots)
     assert slots.try_take("own")
     with caplog.at_level("INFO", "payres.remote_payments"):
         created = a.client.create_outgoing_payment(a.wallet("alice"), quote["id"])

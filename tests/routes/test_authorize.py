@@ -19,7 +19,7 @@ import pytest
 
 from payres.clock import MovableClock
 from payres.federation.http import GuardedClient
-from payres.federation.keys import KeySet, fetch_keys
+from payres.federation.wallet_addresses import KeySet, fetch_keys
 from payres.grants.tokens import revoke_grant, revoke_token
 from payres.limits import BURST_SECONDS, KEY_REFETCH_RATE
 from payres.operator import keys, wallets
