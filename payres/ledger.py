@@ -7,17 +7,14 @@ any moment the balances of all accounts of one asset sum to zero, which `payres.
 """
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar, Unpack
 
-from payres import representations
 from payres.amounts import MAX_LEDGER
 from payres.errors import InvalidAmount
-from payres.event_types import LiquidityEvent, PeerEvent
-from payres.store import accounts, peers
-from payres.store.accounts import ACCOUNTS, HOLDS, LOW_PART, AccountRecord
-from payres.store.assets import ASSETS
+from payres.store import accounts
+from payres.store.accounts import ACCOUNTS, HOLDS, LOW_PART, AccountRecord, Cause
 from payres.store.work import FailStop, Work
 
 P = ParamSpec("P")
@@ -37,6 +34,21 @@ class NotEnough(Exception):
         super().__init__(f"account {account.id} ({account.kind}) has {free} free")
         self.account = account
         self.free = free
+
+
+class Moved(NamedTuple):
+    """The id of a new transfer or hold, and the accounts that ran low by it, which their operator is to hear of."""
+
+    id: int
+    low: Sequence[AccountRecord]
+
+
+class Side(NamedTuple):
+    """One side of an exchange: an account, its asset, and how much leaves it or arrives."""
+
+    account_id: int
+    asset_id: int
+    amount: int
 
 
 def movement(function: Callable[P, T]) -> Callable[P, T]:
@@ -94,8 +106,8 @@ def set_floor(work: Work, account_id: int, floor: int) -> None:
 
 
 def watch(work: Work, account_id: int) -> None:
-    """Makes an event be written once less is free than a tenth of a peer's credit limit, or of what a liquidity account
-    has free now. The next one is written after twice as much has been free, or after this was called again.
+    """From now on the account runs low once less is free than a tenth of a peer's credit limit, or of what a liquidity
+    account has free now. It can run low again after twice as much has been free, or after this was called again.
     """
     account = ACCOUNTS.by_id(work, account_id)
     assert account.floor is not None, "the external account has no bound"
@@ -104,69 +116,50 @@ def watch(work: Work, account_id: int) -> None:
 
 
 @movement
-def transfer(
-    work: Work,
-    debit: int,
-    credit: int,
-    amount: int,
-    kind: str,
-    *,
-    outgoing_payment_id: str | None = None,
-    incoming_payment_id: str | None = None,
-    packet_id: str | None = None,
-    refund_id: str | None = None,
-) -> int:
-    """Moves `amount` from account `debit` to account `credit` at once; returns the transfer's id.
+def transfer(work: Work, debit: int, credit: int, amount: int, kind: str, **cause: Unpack[Cause]) -> Moved:
+    """Moves `amount` from account `debit` to account `credit` at once.
 
     Raises NotEnough, InvalidAmount (past 2^63-1).
     """
     _check_amount(amount)
-    _move(work, debit, credit, amount, 0)
-    return accounts.insert_transfer(
-        work,
-        debit,
-        credit,
-        amount,
-        kind,
-        None,
-        outgoing_payment_id,
-        incoming_payment_id,
-        work.now,
-        packet_id,
-        refund_id,
-    )
+    low = _move(work, debit, credit, amount, 0)
+    return Moved(accounts.insert_transfer(work, debit, credit, amount, kind, None, work.now, cause), low)
+
+
+def exchange(work: Work, payer: Side, payee: Side, **cause: Unpack[Cause]) -> Sequence[AccountRecord]:
+    """Moves what the payer gives to the payee: at once in one asset, else into the operator's liquidity in the payer's
+    asset, and out of that in the payee's. Returns the accounts that ran low.
+
+    Raises NotEnough, InvalidAmount (past 2^63-1), after which nothing of the unit may stay.
+    """
+    if payer.asset_id == payee.asset_id and payer.account_id != payee.account_id:
+        assert payer.amount == payee.amount, "one asset is paid one to one"
+        return transfer(work, payer.account_id, payee.account_id, payer.amount, "payment", **cause).low
+    # Also for an account that pays itself, since a transfer has two sides.
+    taken = operator_account(work, payer.asset_id, "liquidity")
+    given = operator_account(work, payee.asset_id, "liquidity")
+    of_payer = cause.copy()
+    if cause.get("outgoing_payment_id"):
+        of_payer.pop("incoming_payment_id", None)
+    one = transfer(work, payer.account_id, taken, payer.amount, "exchange", **of_payer)
+    other = transfer(work, given, payee.account_id, payee.amount, "payment", **cause)
+    return [*one.low, *other.low]
 
 
 @movement
-def hold(
-    work: Work,
-    account_id: int,
-    amount: int,
-    *,
-    outgoing_payment_id: str | None = None,
-    packet_id: str | None = None,
-) -> int:
-    """Sets `amount` of the account aside for a payment or a packet; returns the hold's id.
+def hold(work: Work, account_id: int, amount: int, **cause: Unpack[Cause]) -> Moved:
+    """Sets `amount` of the account aside for a payment or a packet.
 
     Raises NotEnough, InvalidAmount (past 2^63-1).
     """
     _check_amount(amount)
     _change(work, account_id, 0, amount)
-    _check(work, account_id)
-    return accounts.insert_hold(work, account_id, outgoing_payment_id, packet_id, amount, work.now)
+    low = _check(work, account_id)
+    return Moved(accounts.insert_hold(work, account_id, amount, work.now, cause), low)
 
 
 @movement
-def post(
-    work: Work,
-    hold_id: int,
-    credit: int,
-    amount: int,
-    kind: str,
-    *,
-    incoming_payment_id: str | None = None,
-    packet_id: str | None = None,
-) -> None:
+def post(work: Work, hold_id: int, credit: int, amount: int, kind: str, **cause: Unpack[Cause]) -> None:
     """Moves `amount`, part or all of what is held, to account `credit`.
 
     Raises InvalidAmount (past 2^63-1).
@@ -177,18 +170,9 @@ def post(
         raise LedgerBroken(f"hold {hold_id} has {held.remaining} left, {amount} was to be posted")
     _move(work, held.account_id, credit, amount, amount)
     accounts.reduce_hold(work, hold_id, amount)
-    accounts.insert_transfer(
-        work,
-        held.account_id,
-        credit,
-        amount,
-        kind,
-        hold_id,
-        held.outgoing_payment_id,
-        incoming_payment_id,
-        work.now,
-        packet_id or held.packet_id,
-    )
+    both = Cause(outgoing_payment_id=held.outgoing_payment_id, packet_id=held.packet_id)
+    both.update(cause)
+    accounts.insert_transfer(work, held.account_id, credit, amount, kind, hold_id, work.now, both)
 
 
 @movement
@@ -207,13 +191,16 @@ def _check_amount(amount: int) -> None:
         raise InvalidAmount(f"The ledger moves amounts from 1 to {MAX_LEDGER} minor units")
 
 
-def _move(work: Work, debit: int, credit: int, amount: int, from_held: int) -> None:
-    """Changes both balances. Raises as `_change` does, and LedgerBroken for accounts that are not of one asset."""
+def _move(work: Work, debit: int, credit: int, amount: int, from_held: int) -> Sequence[AccountRecord]:
+    """Changes both balances; returns the accounts that ran low.
+
+    Raises as `_change` does, and LedgerBroken for accounts that are not of one asset.
+    """
     if debit == credit:
         raise LedgerBroken(f"account {debit} cannot be both sides of one transfer")
     _change(work, debit, -amount, -from_held)
     _change(work, credit, amount, 0)
-    _check(work, debit, credit)
+    return _check(work, debit, credit)
 
 
 def _change(work: Work, account_id: int, balance: int, held: int) -> None:
@@ -225,16 +212,27 @@ def _change(work: Work, account_id: int, balance: int, held: int) -> None:
         raise _obstacle(_sound_account(work, account_id), balance, held)
 
 
-def _check(work: Work, *moved: int) -> None:
-    """Looks at one account or two after a movement, and warns of what is left. Raises LedgerBroken."""
+def _check(work: Work, *moved: int) -> Sequence[AccountRecord]:
+    """Looks at one account or two after a movement; returns those that have just run low. Raises LedgerBroken."""
     if accounts.in_order(work, moved[0], moved[-1]):
-        return
+        return ()
     found = [_sound_account(work, account_id) for account_id in moved]
     if found[0].asset_id != found[-1].asset_id:
         raise LedgerBroken(f"{_shown(found[0])} and {_shown(found[-1])} are not of one asset")
-    for account in found:
-        if account.warn_below is not None:
-            _warn(work, account, account.warn_below)
+    return [account for account in found if _runs_low(work, account)]
+
+
+def _runs_low(work: Work, account: AccountRecord) -> bool:
+    """Whether to warn of the account now; what is noted of that is changed as `watch` says."""
+    if account.warn_below is None:
+        return False
+    free = free_balance(account)
+    if account.warned and free >= 2 * account.warn_below:
+        accounts.set_warned(work, account.id, False)
+    elif not account.warned and free < account.warn_below:
+        accounts.set_warned(work, account.id, True)
+        return True
+    return False
 
 
 def _obstacle(account: AccountRecord, balance: int, held: int) -> Exception:
@@ -244,22 +242,6 @@ def _obstacle(account: AccountRecord, balance: int, held: int) -> Exception:
     if account.held + held < 0:
         return LedgerBroken(f"{_shown(account)} lacks the {-held} of a hold")
     return InvalidAmount(f"An account has and holds back at most {MAX_LEDGER} minor units")
-
-
-def _warn(work: Work, account: AccountRecord, below: int) -> None:
-    free = free_balance(account)
-    if account.warned and free >= 2 * below:
-        accounts.set_warned(work, account.id, False)
-    elif not account.warned and free < below:
-        accounts.set_warned(work, account.id, True)
-        asset = ASSETS.by_id(work, account.asset_id).asset
-        left = representations.amount(free, asset)
-        peer = peers.peer_with_account(work, account.id)
-        if peer is None:
-            work.emit("liquidity.low", None, LiquidityEvent(left=left))
-        else:
-            limit = representations.amount(-peer.floor, asset)
-            work.emit("peer.credit_low", None, PeerEvent(peer=peer.name, left=left, credit_limit=limit))
 
 
 def _sound_account(work: Work, account_id: int) -> AccountRecord:

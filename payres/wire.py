@@ -12,7 +12,7 @@ from typing import Annotated, Final, Generic, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from payres.amounts import Asset, parse_value
+from payres.amounts import MAX_LEDGER, Asset, format_decimal, parse_decimal, parse_value
 from payres.errors import InvalidAmount, InvalidRequest
 from payres.limits import MAX_METADATA_BYTES, MAX_METADATA_DEPTH, MAX_URL_LENGTH
 
@@ -202,6 +202,21 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes, *, has_defaults: bool 
             raise InvalidRequest(f"{says}: send whole characters (RFC 7493 section 2.1)", field="body") from error
         raise InvalidRequest(f"The body is not valid JSON: {error}", field="body") from error
     return asked
+
+
+def require_amount(text: str, asset: Asset, least: int = 1) -> int:
+    """A decimal text such as "10.00" in the asset's smallest unit.
+
+    Raises InvalidAmount when it is no number, below `least` or too large for the ledger.
+    """
+    try:
+        amount = parse_decimal(text, asset)
+    except ValueError as error:
+        raise InvalidAmount(f"{text!r} is not an amount of {asset.code}: {error}") from error
+    if not least <= amount <= MAX_LEDGER:
+        low, high = (f"{format_decimal(bound, asset)} {asset.code}" for bound in (least, MAX_LEDGER))
+        raise InvalidAmount(f"{text} {asset.code} cannot be used: an amount lies from {low} to {high}")
+    return amount
 
 
 def value_in(amount: Amount, asset: Asset, field: str) -> int:

@@ -57,15 +57,14 @@ ROOMS: dict[str, set[str]] = {
         *("settings", "terms", "urls", "wire"),
     },
     "representations": {"amounts", "clock", "event_types", "store", "urls", "wire"},
-    "ledger": VALUES | {"representations", "store"},
+    "ledger": VALUES | {"store"},
     "wallet_addresses": {"errors", "store"},
     "grants": VALUES | {"representations", "signatures", "store", "wallet_addresses"},
     "payments": VALUES | {"grants", "ledger", "representations", "store", "wallet_addresses"},
     "operator": VALUES | {"grants", "ledger", "payments", "representations", "signatures", "store", "wallet_addresses"},
     "federation": VALUES | {"signatures", "store"},
     "events": VALUES | {"federation", "operator", "representations", "store"},
-    "interledger": VALUES
-    | {"federation", "ledger", "operator", "payments", "representations", "store", "wallet_addresses"},
+    "interledger": VALUES | {"federation", "ledger", "payments", "representations", "store", "wallet_addresses"},
     "http": VALUES | {"signatures"},  # to show what was sent in a sentence
     "openapi": VALUES | {"http"},
     "routes": VALUES
@@ -88,7 +87,7 @@ ROOMS: dict[str, set[str]] = {
         *("events", "grants", "http", "ledger", "openapi", "operator", "payments", "representations", "routes"),
         *("signatures", "store"),
     },
-    "pages": VALUES | {"admin", "grants", "http", "operator", "routes", "store"},
+    "pages": VALUES | {"admin", "grants", "http", "operator", "payments", "routes", "store"},
 }
 # These put the rooms together and may use all of them; the value is what they may use of each other.
 ENTRANCES: dict[str, set[str]] = {

@@ -197,7 +197,7 @@ def test_transfer_up_to_the_largest_figure_and_no_further(books: Books) -> None:
 @pytest.mark.parametrize("amount", [0, -1, MAX_LEDGER + 1, 2**64 - 1, 2**80])
 def test_amount_that_no_figure_holds_is_refused(books: Books, amount: int) -> None:
     deposit(books, 100)
-    hold_id = ledger.hold(books.work, books.alice, 50, outgoing_payment_id=OUTGOING)
+    hold_id = ledger.hold(books.work, books.alice, 50, outgoing_payment_id=OUTGOING).id
     acts = (
         lambda: ledger.transfer(books.work, books.alice, books.bob, amount, "payment"),
         lambda: ledger.transfer(books.work, books.external, books.bob, amount, "deposit"),
@@ -222,7 +222,7 @@ def test_transfer_between_assets_or_to_itself_is_a_fault(books: Books, target: s
 
 def test_reserve_promises_and_post_moves(books: Books) -> None:
     deposit(books, 1000)
-    hold_id = ledger.hold(books.work, books.alice, 600, outgoing_payment_id=OUTGOING)
+    hold_id = ledger.hold(books.work, books.alice, 600, outgoing_payment_id=OUTGOING).id
     assert books.account(books.alice).held == 600
     assert ledger.free_balance(books.account(books.alice)) == 400
     ledger.post(work_at(books.tx, NOW + 1), hold_id, books.bob, 250, "payment", incoming_payment_id=INCOMING)
@@ -263,7 +263,7 @@ def test_reserve_past_the_largest_figure_is_refused(books: Books) -> None:
 
 def test_post_more_than_is_held_is_a_fault(books: Books) -> None:
     deposit(books, 100)
-    hold_id = ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING)
+    hold_id = ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING).id
     ledger.post(books.work, hold_id, books.bob, 50, "payment")
     changes_nothing(books, LedgerBroken, lambda: ledger.post(books.work, hold_id, books.bob, 11, "payment"))
     ledger.post(books.work, hold_id, books.bob, 10, "payment")
@@ -273,7 +273,7 @@ def test_post_more_than_is_held_is_a_fault(books: Books) -> None:
 @pytest.mark.parametrize("target", ["carol_in_dollars", "alice"])
 def test_post_to_another_asset_or_back_is_a_fault(books: Books, target: str) -> None:
     deposit(books, 100)
-    hold_id = ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING)
+    hold_id = ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING).id
     credit: int = getattr(books, target)
     changes_nothing(books, LedgerBroken, lambda: ledger.post(books.work, hold_id, credit, 1, "payment"))
 
@@ -281,7 +281,7 @@ def test_post_to_another_asset_or_back_is_a_fault(books: Books, target: str) -> 
 def test_post_to_a_full_account_is_refused(books: Books) -> None:
     deposit(books, MAX_LEDGER - 100, books.bob)
     deposit(books, 100)
-    hold_id = ledger.hold(books.work, books.alice, 100, outgoing_payment_id=OUTGOING)
+    hold_id = ledger.hold(books.work, books.alice, 100, outgoing_payment_id=OUTGOING).id
     peer = ledger.open_account(books.work, "peer", books.euro, floor=-500)
     ledger.transfer(books.work, peer, books.bob, 1, "payment")
     refusal = changes_nothing(books, DomainError, lambda: ledger.post(books.work, hold_id, books.bob, 100, "payment"))
@@ -293,7 +293,7 @@ def test_post_to_a_full_account_is_refused(books: Books) -> None:
 
 def test_release_gives_back_what_was_not_posted_once(books: Books) -> None:
     deposit(books, 100)
-    hold_id = ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING)
+    hold_id = ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING).id
     ledger.post(books.work, hold_id, books.bob, 25, "payment")
     assert ledger.void(books.work, hold_id) == 35
     assert ledger.void(books.work, hold_id) == 0
@@ -321,7 +321,7 @@ def test_database_refuses_figures_that_cannot_be(books: Books, balance_change: i
 
 def test_database_refuses_to_post_more_than_is_held(books: Books) -> None:
     deposit(books, 100)
-    hold_id = ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING)
+    hold_id = ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING).id
     changes_nothing(books, sqlite3.IntegrityError, lambda: accounts.reduce_hold(books.tx, hold_id, 61))
 
 
@@ -423,7 +423,7 @@ def take(work: Work, ids: Sequence[int], holds: list[int], step: Step) -> None:
         if step.operation == "transfer":
             ledger.transfer(work, ids[step.source], ids[step.target], step.amount, "payment")
         elif step.operation == "hold":
-            holds.append(ledger.hold(work, ids[step.source], step.amount, outgoing_payment_id=OUTGOING))
+            holds.append(ledger.hold(work, ids[step.source], step.amount, outgoing_payment_id=OUTGOING).id)
         elif step.operation == "post":
             ledger.post(work, holds[step.source], ids[step.target], step.amount, "payment")
         else:

@@ -10,7 +10,7 @@ from payres.admin.wire import Payment, Refund
 from payres.operator import payments
 from payres.operator.operations import List
 from payres.operator.payments import PaymentQuery
-from payres.operator.refunds import Wanted, refund
+from payres.payments.refunds import Wanted, refund
 from payres.representations import page_of
 from payres.store.pages import PageQuery
 from payres.store.payments import page_of_payments

@@ -14,8 +14,8 @@ from payres.cli.commands import Group
 from payres.cli.options import limit_option, reference_option
 from payres.cli.session import Session, labelled, lists, reads, wallet_path, with_session
 from payres.errors import InvalidReceiver
-from payres.operator import refunds
 from payres.operator.payments import PaymentQuery
+from payres.payments import refunds
 from payres.store.database_file import is_served
 from payres.store.pages import PageQuery
 from payres.store.payments import Direction, State

@@ -16,6 +16,7 @@ from payres.errors import InvalidAmount
 from payres.event_types import PacketEvent
 from payres.interledger.packets import Code, Rejected
 from payres.ledger import NotEnough
+from payres.payments.liquidity import warn_of_low
 from payres.payments.settlement import count_unresolved, payment_hold
 from payres.store import accounts, outgoing, packets, peers
 from payres.store.accounts import ACCOUNTS, HoldRecord
@@ -40,7 +41,7 @@ def prepare(work: Work, packet: PacketRecord, peer: PeerRecord) -> None:
             source_asset = _hold_of_peer(work, packet)
         if source_asset != peer.asset_id:
             liquidity = ledger.operator_account(work, peer.asset_id, "liquidity")
-            ledger.hold(work, liquidity, packet.amount, packet_id=packet.id)
+            warn_of_low(work, ledger.hold(work, liquidity, packet.amount, packet_id=packet.id).low)
     except NotEnough as lack:
         if packet.outgoing_payment_id is not None:
             message = "there is not enough liquidity for the exchange"
@@ -133,7 +134,7 @@ def _hold_of_peer(work: Work, packet: PacketRecord) -> int:
     payer = peers.peer_by_id(work, packet.from_peer_id) if packet.from_peer_id is not None else None
     if payer is None:  # removed since its token was checked
         raise Rejected(Code.INSUFFICIENT_LIQUIDITY)
-    ledger.hold(work, payer.account_id, packet.source_amount, packet_id=packet.id)
+    warn_of_low(work, ledger.hold(work, payer.account_id, packet.source_amount, packet_id=packet.id).low)
     return payer.asset_id
 
 

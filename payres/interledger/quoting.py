@@ -18,9 +18,10 @@ from payres.interledger.sending.connection import Connection, Destination
 from payres.interledger.sending.failures import SendingFailed
 from payres.interledger.sending.path import max_source, min_delivery, minimum_rate
 from payres.interledger.sending.probe import price_of, probe, promise_of
-from payres.operator import refunds
+from payres.payments import refunds
+from payres.payments.liquidity import check_liquidity
 from payres.payments.outgoing import check_funds
-from payres.payments.pricing import check_fits, check_liquidity, nothing_arrives, rate_between, wanted_amount
+from payres.payments.pricing import check_fits, nothing_arrives, rate_between, wanted_amount
 from payres.payments.quotes import check_amounts
 from payres.payments.receivers import is_remote, unpayable
 from payres.store.database import Database
@@ -72,7 +73,7 @@ class RemoteQuotes:
         """The offer for a refund to a wallet address on another server, without a fee; None for any other, and for one
         that was made. The incoming payment for it is created there, as any client does.
 
-        Raises what `operator.refunds.refund` raises, before another server is asked; InvalidReceiver, Unavailable.
+        Raises what `payments.refunds.refund` raises, before another server is asked; InvalidReceiver, Unavailable.
         """
         if wanted.to is None or self._urls.is_ours(wanted.to):
             return None

@@ -27,8 +27,9 @@ from payres.interledger.oer import CodecError
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Rejected, Reply, encode, fulfills
 from payres.interledger.responses import NoReply, Request
 from payres.interledger.routing import converted
-from payres.ledger import NotEnough, operator_account
+from payres.ledger import NotEnough, Side
 from payres.payments.incoming import credit, fits_with_tolerance
+from payres.payments.liquidity import warn_of_low
 from payres.store import peers, wallets
 from payres.store.database import Database
 from payres.store.incoming import INCOMING, IncomingRecord
@@ -167,17 +168,9 @@ def _payee(work: Work, tag: str, asset: Asset) -> tuple[WalletRecord, IncomingRe
 
 
 def _move(work: Work, peer: InboundPeer, wallet: WalletRecord, sent: int, arrived: int, payment_id: str | None) -> None:
-    """Peer to wallet, through the liquidity accounts when the assets differ.
-
-    Raises NotEnough, InvalidAmount, Rejected.
-    """
-    target = wallet.account_id
-    if peer.asset_id == wallet.asset_id:
-        ledger.transfer(work, peer.account_id, target, sent, "payment", incoming_payment_id=payment_id)
-        return
-    if converted(work, sent, peer.asset, wallet.asset) != arrived:
+    """Peer to wallet. Raises NotEnough, InvalidAmount, Rejected."""
+    if peer.asset_id != wallet.asset_id and converted(work, sent, peer.asset, wallet.asset) != arrived:
         raise Rejected(Code.INTERNAL_ERROR, "The exchange rate has just changed")
-    taken = operator_account(work, peer.asset_id, "liquidity")
-    given = operator_account(work, wallet.asset_id, "liquidity")
-    ledger.transfer(work, peer.account_id, taken, sent, "exchange", incoming_payment_id=payment_id)
-    ledger.transfer(work, given, target, arrived, "payment", incoming_payment_id=payment_id)
+    payer = Side(peer.account_id, peer.asset_id, sent)
+    payee = Side(wallet.account_id, wallet.asset_id, arrived)
+    warn_of_low(work, ledger.exchange(work, payer, payee, incoming_payment_id=payment_id))

@@ -13,7 +13,7 @@ from payres.amounts import Fee, format_decimal, parse_rate
 from payres.clock import format_time
 from payres.errors import InvalidRequest, NotFound, require
 from payres.operator import movements
-from payres.operator.inputs import DecimalText, Reference, require_amount, said
+from payres.operator.inputs import DecimalText, Reference, said
 from payres.operator.movements import MOVEMENT, NamedAccount
 from payres.operator.operations import command, endpoint, lists
 from payres.operator.shapes import Column, Shape
@@ -24,7 +24,7 @@ from payres.store.assets import ASSETS, AssetRecord, RateRecord
 from payres.store.entries import MovementRecord, page_of_movements
 from payres.store.pages import PageBounds, PageQuery
 from payres.store.work import Work
-from payres.wire import MAX_ASSET_CODE_LENGTH, Resource
+from payres.wire import MAX_ASSET_CODE_LENGTH, Resource, require_amount
 
 MAX_SCALE: Final = 255
 AssetScale = Annotated[int, said(least=0, most=MAX_SCALE)]
@@ -165,7 +165,7 @@ def set_fee(
     """
     found = open_asset(work, code, scale)
     try:
-        fee = Fee(require_amount(fixed, found, least=0), basis_points)
+        fee = Fee(require_amount(fixed, found.asset, least=0), basis_points)
     except ValueError as error:
         raise InvalidRequest(f"This fee cannot be set: {error}", field="basis_points") from error
     ASSETS.update(work, found.id, fee_fixed=fee.fixed, fee_basis_points=fee.basis_points)

@@ -10,15 +10,13 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from payres.amounts import MAX_LEDGER, format_decimal, parse_decimal
 from payres.clock import parse_day_or_time
-from payres.errors import InvalidAmount, InvalidRequest
-from payres.store.assets import AssetRecord
+from payres.errors import InvalidRequest
+from payres.payments.idempotency import MAX_REFERENCE_LENGTH
 from payres.store.work import Work
 from payres.wire import AssetCode
 
 MAX_NAME_LENGTH: Final = 200
-MAX_REFERENCE_LENGTH: Final = 100
 
 
 def said(
@@ -61,19 +59,6 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     """Base of the parameters in a query."""
 
 
-def require_amount(text: str, asset: AssetRecord, least: int = 1) -> int:
-    """A decimal text in the asset's minor unit. Raises InvalidAmount when it is no number, below `least` or too
-    large."""
-    try:
-        amount = parse_decimal(text, asset.asset)
-    except ValueError as error:
-        raise InvalidAmount(f"{text!r} is not an amount of {asset.code}: {error}") from error
-    if not least <= amount <= MAX_LEDGER:
-        low, high = (f"{format_decimal(bound, asset.asset)} {asset.code}" for bound in (least, MAX_LEDGER))
-        raise InvalidAmount(f"{text} {asset.code} cannot be used: an amount lies from {low} to {high}")
-    return amount
-
-
 def require_time(text: str, field: str) -> int:
     """Microseconds UTC of an RFC 3339 time, or of the beginning of a day. Raises InvalidRequest, naming the field."""
     try:
@@ -86,10 +71,3 @@ def check_name(name: str, kind: str) -> None:
     """Raises InvalidRequest for an invalid name of this kind."""
     if not 1 <= len(name.strip()) <= MAX_NAME_LENGTH or not name.isprintable():
         raise InvalidRequest(f"A {kind} name has 1 to {MAX_NAME_LENGTH} printable characters", field="name")
-
-
-def check_reference(reference: str) -> None:
-    """Raises InvalidRequest for an invalid reference."""
-    if not 1 <= len(reference) <= MAX_REFERENCE_LENGTH or not reference.isprintable():
-        sentence = f"A reference has 1 to {MAX_REFERENCE_LENGTH} printable characters"
-        raise InvalidRequest(sentence, field="reference")

@@ -15,14 +15,15 @@ from payres.amounts import format_decimal
 from payres.clock import format_time
 from payres.errors import InsufficientFunds, WrongState
 from payres.event_types import WalletEvent
-from payres.operator.inputs import check_reference, require_amount
 from payres.operator.shapes import Column, Shape
+from payres.payments.idempotency import check_reference
+from payres.payments.liquidity import warn_of_low
 from payres.store import audit, entries
 from payres.store.accounts import ACCOUNTS
 from payres.store.assets import ASSETS, AssetRecord
 from payres.store.entries import MOVEMENTS, MovementRecord
 from payres.store.work import Work
-from payres.wire import Resource
+from payres.wire import Resource, require_amount
 
 Kind = Literal["deposit", "withdrawal"]
 
@@ -81,14 +82,15 @@ def move(work: Work, account: NamedAccount, kind: Kind, text: str, reference: st
     Raises InvalidAmount, InvalidRequest for a reference, WrongState for one that another movement has;
     InsufficientFunds for a withdrawal, whose reason is the kind of the account.
     """
-    amount, asset = require_amount(text, account.asset), account.asset
+    amount, asset = require_amount(text, account.asset.asset), account.asset
     found = _find(work, account, kind, amount, reference)
     if found is not None:
         return found
     external = ledger.operator_account(work, asset.id, "external")
     sides = (external, account.id) if kind == "deposit" else (account.id, external)
     try:
-        transfer_id = ledger.transfer(work, *sides, amount, kind)
+        transfer_id, low = ledger.transfer(work, *sides, amount, kind)
+        warn_of_low(work, low)
     except ledger.NotEnough as lack:
         free, needed = (format_decimal(figure, asset.asset) for figure in (lack.free, amount))
         raise InsufficientFunds(

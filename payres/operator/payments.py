@@ -4,12 +4,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from payres.errors import InvalidRequest, require
-from payres.operator.inputs import DecimalText, Name, Query, TimeText, require_amount, require_time
+from payres.operator.inputs import DecimalText, Name, Query, TimeText, require_time
 from payres.operator.wallets import require_wallet
 from payres.store.assets import ASSETS, AssetRecord
 from payres.store.payments import PAYMENTS, Direction, PaymentFilter, PaymentRecord, State
 from payres.store.work import Work
-from payres.wire import Text
+from payres.wire import Text, require_amount
 
 
 class PaymentQuery(Query, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ def _amount(text: str | UnsetType, asset: AssetRecord | None, field: str) -> int
         return None
     if asset is None:
         raise InvalidRequest(f"{field} is an amount in a wallet's currency: name the wallet", field=field)
-    return require_amount(text, asset, least=0)
+    return require_amount(text, asset.asset, least=0)
 
 
 def _counterpart(work: Work, text: str) -> int | str:

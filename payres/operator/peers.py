@@ -16,7 +16,7 @@ from payres.identifiers import hash_secret
 from payres.ilp_addresses import is_ilp_address
 from payres.operator import movements
 from payres.operator.assets import open_asset
-from payres.operator.inputs import Code, DecimalText, Name, require_amount
+from payres.operator.inputs import Code, DecimalText, Name
 from payres.operator.movements import NamedAccount
 from payres.store import audit, packets, peers, secrets
 from payres.store.assets import ASSETS
@@ -24,7 +24,7 @@ from payres.store.entries import MovementRecord
 from payres.store.peers import PEERS, PeerRecord
 from payres.store.work import Work
 from payres.urls import is_http_url
-from payres.wire import Body, Scale, Text
+from payres.wire import Body, Scale, Text, require_amount
 
 MAX_TOKEN_LENGTH = 1000
 
@@ -79,7 +79,7 @@ def add_peer(work: Work, new: NewPeer) -> PeerRecord:
     outgoing_token, incoming_token_hash = _outgoing(work, new.outgoing_token), _incoming(work, new.incoming_token)
     _check_max_packet(new.max_packet, least=1)
     asset = open_asset(work, new.asset_code, new.asset_scale)
-    limit = require_amount(new.credit_limit, asset, least=0)
+    limit = require_amount(new.credit_limit, asset.asset, least=0)
     for other in peers.list_peers(work):
         if (other.ilp_address, other.asset_id) == (new.ilp_address, asset.id):
             raise WrongState(f"The peer {other.name} has this ILP address and asset already", name=other.name)
@@ -135,7 +135,7 @@ def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
     PEERS.update(work, peer.id, **columns)
     limit = None
     if change.credit_limit is not None:
-        limit = require_amount(change.credit_limit, ASSETS.by_id(work, peer.asset_id), least=0)
+        limit = require_amount(change.credit_limit, ASSETS.by_id(work, peer.asset_id).asset, least=0)
         _set_credit_limit(work, peer, limit)
     _change_routes(work, peer, change)
     changed = {

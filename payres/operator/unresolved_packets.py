@@ -12,9 +12,10 @@ from payres import ledger
 from payres.amounts import format_decimal
 from payres.errors import InsufficientFunds, WrongState, require
 from payres.operator.peers import require_peer
+from payres.payments.liquidity import warn_of_low
 from payres.payments.settlement import payment_of, release_unresolved
 from payres.store import accounts, audit, packets, peers
-from payres.store.accounts import ACCOUNTS
+from payres.store.accounts import ACCOUNTS, Cause
 from payres.store.assets import ASSETS
 from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PACKETS, PacketRecord
@@ -76,15 +77,8 @@ def _pay_out(work: Work, packet: PacketRecord, account_id: int, amount: int, kin
     asset = ASSETS.by_id(work, ACCOUNTS.by_id(work, account_id).asset_id)
     liquidity = ledger.operator_account(work, asset.id, "liquidity")
     try:
-        ledger.transfer(
-            work,
-            liquidity,
-            account_id,
-            amount,
-            kind,
-            outgoing_payment_id=packet.outgoing_payment_id,
-            packet_id=packet.id,
-        )
+        cause = Cause(outgoing_payment_id=packet.outgoing_payment_id, packet_id=packet.id)
+        warn_of_low(work, ledger.transfer(work, liquidity, account_id, amount, kind, **cause).low)
     except ledger.NotEnough as lack:
         free, needed = (format_decimal(figure, asset.asset) for figure in (lack.free, amount))
         raise InsufficientFunds(

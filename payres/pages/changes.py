@@ -8,12 +8,12 @@ from payres.errors import NotFound
 from payres.limits import MAX_URL_LENGTH
 from payres.operator.api_keys import require_api_key
 from payres.operator.payments import require_payment
-from payres.operator.refunds import Wanted, refund
 from payres.operator.shapes import Cell, Column, cell_of, facts_of, path_of
 from payres.operator.unresolved_packets import require_unresolved
 from payres.pages.actions import AMOUNT, REFERENCE, Action, Field, Segments, Subject, reference_of
 from payres.pages.lists import CLIENT, CREATED, LEFT, SPENT, STATE, WALLET
 from payres.pages.visit import Form, Visit
+from payres.payments.refunds import Wanted, refund
 from payres.store.work import Work
 from payres.terms import Offer
 

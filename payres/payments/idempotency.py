@@ -5,13 +5,16 @@ copy waits here, so that a client never has to guess what an error is about.
 """
 
 import hashlib
+from typing import Final
 
 import msgspec
 
-from payres.errors import KeyReused
+from payres.errors import InvalidRequest, KeyReused
 from payres.store import clients, retention
 from payres.store.clients import RESPONSES, CachedResponse
 from payres.store.work import Work
+
+MAX_REFERENCE_LENGTH: Final = 100
 
 
 class KeyedRequest(msgspec.Struct, frozen=True):
@@ -56,3 +59,10 @@ def cache_response(work: Work, request: KeyedRequest, response: bytes) -> None:
     owner = request.client_id, request.api_key_id
     cached = CachedResponse(*owner, request.key, request.path, request.digest(), response, work.now)
     RESPONSES.replace(work, cached)
+
+
+def check_reference(reference: str) -> None:
+    """Checks the operator's name for a movement or refund, which is made once. Raises InvalidRequest."""
+    if not 1 <= len(reference) <= MAX_REFERENCE_LENGTH or not reference.isprintable():
+        sentence = f"A reference has 1 to {MAX_REFERENCE_LENGTH} printable characters"
+        raise InvalidRequest(sentence, field="reference")

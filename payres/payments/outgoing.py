@@ -12,7 +12,8 @@ from payres.grants.access import Caller
 from payres.grants.limits import Spent, check_limits
 from payres.ledger import NotEnough
 from payres.payments.incoming import PAID_MEANWHILE, fits
-from payres.payments.pricing import local_terms, short_of_liquidity
+from payres.payments.liquidity import short_of_liquidity
+from payres.payments.pricing import local_terms
 from payres.payments.receivers import LocalReceiver, open_receiver
 from payres.payments.settlement import emit, pay_locally
 from payres.store import grants, quotes

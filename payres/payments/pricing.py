@@ -18,11 +18,10 @@ from payres.amounts import (
     parse_rate,
 )
 from payres.clock import SECOND
-from payres.errors import InsufficientFunds, InvalidAmount, NoRate
-from payres.ledger import free_balance
+from payres.errors import InvalidAmount, NoRate
 from payres.payments.incoming import fits
 from payres.payments.receivers import LocalReceiver
-from payres.store import accounts, assets
+from payres.store import assets
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.terms import Terms
@@ -98,19 +97,6 @@ def check_fits(receiver: Receiver, amount: int) -> None:
             remaining=str(receiver.remaining),
             receiveValue=str(amount),
         )
-
-
-def check_liquidity(work: Work, asset_id: int, amount: int) -> None:
-    """Raises InsufficientFunds when the operator has less than this amount of the asset to give in an exchange."""
-    account = accounts.find_operator_account(work, asset_id, "liquidity")
-    if account is None or free_balance(account) < amount:
-        raise short_of_liquidity(amount, assets.ASSETS.by_id(work, asset_id).asset)
-
-
-def short_of_liquidity(amount: int, asset: Asset) -> InsufficientFunds:
-    """The operator does not have this amount of the asset to give in an exchange."""
-    sentence = f"This server cannot exchange {amount} into {asset.code} at the moment; try less or later"
-    return InsufficientFunds(sentence, reason="liquidity")
 
 
 def nothing_arrives(minimum: int | None, asset: Asset) -> InvalidAmount:

@@ -3,7 +3,8 @@
 from payres.clock import SECOND
 from payres.errors import InvalidRequest
 from payres.grants.access import Caller
-from payres.payments.pricing import check_liquidity, local_terms
+from payres.payments.liquidity import check_liquidity
+from payres.payments.pricing import local_terms
 from payres.payments.receivers import open_receiver
 from payres.store import retention
 from payres.store.quotes import QUOTES, QuoteRecord

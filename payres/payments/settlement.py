@@ -4,7 +4,9 @@ import msgspec
 
 from payres import ledger, representations
 from payres.amounts import MAX_LEDGER
+from payres.ledger import Side
 from payres.payments.incoming import credit
+from payres.payments.liquidity import warn_of_low
 from payres.store import accounts, grants, outgoing, packets
 from payres.store.accounts import ACCOUNTS, HoldRecord
 from payres.store.incoming import IncomingRecord
@@ -23,19 +25,14 @@ def pay_locally(
 
     Raises NotEnough, InvalidAmount, after which nothing of the unit may stay.
     """
-    cause = {"outgoing_payment_id": payment.id, "incoming_payment_id": receiver.id}
     net = payment.terms.debit - payment.terms.fee
     if payment.terms.fee:
         fees = ledger.operator_account(work, wallet.asset_id, "fees")
         ledger.transfer(work, wallet.account_id, fees, payment.terms.fee, "fee", outgoing_payment_id=payment.id)
-    if wallet.asset_id == target.asset_id and wallet.id != target.id:
-        assert net == payment.terms.receive, "one asset is paid one to one"
-        ledger.transfer(work, wallet.account_id, target.account_id, net, "payment", **cause)
-    else:  # also for a wallet that pays itself, since a transfer has two sides
-        taken = ledger.operator_account(work, wallet.asset_id, "liquidity")
-        given = ledger.operator_account(work, target.asset_id, "liquidity")
-        ledger.transfer(work, wallet.account_id, taken, net, "exchange", outgoing_payment_id=payment.id)
-        ledger.transfer(work, given, target.account_id, payment.terms.receive, "payment", **cause)
+    payer = Side(wallet.account_id, wallet.asset_id, net)
+    payee = Side(target.account_id, target.asset_id, payment.terms.receive)
+    low = ledger.exchange(work, payer, payee, outgoing_payment_id=payment.id, incoming_payment_id=receiver.id)
+    warn_of_low(work, low)
     credit(work, target, receiver, payment.terms.receive)
 
 

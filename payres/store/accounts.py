@@ -1,11 +1,11 @@
 """SQL of ledger accounts, holds and transfers. Only `payres.ledger` calls what writes here."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypedDict
 
 import msgspec
 
-from payres.store.rows import Table, insert_row, insertion, number
+from payres.store.rows import Table, insert_row, number
 from payres.store.work import Transaction
 
 
@@ -31,6 +31,15 @@ class HoldRecord(msgspec.Struct, frozen=True):
     packet_id: str | None
     amount: int
     remaining: int
+
+
+class Cause(TypedDict, total=False):
+    """What a transfer or hold is for: the columns of its row that say so."""
+
+    outgoing_payment_id: str | None
+    incoming_payment_id: str | None
+    packet_id: str | None
+    refund_id: str | None
 
 
 # Operators are warned when less than one part in so many of the credit or liquidity is left.
@@ -95,48 +104,17 @@ def set_warned(tx: Transaction, account_id: int, warned: bool) -> None:
 
 
 def insert_transfer(
-    tx: Transaction,
-    debit_account_id: int,
-    credit_account_id: int,
-    amount: int,
-    kind: str,
-    hold_id: int | None,
-    outgoing_payment_id: str | None,
-    incoming_payment_id: str | None,
-    now: int,
-    packet_id: str | None = None,
-    refund_id: str | None = None,
+    tx: Transaction, debit: int, credit: int, amount: int, kind: str, hold_id: int | None, now: int, cause: Cause
 ) -> int:
-    columns: tuple[str, ...] = ("debit_account_id", "credit_account_id", "amount", "kind", "created_at")
-    values: list[int | str] = [debit_account_id, credit_account_id, amount, kind, now]
-    for column, cause in (
-        ("hold_id", hold_id),
-        ("outgoing_payment_id", outgoing_payment_id),
-        ("incoming_payment_id", incoming_payment_id),
-        ("packet_id", packet_id),
-        ("refund_id", refund_id),
-    ):
-        if cause is not None:  # SQLite's driver takes a third of a statement to bind one None
-            columns += (column,)
-            values.append(cause)
-    cursor = tx.execute(insertion("transfer", columns), values)
-    assert cursor.lastrowid is not None
-    return cursor.lastrowid
+    # SQLite's driver takes a third of a statement to bind one None.
+    known = {column: value for column, value in {"hold_id": hold_id, **cause}.items() if value is not None}
+    row = {"debit_account_id": debit, "credit_account_id": credit, "amount": amount, "kind": kind, "created_at": now}
+    return insert_row(tx, "transfer", **row, **known)
 
 
-def insert_hold(
-    tx: Transaction, account_id: int, outgoing_payment_id: str | None, packet_id: str | None, amount: int, now: int
-) -> int:
-    return insert_row(
-        tx,
-        "hold",
-        account_id=account_id,
-        outgoing_payment_id=outgoing_payment_id,
-        packet_id=packet_id,
-        amount=amount,
-        remaining=amount,
-        created_at=now,
-    )
+def insert_hold(tx: Transaction, account_id: int, amount: int, now: int, cause: Cause) -> int:
+    row = {"account_id": account_id, "amount": amount, "remaining": amount, "created_at": now}
+    return insert_row(tx, "hold", **row, **cause)
 
 
 def holds_of_payment(tx: Transaction, outgoing_payment_id: str) -> Sequence[HoldRecord]:

@@ -110,7 +110,7 @@ INVENTORY: dict[str, list[str]] = {
         "admin/test_changes.py::test_backup_goes_where_the_settings_say_and_nowhere_else",
     ],
     "refund of more than was received": [
-        "operator/test_refunds.py::test_never_more_goes_back_than_came",
+        "payments/test_refunds.py::test_never_more_goes_back_than_came",
     ],
     # Consent pages
     "open redirect through the finish URI": [

@@ -25,7 +25,7 @@ from tests.crash.server import FILES, CommandFailed, Server
 from tests.crash.shared_clock import SharedClock
 from tests.helpers import is_refused, usd, wait_until
 from tests.interledger.lossy_link import LossyLink, lossy_link
-from tests.operator.test_refunds import pay_from_remote
+from tests.payments.test_refunds import pay_from_remote
 from tests.works import work_at
 
 KILLS = int(os.environ.get("REMOTE_KILLS", "1"))

@@ -17,8 +17,9 @@ from payres.clock import SECOND, format_time
 from payres.event_types import EVENT_TYPES
 from payres.grants.tokens import revoke_grant
 from payres.identifiers import event_id, sequence_of
-from payres.operator import assets, refunds, wallets
+from payres.operator import assets, wallets
 from payres.operator.payments import require_payment
+from payres.payments import refunds
 from payres.store import events
 from payres.store.accounts import ACCOUNTS
 from payres.store.connections import connect_writer

@@ -15,7 +15,7 @@ from payres.cli import main
 from payres.federation.incoming_payments import RemoteIncomingPayment
 from payres.interledger import remote_payments
 from payres.operator import exports, wallets
-from payres.operator.refunds import Wanted, refund
+from payres.payments.refunds import Wanted, refund
 from payres.store import events, incoming
 from payres.store.work import Work
 from payres.testing.instance import Instance

@@ -10,8 +10,9 @@ from payres import ledger
 from payres.amounts import Asset
 from payres.clock import DAY, HOUR, LATEST, format_time
 from payres.errors import InvalidRequest, NotFound
-from payres.operator import exports, refunds, wallets
+from payres.operator import exports, wallets
 from payres.operator.exports import Export, Ledger, Payments, Row, Statement
+from payres.payments import refunds
 from payres.store import clients
 from payres.store.connections import connect_writer
 from payres.store.incoming import INCOMING, IncomingRecord

@@ -11,9 +11,9 @@ from payres.amounts import Asset
 from payres.errors import InvalidReceiver
 from payres.grants.access import Caller, IncomingPaymentAccess, OutgoingPaymentAccess
 from payres.operator import assets, invariant_checks, wallets
-from payres.operator.refunds import Wanted, refund
 from payres.payments import incoming as incoming_rules
 from payres.payments import outgoing as outgoing_rules
+from payres.payments.refunds import Wanted, refund
 from payres.store import accounts, clients, grants, incoming, outgoing
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, GrantRecord

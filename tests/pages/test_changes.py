@@ -8,9 +8,9 @@ from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store.payments import refunds_of_incoming
 from payres.store.work import Work
 from payres.testing.instance import Instance
-from tests.operator.test_refunds import pay_from_remote
 from tests.pages.browser import PASSWORD, Browser, hidden_fields, words_of
 from tests.pages.seed import Seeded, fill
+from tests.payments.test_refunds import pay_from_remote
 
 
 @pytest.fixture(scope="module")

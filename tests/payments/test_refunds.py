@@ -12,7 +12,7 @@ from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.errors import DomainError, InsufficientFunds, InvalidAmount, InvalidRequest, NotFound, WrongState
 from payres.operator import assets, invariant_checks, wallets
-from payres.operator.refunds import Wanted, refund
+from payres.payments.refunds import Wanted, refund
 from payres.payments.settlement import end_remote, has_sent_all, pay_locally, payment_hold
 from payres.store import clients, incoming, outgoing, peers
 from payres.store.accounts import ACCOUNTS

@@ -18,8 +18,10 @@ from payres import ledger, representations
 from payres.amounts import format_decimal
 from payres.clock import SECOND
 from payres.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState, require
-from payres.operator.inputs import check_reference, require_amount
+from payres.ledger import Side
+from payres.payments.idempotency import check_reference
 from payres.payments.incoming import add
+from payres.payments.liquidity import warn_of_low
 from payres.payments.outgoing import check_funds, check_movable, new_payment, pay_or_hold
 from payres.payments.pricing import local_terms
 from payres.payments.receivers import LocalReceiver
@@ -33,6 +35,7 @@ from payres.store.work import Work
 from payres.terms import Offer, Terms
 from payres.urls import ROOT_WALLET_PATH, canonical, canonical_url
 from payres.wallet_addresses import active_wallet
+from payres.wire import require_amount
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -87,7 +90,7 @@ def find_made(work: Work, wanted: Wanted) -> Sequence[RefundRecord]:
     if wanted.to is not None and canonical_url(wanted.to) is None:
         raise InvalidRequest("to must be a wallet address, such as https://other.example/alice", field="to")
     asset = ASSETS.by_id(work, receiver.asset_id)
-    asked = None if wanted.amount is None else require_amount(wanted.amount, asset)
+    asked = None if wanted.amount is None else require_amount(wanted.amount, asset.asset)
     made = [one for one in refunds_of_incoming(work, payment.id) if one.reference == wanted.reference]
     to = None if wanted.to is None else canonical(wanted.to)
     is_other = (asked is not None and asked != sum(one.amount for one in made)) or any(
@@ -109,7 +112,7 @@ def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
         from_elsewhere = payment.received - sum(payer.delivered for payer in payers)
         left = from_elsewhere - sum(one.counted for one in before if one.outgoing_payment_id is None)
         origin = "payment came from other servers and"
-    amount = require_amount(wanted.amount, asset) if wanted.amount is not None else offered or left
+    amount = require_amount(wanted.amount, asset.asset) if wanted.amount is not None else offered or left
     if not 0 < amount <= left:
         most = f"Only {format_decimal(left, asset.asset)} {asset.code}" if left > 0 else "Nothing"
         raise InvalidAmount(f"{most} of the {origin} can still be sent back", remaining=str(left))
@@ -159,8 +162,10 @@ def _send_back(
         returned=returned,
         reference=reference,
     )
+    source = Side(receiver.account_id, receiver.asset_id, amount)
+    target = Side(wallet.account_id, wallet.asset_id, returned)
     try:
-        _move(work, receiver, wallet, made)
+        warn_of_low(work, ledger.exchange(work, source, target, refund_id=made.id))
     except ledger.NotEnough as lack:
         reason = lack.account.kind
         code = (receiver if reason == "wallet" else wallet).asset_code
@@ -170,17 +175,6 @@ def _send_back(
         ) from lack
     work.emit("refund.completed", made.id, representations.refund_event(work.urls, made, receiver.asset, wallet.asset))
     return made
-
-
-def _move(work: Work, receiver: WalletRecord, payer: WalletRecord, made: RefundRecord) -> None:
-    """Raises NotEnough."""
-    if receiver.asset_id == payer.asset_id and receiver.id != payer.id:
-        ledger.transfer(work, receiver.account_id, payer.account_id, made.amount, "payment", refund_id=made.id)
-        return
-    taken = ledger.operator_account(work, receiver.asset_id, "liquidity")
-    given = ledger.operator_account(work, payer.asset_id, "liquidity")
-    ledger.transfer(work, receiver.account_id, taken, made.amount, "exchange", refund_id=made.id)
-    ledger.transfer(work, given, payer.account_id, made.returned, "payment", refund_id=made.id)
 
 
 def _send_to(work: Work, found: Plan, to: str, reference: str, offer: Offer | None) -> RefundRecord:
