@@ -20,6 +20,7 @@ from payres.identifiers import event_id, sequence_of
 from payres.operator import assets, wallets
 from payres.operator.payments import require_payment
 from payres.payments import refunds
+from payres.payments.liquidity import warn_of_low
 from payres.store import events
 from payres.store.accounts import ACCOUNTS
 from payres.store.connections import connect_writer
@@ -214,7 +215,7 @@ def test_low_liquidity_has_one_event_until_there_is_more_again(outbox: Outbox, i
             liquidity = ledger.operator_account(work, asset.id, "liquidity")
             fees = ledger.operator_account(work, asset.id, "fees")
             sides = (liquidity, fees) if taken > 0 else (fees, liquidity)
-            ledger.transfer(work, *sides, abs(taken), "fee" if taken > 0 else "exchange")
+            warn_of_low(work, ledger.transfer(work, *sides, abs(taken), "fee" if taken > 0 else "exchange").low)
 
         instance.write(unit)
         return [one.data for one in outbox.take() if one.type == "liquidity.low"]
