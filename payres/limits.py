@@ -19,11 +19,9 @@ MAX_BUFFERED_BYTES: Final = 64 * 1024 * 1024
 SPARE_FILES: Final = 200
 # Connections that the system keeps until they are accepted.
 BACKLOG: Final = 2048
-# Seconds until a request's header section is complete, from its first byte or from the start of the connection.
-HEADER_SECONDS: Final = 10
-# Seconds from the header section until the body is complete.
-BODY_SECONDS: Final = 30
-# Seconds in which a client must read some of its answer: 4 KiB, or all that is left.
+# Seconds until a request is complete, from its first byte; a new connection on which nothing comes is closed as soon.
+REQUEST_SECONDS: Final = 30
+# Seconds in which a client must read the answers that wait for it.
 UNREAD_SECONDS: Final = 30
 # Seconds that a connection stays open between requests; proxies must close theirs earlier.
 KEEP_ALIVE_SECONDS: Final = 75

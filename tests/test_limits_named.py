@@ -87,7 +87,10 @@ ELSEWHERE = {
         "MAX_REQUESTS_PER_ADDRESS": "test_requests_of_an_address_under_way_are_limited",
     },
     "tests/http/test_connections.py": {
-        "MAX_BUFFERED_BYTES": "test_buffers_of_all_are_limited_and_the_oldest_is_cut",
+        "MAX_BUFFERED_BYTES": "test_buffers_of_all_are_limited_and_the_oldest_are_cut",
+        "MAX_CONNECTIONS": "test_connections_are_limited",
+        "MAX_CONNECTIONS_PER_ADDRESS": "test_connections_of_one_address_are_limited",
+        "SPARE_FILES": "test_connections_are_limited",
     },
     "tests/routes/test_waiting.py": {
         "MAX_WAIT_SECONDS": "test_preference_is_read_as_rfc_7240_says",
@@ -104,11 +107,7 @@ ELSEWHERE = {
     "tests/routes/test_readiness.py": {"MIN_FREE_BYTES": "test_readiness_wants_room_on_the_disk"},
     "tests/http/test_protocol.py": {"MAX_HEADER_BYTES": "test_longer_header_section_is_refused"},
     "tests/http/test_timing.py": {
-        "MAX_CONNECTIONS": "test_connections_are_limited",
-        "MAX_CONNECTIONS_PER_ADDRESS": "test_connections_of_one_address_are_limited",
-        "SPARE_FILES": "test_refused_connections_leave_files_to_others",
-        "HEADER_SECONDS": "test_header_section_that_does_not_end_is_refused",
-        "BODY_SECONDS": "test_body_that_does_not_end_is_refused",
+        "REQUEST_SECONDS": "test_request_that_does_not_end_is_refused",
         "UNREAD_SECONDS": "test_client_that_reads_no_answers_is_cut_off",
     },
     "tests/routes/test_ilp.py": {

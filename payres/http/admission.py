@@ -16,7 +16,7 @@ from payres.clock import SECOND, Clock
 from payres.endpoints import ADMIN_API, ENDPOINTS, PAGES, Kind, find_endpoint
 from payres.errors import DomainError, TooManyRequests
 from payres.http.observation import observation_of
-from payres.http.request_head import EXTENSION, section_bytes, too_long
+from payres.http.request_head import section_bytes, too_long
 from payres.http.responses import json_error
 from payres.limits import FAILED_READS_PART, KEY_REFETCH_RATE, MAX_HEADER_BYTES, MAX_REQUESTS_PER_ADDRESS
 from payres.rate_limiter import RateLimiter, too_many
@@ -129,8 +129,7 @@ class Admission:
         if slot is not None:
             scope[SLOT] = partial(self._in_progress.release, slot)
         try:
-            # Servers other than ours have no such limit, or another.
-            if EXTENSION in scope.get("extensions", ()) or _section_bytes(scope) <= MAX_HEADER_BYTES:
+            if section_bytes(scope) <= MAX_HEADER_BYTES:
                 await self.app(scope, receive, send)
             else:
                 await self._answer(scope, too_long())(scope, receive, send)
@@ -162,9 +161,3 @@ def _may_prove(scope: Scope) -> bool:
     if endpoint is None or scope["method"] == "OPTIONS" or (endpoint.is_public and b"authorization" not in names):
         return False
     return b"signature" in names
-
-
-def _section_bytes(scope: Scope) -> int:
-    query = scope["query_string"]
-    target_bytes = len(scope["raw_path"]) + (len("?") + len(query) if query else 0)
-    return section_bytes(scope["method"], target_bytes, scope["headers"])

@@ -1,30 +1,39 @@
-"""HTTP/1.1 as `payres serve` and payres.testing speak it, with limits on connections, header sections and waiting.
+"""HTTP/1.1 as `payres serve` and payres.testing speak it: uvicorn's protocol, with limits on what connections take.
 
-uvicorn answers what is no HTTP in plain text and ahead of the answers that are still due, reads header sections without
-end, waits forever, takes any number of connections, makes requests of all that is pipelined, buffers answers that are
-not read, drops the request of a client that has finished sending, and writes a line into the log for each that is none.
+uvicorn alone reads header sections without end, waits forever, takes any number of connections, makes requests of all
+that is pipelined, buffers answers that are not read, answers what is no HTTP in plain text, and lets pass what a proxy
+may understand in another way.
 """
 
 import asyncio
 import logging
-from enum import Enum, auto
+import resource
+from functools import partial
 from typing import Any, Final
+from urllib.parse import unquote
 
 import httptools
-from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
+from starlette.types import ASGIApp
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from payres.clock import SECOND
 from payres.errors import DomainError, TooSlow, Unavailable
-from payres.http.connections import connections_of, most_connections, most_of_one_address
-from payres.http.exchange import Exchange, scope_of
-from payres.http.flow_control import Flow
 from payres.http.request_head import ambiguity, declared_length, malformed, section_bytes, too_long
 from payres.http.responses import last_headers, last_response
 from payres.http.streams import CutShort
-from payres.limits import BODY_SECONDS, HEADER_SECONDS, MAX_HEADER_BYTES, SPARE_FILES, UNREAD_SECONDS
+from payres.limits import (
+    MAX_BUFFERED_BYTES,
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_ADDRESS,
+    MAX_HEADER_BYTES,
+    REQUEST_SECONDS,
+    SPARE_FILES,
+    UNREAD_SECONDS,
+)
 from payres.rate_limiter import too_many
+from payres.requester import counted_address
 
 log = logging.getLogger("payres.http")
 
@@ -34,126 +43,251 @@ PIECE_BYTES: Final = 4096
 # Bytes of answers that wait to be sent, above which a client counts as one that does not read.
 UNSENT_BYTES: Final = 4096
 END_OF_SECTION: Final = b"\r\n\r\n"
+WITHOUT_BODY: Final = (204, 304)
+
+# What a connection waits for. Not an Enum, whose members cost a call in Python 3.11.
+IDLE: Final = 0  # the next request; all answers have gone
+HEAD: Final = 1  # the rest of a header section
+BODY: Final = 2  # the rest of a body; its request may have its answer already
+ANSWER: Final = 3  # the answer to a request that has come completely
+END: Final = 4  # the client to hang up; what still comes is not read
 
 
-class State(Enum):
-    """What a connection waits for."""
+class Connections:
+    """The connections of one server together: how many each address has, and how many bytes all buffer.
 
-    NEW = auto()  # a request; none has begun, though empty lines may have come
-    HEAD = auto()  # the rest of a header section
-    BODY = auto()  # the rest of a body; its request may have its answer already
-    ANSWER = auto()  # the answer to a request that has come completely, or the client to read it
-    LAST_ANSWER = auto()  # the same, of a client that sends no more
-    IDLE = auto()  # the next request; all answers have gone
-    END = auto()  # the client to hang up; what still comes is not read
+    `trusted_proxies` are addresses, separated by commas, through which many clients come: those are not counted.
+    """
+
+    def __init__(self, app: Any, trusted_proxies: str) -> None:
+        self._proxies = ProxyHeadersMiddleware(app, trusted_proxies).trusted_hosts
+        self._open: dict[str, int] = {}
+        # In the order in which they began to buffer, with the bytes that there were when each was last looked at.
+        self._buffers: dict[HttpProtocol, int] = {}
+        self._total = 0
+
+    def counted_address(self, client: tuple[str, int] | None) -> str | None:
+        """The address that a connection counts for; None for a proxy and for this machine."""
+        return None if client is None or client[0] in self._proxies else counted_address(client[0])
+
+    def enter(self, address: str) -> int:
+        """Counts a connection. Returns how many there are of its address now."""
+        count = self._open[address] = self._open.get(address, 0) + 1
+        return count
+
+    def leave(self, address: str) -> None:
+        """A connection that was counted has ended."""
+        count = self._open.pop(address) - 1
+        if count:
+            self._open[address] = count
+
+    def buffer(self, connection: "HttpProtocol", size: int) -> None:
+        """Counts what a connection buffers. When that is too much in all, those that began first are cut."""
+        self._total += size - self._buffers.get(connection, 0)
+        if size:
+            self._buffers[connection] = size
+        else:
+            self._buffers.pop(connection, None)
+        if self._total > MAX_BUFFERED_BYTES:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        # What clients have read since is only known now: to look at each step would cost too much.
+        self._buffers = {connection: connection.buffered_bytes() for connection in self._buffers}
+        self._total = sum(self._buffers.values())
+        while self._total > MAX_BUFFERED_BYTES:
+            longest = next(iter(self._buffers))
+            self._total -= self._buffers.pop(longest)
+            longest.transport.abort()
 
 
-# As names of their own, because an attribute of an Enum costs a call in Python 3.11.
-NEW, HEAD, BODY, ANSWER, LAST_ANSWER, IDLE, END = State
+def most_connections() -> int:
+    """How many connections may be open: MAX_CONNECTIONS, or what the process's files allow."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, max(files - SPARE_FILES, 1))
 
-# How long it waits. Answers take as long as they take; between requests it is uvicorn's setting.
-SECONDS: Final[dict[State, float]] = {
-    NEW: HEADER_SECONDS,
-    HEAD: HEADER_SECONDS,
-    BODY: BODY_SECONDS,
-    END: LINGER_SECONDS,
-}
-WANTS_BYTES: Final = (IDLE, NEW, HEAD, BODY)
-WANTS_ANSWER: Final = (ANSWER, LAST_ANSWER)
+
+def most_of_one_address(most: int) -> int:
+    """How many connections one address may have where there may be so many: never more than half of them."""
+    return min(MAX_CONNECTIONS_PER_ADDRESS, max(most // 2, 1))
+
+
+class Flow(FlowControl):
+    """Reads no further while bytes that have come wait to be parsed."""
+
+    def __init__(self, transport: asyncio.Transport, held: bytearray) -> None:
+        super().__init__(transport)
+        self._held = held
+
+    def resume_reading(self) -> None:
+        if not self._held:
+            super().resume_reading()
+
+
+class Exchange(RequestResponseCycle):
+    """One request and its answer. An answer of known length, as nearly all are, is written in one piece with its head;
+    one of unknown length to HTTP/1.0, which knows no chunks, ends with its connection (RFC 9112 section 6.1)."""
+
+    _head: bytes | None = None  # of the answer, until its body comes; None where uvicorn frames the answer
+
+    async def run(self, app: ASGIApp, scope: Any, receive: Any, send: Any) -> None:
+        """Runs the application for the request."""
+        try:
+            await app(scope, receive, send)
+        except CutShort:
+            self._cut()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():
+                raise  # a fault of ours, of which uvicorn makes a 500
+            # The server stops and waits no longer. The outcome of the request is not known: no answer says it.
+            self._cut()
+
+    async def send(self, message: Any) -> None:
+        """As ASGI has it."""
+        if not self.response_started:
+            # So the answers of one turn of the event loop leave together: a process that waits for several wakes once.
+            await asyncio.sleep(0)
+            if self._start(message):
+                return
+        if self._head is None:
+            await super().send(message)
+            return
+        if self.flow.write_paused:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        self.transport.write(self._head + message.get("body", b""))
+        self._head = b""
+        if not message.get("more_body"):
+            self.response_complete = True
+            self.message_event.set()
+            self.on_response()
+
+    def _cut(self) -> None:
+        """Ends the connection in the middle of the answer."""
+        self.disconnected = True
+        self.transport.close()
+        self.on_response()
+
+    def _start(self, message: Any) -> bool:
+        """Takes the head of an answer. False for one that uvicorn is to frame."""
+        headers, is_old = message["headers"], self.scope["http_version"] == "1.0"
+        if any(name == b"connection" for name, _ in headers):
+            self.keep_alive = False
+        if not self.keep_alive:
+            self.default_headers = last_headers(self.default_headers)
+        is_plain = is_old or any(name == b"content-length" for name, _ in headers)
+        if not is_plain or self.scope["method"] == "HEAD" or message["status"] in WITHOUT_BODY:
+            return False
+        fields = [b"%b: %b\r\n" % field for field in (*self.default_headers, *headers) if field[0] != b"connection"]
+        lines = [STATUS_LINE[message["status"]], *fields, b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"]
+        self._head = b"".join(lines)
+        if not self._head.count(b"\n") == self._head.count(b"\r") == len(lines) + (not self.keep_alive):
+            raise ValueError("a header of the answer has a line break")
+        self.response_started = True
+        self.waiting_for_100_continue = False
+        return True
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection: its `state`, and one deadline, which is the state's or that of a client that does not read.
+    """One connection: its `state`, and one deadline, by which a request must be complete, or a client have read.
 
     Requests are parsed one at a time: what a client sends ahead stays bytes, of which no more than one read are taken.
     After an error response, nothing that follows on the connection is read.
     """
 
-    flow: Flow
-    state: State
+    cycle: Exchange
 
-    def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
-        self._server = connections_of(server_state, config)
+    def __init__(self, counts: Connections, **uvicorns: Any) -> None:
+        super().__init__(**uvicorns)
+        self.state = IDLE
+        self._counts = counts
         self._address: str | None = None  # for which the connection is counted
         self._deadline: asyncio.TimerHandle | None = None
         self._held = bytearray()  # what has come and is not parsed
         self._section_end = b""  # how the section that is being parsed ends so far, where that may be half an end
         self._unfinished = 0  # bytes that were parsed since the parser last had something to hand on
         self._body_left: int | None = None  # bytes of the body that are still to come; None for one in chunks
-        self._unread = 0  # bytes that the client had not taken when the deadline of one that does not read was set
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Accepts the connection, or answers one too many with an error: what it sends is not read."""
         super().connection_made(transport)
         self.flow = Flow(transport, self._held)
-        self.state = NEW
         transport.set_write_buffer_limits(high=UNSENT_BYTES)
-        self._address = self._server.counted_address(self.client)
-        of_address = self._server.enter(self._address) if self._address is not None else 0
+        self._address = self._counts.counted_address(self.client)
+        of_address = self._counts.enter(self._address) if self._address is not None else 0
         most = most_connections()
         most_of_address = most_of_one_address(most)
         if len(self.connections) > most + SPARE_FILES // 2 or of_address > 2 * most_of_address:
             self.state = END  # without an answer, which would hold one of too many connections for a while
             transport.abort()
-        elif len(self.connections) > most and not self._server.close_idle():
+        elif len(self.connections) > most:
             self._reject(Unavailable("The server has as many connections as it takes. Try again shortly"))
-        elif of_address > most_of_address and not self._server.close_idle(self._address):
+        elif of_address > most_of_address:
             self._reject(too_many(SECOND, f"Your address has {most_of_address} connections. Close some, or reuse them"))
         else:
-            self._set_deadline()
+            self._set_deadline(REQUEST_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drops all of the connection; uvicorn notifies the request that is in progress."""
         super().connection_lost(exc)
-        self._enter(END)
+        self.state = END
         self._held.clear()
-        self._server.release(self)
+        self._drop_deadline()
+        self._counts.buffer(self, 0)
         if self._address is not None:
-            self._server.leave(self._address)
+            self._counts.leave(self._address)
 
     def data_received(self, data: bytes) -> None:
         """Parses what came, as far as it may be parsed yet."""
-        if self.state is not END:
+        if self.state != END:
             self._held += data
             self._parse_held()
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio's
-        """The client sends no more. What it has asked for is answered; then the connection is closed."""
-        if self.state is ANSWER and self.scheme != "https":
-            self.state = LAST_ANSWER
-            self.cycle.message_event.set()  # a request that waits for a change waits no longer
-            return True  # keeps the transport open
+    def eof_received(self) -> None:
+        """The client has gone."""
         self._close()
-        return False
 
     def on_message_begin(self) -> None:
-        self._enter(HEAD)
-        self.url = b""
-        self.expect_100_continue = False
-        self.headers = []
+        super().on_message_begin()
+        self._drop_deadline()
+        self.state = HEAD
 
     def on_headers_complete(self) -> None:
-        """Makes a request of a header section. Raises the error for one that is too long or ambiguous: the parser stops
-        there, and nothing is dispatched."""
-        came, self._unfinished = self._unfinished, 0
-        method, version, headers = self.parser.get_method(), self.parser.get_http_version(), self.headers
-        # The plain spelling of a section is less than twice as long as the shortest: most need not be measured.
-        if came > MAX_HEADER_BYTES // 2 and section_bytes(method, len(self.url), headers) > MAX_HEADER_BYTES:
-            raise too_long()
+        """Starts the request. Raises the error for one that is ambiguous or too long: the parser stops there."""
+        version, headers = self.parser.get_http_version(), self.headers
         error = ambiguity(version, headers, self.parser.should_upgrade())
         if error is not None:
             raise error
-        self._dispatch(method.decode("ascii"), version)
-        self._enter(BODY)
+        url = httptools.parse_url(self.url)
+        path = url.path.decode("ascii")
+        self.scope["method"] = self.parser.get_method().decode("ascii")
+        self.scope["http_version"] = version
+        self.scope["path"] = unquote(path) if "%" in path else path
+        self.scope["raw_path"] = url.path
+        self.scope["query_string"] = url.query or b""
+        # The plain spelling of a section is less than twice as long as the shortest: most need not be measured.
+        if self._unfinished > MAX_HEADER_BYTES // 2 and section_bytes(self.scope) > MAX_HEADER_BYTES:
+            raise too_long()
+        self.cycle = Exchange(
+            scope=self.scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version == "1.1" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        self._start_asgi_task(self.cycle, partial(self.cycle.run, self.app))
+        self.state = BODY
+        self._unfinished = 0
         self._body_left = declared_length(headers)
-        self.headers = []  # trailers are no headers (RFC 9110 section 6.5.1), and the request has been handed on
+        self.headers = []  # trailers are no headers (RFC 9110 section 6.5.1)
 
     def on_body(self, body: bytes) -> None:
         self._unfinished = 0
@@ -162,163 +296,67 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._unfinished = 0
         super().on_message_complete()
-        self._enter(IDLE if self.cycle.response_complete else ANSWER)
+        self._unfinished = 0
+        self._drop_deadline()
+        self.state = IDLE if self.cycle.response_complete else ANSWER
 
     def on_response_complete(self) -> None:
         """Goes on with what the client has sent ahead, at once or when it has read the answers so far."""
         self.server_state.total_requests += 1
-        if self.flow.write_paused and not self.transport.is_closing():
-            self._count_buffers()
+        if self.transport.is_closing():
+            self._close()
+        elif not self.cycle.keep_alive:
+            self._linger() if self.state == BODY else self._close()
         else:
-            self._go_on()
+            if self.state == ANSWER:
+                self.state = IDLE
+            if not self.flow.write_paused:
+                self._parse_held()
 
     def pause_writing(self) -> None:
-        """The client does not read its answers. It has a while to go on, and nothing more is parsed for it."""
+        """The client does not read its answers. It has a while to do so, and nothing more is parsed for it."""
         super().pause_writing()
+        self._set_deadline(UNREAD_SECONDS)
         self._count_buffers()
-        self._watch_reader()
 
     def resume_writing(self) -> None:
         """The client has read."""
         super().resume_writing()
-        self._count_buffers()
-        if self.transport.is_closing():
-            return  # there may be something left to send, for which the deadline stands
-        self._drop_deadline()
-        if self._is_answered() or self.state not in WANTS_ANSWER:
-            self._go_on()
+        if not self.transport.is_closing():
+            self._drop_deadline()
+            self._parse_held()
 
     def buffered_bytes(self) -> int:
         """How many bytes are buffered: answers that are not sent, and what is not parsed."""
         return self.transport.get_write_buffer_size() + len(self._held)
 
-    def cut(self) -> None:
-        """Ends the connection, whatever is left to send."""
-        self._held.clear()
-        self.flow.resume_writing()  # a request in progress may still write, and shall not be counted
-        self.transport.abort()
-
     def shutdown(self) -> None:
         """The server stops: the answer that is due is the last, and what waits for a change waits no longer."""
         super().shutdown()
-        if self.cycle is not None:
-            self.cycle.default_headers = last_headers(self.cycle.default_headers)
-        if self.state in WANTS_ANSWER:
+        if self.state == ANSWER:
             self.cycle.message_event.set()
-
-    def _dispatch(self, method: str, version: str) -> None:
-        """Starts a request. Requests are parsed one at a time, so none is waiting for an answer."""
-        self.scope = scope_of(self, method, version)
-        keeps_alive = version == "1.1" and self.parser.should_keep_alive()
-        headers = self.server_state.default_headers
-        self.cycle = Exchange(
-            scope=self.scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=False,
-            default_headers=headers if keeps_alive else last_headers(headers),
-            message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
-            keep_alive=keeps_alive,
-            on_response=self.on_response_complete,
-        )
-        self._start_asgi_task(self.cycle, self._run)
-
-    async def _run(self, scope: Any, receive: Any, send: Any) -> None:
-        cycle = self.cycle
-        try:
-            await self.app(scope, receive, send)
-        except CutShort:
-            cycle.disconnected = True
-            self._close()
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or not task.cancelling():
-                raise  # a fault of ours, of which uvicorn makes a 500
-            # The server stops and waits no longer. The outcome of the request is not known: no answer says it.
-            cycle.disconnected = True
-            self._close()
-
-    def _enter(self, state: State) -> None:
-        """Waits for something else, at first without a deadline: what comes in one piece, as nearly all does, needs
-        none. The caller sets it in the end."""
-        if state is IDLE:
-            self._server.enter_idle(self, self._address)
-        elif self.state is IDLE:
-            self._server.leave_idle(self)
-        self.state = state
-        if self._deadline is not None:
-            self._drop_deadline()
-
-    def _drop_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _set_deadline(self) -> None:
-        """Sets the deadline of what the connection waits for, unless it has one already."""
-        if self._deadline is None and self.state not in WANTS_ANSWER:
-            seconds = self.timeout_keep_alive if self.state is IDLE else SECONDS[self.state]
-            self._deadline = self.loop.call_later(seconds, self._time_out)
-
-    def _time_out(self) -> None:
-        """Answers a request that has begun, and takes too long to come, with 408. A connection on which none is coming
-        is just closed, or cut when there is something that the client does not read."""
-        self._deadline = None
-        is_closing = self.transport.is_closing()
-        watches_reader = is_closing if self.state is END else self.flow.write_paused
-        if watches_reader:
-            self._judge_reader()
-        elif self.state is BODY and self.flow.read_paused:
-            self._set_deadline()  # it is not the client that is slow
-        elif not is_closing and (self.state is HEAD or (self.state is BODY and not self._is_answered())):
-            sentence = f"The request did not come within {SECONDS[self.state]} seconds"
-            self._reject(TooSlow(sentence))
-        else:
-            self._close()
-
-    def _is_answered(self) -> bool:
-        """Whether the latest request has its answer."""
-        return self.cycle is not None and self.cycle.response_complete
-
-    def _go_on(self) -> None:
-        """Goes on after an answer that the client reads."""
-        if self.transport.is_closing() or self.state is LAST_ANSWER:
-            self._close()
-            return
-        if self.state is ANSWER:
-            self._enter(IDLE)
-        if self._held:
-            self._parse_held()
-            self._count_buffers()
-        else:
-            self._set_deadline()
-        if self.flow.read_paused:
-            self.flow.resume_reading()
 
     def _parse_held(self) -> None:
         """Parses what has come, and stops behind a request that has to be answered first, at a section of headers or
         trailers that has become too long to wait for, and at an error. Reads on when the rest is parsed."""
-        while self._held and self.state in WANTS_BYTES and not self.flow.write_paused:
+        while self._held and self.state < ANSWER and not self.flow.write_paused:
             piece = self._next_piece()
             self._unfinished += len(piece)
             self._parse(piece)
-            if self._unfinished > MAX_HEADER_BYTES and self.state is not END:
+            if self._unfinished > MAX_HEADER_BYTES and self.state != END:
                 self._reject(too_long())
         if self._held:
             self.flow.pause_reading()
-            self._count_buffers()
-        if self.state is IDLE and self._unfinished:  # empty lines before a request
-            self._enter(NEW)
-        self._set_deadline()
+        else:
+            self.flow.resume_reading()
+        self._count_buffers()
+        if self._deadline is None and self.state < ANSWER:
+            self._set_deadline(self.timeout_keep_alive if self.state == IDLE else REQUEST_SECONDS)
 
     def _next_piece(self) -> bytearray:
         """Takes from what is held a piece that does not reach beyond the end of a request."""
-        size = self._body_left if self.state is BODY else None
+        size = self._body_left if self.state == BODY else None
         if not size:
             # A request without a body ends with its header section, one in chunks with that of its trailers.
             seen = self._section_end + self._held[:PIECE_BYTES]
@@ -344,50 +382,62 @@ class HttpProtocol(HttpToolsProtocol):
                 return
 
     def _count_buffers(self) -> None:
-        if self.flow.write_paused or self._held:
-            self._server.buffer(self)
+        is_buffering = self.flow.write_paused or self._held
+        self._counts.buffer(self, self.buffered_bytes() if is_buffering else 0)
+
+    def _drop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _set_deadline(self, seconds: float) -> None:
+        self._drop_deadline()
+        self._deadline = self.loop.call_later(seconds, self._time_out)
+
+    def _time_out(self) -> None:
+        """Cuts the connection of a client that does not read, and answers a request that takes too long to come with
+        408. A connection on which none is coming is just closed."""
+        self._deadline = None
+        if self.transport.is_closing() or self.flow.write_paused:
+            self.transport.abort()
+        elif self.state == BODY and self.flow.read_paused:
+            self._set_deadline(REQUEST_SECONDS)  # it is not the client that is slow
+        elif self.state in (HEAD, BODY):
+            self._reject(TooSlow(f"The request did not come within {REQUEST_SECONDS} seconds"))
         else:
-            self._server.release(self)
+            self._close()
 
     def _reject(self, error: DomainError) -> None:
         """Answers what came last with an error, unless its answer has begun, and hangs up."""
         # No higher than that: an unauthenticated client could fill the log.
         log.debug("rejected what came from %s: %s", self.client, error)
-        is_in_body = self.state is BODY
-        self._enter(END)
-        self._held.clear()
-        self.flow.resume_reading()
-        if is_in_body:
+        is_answered = False
+        if self.state == BODY:
+            is_answered = self.cycle.response_started  # a request has one answer
             self.cycle.disconnected = True
             self.cycle.waiting_for_100_continue = False
             self.cycle.message_event.set()
-        if is_in_body and self.cycle.response_started:  # a request has one answer
+        if is_answered:
+            self._close()
+        else:
+            headers, method = self.server_state.default_headers, self.parser.get_method()
+            self.transport.write(last_response(error, headers, method))
+            self._linger()
+
+    def _linger(self) -> None:
+        """Closes in a while: closed at once, the answer would be lost to a client that is still sending (RFC 9112
+        section 9.6)."""
+        if not self.transport.can_write_eof():
             self._close()
             return
-        self.transport.write(last_response(error, self.server_state.default_headers, self.parser.get_method()))
-        if self.transport.can_write_eof():
-            # Closed at once, the answer would be lost to a client that is still sending (RFC 9112 section 9.6).
-            self.transport.write_eof()
-            self._set_deadline()
-        else:
-            self._close()
+        self.state = END
+        self._held.clear()
+        self.flow.resume_reading()
+        self.transport.write_eof()
+        self._set_deadline(LINGER_SECONDS)
 
     def _close(self) -> None:
-        """Closes the connection, and cuts it after a while unless the client reads what is left to send."""
-        self._enter(END)
+        """Closes the connection, and cuts it after a while unless the client has read what is left to send."""
+        self.state = END
         self.transport.close()
-        if self.transport.get_write_buffer_size():
-            self._watch_reader()
-
-    def _watch_reader(self) -> None:
-        """Gives the client a while to read something."""
-        self._unread = self.flow.unread_bytes()
-        self._drop_deadline()
-        self._deadline = self.loop.call_later(UNREAD_SECONDS, self._time_out)
-
-    def _judge_reader(self) -> None:
-        """Gives a client that has read something another while, and cuts one that has not."""
-        before = self._unread
-        self._watch_reader()
-        if self._unread > before - UNSENT_BYTES:
-            self.transport.abort()
+        self._set_deadline(UNREAD_SECONDS)

@@ -1,17 +1,13 @@
 """Heads of requests: how long one may be, and which ones two readers could understand in two ways."""
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from payres.errors import HeadTooLarge, InvalidRequest
 from payres.limits import MAX_HEADER_BYTES
 
 Headers = Sequence[tuple[bytes, bytes]]
-
-# What a server that has measured a head adds to the scope, as an extension of ASGI: it need not be measured again.
-EXTENSION: Final = "payres.head"
-MEASURED: Final[dict[str, dict[object, object]]] = {EXTENSION: {}}
 
 _FRAMING: Final = frozenset({b"host", b"transfer-encoding"})
 # uri-host [":" port], which may be empty (RFC 9110 section 7.2); some clients send a zone inside the brackets.
@@ -24,12 +20,11 @@ _CODINGS: Final = "The only Transfer-Encoding is chunked, named once, in HTTP/1.
 _UPGRADE: Final = "Leave the Upgrade header out of a request with a body: this server speaks HTTP/1.1 only"
 
 
-def section_bytes(method: str | bytes, target_bytes: int, headers: Iterable[tuple[bytes, bytes]]) -> int:
+def section_bytes(scope: Mapping[str, Any]) -> int:
     """The length of a header section in its plain spelling, from the request line to the empty line (RFC 9112)."""
-    size = len(method) + target_bytes + len("  HTTP/1.1\r\n\r\n")
-    for name, value in headers:
-        size += len(name) + len(value) + len(": \r\n")
-    return size
+    target = len(scope["raw_path"]) + (len(scope["query_string"]) + len("?") if scope["query_string"] else 0)
+    headers = sum([len(name) + len(value) + len(": \r\n") for name, value in scope["headers"]])
+    return len(scope["method"]) + target + len("  HTTP/1.1\r\n\r\n") + headers
 
 
 def too_long() -> HeadTooLarge:

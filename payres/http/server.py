@@ -5,12 +5,13 @@ import logging
 import signal
 import socket
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from payres.http.protocol import HttpProtocol
+from payres.http.protocol import Connections, HttpProtocol
 from payres.limits import BACKLOG, GRACE_SECONDS, KEEP_ALIVE_SECONDS
 
 log = logging.getLogger("payres.http")
@@ -18,23 +19,25 @@ log = logging.getLogger("payres.http")
 CUT_SECONDS: Final = 1  # for requests that are cut to notice it
 # A client counts from when it has its answer, a little later than the server does.
 KEEP_ALIVE_MARGIN: Final = 2
-# Settings of uvicorn that `payres serve` and payres.testing share.
-CONNECTIONS: Final[Mapping[str, Any]] = {
-    "http": HttpProtocol,
-    "ws": "none",
-    "log_config": None,
-    "access_log": False,
-    "timeout_keep_alive": KEEP_ALIVE_SECONDS + KEEP_ALIVE_MARGIN,
-    "headers": [("Keep-Alive", f"timeout={KEEP_ALIVE_SECONDS}")],
-}
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-class HttpServer(uvicorn.Server):
-    """On the first signal it finishes the requests in progress; on a second Ctrl-C it cuts them.
+def settings_of(app: ASGIApp, trusted_proxies: str = "127.0.0.1") -> Mapping[str, Any]:
+    """The settings of uvicorn with which a server speaks our protocol. `trusted_proxies` are addresses, separated by
+    commas, whose X-Forwarded-For is believed."""
+    return {
+        "http": partial(HttpProtocol, Connections(app, trusted_proxies)),
+        "ws": "none",
+        "log_config": None,
+        "access_log": False,
+        "timeout_keep_alive": KEEP_ALIVE_SECONDS + KEEP_ALIVE_MARGIN,
+        "headers": [("Keep-Alive", f"timeout={KEEP_ALIVE_SECONDS}")],
+        "forwarded_allow_ips": trusted_proxies,
+    }
 
-    `trusted_proxies` are addresses, separated by commas, whose X-Forwarded-For is believed.
-    """
+
+class HttpServer(uvicorn.Server):
+    """On the first signal it finishes the requests in progress; on a second Ctrl-C it cuts them."""
 
     def __init__(self, app: ASGIApp, trusted_proxies: str) -> None:
         config = uvicorn.Config(
@@ -46,8 +49,7 @@ class HttpServer(uvicorn.Server):
             backlog=BACKLOG,
             timeout_graceful_shutdown=GRACE_SECONDS,
             proxy_headers=True,
-            forwarded_allow_ips=trusted_proxies,
-            **CONNECTIONS,
+            **settings_of(app, trusted_proxies),
         )
         super().__init__(config)
 

@@ -1,4 +1,4 @@
-"""Streams: answers that are made while they are sent, as fast as the client reads them (`payres.http.flow_control`)."""
+"""Streams: answers that are made while they are sent, as fast as the client reads them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping

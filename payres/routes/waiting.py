@@ -1,7 +1,7 @@
 """`Prefer: wait=20` (RFC 7240): a request for a payment is answered as soon as the payment changes.
 
-It takes no thread and asks the database only when it is woken. It is answered at once, as it stands, when its client
-sends no more, or the server stops.
+It takes no thread and asks the database only when it is woken. It is answered at once, as it stands, when the server
+stops.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class Watch(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """Whether the client sends no more, has gone, or is to be answered because the server stops."""
+        """Whether the client has gone, or is to be answered because the server stops."""
         return self.listening.done()
 
 

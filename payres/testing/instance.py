@@ -17,7 +17,7 @@ from payres.amounts import format_decimal
 from payres.application import create_app
 from payres.clock import MILLISECOND, SECOND, MovableClock
 from payres.grants import consent
-from payres.http.server import CONNECTIONS
+from payres.http.server import settings_of
 from payres.interledger.remote_payments import Backoff
 from payres.operator import invariant_checks, keys, wallets
 from payres.routes.context import Context
@@ -196,7 +196,7 @@ class _Server(uvicorn.Server):
     """uvicorn in a thread, which says when it is ready."""
 
     def __init__(self, app: Starlette, listener: socket.socket) -> None:
-        super().__init__(uvicorn.Config(app, **CONNECTIONS))
+        super().__init__(uvicorn.Config(app, **settings_of(app)))
         self._app = app
         self._listener = listener
         self._ready = threading.Event()

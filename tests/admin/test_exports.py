@@ -23,7 +23,7 @@ from payres.operator.exports import BATCH_TRANSFERS, Export, Format, _Transfers
 from payres.store.work import Work
 from payres.testing.instance import Instance
 from tests.admin.conftest import BASE, NewProgram, Program
-from tests.helpers import TIMEOUT, read_to_end, usd, wait_until
+from tests.helpers import TIMEOUT, usd, wait_until
 
 MANY = 110_000  # transfers of the wallet `rich`, of one cent each
 
@@ -203,18 +203,6 @@ def test_reader_that_goes_ends_its_export(
     wait_until(lambda: is_free(payres))
     wait_until(lambda: cut == ["the client has gone"])
     assert 2 * len(steps) < MANY // BATCH_TRANSFERS
-
-
-def test_reader_that_sends_no_more_gets_the_whole_export(payres: Instance, program: Program) -> None:
-    address = urlsplit(payres.base_url)
-    lines = [f"GET {BASE}/exports/ledger?wallet=rich HTTP/1.1", f"host: {address.netloc}"]
-    head = "\r\n".join([*lines, f"authorization: Bearer {program.key}", "", ""])
-    with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
-        connection.sendall(head.encode())
-        connection.shutdown(socket.SHUT_WR)
-        answer = read_to_end(connection)
-    assert answer.startswith(b"HTTP/1.1 200 ")
-    assert answer.endswith(b"\r\n0\r\n\r\n")
 
 
 def test_exports_at_a_time_are_limited(payres: Instance, program: Program) -> None:

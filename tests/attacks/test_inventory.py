@@ -343,11 +343,11 @@ INVENTORY: dict[str, list[str]] = {
         "attacks/test_hostile_input.py::test_oversized_body",
         "attacks/test_hostile_input.py::test_endless_chunked_body",
         "attacks/test_hostile_input.py::test_chunks_of_one_byte_and_chunk_extensions",
-        "http/test_timing.py::test_body_that_does_not_end_is_refused",
+        "http/test_timing.py::test_request_that_does_not_end_is_refused",
     ],
     "endless headers": [
         "http/test_protocol.py::test_header_section_that_never_ends_is_refused_soon",
-        "http/test_timing.py::test_header_section_that_does_not_end_is_refused",
+        "http/test_timing.py::test_request_that_does_not_end_is_refused",
     ],
     "hostile JSON": ["attacks/test_hostile_input.py::test_hostile_json"],
     "duplicate JSON keys": [
@@ -365,17 +365,16 @@ INVENTORY: dict[str, list[str]] = {
     "pipelining": [
         "attacks/test_hostile_input.py::test_pipelining",
         "http/test_protocol.py::test_requests_before_garbage_are_answered_first",
-        "http/test_pipelining.py::test_pipelined_requests_are_answered_in_order_and_read_one_at_a_time",
+        "http/test_pipelining.py::test_pipelined_requests_are_answered_in_order",
     ],
     "endless pipelining": ["http/test_pipelining.py::test_requests_without_end_take_no_more_memory"],
     "answers that nobody reads": [
-        "http/test_pipelining.py::test_unread_answers_of_all_are_limited",
+        "http/test_pipelining.py::test_who_leaves_answers_unread_for_longest_loses_them",
         "http/test_timing.py::test_client_that_reads_no_answers_is_cut_off",
         "http/test_timing.py::test_closed_connection_whose_answers_are_never_read_is_cut",
     ],
     "one address that takes the connections of all": [
-        "http/test_timing.py::test_connections_of_one_address_are_limited",
-        "http/test_timing.py::test_refused_connections_leave_files_to_others",
+        "http/test_connections.py::test_connections_of_one_address_are_limited",
         "http/test_connections.py::test_one_address_never_has_all_connections",
     ],
     "absolute-form targets": ["attacks/test_hostile_input.py::test_absolute_form_targets"],
@@ -416,7 +415,7 @@ INVENTORY: dict[str, list[str]] = {
         "attacks/test_slow_connections.py::test_slow_connections_keep_nobody_from_being_answered",
         "attacks/test_slow_connections.py::test_slow_connections_make_no_work_for_the_others",
         "http/test_timing.py::test_bytes_that_drip_do_not_prolong_the_time",
-        "http/test_timing.py::test_connections_are_limited",
+        "http/test_connections.py::test_connections_are_limited",
     ],
     "floods of lines in the log": ["cli/test_server.py::test_serve_logs_nothing_that_clients_send"],
     "floods of what is kept": [

@@ -1,16 +1,81 @@
-"""The time of the server's connections, which tests move by hand."""
+"""Connections to the shared instance, the server's side of them, and their time, which tests move by hand."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, cast
+import json
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, NamedTuple, cast
+from urllib.parse import urlsplit
 
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from payres.http.protocol import HttpProtocol
 from payres.testing.instance import Instance
+from tests.helpers import TIMEOUT, read_to_end
+
+GET = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"
+LAST = GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
+POST = b"POST /quotes HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n"
+Connect = Callable[[], socket.socket]
 
 
-def on_loop(shared: Instance, function: Callable[[], None]) -> None:
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@pytest.fixture
+def connect(shared: Instance) -> Iterator[Connect]:
+    """Opens connections, which are closed after the test."""
+    address = urlsplit(shared.base_url)
+    with ExitStack() as opened:
+        yield lambda: opened.enter_context(socket.create_connection((address.hostname, address.port), timeout=TIMEOUT))
+
+
+@pytest.fixture
+def connection(connect: Connect) -> socket.socket:
+    return connect()
+
+
+def answers_of(connection: socket.socket) -> list[Answer]:
+    """All answers until the server closes its side."""
+    received = read_to_end(connection)
+    answers = []
+    while received:
+        head, _, received = received.partition(b"\r\n\r\n")
+        status, *lines = head.decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in lines)
+        length = int(headers["content-length"])
+        answers.append(Answer(int(status.split(" ")[1]), headers, received[:length]))
+        received = received[length:]
+    return answers
+
+
+def check_refusal(answer: Answer, status: int, code: str) -> None:
+    """The answer is an error that ends its connection, in the form of all errors."""
+    assert answer.status == status
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["connection"] == "close"
+    assert "keep-alive" not in answer.headers
+    assert answer.headers["access-control-allow-origin"] == "*", "scripts of other origins may read it"
+    assert "date" in answer.headers
+    error = json.loads(answer.body)["error"]
+    assert error.keys() == {"code", "description", "details"}
+    assert error["code"] == code
+    assert error["details"]["hint"]
+
+
+def protocol_of(shared: Instance, connection: socket.socket) -> HttpProtocol | None:
+    """The server's side of a connection, if it has one."""
+    protocols = cast(set[HttpProtocol], shared._server.server_state.connections)
+    return next((one for one in protocols.copy() if one.client == connection.getsockname()), None)
+
+
+def on_loop(shared: Instance, function: Callable[[], object]) -> None:
     async def call() -> None:
         function()
 
@@ -68,8 +133,8 @@ def timers(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> Timers:
     timers = Timers(shared, loop)
     init = HttpToolsProtocol.__init__
 
-    def init_with_timers(protocol: HttpToolsProtocol, *arguments: Any) -> None:
-        init(protocol, *arguments)
+    def init_with_timers(protocol: HttpToolsProtocol, **arguments: Any) -> None:
+        init(protocol, **arguments)
         protocol.loop = cast(asyncio.AbstractEventLoop, timers)
 
     monkeypatch.setattr(HttpToolsProtocol, "__init__", init_with_timers)

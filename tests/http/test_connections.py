@@ -1,40 +1,42 @@
+"""How many connections there may be, of all and of one address, and how many bytes they may buffer together."""
+
+import json
 import resource
-from collections.abc import Callable
+import socket
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import Any, cast
 
 import pytest
-from uvicorn.config import Config
-from uvicorn.server import ServerState
 
-from payres.http import connections
-from payres.http.connections import Connections, connections_of
-from payres.limits import MAX_BUFFERED_BYTES, MAX_CONNECTIONS_PER_ADDRESS
-
-
-async def nothing(scope: object, receive: object, send: object) -> None:
-    """An application."""
+from payres.http import protocol
+from payres.http.protocol import Connections, HttpProtocol, most_connections, most_of_one_address
+from payres.limits import MAX_BUFFERED_BYTES, MAX_CONNECTIONS_PER_ADDRESS, SPARE_FILES
+from payres.testing.instance import Instance
+from tests.helpers import wait_until
+from tests.http.conftest import GET, Connect, protocol_of
 
 
-def config(proxies: str = "127.0.0.1", *, proxy_headers: bool = True) -> Config:
-    config = Config(nothing, forwarded_allow_ips=proxies, proxy_headers=proxy_headers, log_config=None)
-    config.load()
-    return config
+class Buffering:
+    """A connection that buffers bytes."""
 
-
-class Connection:
-    """One for which bytes are kept, or that is idle."""
-
-    def __init__(self, size: int = 0) -> None:
+    def __init__(self, size: int) -> None:
         self.size = size
-        self.is_cut = self.is_closed = False
+        self.is_cut = False
+        self.transport: Any = self
 
     def buffered_bytes(self) -> int:
         return self.size
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         self.is_cut = True
 
-    def shutdown(self) -> None:
-        self.is_closed = True
+
+def cut_of(counts: Connections, made: list[Any]) -> list[bool]:
+    """Which of the connections are cut when all of them have been counted."""
+    for one in made:
+        counts.buffer(one, one.size)
+    return [one.is_cut for one in made]
 
 
 @pytest.mark.parametrize(
@@ -51,105 +53,88 @@ class Connection:
     ],
 )
 def test_proxies_and_this_machine_are_not_counted(client: tuple[str, int] | None, counted: str | None) -> None:
-    assert Connections(config("198.51.100.7,192.0.2.0/24")).counted_address(client) == counted
+    assert Connections(None, "198.51.100.7,192.0.2.0/24").counted_address(client) == counted
 
 
-def test_without_proxy_headers_nobody_is_a_proxy() -> None:
-    counted = Connections(config("198.51.100.7", proxy_headers=False)).counted_address(("198.51.100.7", 1))
-    assert counted == "198.51.100.7"
+@pytest.mark.parametrize(
+    ("sizes", "cut"),
+    [
+        ([1000, MAX_BUFFERED_BYTES - 2000, 1000], [False, False, False]),
+        ([1000, MAX_BUFFERED_BYTES - 2000, 1001], [True, False, False]),
+        ([MAX_BUFFERED_BYTES // 10] * 10 + [MAX_BUFFERED_BYTES // 2], [True] * 5 + [False] * 6),
+        ([1, MAX_BUFFERED_BYTES + 1], [True, True]),
+    ],
+)
+def test_buffers_of_all_are_limited_and_the_oldest_are_cut(sizes: list[int], cut: list[bool]) -> None:
+    assert cut_of(Connections(None, ""), [Buffering(size) for size in sizes]) == cut
 
 
-def test_enter_and_leave_count_each_address() -> None:
-    counts = Connections(config())
-    assert [counts.enter("a"), counts.enter("a"), counts.enter("b")] == [1, 2, 1]
-    counts.leave("a")
-    assert counts.enter("a") == 2
-    for address in "aab":
-        counts.leave(address)
-    assert not counts._open
-
-
-@pytest.mark.parametrize(("more", "cut"), [(-1, [False, False, False]), (0, [False] * 3), (1, [True, False, False])])
-def test_buffers_of_all_are_limited_and_the_oldest_is_cut(more: int, cut: list[bool]) -> None:
-    counts = Connections(config())
-    kept = [Connection(1000), Connection(MAX_BUFFERED_BYTES - 2000), Connection(1000 + more)]
-    for connection in kept:
-        counts.buffer(connection)
-    assert [connection.is_cut for connection in kept] == cut
-
-
-def test_as_many_are_cut_as_it_takes() -> None:
-    counts = Connections(config())
-    kept = [Connection(MAX_BUFFERED_BYTES // 10) for _ in range(10)]
-    last = Connection(MAX_BUFFERED_BYTES // 2)
-    for connection in [*kept, last]:
-        counts.buffer(connection)
-    assert [connection.is_cut for connection in [*kept, last]] == [True] * 5 + [False] * 6
-
-
-def test_one_that_is_too_much_by_itself_is_cut() -> None:
-    counts, one = Connections(config()), Connection(MAX_BUFFERED_BYTES + 1)
-    counts.buffer(one)
-    assert one.is_cut
-    assert (counts._total, counts._buffers) == (0, {})
-
-
-def drop(counts: Connections, connection: Connection) -> None:
-    counts.release(connection)
-    counts.release(connection)
-
-
-def shrink(counts: Connections, connection: Connection) -> None:
-    connection.size = 0
-    counts.buffer(connection)
-
-
-def read(_: Connections, connection: Connection) -> None:
-    connection.size = 0
-
-
-@pytest.mark.parametrize("goes", [drop, shrink, read])
-def test_what_has_been_read_meanwhile_does_not_count(goes: Callable[[Connections, Connection], None]) -> None:
-    counts = Connections(config())
-    first, second, third = Connection(1000), Connection(MAX_BUFFERED_BYTES - 1000), Connection(1000)
-    counts.buffer(first)
-    counts.buffer(second)
-    goes(counts, first)
-    counts.buffer(third)
-    assert [connection.is_cut for connection in (first, second, third)] == [False, False, False]
-
-
-def test_close_idle_closes_what_is_idle_for_longest() -> None:
-    counts = Connections(config())
-    first, second, third, fourth = made = [Connection() for _ in range(4)]
-    for connection, address in zip(made, ("a", None, "b", "a"), strict=True):
-        counts.enter_idle(connection, address)
-    counts.leave_idle(first)
-    counts.enter_idle(first, "a")
-    assert (counts.close_idle("c"), counts.close_idle("a"), fourth.is_closed) == (False, True, True)
-    assert (counts.close_idle(), second.is_closed, counts.close_idle(), third.is_closed) == (True,) * 4
-    assert (counts.close_idle("b"), counts.close_idle(), first.is_closed, counts.close_idle()) == (
-        False,
-        True,
-        True,
-        False,
-    )
-    counts.leave_idle(first)  # when it has really ended
-    assert (counts._idle, counts._idle_of) == ({}, {})
-
-
-def test_each_server_counts_for_itself() -> None:
-    first, second, settings = ServerState(), ServerState(), config()
-    assert connections_of(first, settings) is connections_of(first, settings)
-    assert connections_of(first, settings) is not connections_of(second, settings)
+def test_what_has_been_read_meanwhile_does_not_count() -> None:
+    counts, first = Connections(None, ""), Buffering(1000)
+    assert cut_of(counts, [first, Buffering(MAX_BUFFERED_BYTES - 1000)]) == [False, False]
+    first.size = 0
+    assert cut_of(counts, [Buffering(1000)]) == [False]
+    assert not first.is_cut
 
 
 @pytest.mark.parametrize(("files", "most"), [(1024, 824), (12_200, 12_000), (20_000, 12_000), (100, 1), (-1, 12_000)])
 def test_connections_leave_files_to_others(monkeypatch: pytest.MonkeyPatch, files: int, most: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
-    assert connections.most_connections() == most
+    assert most_connections() == most
 
 
 @pytest.mark.parametrize(("most", "of_one"), [(12_000, MAX_CONNECTIONS_PER_ADDRESS), (824, 412), (1, 1)])
 def test_one_address_never_has_all_connections(most: int, of_one: int) -> None:
-    assert connections.most_of_one_address(most) == of_one
+    assert most_of_one_address(most) == of_one
+
+
+def first_answer(connection: socket.socket) -> bytes:
+    """The answer to a request; nothing when the connection was closed without one."""
+    with suppress(ConnectionError):
+        connection.sendall(GET)
+        return connection.recv(65536)
+    return b""
+
+
+def check_too_many(received: bytes, code: str) -> None:
+    assert b"retry-after: 1" in received.lower()
+    assert json.loads(received.partition(b"\r\n\r\n")[2])["error"]["code"] == code
+
+
+@pytest.mark.parametrize(("room", "status"), [(2, b"200"), (1, b"200"), (0, b"503"), (-SPARE_FILES, b"")])
+def test_connections_are_limited(
+    connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch, room: int, status: bytes
+) -> None:
+    """Beyond the limit each is told so for a while; those that come too fast for that are not even told."""
+    kept = [connect() for _ in range(3)]
+    wait_until(lambda: all(protocol_of(shared, one) for one in kept))
+    # Those of other tests may be closing meanwhile: they count where there is to be room, and not where there is none.
+    most = room + len(shared._server.server_state.connections) if room > 0 else len(kept) + room
+    monkeypatch.setattr(protocol, "most_connections", lambda: most)
+    received = first_answer(connect())
+    assert received.startswith(b"HTTP/1.1 " + status if status else b"")
+    assert bool(received) == bool(status)
+    if status == b"503":
+        check_too_many(received, "unavailable")
+
+
+@pytest.mark.usefixtures("timers")  # none that is told so is closed meanwhile
+@pytest.mark.parametrize(("before", "status"), [(1, b"200"), (2, b"200"), (3, b"429"), (6, b"")])
+def test_connections_of_one_address_are_limited(
+    connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch, before: int, status: bytes
+) -> None:
+    """Twice as many are too many to be told so."""
+    counts = cast("partial[HttpProtocol]", shared._server.config.http).args[0]
+    monkeypatch.setattr(Connections, "counted_address", lambda *_: "203.0.113.9")
+    monkeypatch.setattr(protocol, "MAX_CONNECTIONS_PER_ADDRESS", 3)
+    with ExitStack() as others:
+        for _ in range(before):
+            others.enter_context(connect())
+        wait_until(lambda: counts._open == {"203.0.113.9": before})
+        received = first_answer(others.enter_context(connect()))
+        assert received.startswith(b"HTTP/1.1 " + status if status else b"")
+        assert bool(received) == bool(status)
+        if status == b"429":
+            check_too_many(received, "too_many_requests")
+    wait_until(lambda: not counts._open)
+    assert first_answer(connect()).startswith(b"HTTP/1.1 200 ")

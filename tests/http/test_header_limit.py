@@ -15,19 +15,13 @@ from payres.settings import Settings
 ORIGIN = (b"origin", b"https://app.example")
 
 
-async def ask(
-    headers: list[tuple[bytes, bytes]], path: str = "/nowhere", query: bytes = b"", app: Starlette | None = None
-) -> list[Any]:
+def scope_of(headers: list[tuple[bytes, bytes]], path: str = "/nowhere", query: bytes = b"") -> dict[str, Any]:
+    target = {"path": path, "raw_path": path.encode(), "query_string": query}
+    return {"type": "http", "method": "GET", "client": ("203.0.113.1", 1), "headers": headers, **target}
+
+
+async def ask(scope: dict[str, Any], app: Starlette | None = None) -> list[Any]:
     """What the application sends; one that has not started fails for a request that it takes."""
-    scope = {
-        "type": "http",
-        "method": "GET",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": query,
-        "client": ("203.0.113.1", 1),
-        "headers": headers,
-    }
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -49,39 +43,44 @@ def check_refused(sent: list[Any]) -> dict[bytes, bytes]:
     return headers
 
 
-@pytest.mark.parametrize("target_bytes", [1, 1000])
-def test_section_bytes_counts_what_is_sent(target_bytes: int) -> None:
+@pytest.mark.parametrize(("path", "query"), [("/a", b""), ("/" * 1000, b"b=c")])
+def test_section_bytes_counts_what_is_sent(path: str, query: bytes) -> None:
     headers = [(b"host", b"h"), (b"x-empty", b""), (b"x", b"y" * 100)]
-    sent = b"GET %b HTTP/1.1\r\nhost: h\r\nx-empty: \r\nx: %b\r\n\r\n" % (b"/" * target_bytes, b"y" * 100)
-    assert section_bytes(b"GET", target_bytes, headers) == section_bytes("GET", target_bytes, headers) == len(sent)
+    target = path.encode() + (b"?" + query if query else b"")
+    sent = b"GET %b HTTP/1.1\r\nhost: h\r\nx-empty: \r\nx: %b\r\n\r\n" % (target, b"y" * 100)
+    assert section_bytes(scope_of(headers, path, query)) == len(sent)
 
 
 async def test_header_section_is_taken_up_to_the_limit_exactly(tmp_path: Path) -> None:
-    rest = MAX_HEADER_BYTES - section_bytes("GET", len("/interact/no/such/page"), [(b"x", b"")])
+    page = "/interact/no/such/page"
+    rest = MAX_HEADER_BYTES - section_bytes(scope_of([(b"x", b"")], page))
     app = create_app(Settings(database=str(tmp_path / "payres.db")))
     async with app.router.lifespan_context(app):
-        accepted = await ask([(b"x", b"a" * rest)], "/interact/no/such/page", app=app)
+        accepted = await ask(scope_of([(b"x", b"a" * rest)], page), app)
     assert accepted[0]["status"] == 404
-    check_refused(await ask([(b"x", b"a" * (rest + 1))], "/interact/no/such/page"))
+    check_refused(await ask(scope_of([(b"x", b"a" * (rest + 1))], page)))
 
 
-async def test_target_counts_too() -> None:
-    check_refused(await ask([], "/" * MAX_HEADER_BYTES))
-    check_refused(await ask([], query=b"a" * MAX_HEADER_BYTES))
-
-
-async def test_many_small_headers_count_too() -> None:
-    check_refused(await ask([(b"x", b"")] * (MAX_HEADER_BYTES // 5)))
+@pytest.mark.parametrize(
+    "scope",
+    [
+        scope_of([], "/" * MAX_HEADER_BYTES),
+        scope_of([], query=b"a" * MAX_HEADER_BYTES),
+        scope_of([(b"x", b"")] * (MAX_HEADER_BYTES // 5)),
+    ],
+)
+async def test_target_and_many_small_headers_count_too(scope: dict[str, Any]) -> None:
+    check_refused(await ask(scope))
 
 
 async def test_address_that_sends_too_long_headers_is_refused_whatever_it_asks() -> None:
     app = create_app(Settings(rate_limit_unauthenticated=1))
     for _ in range(BURST_SECONDS):
-        check_refused(await ask([], "/" * MAX_HEADER_BYTES, app=app))
-    start, _ = await ask([], app=app)
+        check_refused(await ask(scope_of([], "/" * MAX_HEADER_BYTES), app))
+    start, _ = await ask(scope_of([]), app)
     assert start["status"] == 429
 
 
 async def test_scripts_of_other_origins_may_read_the_refusal() -> None:
-    headers = check_refused(await ask([ORIGIN, (b"x", b"a" * MAX_HEADER_BYTES)]))
+    headers = check_refused(await ask(scope_of([ORIGIN, (b"x", b"a" * MAX_HEADER_BYTES)])))
     assert headers[b"access-control-allow-origin"] == b"*"

@@ -1,23 +1,21 @@
-"""Requests that come ahead of answers, answers that nobody reads, and clients that finish sending."""
+"""Requests that come ahead of answers, answers that nobody reads, and answers without a known length."""
 
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import pytest
 
-from payres.http import connections
-from payres.http.connections import connections_of
-from payres.http.protocol import UNSENT_BYTES, HttpProtocol, State
+from payres.http import protocol
+from payres.http.protocol import ANSWER, UNSENT_BYTES, HttpProtocol
+from payres.http.streams import CutShort
 from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, read_to_end, wait_until
+from tests.http.conftest import GET, LAST, POST, on_loop
 
-GET = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"
-LAST = GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
-POST = b"POST /quotes HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n"
 # Its body looks like the ends of many header sections.
 STRANGE = POST + b"content-length: 400\r\n\r\n" + b"\r\n\r\n" * 100
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
@@ -58,32 +56,16 @@ def connect(shared: Instance) -> Iterator[Connect]:
         yield lambda: open_one(opened)
 
 
-@pytest.fixture
-def queued(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many requests wait each time that one has been read."""
-    found: list[int] = []
-    read: Callable[[HttpProtocol], None] = HttpProtocol.on_headers_complete
-
-    def record(protocol: HttpProtocol) -> None:
-        read(protocol)
-        found.append(len(protocol.pipeline))
-
-    monkeypatch.setattr(HttpProtocol, "on_headers_complete", record)
-    return found
-
-
 def statuses(received: bytes) -> list[int]:
     return [int(part[:3]) for part in received.split(b"HTTP/1.1 ")[1:]]
 
 
-def send(connection: socket.socket, data: bytes, *, finishes: bool = False) -> threading.Thread:
+def send(connection: socket.socket, data: bytes) -> threading.Thread:
     """Sends while the caller reads."""
 
     def run() -> None:
         with suppress(OSError):
             connection.sendall(data)
-            if finishes:
-                connection.shutdown(socket.SHUT_WR)
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -91,39 +73,27 @@ def send(connection: socket.socket, data: bytes, *, finishes: bool = False) -> t
 
 
 @pytest.mark.parametrize("mix", [[GET], [STRANGE], [CHUNKED, GET], [GET, STRANGE, CHUNKED]])
-def test_pipelined_requests_are_answered_in_order_and_read_one_at_a_time(
-    connect: Connect, queued: list[int], mix: list[bytes]
-) -> None:
+def test_pipelined_requests_are_answered_in_order(connect: Connect, mix: list[bytes]) -> None:
     held, rounds = connect(), 1500 // len(mix)
-    queued.clear()
     sender = send(held.connection, b"".join(mix * rounds) + LAST)
     received = read_to_end(held.connection)
     sender.join()
     assert statuses(received) == [200 if request is GET else 401 for request in mix] * rounds + [200]
-    assert len(queued) == len(mix) * rounds + 1
-    assert max(queued) == 0
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
-def test_requests_in_pieces_of_any_size_are_read_one_at_a_time(
-    connect: Connect, shared: Instance, queued: list[int], size: int
-) -> None:
+def test_requests_in_pieces_of_any_size_are_read_one_at_a_time(connect: Connect, shared: Instance, size: int) -> None:
     """Wherever a read ends, in the middle of what ends a section too: nothing of the next request is parsed early."""
     held, mix = connect(), [STRANGE, GET, CHUNKED, GET]
-    queued.clear()
-
-    async def receive(piece: bytes) -> None:
-        held.protocol.data_received(piece)
-
     sent = b"".join(mix) + LAST
     for start in range(0, len(sent), size):
-        wait_until(lambda: held.protocol.state is not State.ANSWER)
-        shared._server.call(receive(sent[start : start + size]))
+        wait_until(lambda: held.protocol.state != ANSWER)
+        piece = sent[start : start + size]
+        on_loop(shared, lambda piece=piece: held.protocol.data_received(piece))  # type: ignore[misc]
     assert statuses(read_to_end(held.connection)) == [200 if request is GET else 401 for request in mix] + [200]
-    assert queued == [0] * (len(mix) + 1)
 
 
-def test_requests_without_end_take_no_more_memory(connect: Connect, shared: Instance, queued: list[int]) -> None:
+def test_requests_without_end_take_no_more_memory(connect: Connect, shared: Instance) -> None:
     held = connect()
     sender = send(held.connection, GET * 100_000)
     received, most = b"", 0
@@ -131,46 +101,37 @@ def test_requests_without_end_take_no_more_memory(connect: Connect, shared: Inst
         received += held.connection.recv(65536)
         most = max(most, held.protocol.buffered_bytes())
     assert UNSENT_BYTES < most <= READ_BYTES + 2 * UNSENT_BYTES
-    assert max(queued) == 0
+    assert not held.protocol.pipeline
     held.connection.shutdown(socket.SHUT_RDWR)
     sender.join()
     wait_until(lambda: held.protocol not in shared._server.server_state.connections)
     assert held.protocol.buffered_bytes() <= UNSENT_BYTES
 
 
-def clog(held: Held, shared: Instance) -> None:
+def clog(held: Held) -> None:
     """Sends requests until the server waits for its answers to be read."""
-    counts = connections_of(shared._server.server_state, shared._server.config)
     held.connection.sendall(GET * 2000)
-    wait_until(lambda: held.protocol.flow.write_paused and held.protocol in counts._buffers)
+    wait_until(lambda: held.protocol.flow.write_paused and held.protocol.flow.read_paused)
 
 
-def look_again(held: Held, shared: Instance) -> None:
-    async def look() -> None:
-        connections_of(shared._server.server_state, shared._server.config).buffer(held.protocol)
-
-    shared._server.call(look())
-
-
-def test_client_that_reads_late_gets_all_answers(connect: Connect, shared: Instance) -> None:
+def test_client_that_reads_late_gets_all_answers(connect: Connect) -> None:
     held = connect()
-    clog(held, shared)
+    clog(held)
     assert held.protocol.transport.get_write_buffer_size() < 2 * UNSENT_BYTES, "no request is begun meanwhile"
     held.connection.sendall(LAST)
     assert statuses(read_to_end(held.connection)) == [200] * 2001
 
 
-def test_unread_answers_of_all_are_limited(connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has left them longest loses them; who reads is served."""
+def test_who_leaves_answers_unread_for_longest_loses_them(
+    connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond what all may buffer together; who reads is served."""
     first, second, other = connect(), connect(), connect()
-    clog(first, shared)
-    clog(second, shared)
+    clog(first)
+    clog(second)
     together = first.protocol.buffered_bytes() + second.protocol.buffered_bytes()
-    monkeypatch.setattr(connections, "MAX_BUFFERED_BYTES", together)
-    look_again(second, shared)
-    assert not first.protocol.transport.is_closing()
-    monkeypatch.setattr(connections, "MAX_BUFFERED_BYTES", together - 1)
-    look_again(second, shared)
+    monkeypatch.setattr(protocol, "MAX_BUFFERED_BYTES", together - 1)
+    on_loop(shared, second.protocol._count_buffers)
     wait_until(lambda: first.protocol not in shared._server.server_state.connections)
     with suppress(ConnectionResetError):
         read_to_end(first.connection)
@@ -178,49 +139,85 @@ def test_unread_answers_of_all_are_limited(connect: Connect, shared: Instance, m
     assert statuses(read_to_end(other.connection)) == [200]
     second.connection.sendall(LAST)
     assert statuses(read_to_end(second.connection)) == [200] * 2001
+    wait_until(lambda: not second.protocol._counts._buffers)
+    assert second.protocol._counts._total == 0
 
 
-def test_nothing_is_counted_any_more_when_connections_have_ended(connect: Connect, shared: Instance) -> None:
-    counts = connections_of(shared._server.server_state, shared._server.config)
-    read, hung_up = connect(), connect()
-    clog(read, shared)
-    clog(hung_up, shared)
-    read.connection.sendall(LAST)
-    read_to_end(read.connection)
-    hung_up.connection.close()
-    wait_until(lambda: not counts._buffers)
-    assert counts._total == 0
+class Recorder:
+    """A transport that keeps what is written to it, each time on its own."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self.written: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        self.written.append(bytes(data))
+        self._transport.write(data)
 
 
-@pytest.mark.parametrize("count", [1, 2, 300])
-@pytest.mark.parametrize("request_", [GET, STRANGE, CHUNKED])
-def test_client_that_finishes_sending_gets_its_answers(connect: Connect, request_: bytes, count: int) -> None:
+Part = bytes | Exception
+
+
+def exchanged(connect: Connect, request: bytes, status: int, headers: dict[str, str], *parts: Part) -> list[bytes]:
+    """What is written for an answer of these parts, each write on its own; one that is raised ends it."""
     held = connect()
-    sender = send(held.connection, request_ * count, finishes=True)
+    recorder = Recorder(held.protocol.transport)
+    held.protocol.transport = cast(Any, recorder)
+
+    async def app(_: Any, __: Any, send: Any) -> None:
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": status, "headers": raw})
+        for number, part in enumerate(parts, 1):
+            if isinstance(part, Exception):
+                raise part
+            await send({"type": "http.response.body", "body": part, "more_body": number < len(parts)})
+
+    held.protocol.app = app
+    held.connection.sendall(request)
     received = read_to_end(held.connection)
-    sender.join()
-    assert statuses(received) == [200 if request_ is GET else 401] * count
+    assert b"".join(recorder.written) == received
+    return recorder.written
 
 
-@pytest.mark.usefixtures("timers")  # no time passes, so nothing is waited for
+OLD = LAST.replace(b"1.1", b"1.0")
+HEAD = LAST.replace(b"GET", b"HEAD")
+TWO = {"content-length": "2"}
+
+
+def test_answer_of_known_length_is_written_at_once(connect: Connect) -> None:
+    [written] = exchanged(connect, LAST, 200, TWO | {"x-one": "1"}, b"ok")
+    assert written.startswith(b"HTTP/1.1 200 OK\r\ndate: ")
+    assert written.endswith(b"\r\ncontent-length: 2\r\nx-one: 1\r\nconnection: close\r\n\r\nok")
+
+
 @pytest.mark.parametrize(
-    ("sent", "answered"),
+    ("request_", "status", "headers", "parts", "body"),
     [
-        (b"", []),
-        (GET[:10], []),
-        (POST + b"content-length: 10\r\n\r\n{}", []),
-        (GET + GET[:10], [200]),
-        (GET + POST + b"content-length: 10\r\n\r\n{}", [200]),
-        (CHUNKED + POST + b"content-length: 10\r\n\r\n{}", [401]),
-        (GET + b"garbage\r\n\r\n", [200, 400]),
-        (b"garbage\r\n\r\n", [400]),
+        (LAST, 200, TWO, [b"o", b"k"], b"ok"),
+        (LAST, 200, {}, [b"ok", b""], b"2\r\nok\r\n0\r\n\r\n"),
+        (LAST, 200, {}, [b"ok", CutShort("not read")], b"2\r\nok\r\n"),
+        (GET, 200, TWO | {"connection": "close"}, [b"ok"], b"ok"),
+        (HEAD, 200, TWO, [b"ok"], b""),
+        (LAST, 204, {}, [b""], b""),
+        (OLD, 200, TWO, [b"ok"], b"ok"),
+        (OLD, 200, {}, [b"o", b"k"], b"ok"),
     ],
 )
-def test_what_a_client_leaves_unfinished_is_not_answered(
-    connect: Connect, shared: Instance, sent: bytes, answered: list[int]
+def test_answers_are_framed_as_they_must_be(
+    connect: Connect, request_: bytes, status: int, headers: dict[str, str], parts: list[Part], body: bytes
 ) -> None:
-    held = connect()
-    held.connection.sendall(sent)
-    held.connection.shutdown(socket.SHUT_WR)
-    assert statuses(read_to_end(held.connection)) == answered
-    wait_until(lambda: held.protocol not in shared._server.server_state.connections)
+    head, _, content = b"".join(exchanged(connect, request_, status, headers, *parts)).partition(b"\r\n\r\n")
+    assert content == body
+    assert head.count(b"connection: close") == 1
+    assert b"keep-alive" not in head
+    assert (b"transfer-encoding: chunked" in head) == (b"\r\n" in body)
+
+
+@pytest.mark.parametrize("value", ["a\r\nset-cookie: b", "a\nb", "a\rb"])
+def test_header_with_a_line_break_is_never_written(connect: Connect, value: str) -> None:
+    written = b"".join(exchanged(connect, LAST, 200, TWO | {"location": value}, b"ok"))
+    assert written.startswith(b"HTTP/1.1 500 ")
+    assert b"location" not in written

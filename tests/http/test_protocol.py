@@ -1,60 +1,17 @@
 import json
 import socket
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from payres.http.protocol import PIECE_BYTES, HttpProtocol
 from payres.limits import MAX_HEADER_BYTES
 from payres.testing.instance import Instance
-from tests.helpers import TIMEOUT
+from tests.helpers import read_to_end
+from tests.http.conftest import GET, LAST, POST, answers_of, check_refusal
 
-GET = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"
-POST = b"POST /quotes HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n"
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
-
-
-class Answer(NamedTuple):
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-
-@pytest.fixture
-def connection(shared: Instance) -> Iterator[socket.socket]:
-    address = urlsplit(shared.base_url)
-    with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
-        yield connection
-
-
-def read_to_end(connection: socket.socket) -> list[Answer]:
-    """All answers until the server closes its side."""
-    received = b"".join(iter(lambda: connection.recv(65536), b""))
-    answers = []
-    while received:
-        head, _, received = received.partition(b"\r\n\r\n")
-        status, *lines = head.decode().split("\r\n")
-        headers = dict(line.lower().split(": ", 1) for line in lines)
-        length = int(headers["content-length"])
-        answers.append(Answer(int(status.split(" ")[1]), headers, received[:length]))
-        received = received[length:]
-    return answers
-
-
-def check_refusal(answer: Answer, status: int, code: str) -> None:
-    assert answer.status == status
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.headers["cache-control"] == "no-store"
-    assert answer.headers["connection"] == "close"
-    assert "keep-alive" not in answer.headers
-    assert answer.headers["access-control-allow-origin"] == "*", "scripts of other origins may read it"
-    assert "date" in answer.headers
-    error = json.loads(answer.body)["error"]
-    assert error.keys() == {"code", "description", "details"}
-    assert error["code"] == code
-    assert error["details"]["hint"]
 
 
 def section(size: int, method: str = "GET", content: int = 0) -> bytes:
@@ -118,7 +75,7 @@ def test_what_is_no_http_is_refused_in_json_and_nothing_after_it_is_read(
     connection: socket.socket, dispatched: list[str], garbage: bytes
 ) -> None:
     connection.sendall(garbage + GET * 3)
-    [answer] = read_to_end(connection)
+    [answer] = answers_of(connection)
     check_refusal(answer, 400, "invalid_request")
     assert not dispatched
 
@@ -126,13 +83,13 @@ def test_what_is_no_http_is_refused_in_json_and_nothing_after_it_is_read(
 @pytest.mark.parametrize("host", [b"host: h\r\n", b""])
 def test_older_http_needs_no_host(connection: socket.socket, host: bytes) -> None:
     connection.sendall(b"GET /healthz HTTP/1.0\r\n" + host + b"\r\n")
-    [answer] = read_to_end(connection)
+    [answer] = answers_of(connection)
     assert answer.status == 200
 
 
 def test_requests_before_garbage_are_answered_first(connection: socket.socket, dispatched: list[str]) -> None:
     connection.sendall(GET * 3 + b"garbage\r\n\r\n" + GET * 2)
-    *good, last = read_to_end(connection)
+    *good, last = answers_of(connection)
     assert [answer.status for answer in good] == [200, 200, 200]
     check_refusal(last, 400, "invalid_request")
     assert dispatched == ["/healthz"] * 3
@@ -144,7 +101,7 @@ def test_request_that_breaks_inside_its_body_is_refused_once(
     connection: socket.socket, before: bytes, broken: bytes
 ) -> None:
     connection.sendall(before + CHUNKED + broken + b"\r\nno length\r\n" + GET)
-    *good, last = read_to_end(connection)
+    *good, last = answers_of(connection)
     assert [answer.status for answer in good] == [200] * before.count(b"GET")
     check_refusal(last, 400, "invalid_request")
 
@@ -156,7 +113,7 @@ def test_request_that_was_answered_before_its_body_broke_has_one_answer(connecti
     assert begun.startswith(b"HTTP/1.1 404 ")
     try:
         connection.sendall(rest)
-        ended = begun + b"".join(iter(lambda: connection.recv(65536), b""))
+        ended = begun + read_to_end(connection)
     except ConnectionError:
         return  # it was closed at once
     assert ended.count(b"HTTP/1.1 ") == 1
@@ -166,7 +123,7 @@ def test_garbage_after_a_request_in_its_own_time(connection: socket.socket) -> N
     connection.sendall(GET)
     assert b"200 OK" in connection.recv(65536)
     connection.sendall(b"garbage\r\n\r\n")
-    [answer] = read_to_end(connection)
+    [answer] = answers_of(connection)
     check_refusal(answer, 400, "invalid_request")
 
 
@@ -185,7 +142,7 @@ def test_longer_header_section_is_refused(
     connection: socket.socket, dispatched: list[str], size: int, pieces: int, content: int
 ) -> None:
     send_in_pieces(connection, section(size, "POST", content) + b"b" * content + GET, pieces)
-    [answer] = read_to_end(connection)
+    [answer] = answers_of(connection)
     check_refusal(answer, 431, "too_large")
     assert not dispatched
 
@@ -194,13 +151,13 @@ def test_request_line_and_many_small_headers_count_too(connection: socket.socket
     many = b"".join(b"x-%04d: v\r\n" % number for number in range(MAX_HEADER_BYTES // 2 // 11))
     target = b"/" + b"a" * (MAX_HEADER_BYTES // 2)
     connection.sendall(b"GET " + target + b" HTTP/1.1\r\n" + many + b"host: h\r\n\r\n")
-    [answer] = read_to_end(connection)
+    [answer] = answers_of(connection)
     check_refusal(answer, 431, "too_large")
 
 
 def test_refusal_of_a_long_header_section_has_no_body_for_head(connection: socket.socket) -> None:
     connection.sendall(section(MAX_HEADER_BYTES * 2, "HEAD"))
-    head, _, body = b"".join(iter(lambda: connection.recv(65536), b"")).partition(b"\r\n\r\n")
+    head, _, body = read_to_end(connection).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
     assert not body
 
@@ -227,7 +184,7 @@ def test_header_section_that_never_ends_is_refused_soon(
     most = MAX_HEADER_BYTES + 2 * PIECE_BYTES  # and no more follows, so that the answer does not wait for an end
     for _ in range(most // 1024):
         connection.sendall(endless * (1024 // len(endless) + 1))
-    *good, last = read_to_end(connection)
+    *good, last = answers_of(connection)
     assert [answer.status for answer in good] == [200] * before.count(b"GET")
     check_refusal(last, 431, "too_large")
 
@@ -270,9 +227,8 @@ def test_next_request_is_read_after_a_body_that_was_declared_too_long(
 def test_trailers_are_no_headers(shared: Instance, connection: socket.socket) -> None:
     """What came after the body was not there when the request was judged."""
     trailer = b"authorization: GNAP token\r\naccept: text/plain\r\n"
-    last = GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
-    connection.sendall(CHUNKED + b"2\r\n{}\r\n0\r\n" + trailer + b"\r\n" + last)
-    refusal, health = read_to_end(connection)
+    connection.sendall(CHUNKED + b"2\r\n{}\r\n0\r\n" + trailer + b"\r\n" + LAST)
+    refusal, health = answers_of(connection)
     assert json.loads(refusal.body)["error"]["details"]["reason"] == "missing_token"
     assert health.status == 200
 
@@ -281,7 +237,7 @@ def test_answer_is_not_lost_to_a_client_that_goes_on_sending(connection: socket.
     connection.sendall(b"garbage\r\n\r\n")
     for _ in range(50):
         connection.sendall(b"a" * 65536)
-    [answer] = read_to_end(connection)
+    [answer] = answers_of(connection)
     check_refusal(answer, 400, "invalid_request")
 
 
@@ -296,9 +252,8 @@ def test_offer_of_another_protocol_is_passed_over(connection: socket.socket, off
 @pytest.mark.parametrize("pieces", [1, 7])
 def test_requests_behind_an_offer_are_answered(connection: socket.socket, pieces: int) -> None:
     offer = GET.replace(b"\r\n\r\n", b"\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n")
-    last = GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
-    send_in_pieces(connection, offer * 3 + last, pieces)
-    assert [answer.status for answer in read_to_end(connection)] == [200] * 4
+    send_in_pieces(connection, offer * 3 + LAST, pieces)
+    assert [answer.status for answer in answers_of(connection)] == [200] * 4
 
 
 @pytest.mark.parametrize("pieces", [1, 2])
@@ -310,7 +265,7 @@ def test_body_behind_an_offer_is_never_read_as_a_request(
 ) -> None:
     """The parser takes it for the other protocol."""
     send_in_pieces(connection, POST + b"connection: upgrade\r\nupgrade: h2c\r\n" + body, pieces)
-    [answer] = read_to_end(connection)
+    [answer] = answers_of(connection)
     check_refusal(answer, 400, "invalid_request")
     assert not dispatched
 

@@ -251,7 +251,7 @@ def test_deviation_is_met_and_is_one(
 ) -> None:
     asked = ask(payres, operation)
     if status == 408:
-        monkeypatch.setitem(protocol.SECONDS, protocol.State.HEAD, 0.02)
+        monkeypatch.setattr(protocol, "REQUEST_SECONDS", 0.02)
     if status == 429:
         monkeypatch.setattr(admission, "address_of", lambda _: "203.0.113.1")  # this machine's own is not counted
         monkeypatch.setattr(RateLimits, "check_address", refuse)

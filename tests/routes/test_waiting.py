@@ -176,15 +176,6 @@ def test_client_that_hangs_up_waits_no_longer(shared: Instance) -> None:
     wait_until(lambda: waiting(shared, url) == 0)
 
 
-def test_client_that_sends_no_more_is_answered(shared: Instance) -> None:
-    url, _ = bill(shared)
-    with connections(shared, url, 1) as [connection]:
-        connection.shutdown(socket.SHUT_WR)
-        head, _, body = read_to_end(connection).partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 200")
-    assert json.loads(body)["receivedAmount"] == usd(0)
-
-
 def test_server_that_stops_answers_those_who_wait(tmp_path: Path) -> None:
     with ExitStack() as stack:
         with run_instance(tmp_path / "payres.db") as instance:
