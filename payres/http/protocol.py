@@ -7,33 +7,23 @@ may understand in another way.
 
 import asyncio
 import logging
-import resource
 from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
 
 import httptools
 from starlette.types import ASGIApp
-from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from payres.clock import SECOND
 from payres.errors import DomainError, TooSlow, Unavailable
+from payres.http.connections import Connections, most_connections, most_of_one_address
 from payres.http.request_head import ambiguity, declared_length, malformed, section_bytes, too_long
 from payres.http.responses import last_headers, last_response
 from payres.http.streams import CutShort
-from payres.limits import (
-    MAX_BUFFERED_BYTES,
-    MAX_CONNECTIONS,
-    MAX_CONNECTIONS_PER_ADDRESS,
-    MAX_HEADER_BYTES,
-    REQUEST_SECONDS,
-    SPARE_FILES,
-    UNREAD_SECONDS,
-)
+from payres.limits import MAX_HEADER_BYTES, REQUEST_SECONDS, SPARE_FILES, UNREAD_SECONDS
 from payres.rate_limiter import too_many
-from payres.requester import counted_address
 
 log = logging.getLogger("payres.http")
 
@@ -51,65 +41,6 @@ HEAD: Final = 1  # the rest of a header section
 BODY: Final = 2  # the rest of a body; its request may have its answer already
 ANSWER: Final = 3  # the answer to a request that has come completely
 END: Final = 4  # the client to hang up; what still comes is not read
-
-
-class Connections:
-    """The connections of one server together: how many each address has, and how many bytes all buffer.
-
-    `trusted_proxies` are addresses, separated by commas, through which many clients come: those are not counted.
-    """
-
-    def __init__(self, app: Any, trusted_proxies: str) -> None:
-        self._proxies = ProxyHeadersMiddleware(app, trusted_proxies).trusted_hosts
-        self._open: dict[str, int] = {}
-        # In the order in which they began to buffer, with the bytes that there were when each was last looked at.
-        self._buffers: dict[HttpProtocol, int] = {}
-        self._total = 0
-
-    def counted_address(self, client: tuple[str, int] | None) -> str | None:
-        """The address that a connection counts for; None for a proxy and for this machine."""
-        return None if client is None or client[0] in self._proxies else counted_address(client[0])
-
-    def enter(self, address: str) -> int:
-        """Counts a connection. Returns how many there are of its address now."""
-        count = self._open[address] = self._open.get(address, 0) + 1
-        return count
-
-    def leave(self, address: str) -> None:
-        """A connection that was counted has ended."""
-        count = self._open.pop(address) - 1
-        if count:
-            self._open[address] = count
-
-    def buffer(self, connection: "HttpProtocol", size: int) -> None:
-        """Counts what a connection buffers. When that is too much in all, those that began first are cut."""
-        self._total += size - self._buffers.get(connection, 0)
-        if size:
-            self._buffers[connection] = size
-        else:
-            self._buffers.pop(connection, None)
-        if self._total > MAX_BUFFERED_BYTES:
-            self._make_room()
-
-    def _make_room(self) -> None:
-        # What clients have read since is only known now: to look at each step would cost too much.
-        self._buffers = {connection: connection.buffered_bytes() for connection in self._buffers}
-        self._total = sum(self._buffers.values())
-        while self._total > MAX_BUFFERED_BYTES:
-            longest = next(iter(self._buffers))
-            self._total -= self._buffers.pop(longest)
-            longest.transport.abort()
-
-
-def most_connections() -> int:
-    """How many connections may be open: MAX_CONNECTIONS, or what the process's files allow."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, max(files - SPARE_FILES, 1))
-
-
-def most_of_one_address(most: int) -> int:
-    """How many connections one address may have where there may be so many: never more than half of them."""
-    return min(MAX_CONNECTIONS_PER_ADDRESS, max(most // 2, 1))
 
 
 class Flow(FlowControl):

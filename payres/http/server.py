@@ -11,7 +11,8 @@ from typing import Any, Final
 import uvicorn
 from starlette.types import ASGIApp
 
-from payres.http.protocol import Connections, HttpProtocol
+from payres.http.connections import Connections
+from payres.http.protocol import HttpProtocol
 from payres.limits import BACKLOG, GRACE_SECONDS, KEEP_ALIVE_SECONDS
 
 log = logging.getLogger("payres.http")

@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from payres.http import protocol
-from payres.http.protocol import Connections, HttpProtocol, most_connections, most_of_one_address
+from payres.http import connections, protocol
+from payres.http.connections import Connections, most_connections, most_of_one_address
+from payres.http.protocol import HttpProtocol
 from payres.limits import MAX_BUFFERED_BYTES, MAX_CONNECTIONS_PER_ADDRESS, SPARE_FILES
 from payres.testing.instance import Instance
 from tests.helpers import wait_until
@@ -126,7 +127,7 @@ def test_connections_of_one_address_are_limited(
     """Twice as many are too many to be told so."""
     counts = cast("partial[HttpProtocol]", shared._server.config.http).args[0]
     monkeypatch.setattr(Connections, "counted_address", lambda *_: "203.0.113.9")
-    monkeypatch.setattr(protocol, "MAX_CONNECTIONS_PER_ADDRESS", 3)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS_PER_ADDRESS", 3)
     with ExitStack() as others:
         for _ in range(before):
             others.enter_context(connect())

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from payres.http import protocol
+from payres.http import connections
 from payres.http.protocol import ANSWER, UNSENT_BYTES, HttpProtocol
 from payres.http.streams import CutShort
 from payres.testing.instance import Instance
@@ -130,7 +130,7 @@ def test_who_leaves_answers_unread_for_longest_loses_them(
     clog(first)
     clog(second)
     together = first.protocol.buffered_bytes() + second.protocol.buffered_bytes()
-    monkeypatch.setattr(protocol, "MAX_BUFFERED_BYTES", together - 1)
+    monkeypatch.setattr(connections, "MAX_BUFFERED_BYTES", together - 1)
     on_loop(shared, second.protocol._count_buffers)
     wait_until(lambda: first.protocol not in shared._server.server_state.connections)
     with suppress(ConnectionResetError):

@@ -1,0 +1,79 @@
+"""The connections of one server together: how many there may be, how many each address has, and what they buffer."""
+
+import asyncio
+import resource
+from typing import Any, Protocol
+
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from payres.limits import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, SPARE_FILES
+from payres.requester import counted_address
+
+
+class Connection(Protocol):
+    """What is looked at and done with a connection here."""
+
+    transport: asyncio.Transport
+
+    def buffered_bytes(self) -> int:
+        """How many there are now."""
+        ...
+
+
+class Connections:
+    """The connections of one server together: how many each address has, and how many bytes all buffer.
+
+    `trusted_proxies` are addresses, separated by commas, through which many clients come: those are not counted.
+    """
+
+    def __init__(self, app: Any, trusted_proxies: str) -> None:
+        self._proxies = ProxyHeadersMiddleware(app, trusted_proxies).trusted_hosts
+        self._open: dict[str, int] = {}
+        # In the order in which they began to buffer, with the bytes that there were when each was last looked at.
+        self._buffers: dict[Connection, int] = {}
+        self._total = 0
+
+    def counted_address(self, client: tuple[str, int] | None) -> str | None:
+        """The address that a connection counts for; None for a proxy and for this machine."""
+        return None if client is None or client[0] in self._proxies else counted_address(client[0])
+
+    def enter(self, address: str) -> int:
+        """Counts a connection. Returns how many there are of its address now."""
+        count = self._open[address] = self._open.get(address, 0) + 1
+        return count
+
+    def leave(self, address: str) -> None:
+        """A connection that was counted has ended."""
+        count = self._open.pop(address) - 1
+        if count:
+            self._open[address] = count
+
+    def buffer(self, connection: Connection, size: int) -> None:
+        """Counts what a connection buffers. When that is too much in all, those that began first are cut."""
+        self._total += size - self._buffers.get(connection, 0)
+        if size:
+            self._buffers[connection] = size
+        else:
+            self._buffers.pop(connection, None)
+        if self._total > MAX_BUFFERED_BYTES:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        # What clients have read since is only known now: to look at each step would cost too much.
+        self._buffers = {connection: connection.buffered_bytes() for connection in self._buffers}
+        self._total = sum(self._buffers.values())
+        while self._total > MAX_BUFFERED_BYTES:
+            longest = next(iter(self._buffers))
+            self._total -= self._buffers.pop(longest)
+            longest.transport.abort()
+
+
+def most_connections() -> int:
+    """How many connections may be open: MAX_CONNECTIONS, or what the process's files allow."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, max(files - SPARE_FILES, 1))
+
+
+def most_of_one_address(most: int) -> int:
+    """How many connections one address may have where there may be so many: never more than half of them."""
+    return min(MAX_CONNECTIONS_PER_ADDRESS, max(most // 2, 1))
