@@ -18,9 +18,7 @@ import msgspec
 from payres.ledger import LedgerBroken
 from payres.store import invariants, status
 from payres.store.database import Database
-from payres.store.invariants import FILE, MAX_BREACHES, Invariant, Key
-from payres.store.ledger_invariants import BALANCES, LEDGER_INVARIANTS
-from payres.store.rows import number
+from payres.store.invariants import FILE, LEDGER_INVARIANTS, MAX_BREACHES, Invariant, Key
 from payres.store.work import Transaction, Work
 from payres.worker import Sleep, Worker
 
@@ -77,8 +75,8 @@ class BalancesScan(Scan):
     change. The step that reads the last of them compares the balances.
     """
 
-    def __init__(self) -> None:
-        super().__init__(BALANCES)
+    def __init__(self, invariant: Invariant) -> None:
+        super().__init__(invariant)
         self._first_account = 0
         self._begin()
 
@@ -137,20 +135,20 @@ def scans(tx: Transaction) -> Sequence[Scan]:
 
 
 def ledger_scans() -> Sequence[Scan]:
-    return [BalancesScan() if invariant is BALANCES else Scan(invariant) for invariant in LEDGER_INVARIANTS]
+    return [(BalancesScan if one.name == "balances" else Scan)(one) for one in LEDGER_INVARIANTS]
 
 
 def _short_scans(tx: Transaction) -> Sequence[Scan]:
     """All scans but that of a large file, whose one step takes seconds."""
     found = scans(tx)
-    return found if number(tx, FILE.counted) <= MAX_PAGES else found[:-1]
+    return found if invariants.examined(tx, FILE) <= MAX_PAGES else found[:-1]
 
 
 def _find(tx: Transaction, group: Sequence[Scan]) -> Finding:
     """What scans of one name find together."""
     invariant, examined, breaches = group[0].invariant, 0, list[str]()
     try:
-        examined = number(tx, invariant.counted)
+        examined = invariants.examined(tx, invariant)
         for scan in group:
             while not scan.done and len(breaches) < MAX_BREACHES:
                 breaches += scan.step(tx)
@@ -158,7 +156,7 @@ def _find(tx: Transaction, group: Sequence[Scan]) -> Finding:
         raise  # the query did not run, which says nothing about the money
     except sqlite3.DatabaseError as error:
         breaches = [f"the database file cannot be read: {error}"]
-    return Finding(invariant.name, invariant.claim, examined, invariant.unit, breaches[:MAX_BREACHES])
+    return Finding(invariant.name, invariant.claim, examined, invariant.rows, breaches[:MAX_BREACHES])
 
 
 class BackgroundCheck:
@@ -184,9 +182,8 @@ class BackgroundCheck:
     async def check_recent(self) -> None:
         """Checks what takes constant time however many payments there are, and the rows that were used lately."""
         for invariant in LEDGER_INVARIANTS:
-            if invariant is not BALANCES:
-                unit = partial(invariants.recent_breaches, invariant=invariant)
-                self._judge(invariant, await self._database.examine(unit))
+            unit = partial(invariants.recent_breaches, invariant=invariant)
+            self._judge(invariant, await self._database.examine(unit))
 
     async def check_all(self) -> None:
         """Checks every invariant once, and stops at the first breach; notes when they were found to hold."""

@@ -1,48 +1,47 @@
-"""Invariants in SQL, and the queries of their check; `payres.store.ledger_invariants` has those of the money.
+"""The invariants of the database, and the queries of their check; invariants.sql has those of the ledger.
 
 Every query is one scan, or one scan with lookups by index. Those over tables that grow with each payment are asked a
 range of keys at a time, so that no transaction is long.
 """
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 import msgspec
 
+from payres.store.rows import number
 from payres.store.work import Transaction
 
-MAX_BREACHES = 5
+MAX_BREACHES: Final = 5
+RECENT: Final = 1000
 
 Key = int | str | bytes
+Keys = tuple[str, str]
 
 
 class Invariant(msgspec.Struct, frozen=True):
-    """An invariant in words, the SQL that counts the rows it is about, and the SQL that describes what breaks it.
+    """An invariant in words, the rows that it is about (one of ROWS), and the SQL that describes what breaks it.
 
-    When `breaches` is about the rows from :first to :last, `keys` is the table and column of these, and `recent`
-    selects those that were used lately.
+    When `sql` is about the rows from :first to :last, `keys` is the table and column of these.
     """
 
     name: str
     claim: str
-    unit: str
-    counted: str
-    breaches: str
-    keys: tuple[str, str] | None = None
-    recent: str = ""
+    rows: str
+    sql: str
+    keys: Keys | None = None
 
 
-FILE = Invariant(
-    name="file",
-    claim="the file and its indexes are sound",
-    unit="pages",
-    counted="PRAGMA page_count",
-    breaches="SELECT * FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
-)
+def examined(tx: Transaction, invariant: Invariant) -> int:
+    """How many rows the invariant is about."""
+    return number(tx, f"SELECT {ROWS[invariant.rows]}")
 
 
 def breaches(tx: Transaction, invariant: Invariant, first: Key | None = None, last: Key | None = None) -> Sequence[str]:
     """The first few breaches, a sentence each, of an invariant without keys or among the rows from one to another."""
-    limited = f"SELECT * FROM ({invariant.breaches}) LIMIT {MAX_BREACHES}"
+    limited = f"SELECT * FROM ({invariant.sql}) LIMIT {MAX_BREACHES}"
     return [row[0] for row in tx.execute(limited, {"first": first, "last": last})]
 
 
@@ -50,11 +49,11 @@ def recent_breaches(tx: Transaction, invariant: Invariant) -> Sequence[str]:
     """The first few breaches of an invariant without keys, or among the rows that were used lately."""
     if invariant.keys is None:
         return breaches(tx, invariant)
-    keys = [key for (key,) in tx.execute(invariant.recent)] if invariant.recent else []
+    keys = [key for (key,) in tx.execute(RECENTLY_USED[invariant.keys])] if invariant.keys in RECENTLY_USED else []
     return [breach for key in keys for breach in breaches(tx, invariant, key, key)][:MAX_BREACHES]
 
 
-def next_batch(tx: Transaction, keys: tuple[str, str], after: Key | None, rows: int) -> tuple[Key, Key] | None:
+def next_batch(tx: Transaction, keys: Keys, after: Key | None, rows: int) -> tuple[Key, Key] | None:
     """The first and the last key of the next rows after a key, or of the first rows; None when there are none."""
     table, column = keys
     where = "" if after is None else "WHERE k > :after"
@@ -92,9 +91,8 @@ def reference_invariants(tx: Transaction) -> Sequence[Invariant]:
         Invariant(
             name="references",
             claim="what rows refer to exists",
-            unit="tables",
-            counted="SELECT count(*) FROM sqlite_schema WHERE type = 'table'",
-            breaches=f"""
+            rows="tables",
+            sql=f"""
                 SELECT '{child} row ' || quote(c."{key}") || ' refers to a missing {parent}' FROM "{child}" c
                 WHERE c."{key}" BETWEEN :first AND :last AND c."{column}" IS NOT NULL
                 AND NOT EXISTS (SELECT 1 FROM "{parent}" p WHERE p."{parent_key}" = c."{column}")
@@ -103,3 +101,76 @@ def reference_invariants(tx: Transaction) -> Sequence[Invariant]:
         )
         for child, column, parent, parent_key, key in found
     ]
+
+
+def sums_to(terms: str, figure: str) -> str:
+    """SQL: whether the exact sum of `terms` over a group is `figure`.
+
+    sum() fails where a partial sum passes 2^63, which the turnover of an account may although its balance never does;
+    so the upper and lower halves of the figures are summed apart and the lower sum is carried over.
+    """
+    low = f"coalesce(sum(({terms}) & 4294967295), 0)"
+    high = f"coalesce(sum(({terms}) >> 32), 0)"
+    return f"({high} + ({low} >> 32) = {figure} >> 32 AND {low} & 4294967295 = {figure} & 4294967295)"
+
+
+# What invariants are about, and how many of it there are.
+ROWS: Final = {
+    "pages": "page_count FROM pragma_page_count",
+    "tables": "count(*) FROM sqlite_schema WHERE type = 'table'",
+    "assets": "count(*) FROM asset",
+    "accounts": "count(*) FROM account",
+    "accounts with a floor": "count(*) FROM account WHERE floor IS NOT NULL",
+    "transfers": "count(*) FROM transfer",
+    "open holds": "count(*) FROM hold WHERE remaining > 0",
+    "incoming payments": "count(*) FROM incoming_payment",
+    "outgoing payments in flight": "count(*) FROM outgoing_payment WHERE state = 'sending'",
+    "ended outgoing payments": "count(*) FROM outgoing_payment WHERE state <> 'sending'",
+    "ended outgoing payments to receivers here": (
+        "count(*) FROM outgoing_payment WHERE state <> 'sending' AND incoming_payment_id IS NOT NULL"
+    ),
+    "packets in flight": "count(*) FROM packet WHERE state = 'prepared'",
+    "refunds": "count(*) FROM refund",
+    "windows of grants": "count(*) FROM grant_spending",
+}
+# The keys that were used lately. Each query walks from the end of a table, so that a look at these takes constant time.
+RECENTLY_USED: Final[dict[Keys, str]] = {
+    ("transfer", "id"): f"SELECT id FROM transfer ORDER BY id DESC LIMIT {RECENT}",
+    ("incoming_payment", "id"): f"""
+        SELECT DISTINCT incoming_payment_id
+        FROM (SELECT incoming_payment_id FROM transfer ORDER BY id DESC LIMIT {RECENT})
+        WHERE incoming_payment_id IS NOT NULL
+    """,
+    ("outgoing_payment", "id"): f"SELECT id FROM outgoing_payment ORDER BY id DESC LIMIT {RECENT}",
+    ("refund", "id"): f"SELECT id FROM refund ORDER BY id DESC LIMIT {RECENT}",
+    ("refund", "incoming_payment_id"): f"SELECT incoming_payment_id FROM refund ORDER BY id DESC LIMIT {RECENT}",
+    ("grant", "id"): f"""
+        SELECT DISTINCT grant_id FROM (SELECT grant_id FROM outgoing_payment ORDER BY id DESC LIMIT {RECENT})
+        WHERE grant_id IS NOT NULL
+    """,
+}
+_SECTION = re.compile(r"^-- (\w+): (.+)\n-- about ([^,\n]+)(?:, by (\w+)\.(\w+))?\n((?:.+\n)+)", re.MULTILINE)
+_SUMS_TO = re.compile(r"sums_to\(([^,]+), ([^)]+)\)")
+
+
+def _read() -> Sequence[Invariant]:
+    text = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
+    return [
+        Invariant(
+            name=section[1],
+            claim=section[2],
+            rows=section[3],
+            sql=_SUMS_TO.sub(lambda macro: sums_to(macro[1], macro[2]), section[6].rstrip().removesuffix(";")),
+            keys=(section[4], section[5]) if section[4] else None,
+        )
+        for section in _SECTION.finditer(text)
+    ]
+
+
+LEDGER_INVARIANTS: Final = _read()
+FILE: Final = Invariant(
+    name="file",
+    claim="the file and its indexes are sound",
+    rows="pages",
+    sql="SELECT * FROM pragma_integrity_check WHERE integrity_check <> 'ok'",
+)

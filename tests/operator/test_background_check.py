@@ -13,7 +13,7 @@ import pytest
 from payres.operator import wallets
 from payres.operator.invariant_checks import ALL_SHARE, PAUSE_SECONDS, RECENT_SHARE, BackgroundCheck
 from payres.store.database import Database
-from payres.store.ledger_invariants import LEDGER_INVARIANTS
+from payres.store.invariants import LEDGER_INVARIANTS
 from payres.store.status import last_check
 from payres.store.work import Work
 from tests.helpers import TIMEOUT

@@ -14,7 +14,7 @@ from payres.store import copies
 from payres.store.connections import connect_writer
 from payres.store.copies import examine
 from payres.store.database_file import DatabaseServed, server_lock
-from payres.store.ledger_invariants import LEDGER_INVARIANTS
+from payres.store.invariants import LEDGER_INVARIANTS
 from payres.store.migrations import FIRST, UnusableDatabase, is_outdated, version_of
 from tests.versions import NEWEST, make_newest
 from tests.works import work_at

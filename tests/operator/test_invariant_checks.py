@@ -18,7 +18,7 @@ from payres.store import accounts, clients, grants, incoming, outgoing
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, GrantRecord
 from payres.store.incoming import INCOMING, IncomingRecord
-from payres.store.ledger_invariants import LEDGER_INVARIANTS
+from payres.store.invariants import LEDGER_INVARIANTS
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work

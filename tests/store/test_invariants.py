@@ -15,12 +15,10 @@ from payres.operator.invariant_checks import check_ledger
 from payres.operator.peers import NewPeer, PeerChange, add_peer, change_peer
 from payres.store import clients
 from payres.store.connections import connect_writer
-from payres.store.invariants import Invariant, breaches
-from payres.store.ledger_invariants import LEDGER_INVARIANTS, sums_to
+from payres.store.invariants import LEDGER_INVARIANTS, RECENTLY_USED, Invariant, breaches, examined, sums_to
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
-from payres.store.rows import number
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from tests.works import sending_payment, work_at
@@ -45,16 +43,16 @@ def test_sums_to_is_exact_where_sum_overflows(figures: list[int], error: int) ->
 @pytest.mark.parametrize("one", LEDGER_INVARIANTS, ids=lambda one: one.name)
 def test_check_is_scans_and_lookups_by_index(one: Invariant) -> None:
     with closing(connect_writer(":memory:")) as connection:
-        plan = plan_of(connection, one.breaches)
+        plan = plan_of(connection, one.sql)
     assert not [step for step in plan if "AUTOMATIC" in step]
     # A scan inside a loop would take the square of the rows: only the outermost table of each part is scanned.
-    assert sum(step.startswith("SCAN") for step in plan) <= 1 + 2 * one.breaches.count("UNION ALL")
+    assert sum(step.startswith("SCAN") for step in plan) <= 1 + 2 * one.sql.count("UNION ALL")
 
 
 @pytest.mark.parametrize("one", [one for one in LEDGER_INVARIANTS if one.keys], ids=lambda one: one.name)
 def test_batch_costs_no_more_when_the_tables_grow(one: Invariant) -> None:
     with closing(connect_writer(":memory:")) as connection:
-        plan = plan_of(connection, one.breaches)
+        plan = plan_of(connection, one.sql)
     assert plan
     assert [step for step in plan if step.startswith("SCAN ") and "subquery" not in step] == []
 
@@ -63,15 +61,15 @@ def test_batch_costs_no_more_when_the_tables_grow(one: Invariant) -> None:
 def test_check_without_batches_does_not_read_the_tables_that_grow_with_each_payment(one: Invariant) -> None:
     """What is in flight has indexes of its own; accounts are as many as there are wallets."""
     with closing(connect_writer(":memory:")) as connection:
-        plan = plan_of(connection, one.breaches)
+        plan = plan_of(connection, one.sql)
     scans = {step for step in plan if step.startswith("SCAN ") and "subquery" not in step and "SCAN a" not in step}
     assert all(step.endswith(("_open", "_sending", "_prepared")) for step in scans)
 
 
-@pytest.mark.parametrize("one", [one for one in LEDGER_INVARIANTS if one.recent], ids=lambda one: one.name)
-def test_recently_used_rows_are_found_from_the_end_of_a_table(one: Invariant) -> None:
+@pytest.mark.parametrize("keys", RECENTLY_USED)
+def test_recently_used_rows_are_found_from_the_end_of_a_table(keys: tuple[str, str]) -> None:
     with closing(connect_writer(":memory:")) as connection:
-        plan = plan_of(connection, one.recent)
+        plan = plan_of(connection, RECENTLY_USED[keys])
     assert not [step for step in plan if "ORDER BY" in step]
 
 
@@ -145,9 +143,9 @@ def named(name: str) -> Invariant:
 
 def test_packets_in_flight_are_checked(tx: Transaction) -> None:
     assert [finding for finding in check_ledger(tx) if not finding.holds] == []
-    assert number(tx, named("under_way").counted) == 3
-    assert number(tx, named("decided").counted) == 5
-    assert number(tx, named("promised").counted) == 1
+    assert examined(tx, named("under_way")) == 3
+    assert examined(tx, named("decided")) == 5
+    assert examined(tx, named("promised")) == 1
 
 
 OF_PACKET = "FROM hold WHERE packet_id = '{}' AND account_id {} (SELECT account_id FROM peer WHERE name = 'near')"
