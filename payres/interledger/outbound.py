@@ -19,7 +19,7 @@ from payres.interledger import balances
 from payres.interledger.link import Answered, Link, NotSent, note_failure
 from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Reject, Rejected, encode
 from payres.interledger.routing import Hop, next_hop, peer_towards
-from payres.interledger.sending.pacing import Timing
+from payres.interledger.sending.connection import Timing
 from payres.limits import DRAIN_SECONDS, MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
 from payres.payments.settlement import end_if_finished
 from payres.requester import requested_by

@@ -14,8 +14,7 @@ from payres.federation.connection import FetchFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.routing import next_peer
-from payres.interledger.sending.connection import Connection, Destination
-from payres.interledger.sending.failures import SendingFailed
+from payres.interledger.sending.connection import Connection, Destination, SendingFailed
 from payres.interledger.sending.path import max_source, min_delivery, minimum_rate
 from payres.interledger.sending.probe import price_of, probe, promise_of
 from payres.payments import refunds

@@ -268,14 +268,12 @@ def _plan(payment: OutgoingRecord) -> Plan:
     """The plan for what is left of the payment, over the path that its quote probed."""
     assert payment.terms.path is not None
     spendable = payment.terms.debit - payment.terms.fee
-    min_rate = Fraction(payment.terms.receive, spendable)
     return Plan(
         max_source=spendable - payment.sent,
         min_delivery=max(payment.terms.receive - payment.delivered, 0),
-        min_rate=min_rate,
+        min_rate=Fraction(payment.terms.receive, spendable),
         path=payment.terms.path,
         sends_all=payment.terms.sends_all,
-        unit_forgiven=payment.delivered < payment.sent * min_rate,
     )
 
 

@@ -182,13 +182,11 @@ def _shorten_timeouts(context: Context) -> None:
     payments.backoff = Backoff(after_failure=0.02, after_fault=0.02)
     payments.outbound.timing = msgspec.structs.replace(
         payments.outbound.timing,
-        probe_interval=MILLISECOND,
         probe_timeout=5 * SECOND,
         idle_timeout=SECOND,
         close_timeout=SECOND,
-        round_trip=10 * MILLISECOND,
-        start_rate=1000,
-        top_rate=1000,
+        first_pause=MILLISECOND,
+        interval=MILLISECOND,
     )
 
 

@@ -9,7 +9,7 @@ from payres.clock import SECOND
 from payres.events import deliveries
 from payres.interledger import outbound, reconciliation, recovery, remote_payments
 from payres.interledger.remote_payments import Backoff
-from payres.interledger.sending.pacing import Timing
+from payres.interledger.sending.connection import Timing
 from payres.routes import readiness
 from payres.store import lanes, work
 from tests.crash import shared_clock

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from payres.interledger.sending.pacing import Timing
+from payres.interledger.sending.connection import Timing
 from payres.operator import assets, peers
 from payres.operator.peers import NewPeer
 from payres.store.outgoing import OUTGOING, OutgoingRecord

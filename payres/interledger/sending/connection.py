@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import msgspec
 
 from payres.amounts import MAX_LEDGER, Asset
-from payres.clock import SECOND
+from payres.clock import MILLISECOND, SECOND, Clock
 from payres.interledger.frames import (
     ConnectionAssetDetails,
     ConnectionClose,
@@ -24,9 +24,7 @@ from payres.interledger.frames import (
     StreamPacket,
 )
 from payres.interledger.oer import CodecError
-from payres.interledger.packets import HASH_BYTES, Code, Fulfill, Lost, Outcome, Prepare, Reject, Reply
-from payres.interledger.sending.failures import Failure, SendingFailed
-from payres.interledger.sending.pacing import Timing
+from payres.interledger.packets import HASH_BYTES, Code, Fulfill, Lost, Outcome, Prepare, Reject, Reply, parse_too_large
 from payres.interledger.stream import SharedSecret
 
 STREAM_ID: Final = 1  # the sending end opens odd streams; one is enough
@@ -45,6 +43,40 @@ _TOLERATED: Final = {
     Code.AMOUNT_TOO_LARGE,
     Code.INSUFFICIENT_SOURCE_AMOUNT,
 }
+
+
+class SendingFailed(Exception):
+    """A payment cannot be quoted or goes no further; `sentence` says why.
+
+    `retryable` when another attempt with what is left may succeed later.
+    """
+
+    def __init__(self, sentence: str, *, retryable: bool = True) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.retryable = retryable
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """How long a sender waits, in microseconds, and how many packets it sends at once.
+
+    `clock` says when packets expire; waiting is measured by the event loop.
+    """
+
+    clock: Clock
+    packet_lifetime: int = 20 * SECOND
+    probe_timeout: int = 10 * SECOND
+    idle_timeout: int = 10 * SECOND  # how long a payment continues without a fulfilled packet
+    close_timeout: int = 5 * SECOND
+    first_pause: int = 25 * MILLISECOND  # before what did not pass is sent again; doubled each time
+    longest_pause: int = SECOND
+    interval: int = 5 * MILLISECOND  # from one packet of a payment to the next, on average
+    first_round: int = 1  # packets
+    largest_round: int = 20
+
+    def next_pause(self, before: int) -> int:
+        """The pause after one of `before`, 0 for none: twice that, within bounds."""
+        return min(max(2 * before, self.first_pause), self.longest_pause)
 
 
 class PacketSender(Protocol):
@@ -79,11 +111,6 @@ class Answer(msgspec.Struct, frozen=True):
     stream: StreamPacket | None = None
 
     @property
-    def authentic(self) -> bool:
-        """Whether the packet has reached the receiver: only the receiver can fulfill it or encrypt an answer."""
-        return self.stream is not None or isinstance(self.outcome, Fulfill)
-
-    @property
     def arrived(self) -> int:
         """How much the receiver says has arrived; 0 when it does not say."""
         return self.stream.prepare_amount if self.stream else 0
@@ -92,6 +119,33 @@ class Answer(msgspec.Struct, frozen=True):
     def frames(self) -> tuple[Frame, ...]:
         """The frames of the receiver's answer."""
         return self.stream.frames if self.stream else ()
+
+    @property
+    def reject(self) -> Reject:
+        """The Reject, or one with an empty code."""
+        return self.outcome if isinstance(self.outcome, Reject) else Reject("")
+
+    @property
+    def congested(self) -> bool:
+        """Whether the path could not cope with the packet: a temporary error (T), or no reply at all."""
+        return isinstance(self.outcome, Lost) or self.reject.code.startswith("T")
+
+    @property
+    def too_small(self) -> bool:
+        """Whether a connector found the packet's amount worth nothing in the next asset."""
+        return self.reject.code == Code.INSUFFICIENT_SOURCE_AMOUNT
+
+    def smaller(self, amount: int) -> int | None:
+        """What to try after a packet of `amount` that a connector found too large, 0 when it takes nothing at all; None
+        for any other outcome.
+
+        Most connectors say what they got and the most that they take (RFC 27), in their units, so only the ratio
+        counts. When they do not, or contradict themselves, it is a tenth.
+        """
+        if self.reject.code != Code.AMOUNT_TOO_LARGE:
+            return None
+        received, largest = parse_too_large(self.reject.data) or (0, 0)
+        return amount * largest // received if received > largest else max(amount // 10, min(amount - 1, 1))
 
 
 class Connection:
@@ -103,18 +157,11 @@ class Connection:
 
     is_kept = False
 
-    def __init__(
-        self,
-        packets: PacketSender,
-        destination: Destination,
-        timing: Timing,
-        random_bytes: Callable[[int], bytes] = os.urandom,
-    ) -> None:
+    def __init__(self, packets: PacketSender, destination: Destination, timing: Timing) -> None:
         self.destination = destination
         self.timing = timing
         self._packets = packets
-        self._secret = SharedSecret(destination.shared_secret, random_bytes)
-        self._random_bytes = random_bytes
+        self._secret = SharedSecret(destination.shared_secret)
         self._sequence = 0
         self._limits = _LIMITS
 
@@ -125,7 +172,7 @@ class Connection:
     async def ask(self, amount: int, frames: tuple[Frame, ...] = ()) -> Answer:
         """Sends a packet that nobody can fulfill; the answer says how much of `amount` would arrive."""
         sequence, data = self._encrypted(0, frames)
-        outcome = await self._packets.ask(self._prepare(amount, self._random_bytes(HASH_BYTES), data))
+        outcome = await self._packets.ask(self._prepare(amount, os.urandom(HASH_BYTES), data))
         return self._read(outcome, sequence)
 
     async def pay(self, amount: int, minimum: int) -> Answer:
@@ -152,7 +199,7 @@ class Connection:
 
     def _read(self, outcome: Outcome, sequence: int) -> Answer:
         answer = Answer(outcome, None if isinstance(outcome, Lost) else self._open(outcome, sequence))
-        if answer.authentic:
+        if answer.stream or isinstance(outcome, Fulfill):  # only the receiver can fulfill or encrypt an answer
             self._limits = ()
         if answer.frames:
             self.is_kept = True
@@ -180,54 +227,35 @@ async def close(connection: Connection) -> None:
             await connection.ask(0, (ConnectionClose(),))
 
 
-def is_congested(answer: Answer) -> bool:
-    """Whether the path could not cope with the packet: a temporary error (T), or no reply at all."""
-    if isinstance(answer.outcome, Reject):
-        return answer.outcome.code.startswith("T")
-    return not isinstance(answer.outcome, Fulfill)
+def monotonic() -> int:
+    """The time of the running event loop in microseconds, which never goes back; it counts from anywhere."""
+    return round(asyncio.get_running_loop().time() * SECOND)
 
 
-def is_too_small(answer: Answer) -> bool:
-    """Whether a connector found the packet's amount worth nothing in the next asset."""
-    return isinstance(answer.outcome, Reject) and answer.outcome.code == Code.INSUFFICIENT_SOURCE_AMOUNT
+async def pause(microseconds: int) -> None:
+    """Sends nothing for so long."""
+    await asyncio.sleep(microseconds / SECOND)
 
 
-def too_large(answer: Answer) -> bytes | None:
-    """The data of a Reject because of the packet's size, which may hold the size that passes (RFC 27)."""
-    if isinstance(answer.outcome, Reject) and answer.outcome.code == Code.AMOUNT_TOO_LARGE:
-        return answer.outcome.data
-    return None
+def failure_of(
+    answer: Answer, amount: int, asset: Asset, minimum: int = 0, min_delivery: int = 0
+) -> SendingFailed | None:
+    """Why no further packet is sent after this answer to one of `amount`; None when there is no reason.
 
-
-def fatal(answer: Answer, asset: Asset) -> SendingFailed | None:
-    """What ends the payment, if anything does; `asset` is what the receiver is known to count in."""
-    for frame in answer.frames:
-        if failure := _frame_failure(frame, asset):
-            return failure
-    if not isinstance(answer.outcome, Reject) or is_congested(answer) or answer.outcome.code in _TOLERATED:
-        return None
-    return SendingFailed(Failure.CONNECTOR_ERROR, f"The payment was refused with {describe(answer.outcome)}.")
-
-
-def objection(answer: Answer, minimum: int, min_delivery: int) -> SendingFailed | None:
-    """What is wrong with the receiver's answer to a packet with money, if anything.
-
-    At least `minimum` had to arrive; `min_delivery` is what the receiver must be able to accept in total.
+    `asset` is what the receiver is known to count in. At least `minimum` of the packet had to arrive; `min_delivery` is
+    what the receiver must be able to accept in total.
     """
     if isinstance(answer.outcome, Fulfill) and (answer.stream is None or answer.arrived < minimum):
-        return SendingFailed(
-            Failure.RECEIVER_PROTOCOL_VIOLATION,
-            "The receiver has taken a packet without saying that enough of it has arrived.",
-        )
+        sentence = "The receiver has taken a packet without saying that enough of it has arrived."
+        return SendingFailed(sentence, retryable=False)
     for frame in answer.frames:
-        if not isinstance(frame, StreamMaxMoney) or frame.stream_id != STREAM_ID:
-            continue
-        if frame.receive_max < min_delivery:
-            return SendingFailed(
-                Failure.INCOMPATIBLE_RECEIVE_MAX,
-                f"The receiver takes {frame.receive_max} units at most, less than the {min_delivery} to be delivered.",
-            )
-    return None
+        if failure := _failure_of_frame(frame, asset, min_delivery):
+            return failure
+    if answer.smaller(amount) == 0:
+        return SendingFailed("A connector on the path takes no packet, however small.")
+    if not answer.reject.code or answer.congested or answer.reject.code in _TOLERATED:
+        return None
+    return SendingFailed(f"The payment was refused with {describe(answer.reject)}.")
 
 
 def describe(reject: Reject) -> str:
@@ -236,18 +264,21 @@ def describe(reject: Reject) -> str:
     return f"{reject.code}{origin}" + (f" ({_quote(reject.message)})" if reject.message else "")
 
 
-def _frame_failure(frame: Frame, asset: Asset) -> SendingFailed | None:
+def _failure_of_frame(frame: Frame, asset: Asset, min_delivery: int) -> SendingFailed | None:
     if isinstance(frame, ConnectionClose) or (isinstance(frame, StreamClose) and frame.stream_id == STREAM_ID):
         said = f": {_quote(frame.message)}" if frame.message else ""
-        return SendingFailed(
-            Failure.CLOSED_BY_RECEIVER, f"The receiver closed the connection with code {frame.code}{said}."
+        return SendingFailed(f"The receiver closed the connection with code {frame.code}{said}.")
+    if isinstance(frame, StreamMaxMoney) and frame.stream_id == STREAM_ID and frame.receive_max < min_delivery:
+        sentence = (
+            f"The receiver takes {frame.receive_max} units at most, less than the {min_delivery} to be delivered."
         )
+        return SendingFailed(sentence, retryable=False)
     if isinstance(frame, ConnectionAssetDetails) and Asset(frame.code, frame.scale) != asset:
-        return SendingFailed(
-            Failure.DESTINATION_ASSET_CONFLICT,
+        sentence = (
             f"The receiver counts in {_quote(frame.code)} with scale {frame.scale},"
-            f" not in {asset.code} with scale {asset.scale}.",
+            f" not in {asset.code} with scale {asset.scale}."
         )
+        return SendingFailed(sentence, retryable=False)
     return None
 
 

@@ -1,40 +1,52 @@
-"""Pays over a STREAM connection, with many packets at once.
+"""Pays over a STREAM connection, in rounds of packets.
 
-Each either delivers its minimum or costs nothing. Within one run, what was fulfilled, is in flight, or has an unknown
-outcome never exceeds what the sender may spend. Across runs and crashes, `payres.interledger.balances` ensures that.
+Each packet either delivers its minimum or costs nothing. Within one run, what was fulfilled, is in flight, or has an
+unknown outcome never exceeds what the sender may spend. Across runs and crashes, `payres.interledger.balances` ensures
+that.
+
+An example: 5000 euro cents are to arrive, for 5612 US cents at most, so that the minimum rate is 5000/5612, or 0.8909.
+By the probe, the path takes 777 in a packet and delivers 699 of them, at least 0.8996 a cent.
+
+| round | missing | packets | each must deliver | outcome |
+|---|---|---|---|---|
+| 1 | 5000 | 1 of 777 | 777 x 0.8909, rounded up: 693 | 699 arrive |
+| 2 | 4301 | 4 of 777 | 693 | of three, 699 arrive; the fourth is rejected with T04, which costs nothing |
+| 3 | 2204 | half as many, after a pause: 2 of 777 | 693 | of both, 699 arrive |
+| 4 | 806 | 777, and 119 for the other 107 | 693, and 119 x 0.8909: 107 | 699 arrive; only 106 would: rejected |
+| 5 | 107 | 121 at the new rate, 106/119 | 107: a packet alone in flight must deliver what is missing | 107 arrive |
+
+5560 were spent. A payment that sends all of 10000 cents and promises 9900 goes the same way, but for its last packet:
+when that is the only one in flight, it may deliver a unit's worth less than the minimum rate if the promise is kept.
 """
 
 import asyncio
+from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil
 
 import msgspec
 
-from payres.clock import MILLISECOND, SECOND
+from payres.clock import SECOND
 from payres.interledger.packets import Fulfill, Lost, Reject
 from payres.interledger.sending.connection import (
     Answer,
     Connection,
+    SendingFailed,
+    Timing,
     describe,
-    fatal,
-    is_congested,
-    is_too_small,
-    objection,
-    too_large,
+    failure_of,
+    monotonic,
+    pause,
 )
-from payres.interledger.sending.failures import Failure, SendingFailed
-from payres.interledger.sending.pacing import Pace, monotonic, wait
-from payres.interledger.sending.path import SHOWS_THE_RATE, Capacity, at_most, is_small, sendable
-from payres.payments.incoming import overpay_tolerance
+from payres.interledger.sending.path import is_small, rounded_up, sendable
 from payres.terms import Path, RateBounds
-from payres.worker import cancel_all
 
 
 class Plan(msgspec.Struct, frozen=True):
     """What one run of a payment may spend and must deliver, over a path that was probed before.
 
     With `sends_all` it ends when `max_source` is spent, otherwise as soon as `min_delivery` has arrived. A further run
-    of the same payment has what is left of both, and `unit_forgiven` when a run before it has used that up.
+    of the same payment has what is left of both.
     """
 
     max_source: int
@@ -42,159 +54,6 @@ class Plan(msgspec.Struct, frozen=True):
     min_rate: Fraction
     path: Path
     sends_all: bool
-    unit_forgiven: bool = False
-
-
-class PacketAmounts(msgspec.Struct, frozen=True):
-    """One packet: it carries `amount`, of which at least `minimum` must arrive and at most `expected` can.
-
-    `forgiving` when the minimum is for one unit less than the amount; `completes` when it ends a fixed delivery, or is
-    all that can be sent for it.
-    """
-
-    amount: int
-    minimum: int
-    expected: int
-    forgiving: bool = False
-    completes: bool = False
-
-
-class Progress:
-    """The amounts of a plan so far: sent, delivered, in flight, or `unresolved` (of unknown outcome)."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.sent = 0
-        self.delivered = 0
-        self.unresolved = 0
-        self.unit_forgiven = plan.unit_forgiven
-        self._plan = plan
-        self._in_flight = 0
-        self._arriving = 0  # how much of what is in flight or unresolved may still arrive
-        self._forgiving = False  # whether a packet in flight may be the one that is forgiven a unit
-        self._too_small = 0  # the largest amount of which rounding has left too little
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is left to be sent and no outcome is unknown."""
-        if self._plan.sends_all:
-            return self.sent == self._plan.max_source
-        return self.delivered >= self._plan.min_delivery and not self.unresolved
-
-    def next(self, bounds: RateBounds, most: int) -> PacketAmounts | None:
-        """The next packet, of `most` units at most; None while what is in flight or unresolved may be enough.
-
-        Raises SendingFailed when no packet can deliver its minimum at this rate.
-        """
-        available = self._plan.max_source - self.sent - self._in_flight - self.unresolved
-        if available <= 0:
-            return None
-        sends_all = self._plan.sends_all
-        packet = self._sending(bounds, available, most) if sends_all else self._delivering(bounds, available, most)
-        if packet is None or bounds.least(packet.amount) >= packet.minimum:
-            return packet
-        rate = self._plan.min_rate
-        possible = sendable(packet.amount, bounds.low, rate)
-        if possible > self._too_small:
-            return PacketAmounts(possible, at_most(possible, rate), bounds.most(possible))
-        if self._forgiving or (packet.completes and self._in_flight):
-            return None  # the unit is forgiven once, and is free again if that packet is rejected
-        if packet.expected >= packet.minimum:
-            return packet  # trying costs nothing, and a rejection makes the bounds exact
-        raise SendingFailed(
-            Failure.INSUFFICIENT_EXCHANGE_RATE, "The path no longer delivers the minimum exchange rate of the payment."
-        )
-
-    def _sending(self, bounds: RateBounds, available: int, most: int) -> PacketAmounts:
-        amount = self._share(available, min(available, most), bounds.low)
-        is_last = available <= most
-        forgiving = self._forgives(is_last)
-        minimum = at_most(amount - forgiving, self._plan.min_rate)
-        if is_last and self._is_alone:
-            minimum = max(minimum, self._plan.min_delivery - self.delivered)
-        if amount <= min(self._too_small, SHOWS_THE_RATE) and not self._in_flight:
-            raise _lost_to_rounding()
-        return PacketAmounts(amount, minimum, bounds.most(amount), forgiving)
-
-    def _delivering(self, bounds: RateBounds, available: int, most: int) -> PacketAmounts | None:
-        missing = self._plan.min_delivery - self.delivered - self._arriving
-        if missing <= 0:
-            return None
-        if not bounds.low:
-            raise SendingFailed(Failure.INSUFFICIENT_EXCHANGE_RATE, "The path delivers nothing of what is sent.")
-        if self._too_small >= available and not self._in_flight:
-            raise _lost_to_rounding()
-        # Of what was too small an eighth more, so that few packets are tried where a unit on the way is worth many.
-        needed = max(ceil(missing / bounds.low), self._too_small + 1 + self._too_small // 8)
-        amount = min(needed, available, most)
-        completes = needed <= amount
-        forgiving = self._forgives(completes)
-        minimum = max(at_most(amount - forgiving, self._plan.min_rate), 1)
-        if completes and self._is_alone:
-            # What is missing completes the payment within its plan. A unit may stay missing if more can be sent for it,
-            # and if the receiver's overpay tolerance covers that.
-            is_covered = bounds.most(1) <= overpay_tolerance(self._plan.min_delivery)
-            # The quote has asked the path what one packet with all of a small payment delivers.
-            is_asked = is_small(self._plan.max_source, self._plan.min_delivery)
-            is_last = available - amount <= 1 or not is_covered or is_asked
-            forgiving = forgiving and not is_last
-            minimum = missing if is_last else min(minimum, missing)
-        return PacketAmounts(amount, minimum, bounds.most(amount), forgiving, completes or amount == available)
-
-    @property
-    def _is_alone(self) -> bool:
-        """Whether the next packet is the only one whose outcome is not known."""
-        return not self._in_flight and not self.unresolved
-
-    def _forgives(self, final: bool) -> bool:
-        return final and not self.unit_forgiven and not self._forgiving
-
-    def _share(self, available: int, amount: int, low: Fraction) -> int:
-        """`amount`, or half of what is available when the rest would be lost to rounding."""
-        rest, half = available - amount, available - available // 2
-        if 0 < rest < amount and not self._passes(rest, low) and self._passes(half, low):
-            return half
-        return amount
-
-    def _passes(self, amount: int, low: Fraction) -> bool:
-        return sendable(amount, low, self._plan.min_rate) == amount
-
-    def take(self, packet: PacketAmounts) -> None:
-        """The packet is sent now."""
-        self._in_flight += packet.amount
-        self._arriving += packet.expected
-        self._forgiving = self._forgiving or packet.forgiving
-        assert self.sent + self._in_flight + self.unresolved <= self._plan.max_source
-
-    def fulfilled(self, packet: PacketAmounts, arrived: int) -> None:
-        """Counts a fulfilled packet. The receiver says how much arrived: at least the minimum, since it has
-        fulfilled."""
-        self._landed(packet)
-        self.sent += packet.amount
-        self.delivered += max(arrived, packet.minimum)
-        # Nothing was forgiven unless less arrived than a packet of this amount must deliver.
-        if packet.forgiving and arrived < at_most(packet.amount, self._plan.min_rate):
-            self.unit_forgiven = True
-
-    def rejected(self, packet: PacketAmounts) -> None:
-        """The packet moved nothing, so its amount can be sent again."""
-        self._landed(packet)
-
-    def too_small(self, packet: PacketAmounts) -> None:
-        """Rounding on the path has taken so much of a rejected packet that only a larger one can pass."""
-        self._too_small = max(self._too_small, packet.amount)
-
-    def lost(self, packet: PacketAmounts) -> None:
-        """Counts a packet of unknown outcome, both as spent and as missing."""
-        self._landed(packet)
-        self.unresolved += packet.amount
-        self._arriving += packet.expected
-        self.unit_forgiven = self.unit_forgiven or packet.forgiving
-
-    def _landed(self, packet: PacketAmounts) -> None:
-        self._in_flight -= packet.amount
-        self._arriving -= packet.expected
-        if packet.forgiving:
-            self._forgiving = False
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -210,147 +69,205 @@ class Result(msgspec.Struct, frozen=True):
     failure: SendingFailed | None
 
 
+class Packet(msgspec.Struct, frozen=True):
+    """One packet: it carries `amount`, of which at least `minimum` must arrive and at most `most` can."""
+
+    amount: int
+    minimum: int
+    most: int
+
+
 async def pay(connection: Connection, plan: Plan) -> Result:
     """Sends what the plan allows. Returns when every packet has its outcome; failures are in the result.
 
-    Raises only what `PacketSender.pay` raises, after the other packets have their outcome; the packet concerned counts
-    as lost. When cancelled, it stops at once and leaves the packets in flight to the caller, who recorded them.
+    Raises only what `PacketSender.pay` raises, after the other packets of the round have their outcome. When cancelled,
+    it stops at once and leaves the packets in flight to the caller, who recorded them.
     """
     connection.begin()
-    run = _Run(connection, plan)
-    try:
-        return await run.result()
-    finally:
-        await cancel_all(run.packets)
+    progress, rounds, failure = Progress(plan), _Rounds(connection.timing), None
+    while not failure:
+        try:
+            packets = progress.next_round(rounds.size)
+            if not packets:
+                break
+            await rounds.turn()
+        except SendingFailed as stopped:
+            failure = stopped
+            break
+        answers = await _send(connection, packets)
+        for packet, answer in zip(packets, answers, strict=True):
+            progress.count(packet, answer)
+            amounts = packet.amount, connection.destination.asset, packet.minimum, plan.min_delivery
+            failure = failure or failure_of(answer, *amounts)
+        rounds.learn(answers)
+    return progress.result(failure)
 
 
-class _Run:
-    def __init__(self, connection: Connection, plan: Plan) -> None:
-        self._connection = connection
-        self._timing = connection.timing
-        self._plan = plan
-        self._progress = Progress(plan)
-        self._bounds: RateBounds = plan.path
-        self._capacity = Capacity(plan.path.max_packet)
-        self._pace = Pace(self._timing)
-        self._idle_at = monotonic() + self._timing.idle_timeout
-        self.packets: set[asyncio.Task[None]] = set()
-        self._news = asyncio.Event()
-        self._failure: SendingFailed | None = None
-        self._broken: Exception | None = None
+async def _send(connection: Connection, packets: Sequence[Packet]) -> Sequence[Answer]:
+    """Sends packets at once; raises the first exception after all have their outcome."""
+    sent = (connection.pay(packet.amount, packet.minimum) for packet in packets)
+    outcomes = await asyncio.gather(*sent, return_exceptions=True)
+    answers = []
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        answers.append(outcome)
+    return answers
+
+
+class _Rounds:
+    """How many packets the next round has, and when it may leave."""
+
+    def __init__(self, timing: Timing) -> None:
+        self.size = timing.first_round
+        self._timing = timing
+        self._pause = 0
+        self._began = self._ready_at = monotonic()
+        self._idle_at = self._began + timing.idle_timeout
         self._last_reject: Reject | None = None
 
-    async def result(self) -> Result:
-        while not self._failure and not self._broken:
-            packet = self._next()
-            if packet:
-                await self._send(packet)
-            elif self.packets:
-                await wait(self._news)
-            else:
-                break
-        while self.packets:
-            await wait(self._news)
-        if self._failure and self._failure.reason == Failure.IDLE_TIMEOUT:
-            self._failure = self._idle()  # the last packets have been answered since
-        if self._broken:
-            raise self._broken
-        progress = self._progress
-        return Result(progress.sent, progress.delivered, progress.unresolved, self._outcome())
+    async def turn(self) -> None:
+        """Waits until the round may leave. Raises SendingFailed when nothing has arrived for too long."""
+        await pause(max(min(self._ready_at, self._idle_at) - monotonic(), 0))
+        self._began = monotonic()
+        if self._began >= self._idle_at:
+            seconds = self._timing.idle_timeout // SECOND
+            last = f"; the last answer was {describe(self._last_reject)}" if self._last_reject else ""
+            raise SendingFailed(f"Nothing has arrived for {seconds} seconds{last}.")
 
-    def _next(self) -> PacketAmounts | None:
-        try:
-            return self._progress.next(self._bounds, self._capacity.limit)
-        except SendingFailed as failure:
-            self._fail(failure)
-            return None
-
-    async def _send(self, packet: PacketAmounts) -> None:
-        """Sends the packet if it is time; otherwise waits until then, or until an answer may change the packet."""
-        now = monotonic()
-        if now >= self._idle_at:
-            return self._fail(self._idle())
-        if len(self.packets) >= self._timing.in_flight:
-            return await wait(self._news, self._idle_at)
-        if (ready_at := self._pace.ready_at(now)) >= now + MILLISECOND:  # no event loop waits for less
-            return await wait(self._news, min(ready_at, self._idle_at))
-        self._pace.sent(now)
-        self._progress.take(packet)
-        self.packets.add(asyncio.create_task(self._carry(packet, now)))
-        return None
-
-    async def _carry(self, packet: PacketAmounts, sent_at: int) -> None:
-        """Sends one packet and accounts for its outcome."""
-        answer = None
-        try:
-            answer = await self._connection.pay(packet.amount, packet.minimum)
-            self._learn(packet, answer, sent_at)
-        except Exception as error:
-            self._broken = self._broken or error
-        finally:
-            self._post(packet, answer)
-            if task := asyncio.current_task():
-                self.packets.discard(task)
-            self._news.set()
-
-    def _post(self, packet: PacketAmounts, answer: Answer | None) -> None:
-        if answer is None or isinstance(answer.outcome, Lost):
-            self._progress.lost(packet)
-        elif isinstance(answer.outcome, Fulfill):
-            self._progress.fulfilled(packet, answer.arrived)
-            self._idle_at = monotonic() + self._timing.idle_timeout
+    def learn(self, answers: Sequence[Answer]) -> None:
+        """Makes rounds larger up to the first congestion, and then half as large, after a pause."""
+        now, timing = monotonic(), self._timing
+        for answer in answers:
+            if isinstance(answer.outcome, Fulfill):
+                self._idle_at = now + timing.idle_timeout
+            self._last_reject = answer.reject if answer.reject.code else self._last_reject
+        if any(answer.congested for answer in answers):
+            self.size, self._pause = max(self.size // 2, 1), timing.next_pause(self._pause)
         else:
-            self._progress.rejected(packet)
-            self._last_reject = answer.outcome
+            self.size, self._pause = min(self.size * 4, timing.largest_round), 0
+        self._ready_at = max(self._began + len(answers) * timing.interval, now + self._pause)
 
-    def _learn(self, packet: PacketAmounts, answer: Answer, sent_at: int) -> None:
-        """Learns about the path from the outcome, and ends the payment if that says so."""
-        self._pace.answered(sent_at, monotonic(), authentic=answer.authentic, congested=is_congested(answer))
+
+class Progress:
+    """What a plan has sent and delivered so far, what is `unresolved` (of unknown outcome), and what comes next."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.sent = 0
+        self.delivered = 0
+        self.unresolved = 0
+        self._plan = plan
+        self._bounds: RateBounds = plan.path
+        self._max_packet = plan.path.max_packet
+        self._may_arrive = 0  # how much of what is unresolved may have arrived
+        self._too_small = 0  # the largest amount of which rounding has left nothing
+
+    def next_round(self, size: int) -> Sequence[Packet]:
+        """Up to `size` packets to be sent at once; none while what is unresolved may be enough, or when what is left
+        would be lost to rounding and the promise is kept.
+
+        Raises SendingFailed when no packet can deliver its minimum at this rate.
+        """
+        packets: list[Packet] = []
         try:
-            if (data := too_large(answer)) is not None:
-                self._capacity.too_large(packet.amount, data)
-            elif answer.authentic:
-                self._capacity.passed(packet.amount)
-            if is_too_small(answer) or (packet.completes and _is_short(packet, answer)):
-                self._progress.too_small(packet)
-            elif answer.stream:
-                self._bounds = self._bounds.learn(packet.amount, answer.arrived)
-        except SendingFailed as failure:
-            self._fail(failure)
-        asset = self._connection.destination.asset
-        if end := objection(answer, packet.minimum, self._plan.min_delivery) or fatal(answer, asset):
-            self._fail(end)
+            while len(packets) < size and (packet := self._next(packets)):
+                packets.append(packet)
+        except SendingFailed:  # answers that are missing may change it
+            if not packets and not self.unresolved and self.delivered < self._plan.min_delivery:
+                raise
+        return packets
 
-    def _idle(self) -> SendingFailed:
-        seconds = self._timing.idle_timeout // SECOND
-        last = f"; the last answer was {describe(self._last_reject)}" if self._last_reject else ""
-        return SendingFailed(Failure.IDLE_TIMEOUT, f"Nothing has arrived for {seconds} seconds{last}.")
+    def count(self, packet: Packet, answer: Answer) -> None:
+        """Counts a packet with its outcome, and learns from it what the path delivers.
 
-    def _fail(self, failure: SendingFailed) -> None:
-        """Ends the payment; the first reason counts."""
-        self._failure = self._failure or failure
+        A rejected packet moved nothing, so its amount can be sent again. Of a fulfilled one at least the minimum has
+        arrived, whatever the receiver says.
+        """
+        if isinstance(answer.outcome, Fulfill):
+            self.sent += packet.amount
+            self.delivered += max(answer.arrived, packet.minimum)
+        elif isinstance(answer.outcome, Lost):
+            self.unresolved += packet.amount
+            self._may_arrive += packet.most
+        if (smaller := answer.smaller(packet.amount)) is not None:
+            self._max_packet = min(self._max_packet, smaller)
+        is_nothing = answer.too_small or (answer.stream is not None and not answer.arrived)
+        if is_nothing and is_small(packet.amount, packet.minimum):
+            self._too_small = max(self._too_small, packet.amount)
+        elif answer.stream:
+            self._bounds = self._bounds.learn(packet.amount, answer.arrived)
 
-    def _outcome(self) -> SendingFailed | None:
-        """Why the payment is not complete; no failure when another attempt could send nothing."""
-        progress, promised = self._progress, self._plan.min_delivery
-        if not self._failure and not progress.complete and not progress.unresolved:
-            return SendingFailed(
-                Failure.INSUFFICIENT_EXCHANGE_RATE,
-                f"All that may be spent is spent, and {progress.delivered} of {promised} have arrived.",
+    def result(self, failure: SendingFailed | None) -> Result:
+        """The result when nothing more is sent, because of a failure if there was one."""
+        plan = self._plan
+        if plan.sends_all:
+            complete = self.sent == plan.max_source
+        else:
+            complete = self.delivered >= plan.min_delivery and not self.unresolved
+        if failure and failure.retryable and complete:
+            failure = None  # another attempt could send nothing
+        if not failure and not self.unresolved and self.delivered < plan.min_delivery:
+            failure = SendingFailed(
+                f"All that may be spent is spent, and {self.delivered} of {plan.min_delivery} have arrived."
             )
-        if self._failure and self._failure.reason == Failure.INSUFFICIENT_EXCHANGE_RATE:
-            # What is left may be lost to rounding.
-            return self._failure if progress.delivered < promised else None
-        return None if self._failure and self._failure.retryable and progress.complete else self._failure
+        return Result(self.sent, self.delivered, self.unresolved, failure)
 
+    def _next(self, before: Sequence[Packet]) -> Packet | None:
+        """The next packet after those of its round; None when nothing is left, or the others may be enough."""
+        available = self._plan.max_source - self.sent - self.unresolved - sum(packet.amount for packet in before)
+        if available <= 0:
+            return None
+        is_alone = not before and not self.unresolved
+        if self._plan.sends_all:
+            packet = self._sending(available, is_alone)
+        elif (missing := self._missing(before)) > 0:
+            packet = self._delivering(available, missing, is_alone)
+        else:
+            return None
+        if packet.amount > self._too_small:
+            if self._bounds.least(packet.amount) >= packet.minimum:
+                return packet
+            possible = sendable(packet.amount, self._bounds.low, self._plan.min_rate)
+            if possible > self._too_small:
+                return self._packet(possible, rounded_up(possible, self._plan.min_rate))
+            if packet.most >= packet.minimum and not before:
+                return packet  # trying costs nothing, and a rejection makes the bounds exact
+        if is_small(available, self._plan.min_delivery - self.delivered):
+            raise SendingFailed("Rounding on the path takes more of what is left than may be lost.")
+        raise SendingFailed("The path no longer delivers the minimum exchange rate of the payment.")
 
-def _is_short(packet: PacketAmounts, answer: Answer) -> bool:
-    """Whether a packet that shows more of the rounding than of the rate was rejected by the receiver."""
-    is_rejected = isinstance(answer.outcome, Reject) and answer.stream is not None
-    return is_rejected and is_small(packet.amount, packet.minimum)
+    def _missing(self, before: Sequence[Packet]) -> int:
+        """What is still to be delivered if all arrives that may."""
+        arriving = self._may_arrive + sum(packet.most for packet in before)
+        return self._plan.min_delivery - self.delivered - arriving
 
+    def _sending(self, available: int, is_alone: bool) -> Packet:
+        amount, rate = self._share(available), self._plan.min_rate
+        if is_alone and amount == available:  # the last one: a unit may be lost to rounding
+            promised = self._plan.min_delivery - self.delivered
+            return self._packet(amount, max(rounded_up(amount - 1, rate), promised))
+        return self._packet(amount, rounded_up(amount, rate))
 
-def _lost_to_rounding() -> SendingFailed:
-    return SendingFailed(
-        Failure.INSUFFICIENT_EXCHANGE_RATE, "Rounding on the path takes more of what is left than may be lost."
-    )
+    def _delivering(self, available: int, missing: int, is_alone: bool) -> Packet:
+        if not self._bounds.low:
+            raise SendingFailed("The path delivers nothing of what is sent.")
+        # Of what was too small an eighth more, so that few packets are tried where a unit on the way is worth many.
+        needed = max(ceil(missing / self._bounds.low), self._too_small + 1 + self._too_small // 8)
+        amount = min(needed, available, self._max_packet)
+        if is_alone and amount == needed:
+            return self._packet(amount, missing)
+        return self._packet(amount, max(rounded_up(amount, self._plan.min_rate), 1))
+
+    def _share(self, available: int) -> int:
+        """As much as a packet takes, or half of what is available when the rest would be lost to rounding."""
+        amount = min(available, self._max_packet)
+        rest, half = available - amount, available - available // 2
+        if 0 < rest < amount and not self._passes(rest) and self._passes(half):
+            return half
+        return amount
+
+    def _passes(self, amount: int) -> bool:
+        return sendable(amount, self._bounds.low, self._plan.min_rate) == amount
+
+    def _packet(self, amount: int, minimum: int) -> Packet:
+        return Packet(amount, minimum, self._bounds.most(amount))

@@ -23,8 +23,7 @@ from payres.interledger.packets import (
     encode,
     too_large_data,
 )
-from payres.interledger.sending.connection import Connection, Destination
-from payres.interledger.sending.pacing import Timing, monotonic
+from payres.interledger.sending.connection import Connection, Destination, Timing, monotonic
 from payres.interledger.stream import SharedSecret
 from tests.interledger.sending.virtual_time import LoopClock
 

@@ -15,7 +15,7 @@ from payres.interledger.frames import (
     StreamMoney,
     StreamPacket,
 )
-from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Reject
+from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Reject, too_large_data
 from payres.interledger.sending.connection import (
     MAX_QUOTED,
     Answer,
@@ -23,8 +23,7 @@ from payres.interledger.sending.connection import (
     Destination,
     close,
     describe,
-    fatal,
-    is_congested,
+    failure_of,
 )
 from payres.interledger.stream import SharedSecret
 from tests.interledger.sending.simulated_path import ADDRESS, SECRET, TIMING, Receiver, SimulatedPath, connect
@@ -82,14 +81,6 @@ def test_packet_that_asks_cannot_be_fulfilled() -> None:
     assert path.receiver.received == 0
 
 
-def test_randomness_is_that_which_is_handed_in() -> None:
-    path = SimulatedPath()
-    connection = Connection(path, Destination(ADDRESS, SECRET, USD), TIMING, lambda size: b"\7" * size)
-    run(connection.ask(5))
-    assert path.log[0].prepare.condition == b"\7" * 32
-    assert path.log[0].prepare.data[:12] == b"\7" * 12
-
-
 def test_close_tells_the_receiver_and_waits_only_so_long() -> None:
     path = SimulatedPath()
     run(close(connect(path)))
@@ -106,39 +97,55 @@ def test_receiver_that_speaks_of_the_connection_keeps_it(said: tuple[ConnectionM
 
 
 @pytest.mark.parametrize(
-    ("answer", "arrived", "authentic"),
+    ("answer", "arrived"),
     [
-        (lambda packet: Fulfill(b"f" * 32, say(packet.sequence, 13, 995)), 995, True),
-        (lambda packet: Fulfill(b"f" * 32, say(packet.sequence, 14, 995)), 0, True),
-        (lambda packet: Fulfill(b"f" * 32, say(packet.sequence + 1, 13, 995)), 0, True),
-        (lambda packet: Fulfill(b"f" * 32, b"noise"), 0, True),
-        (lambda packet: Reject("F99", data=say(packet.sequence, 14, 995)), 995, True),
-        (lambda packet: Reject("F99", data=say(packet.sequence, 13, 995)), 995, True),
-        (lambda packet: Reject("F99", data=say(packet.sequence, 12, 995)), 0, False),
-        (lambda packet: Reject("F99", data=say(packet.sequence + 1, 14, 995)), 0, False),
-        (lambda packet: Reject("F99", data=b""), 0, False),
-        (lambda packet: Lost("no answer"), 0, False),
+        (lambda packet: Fulfill(b"f" * 32, say(packet.sequence, 13, 995)), 995),
+        (lambda packet: Fulfill(b"f" * 32, say(packet.sequence, 14, 995)), 0),
+        (lambda packet: Fulfill(b"f" * 32, say(packet.sequence + 1, 13, 995)), 0),
+        (lambda packet: Fulfill(b"f" * 32, b"noise"), 0),
+        (lambda packet: Reject("F99", data=say(packet.sequence, 14, 995)), 995),
+        (lambda packet: Reject("F99", data=say(packet.sequence, 13, 995)), 995),
+        (lambda packet: Reject("F99", data=say(packet.sequence, 12, 995)), 0),
+        (lambda packet: Reject("F99", data=say(packet.sequence + 1, 14, 995)), 0),
+        (lambda packet: Reject("F99", data=b""), 0),
+        (lambda packet: Lost("no answer"), 0),
     ],
 )
 def test_answers_are_believed_when_the_receiver_answers_this_packet(
-    answer: Callable[[StreamPacket], Outcome], arrived: int, authentic: bool
+    answer: Callable[[StreamPacket], Outcome], arrived: int
 ) -> None:
     outbound = Canned(answer)
     got = run(Connection(outbound, Destination(ADDRESS, SECRET, USD), TIMING).pay(1000, 990))
-    assert (got.arrived, got.authentic) == (arrived, authentic)
+    assert got.arrived == arrived
     assert outbound.claimed == ([max(arrived, 990)] if isinstance(got.outcome, Fulfill) else [])
 
 
-def test_claim_below_the_minimum_is_read_as_the_minimum() -> None:
-    outbound = Canned(lambda packet: Fulfill(b"f" * 32, say(packet.sequence, 13, 5)))
+@pytest.mark.parametrize(("claim", "read"), [(5, 990), (2**64 - 1, MAX_LEDGER)])
+def test_claim_is_read_within_the_minimum_and_the_largest_figure_of_the_ledger(claim: int, read: int) -> None:
+    outbound = Canned(lambda packet: Fulfill(b"f" * 32, say(packet.sequence, 13, claim)))
     run(Connection(outbound, Destination(ADDRESS, SECRET, USD), TIMING).pay(1000, 990))
-    assert outbound.claimed == [990]
+    assert outbound.claimed == [read]
 
 
-def test_claim_above_any_figure_of_the_ledger_is_read_as_the_largest() -> None:
-    outbound = Canned(lambda packet: Fulfill(b"f" * 32, say(packet.sequence, 13, 2**64 - 1)))
-    run(Connection(outbound, Destination(ADDRESS, SECRET, USD), TIMING).pay(1000, 990))
-    assert outbound.claimed == [MAX_LEDGER]
+@pytest.mark.parametrize(
+    ("code", "data", "found"),
+    [
+        ("F08", too_large_data(1000, 300), 300),
+        ("F08", too_large_data(500, 150), 300),  # in the connector's units
+        ("F08", too_large_data(3, 2), 666),
+        ("F08", too_large_data(2**64 - 1, 2**63), 500),
+        ("F08", too_large_data(1000, 0), 0),
+        ("F08", b"", 100),
+        ("F08", b"\0" * 15, 100),
+        ("F08", too_large_data(4, 5), 100),
+        ("F08", too_large_data(0, 0), 100),
+        ("T04", too_large_data(1000, 300), None),
+    ],
+)
+def test_smaller_amount_after_one_that_was_too_large(code: str, data: bytes, found: int | None) -> None:
+    assert Answer(Reject(code, data=data)).smaller(1000) == found
+    if not data:
+        assert [Answer(Reject(code)).smaller(amount) for amount in (9, 2, 1)] == [1, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +160,7 @@ def test_claim_above_any_figure_of_the_ledger_is_read_as_the_largest() -> None:
     ],
 )
 def test_congestion(outcome: Outcome, expected: bool) -> None:
-    assert is_congested(Answer(outcome)) == expected
+    assert Answer(outcome).congested == expected
 
 
 def test_sentences_quote_peers_cut_and_escaped() -> None:
@@ -163,7 +170,7 @@ def test_sentences_quote_peers_cut_and_escaped() -> None:
     assert len(sentence) < 3 * MAX_QUOTED
     closed = Reject(Code.APPLICATION_ERROR)
     frames = (ConnectionClose(9, "\n" * 5000),)
-    failure = fatal(Answer(closed, StreamPacket(0, PacketType.REJECT, 0, frames)), USD)
+    failure = failure_of(Answer(closed, StreamPacket(0, PacketType.REJECT, 0, frames)), 1, USD)
     assert failure
     assert failure.sentence.isprintable()
     assert len(failure.sentence) < 5 * MAX_QUOTED

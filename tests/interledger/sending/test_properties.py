@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from payres.clock import MINUTE
 from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Reject, Reply
-from payres.interledger.sending.connection import Connection
-from payres.interledger.sending.failures import Failure, SendingFailed
-from payres.interledger.sending.pacing import monotonic
+from payres.interledger.sending.connection import Connection, SendingFailed, monotonic
 from payres.interledger.sending.path import max_source, min_delivery
 from payres.interledger.sending.payment import Plan, Result, pay
 from payres.interledger.sending.probe import probe
@@ -120,7 +118,7 @@ def make_payment(weather: Weather, amount: int, slippage: Fraction, *, sends_all
         try:
             plan = await make_plan(connection, amount, weather.rate * (1 - slippage), sends_all=sends_all)
         except SendingFailed as failure:
-            if failure.reason not in {Failure.RATE_PROBE_FAILED, Failure.INSUFFICIENT_EXCHANGE_RATE}:
+            if not failure.retryable:
                 raise
             return None
         began = monotonic()

