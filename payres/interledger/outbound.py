@@ -35,10 +35,10 @@ MARGIN: Final = SECOND  # how long to wait for an answer after the packet's expi
 AT_ONCE: Final = 64
 AT_ONCE_FROM_WALLET: Final = 24
 # Packets without money, for quotes and for closing connections: in all; for one client, or all unauthenticated clients
-# of an address (a quote takes eleven, so three at a time); and for one client known by its key alone.
+# of an address; and for one client known by its key alone. A quote sends one at a time.
 ASKED_AT_ONCE: Final = 96
-ASKED_AT_ONCE_OF_CLIENT: Final = 33
-ASKED_AT_ONCE_OF_KEY: Final = 16
+ASKED_AT_ONCE_OF_CLIENT: Final = 8
+ASKED_AT_ONCE_OF_KEY: Final = 4
 MAX_LAST_PEERS: Final = 256
 SILENT: Final = "A packet of a quote was left unanswered"
 UNANSWERED: Final = "a packet was left unanswered, and no more are sent until it is known what became of it"

@@ -75,8 +75,8 @@ def server(internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """Asks public addresses only; the peer `near` sends packets to it. It soon gives up, but not before an answer."""
     skip_pauses(monkeypatch)
     with run_instance(tmp_path / "payres.db", allow_private_hosts=False, ilp_address="test.here") as instance:
-        timeouts = {"probe_timeout": 30 * SECOND, "probe_linger": 0, "idle_timeout": SECOND // 20, "close_timeout": 1}
-        hurried(instance, probe_interval=10 * SECOND, **timeouts)
+        timeouts = {"probe_timeout": 30 * SECOND, "idle_timeout": SECOND // 20, "close_timeout": 1}
+        hurried(instance, first_pause=10 * SECOND, longest_pause=10 * SECOND, **timeouts)
         link(instance, "near", "https://near.example/ilp", incoming_token=TOKEN)
         yield instance
 

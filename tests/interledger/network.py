@@ -15,8 +15,8 @@ from payres.amounts import Asset, format_decimal
 from payres.clock import SECOND, Clock
 from payres.interledger import reconciliation, recovery
 from payres.interledger.recovery import Recovery, sleep_until
-from payres.interledger.sending import pacing, payment, probe
-from payres.interledger.sending.connection import Connection
+from payres.interledger.sending import payment, probe
+from payres.interledger.sending.connection import monotonic as monotonic_now
 from payres.operator import assets
 from payres.operator.assets import require_asset
 from payres.operator.peers import PeerChange, change_peer, require_peer
@@ -37,8 +37,8 @@ EUR = Asset("EUR", 2)
 JPY = Asset("JPY", 0)
 NANO_USD = Asset("USD", 9)
 RICH = "1000000.00"
-SLOWLY = {"start_rate": 50, "top_rate": 50}  # packets a second: a test interferes in the middle of a payment
-FEW_PACKETS = {"idle_timeout": 5 * SECOND, "start_rate": 1}  # five, before a payment gives up that no peer takes
+SLOWLY = {"interval": SECOND // 50}  # between packets: a test interferes in the middle of a payment
+FEW_PACKETS = {"idle_timeout": 5 * SECOND, "first_pause": SECOND}  # five, before a payment gives up that no peer takes
 
 
 class Paid(msgspec.Struct, frozen=True):
@@ -68,40 +68,16 @@ def hurried(instance: Instance, **timing: int) -> Instance:
 
 
 def skip_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Moves the time of payments and probes ahead where they would wait with no packet on its way: before the next one,
-    and until they give up."""
-    skipped = under_way = 0
+    """Moves the time of payments and probes ahead where they would wait with no packet on its way."""
+    skipped = 0
 
-    def monotonic() -> int:
-        return pacing.monotonic() + skipped
-
-    async def wait(event: asyncio.Event, until: int | None = None) -> None:
+    async def pause(microseconds: int) -> None:
         nonlocal skipped
-        event.clear()
-        await asyncio.sleep(0)  # the packets made just now are on their way
-        if event.is_set():
-            return
-        if until is None or under_way:
-            await pacing.wait(event, None if until is None else until - skipped)
-        else:
-            skipped += max(until - monotonic(), 0)
-
-    def counted(send: Any) -> Any:
-        async def sending(*arguments: Any) -> Any:
-            nonlocal under_way
-            under_way += 1
-            try:
-                return await send(*arguments)
-            finally:
-                under_way -= 1
-
-        return sending
+        skipped += microseconds
 
     for module in (payment, probe):
-        monkeypatch.setattr(module, "monotonic", monotonic)
-        monkeypatch.setattr(module, "wait", wait)
-    for name in ("ask", "pay"):
-        monkeypatch.setattr(Connection, name, counted(getattr(Connection, name)))
+        monkeypatch.setattr(module, "monotonic", lambda: monotonic_now() + skipped)
+        monkeypatch.setattr(module, "pause", pause)
 
 
 def amount(value: int, asset: Asset = USD) -> Json:

@@ -101,6 +101,7 @@ def road(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Road]:
     waits = Waits(monkeypatch)
     with network(tmp_path, "a", "b") as (a, b):
         peer(a, b, max_packet=100)
+        hurried(a, first_round=20)
         with lossy_link(f"{b.base_url}/ilp", 1, numbered=False) as link:
             change(a, "b", url=link.url)
             yield Road(a, b, link, waits)
@@ -383,7 +384,7 @@ def test_rate_that_has_moved_since_the_quote_is_learnt_from_what_arrived(road: R
     receiver = bill(b, b.wallet("carla"), 1800, EUR)
     quote = a.client.create_quote(a.wallet("alice"), receiver)
     set_rate(b, "USD", "EUR", "0.95")
-    hurried(a, in_flight=1)
+    hurried(a, largest_round=1)
     road.link.script = iter(["answered", "lost after", "answered", "502 before", "lost after"])
     paid = road.end(a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))
     assert paid.record.state == "completed"

@@ -89,7 +89,7 @@ def test_interruptions_while_something_arrives_do_not_use_up_the_attempts(
     pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = pair
-    hurried(a, in_flight=1)
+    hurried(a, largest_round=1)
     times = 1
     with monkeypatch.context() as patch:
         patch.setattr(Link, "post", holding(Link.post, lambda: received(b, receiver).received >= 100 * times))
@@ -108,7 +108,7 @@ def test_payment_that_shall_send_all_does_so_after_an_interruption_too(
 ) -> None:
     a, b = pair
     monkeypatch.setattr(quoting, "SLIPPAGE", Fraction(1, 2))
-    hurried(a, in_flight=1)
+    hurried(a, largest_round=1)
     receiver = bill(b, b.wallet("bob"))
     with monkeypatch.context() as patch:
         patch.setattr(Link, "post", holding(Link.post, lambda: received(b, receiver).received >= 500))
@@ -212,7 +212,7 @@ def test_receiver_that_was_paid_after_a_part_has_arrived_gets_what_it_takes(
     pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = pair
-    hurried(a, in_flight=1)
+    hurried(a, largest_round=1)
     with monkeypatch.context() as patch:
         patch.setattr(Link, "post", holding(Link.post, lambda: received(b, receiver).received >= 500))
         created = begin(a, receiver)
@@ -277,6 +277,7 @@ def test_outcomes_that_storage_did_not_take_are_asked_for_again(
 ) -> None:
     waits = Waits(monkeypatch)
     a, _ = pair
+    hurried(a, first_round=20)
     refusals = iter(range(2))
     all_refused = threading.Event()
 

@@ -126,7 +126,7 @@ def test_middle_that_is_short_fails_the_payment_and_nothing_is_lost(
 def test_route_that_ends_in_the_middle_of_a_payment_fails_it_in_part(row: Row) -> None:
     a, b, c = row
     change(b, "a", max_packet=100)
-    hurried(a, in_flight=1, **SLOWLY)
+    hurried(a, largest_round=1, **SLOWLY)
     receiver = bill(c, c.wallet("getter"), 29_440, JPY)
     quoted = a.client.create_quote(a.wallet("payer"), receiver)
     created = a.client.create_outgoing_payment(a.wallet("payer"), quoted["id"])

@@ -157,6 +157,7 @@ def test_wallet_whose_receivers_hold_packets_leaves_others_places_on_the_link(
 ) -> None:
     """Each payment has twenty packets, all under way at once; four payments have more than the link has places."""
     a, b = pair
+    hurried(a, first_round=20)
     change(b, "a", max_packet=VALUE // 20)
     slow, quick = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
     made = example(pair)
@@ -174,12 +175,13 @@ def test_wallet_whose_receivers_hold_packets_leaves_others_places_on_the_link(
 
 def test_payment_alone_has_all_its_packets_under_way(pair: Pair, shut: Callable[..., Gate]) -> None:
     a, b = pair
+    hurried(a, first_round=20)
     change(b, "a", max_packet=VALUE // 20)
     slow = bill(b, b.wallet("bob"))
     made = example(pair)
     gate = shut(slow)
     paid = begin(a, made, "alice", slow)
-    wait_until(lambda: gate.held == a.context.remote_payments.outbound.timing.in_flight == 20)
+    wait_until(lambda: gate.held == a.context.remote_payments.outbound.timing.largest_round == 20)
     gate.open()
     wait_until_completed(a, paid)
 
@@ -250,8 +252,8 @@ def test_probes_that_hang_fill_no_place_that_money_needs(pair: Pair, shut: Calla
     token = a.client.grant({"type": "quote", "actions": ["create"], "identifier": wallet})
     asked = {"walletAddress": wallet, "receiver": slow, "method": "ilp", "debitAmount": amount(VALUE)}
     gate = shut(slow)
-    with ThreadPoolExecutor(8) as threads:
-        answers = [threads.submit(a.client.post, "/quotes", asked, token) for _ in range(8)]
+    with ThreadPoolExecutor(12) as threads:
+        answers = [threads.submit(a.client.post, "/quotes", asked, token) for _ in range(12)]
         wait_until(lambda: gate.held == outbound.ASKED_AT_ONCE_OF_CLIENT)
         paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))
         assert (paid.record.state, paid.record.delivered) == ("completed", VALUE)
