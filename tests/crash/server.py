@@ -31,7 +31,7 @@ SERVE = (sys.executable, "-m", "payres", "serve", "--json", "--quiet")
 UNLIMITED = {
     "PAYRES_RATE_LIMIT_PER_CLIENT": "0",
     "PAYRES_RATE_LIMIT_PER_ADDRESS": "0",
-    "PAYRES_RATE_LIMIT_OF_STRANGERS": "0",
+    "PAYRES_RATE_LIMIT_UNAUTHENTICATED": "0",
     "PAYRES_RATE_LIMIT_PER_PEER": "0",
 }
 
