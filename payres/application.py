@@ -19,8 +19,8 @@ from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import watch_rates
 from payres.federation.takeover import watch_base_url
-from payres.grants.holders import Holders
 from payres.grants.sign_in import SignInGuard
+from payres.grants.tokens import Holders
 from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin

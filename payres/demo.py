@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 
 from payres.amounts import Asset, describe_amount
-from payres.grants.consent import interaction_hash
+from payres.grants.gnap import interaction_hash
 from payres.operator import assets
 from payres.testing.client import Json
 from payres.testing.instance import Instance, run_instance

@@ -1,7 +1,7 @@
 """The structs that cross HTTP, in the shapes of the Open Payments documents 1.3.0.
 
 What a client may leave out is `UNSET` and never `null`: clients reject `null` for an absent member. The bodies of GNAP
-are in `payres.grants.gnap`, access items in `payres.grants.access`.
+are in `payres.grants.gnap`, with the access items.
 """
 
 import json

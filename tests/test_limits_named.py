@@ -13,7 +13,7 @@ from payres.admin.requests import NewPassword
 from payres.errors import DomainError
 from payres.grants.gnap import AccessTokenRequest, ContinueRequest
 from payres.grants.intervals import parse_interval
-from payres.grants.passwords import hash_password
+from payres.grants.sign_in import hash_password
 from payres.http.accept import check_accept
 from payres.routes.requests import idempotency_key, page_query
 from payres.settings import Settings

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from payres.clock import MovableClock
-from payres.grants.access import IncomingPaymentAccess
+from payres.grants.gnap import IncomingPaymentAccess
 from payres.identifiers import hash_secret
 from payres.operator.peers import NewPeer, add_peer
 from payres.settings import Settings

@@ -9,7 +9,7 @@ from payres.admin import representations
 from payres.admin.call import Call
 from payres.admin.requests import KeyQuery, NewMovement, NewPassword, NewWallet, NewWalletKey, WalletChange
 from payres.admin.wire import Wallet, WalletKey
-from payres.grants.passwords import hash_password
+from payres.grants.sign_in import hash_password
 from payres.operator import keys, wallets
 from payres.operator.movements import Movement, movement
 from payres.operator.operations import List

@@ -8,7 +8,7 @@ import msgspec
 from payres.admin import representations
 from payres.cli.commands import Command
 from payres.cli.session import JsonObject
-from payres.grants.passwords import verify_password
+from payres.grants.sign_in import verify_password
 from payres.operator import wallets
 from payres.store import wallets as wallet_store
 from payres.store.work import Work

@@ -13,7 +13,7 @@ from payres.admin.wire import Wallet
 from payres.cli.commands import Group
 from payres.cli.options import WholeNumber, limit_option, movement_options, secret_option
 from payres.cli.session import Session, labelled, lists, reads, wallet_path, with_session, writes
-from payres.grants.passwords import hash_password
+from payres.grants.sign_in import hash_password
 from payres.operator import wallets
 from payres.operator.assets import MAX_SCALE
 from payres.operator.movements import Movement

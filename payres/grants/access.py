@@ -1,68 +1,24 @@
-"""Access: the access items of a grant, what they permit, and whose resources the caller sees.
+"""Access: what the access items of a grant permit, and whose resources the caller sees.
 
 Specification 5.5. `read-all` includes `read` and `list-all` includes `list`; no other action includes another. Without
 the `-all` form a client reads, lists and completes only its own resources; for others it gets the same answer as for
 what does not exist.
 """
 
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import Annotated, Literal, get_args
+from typing import Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
 
 from payres.errors import InsufficientAccess, InvalidRequest
-from payres.limits import MAX_INTERVAL_LENGTH
+from payres.grants.gnap import Access, AccessType, Limits, OutgoingPaymentAccess
 from payres.store.tokens import TokenHolder
 from payres.urls import canonical
-from payres.wire import Amount, Resource, Text
 
-AccessType = Literal["incoming-payment", "outgoing-payment", "quote"]
 # What a request needs.
 Action = Literal["create", "complete", "read", "list"]
 # The form of an action that covers resources of other clients.
 INCLUDING = {"read": "read-all", "list": "list-all"}
-# The actions that an access item of each type can name (Specification 2.7). A new one is also an Action, or the -all
-# form of one, and needs its words in `payres.grants.wording.ACTIONS`; tests compare them.
-INCOMING_ACTIONS = Literal["create", "complete", "read", "read-all", "list", "list-all"]
-OUTGOING_ACTIONS = Literal["create", "read", "read-all", "list", "list-all"]
-QUOTE_ACTIONS = Literal["create", "read", "read-all"]
-
-
-class Limits(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an outgoing-payment grant may spend, to whom and in which windows. Specification 2.7.
-
-    An unknown limit is an error: ignoring it would grant more than was asked for.
-    """
-
-    receiver: Text | UnsetType = UNSET
-    debit_amount: Amount | UnsetType = UNSET
-    receive_amount: Amount | UnsetType = UNSET
-    interval: Annotated[str, Meta(min_length=1, max_length=MAX_INTERVAL_LENGTH)] | UnsetType = UNSET
-
-
-class IncomingPaymentAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="incoming-payment"):
-    actions: Annotated[list[INCOMING_ACTIONS], Meta(min_length=1, max_length=len(get_args(INCOMING_ACTIONS)))]
-    identifier: Text | UnsetType = UNSET
-
-
-class OutgoingPaymentAccess(
-    msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="outgoing-payment", forbid_unknown_fields=True
-):
-    """Unknown members are errors: a misspelt `limits` would otherwise ask for access without limits."""
-
-    actions: Annotated[list[OUTGOING_ACTIONS], Meta(min_length=1, max_length=len(get_args(OUTGOING_ACTIONS)))]
-    identifier: Text
-    limits: Limits | UnsetType = UNSET
-
-
-class QuoteAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="quote"):
-    actions: Annotated[list[QUOTE_ACTIONS], Meta(min_length=1, max_length=len(get_args(QUOTE_ACTIONS)))]
-    identifier: Text | UnsetType = UNSET
-
-
-Access = IncomingPaymentAccess | OutgoingPaymentAccess | QuoteAccess
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -77,7 +33,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     def require(self, wallet_address: str) -> None:
         """Raises InsufficientAccess when no item covers this wallet address."""
-        if not self._covering(wallet_address):
+        if self._covering(wallet_address) is None:
             raise InsufficientAccess("The access token's grant does not cover this wallet address", reason="identifier")
 
     def sees_all(self, wallet_address: str) -> bool:
@@ -104,8 +60,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     def limits(self, wallet_address: str) -> Limits | None:
         """The limits on spending from this wallet address, None when there are none."""
-        covering = self._covering(wallet_address)
-        item = covering[0] if covering else None
+        item = self._covering(wallet_address)
         return item.limits if isinstance(item, OutgoingPaymentAccess) and item.limits else None
 
     def wallet_address(self, named: str | None) -> str:
@@ -116,8 +71,8 @@ class Caller(msgspec.Struct, frozen=True):
             raise InvalidRequest("walletAddress is needed: the grant does not name one", field="walletAddress")
         return found
 
-    def _covering(self, wallet_address: str) -> Sequence[Access]:
-        return [item for item in self.items if _covers(item, wallet_address)]
+    def _covering(self, wallet_address: str) -> Access | None:
+        return next((item for item in self.items if _covers(item, wallet_address)), None)
 
 
 def permit(holder: TokenHolder, kind: AccessType, action: Action) -> Caller:
@@ -134,6 +89,12 @@ def permit(holder: TokenHolder, kind: AccessType, action: Action) -> Caller:
 
 
 @lru_cache(maxsize=1024)
+def granted_access(access: str) -> tuple[Access, ...]:
+    """The access items in the JSON text that is stored, and returned to the client."""
+    return msgspec.json.decode(access, type=tuple[Access, ...])
+
+
+@lru_cache(maxsize=1024)
 def _permitting(access: str, kind: AccessType, action: Action) -> tuple[Access, ...]:
     """The access items in a stored JSON text that carry a type and an action."""
     wanted: set[str] = {action, INCLUDING.get(action, action)}
@@ -147,9 +108,3 @@ def _permitting(access: str, kind: AccessType, action: Action) -> tuple[Access, 
 def _covers(item: Access, wallet_address: str) -> bool:
     """Wallet paths are compared without regard to case."""
     return not item.identifier or canonical(item.identifier).lower() == canonical(wallet_address).lower()
-
-
-@lru_cache(maxsize=1024)
-def granted_access(access: str) -> tuple[Access, ...]:
-    """The access items in the JSON text that is stored, and returned to the client."""
-    return msgspec.json.decode(access, type=tuple[Access, ...])

@@ -37,15 +37,21 @@ def identify(urls: Urls, client: str | ClientInstance) -> Client:
     jwk = UNSET if isinstance(client, str) else client.jwk
     if bool(wallet_address) == (jwk is not UNSET):
         raise _invalid_client("client must be a wallet address, or an object with exactly one of walletAddress and jwk")
-    if wallet_address:
-        if not is_http_url(wallet_address):
-            raise _invalid_client("client must be a wallet address: an absolute http or https URL")
-        return Client(_identity(urls, wallet_address), wallet_address, None)
-    try:
-        key = parse_jwk(msgspec.json.encode(jwk))
-    except ValueError as error:
-        raise _invalid_client(f"client.jwk: {error}") from error
-    return Client(thumbprint(key), None, encode_jwk(key))
+    if not wallet_address:
+        try:
+            key = parse_jwk(msgspec.json.encode(jwk))
+        except ValueError as error:
+            raise _invalid_client(f"client.jwk: {error}") from error
+        return Client(thumbprint(key), None, encode_jwk(key))
+    if not is_http_url(wallet_address):
+        raise _invalid_client("client must be a wallet address: an absolute http or https URL")
+    path = urls.wallet_path(wallet_address)
+    # Case does not matter in wallet addresses here; on another server it may.
+    return Client(canonical(wallet_address if path is None else urls.wallet(path)), wallet_address, None)
+
+
+def _invalid_client(description: str) -> InvalidClient:
+    return InvalidClient(description, field="client")
 
 
 def find_keys(work: Work, client: Client | ClientRecord, kids: Sequence[str]) -> dict[str, JWK]:
@@ -55,23 +61,18 @@ def find_keys(work: Work, client: Client | ClientRecord, kids: Sequence[str]) ->
     now.
     """
     if client.jwk is not None:
-        key = cached_jwk(client.jwk)
+        key = _presented_jwk(client.jwk)
         if all(kid == key.kid for kid in kids):
             return {key.kid: key}
-        earlier = {
-            record.kid: stored_jwk(record.kid, record.x) for record in clients.client_keys(work, client.identity)
-        }
+        earlier = {one.kid: stored_jwk(one.kid, one.x) for one in clients.client_keys(work, client.identity)}
         return {kid: found for kid, found in {**earlier, key.kid: key}.items() if kid in kids}
     assert client.wallet_address is not None
     path = work.urls.wallet_path(client.wallet_address)
     if path is not None:
         found = {kid: wallets.find_key(work, path, kid) for kid in kids}
         return {kid: stored_jwk(kid, x) for kid, x in found.items() if x is not None}
-    return {
-        record.kid: stored_jwk(record.kid, record.x)
-        for record in clients.client_keys(work, client.identity)
-        if record.good_until is not None and work.now < record.good_until
-    }
+    remote = clients.client_keys(work, client.identity)
+    return {one.kid: stored_jwk(one.kid, one.x) for one in remote if one.good_until and work.now < one.good_until}
 
 
 def is_remote(urls: Urls, client: Client | ClientRecord) -> bool:
@@ -93,7 +94,7 @@ def remember(work: Work, client: Client) -> ClientRecord:
         about = (client.identity, client.wallet_address, client.jwk)
         record = clients.ensure_client(work, *about, work.now, work.now + retention.UNUSED_CLIENT)
     if client.jwk is not None:
-        key = cached_jwk(client.jwk)
+        key = _presented_jwk(client.jwk)
         clients.store_presented_key(work, record.id, key.kid, key.x, MAX_PRESENTED_KIDS, work.now)
     return record
 
@@ -106,20 +107,10 @@ def remember_remote_keys(work: Work, client: Client, keys: list[JWK], max_age: i
 
 
 @lru_cache(maxsize=1024)
-def cached_jwk(text: str) -> JWK:
+def _presented_jwk(text: str) -> JWK:
     return parse_jwk(text)
 
 
 @lru_cache(maxsize=1024)
 def stored_jwk(kid: str, x: str) -> JWK:
     return JWK(kid=kid, x=x)
-
-
-def _identity(urls: Urls, wallet_address: str) -> str:
-    """The canonical wallet address. Case does not matter in wallet addresses here; on another server it may."""
-    path = urls.wallet_path(wallet_address)
-    return canonical(wallet_address if path is None else urls.wallet(path))
-
-
-def _invalid_client(description: str) -> InvalidClient:
-    return InvalidClient(description, field="client")

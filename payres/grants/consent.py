@@ -4,17 +4,15 @@ The owner decides in a signed-in browser on the request as it was shown there; t
 one decision.
 """
 
-import base64
-import hashlib
 import hmac
-from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from payres.clock import MINUTE, SECOND
-from payres.errors import InsufficientAccess, InteractionUnknown, InvalidInteraction, SignInFailed, WrongState
-from payres.grants.sign_in import wrong_password
+from payres.clock import SECOND
+from payres.errors import InteractionUnknown, InvalidInteraction, SignInFailed, WrongState
+from payres.grants.gnap import interaction_hash
+from payres.grants.sign_in import Browser, check_csrf, keyed
 from payres.grants.tokens import emit
 from payres.identifiers import hash_secret
 from payres.limits import APPROVAL_SECONDS
@@ -25,31 +23,12 @@ from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Transaction, Work
 from payres.urls import Urls
 
-SESSION_LIFETIME = 15 * MINUTE
-# The secret in a cookie as a regular expression: 256 bits of URL-safe base64, as `new_secret` makes them.
-COOKIE_VALUE = rb"[A-Za-z0-9_-]{43}"
-
 
 class Pending(msgspec.Struct, frozen=True):
     """A grant and its interaction, as found."""
 
     grant: GrantRecord
     interaction: InteractionRecord
-
-
-class Browser(msgspec.Struct, frozen=True):
-    """The cookies of a browser: a session, and secrets by the ids of the wallets that may know the browser."""
-
-    session: str | None = None
-    known: Mapping[int, str] = {}
-
-
-class SignedIn(msgspec.Struct, frozen=True):
-    """The two secrets that a browser gets when an owner has signed in. Only their hashes are stored."""
-
-    wallet_id: int
-    session: str
-    known: str
 
 
 class ConsentRequest(Pending, frozen=True):
@@ -107,24 +86,6 @@ def check_open(request: ConsentRequest, now: int) -> None:
         raise WrongState("This wallet is not active, so nothing can be allowed for it now")
 
 
-def open_session(work: Work, verified: WalletRecord, browser: Browser) -> SignedIn:
-    """A session for the owner whose password matched `verified`.
-
-    It replaces the browser's old one, which ends. Both secrets are always new, so that nobody can have planted them
-    (session fixation). Raises SignInFailed when the password was changed while it was being checked.
-    """
-    if WALLETS.by_id(work, verified.id).password_hash != verified.password_hash:
-        raise wrong_password()
-    if browser.session is not None:
-        sessions.delete_session(work, hash_secret(browser.session))
-    if verified.id in browser.known:
-        sessions.delete_browser(work, hash_secret(browser.known[verified.id]), verified.id)
-    signed_in = SignedIn(verified.id, work.new_secret(), work.new_secret())
-    sessions.insert_session(work, hash_secret(signed_in.session), verified.id, work.now, work.now + SESSION_LIFETIME)
-    sessions.insert_browser(work, hash_secret(signed_in.known), verified.id, work.now)
-    return signed_in
-
-
 def close_session(tx: Transaction, request: ConsentRequest, csrf: str) -> None:
     """Signs the browser out. It stays known. Does nothing when it is not signed in.
 
@@ -160,17 +121,14 @@ def decide(work: Work, pending: Pending, approve: bool) -> str | None:
     """
     _check_undecided(pending, work.now)
     grant, interaction = pending.grant, pending.interaction
-    if approve:
-        reference = work.new_secret()
-        changed = grants.change_state(work, grant.id, "pending", "approved")
-    else:
-        reference = None
-        changed = grants.change_state(work, grant.id, "pending", "denied", work.now)
+    reference = work.new_secret() if approve else None
+    after, ended_at = ("approved", None) if approve else ("denied", work.now)
+    changed = grants.change_state(work, grant.id, "pending", after, ended_at)
     assert changed
     GRANTS.update(work, grant.id, purge_at=work.now + retention.DECIDED_GRANT)
     INTERACTIONS.update(work, interaction.id, reference=reference, decided_at=work.now)
     if not approve:
-        emit(work, "denied", grant)
+        emit(work, "grant.denied", grant)
     return _redirect(work.urls, interaction, reference)
 
 
@@ -185,25 +143,12 @@ def finish_link(urls: Urls, pending: Pending, now: int) -> str | None:
 
     None without a finish URI, and for an approval that the client used or let lapse.
     """
-    if has_lapsed(pending.grant, pending.interaction, now):
-        return None
     reference = pending.interaction.reference
-    if pending.grant.state == "denied" or (pending.grant.state == "approved" and reference is not None):
-        return _redirect(urls, pending.interaction, reference)
-    return None
-
-
-def csrf_token(session: str) -> str:
-    """The CSRF token of a session, which another site cannot know."""
-    return _keyed(session, "csrf")
-
-
-def check_csrf(session: str, token: str) -> None:
-    """Raises InsufficientAccess for a token that is not of this session."""
-    if not hmac.compare_digest(csrf_token(session).encode(), token.encode()):
-        raise InsufficientAccess(
-            "This form belongs to an earlier sign-in. Nothing was decided; open it again", reason="csrf"
-        )
+    if pending.grant.state == "approved":
+        is_usable = reference is not None and not has_lapsed(pending.grant, pending.interaction, now)
+    else:
+        is_usable = pending.grant.state == "denied"
+    return _redirect(urls, pending.interaction, reference) if is_usable else None
 
 
 def shown_digest(request: ConsentRequest) -> str:
@@ -212,13 +157,7 @@ def shown_digest(request: ConsentRequest) -> str:
     assert request.session is not None
     grant, client = request.grant, request.client
     shown = (grant.id, grant.access, grant.subject, grant.client_name, client.identity, request.wallet.path)
-    return _keyed(request.session, "shown", msgspec.json.encode(shown))
-
-
-def interaction_hash(client_nonce: str, server_nonce: str, reference: str, grant_endpoint: str) -> str:
-    """RFC 9635 section 4.2.3, in standard base64 with padding as every existing client computes it."""
-    text = "\n".join((client_nonce, server_nonce, reference, grant_endpoint))
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return keyed(request.session, "shown", msgspec.json.encode(shown))
 
 
 def finish_url(uri: str, parameters: dict[str, str]) -> str:
@@ -249,7 +188,3 @@ def _redirect(urls: Urls, interaction: InteractionRecord, reference: str | None)
     assert interaction.client_nonce is not None
     digest = interaction_hash(interaction.client_nonce, interaction.server_nonce, reference, urls.auth_server)
     return finish_url(interaction.finish_uri, {"hash": digest, "interact_ref": reference})
-
-
-def _keyed(session: str, purpose: str, content: bytes = b"") -> str:
-    return hmac.new(session.encode(), purpose.encode() + b"\n" + content, hashlib.sha256).hexdigest()

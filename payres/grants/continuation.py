@@ -3,11 +3,12 @@
 import hmac
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from payres.clock import SECOND
 from payres.errors import ContinuationUnknown, GrantDenied, GrantNotIssued, TooEarly
 from payres.grants.consent import has_lapsed
-from payres.grants.gnap import AccessToken, Continue, ContinueToken, GrantResponse, Subject
+from payres.grants.gnap import Continue, ContinueToken, GrantResponse, Subject
 from payres.grants.tokens import emit, issue_token, revoke_grant
 from payres.identifiers import hash_secret
 from payres.store import grants
@@ -33,13 +34,14 @@ def continue_grant(work: Work, grant_id: str, token: str, reference: str | None)
     if interaction is None or grant.state == "issued":
         if reference:
             raise _unknown()
-        raise _denied("already_issued", "The grant was given already: use its access token, or rotate it")
+        raise _not_issued("already_issued", "The grant was given already: use its access token, or rotate it")
     if grant.state == "denied":
         raise GrantDenied(
             "The wallet's owner denied this grant; ask again only when they want it", reason="owner_denied"
         )
     if has_lapsed(grant, interaction, work.now):
-        raise _denied("approval_expired", "The owner approved this too long ago to continue it; ask for a new grant")
+        lapsed = "The owner approved this too long ago to continue it; ask for a new grant"
+        raise _not_issued("approval_expired", lapsed)
     _check_wait(work, grant, interaction)
     if grant.state == "pending":
         return _still_pending(work, grant, interaction, token, reference)
@@ -69,19 +71,19 @@ def _still_pending(
     if reference:
         raise _unknown()
     if work.now >= interaction.expires_at:
-        raise _denied("decision_expired", "The time to decide on this grant is over; ask for a new one")
+        raise _not_issued("decision_expired", "The time to decide on this grant is over; ask for a new one")
     if interaction.finish_uri is not None:
-        raise _denied("undecided", "The owner has not decided yet; wait for the redirect to your finish URI")
+        raise _not_issued("undecided", "The owner has not decided yet; wait for the redirect to your finish URI")
     GRANTS.update(work, grant.id, waits_from=work.now)
     return GrantResponse(continue_=_follow_up(work, grant, token, work.settings.continue_wait))
 
 
 def _check_reference(interaction: InteractionRecord, reference: str | None) -> None:
-    if interaction.finish_uri is None and reference is None:
-        return
     if reference is None:
-        raise _denied("missing_interact_ref", "Send the interact_ref that the redirect to your finish URI carried")
-    if interaction.reference is None or not hmac.compare_digest(interaction.reference.encode(), reference.encode()):
+        if interaction.finish_uri is not None:
+            needed = "Send the interact_ref that the redirect to your finish URI carried"
+            raise _not_issued("missing_interact_ref", needed)
+    elif interaction.reference is None or not hmac.compare_digest(interaction.reference.encode(), reference.encode()):
         raise _unknown()
 
 
@@ -90,26 +92,22 @@ def _issue(work: Work, grant: GrantRecord, interaction: InteractionRecord, token
     assert changed
     INTERACTIONS.update(work, interaction.id, reference=None)
     grants.keep_grant(work, grant.id)
-    emit(work, "issued", grant)
-    access_token: AccessToken | msgspec.UnsetType = msgspec.UNSET
-    if grant.access != "[]":
-        access_token = issue_token(work, grant)
-    subject = msgspec.json.decode(grant.subject, type=Subject) if grant.subject else msgspec.UNSET
-    return GrantResponse(continue_=_follow_up(work, grant, token), access_token=access_token, subject=subject)
-
-
-def _follow_up(work: Work, grant: GrantRecord, token: str, wait: int | None = None) -> Continue:
-    return Continue(
-        access_token=ContinueToken(token),
-        uri=work.urls.resource("continue", grant.id),
-        wait=msgspec.UNSET if wait is None else wait,
+    emit(work, "grant.issued", grant)
+    return GrantResponse(
+        continue_=_follow_up(work, grant, token),
+        access_token=UNSET if grant.access == "[]" else issue_token(work, grant),
+        subject=msgspec.json.decode(grant.subject, type=Subject) if grant.subject else UNSET,
     )
 
 
-def _denied(reason: str, description: str) -> GrantNotIssued:
-    return GrantNotIssued(description, reason=reason)
+def _follow_up(work: Work, grant: GrantRecord, token: str, wait: int | UnsetType = UNSET) -> Continue:
+    return Continue(access_token=ContinueToken(token), uri=work.urls.resource("continue", grant.id), wait=wait)
+
+
+def _not_issued(reason: str, sentence: str) -> GrantNotIssued:
+    return GrantNotIssued(sentence, reason=reason)
 
 
 def _unknown() -> ContinuationUnknown:
-    description = "There is no grant to continue with this URI, token and interact_ref"
-    return ContinuationUnknown(description, reason="unknown_continuation")
+    sentence = "There is no grant to continue with this URI, token and interact_ref"
+    return ContinuationUnknown(sentence, reason="unknown_continuation")

@@ -1,18 +1,61 @@
-"""The bodies of GNAP (RFC 9635): requests for grants and continuations, and their answers.
+"""The bodies of GNAP (RFC 9635): requests for grants with their access items, continuations, and their answers.
 
-As in `payres.wire`, what may be left out is `UNSET` and never `null`.
+As in `payres.wire`, what may be left out is `UNSET` and never `null`. Nothing here needs a database: a client uses it
+too.
 """
 
-from typing import Annotated, Any, Literal
+import base64
+import hashlib
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from payres.grants.access import Access
-from payres.limits import MAX_ACCESS_ITEMS, MAX_NONCE_LENGTH
-from payres.wire import Body, Text
+from payres.limits import MAX_ACCESS_ITEMS, MAX_INTERVAL_LENGTH, MAX_NONCE_LENGTH
+from payres.wire import Amount, Body, Resource, Text
 
 Nonce = Annotated[str, Meta(min_length=1, max_length=MAX_NONCE_LENGTH)]
+AccessType = Literal["incoming-payment", "outgoing-payment", "quote"]
+# The actions that an access item of each type can name (Specification 2.7). A new one is also an Action of
+# `payres.grants.access`, or the -all form of one, and needs its words in `payres.grants.wording`; tests compare them.
+INCOMING_ACTIONS = Literal["create", "complete", "read", "read-all", "list", "list-all"]
+OUTGOING_ACTIONS = Literal["create", "read", "read-all", "list", "list-all"]
+QUOTE_ACTIONS = Literal["create", "read", "read-all"]
+
+
+class Limits(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an outgoing-payment grant may spend, to whom and in which windows. Specification 2.7.
+
+    An unknown limit is an error: ignoring it would grant more than was asked for.
+    """
+
+    receiver: Text | UnsetType = UNSET
+    debit_amount: Amount | UnsetType = UNSET
+    receive_amount: Amount | UnsetType = UNSET
+    interval: Annotated[str, Meta(min_length=1, max_length=MAX_INTERVAL_LENGTH)] | UnsetType = UNSET
+
+
+class IncomingPaymentAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="incoming-payment"):
+    actions: Annotated[list[INCOMING_ACTIONS], Meta(min_length=1, max_length=len(get_args(INCOMING_ACTIONS)))]
+    identifier: Text | UnsetType = UNSET
+
+
+class OutgoingPaymentAccess(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="outgoing-payment", forbid_unknown_fields=True
+):
+    """Unknown members are errors: a misspelt `limits` would otherwise ask for access without limits."""
+
+    actions: Annotated[list[OUTGOING_ACTIONS], Meta(min_length=1, max_length=len(get_args(OUTGOING_ACTIONS)))]
+    identifier: Text
+    limits: Limits | UnsetType = UNSET
+
+
+class QuoteAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="quote"):
+    actions: Annotated[list[QUOTE_ACTIONS], Meta(min_length=1, max_length=len(get_args(QUOTE_ACTIONS)))]
+    identifier: Text | UnsetType = UNSET
+
+
+Access = IncomingPaymentAccess | OutgoingPaymentAccess | QuoteAccess
 
 
 class AccessTokenRequest(msgspec.Struct, frozen=True):
@@ -93,3 +136,9 @@ class GrantResponse(msgspec.Struct, frozen=True):
 
 class TokenResponse(msgspec.Struct, frozen=True):
     access_token: AccessToken
+
+
+def interaction_hash(client_nonce: str, server_nonce: str, reference: str, grant_endpoint: str) -> str:
+    """RFC 9635 section 4.2.3, in standard base64 with padding as every existing client computes it."""
+    text = "\n".join((client_nonce, server_nonce, reference, grant_endpoint))
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

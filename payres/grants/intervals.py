@@ -8,7 +8,6 @@ import re
 from calendar import monthrange
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
-from typing import NamedTuple
 
 import msgspec
 
@@ -36,17 +35,11 @@ _DURATION = re.compile(
 )
 _WITHOUT_SECONDS = re.compile(r"([Tt][0-9]{2}:[0-9]{2})(?=[Zz+-])")
 _FIXED_UNITS = (7 * DAY, DAY, HOUR, MINUTE, SECOND)
-
-
-class Window(NamedTuple):
-    """The time from `start` up to but not including `end`, microseconds UTC."""
-
-    start: int
-    end: int
+_UNITS = ("year", "month", "week", "day", "hour", "minute", "second")
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """Windows that follow each other without a gap; window k lasts from boundary k to boundary k+1.
+    """Windows that follow each other without a gap; window k lasts from boundary k up to boundary k+1, excluded.
 
     Boundary k lies k times `months` and `microseconds` after `anchor`, or before it for a negative k. Windows `first`
     to `last` exist; None stands for no first or no last one.
@@ -68,32 +61,31 @@ class Interval(msgspec.Struct, frozen=True):
         """The length of a window in microseconds; the mean when it has months."""
         return self.months * MEAN_MONTH + self.microseconds
 
-    def window(self, index: int) -> Window:
-        """The window with this index, whether or not it lies between `first` and `last`."""
-        return Window(self._boundary(index), self._boundary(index + 1))
+    @property
+    def start(self) -> int | None:
+        """Microseconds UTC; None when the windows go back forever (`R/P1M/2026-01-01T00:00:00Z`)."""
+        return None if self.first is None else self.boundary(self.first)
 
-    def window_at(self, now: int) -> Window | None:
-        """The window that contains `now`, or None before the first and after the last one."""
+    @property
+    def end(self) -> int | None:
+        """Microseconds UTC; None when the windows go on forever."""
+        return None if self.last is None else self.boundary(self.last + 1)
+
+    def window_at(self, now: int) -> int | None:
+        """The index of the window that contains `now`, or None before the first and after the last one."""
         index = (now - self.anchor) // self.mean_length
         # Calendar months stray from their mean by less than a week and are never shorter than 28 days, so the estimate
         # is wrong by one window at most: together the two loops take at most one step.
-        while self._boundary(index) > now:
+        while self.boundary(index) > now:
             index -= 1
-        while self._boundary(index + 1) <= now:
+        while self.boundary(index + 1) <= now:
             index += 1
         if (self.first is not None and index < self.first) or (self.last is not None and index > self.last):
             return None
-        return self.window(index)
+        return index
 
-    def first_window(self) -> Window | None:
-        """The earliest window; None when the windows go back forever (`R/P1M/2026-01-01T00:00:00Z`)."""
-        return None if self.first is None else self.window(self.first)
-
-    def last_end(self) -> int | None:
-        """The end of the last window, microseconds UTC; None when the interval repeats forever."""
-        return None if self.last is None else self._boundary(self.last + 1)
-
-    def _boundary(self, index: int) -> int:
+    def boundary(self, index: int) -> int:
+        """Where the window with this index begins and the one before ends, whether or not there are such windows."""
         return _add_months(self.anchor, index * self.months) + index * self.microseconds
 
 
@@ -108,9 +100,17 @@ def parse_interval(text: str) -> Interval:
     parts = text.split("/")
     if len(parts) != 3:
         raise _invalid("needs three parts with a slash between them: repetitions, start, duration")
-    repetitions = _parse_repetitions(parts[0])
-    interval = _lay_out(repetitions, parts[1], parts[2])
-    _check_years(interval)
+    match = _REPETITIONS.fullmatch(parts[0])
+    if match is None:
+        raise _invalid(f"must begin with R, or R and a number of up to nine digits, not with {parts[0]!a}")
+    interval = _lay_out(None if match[1] is None else int(match[1]), parts[1], parts[2])
+    # Without a first or last window, the one at the anchor is checked instead.
+    earliest = interval.boundary(-1 if interval.first is None else interval.first)
+    latest = interval.boundary(1 if interval.last is None else interval.last + 1)
+    if earliest < EARLIEST or latest > LATEST:  # RFC 3339 ends with the year 9999
+        raise _invalid(
+            "reaches beyond the years 1 to 9999; write fewer repetitions or a shorter duration, or R to repeat for ever"
+        )
     return interval
 
 
@@ -118,15 +118,8 @@ def _invalid(problem: str) -> ValueError:
     return ValueError(f"The interval {problem}. For example: {EXAMPLE}.")
 
 
-def _parse_repetitions(text: str) -> int | None:
-    """The number of repetitions after the first; None for an endless interval."""
-    match = _REPETITIONS.fullmatch(text)
-    if match is None:
-        raise _invalid(f"must begin with R, or R and a number of up to nine digits, not with {text!a}")
-    return None if match[1] is None else int(match[1])
-
-
 def _lay_out(repetitions: int | None, left: str, right: str) -> Interval:
+    """`repetitions` come after the first window; None for an endless interval."""
     if _is_duration(left) and _is_duration(right):
         raise _invalid("has two durations: one of them must be a start or an end")
     if _is_duration(left):
@@ -158,33 +151,18 @@ def _parse_duration(text: str) -> tuple[int, int]:
     if "-" in text:
         raise _invalid(f"has the negative duration {text!a}")
     match = _DURATION.fullmatch(text)
-    if match is None or not any(match.groups()):
+    given = [number for number in match.groups() if number] if match else []
+    if match is None or not given:
         raise _invalid(f"has a duration that cannot be read, {text!a}; write one like P1M, P2W or P1DT12H")
-    years, months, *fixed = (_parse_number(number) for number in match.groups())
-    given = [number for number in match.groups() if number]
     if any(not number.isdigit() for number in given[:-1]):
         raise _invalid(f"has the duration {text!a}, in which only the last number may have decimals")
+    years, months, *fixed = (Fraction((number or "0").replace(",", ".")) for number in match.groups())
     if years.denominator != 1 or months.denominator != 1:
         raise _invalid(f"has the duration {text!a}, but years and months vary in length and can only be whole")
     microseconds = int(sum(number * unit for number, unit in zip(fixed, _FIXED_UNITS, strict=True)))
     if not years and not months and not microseconds:
         raise _invalid(f"has the duration {text!a}, which is no time at all")
     return int(years * 12 + months), microseconds
-
-
-def _parse_number(text: str | None) -> Fraction:
-    return Fraction((text or "0").replace(",", "."))
-
-
-def _check_years(interval: Interval) -> None:
-    """Raises ValueError for an interval that cannot be written down: RFC 3339 ends with the year 9999."""
-    # Without a first or last window, the one at the anchor is checked instead.
-    earliest = interval.window(-1 if interval.first is None else interval.first).start
-    latest = interval.window(0 if interval.last is None else interval.last).end
-    if earliest < EARLIEST or latest > LATEST:
-        raise _invalid(
-            "reaches beyond the years 1 to 9999; write fewer repetitions or a shorter duration, or R to repeat for ever"
-        )
 
 
 def _add_months(moment: int, months: int) -> int:
@@ -207,29 +185,24 @@ def describe(interval: Interval) -> str:
 
     Such as "every month, 12 times, from 1 January 2026 00:00 UTC until 1 January 2027 00:00 UTC".
     """
-    first, end, total = interval.first_window(), interval.last_end(), interval.windows_total
-    start_words = "" if first is None else f" from {describe_moment(first.start)}"
-    end_words = "" if end is None else f" until {describe_moment(end)}"
+    start, end, total = interval.start, interval.end, interval.windows_total
+    from_start = "" if start is None else f" from {describe_moment(start)}"
+    until_end = "" if end is None else f" until {describe_moment(end)}"
     if total == 1:
-        return f"once,{start_words}{end_words}"
+        return f"once,{from_start}{until_end}"
     every = f"every {_describe_duration(interval.months, interval.microseconds)}"
     if total is not None:
-        return f"{every}, {total} times,{start_words}{end_words}"
-    if end is None:
-        return f"{every},{start_words}, without an end"
-    return f"{every},{end_words}"
+        return f"{every}, {total} times,{from_start}{until_end}"
+    return f"{every},{from_start}, without an end" if end is None else f"{every},{until_end}"
 
 
 def _describe_duration(months: int, microseconds: int) -> str:
-    minutes, rest = divmod(microseconds, MINUTE)
-    days, minutes = divmod(minutes, 24 * 60)
+    days, rest = divmod(microseconds, DAY)
     weeks, days = divmod(days, 7) if days % 7 == 0 else (0, days)
+    minutes, rest = divmod(rest, MINUTE)
     seconds = f"{rest // SECOND}.{rest % SECOND:06}".rstrip("0").rstrip(".")
-    counts = {"year": months // 12, "month": months % 12, "week": weeks, "day": days}
-    counts |= {"hour": minutes // 60, "minute": minutes % 60}
-    given = [(str(count), unit) for unit, count in counts.items() if count]
-    if rest:
-        given.append((seconds, "second"))
+    counts = (months // 12, months % 12, weeks, days, minutes // 60, minutes % 60, seconds)
+    given = [(str(count), unit) for count, unit in zip(counts, _UNITS, strict=True) if str(count) != "0"]
     if len(given) == 1 and given[0][0] == "1":
         return given[0][1]
     words = [f"{count} {unit}" if count == "1" else f"{count} {unit}s" for count, unit in given]

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from payres.amounts import Asset, parse_value
 from payres.clock import format_time
 from payres.errors import InvalidRequest, LimitExceeded
-from payres.grants.access import Limits
+from payres.grants.gnap import Limits
 from payres.grants.intervals import parse_interval
 from payres.store import grants
 from payres.store.incoming import INCOMING
@@ -34,44 +34,29 @@ class Spent(msgspec.Struct, frozen=True):
 
 def check_limits(work: Work, grant_id: str, limits: Limits | None, terms: Terms) -> tuple[int, Spent]:
     """The start of the payment's window, and what was spent in it. Raises LimitExceeded, which names the limit."""
-    asset = terms.asset
-    nothing = Spent(0, 0, asset)
-    if limits is None:
-        return NO_INTERVAL, spent_in_window(work, grant_id, NO_INTERVAL, asset) or nothing
+    limits = limits or Limits()
     if limits.receiver and canonical(limits.receiver) != canonical(terms.receiver):
         raise _exceeded("receiver", "The grant allows payments to another receiver only")
     window = current_window(limits, work.now)
     if window is None:
         raise _exceeded("interval", "The grant's interval has no window open now")
-    spent = spent_in_window(work, grant_id, window, asset) or nothing
+    spent = spent_in_window(work, grant_id, window, terms.asset) or Spent(0, 0, terms.asset)
     if limits.debit_amount:
         _check_amount("debitAmount", limits.debit_amount, spent.debit, terms.debit)
     if limits.receive_amount:
-        if limits.receive_amount.asset != asset:
+        if limits.receive_amount.asset != terms.asset:
             raise _exceeded("receiveAmount", "The grant's receiveAmount is in another asset than the receiver's")
         _check_amount("receiveAmount", limits.receive_amount, spent.receive, terms.receive)
     return window, spent
-
-
-def check_requested_limits(work: Work, limits: Limits, asset: Asset) -> None:
-    """Raises InvalidRequest for limits that are invalid for a wallet in `asset`, or that no payment can ever meet."""
-    if limits.debit_amount and limits.receive_amount:
-        raise InvalidRequest("Limit debitAmount or receiveAmount, not both", field=REQUESTED)
-    receiver_asset = _receiver_asset(work, limits.receiver) if limits.receiver else None
-    if limits.debit_amount:
-        _check_requested(limits.debit_amount, asset, "debitAmount")
-    if limits.receive_amount:
-        _check_requested(limits.receive_amount, receiver_asset, "receiveAmount")
-    if limits.interval:
-        _check_interval(limits.interval, work.now)
 
 
 def current_window(limits: Limits | None, now: int) -> int | None:
     """The start of the window open now; NO_INTERVAL without an interval, None when the interval has none open."""
     if limits is None or limits.interval is UNSET:
         return NO_INTERVAL
-    window = parse_interval(limits.interval).window_at(now)
-    return window.start if window else None
+    interval = parse_interval(limits.interval)
+    index = interval.window_at(now)
+    return None if index is None else interval.boundary(index)
 
 
 def spent_in_window(tx: Transaction, grant_id: str, window: int, receive_asset: Asset | None = None) -> Spent | None:
@@ -88,50 +73,56 @@ def spent_in_window(tx: Transaction, grant_id: str, window: int, receive_asset: 
 def _check_amount(field: str, limit: Amount, spent: int, wanted: int) -> None:
     left = parse_value(limit.value) - spent
     if wanted > left:
-        raise LimitExceeded(
-            f"The grant has {max(left, 0)} of its {field} limit left and this payment needs {wanted}",
-            reason=field,
-            left=str(max(left, 0)),
-            needed=str(wanted),
-        )
+        left = max(left, 0)
+        says = f"The grant has {left} of its {field} limit left and this payment needs {wanted}"
+        raise LimitExceeded(says, reason=field, left=str(left), needed=str(wanted))
 
 
 def _exceeded(reason: str, description: str) -> LimitExceeded:
     return LimitExceeded(description, reason=reason)
 
 
-def _check_interval(text: str, now: int) -> None:
-    try:
-        end = parse_interval(text).last_end()
-    except ValueError as error:
-        raise InvalidRequest(f"limits.interval: {error}", field=f"{REQUESTED}.interval") from error
-    if end is not None and end <= now:
-        raise InvalidRequest(
-            f"limits.interval is past: its last window ended at {format_time(end)}", field=f"{REQUESTED}.interval"
-        )
+def check_requested_limits(work: Work, limits: Limits, asset: Asset) -> None:
+    """Raises InvalidRequest for limits that are invalid for a wallet in `asset`, or that no payment can ever meet."""
+    if limits.debit_amount and limits.receive_amount:
+        raise InvalidRequest("Limit debitAmount or receiveAmount, not both", field=REQUESTED)
+    receiver_asset = _receiver_asset(work, limits.receiver) if limits.receiver else None
+    if limits.debit_amount:
+        _check_requested(limits.debit_amount, asset, "debitAmount")
+    if limits.receive_amount:
+        _check_requested(limits.receive_amount, receiver_asset, "receiveAmount")
+    if limits.interval:
+        try:
+            end = parse_interval(limits.interval).end
+        except ValueError as error:
+            raise _invalid("interval", f": {error}") from error
+        if end is not None and end <= work.now:
+            raise _invalid("interval", f" is past: its last window ended at {format_time(end)}")
 
 
 def _check_requested(amount: Amount, asset: Asset | None, member: str) -> None:
     try:
         value = parse_value(amount.value)
     except ValueError as error:
-        raise InvalidRequest(f"limits.{member}.value: {error}", field=f"{REQUESTED}.{member}.value") from error
+        raise _invalid(f"{member}.value", f": {error}") from error
     if value == 0:
         raise InvalidRequest(f"limits.{member} of 0 permits nothing", field=f"{REQUESTED}.{member}.value")
     if asset and amount.asset != asset:
-        raise InvalidRequest(
-            f"limits.{member} must be in {asset.code} with assetScale {asset.scale}", field=f"{REQUESTED}.{member}"
-        )
+        raise _invalid(member, f" must be in {asset.code} with assetScale {asset.scale}")
 
 
 def _receiver_asset(work: Work, receiver: str) -> Asset | None:
     """The asset of the receiver that the limits name; None when it is on another server."""
     if work.urls.canonical_receiver(receiver) is None:
-        raise InvalidRequest("limits.receiver must be the URL of an incoming payment", field=f"{REQUESTED}.receiver")
+        raise _invalid("receiver", " must be the URL of an incoming payment")
     if not work.urls.is_ours(receiver):
         return None
     payment_id = work.urls.resource_id("incoming-payments", receiver)
     payment = INCOMING.get(work, payment_id) if payment_id else None
     if payment is None:
-        raise InvalidRequest("limits.receiver is no incoming payment of this server", field=f"{REQUESTED}.receiver")
+        raise _invalid("receiver", " is no incoming payment of this server")
     return WALLETS.by_id(work, payment.wallet_address_id).asset
+
+
+def _invalid(member: str, problem: str) -> InvalidRequest:
+    return InvalidRequest(f"limits.{member}{problem}", field=f"{REQUESTED}.{member}")

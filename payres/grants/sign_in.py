@@ -1,26 +1,45 @@
-"""Sign-in with a password: how many wrong passwords are accepted in a period, and whose password is checked first."""
+"""Signing in with a password: wallet owners on consent pages, operators on theirs.
+
+Passwords are stored as Argon2id hashes (RFC 9106). Of sessions and known browsers only hashes are stored.
+"""
 
 import asyncio
+import hashlib
+import hmac
+import unicodedata
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
+import msgspec
+
 from payres.clock import MINUTE, SECOND
-from payres.errors import SignInFailed, TooManyRequests, Unavailable
-from payres.grants.passwords import Account, verify_password
+from payres.errors import InsufficientAccess, InvalidRequest, SignInFailed, TooManyRequests, Unavailable
+from payres.identifiers import hash_secret
 from payres.limits import (
     MAX_COUNTED,
+    MAX_PASSWORD_LENGTH,
     MAX_WRONG_PASSWORDS,
     MAX_WRONG_PASSWORDS_PER_ADDRESS,
     MAX_WRONG_PASSWORDS_PER_WALLET,
+    MIN_PASSWORD_LENGTH,
     PASSWORDS_AT_ONCE,
     PASSWORDS_WAITING,
 )
 from payres.slots import Slots, SlotsBusy
+from payres.store import sessions
+from payres.store.operators import OperatorRecord
+from payres.store.wallets import WALLETS, WalletRecord
+from payres.store.work import Work
 
 WINDOW: Final = 15 * MINUTE
+SESSION_LIFETIME: Final = 15 * MINUTE
 BUSY_SECONDS: Final = 5  # in which a full queue is processed, also on a slow machine
+# The secret in a cookie as a regular expression: 256 bits of URL-safe base64, as `new_secret` makes them.
+COOKIE_VALUE: Final = rb"[A-Za-z0-9_-]{43}"
+
+Account = WalletRecord | OperatorRecord  # what has a password
 
 
 class Guesser(NamedTuple):
@@ -57,8 +76,7 @@ class SignInGuard:
 
     async def check_password(self, account: Account, password: str, now: int, guesser: Guesser) -> None:
         """Raises SignInFailed unless the password is the account's, TooManyRequests, Unavailable when too many wait."""
-        counts = _counts(account, guesser, self._what)
-        self._count(counts, now, _counted_since(account, now))
+        counts = self._count(account, guesser, now)
         try:
             async with AsyncExitStack() as slots:
                 if guesser.known_browser is None:  # known browsers pass all of this queue but the first
@@ -75,10 +93,15 @@ class SignInGuard:
         self._attempts.pop(here.key, None)
         self._take_back(wider, now)
 
-    def _count(self, counts: Sequence[_Count], now: int, since: int) -> None:
+    def _count(self, account: Account, guesser: Guesser, now: int) -> Sequence[_Count]:
         """Counts the attempt as wrong until it is known to be right, so that many concurrent attempts cannot exceed the
-        limit."""
-        recent = {count: [m for m in self._attempts.get(count.key, ()) if m > since] for count in counts}
+        limit. Returns the counts that it went into, the narrowest first."""
+        since = now - WINDOW
+        # A time in the future is of a clock that was set back since; that must not make attempts free.
+        if account.unlocked_at is not None and account.unlocked_at <= now:
+            since = max(since, account.unlocked_at)  # the operator has cleared the counts
+        counts = _counts(account, guesser, f"for this {self._what}")
+        recent = {count: [moment for moment in self._attempts.get(count.key, ()) if moment > since] for count in counts}
         for count, moments in recent.items():
             if len(moments) >= count.most:
                 raise _too_many(count, moments[-count.most] + WINDOW - now)
@@ -87,6 +110,7 @@ class SignInGuard:
             self._attempts[count.key] = [*moments, now]
         while len(self._attempts) > MAX_COUNTED:
             self._attempts.popitem(last=False)
+        return counts
 
     def _take_back(self, counts: Sequence[_Count], now: int) -> None:
         """Counts the attempt as if it had not been made."""
@@ -95,22 +119,7 @@ class SignInGuard:
                 self._attempts[count.key].remove(now)
 
 
-def wrong_password(what: str = "wallet") -> SignInFailed:
-    """The password is not the account's."""
-    return SignInFailed(f"This is not the password of this {what}", reason="wrong_password")
-
-
-def _counted_since(account: Account, now: int) -> int:
-    """Attempts before this time do not count, because the operator has cleared the counts."""
-    unlocked_at = account.unlocked_at
-    if unlocked_at is None or unlocked_at > now:  # the clock was set back; that must not make attempts free
-        return now - WINDOW
-    return max(now - WINDOW, unlocked_at)
-
-
-def _counts(account: Account, guesser: Guesser, what: str) -> list[_Count]:
-    """The counts that the attempt goes into, the narrowest first."""
-    for_this = f"for this {what}"
+def _counts(account: Account, guesser: Guesser, for_this: str) -> list[_Count]:
     if guesser.known_browser is not None:
         return [_Count(("browser", account.id, guesser.known_browser), MAX_WRONG_PASSWORDS, for_this)]
     counts = [
@@ -125,7 +134,101 @@ def _counts(account: Account, guesser: Guesser, what: str) -> list[_Count]:
 def _too_many(count: _Count, wait: int) -> TooManyRequests:
     minutes = -(-wait // MINUTE)  # both rounded up, so that the next attempt is accepted after that time
     unit = "minute" if minutes == 1 else "minutes"
-    return TooManyRequests(
-        f"There were {count.most} wrong passwords {count.what}. Try again in {minutes} {unit}",
-        retry_after=-(-wait // SECOND),
-    )
+    says = f"There were {count.most} wrong passwords {count.what}. Try again in {minutes} {unit}"
+    return TooManyRequests(says, retry_after=-(-wait // SECOND))
+
+
+def wrong_password(what: str = "wallet") -> SignInFailed:
+    """The password is not the account's."""
+    return SignInFailed(f"This is not the password of this {what}", reason="wrong_password")
+
+
+def hash_password(password: str) -> str:
+    """The text to store for a password: parameters, salt and hash. Raises InvalidRequest."""
+    from argon2 import PasswordHasher  # loading it takes longer than most commands run
+
+    encoded = _encoded(password)
+    if encoded is None or len(encoded.decode()) < MIN_PASSWORD_LENGTH or len(password) > MAX_PASSWORD_LENGTH:
+        sentence = f"A password has {MIN_PASSWORD_LENGTH} to {MAX_PASSWORD_LENGTH} characters of Unicode"
+        raise InvalidRequest(sentence, field="password")
+    return PasswordHasher().hash(encoded)
+
+
+def verify_password(account: Account | None, password: str) -> bool:
+    """Whether this is the password of the account.
+
+    It takes as long for an account that does not exist or has no password, so that the time reveals nothing.
+    """
+    from argon2 import PasswordHasher
+    from argon2.exceptions import VerifyMismatchError
+
+    hasher = PasswordHasher()
+    attempt = _encoded(password[: MAX_PASSWORD_LENGTH + 1])
+    stored = account.password_hash if account else None
+    if stored is None or attempt is None:
+        hasher.hash(attempt or b"")
+        return False
+    try:
+        return hasher.verify(stored, attempt)
+    except VerifyMismatchError:
+        return False
+
+
+def _encoded(password: str) -> bytes | None:
+    """The password in NFC, so that different keyboards give the same text (RFC 8265 section 4.2); None if not
+    Unicode."""
+    try:
+        return unicodedata.normalize("NFC", password).encode()
+    except UnicodeEncodeError:
+        return None
+
+
+class Browser(msgspec.Struct, frozen=True):
+    """The cookies of a browser: a session, and secrets by the ids of the wallets that may know the browser."""
+
+    session: str | None = None
+    known: Mapping[int, str] = {}
+
+
+class SignedIn(msgspec.Struct, frozen=True):
+    """The two secrets that a browser gets when an owner has signed in."""
+
+    wallet_id: int
+    session: str
+    known: str
+
+
+def open_session(work: Work, verified: WalletRecord, browser: Browser) -> SignedIn:
+    """A session for the owner whose password matched `verified`.
+
+    It replaces the browser's old one, which ends. Both secrets are always new, so that nobody can have planted them
+    (session fixation). Raises SignInFailed when the password was changed while it was being checked.
+    """
+    if WALLETS.by_id(work, verified.id).password_hash != verified.password_hash:
+        raise wrong_password()
+    if browser.session is not None:
+        sessions.delete_session(work, hash_secret(browser.session))
+    if verified.id in browser.known:
+        sessions.delete_browser(work, hash_secret(browser.known[verified.id]), verified.id)
+    signed_in = SignedIn(verified.id, work.new_secret(), work.new_secret())
+    sessions.insert_session(work, hash_secret(signed_in.session), verified.id, work.now, work.now + SESSION_LIFETIME)
+    sessions.insert_browser(work, hash_secret(signed_in.known), verified.id, work.now)
+    return signed_in
+
+
+def csrf_token(session: str) -> str:
+    """The CSRF token of a session, which another site cannot know."""
+    return keyed(session, "csrf")
+
+
+def check_csrf(session: str, token: str) -> None:
+    """Raises InsufficientAccess for a token that is not of this session."""
+    if not hmac.compare_digest(csrf_token(session).encode(), token.encode()):
+        raise InsufficientAccess(
+            "This form belongs to an earlier sign-in. Nothing was decided; open it again", reason="csrf"
+        )
+
+
+def keyed(session: str, purpose: str, content: bytes = b"") -> str:
+    """A digest that only who has the session can know."""
+    return hmac.new(session.encode(), purpose.encode() + b"\n" + content, hashlib.sha256).hexdigest()

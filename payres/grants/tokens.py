@@ -1,6 +1,8 @@
-"""Access tokens: issued, rotated and revoked (RFC 9635 section 6). Only their hashes are stored."""
+"""Access tokens: issued, rotated and revoked (RFC 9635 section 6), and who holds them. Only their hashes are stored."""
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 
@@ -8,13 +10,62 @@ from payres import representations
 from payres.clock import SECOND
 from payres.errors import RotationUnknown, TokenInvalid
 from payres.grants.access import Caller
+from payres.grants.clients import Client, find_keys, is_remote
 from payres.grants.gnap import AccessToken
 from payres.identifiers import hash_secret
+from payres.limits import MAX_TOKEN_HOLDERS
+from payres.signatures.jwk import JWK
 from payres.store import grants, retention, tokens
 from payres.store.grants import GRANTS, GrantRecord
 from payres.store.tokens import TOKENS, TokenHolder, TokenRecord
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
+
+
+class Holder(NamedTuple):
+    """What a token permits, the client that holds it, and the client's valid keys of some ids."""
+
+    record: TokenHolder
+    client: Client
+    keys: Mapping[str, JWK]
+
+
+class Holders:
+    """Finds the holder of a token, in memory as long as nothing has changed that it was read from.
+
+    Triggers of the database see to that (`authorization_revision` in schema.sql), also when a command makes the change:
+    the revision is read in the transaction that asks. Units of one lane ask, so never two at a time. What ends by
+    itself, as tokens do, is for the caller to look at.
+    """
+
+    def __init__(self) -> None:
+        self._revision = 0
+        self._found: dict[tuple[bytes, tuple[str, ...]], Holder] = {}
+
+    def find(self, work: Work, token: str, kids: Sequence[str]) -> Holder | None:
+        """The holder of a token, with its client's keys of these ids; None for an unknown token."""
+        revision = tokens.authorization_revision(work)
+        if revision != self._revision:
+            self._revision, self._found = revision, {}
+        key = hash_secret(token), tuple(kids)
+        found = self._found.get(key)
+        return self._read(work, *key) if found is None else found
+
+    def _read(self, work: Work, value_hash: bytes, kids: tuple[str, ...]) -> Holder | None:
+        record = tokens.find_holder(work, value_hash)
+        if record is None:
+            return None
+        client = Client(record.client_identity, record.client_wallet_address, record.client_jwk)
+        holder = Holder(record, client, find_keys(work, client, kids))
+        # Kept is only what cannot change without a new revision. That leaves out tokens of grants that may be purged,
+        # keys of other servers, which are good for a time, keys that are not there yet, and a standby, whose file may
+        # have pages of two states for a moment. Of several signatures a client could make endless choices of kids.
+        is_lasting = record.grant_stays and not is_remote(work.urls, client) and not work.settings.read_only
+        if is_lasting and len(kids) == 1 and holder.keys:
+            if len(self._found) >= MAX_TOKEN_HOLDERS:
+                del self._found[next(iter(self._found))]
+            self._found[value_hash, kids] = holder
+        return holder
 
 
 def issue_token(work: Work, grant: GrantRecord) -> AccessToken:
@@ -38,6 +89,10 @@ def rotate_token(work: Work, token_id: str) -> AccessToken:
     return issue_token(work, grant)
 
 
+def invalid_rotation() -> RotationUnknown:
+    return RotationUnknown("There is no access token to rotate at this URL; ask for a new grant")
+
+
 def revoke_token(work: Work, token_id: str) -> None:
     """Ends the token. Does nothing if it has ended already."""
     tokens.revoke_token(work, token_id, work.now)
@@ -50,15 +105,15 @@ def revoke_grant(work: Work, grant_id: str) -> GrantRecord:
         grants.change_state(work, grant_id, grant.state, "revoked", work.now)
         tokens.revoke_tokens_of_grant(work, grant_id, work.now)
         if grant.state != "pending":
-            emit(work, "revoked", grant)
+            emit(work, "grant.revoked", grant)
     return GRANTS.by_id(work, grant_id)
 
 
-def emit(work: Work, kind: str, grant: GrantRecord) -> None:
-    """Writes the event `grant.{kind}`, but not for a grant that needed no consent: anyone can make those."""
+def emit(work: Work, event: str, grant: GrantRecord) -> None:
+    """Writes an event of a grant, but not of one that needed no consent: anyone can make those."""
     if grant.wallet_address_id is not None:
         wallet = WALLETS.by_id(work, grant.wallet_address_id)
-        work.emit(f"grant.{kind}", grant.id, representations.grant_event(work.urls, wallet, grant))
+        work.emit(event, grant.id, representations.grant_event(work.urls, wallet, grant))
 
 
 def require_valid_token(work: Work, caller: Caller) -> None:
@@ -84,7 +139,3 @@ def is_valid(holder: TokenHolder, now: int) -> bool:
         check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, now)
         return True
     return False
-
-
-def invalid_rotation() -> RotationUnknown:
-    return RotationUnknown("There is no access token to rotate at this URL; ask for a new grant")

@@ -1,4 +1,4 @@
-"""Describes what a grant permits for the wallet's owner, and makes texts of clients safe to show.
+"""What a grant permits, in words for the wallet's owner, and texts of clients made safe to show.
 
 The words say exactly what `payres.grants.access` and `payres.grants.limits` permit.
 """
@@ -11,8 +11,8 @@ import msgspec
 
 from payres.amounts import Asset, describe_amount, parse_value
 from payres.clock import DAY, HOUR
-from payres.grants.access import INCLUDING, Access, Limits, OutgoingPaymentAccess, granted_access
-from payres.grants.gnap import Subject
+from payres.grants.access import INCLUDING, granted_access
+from payres.grants.gnap import Access, Limits, OutgoingPaymentAccess, Subject
 from payres.grants.intervals import Interval, describe, parse_interval
 from payres.urls import app_scheme, canonical
 from payres.wire import Amount
@@ -31,7 +31,7 @@ HEADINGS = {
     "incoming-payment": "Payments into {wallet}",
     "quote": "Prices of payments from {wallet}",
 }
-# Every action that `payres.grants.access` lists for a type, shown in this order; sending money has its own sentence
+# Every action that `payres.grants.gnap` lists for a type, shown in this order; sending money has its own sentence
 # with the limits. The -all forms come first, so that the plain form that they include can be left out.
 ACTIONS: Mapping[str, Mapping[str, str]] = {
     "outgoing-payment": {
@@ -54,25 +54,24 @@ ACTIONS: Mapping[str, Mapping[str, str]] = {
         "read": "See the prices that it asked for itself",
     },
 }
-RECEIVER_GETS = "what it takes for the receiver to get "
 # Microseconds. Few people can estimate what the limit of a shorter window adds up to.
 SHORT_WINDOW = HOUR
 
 
 class Spending(msgspec.Struct, frozen=True):
     """How much the client may spend, such as "up to USD 20.00" and "in total", with the only receiver if there is one.
-    unlimited means that only the wallet's balance limits it. adds_up is the total for short windows, such as "USD
+    unlimited means that only the wallet's balance limits it. total is what short windows add up to, such as "USD
     86,400.00 a day".
     """
 
     most: str
     period: str
     receiver: str | None
-    unlimited: bool
-    adds_up: str | None = None
+    unlimited: bool = False
+    total: str | None = None
 
 
-class Permitted(msgspec.Struct, frozen=True):
+class Permission(msgspec.Struct, frozen=True):
     """One access item in words. The heading names the wallet address when it is not the one whose owner is asked."""
 
     heading: str
@@ -99,18 +98,15 @@ class ShownUrl(msgspec.Struct, frozen=True):
         return self.before + self.host + self.after
 
 
-def describe_access(access: str, wallet_address: str) -> Sequence[Permitted]:
+def describe_access(access: str, wallet_address: str) -> Sequence[Permission]:
     """The access (JSON text) of a grant in words, spending first; wallet_address is the owner's."""
     items = sorted(granted_access(access), key=lambda item: not isinstance(item, OutgoingPaymentAccess))
     return [_describe_item(item, wallet_address) for item in items]
 
 
 def describe_subject(subject: str | None) -> str | None:
-    """What the client learns about the owner: the wallet address in the subject request (JSON text), if there is
-    one."""
-    if subject is None:
-        return None
-    return visible_url(msgspec.json.decode(subject, type=Subject).sub_ids[0].id).text
+    """The wallet address in a subject request (JSON text), if there is one, which the client then knows."""
+    return subject and visible_url(msgspec.json.decode(subject, type=Subject).sub_ids[0].id).text
 
 
 def visible_name(name: str | None, wallet_address: str | None) -> str | None:
@@ -118,9 +114,7 @@ def visible_name(name: str | None, wallet_address: str | None) -> str | None:
 
     None without a visible name, or when it only repeats the wallet address.
     """
-    if name is None or name == wallet_address:
-        return None
-    line = " ".join(visible_text(name).split())
+    line = "" if name is None or name == wallet_address else " ".join(visible_text(name).split())
     if not any(unicodedata.category(character)[0] in "LNPS" for character in line):
         return None
     return line if len(line) <= MAX_NAME_LENGTH else line[: MAX_NAME_LENGTH - 1] + "…"
@@ -128,7 +122,7 @@ def visible_name(name: str | None, wallet_address: str | None) -> str | None:
 
 def visible_text(text: str) -> str:
     """A text without characters that hide text or change its direction; every blank and line break is a space."""
-    return "".join(" " if character.isspace() else character for character in text if not _deceives(character))
+    return "".join(" " if character.isspace() else character for character in text if not _is_hidden(character))
 
 
 def visible_url(url: str) -> ShownUrl:
@@ -137,29 +131,25 @@ def visible_url(url: str) -> ShownUrl:
     if app_scheme(url) is not None:
         scheme, colon, rest = text.partition(":")
         return ShownUrl("", scheme, colon + rest)
+    scheme, _, rest = text.partition("//")
     host = urlsplit(text).netloc
-    start = text.index("//") + 2
-    end = start + len(host)
-    return ShownUrl(text[:start], text[start:end], text[end:])
+    return ShownUrl(f"{scheme}//", host, rest[len(host) :])
 
 
-def _describe_item(item: Access, wallet_address: str) -> Permitted:
-    kind = str(item.__struct_config__.tag)
-    actions: set[str] = set(item.actions)
-    return Permitted(
-        heading=HEADINGS[kind].format(wallet=_name_wallet(item, wallet_address)),
+def _describe_item(item: Access, wallet_address: str) -> Permission:
+    kind, actions = str(item.__struct_config__.tag), {*map(str, item.actions)}
+    if not item.identifier:
+        wallet = "any wallet of this server"
+    elif canonical(item.identifier) == canonical(wallet_address):
+        wallet = "your wallet"
+    else:
+        wallet = visible_url(item.identifier).text
+    return Permission(
+        heading=HEADINGS[kind].format(wallet=wallet),
         actions=[
-            text for name, text in ACTIONS[kind].items() if name in actions and INCLUDING.get(name) not in actions
+            words for name, words in ACTIONS[kind].items() if name in actions and INCLUDING.get(name) not in actions
         ],
         spending=_describe_spending(item) if isinstance(item, OutgoingPaymentAccess) else None,
-    )
-
-
-def _name_wallet(item: Access, wallet_address: str) -> str:
-    if not item.identifier:
-        return "any wallet of this server"
-    return (
-        "your wallet" if canonical(item.identifier) == canonical(wallet_address) else visible_url(item.identifier).text
     )
 
 
@@ -171,36 +161,35 @@ def _describe_spending(item: OutgoingPaymentAccess) -> Spending | None:
     interval = parse_interval(limits.interval) if limits.interval else None
     period = describe(interval) if interval else None
     receiver = visible_url(limits.receiver).text if limits.receiver else None
-    amount, so_that = (limits.debit_amount, "") if limits.debit_amount else (limits.receive_amount, RECEIVER_GETS)
+    amount = limits.debit_amount or limits.receive_amount
     if not amount:
         return Spending("any amount", period or "as often as it likes", receiver, unlimited=True)
-    most = f"{so_that}up to {_describe_amount(amount)}"
-    adds_up = _add_up(amount, interval) if interval and interval.mean_length < SHORT_WINDOW else None
-    return Spending(most, period or "in total", receiver, unlimited=False, adds_up=adds_up and so_that + adds_up)
+    spent = "" if limits.debit_amount else "what it takes for the receiver to get "
+    total = _total(amount, interval) if interval and interval.mean_length < SHORT_WINDOW else None
+    most = f"{spent}up to {_describe_amount(amount, parse_value(amount.value))}"
+    return Spending(most, period or "in total", receiver, total=total and spent + total)
 
 
-def _add_up(amount: Amount, interval: Interval) -> str | None:
+def _total(amount: Amount, interval: Interval) -> str | None:
     """The sum of the limits of all windows of a day, or of all windows; None when there is only one.
 
     Rounded up, because it is a warning.
     """
-    value, total = parse_value(amount.value), interval.windows_total
-    if total == 1:
+    value, windows = parse_value(amount.value), interval.windows_total
+    if windows == 1:
         return None
     a_day = -(-value * DAY // interval.mean_length)
-    if total is not None and total * value <= a_day:
-        return f"{_describe_amount(amount, total * value)} in all"
+    if windows is not None and windows * value <= a_day:
+        return f"{_describe_amount(amount, windows * value)} in all"
     return f"{_describe_amount(amount, a_day)} a day"
 
 
-def _describe_amount(amount: Amount, value: int | None = None) -> str:
-    """The amount in words, or another value in its asset."""
-    # The client chose the code of a receiver's asset.
-    code = quote(amount.asset_code, safe=URL_CHARACTERS)
-    return describe_amount(parse_value(amount.value) if value is None else value, Asset(code, amount.asset_scale))
+def _describe_amount(amount: Amount, value: int) -> str:
+    """A value in the asset of the amount, whose code the client chose if it is a receiver's."""
+    return describe_amount(value, Asset(quote(amount.asset_code, safe=URL_CHARACTERS), amount.asset_scale))
 
 
-def _deceives(character: str) -> bool:
+def _is_hidden(character: str) -> bool:
     if character in JOINERS or character.isspace():
         return False
     return character in BLANKS or unicodedata.category(character) in INVISIBLE_CATEGORIES

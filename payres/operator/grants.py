@@ -7,8 +7,9 @@ import msgspec
 from payres.amounts import Asset, parse_value
 from payres.errors import WrongState, require
 from payres.grants import consent, tokens
-from payres.grants.access import OutgoingPaymentAccess, granted_access
+from payres.grants.access import granted_access
 from payres.grants.consent import Pending
+from payres.grants.gnap import OutgoingPaymentAccess
 from payres.grants.limits import current_window, spent_in_window
 from payres.store import audit, grants
 from payres.store.grants import GRANTS, GrantRecord, InteractionRecord, State

@@ -2,7 +2,7 @@
 
 from payres import ledger
 from payres.errors import WrongState, require
-from payres.grants.passwords import hash_password
+from payres.grants.sign_in import hash_password
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.inputs import check_name

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from payres.endpoints import Endpoint
 from payres.errors import InsufficientAccess, InvalidRequest, MethodNotAllowed, SignInFailed
-from payres.grants.consent import check_csrf
+from payres.grants.sign_in import check_csrf
 from payres.pages import sign_in
 from payres.pages.actions import Action
 from payres.pages.endpoints import ADMIN_PAGES

@@ -8,8 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import DomainError, SignInFailed
-from payres.grants.passwords import hash_password
-from payres.grants.sign_in import Guesser
+from payres.grants.sign_in import Guesser, hash_password
 from payres.limits import MIN_PASSWORD_LENGTH
 from payres.operator import operators
 from payres.pages.visit import STYLE_SHEETS, Form, Visit

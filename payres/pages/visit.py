@@ -6,7 +6,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from payres.admin.call import OperatorRequest
-from payres.grants.consent import csrf_token
+from payres.grants.sign_in import csrf_token
 from payres.routes.pages import STYLE_SHEET, render
 from payres.store.operators import OperatorRecord
 

@@ -14,10 +14,10 @@ from payres.errors import ClientUnproven, DomainError, InvalidClient, TokenInval
 from payres.federation.connection import FetchFailed
 from payres.federation.wallet_addresses import fetch_keys
 from payres.grants import clients
-from payres.grants.access import AccessType, Action, Caller, permit
+from payres.grants.access import Action, Caller, permit
 from payres.grants.clients import Client
-from payres.grants.holders import Holder, Holders
-from payres.grants.tokens import check_valid
+from payres.grants.gnap import AccessType
+from payres.grants.tokens import Holder, Holders, check_valid
 from payres.http.observation import observation_of
 from payres.http.request_head import credentials
 from payres.requester import count_for_client

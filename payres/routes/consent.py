@@ -23,7 +23,7 @@ from payres.errors import (
 from payres.grants import consent, wording
 from payres.grants.consent import ConsentRequest
 from payres.grants.intervals import describe_moment
-from payres.grants.sign_in import Guesser
+from payres.grants.sign_in import Guesser, csrf_token, open_session
 from payres.requester import address_of
 from payres.routes.context import context_of
 from payres.routes.cookies import browser_of, set_signed_in, set_signed_out
@@ -78,7 +78,7 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     guesser = Guesser(address_of(request.scope), found.known_browser)
     try:
         await context.sign_in.check_password(found.wallet, form.get("password", ""), now, guesser)
-        unit = partial(consent.open_session, verified=found.wallet, browser=browser_of(request))
+        unit = partial(open_session, verified=found.wallet, browser=browser_of(request))
         signed_in = await context.database.write(unit)
     except DomainError as error:
         return _explain(request, found, error)
@@ -131,7 +131,7 @@ def _show_request(request: Request, found: ConsentRequest, session: str) -> Resp
         "subject": wording.describe_subject(found.grant.subject),
         "finish": wording.visible_url(finish) if finish else None,
         "until": describe_moment(until - until % MINUTE),
-        "csrf": consent.csrf_token(session),
+        "csrf": csrf_token(session),
         "shown": consent.shown_digest(found),
     }
     return render(request, "consent.html", _parties(request, found) | values, form_action=_form_action(finish))

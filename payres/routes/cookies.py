@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.clock import SECOND
-from payres.grants.consent import COOKIE_VALUE, SESSION_LIFETIME, Browser, SignedIn
+from payres.grants.sign_in import COOKIE_VALUE, SESSION_LIFETIME, Browser, SignedIn
 from payres.operator.operators import SESSION_LIFETIME as OPERATOR_SESSION_LIFETIME
 from payres.routes.context import context_of
 from payres.store.sessions import BROWSER_LIFETIME

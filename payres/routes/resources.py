@@ -10,7 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import NotFound
-from payres.grants.access import AccessType, Caller
+from payres.grants.access import Caller
+from payres.grants.gnap import AccessType
 from payres.grants.tokens import require_valid_token
 from payres.http.observation import observation_of
 from payres.http.responses import json_response

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from payres.admin import serving
-from payres.grants.passwords import verify_password
+from payres.grants.sign_in import verify_password
 from payres.operator.api_keys import revoke_api_key
 from payres.operator.wallets import require_wallet
 from payres.testing.instance import Instance, run_instance

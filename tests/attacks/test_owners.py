@@ -10,7 +10,7 @@ import httpx2
 import msgspec
 import pytest
 
-from payres.grants.passwords import hash_password
+from payres.grants.sign_in import hash_password
 from payres.limits import MAX_WRONG_PASSWORDS_PER_WALLET
 from payres.operator import wallets
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes

@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from payres.clock import SECOND, SystemClock
-from payres.grants.consent import interaction_hash
+from payres.grants.gnap import interaction_hash
 from payres.identifiers import new_id, new_secret
 from payres.limits import APPROVAL_SECONDS
 from payres.operator import wallets

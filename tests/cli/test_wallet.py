@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from payres.clock import SystemClock
-from payres.grants.passwords import verify_password
+from payres.grants.sign_in import verify_password
 from payres.operator.wallets import require_wallet
 from payres.store import sessions
 from payres.store.connections import connect_writer

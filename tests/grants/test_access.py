@@ -4,17 +4,8 @@ from typing import Any
 import pytest
 
 from payres.errors import DomainError, InvalidRequest
-from payres.grants.access import (
-    Access,
-    AccessType,
-    Action,
-    Caller,
-    IncomingPaymentAccess,
-    Limits,
-    OutgoingPaymentAccess,
-    granted_access,
-    permit,
-)
+from payres.grants.access import Action, Caller, granted_access, permit
+from payres.grants.gnap import Access, AccessType, IncomingPaymentAccess, Limits, OutgoingPaymentAccess
 from payres.store.tokens import TokenHolder
 from payres.wire import Amount, encode
 

@@ -6,12 +6,12 @@ from contextlib import closing
 import pytest
 
 from payres.clock import DAY, SECOND
-from payres.grants import clients, holders
-from payres.grants.access import Caller, IncomingPaymentAccess
+from payres.grants import clients
+from payres.grants import tokens as rules
+from payres.grants.access import Caller
 from payres.grants.clients import Client
-from payres.grants.gnap import AccessToken
-from payres.grants.holders import Holder, Holders
-from payres.grants.tokens import issue_token, revoke_grant, revoke_token, rotate_token
+from payres.grants.gnap import AccessToken, IncomingPaymentAccess
+from payres.grants.tokens import Holder, Holders, issue_token, revoke_grant, revoke_token, rotate_token
 from payres.operator import keys, wallets
 from payres.payments import incoming
 from payres.settings import Settings
@@ -218,7 +218,7 @@ def test_standby_keeps_nothing(work: Work) -> None:
 
 
 def test_oldest_of_too_many_is_read_again(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holders, "MAX_TOKEN_HOLDERS", 2)
+    monkeypatch.setattr(rules, "MAX_TOKEN_HOLDERS", 2)
     kept, granted = Holders(), [Granted(work, ALICE) for _ in range(3)]
     first, second, third = (find(work, kept, one) for one in granted)
     assert find(work, kept, granted[1]) is second is not None

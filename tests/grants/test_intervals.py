@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.clock import DAY, EARLIEST, HOUR, LATEST, MINUTE, SECOND, parse_time
-from payres.grants.intervals import EXAMPLE, MEAN_MONTH, Interval, Window, describe, parse_interval
+from payres.grants.intervals import EXAMPLE, MEAN_MONTH, Interval, describe, parse_interval
+
+Window = tuple[int, int]  # from, until
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NOW = parse_time("2026-11-21T12:00:00Z")
@@ -17,17 +19,27 @@ def microseconds(at: datetime) -> int:
     return (at - EPOCH) // timedelta(microseconds=1)
 
 
+def window_at(interval: Interval, now: int) -> Window | None:
+    index = interval.window_at(now)
+    return None if index is None else (interval.boundary(index), interval.boundary(index + 1))
+
+
+def windows(interval: Interval) -> list[Window]:
+    """Every window of a finite interval."""
+    found, now = [], interval.start
+    while now is not None and (window := window_at(interval, now)):
+        found.append(window)
+        now = window[1]
+    return found
+
+
 def boundaries(text: str) -> list[str]:
     """Every boundary of a finite interval, as the date, or the date and time of day when that is not midnight."""
     interval = parse_interval(text)
-    window, found = interval.first_window(), []
-    while window is not None:
-        found.append(window.start)
-        found.append(window.end)
-        window = interval.window_at(window.end)
-    assert interval.last_end() == found[-1]
-    assert interval.windows_total == len(found) // 2
-    moments = [EPOCH + timedelta(microseconds=moment) for moment in sorted(set(found))]
+    found = windows(interval)
+    assert interval.end == found[-1][1]
+    assert interval.windows_total == len(found)
+    moments = [EPOCH + timedelta(microseconds=moment) for moment in [found[0][0], *(end for _, end in found)]]
     return [at.strftime("%Y-%m-%d" if at.time() == EPOCH.time() else "%Y-%m-%dT%H:%M:%S") for at in moments]
 
 
@@ -83,32 +95,32 @@ def test_duration_of_fixed_units(duration: str, length: int) -> None:
 def test_interval_for_ever_goes_on(repetitions: str) -> None:
     interval = parse_interval(f"{repetitions}/2026-01-31T00:00:00Z/P1M")
     assert interval.windows_total is None
-    assert interval.last_end() is None
-    assert interval.first_window() == Window(parse_time("2026-01-31T00:00:00Z"), parse_time("2026-02-28T00:00:00Z"))
-    window = interval.window_at(parse_time("2999-03-01T00:00:00Z"))
-    assert window == Window(parse_time("2999-02-28T00:00:00Z"), parse_time("2999-03-31T00:00:00Z"))
-    assert interval.window_at(parse_time("2026-01-30T23:59:59.999999Z")) is None
+    assert interval.end is None
+    assert interval.start == parse_time("2026-01-31T00:00:00Z")
+    window = window_at(interval, parse_time("2999-03-01T00:00:00Z"))
+    assert window == (parse_time("2999-02-28T00:00:00Z"), parse_time("2999-03-31T00:00:00Z"))
+    assert window_at(interval, parse_time("2026-01-30T23:59:59.999999Z")) is None
 
 
 def test_interval_for_ever_with_an_end_goes_back_for_ever() -> None:
     interval = parse_interval("R/P1M/2026-03-31T00:00:00Z")
     assert interval.windows_total is None
-    assert interval.first_window() is None
-    assert interval.last_end() == parse_time("2026-03-31T00:00:00Z")
-    window = interval.window_at(parse_time("1026-03-30T00:00:00Z"))
-    assert window == Window(parse_time("1026-02-28T00:00:00Z"), parse_time("1026-03-31T00:00:00Z"))
-    assert interval.window_at(parse_time("2026-03-31T00:00:00Z")) is None
+    assert interval.start is None
+    assert interval.end == parse_time("2026-03-31T00:00:00Z")
+    window = window_at(interval, parse_time("1026-03-30T00:00:00Z"))
+    assert window == (parse_time("1026-02-28T00:00:00Z"), parse_time("1026-03-31T00:00:00Z"))
+    assert window_at(interval, parse_time("2026-03-31T00:00:00Z")) is None
 
 
 def test_window_is_half_open() -> None:
     interval = parse_interval("R1/2026-01-01T00:00:00Z/P1D")
     start = parse_time("2026-01-01T00:00:00Z")
-    assert interval.window_at(start - 1) is None
-    assert interval.window_at(start) == Window(start, start + DAY)
-    assert interval.window_at(start + DAY - 1) == Window(start, start + DAY)
-    assert interval.window_at(start + DAY) == Window(start + DAY, start + 2 * DAY)
-    assert interval.window_at(start + 2 * DAY - 1) == Window(start + DAY, start + 2 * DAY)
-    assert interval.window_at(start + 2 * DAY) is None
+    assert window_at(interval, start - 1) is None
+    assert window_at(interval, start) == (start, start + DAY)
+    assert window_at(interval, start + DAY - 1) == (start, start + DAY)
+    assert window_at(interval, start + DAY) == (start + DAY, start + 2 * DAY)
+    assert window_at(interval, start + 2 * DAY - 1) == (start + DAY, start + 2 * DAY)
+    assert window_at(interval, start + 2 * DAY) is None
 
 
 @pytest.mark.parametrize(
@@ -134,9 +146,9 @@ def test_repetitions_come_after_the_first_window(repetitions: str, total: int | 
 def test_window_is_found_at_once_however_far(text: str) -> None:
     # A walk from the anchor would take up to 10^17 steps and run into the time limit of the test.
     for now in (NOW, EARLIEST, LATEST, -(10**30), 10**30):
-        window = parse_interval(text).window_at(now)
-        assert window is None or window.start <= now < window.end
-    assert parse_interval(text).window_at(NOW) is not None
+        window = window_at(parse_interval(text), now)
+        assert window is None or window[0] <= now < window[1]
+    assert window_at(parse_interval(text), NOW) is not None
 
 
 @pytest.mark.parametrize("day", [1, 28, 29, 30, 31])
@@ -145,16 +157,16 @@ def test_calendar_strays_from_its_mean_by_less_than_a_week(day: int) -> None:
     for origin in ("1896-01", "1996-12", "2000-03", "2096-08"):
         interval = parse_interval(f"R/{origin}-{day:02}T00:00:00Z/P1M")
         for months in range(-4800, 4800):
-            stray = interval.window(months).start - interval.anchor - months * MEAN_MONTH
+            stray = interval.boundary(months) - interval.anchor - months * MEAN_MONTH
             assert abs(stray) < 7 * DAY
 
 
 def test_window_may_reach_beyond_the_calendar_of_the_machine() -> None:
     interval = parse_interval("R/2026-01-31T00:00:00Z/P1000Y")
-    window = interval.window_at(parse_time("9500-01-01T00:00:00Z"))
+    window = window_at(interval, parse_time("9500-01-01T00:00:00Z"))
     # The year 10026 has the calendar of 2026, twenty cycles of 400 years earlier.
     last = parse_time("2026-01-31T00:00:00Z") + 20 * 146_097 * DAY
-    assert window == Window(parse_time("9026-01-31T00:00:00Z"), last)
+    assert window == (parse_time("9026-01-31T00:00:00Z"), last)
 
 
 @pytest.mark.parametrize(
@@ -218,10 +230,8 @@ def test_parse_interval_refuses_with_a_sentence_and_an_example(text: str, senten
 
 
 def test_interval_may_fill_the_calendar_but_not_leave_it() -> None:
-    assert parse_interval("R0/0001-01-01T00:00:00Z/9999-12-31T23:59:59.999999Z").last_end() == LATEST
-    assert parse_interval("R0/P9998Y/9999-01-01T00:00:00Z").first_window() == Window(
-        EARLIEST, parse_time("9999-01-01T00:00:00Z")
-    )
+    assert parse_interval("R0/0001-01-01T00:00:00Z/9999-12-31T23:59:59.999999Z").end == LATEST
+    assert parse_interval("R0/P9998Y/9999-01-01T00:00:00Z").start == EARLIEST
     with pytest.raises(ValueError, match="beyond the years 1 to 9999"):
         parse_interval("R0/P9998YT0.000001S/9999-01-01T00:00:00Z")
     with pytest.raises(ValueError, match="beyond the years 1 to 9999"):
@@ -299,13 +309,11 @@ def test_windows_agree_with_dateutil(
 
     start, end = boundary(index), boundary(index + 1)
     now = start + int((end - start) * share)
-    expected = Window(start, end) if k <= repetitions else None
-    assert interval.window_at(now) == expected
+    expected = (start, end) if k <= repetitions else None
+    assert window_at(interval, now) == expected
     far = -1 - repetitions if backwards else repetitions
-    assert interval.last_end() == (microseconds(anchor) if backwards else boundary(far + 1))
-    assert interval.first_window() == Window(
-        *((boundary(far), boundary(far + 1)) if backwards else map(boundary, (0, 1)))
-    )
+    assert interval.end == (microseconds(anchor) if backwards else boundary(far + 1))
+    assert interval.start == boundary(far if backwards else 0)
 
 
 @given(anchors, anchors, st.integers(0, 5), st.integers(-3, 9), st.floats(0, 1, exclude_max=True))
@@ -317,8 +325,8 @@ def test_windows_between_two_times_have_one_length(
         end += timedelta(microseconds=1)
     interval = parse_interval(f"R{repetitions}/{start.isoformat()}/{end.isoformat()}")
     begin, length = microseconds(start), microseconds(end) - microseconds(start)
-    expected = Window(begin + index * length, begin + (index + 1) * length)
-    found = interval.window_at(expected.start + int(length * share))
+    expected = (begin + index * length, begin + (index + 1) * length)
+    found = window_at(interval, expected[0] + int(length * share))
     assert found == (expected if 0 <= index <= repetitions else None)
 
 
@@ -327,16 +335,16 @@ def test_windows_tile(anchor: datetime, size: tuple[int, int], now: int, backwar
     duration = duration_text(*size)
     parts = (duration, anchor.isoformat()) if backwards else (anchor.isoformat(), duration)
     interval = parse_interval("R/" + "/".join(parts))
-    window = interval.window_at(now)
+    window = window_at(interval, now)
     if window is None:
         assert (now < microseconds(anchor)) != backwards
         return
-    assert window.start <= now < window.end
-    assert interval.window_at(window.start) == interval.window_at(window.end - 1) == window
-    after = interval.window_at(window.end)
-    assert after.start == window.end if after else window.end == microseconds(anchor)
-    before = interval.window_at(window.start - 1)
-    assert before.end == window.start if before else window.start == microseconds(anchor)
+    assert window[0] <= now < window[1]
+    assert window_at(interval, window[0]) == window_at(interval, window[1] - 1) == window
+    after = window_at(interval, window[1])
+    assert after[0] == window[1] if after else window[1] == microseconds(anchor)
+    before = window_at(interval, window[0] - 1)
+    assert before[1] == window[0] if before else window[0] == microseconds(anchor)
 
 
 @given(lengths, st.integers(0, 40), anchors)
@@ -344,13 +352,10 @@ def test_finite_interval_has_as_many_windows_as_it_says(
     size: tuple[int, int], repetitions: int, anchor: datetime
 ) -> None:
     interval = parse_interval(f"R{repetitions}/{anchor.isoformat()}/{duration_text(*size)}")
-    window, windows = interval.first_window(), []
-    while window is not None:
-        windows.append(window)
-        window = interval.window_at(window.end)
-    assert len(windows) == interval.windows_total == repetitions + 1
-    assert all(earlier.end == later.start for earlier, later in pairwise(windows))
-    assert windows[-1].end == interval.last_end()
+    found = windows(interval)
+    assert len(found) == interval.windows_total == repetitions + 1
+    assert all(earlier[1] == later[0] for earlier, later in pairwise(found))
+    assert found[-1][1] == interval.end
 
 
 times = st.one_of(
@@ -372,6 +377,6 @@ def test_parse_interval_raises_nothing_but_value_error(text: str, now: int) -> N
     except ValueError:
         return
     assert isinstance(interval, Interval)
-    window = interval.window_at(now)
-    assert window is None or window.start <= now < window.end
+    window = window_at(interval, now)
+    assert window is None or window[0] <= now < window[1]
     assert describe(interval)

@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 from payres.amounts import Asset
 from payres.clock import DAY, parse_time
 from payres.errors import DomainError
-from payres.grants.access import Limits
+from payres.grants.gnap import Limits
 from payres.grants.limits import NO_INTERVAL, Spent, check_limits, current_window, spent_in_window
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer

@@ -5,7 +5,7 @@ import argon2
 import pytest
 
 from payres.errors import DomainError
-from payres.grants.passwords import hash_password, verify_password
+from payres.grants.sign_in import hash_password, verify_password
 from payres.store.wallets import WalletRecord
 
 
@@ -29,7 +29,7 @@ def test_hash_password_is_salted_argon2id_and_holds_no_password() -> None:
 
 def test_hashing_takes_as_much_work_as_rfc_9106_recommends() -> None:
     """Section 4, the second recommended option; in a process of its own, because this one saves the work."""
-    program = "from payres.grants.passwords import hash_password; print(hash_password('long secret'))"
+    program = "from payres.grants.sign_in import hash_password; print(hash_password('long secret'))"
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert printed.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
 

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.grants.access import INCLUDING, INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS, Access
+from payres.grants.access import INCLUDING
+from payres.grants.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS, Access
 from payres.grants.wording import (
     ACTIONS,
     MAX_NAME_LENGTH,
-    Permitted,
+    Permission,
     describe_access,
     describe_subject,
     visible_name,
@@ -24,7 +25,7 @@ USD = {"assetCode": "USD", "assetScale": 2}
 RECEIVER = "https://shop.example/incoming-payments/0198c0de"
 
 
-def describe_items(*items: dict[str, Any]) -> list[Permitted]:
+def describe_items(*items: dict[str, Any]) -> list[Permission]:
     return list(describe_access(encode(msgspec.convert(items, list[Access])).decode(), ALICE))
 
 
@@ -117,9 +118,9 @@ def test_spending_in_short_windows_says_what_they_add_up_to(interval: str | None
     assert debit.spending is not None
     assert receive.spending is not None
     assert unlimited.spending is not None
-    assert debit.spending.adds_up == adds_up
-    assert receive.spending.adds_up == (adds_up and f"what it takes for the receiver to get {adds_up}")
-    assert unlimited.spending.adds_up is None, "it has a warning of its own"
+    assert debit.spending.total == adds_up
+    assert receive.spending.total == (adds_up and f"what it takes for the receiver to get {adds_up}")
+    assert unlimited.spending.total is None, "it has a warning of its own"
 
 
 @pytest.mark.parametrize(("limits", "receiver"), [({"receiver": RECEIVER}, RECEIVER), ({}, None), (None, None)])

@@ -9,7 +9,8 @@ import pytest
 from payres import ledger
 from payres.amounts import Asset
 from payres.errors import InvalidReceiver
-from payres.grants.access import Caller, IncomingPaymentAccess, OutgoingPaymentAccess
+from payres.grants.access import Caller
+from payres.grants.gnap import IncomingPaymentAccess, OutgoingPaymentAccess
 from payres.operator import assets, invariant_checks, wallets
 from payres.payments import incoming as incoming_rules
 from payres.payments import outgoing as outgoing_rules

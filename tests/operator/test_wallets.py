@@ -3,7 +3,7 @@ import pytest
 from payres import ledger
 from payres.amounts import MAX_LEDGER
 from payres.errors import DomainError
-from payres.grants.passwords import hash_password, verify_password
+from payres.grants.sign_in import hash_password, verify_password
 from payres.operator import wallets
 from payres.store import accounts, sessions
 from payres.store import wallets as wallet_store

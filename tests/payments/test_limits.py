@@ -24,7 +24,8 @@ from payres import ledger
 from payres.amounts import Asset
 from payres.clock import MovableClock, format_time
 from payres.errors import DomainError
-from payres.grants.access import Caller, IncomingPaymentAccess, Limits, OutgoingPaymentAccess
+from payres.grants.access import Caller
+from payres.grants.gnap import IncomingPaymentAccess, Limits, OutgoingPaymentAccess
 from payres.grants.limits import current_window, spent_in_window
 from payres.operator import invariant_checks, wallets
 from payres.operator.assets import deposit_liquidity, set_fee, set_rate, withdraw_liquidity

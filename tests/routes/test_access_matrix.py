@@ -13,7 +13,7 @@ import httpx2
 import msgspec
 import pytest
 
-from payres.grants.access import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS
+from payres.grants.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS
 from payres.routes import resources
 from payres.routes.routing import ROUTES
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes

@@ -20,10 +20,9 @@ from payres.clock import MovableClock
 from payres.errors import DomainError
 from payres.grants import consent, continuation, tokens
 from payres.grants.clients import Client
-from payres.grants.consent import Browser
 from payres.grants.gnap import GrantRequest, GrantResponse
-from payres.grants.passwords import hash_password
 from payres.grants.requests import request_grant
+from payres.grants.sign_in import Browser, hash_password, open_session
 from payres.identifiers import hash_secret
 from payres.limits import MAX_KNOWN_BROWSERS
 from payres.operator import wallets
@@ -736,7 +735,7 @@ async def test_new_password_ends_what_the_old_one_is_opening(site: Site) -> None
     await site.write(lambda tx: wallets.set_password(tx, "alice", hash_password("new words")))
 
     with pytest.raises(DomainError) as caught:
-        await site.write(lambda work: consent.open_session(work, verified, Browser()))
+        await site.write(lambda work: open_session(work, verified, Browser()))
 
     assert caught.value.status == 401
 

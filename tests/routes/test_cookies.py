@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 from starlette.requests import Request
 
-from payres.grants.consent import COOKIE_VALUE
+from payres.grants.sign_in import COOKIE_VALUE
 from payres.identifiers import new_secret
 from payres.routes.cookies import browser_of
 from payres.urls import Urls

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from payres.errors import DomainError
-from payres.grants.consent import interaction_hash
+from payres.grants.gnap import interaction_hash
 from payres.grants.tokens import revoke_grant
 from payres.limits import APPROVAL_SECONDS
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes

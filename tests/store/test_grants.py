@@ -15,10 +15,10 @@ from payres.cli import main
 from payres.clock import DAY, HOUR, MINUTE, SECOND
 from payres.errors import DomainError
 from payres.grants import clients, consent
-from payres.grants.access import Caller, IncomingPaymentAccess
+from payres.grants.access import Caller
 from payres.grants.clients import Client
 from payres.grants.continuation import continue_grant
-from payres.grants.gnap import GrantRequest, GrantResponse
+from payres.grants.gnap import GrantRequest, GrantResponse, IncomingPaymentAccess
 from payres.grants.requests import request_grant
 from payres.grants.tokens import revoke_grant, rotate_token
 from payres.operator import grants as operator_grants

@@ -5,8 +5,9 @@ import pytest
 from payres.clock import DAY, HOUR, SECOND
 from payres.errors import DomainError
 from payres.grants import clients
-from payres.grants.access import Caller, OutgoingPaymentAccess
+from payres.grants.access import Caller
 from payres.grants.clients import Client
+from payres.grants.gnap import OutgoingPaymentAccess
 from payres.operator import wallets
 from payres.payments import incoming, outgoing, quotes
 from payres.settings import Settings
