@@ -5,11 +5,9 @@ For one event loop; not thread-safe.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Hashable
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
 from typing import Final
-
-import msgspec
 
 Key = tuple[Hashable, ...]
 
@@ -37,65 +35,65 @@ class Slots:
         self._queue: Final = queue
         self._levels: dict[Key, _Level] = {}
 
-    # Every request and packet passes these two, so an uncontended slot costs one call to take and one to release.
-
     def try_take(self, *key: Hashable) -> bool:
         """Takes a slot if there is one now, never one that others wait for. `release` the same key afterwards."""
-        assert len(key) < self._parts, "every part of a key has its limit"
-        levels, found = self._levels, []
-        for length, limit in self._limits:
-            if length <= len(key):
-                part = key[:length]
-                level = levels.get(part)
-                if level is not None and level.held >= limit:
-                    return False
-                found.append((part, level))
-        for part, level in found:
-            if level is None:
-                level = levels[part] = _Level()
+        levels = self._join(key)
+        for level in levels:
+            if level.held >= level.limit:
+                self._leave(key)
+                return False
+        for level in levels:
             level.held += 1
-            level.users += 1
         return True
 
     def release(self, *key: Hashable) -> None:
         """Gives back a slot that `try_take` took under this key; the first waiter gets it."""
         for length, _ in self._limits:
             if length <= len(key):
-                part = key[:length]
-                level = self._levels[part]
-                if level.waiting:
-                    level.release()
-                else:
-                    level.held -= 1
-                level.users -= 1
-                if not level.users:  # unused keys are not stored, because clients can make up any number of keys
-                    del self._levels[part]
+                self._levels[key[:length]].release()
+        self._leave(key)
 
-    def slot(self, *key: Hashable, timeout: float | None = None) -> "_Slot":
+    @asynccontextmanager
+    async def slot(self, *key: Hashable, timeout: float | None = None) -> AsyncIterator[None]:
         """Holds a slot for the length of the block, after up to `timeout` seconds of waiting. Raises SlotsBusy."""
-        return _Slot(self, key, timeout)
+        if not self.try_take(*key):
+            await self._wait(key, timeout)
+        try:
+            yield
+        finally:
+            self.release(*key)
 
-    async def wait(self, key: Key, seconds: float | None) -> None:
-        """Takes a slot, after up to so many seconds. Raises SlotsBusy."""
-        with ExitStack() as undo:
-            levels = [(self._join(key[:length]), limit) for length, limit in self._limits if length <= len(key)]
-            undo.callback(self._leave, key)
-            if self._queue is not None and any(level.users > limit * (1 + self._queue) for level, limit in levels):
+    async def _wait(self, key: Key, seconds: float | None) -> None:
+        levels, taken = self._join(key), list[_Level]()
+        try:
+            if self._queue is not None and any(level.users > level.limit * (1 + self._queue) for level in levels):
                 raise SlotsBusy
-            try:
-                async with asyncio.timeout(seconds):
-                    # The narrowest level first: a waiter for its key's slot must not hold a slot that others could use.
-                    for level, limit in reversed(levels):
-                        await level.take(limit)
-                        undo.callback(level.release)
-            except TimeoutError as error:
+            async with asyncio.timeout(seconds):
+                # The narrowest level first: a waiter for its key's slot must not hold a slot that others could use.
+                for level in reversed(levels):
+                    await level.take()
+                    taken.append(level)
+        except BaseException as error:
+            for level in taken:
+                level.release()
+            self._leave(key)
+            if isinstance(error, TimeoutError):
                 raise SlotsBusy from error
-            undo.pop_all()
+            raise
 
-    def _join(self, part: Key) -> "_Level":
-        level = self._levels.setdefault(part, _Level())
-        level.users += 1
-        return level
+    def _join(self, key: Key) -> "list[_Level]":
+        """The levels of a key, the widest first. Those that nobody uses are not stored, because clients can make up any
+        number of keys."""
+        assert len(key) < self._parts, "every part of a key has its limit"
+        joined = []
+        for length, limit in self._limits:
+            if length <= len(key):
+                level = self._levels.get(key[:length])
+                if level is None:
+                    level = self._levels[key[:length]] = _Level(limit)
+                level.users += 1
+                joined.append(level)
+        return joined
 
     def _leave(self, key: Key) -> None:
         for length, _ in self._limits:
@@ -106,51 +104,32 @@ class Slots:
                     del self._levels[key[:length]]
 
 
-class _Slot:
-    """What `Slots.slot` gives to `async with`; a class, because a generator costs ten times as much as the slot."""
+class _Level:
+    """The slots under one part of a key. `users` hold one, wait for one, or wait for one of a narrower level."""
 
-    __slots__ = ("_key", "_seconds", "_slots")
+    def __init__(self, limit: int) -> None:
+        self.limit: Final = limit
+        self.held = self.users = 0
+        self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
 
-    def __init__(self, slots: Slots, key: Key, seconds: float | None) -> None:
-        self._slots = slots
-        self._key = key
-        self._seconds = seconds
-
-    async def __aenter__(self) -> None:
-        if not self._slots.try_take(*self._key):
-            await self._slots.wait(self._key, self._seconds)
-
-    async def __aexit__(self, *_: object) -> None:
-        self._slots.release(*self._key)
-
-
-class _Level(msgspec.Struct):
-    """The slots under one key or part of a key. `users` hold one, wait for one, or wait for one of a narrower level."""
-
-    held: int = 0
-    users: int = 0
-    waiting: OrderedDict[asyncio.Future[None], None] | None = None  # made when the first has to wait
-
-    async def take(self, limit: int) -> None:
-        if self.held < limit:
+    async def take(self) -> None:
+        if self.held < self.limit:
             self.held += 1
             return
         slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self.waiting is None:
-            self.waiting = OrderedDict()
-        self.waiting[slot] = None
+        self._waiting[slot] = None
         try:
             await slot
         except BaseException:
+            self._waiting.pop(slot, None)
             if slot.done() and not slot.cancelled():  # it came at the very moment of the cancellation
                 self.release()
-            self.waiting.pop(slot, None)
             raise
 
     def release(self) -> None:
         """Hands the slot to the first in the queue, so that nobody can overtake it."""
-        while self.waiting:
-            slot, _ = self.waiting.popitem(last=False)
+        while self._waiting:
+            slot, _ = self._waiting.popitem(last=False)
             if not slot.done():
                 slot.set_result(None)
                 return

@@ -49,8 +49,8 @@ async def cancel_all(tasks: Iterable["asyncio.Task[None]"]) -> None:
 class Worker:
     """Runs a step at once, and again whenever it is due or woken. `run` until cancelled.
 
-    The step returns the seconds until it is due again, or None to wait for `wake` alone. `retry_seconds`, after an
-    exception, may be changed at any time and holds from the next step on. `sleep` is for tests.
+    The step returns the seconds until it is due again, or None to wait for `wake` alone. After an exception it runs again
+    after `retry_seconds`. `sleep` is for tests.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class Worker:
         retry_seconds: float,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self.retry_seconds = retry_seconds
         self._name: Final = name
         self._store: Final = store
         self._step: Final = step
+        self._retry_seconds: Final = retry_seconds
         self._sleep: Final = sleep
         self._woken: Final = asyncio.Event()
 
@@ -76,7 +76,7 @@ class Worker:
         """Ends when the store is in fail-stop. Raises nothing but CancelledError."""
         while not self._store.stopped:
             self._woken.clear()
-            seconds = await retry(self._name, self._store, self._step, self.retry_seconds, self._sleep)
+            seconds = await retry(self._name, self._store, self._step, self._retry_seconds, self._sleep)
             if not self._store.stopped:
                 await self._rest(seconds)
 

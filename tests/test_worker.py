@@ -132,16 +132,6 @@ async def test_waking_does_not_shorten_the_backoff() -> None:
         assert steps.count == 1
 
 
-async def test_backoff_may_be_changed() -> None:
-    sleep = Sleeps()
-    worker = worker_of(Steps(None, OSError(), None), sleep)
-    async with running(worker):
-        worker.retry_seconds = 0.5
-        worker.wake()
-        await settle()
-    assert sleep.seconds == [0.5]
-
-
 @pytest.mark.parametrize("outcome", [None, 60, OSError("nothing can be written")])
 async def test_worker_ends_without_a_word_when_the_store_halts(
     outcome: float | Exception | None, caplog: pytest.LogCaptureFixture
