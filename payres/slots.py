@@ -54,10 +54,10 @@ class Slots:
         self._leave(key)
 
     @asynccontextmanager
-    async def slot(self, *key: Hashable, timeout: float | None = None) -> AsyncIterator[None]:
-        """Holds a slot for the length of the block, after up to `timeout` seconds of waiting. Raises SlotsBusy."""
+    async def slot(self, *key: Hashable, seconds: float | None = None) -> AsyncIterator[None]:
+        """Holds a slot for the length of the block, after waiting for up to `seconds`. Raises SlotsBusy."""
         if not self.try_take(*key):
-            await self._wait(key, timeout)
+            await self._wait(key, seconds)
         try:
             yield
         finally:

@@ -49,8 +49,8 @@ async def cancel_all(tasks: Iterable["asyncio.Task[None]"]) -> None:
 class Worker:
     """Runs a step at once, and again whenever it is due or woken. `run` until cancelled.
 
-    The step returns the seconds until it is due again, or None to wait for `wake` alone. After an exception it runs again
-    after `retry_seconds`. `sleep` is for tests.
+    The step returns the seconds until it is due again, or None to wait for `wake` alone. After an exception it runs
+    again after `retry_seconds`. `sleep` is for tests.
     """
 
     def __init__(

@@ -142,21 +142,21 @@ async def test_nobody_may_wait_where_there_is_no_queue() -> None:
 @pytest.mark.parametrize("seconds", [0, 0.01])
 async def test_who_waited_too_long_is_turned_away_and_forgotten(seconds: float) -> None:
     slots = Slots(1, 1)
-    async with slots.slot("a", timeout=seconds):
+    async with slots.slot("a", seconds=seconds):
         for key in ("a", "b"):
             with pytest.raises(SlotsBusy):
-                await slots.slot(key, timeout=seconds).__aenter__()
+                await slots.slot(key, seconds=seconds).__aenter__()
     assert slots._levels == {}
-    async with slots.slot("b", timeout=0):
+    async with slots.slot("b", seconds=0):
         pass
 
 
 async def test_timeout_bounds_the_wait_and_not_the_block() -> None:
     slots = Slots(1)
-    async with slots.slot(timeout=0):
+    async with slots.slot(seconds=0):
         await settle()
     with pytest.raises(TimeoutError):
-        async with slots.slot(timeout=0):
+        async with slots.slot(seconds=0):
             raise TimeoutError
 
 
@@ -195,7 +195,7 @@ async def test_no_slot_is_lost_or_given_twice_whatever_happens() -> None:
     held: Counter[tuple[Hashable, ...]] = Counter()
 
     async def visit(key: tuple[Hashable, ...]) -> None:
-        async with slots.slot(*key, timeout=draw.choice([None, None, 0])):
+        async with slots.slot(*key, seconds=draw.choice([None, None, 0])):
             held.update(key[:length] for length in range(len(key) + 1))
             try:
                 for _ in range(draw.randrange(4)):

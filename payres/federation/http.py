@@ -118,8 +118,8 @@ class GuardedClient:
         asker: Key = ("own",) if requester is None else ("request", *requester)
         try:
             async with (
-                self._of_hosts.slot(asker[0], target.host, *asker[1:2], timeout=self._bounds.queue_seconds),
-                self._slots.slot(*asker, timeout=self._bounds.queue_seconds),
+                self._of_hosts.slot(asker[0], target.host, *asker[1:2], seconds=self._bounds.queue_seconds),
+                self._slots.slot(*asker, seconds=self._bounds.queue_seconds),
             ):
                 return await self._exchange(target, request, limit, requester)
         except SlotsBusy as error:

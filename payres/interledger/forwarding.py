@@ -47,7 +47,7 @@ class Forwarder:
             lambda work: peer_towards(work, self._ilp_address, prepare.destination, peer.asset, peer.id)
         )
         try:
-            async with self._slots.slot(next_peer.id, peer.id, timeout=SLOT_TIMEOUT_SECONDS):
+            async with self._slots.slot(next_peer.id, peer.id, seconds=SLOT_TIMEOUT_SECONDS):
                 if prepare.amount:
                     return await self._carry(peer, prepare, request)
                 return await self._carry_no_money(peer, prepare)
