@@ -27,13 +27,6 @@ class Asset(msgspec.Struct, frozen=True):
     scale: int
 
 
-class Scales(NamedTuple):
-    """The asset scales on both sides of an exchange."""
-
-    source: int
-    destination: int
-
-
 class Fee(msgspec.Struct, frozen=True):
     """The operator's fee for sending: `fixed` smallest units plus `basis_points` ten-thousandths of the amount."""
 
@@ -135,47 +128,48 @@ def fee_on(amount: int, fee: Fee) -> int:
     return fee.fixed + _divide_up(amount * fee.basis_points, 10_000)
 
 
-def convert(source: int, rate: Fraction, source_scale: int, destination_scale: int) -> int:
-    """What is delivered for `source`, rounded down. Between assets of one code, the rate is 1."""
-    numerator, denominator = _unit_rate(rate, source_scale, destination_scale)
-    return source * numerator // denominator
+def unit_rate(rate: Fraction, source: Asset, destination: Asset) -> Fraction:
+    """The rate between smallest units: how many of the destination asset one of the source asset is worth.
+
+    `rate` is between whole units. The functions below take rates between smallest units.
+    """
+    return rate * Fraction(10) ** (destination.scale - source.scale)
 
 
-def convert_back(destination: int, rate: Fraction, source_scale: int, destination_scale: int) -> int:
+def convert(source: int, rate: Fraction) -> int:
+    """What is delivered for `source`, rounded down."""
+    return source * rate.numerator // rate.denominator
+
+
+def convert_back(destination: int, rate: Fraction) -> int:
     """What must be sent so that at least `destination` can be delivered, rounded up."""
-    numerator, denominator = _unit_rate(rate, source_scale, destination_scale)
-    return _divide_up(destination * denominator, numerator)
-
-
-def _unit_rate(rate: Fraction, source_scale: int, destination_scale: int) -> tuple[int, int]:
-    """The rate between smallest units, as numerator and denominator."""
-    return rate.numerator * 10**destination_scale, rate.denominator * 10**source_scale
+    return _divide_up(destination * rate.denominator, rate.numerator)
 
 
 def _divide_up(dividend: int, divisor: int) -> int:
     return -(-dividend // divisor)
 
 
-def fixed_send(debit: int, fee: Fee, rate: Fraction, scales: Scales) -> Split:
+def fixed_send(debit: int, fee: Fee, rate: Fraction) -> Split:
     """The sender gives `debit`; the fee on all of it is taken out and the rest is delivered, rounded down.
 
     Raises TooSmall when not one unit would arrive, TooLarge when either side is no 64-bit amount.
     """
     charge = fee_on(debit, fee)
-    receive = convert(max(debit - charge, 0), rate, *scales)
+    receive = convert(max(debit - charge, 0), rate)
     if receive <= 0:
-        raise TooSmall(minimum_send(fee, rate, scales))
+        raise TooSmall(minimum_send(fee, rate))
     return _split(debit, receive, charge)
 
 
-def fixed_receive(receive: int, fee: Fee, rate: Fraction, scales: Scales) -> Split:
+def fixed_receive(receive: int, fee: Fee, rate: Fraction) -> Split:
     """The receiver gets `receive`; its price, rounded up, and the fee on that price are what the sender pays.
 
     Raises TooSmall when `receive` is not at least 1, TooLarge when either side is no 64-bit amount.
     """
     if receive <= 0:
-        raise TooSmall(minimum_send(fee, rate, scales))
-    price = convert_back(receive, rate, *scales)
+        raise TooSmall(minimum_send(fee, rate))
+    price = convert_back(receive, rate)
     charge = fee_on(price, fee)
     return _split(price + charge, receive, charge)
 
@@ -186,11 +180,11 @@ def _split(debit: int, receive: int, fee: int) -> Split:
     return Split(debit, receive, fee)
 
 
-def minimum_send(fee: Fee, rate: Fraction, scales: Scales) -> int:
+def minimum_send(fee: Fee, rate: Fraction) -> int:
     """The smallest debit that delivers at least one unit under `fixed_send`.
 
     A debit d leaves d - fixed - ceil(d * bp / 10000) = floor(d * (10000 - bp) / 10000) - fixed to deliver, which grows
     with d. It must reach the price of one unit.
     """
-    price = convert_back(1, rate, *scales)
+    price = convert_back(1, rate)
     return _divide_up((price + fee.fixed) * 10_000, 10_000 - fee.basis_points)

@@ -10,7 +10,6 @@ from payres.amounts import (
     MAX_VALUE,
     Asset,
     Fee,
-    Scales,
     Split,
     TooLarge,
     TooSmall,
@@ -25,13 +24,13 @@ from payres.amounts import (
     parse_decimal,
     parse_rate,
     parse_value,
+    unit_rate,
 )
 
 USD = Asset("USD", 2)
 JPY = Asset("JPY", 0)
 XRP = Asset("XRP", 9)
 FREE = Fee(0, 0)
-SAME = Scales(2, 2)
 PARITY = Fraction(1)
 
 values = st.one_of(
@@ -40,12 +39,13 @@ values = st.one_of(
     st.integers(MAX_LEDGER - 2, MAX_LEDGER + 2),
     st.integers(MAX_VALUE - 2, MAX_VALUE),
 )
-rates = st.one_of(
+whole_rates = st.one_of(
     st.just(PARITY),
     st.fractions(min_value=Fraction(1, 10**6), max_value=10**6, max_denominator=10**9),
     st.decimals(min_value="0.0001", max_value=10_000, places=4).map(Fraction),
 )
-scales = st.builds(Scales, st.integers(0, 12), st.integers(0, 12))
+assets = st.builds(Asset, st.just("ABC"), st.integers(0, 12))
+rates = st.builds(unit_rate, whole_rates, assets, assets)
 fees = st.builds(Fee, st.one_of(st.just(0), st.integers(0, 10**6)), st.one_of(st.just(0), st.integers(0, 9_999)))
 
 
@@ -194,151 +194,150 @@ def test_fee_refuses_what_is_no_fee(fixed: int, basis_points: int) -> None:
         Fee(fixed, basis_points)
 
 
-@given(values, rates, scales)
-def test_conversion_agrees_with_decimal_arithmetic(amount: int, rate: Fraction, sides: Scales) -> None:
+@given(values, whole_rates, assets, assets)
+def test_conversion_agrees_with_decimal_arithmetic(amount: int, rate: Fraction, one: Asset, other: Asset) -> None:
     with localcontext(prec=200):  # far more digits than any of these quotients needs to be told from a whole number
-        factor = Decimal(rate.numerator).scaleb(sides.destination - sides.source)
+        factor = Decimal(rate.numerator).scaleb(other.scale - one.scale)
         exact = Decimal(amount) * factor / rate.denominator
         price = Decimal(amount) * rate.denominator / factor
-        assert convert(amount, rate, *sides) == exact.to_integral_value(ROUND_FLOOR)
-        assert convert_back(amount, rate, *sides) == price.to_integral_value(ROUND_CEILING)
+        assert convert(amount, unit_rate(rate, one, other)) == exact.to_integral_value(ROUND_FLOOR)
+        assert convert_back(amount, unit_rate(rate, one, other)) == price.to_integral_value(ROUND_CEILING)
 
 
 @given(values)
 def test_conversion_within_one_asset_changes_nothing(amount: int) -> None:
-    assert convert(amount, PARITY, *SAME) == amount
-    assert convert_back(amount, PARITY, *SAME) == amount
+    assert convert(amount, PARITY) == amount
+    assert convert_back(amount, PARITY) == amount
 
 
-@given(values, rates, scales)
-def test_converting_there_and_back_never_gains(amount: int, rate: Fraction, sides: Scales) -> None:
-    back = Scales(sides.destination, sides.source)
-    assert convert_back(convert(amount, rate, *sides), rate, *sides) <= amount
-    assert convert(convert_back(amount, rate, *sides), rate, *sides) >= amount
-    assert convert(convert(amount, rate, *sides), 1 / rate, *back) <= amount
+@given(values, rates)
+def test_converting_there_and_back_never_gains(amount: int, rate: Fraction) -> None:
+    assert convert_back(convert(amount, rate), rate) <= amount
+    assert convert(convert_back(amount, rate), rate) >= amount
+    assert convert(convert(amount, rate), 1 / rate) <= amount
 
 
-@given(values, rates, scales)
-def test_price_is_the_least_that_delivers(amount: int, rate: Fraction, sides: Scales) -> None:
-    price = convert_back(amount, rate, *sides)
-    assert convert(price, rate, *sides) >= amount
-    assert convert(price - 1, rate, *sides) < amount
+@given(values, rates)
+def test_price_is_the_least_that_delivers(amount: int, rate: Fraction) -> None:
+    price = convert_back(amount, rate)
+    assert convert(price, rate) >= amount
+    assert convert(price - 1, rate) < amount
 
 
 @pytest.mark.parametrize("rate", [Fraction(23, 25), Fraction(10, 3), Fraction("1.0837")])
 def test_round_trips_never_gain_however_many(rate: Fraction) -> None:
     balance = start = 1_000_003
     for _ in range(20_000):
-        after = convert(convert(balance, rate, 2, 3), 1 / rate, 3, 2)
+        after = convert(convert(balance, rate), 1 / rate)
         assert after <= balance
         balance = after
     assert 0 < balance <= start
 
 
 def test_fixed_send_takes_the_fee_out() -> None:
-    assert fixed_send(10_000, Fee(25, 100), Fraction("0.92"), SAME) == Split(debit=10_000, receive=9_085, fee=125)
+    assert fixed_send(10_000, Fee(25, 100), Fraction("0.92")) == Split(debit=10_000, receive=9_085, fee=125)
 
 
 def test_fixed_receive_puts_the_fee_on_top() -> None:
     # 9085 / 0.92 is 9875 exactly; the fee is 25 + ceil(98.75).
-    assert fixed_receive(9_085, Fee(25, 100), Fraction("0.92"), SAME) == Split(debit=9_999, receive=9_085, fee=124)
+    assert fixed_receive(9_085, Fee(25, 100), Fraction("0.92")) == Split(debit=9_999, receive=9_085, fee=124)
 
 
 def test_terms_cross_scales() -> None:
-    to_nano = Scales(2, 9)
-    assert fixed_send(1, FREE, PARITY, to_nano) == Split(1, 10_000_000, 0)
-    assert fixed_receive(10_000_001, FREE, PARITY, to_nano) == Split(2, 10_000_001, 0)
+    to_nano = unit_rate(PARITY, USD, XRP)
+    assert fixed_send(1, FREE, to_nano) == Split(1, 10_000_000, 0)
+    assert fixed_receive(10_000_001, FREE, to_nano) == Split(2, 10_000_001, 0)
 
 
 def test_terms_are_exact_at_the_edges_of_uint64() -> None:
-    assert fixed_send(MAX_VALUE, FREE, PARITY, SAME) == Split(MAX_VALUE, MAX_VALUE, 0)
-    assert fixed_receive(MAX_VALUE, FREE, PARITY, SAME) == Split(MAX_VALUE, MAX_VALUE, 0)
-    assert fixed_receive(MAX_VALUE - 1, Fee(1, 0), PARITY, SAME) == Split(MAX_VALUE, MAX_VALUE - 1, 1)
-    assert fixed_send(MAX_LEDGER, Fee(0, 1), PARITY, SAME).receive == MAX_LEDGER - 922_337_203_685_478
+    assert fixed_send(MAX_VALUE, FREE, PARITY) == Split(MAX_VALUE, MAX_VALUE, 0)
+    assert fixed_receive(MAX_VALUE, FREE, PARITY) == Split(MAX_VALUE, MAX_VALUE, 0)
+    assert fixed_receive(MAX_VALUE - 1, Fee(1, 0), PARITY) == Split(MAX_VALUE, MAX_VALUE - 1, 1)
+    assert fixed_send(MAX_LEDGER, Fee(0, 1), PARITY).receive == MAX_LEDGER - 922_337_203_685_478
 
 
 def test_terms_beyond_uint64_are_refused() -> None:
     with pytest.raises(TooLarge):
-        fixed_receive(MAX_VALUE, Fee(1, 0), PARITY, SAME)
+        fixed_receive(MAX_VALUE, Fee(1, 0), PARITY)
     with pytest.raises(TooLarge):
-        fixed_send(MAX_VALUE + 1, FREE, PARITY, Scales(2, 0))
+        fixed_send(MAX_VALUE + 1, FREE, unit_rate(PARITY, USD, JPY))
     with pytest.raises(TooLarge):
-        fixed_send(MAX_VALUE // 10 + 1, FREE, PARITY, Scales(2, 3))
+        fixed_send(MAX_VALUE // 10 + 1, FREE, Fraction(10))
     with pytest.raises(TooLarge):
-        fixed_receive(MAX_VALUE, FREE, Fraction(1, 2), SAME)
+        fixed_receive(MAX_VALUE, FREE, Fraction(1, 2))
 
 
 @pytest.mark.parametrize(
-    ("fee", "rate", "sides", "minimum"),
+    ("fee", "rate", "minimum"),
     [
-        (FREE, PARITY, SAME, 1),
-        (FREE, Fraction("0.92"), SAME, 2),
-        (Fee(25, 0), PARITY, SAME, 26),
-        (Fee(0, 100), PARITY, SAME, 2),
-        (Fee(25, 100), Fraction("0.01"), SAME, 127),
-        (Fee(0, 9_999), PARITY, SAME, 10_000),
-        (FREE, PARITY, Scales(9, 2), 10_000_000),
+        (FREE, PARITY, 1),
+        (FREE, Fraction("0.92"), 2),
+        (Fee(25, 0), PARITY, 26),
+        (Fee(0, 100), PARITY, 2),
+        (Fee(25, 100), Fraction("0.01"), 127),
+        (Fee(0, 9_999), PARITY, 10_000),
+        (FREE, Fraction(1, 10**7), 10_000_000),
     ],
 )
-def test_too_small_names_the_smallest_debit_that_works(fee: Fee, rate: Fraction, sides: Scales, minimum: int) -> None:
-    assert minimum_send(fee, rate, sides) == minimum
+def test_too_small_names_the_smallest_debit_that_works(fee: Fee, rate: Fraction, minimum: int) -> None:
+    assert minimum_send(fee, rate) == minimum
     with pytest.raises(TooSmall, match=str(minimum)) as refused:
-        fixed_send(minimum - 1, fee, rate, sides)
+        fixed_send(minimum - 1, fee, rate)
     assert refused.value.minimum == minimum
-    assert fixed_send(minimum, fee, rate, sides).receive >= 1
+    assert fixed_send(minimum, fee, rate).receive >= 1
 
 
 @pytest.mark.parametrize("receive", [0, -1])
 def test_fixed_receive_of_nothing_is_too_small(receive: int) -> None:
     with pytest.raises(TooSmall) as refused:
-        fixed_receive(receive, Fee(25, 0), PARITY, SAME)
+        fixed_receive(receive, Fee(25, 0), PARITY)
     assert refused.value.minimum == 26
 
 
-@given(fees, rates, scales)
-def test_minimum_send_works_and_one_less_does_not(fee: Fee, rate: Fraction, sides: Scales) -> None:
-    minimum = minimum_send(fee, rate, sides)
-    assume(minimum <= MAX_VALUE and convert(minimum, rate, *sides) <= MAX_VALUE)
-    assert fixed_send(minimum, fee, rate, sides).receive >= 1
+@given(fees, rates)
+def test_minimum_send_works_and_one_less_does_not(fee: Fee, rate: Fraction) -> None:
+    minimum = minimum_send(fee, rate)
+    assume(minimum <= MAX_VALUE and convert(minimum, rate) <= MAX_VALUE)
+    assert fixed_send(minimum, fee, rate).receive >= 1
     with pytest.raises(TooSmall):
-        fixed_send(minimum - 1, fee, rate, sides)
+        fixed_send(minimum - 1, fee, rate)
 
 
-@given(values, fees, rates, scales)
-def test_fixed_send_delivers_no_more_than_was_paid_for(debit: int, fee: Fee, rate: Fraction, sides: Scales) -> None:
-    if debit < minimum_send(fee, rate, sides):
+@given(values, fees, rates)
+def test_fixed_send_delivers_no_more_than_was_paid_for(debit: int, fee: Fee, rate: Fraction) -> None:
+    if debit < minimum_send(fee, rate):
         with pytest.raises(TooSmall):
-            fixed_send(debit, fee, rate, sides)
+            fixed_send(debit, fee, rate)
         return
     try:
-        terms = fixed_send(debit, fee, rate, sides)
+        terms = fixed_send(debit, fee, rate)
     except TooLarge:
-        assert debit * rate * Fraction(10) ** (sides.destination - sides.source) > MAX_VALUE
+        assert debit * rate > MAX_VALUE
         return
     assert terms.debit == debit
     assert 0 <= terms.fee < debit
     # The exact worth of what is left after the fee, before rounding.
-    worth = (debit - terms.fee) * rate * Fraction(10) ** (sides.destination - sides.source)
+    worth = (debit - terms.fee) * rate
     assert worth - 1 < terms.receive <= worth
 
 
-@given(values, fees, rates, scales)
-def test_fixed_receive_is_paid_for_in_full(receive: int, fee: Fee, rate: Fraction, sides: Scales) -> None:
+@given(values, fees, rates)
+def test_fixed_receive_is_paid_for_in_full(receive: int, fee: Fee, rate: Fraction) -> None:
     try:
-        terms = fixed_receive(receive, fee, rate, sides)
+        terms = fixed_receive(receive, fee, rate)
     except TooLarge:
-        price = convert_back(receive, rate, *sides)
+        price = convert_back(receive, rate)
         assert price + fee_on(price, fee) > MAX_VALUE
         return
     source = terms.debit - terms.fee
     assert terms.receive == receive
-    assert convert(source, rate, *sides) >= receive
-    assert convert(source - 1, rate, *sides) < receive
+    assert convert(source, rate) >= receive
+    assert convert(source - 1, rate) < receive
     assert terms.fee == fee_on(source, fee)
 
 
-@given(values, values, fees, rates, scales)
-def test_sending_more_never_delivers_less(one: int, other: int, fee: Fee, rate: Fraction, sides: Scales) -> None:
+@given(values, values, fees, rates)
+def test_sending_more_never_delivers_less(one: int, other: int, fee: Fee, rate: Fraction) -> None:
     less, more = sorted((one, other))
-    assume(convert(more, rate, *sides) <= MAX_VALUE and less >= minimum_send(fee, rate, sides))
-    assert fixed_send(less, fee, rate, sides).receive <= fixed_send(more, fee, rate, sides).receive
+    assume(convert(more, rate) <= MAX_VALUE and less >= minimum_send(fee, rate))
+    assert fixed_send(less, fee, rate).receive <= fixed_send(more, fee, rate).receive

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from payres import representations
-from payres.amounts import MAX_VALUE, Asset, Fee, Scales, convert, fee_on, minimum_send
+from payres.amounts import MAX_VALUE, Asset, Fee, convert, fee_on, minimum_send
 from payres.errors import DomainError, InvalidAmount, Unavailable, WrongState
 from payres.federation.connection import FetchFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
@@ -20,7 +20,7 @@ from payres.interledger.sending.probe import price_of, probe, promise_of
 from payres.payments import refunds
 from payres.payments.liquidity import check_liquidity
 from payres.payments.outgoing import check_funds
-from payres.payments.pricing import check_fits, nothing_arrives, rate_between, wanted_amount
+from payres.payments.pricing import check_fits, nothing_arrives, unit_rate_between, wanted_amount
 from payres.payments.quotes import check_amounts
 from payres.payments.receivers import is_remote, unpayable
 from payres.store.database import Database
@@ -107,8 +107,8 @@ class RemoteQuotes:
             raise _not_payable(field, error) from error
         assert receiver.method is not None, "what is open can be paid"
         destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
-        external = await self._database.read(lambda work: rate_between(work, wallet.asset_code, receiver.asset.code))
-        rate = minimum_rate(external, SLIPPAGE, Scales(wallet.asset_scale, receiver.asset.scale))
+        external = await self._database.read(lambda work: unit_rate_between(work, wallet.asset, receiver.asset))
+        rate = minimum_rate(external, SLIPPAGE)
         spent = value_in(debit, wallet.asset, "debitAmount") if debit else None
         delivery = 0
         if spent is None:
@@ -141,8 +141,8 @@ class RemoteQuotes:
         sent = terms.debit - terms.fee
         if not terms.sends_all:  # most of the slippage is not used
             sent = min(sent, ceil(terms.receive / terms.path.low))
-        rate = rate_between(work, wallet.asset_code, peer.asset_code)
-        check_liquidity(work, peer.asset_id, convert(sent, rate, wallet.asset_scale, peer.asset_scale))
+        rate = unit_rate_between(work, wallet.asset, peer.asset)
+        check_liquidity(work, peer.asset_id, convert(sent, rate))
 
 
 async def _probe(connection: Connection, packets: WalletPackets) -> Path:
@@ -222,4 +222,4 @@ def _least_to_send(path: Path) -> int:
 
 def _least_debit(fee: Fee, least: int) -> int:
     """The smallest debit that leaves `least` after the fee."""
-    return minimum_send(fee, Fraction(1, least), Scales(0, 0))
+    return minimum_send(fee, Fraction(1, least))

@@ -13,7 +13,7 @@ import msgspec
 from payres.amounts import MAX_LEDGER, Asset, convert
 from payres.errors import NoRate
 from payres.interledger.packets import Code, Prepare, Rejected, too_large_data
-from payres.payments.pricing import rate_between
+from payres.payments.pricing import unit_rate_between
 from payres.store import assets, peers
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
@@ -82,18 +82,17 @@ def converted(work: Work, amount: int, source: Asset, target: Asset) -> int:
     if source == target:
         return amount
     rate = _rate(work, source, target)
-    result = convert(amount, rate, source.scale, target.scale)
+    result = convert(amount, rate)
     if not result:
         raise Rejected(Code.INSUFFICIENT_SOURCE_AMOUNT, "The amount is worth nothing in the next asset")
     if result > MAX_LEDGER:
-        unit_rate = rate * Fraction(10) ** (target.scale - source.scale)
-        raise Rejected(Code.AMOUNT_TOO_LARGE, data=too_large_data(amount, floor(MAX_LEDGER / unit_rate)))
+        raise Rejected(Code.AMOUNT_TOO_LARGE, data=too_large_data(amount, floor(MAX_LEDGER / rate)))
     return result
 
 
 def _rate(work: Work, source: Asset, target: Asset) -> Fraction:
     try:
-        return rate_between(work, source.code, target.code)
+        return unit_rate_between(work, source, target)
     except NoRate as error:
         code = Code.INTERNAL_ERROR if error.is_stale else Code.CANNOT_RECEIVE
         raise Rejected(code, f"There is no exchange rate from {source.code} to {target.code}") from error

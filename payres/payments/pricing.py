@@ -10,12 +10,12 @@ from payres.amounts import (
     MAX_LEDGER,
     Asset,
     Fee,
-    Scales,
     TooLarge,
     TooSmall,
     fixed_receive,
     fixed_send,
     parse_rate,
+    unit_rate,
 )
 from payres.clock import SECOND
 from payres.errors import InvalidAmount, NoRate
@@ -54,15 +54,14 @@ def local_terms(
     Raises InvalidAmount, NoRate.
     """
     fee = Fee() if is_free else wallet.fee
-    rate = rate_between(work, wallet.asset_code, receiver.asset.code)
-    scales = Scales(wallet.asset_scale, receiver.asset.scale)
+    rate = unit_rate_between(work, wallet.asset, receiver.asset)
     try:
         if debit:
-            split = fixed_send(value_in(debit, wallet.asset, "debitAmount"), fee, rate, scales)
+            split = fixed_send(value_in(debit, wallet.asset, "debitAmount"), fee, rate)
         else:
-            split = fixed_receive(wanted_amount(receiver, receive), fee, rate, scales)
+            split = fixed_receive(wanted_amount(receiver, receive), fee, rate)
     except TooSmall as error:
-        works = _works(error.minimum, fee, rate, scales, receiver)
+        works = _works(error.minimum, fee, rate, receiver)
         raise nothing_arrives(error.minimum if works else None, wallet.asset) from error
     except TooLarge as error:
         raise InvalidAmount(f"The payment is too large: {error}") from error
@@ -111,6 +110,11 @@ def nothing_arrives(minimum: int | None, asset: Asset) -> InvalidAmount:
     return InvalidAmount(sentence, field="debitAmount", reason="nothing_arrives", minSendAmount=least)
 
 
+def unit_rate_between(work: Work, source: Asset, target: Asset) -> Fraction:
+    """How many smallest units of `target` one of `source` buys. Raises NoRate."""
+    return unit_rate(rate_between(work, source.code, target.code), source, target)
+
+
 def rate_between(work: Work, base: str, counter: str) -> Fraction:
     """How many units of currency `counter` one unit of `base` buys: 1 for one currency, else the stored rate, or the
     inverse of the rate the other way. Raises NoRate when there is none, or it is too old."""
@@ -134,10 +138,10 @@ def rate_between(work: Work, base: str, counter: str) -> Fraction:
     )
 
 
-def _works(debit: int, fee: Fee, rate: Fraction, scales: Scales, receiver: Receiver) -> bool:
+def _works(debit: int, fee: Fee, rate: Fraction, receiver: Receiver) -> bool:
     """Whether the receiver could be sent this much: where one unit of debit is worth a lot, it may take no more."""
     try:
-        split = fixed_send(debit, fee, rate, scales)
+        split = fixed_send(debit, fee, rate)
     except TooLarge:
         return False
     most = MAX_LEDGER if receiver.remaining is None else min(MAX_LEDGER, receiver.remaining)

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from payres.amounts import Fee, Scales, TooSmall, convert, convert_back, fixed_receive, fixed_send
+from payres.amounts import Fee, TooSmall, convert, convert_back, fixed_receive, fixed_send
 from payres.operator.assets import deposit_liquidity, set_rate
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
@@ -143,44 +143,42 @@ def test_amounts_that_no_account_can_hold(bank: Instance, value: int) -> None:
     assert bank.balance("alice") == before
 
 
-# Rates and scales at which a unit is cut in the middle one way or the other.
-EXCHANGES = [
-    (Fraction(92, 100), Scales(2, 2)),
-    (Fraction(3, 2), Scales(2, 2)),
-    (Fraction("1.0837"), Scales(2, 9)),
-    (Fraction("0.0066"), Scales(0, 2)),
-    (Fraction(1), Scales(9, 2)),
-    (Fraction(1, 3), Scales(2, 3)),
+# Rates between smallest units at which a unit is cut in the middle one way or the other.
+RATES = [
+    Fraction(92, 100),
+    Fraction(3, 2),
+    Fraction("1.0837") * 10**7,
+    Fraction("0.66"),
+    Fraction(1, 10**7),
+    Fraction(10, 3),
 ]
 
 
-@pytest.mark.parametrize(("rate", "sides"), EXCHANGES)
+@pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("fee", [Fee(), Fee(0, 1), Fee(1, 30)])
-def test_rounding_harvest(rate: Fraction, sides: Scales, fee: Fee) -> None:
+def test_rounding_harvest(rate: Fraction, fee: Fee) -> None:
     """Nobody gains by cutting an amount into units: each one of it gives no more than its exact worth, and going there
     and back no more than there was. It is so for each amount up to 500, and what is so for each holds for their sum,
     a million payments of one unit among them."""
-    unit = rate * 10**sides.destination / Fraction(10**sides.source)
-    back = Scales(sides.destination, sides.source)
     for amount in range(1, 500):
-        there = convert(amount, rate, *sides)
-        assert there <= amount * unit
-        assert convert(there, 1 / rate, *back) <= amount
-        assert convert_back(amount, rate, *sides) * unit >= amount
+        there = convert(amount, rate)
+        assert there <= amount * rate
+        assert convert(there, 1 / rate) <= amount
+        assert convert_back(amount, rate) * rate >= amount
         try:
-            sent, delivered = fixed_send(amount, fee, rate, sides), fixed_receive(amount, fee, rate, sides)
+            sent, delivered = fixed_send(amount, fee, rate), fixed_receive(amount, fee, rate)
         except TooSmall:
             continue
-        assert sent.receive <= (sent.debit - sent.fee) * unit
-        assert delivered.receive <= (delivered.debit - delivered.fee) * unit
+        assert sent.receive <= (sent.debit - sent.fee) * rate
+        assert delivered.receive <= (delivered.debit - delivered.fee) * rate
         assert sent.fee >= sent.debit * Fraction(fee.basis_points, 10_000)
 
 
 def test_rounding_harvest_by_a_million_exchanges_of_one_unit() -> None:
-    for rate, sides in EXCHANGES:
-        there, back = convert(1, rate, *sides), Scales(sides.destination, sides.source)
-        assert 1_000_000 * convert(there, 1 / rate, *back) <= 1_000_000
-        assert 1_000_000 * there <= convert(1_000_000, rate, *sides)
+    for rate in RATES:
+        there = convert(1, rate)
+        assert 1_000_000 * convert(there, 1 / rate) <= 1_000_000
+        assert 1_000_000 * there <= convert(1_000_000, rate)
 
 
 def test_rounding_harvest_by_hundreds_of_payments(bank: Instance) -> None:

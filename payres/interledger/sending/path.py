@@ -4,7 +4,6 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Final
 
-from payres.amounts import Scales
 from payres.interledger.sending.connection import SendingFailed
 from payres.terms import Path
 
@@ -17,16 +16,16 @@ def is_small(sent: int, delivered: int) -> bool:
     return min(sent, delivered) < SHOWS_THE_RATE
 
 
-def minimum_rate(external: Fraction | None, slippage: Fraction, scales: Scales) -> Fraction:
+def minimum_rate(external: Fraction | None, slippage: Fraction) -> Fraction:
     """The least that each smallest unit sent must deliver, in smallest units.
 
-    `external` is what one whole unit of the source asset is worth in whole units of the destination asset (1 within
-    one currency), and `slippage` the share of that, 0 to 1, which the sender may lose on the way.
+    `external` is what one of them is worth outside, and `slippage` the share of that, 0 to 1, which the sender may lose
+    on the way.
     Raises SendingFailed when there is no such rate.
     """
     if external is None or external <= 0:
         raise SendingFailed("There is no exchange rate to hold the path's rate against.", retryable=False)
-    return external * (1 - slippage) * Fraction(10) ** (scales.destination - scales.source)
+    return external * (1 - slippage)
 
 
 def min_delivery(amount: int, path: Path, minimum: Fraction) -> int:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.amounts import MAX_VALUE, Scales
+from payres.amounts import MAX_VALUE
 from payres.interledger.sending.connection import SendingFailed
 from payres.interledger.sending.path import max_source, min_delivery, minimum_rate, sendable
 from payres.terms import Path, RateBounds
@@ -41,23 +41,22 @@ def test_bounds_hold_a_steady_rate(rate: Fraction, amounts: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("external", "slippage", "scales", "expected"),
+    ("external", "slippage", "expected"),
     [
-        (Fraction(1), Fraction(1, 100), Scales(2, 2), Fraction(99, 100)),
-        (Fraction(150), Fraction(1, 100), Scales(2, 0), Fraction(1485, 1000)),
-        (Fraction(1), Fraction(0), Scales(9, 2), Fraction(1, 10**7)),
-        (Fraction(1), Fraction(0), Scales(2, 9), Fraction(10**7)),
-        (Fraction(1, 3), Fraction(1), Scales(2, 2), Fraction(0)),
+        (Fraction(1), Fraction(1, 100), Fraction(99, 100)),
+        (Fraction(3, 2), Fraction(1, 100), Fraction(1485, 1000)),
+        (Fraction(1, 10**7), Fraction(0), Fraction(1, 10**7)),
+        (Fraction(1, 3), Fraction(1), Fraction(0)),
     ],
 )
-def test_minimum_rate(external: Fraction, slippage: Fraction, scales: Scales, expected: Fraction) -> None:
-    assert minimum_rate(external, slippage, scales) == expected
+def test_minimum_rate(external: Fraction, slippage: Fraction, expected: Fraction) -> None:
+    assert minimum_rate(external, slippage) == expected
 
 
 @pytest.mark.parametrize("external", [None, Fraction(0), Fraction(-1)])
 def test_no_minimum_without_a_price(external: Fraction | None) -> None:
     with pytest.raises(SendingFailed, match="no exchange rate") as caught:
-        minimum_rate(external, Fraction(1, 100), Scales(2, 2))
+        minimum_rate(external, Fraction(1, 100))
     assert not caught.value.retryable
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from payres.amounts import Asset, Scales
+from payres.amounts import Asset, unit_rate
 from payres.interledger.packets import Fulfill, Reject
 from payres.interledger.sending.connection import Connection, SendingFailed, close
 from payres.interledger.sending.path import max_source, min_delivery, minimum_rate
@@ -19,7 +19,7 @@ Vector = dict[str, Any]
 
 
 async def quote(vector: Vector, connection: Connection) -> Plan:
-    rate = minimum_rate(external_rate(vector), Fraction(str(vector["slippage"])), scales(vector))
+    rate = minimum_rate(external_rate(vector), Fraction(str(vector["slippage"])))
     path = await probe(connection)
     if "amountToSend" in vector:
         amount = int(vector["amountToSend"])
@@ -29,15 +29,13 @@ async def quote(vector: Vector, connection: Connection) -> Plan:
 
 
 def external_rate(vector: Vector) -> Fraction | None:
-    source, destination = vector["sourceAsset"]["code"], vector["destinationAsset"]["code"]
-    if source == destination:
-        return Fraction(1)
+    source, destination = (Asset(**vector[side]) for side in ("sourceAsset", "destinationAsset"))
+    if source.code == destination.code:
+        return unit_rate(Fraction(1), source, destination)
     prices = {code: Fraction(str(price)) for code, price in vector["prices"].items()}
-    return prices[source] / prices[destination] if source in prices and destination in prices else None
-
-
-def scales(vector: Vector) -> Scales:
-    return Scales(vector["sourceAsset"]["scale"], vector["destinationAsset"]["scale"])
+    if not {source.code, destination.code} <= prices.keys():
+        return None
+    return unit_rate(prices[source.code] / prices[destination.code], source, destination)
 
 
 def simulated(vector: Vector) -> SimulatedPath:
