@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from payres.amounts import Asset
@@ -16,7 +17,7 @@ from payres.store.payments import RefundRecord
 from payres.store.quotes import QuoteRecord
 from payres.store.wallets import WalletRecord
 from payres.urls import Urls
-from payres.wire import Amount, IncomingPayment, OutgoingPayment, Page, Pagination, PaymentMethod, Quote
+from payres.wire import Amount, IncomingPayment, OutgoingPayment, Page, Pagination, Quote
 
 T = TypeVar("T")
 
@@ -37,10 +38,8 @@ def amount(value: int | str, asset: Asset) -> Amount:
     return Amount(value=str(value), asset_code=asset.code, asset_scale=asset.scale)
 
 
-def incoming_payment(
-    urls: Urls, wallet: WalletRecord, payment: IncomingRecord, methods: list[PaymentMethod] | UnsetType = UNSET
-) -> IncomingPayment:
-    """Without methods in lists and after completion."""
+def incoming_payment(urls: Urls, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:
+    """Without methods, as in lists and after completion."""
     asset = wallet.asset
     return IncomingPayment(
         id=urls.resource("incoming-payments", payment.id),
@@ -51,7 +50,6 @@ def incoming_payment(
         expires_at=format_time(payment.expires_at),
         metadata=_metadata(payment.metadata),
         created_at=format_time(payment.created_at),
-        methods=methods,
     )
 
 
@@ -70,14 +68,27 @@ def quote(urls: Urls, wallet: WalletRecord, record: QuoteRecord) -> Quote:
 
 def outgoing_payment(urls: Urls, wallet: WalletRecord, payment: OutgoingRecord) -> OutgoingPayment:
     """Without what its grant has spent, which only the answer to the creation has."""
-    return OutgoingPayment(**_members(urls, wallet, payment))
+    asset = wallet.asset
+    return OutgoingPayment(
+        id=urls.resource("outgoing-payments", payment.id),
+        wallet_address=urls.wallet(wallet.path),
+        quote_id=UNSET if payment.quote_id is None else urls.resource("quotes", payment.quote_id),
+        failed=payment.failed,
+        receiver=payment.terms.receiver,
+        receive_amount=amount(payment.terms.receive, payment.terms.asset),
+        debit_amount=amount(payment.terms.debit, asset),
+        sent_amount=amount(payment.sent, asset),
+        metadata=_metadata(payment.metadata),
+        created_at=format_time(payment.created_at),
+    )
 
 
 def outgoing_payment_event(
-    urls: Urls, wallet: WalletRecord, payment: OutgoingRecord, refund: RefundRecord | None
+    urls: Urls, shown: OutgoingPayment, payment: OutgoingRecord, refund: RefundRecord | None
 ) -> OutgoingPaymentEvent:
+    """`shown` is the payment as its client sees it."""
     return OutgoingPaymentEvent(
-        **_members(urls, wallet, payment),
+        **msgspec.structs.asdict(shown),
         grant=payment.grant_id or UNSET,
         refund_of=UNSET if refund is None else urls.resource("incoming-payments", refund.incoming_payment_id),
         failure=payment.failure or UNSET,
@@ -109,22 +120,6 @@ def grant_event(urls: Urls, wallet: WalletRecord, grant: GrantRecord) -> GrantEv
         wallet_address=urls.wallet(wallet.path),
         access=Raw(grant.access.encode()),
     )
-
-
-def _members(urls: Urls, wallet: WalletRecord, payment: OutgoingRecord) -> dict[str, Any]:
-    asset = wallet.asset
-    return {
-        "id": urls.resource("outgoing-payments", payment.id),
-        "wallet_address": urls.wallet(wallet.path),
-        "quote_id": UNSET if payment.quote_id is None else urls.resource("quotes", payment.quote_id),
-        "failed": payment.failed,
-        "receiver": payment.terms.receiver,
-        "receive_amount": amount(payment.terms.receive, payment.terms.asset),
-        "debit_amount": amount(payment.terms.debit, asset),
-        "sent_amount": amount(payment.sent, asset),
-        "metadata": _metadata(payment.metadata),
-        "created_at": format_time(payment.created_at),
-    }
 
 
 def _metadata(text: str | None) -> Raw | UnsetType:

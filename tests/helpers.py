@@ -56,6 +56,11 @@ def usd(value: int | str) -> Json:
     return amount(value)
 
 
+def last_segment(url: str) -> str:
+    """The id at the end of a resource's URL."""
+    return url.rpartition("/")[2]
+
+
 def receiver_of(instance: Instance, value: int | None = None, wallet: str = "bob", **members: Any) -> str:
     """The URL of a new incoming payment, of any amount or of so many cents."""
     wanted = None if value is None else usd(value)

@@ -16,7 +16,7 @@ from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 from payres.wallet_addresses import active_wallet
-from payres.wire import IncomingPaymentRequest, metadata_text, value_in
+from payres.wire import IncomingPayment, IncomingPaymentRequest, metadata_text, value_in
 from payres.worker import Worker
 
 # Microseconds between two events about parts of a payment: packets come by the hundred.
@@ -28,7 +28,7 @@ EXPIRY_BATCH: Final = 64
 PAID_MEANWHILE: Final = "The receiver has been paid meanwhile and takes less than was quoted; quote again"
 
 
-def create(work: Work, caller: Caller, asked: IncomingPaymentRequest) -> tuple[WalletRecord, IncomingRecord]:
+def create(work: Work, caller: Caller, asked: IncomingPaymentRequest) -> IncomingPayment:
     """A new incoming payment into the wallet address that the request or the grant names. Specification 4.4.
 
     Raises InvalidRequest, InvalidAmount, InvalidExpiry.
@@ -46,29 +46,27 @@ def create(work: Work, caller: Caller, asked: IncomingPaymentRequest) -> tuple[W
         expires_at=_expiry(work, asked.expires_at or None),
         completed_at=None,
     )
-    add(work, wallet, payment)
-    return wallet, payment
+    return add(work, wallet, payment)
 
 
-def add(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> None:
-    """Inserts a new incoming payment, and tells of it."""
+def add(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:
+    """Inserts a new incoming payment, and writes the event."""
     INCOMING.insert(work, payment)
-    _emit(work, "created", wallet, payment)
+    return _emit(work, "incoming_payment.created", wallet, payment)
 
 
-def complete(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> IncomingRecord:
+def complete(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:
     """The payment, completed; a completed one stays as it is. Specification 4.6.
 
     Raises WrongState for an expired one.
     """
     if payment.completed:
-        return payment
+        return representations.incoming_payment(work.urls, wallet, payment)
     if not payment.open_at(work.now):
         raise WrongState("The incoming payment has expired and can no longer be completed")
     incoming.complete_incoming(work, payment.id, work.now)
     completed = msgspec.structs.replace(payment, completed_at=work.now)
-    _emit(work, "completed", wallet, completed)
-    return completed
+    return _emit(work, "incoming_payment.completed", wallet, completed)
 
 
 async def report_expired(database: Database) -> None:
@@ -86,7 +84,7 @@ async def report_expired(database: Database) -> None:
 def _expire_due(work: Work) -> None:
     for payment in incoming.expired_without_event(work, work.now, EXPIRY_BATCH):
         INCOMING.update(work, payment.id, expiry_event_at=work.now)
-        _emit(work, "expired", WALLETS.by_id(work, payment.wallet_address_id), payment)
+        _emit(work, "incoming_payment.expired", WALLETS.by_id(work, payment.wallet_address_id), payment)
 
 
 def fits(remaining: int | None, amount: int) -> bool:
@@ -137,14 +135,17 @@ def credit(work: Work, wallet: WalletRecord, payment: IncomingRecord, amount: in
     if is_told:
         received = payment.received + amount
         credited = msgspec.structs.replace(payment, received=received, completed_at=completed_at)
-        _emit(work, "completed" if reached else "partial_payment_received", wallet, credited)
+        name = "incoming_payment.completed" if reached else "incoming_payment.partial_payment_received"
+        _emit(work, name, wallet, credited)
     else:
         work.changed.append(payment.id)
 
 
-def _emit(work: Work, kind: str, wallet: WalletRecord, payment: IncomingRecord) -> None:
+def _emit(work: Work, name: str, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:
+    """Writes the event of this name; returns the payment as it shows it."""
     shown = representations.incoming_payment(work.urls, wallet, payment)
-    work.emit(f"incoming_payment.{kind}", payment.id, shown)
+    work.emit(name, payment.id, shown)
+    return shown
 
 
 def _expiry(work: Work, text: str | None) -> int:

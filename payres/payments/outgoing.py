@@ -16,27 +16,21 @@ from payres.payments.liquidity import short_of_liquidity
 from payres.payments.pricing import local_terms
 from payres.payments.receivers import LocalReceiver, open_receiver
 from payres.payments.settlement import emit, pay_locally
+from payres.representations import amount
 from payres.store import grants, quotes
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.terms import Offer, Terms
 from payres.wallet_addresses import active_wallet
-from payres.wire import OutgoingPaymentRequest, metadata_text
+from payres.wire import OutgoingPayment, OutgoingPaymentRequest, metadata_text
 
 
-class Created(msgspec.Struct, frozen=True):
-    """A payment just made, and what its grant has now spent, the payment included."""
+def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Offer | None) -> OutgoingPayment:
+    """A new payment, with what its grant has now spent.
 
-    wallet: WalletRecord
-    payment: OutgoingRecord
-    spent: Spent
-
-
-def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Offer | None) -> Created:
-    """A new payment. To a receiver here the money arrives in this unit; for another server it is held, to be sent.
-
-    `offer` is what a receiver on another server gets, when the request names one and no quote.
+    To a receiver here the money arrives in this unit; for another server it is held, to be sent. `offer` is what a
+    receiver on another server gets, when the request names one and no quote.
 
     Raises InvalidRequest, InvalidQuote, InvalidReceiver, InvalidAmount, LimitExceeded, InsufficientFunds; WrongState
     for a quote that was used before. Specification 4.3.
@@ -50,46 +44,60 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
         # Where the grant limits what is received, sending stops at what was quoted.
         terms = msgspec.structs.replace(terms, sends_all=False)
     check_funds(work, wallet, terms.debit)
-    payment = new_payment(work, wallet, caller.client_id, terms, receiver)
-    payment = msgspec.structs.replace(
-        payment,
+    payment = insert(
+        work,
+        wallet,
+        caller.client_id,
+        terms,
         grant_id=caller.grant_id,
         window_start=window,
         quote_id=work.urls.resource_id("quotes", asked.quote_id) if asked.quote_id else None,
         metadata=metadata_text(asked.metadata),
     )
-    OUTGOING.insert(work, payment)
     spent = _count_spending(work, payment, before)
-    pay_or_hold(work, wallet, payment, receiver)
-    return Created(wallet, payment, spent)
+    return msgspec.structs.replace(
+        pay_or_hold(work, wallet, payment, receiver),
+        grant_spent_debit_amount=amount(spent.debit, wallet.asset),
+        grant_spent_receive_amount=amount(spent.receive, spent.receive_asset),
+    )
 
 
-def new_payment(
-    work: Work, wallet: WalletRecord, client_id: int, terms: Terms, receiver: LocalReceiver | None
+def insert(
+    work: Work,
+    wallet: WalletRecord,
+    client_id: int,
+    terms: Terms,
+    grant_id: str | None = None,
+    window_start: int = 0,
+    quote_id: str | None = None,
+    metadata: str | None = None,
 ) -> OutgoingRecord:
-    """A payment of no grant, to be inserted and given to `pay_or_hold`: completed for a receiver here, `sending` for
-    a remote one."""
-    is_local = receiver is not None
-    return OutgoingRecord(
+    """Inserts a payment for `pay_or_hold`: completed for a receiver here, `sending` for a remote one."""
+    is_local = terms.incoming_payment_id is not None
+    payment = OutgoingRecord(
         id=work.new_id(),
         wallet_address_id=wallet.id,
         client_id=client_id,
-        grant_id=None,
-        window_start=0,
-        quote_id=None,
+        grant_id=grant_id,
+        window_start=window_start,
+        quote_id=quote_id,
         terms=terms,
         sent=terms.debit if is_local else 0,
         delivered=terms.receive if is_local else 0,
         state="completed" if is_local else "sending",
         failure=None,
-        metadata=None,
+        metadata=metadata,
         created_at=work.now,
         ended_at=work.now if is_local else None,
     )
+    OUTGOING.insert(work, payment)
+    return payment
 
 
-def pay_or_hold(work: Work, wallet: WalletRecord, payment: OutgoingRecord, receiver: LocalReceiver | None) -> None:
-    """Moves the money of a payment just inserted to the receiver here, or holds it; and tells of the payment.
+def pay_or_hold(
+    work: Work, wallet: WalletRecord, payment: OutgoingRecord, receiver: LocalReceiver | None
+) -> OutgoingPayment:
+    """Moves the money of a payment just inserted to the receiver here, or holds it; writes the events.
 
     Raises InsufficientFunds for want of liquidity, InvalidAmount.
     """
@@ -101,7 +109,9 @@ def pay_or_hold(work: Work, wallet: WalletRecord, payment: OutgoingRecord, recei
             ledger.hold(work, wallet.account_id, terms.debit, outgoing_payment_id=payment.id)
     except NotEnough as lack:  # of liquidity
         raise short_of_liquidity(terms.receive, terms.asset) from lack
-    emit(work, wallet, payment, "created", *([] if receiver is None else ["completed"]))
+    if receiver is None:
+        return emit(work, wallet, payment, "outgoing_payment.created")
+    return emit(work, wallet, payment, "outgoing_payment.created", "outgoing_payment.completed")
 
 
 def _terms(

@@ -22,7 +22,7 @@ from payres.ledger import Side
 from payres.payments.idempotency import check_reference
 from payres.payments.incoming import add
 from payres.payments.liquidity import warn_of_low
-from payres.payments.outgoing import check_funds, check_movable, new_payment, pay_or_hold
+from payres.payments.outgoing import check_funds, check_movable, insert, pay_or_hold
 from payres.payments.pricing import local_terms
 from payres.payments.receivers import LocalReceiver
 from payres.store import audit, clients
@@ -187,8 +187,7 @@ def _send_to(work: Work, found: Plan, to: str, reference: str, offer: Offer | No
     check_funds(work, sender, terms.debit)
     if receiver is not None:
         add(work, receiver.wallet, receiver.payment)
-    payment = new_payment(work, sender, client_id, terms, receiver)
-    OUTGOING.insert(work, payment)
+    payment = insert(work, sender, client_id, terms)
     made = _insert(
         work,
         incoming_payment_id=found.payment.id,

@@ -15,6 +15,7 @@ from payres.store.packets import PacketRecord
 from payres.store.payments import refund_by_return_payment
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Damaged, Transaction, Work
+from payres.wire import OutgoingPayment
 
 
 def pay_locally(
@@ -36,15 +37,16 @@ def pay_locally(
     credit(work, target, receiver, payment.terms.receive)
 
 
-def emit(work: Work, wallet: WalletRecord, payment: OutgoingRecord, *kinds: str) -> None:
-    """Writes events of these kinds, such as `completed`, that show the payment as it is; and that of its refund when
-    it has arrived."""
+def emit(work: Work, wallet: WalletRecord, payment: OutgoingRecord, *names: str) -> OutgoingPayment:
+    """Writes the events of these names, and that of a refund that has arrived by the payment; returns the payment as
+    its client sees it."""
+    shown = representations.outgoing_payment(work.urls, wallet, payment)
     refund = None if payment.grant_id else refund_by_return_payment(work, payment.id)
-    shown = representations.outgoing_payment_event(work.urls, wallet, payment, refund)
-    work.emit([f"outgoing_payment.{kind}" for kind in kinds], payment.id, shown)
-    if refund is not None and "completed" in kinds:
+    work.emit(names, payment.id, representations.outgoing_payment_event(work.urls, shown, payment, refund))
+    if refund is not None and payment.state == "completed":
         arrived = representations.refund_event(work.urls, refund, wallet.asset, payment.terms.asset)
         work.emit("refund.completed", refund.id, arrived)
+    return shown
 
 
 def payment_hold(tx: Transaction, payment_id: str) -> HoldRecord:
@@ -101,10 +103,15 @@ def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None
         fees = ledger.operator_account(work, ACCOUNTS.by_id(work, held.account_id).asset_id, "fees")
         ledger.post(work, held.id, fees, fee, "fee")
     sent = payment.sent + fee if payment.sent else 0
-    _void_holds(work, payment)
+    for hold in accounts.holds_of_payment(work, payment.id):
+        ledger.void(work, hold.id)
     unused = terms.debit - sent - payment.unresolved_debit
     _give_back(work, payment, unused, terms.receive - payment.spent_receive)
-    _end(work, payment, sent, payment.delivered, None if sent == terms.debit else failure)
+    failure = None if sent == terms.debit else failure
+    outgoing.end_outgoing(work, payment.id, sent, payment.delivered, failure, work.now)
+    state, name = ("failed", "outgoing_payment.failed") if failure else ("completed", "outgoing_payment.completed")
+    ended = msgspec.structs.replace(payment, sent=sent, state=state, failure=failure)
+    emit(work, WALLETS.by_id(work, payment.wallet_address_id), ended, name)
 
 
 def count_unresolved(work: Work, packet: PacketRecord) -> None:
@@ -123,8 +130,8 @@ def release_unresolved(work: Work, packet: PacketRecord) -> None:
         unresolved_debit=max(payment.unresolved_debit - packet.source_amount, 0),
         unresolved_receive=max(payment.unresolved_receive - _most_delivered(payment, packet), 0),
     )
-    unresolved = {"unresolved_debit": left.unresolved_debit, "unresolved_receive": left.unresolved_receive}
-    OUTGOING.update(work, payment.id, **unresolved)
+    debit, receive = left.unresolved_debit, left.unresolved_receive
+    OUTGOING.update(work, payment.id, unresolved_debit=debit, unresolved_receive=receive)
     back = payment.spent_debit - left.spent_debit, payment.spent_receive - left.spent_receive
     _give_back(work, payment, *back)
 
@@ -141,19 +148,6 @@ def payment_of(tx: Transaction, packet: PacketRecord) -> OutgoingRecord:
 def _most_delivered(payment: OutgoingRecord, packet: PacketRecord) -> int:
     assert payment.terms.path is not None, "payments with packets have one"
     return min(payment.terms.path.most(packet.source_amount), MAX_LEDGER)
-
-
-def _end(work: Work, payment: OutgoingRecord, sent: int, delivered: int, failure: str | None) -> None:
-    """Ends a payment in flight, and emits the event."""
-    outgoing.end_outgoing(work, payment.id, sent, delivered, failure, work.now)
-    state = "completed" if failure is None else "failed"
-    ended = msgspec.structs.replace(payment, sent=sent, delivered=delivered, state=state, failure=failure)
-    emit(work, WALLETS.by_id(work, payment.wallet_address_id), ended, state)
-
-
-def _void_holds(work: Work, payment: OutgoingRecord) -> None:
-    for hold in accounts.holds_of_payment(work, payment.id):
-        ledger.void(work, hold.id)
 
 
 @ledger.movement

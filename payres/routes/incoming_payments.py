@@ -18,8 +18,6 @@ from payres.routes.authorize import authorize
 from payres.routes.bodies import read_body, read_json_body
 from payres.routes.context import Context, context_of
 from payres.store import incoming
-from payres.store.incoming import IncomingRecord
-from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.terms import Offer
 from payres.wire import (
@@ -40,8 +38,9 @@ async def read(request: Request) -> Response:
     if header(request.scope["headers"], b"authorization") is None:
         return await _read_public(request)
     found = await resources.find_visible(request, INCOMING_PAYMENTS)
-    shown = _payable(context, context.clock.now(), found.wallet, found.record)
-    return json_response(shown, headers=found.headers)
+    shown = representations.incoming_payment(context.urls, found.wallet, found.record)
+    is_open = found.record.open_at(context.clock.now())
+    return json_response(_with_methods(context, shown, is_open=is_open), headers=found.headers)
 
 
 async def complete(request: Request) -> Response:
@@ -57,22 +56,23 @@ async def complete(request: Request) -> Response:
 def _create(
     work: Work, context: Context, caller: Caller, asked: IncomingPaymentRequest, _: Offer | None
 ) -> IncomingPayment:
-    return _payable(context, work.now, *rules.create(work, caller, asked))
+    return _with_methods(context, rules.create(work, caller, asked), is_open=True)
 
 
-def _payable(context: Context, now: int, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:
+def _with_methods(context: Context, shown: IncomingPayment, *, is_open: bool) -> IncomingPayment:
     """An incoming payment with its methods: the ways to pay it, none when it takes no more money."""
     methods: list[PaymentMethod] = []
-    if payment.open_at(now):
-        found = context.credentials.for_payment(payment.id, wallet.asset)
+    if is_open:
+        payment_id = shown.id.rpartition("/")[2]
+        found = context.credentials.for_payment(payment_id, shown.received_amount.asset)
         methods = [PaymentMethod(type="ilp", ilp_address=found.ilp_address, shared_secret=found.shared_secret)]
-    return representations.incoming_payment(context.urls, wallet, payment, methods)
+    return msgspec.structs.replace(shown, methods=methods)
 
 
 def _complete(work: Work, caller: Caller, payment_id: str) -> IncomingPayment:
     require_valid_token(work, caller)
     wallet, payment = resources.require_visible(work, INCOMING_PAYMENTS, caller, payment_id)
-    return representations.incoming_payment(work.urls, wallet, rules.complete(work, wallet, payment))
+    return rules.complete(work, wallet, payment)
 
 
 async def _read_public(request: Request) -> Response:

@@ -42,13 +42,7 @@ async def read_grant_spending(request: Request) -> Response:
 def _create(
     work: Work, _: Context, caller: Caller, asked: OutgoingPaymentRequest, offer: Offer | None
 ) -> OutgoingPayment:
-    created = rules.create(work, caller, asked, offer)
-    spent, asset = created.spent, created.wallet.asset
-    return msgspec.structs.replace(
-        representations.outgoing_payment(work.urls, created.wallet, created.payment),
-        grant_spent_debit_amount=representations.amount(spent.debit, asset),
-        grant_spent_receive_amount=representations.amount(spent.receive, spent.receive_asset),
-    )
+    return rules.create(work, caller, asked, offer)
 
 
 def _begin_sending(context: Context, made: OutgoingPayment) -> None:

@@ -23,8 +23,8 @@ from payres.store.peers import PeerRecord
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from tests.attacks.test_ssrf import QUOTE
-from tests.helpers import TIMEOUT, wait_until
-from tests.interledger.network import amount, bill, ended, hurried, last_segment
+from tests.helpers import TIMEOUT, last_segment, wait_until
+from tests.interledger.network import amount, bill, ended, hurried
 
 Pair = Sequence[Instance]
 

@@ -30,8 +30,8 @@ from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from payres.wire import Resource
 from tests.events.conftest import Outbox
-from tests.helpers import Json, usd, wait_until
-from tests.interledger.network import last_segment, network
+from tests.helpers import Json, last_segment, usd, wait_until
+from tests.interledger.network import network
 from tests.works import work_at
 
 NOW = 1_800_000_000_000_000

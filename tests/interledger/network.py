@@ -29,7 +29,7 @@ from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import TIMEOUT, wait_until
+from tests.helpers import TIMEOUT, last_segment, wait_until
 
 Json = dict[str, Any]
 USD = Asset("USD", 2)
@@ -168,10 +168,6 @@ def received(instance: Instance, receiver: str) -> IncomingRecord:
     found = instance.read(lambda tx: INCOMING.get(tx, last_segment(receiver)))
     assert found is not None
     return found
-
-
-def last_segment(url: str) -> str:
-    return url.rpartition("/")[2]
 
 
 def set_rate(instance: Instance, base: str, counter: str, rate: str) -> None:

@@ -24,7 +24,7 @@ from payres.store import packets
 from payres.store.packets import PacketRecord
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
-from tests.helpers import wait_until
+from tests.helpers import last_segment, wait_until
 from tests.interledger.lossy_link import Fate, LossyLink, lossy_link
 from tests.interledger.network import (
     EUR,
@@ -38,7 +38,6 @@ from tests.interledger.network import (
     ended,
     forgetting,
     hurried,
-    last_segment,
     network,
     never,
     peer_of,

@@ -22,7 +22,7 @@ from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.admin.conftest import Program
 from tests.admin.test_serving import error_of
-from tests.helpers import TIMEOUT, Json, wait_until
+from tests.helpers import TIMEOUT, Json, last_segment, wait_until
 from tests.interledger.network import (
     JPY,
     add_liquidity,
@@ -30,7 +30,6 @@ from tests.interledger.network import (
     bill,
     change,
     check_books,
-    last_segment,
     network,
     pay,
     received,

@@ -20,7 +20,7 @@ from payres.store import outgoing, packets
 from payres.store.work import Work
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
-from tests.helpers import TIMEOUT, wait_until
+from tests.helpers import TIMEOUT, last_segment, wait_until
 from tests.interledger.network import (
     FEW_PACKETS,
     Json,
@@ -32,7 +32,6 @@ from tests.interledger.network import (
     ended,
     forgetting,
     hurried,
-    last_segment,
     network,
     never,
     received,

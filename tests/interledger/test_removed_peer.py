@@ -16,8 +16,8 @@ from payres.store.accounts import ACCOUNTS
 from payres.store.peers import account_of_peer
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
-from tests.helpers import TIMEOUT
-from tests.interledger.network import USD, bill, change, last_segment, received, wallet_money
+from tests.helpers import TIMEOUT, last_segment
+from tests.interledger.network import USD, bill, change, received, wallet_money
 from tests.interledger.node import FakePeer, Node, Sender, far_prepare, fulfilling
 
 FULFILLMENT = bytes(range(32))

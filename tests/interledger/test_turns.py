@@ -29,7 +29,7 @@ from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
-from tests.helpers import wait_until
+from tests.helpers import last_segment, wait_until
 from tests.interledger.network import (
     amount,
     bill,
@@ -37,7 +37,6 @@ from tests.interledger.network import (
     check_books,
     ended,
     hurried,
-    last_segment,
     network,
     pay,
     peer_of,

@@ -12,6 +12,7 @@ from payres.errors import InvalidReceiver
 from payres.grants.access import Caller
 from payres.grants.gnap import IncomingPaymentAccess, OutgoingPaymentAccess
 from payres.operator import assets, invariant_checks, wallets
+from payres.operator.wallets import require_wallet
 from payres.payments import incoming as incoming_rules
 from payres.payments import outgoing as outgoing_rules
 from payres.payments.refunds import Wanted, refund
@@ -25,6 +26,7 @@ from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest
+from tests.helpers import last_segment
 from tests.works import NOW, savepoint, sending_payment, work_at
 
 MAX_DECIMAL = "92233720368547758.07"
@@ -323,21 +325,20 @@ def test_check_holds_after_a_payment_and_after_one_that_was_refused(
     address = tx.urls.wallet
     receiving = Caller(1, "grant", "token", "create", (IncomingPaymentAccess(actions=["create"]),))
     asked = IncomingPaymentRequest(wallet_address=address(receiver))
-    wallet, target = incoming_rules.create(tx, receiving, asked)
+    target = incoming_rules.create(tx, receiving, asked).id
     request = OutgoingPaymentRequest(
         wallet_address=address("alice"),
-        incoming_payment=tx.urls.resource("incoming-payments", target.id),
+        incoming_payment=target,
         debit_amount=Amount(value="200", asset_code="USD", asset_scale=2),
     )
     item = OutgoingPaymentAccess(actions=["create"], identifier=address("alice"))
     paying = Caller(1, "grant", "token", "create", (item,))
     if is_completed_first:
-        incoming_rules.complete(tx, wallet, target)
+        incoming_rules.complete(tx, require_wallet(tx, receiver), INCOMING.by_id(tx, last_segment(target)))
         with pytest.raises(InvalidReceiver), savepoint(tx):
             outgoing_rules.create(tx, paying, request, None)
     else:
-        created = outgoing_rules.create(tx, paying, request, None).payment
-        found = OUTGOING.get(tx, created.id)
-        assert found == created
+        created = outgoing_rules.create(tx, paying, request, None)
+        found = OUTGOING.by_id(tx, last_segment(created.id))
         assert (found.state, found.sent) == ("completed", 200)
     assert invariant_checks.first_broken(invariant_checks.check(tx)) is None

@@ -30,20 +30,19 @@ from payres.grants.limits import current_window, spent_in_window
 from payres.operator import invariant_checks, wallets
 from payres.operator.assets import deposit_liquidity, set_fee, set_rate, withdraw_liquidity
 from payres.payments import incoming, outgoing, quotes
-from payres.payments.outgoing import Created
 from payres.payments.settlement import end_remote
 from payres.settings import Settings
 from payres.store.accounts import ACCOUNTS
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, GrantRecord
-from payres.store.outgoing import OutgoingRecord
+from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Offer, Path, Terms
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest
-from tests.helpers import Json, amount, examples, usd
+from payres.wire import Amount, IncomingPaymentRequest, OutgoingPayment, OutgoingPaymentRequest, QuoteRequest
+from tests.helpers import Json, amount, examples, last_segment, usd
 from tests.works import savepoint, work_at
 
 Refused = Callable[..., Json]
@@ -185,8 +184,7 @@ class Books:
     def _receiver(self, path: str) -> str:
         caller = Caller(self.client, GRANT, "token", "create", (IncomingPaymentAccess(actions=["create"]),))
         asked = IncomingPaymentRequest(wallet_address=f"https://pay.example/{path}")
-        _, made = incoming.create(self.work, caller, asked)
-        return self.work.urls.resource("incoming-payments", made.id)
+        return incoming.create(self.work, caller, asked).id
 
     @property
     def now(self) -> datetime:
@@ -202,7 +200,7 @@ class Books:
         if edge is not None:
             self.clock.advance(max((edge - self.now) / timedelta(seconds=1) + microseconds / 1_000_000, 0))
 
-    def pay(self, shape: str, receiver: str, value: int, code: str) -> Created:
+    def pay(self, shape: str, receiver: str, value: int, code: str) -> OutgoingPayment:
         """A payment straight from the incoming payment, or from a quote made a moment ago."""
         item = OutgoingPaymentAccess(actions=["create"], identifier=ALICE, limits=self.limits or UNSET)
         caller = Caller(self.client, GRANT, "token", "create", (item,))
@@ -413,12 +411,14 @@ def try_to_pay(
         return None
     assert expected is None, f"should have been refused for its {expected}"
     window = reckoning.count(books.now, debit, receive, code)
-    assert (made.payment.terms.debit, made.payment.terms.receive) == (debit, receive)
-    assert (made.spent.debit, made.spent.receive) == (reckoning.debit[window], reckoning.received[window, code])
-    return made.payment, (window, debit, receive, code)
+    assert (made.debit_amount, made.receive_amount) == (sum_of(debit), sum_of(receive, code))
+    spent = sum_of(reckoning.debit[window]), sum_of(reckoning.received[window, code], code)
+    assert (made.grant_spent_debit_amount, made.grant_spent_receive_amount) == spent
+    payment = OUTGOING.by_id(books.tx, last_segment(made.id))
+    return payment, (window, debit, receive, code)
 
 
-def attempt(books: Books, shape: str, receiver: str, value: int, code: str) -> Created | DomainError:
+def attempt(books: Books, shape: str, receiver: str, value: int, code: str) -> OutgoingPayment | DomainError:
     """What the rules say to a payment; as in a unit, a refused one leaves nothing."""
     try:
         with savepoint(books.tx):

@@ -21,8 +21,8 @@ from payres.routes.waiting import preferred_wait
 from payres.store.database import Database
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
-from tests.helpers import TIMEOUT, Json, read_to_end, usd, wait_until
-from tests.interledger.network import last_segment, network
+from tests.helpers import TIMEOUT, Json, last_segment, read_to_end, usd, wait_until
+from tests.interledger.network import network
 
 Waiter = Callable[[str, str | None], "Future[httpx2.Response]"]
 CROWD = 1000

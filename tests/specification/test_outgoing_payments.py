@@ -11,11 +11,12 @@ from payres.amounts import Asset
 from payres.grants.access import permit
 from payres.identifiers import hash_secret
 from payres.payments import outgoing, settlement
+from payres.store.outgoing import OUTGOING
 from payres.store.tokens import find_holder
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms
 from payres.wire import Amount, OutgoingPaymentRequest
-from tests.helpers import Json, usd
+from tests.helpers import Json, last_segment, usd
 from tests.specification.driver import RACERS, Driver, money
 from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import CREATED_OUTGOING_PAYMENT, OUTGOING_PAYMENT
@@ -116,9 +117,9 @@ def failed_elsewhere(driver: Driver) -> httpx2.Response:
         holder = find_holder(work, hash_secret(token))
         assert holder is not None
         caller = permit(holder, "outgoing-payment", "create")
-        payment = outgoing.create(work, caller, asked, Offer(payee, None)).payment
-        settlement.end_remote(work, payment, "no packet arrived")
-        return work.urls.resource("outgoing-payments", payment.id)
+        payment = outgoing.create(work, caller, asked, Offer(payee, None)).id
+        settlement.end_remote(work, OUTGOING.by_id(work, last_segment(payment)), "no packet arrived")
+        return payment
 
     payment = driver.instance.write(unit)
     driver.instance.check_ledger()

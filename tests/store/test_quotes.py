@@ -49,8 +49,7 @@ def receiver(tx: Transaction) -> str:
     """An incoming payment of bob that is open for years."""
     work = work_at(tx, START, SETTINGS)
     maker = clients.remember(work, Client("shop", "http://h/bob", None)).id
-    _, made = incoming.create(work, caller(maker), IncomingPaymentRequest(wallet_address="http://h/bob"))
-    return URLS.resource("incoming-payments", made.id)
+    return incoming.create(work, caller(maker), IncomingPaymentRequest(wallet_address="http://h/bob")).id
 
 
 def client_of(tx: Transaction, number: int, now: int) -> int:
@@ -73,7 +72,7 @@ def pay(tx: Transaction, made: QuoteRecord, now: int) -> str:
         (grant_id, made.client_id),
     )
     asked = OutgoingPaymentRequest(wallet_address="http://h/alice", quote_id=URLS.resource("quotes", made.id))
-    return outgoing.create(work, caller(made.client_id, grant_id), asked, None).payment.id
+    return outgoing.create(work, caller(made.client_id, grant_id), asked, None).id.rpartition("/")[2]
 
 
 def ids(tx: Transaction) -> list[str]:
