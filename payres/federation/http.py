@@ -4,7 +4,6 @@ import asyncio
 import re
 import ssl
 from collections.abc import Hashable, Mapping
-from types import TracebackType
 from typing import Any, Final, Self
 
 import msgspec
@@ -133,9 +132,7 @@ class GuardedClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def _check_failures(self, target: Target, requester: Requester | None) -> None:
@@ -151,7 +148,8 @@ class GuardedClient:
 
     async def _exchange(self, target: Target, request: bytes, seconds: float, requester: Requester | None) -> Response:
         """One exchange, and what its end says about the server."""
-        tls = self._trusted() if target.scheme == "https" else None  # before the timeout begins: it takes a while
+        # Before the timeout begins: reading the system's certificates takes a while.
+        tls = (self._tls or system_tls()) if target.scheme == "https" else None
         is_sent = False
         try:
             try:
@@ -179,11 +177,6 @@ class GuardedClient:
         counted = _counted(requester)
         if self._failed_reads is not None and counted is not None:
             self._failed_reads.take(counted)
-
-    def _trusted(self) -> ssl.SSLContext:
-        if self._tls is None:
-            self._tls = system_tls()
-        return self._tls
 
 
 def _counted(requester: Requester | None) -> Hashable:

@@ -1,8 +1,8 @@
-"""This server as a client of others: its wallet address, its key, and the access tokens that it gets."""
+"""This server as a client of others: its wallet address, its key, and the access tokens that it requests."""
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -14,10 +14,6 @@ from payres.federation.http import GuardedClient
 from payres.federation.targets import parse_target
 from payres.signatures.jwk import JWK, jwk_from_public_bytes, thumbprint
 from payres.signatures.sign import Message, sign
-
-MAX_CACHED: Final = 256
-MARGIN = 5 * SECOND  # a token that expires within it is not used any more
-LONGEST = 3600 * SECOND  # how long a token is cached, whatever its server says
 
 # It goes into a header as it is.
 _TOKEN = re.compile(r"[\x21-\x7e]{1,4096}")
@@ -54,57 +50,9 @@ class OwnIdentity:
         return crypto_sign(data, self._secret)[:crypto_sign_BYTES]
 
 
-class TokenScope(NamedTuple):
-    """Where a token is from and where it is sent: a server that names another's authorization server must not get its
-    tokens."""
+class AccessToken(msgspec.Struct, frozen=True):
+    """`expires_in` is in seconds; None if the other server does not say."""
 
-    auth_server: str
-    origin: str
-
-
-class AccessTokens:
-    """Gets tokens for incoming payments. Those that permit reading any of them are cached while they are valid."""
-
-    def __init__(self, http: GuardedClient, identity: OwnIdentity, clock: Clock) -> None:
-        self._http = http
-        self._identity = identity
-        self._clock = clock
-        self._cached: dict[TokenScope, tuple[str, int]] = {}  # with the time until which they are used
-
-    def cached(self, scope: TokenScope) -> str | None:
-        """A token that was issued before and has not expired by our clock."""
-        value, usable_until = self._cached.get(scope, (None, 0))
-        return value if self._clock.now() < usable_until else None
-
-    def newest_scope(self, origin: str) -> TokenScope | None:
-        return next((scope for scope in reversed(self._cached) if scope.origin == origin), None)
-
-    def drop(self, scope: TokenScope) -> None:
-        """Drops the token, which the other server no longer accepts."""
-        self._cached.pop(scope, None)
-
-    async def request(self, scope: TokenScope, action: Literal["read-all", "create"]) -> str:
-        """A new token, by a grant without interaction. One for `create` is used once. Raises FetchFailed."""
-        asked_at = self._clock.now()
-        body = msgspec.json.encode(
-            {
-                "access_token": {"access": [{"type": "incoming-payment", "actions": [action]}]},
-                "client": self._identity.wallet_address,
-            }  # the form that all servers accept
-        )
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        signed = self._identity.sign("POST", scope.auth_server, headers, body)
-        token = _granted(scope.auth_server, await self._http.request("POST", scope.auth_server, signed, body))
-        if action == "read-all":
-            lifetime = LONGEST if token.expires_in is None else min(token.expires_in * SECOND, LONGEST)
-            self._cached.pop(scope, None)  # so that the newest grant comes last
-            self._cached[scope] = token.value, asked_at + lifetime - MARGIN
-            if len(self._cached) > MAX_CACHED:
-                del self._cached[next(iter(self._cached))]
-        return token.value
-
-
-class _AccessToken(msgspec.Struct, frozen=True):
     value: str
     expires_in: Annotated[int, Meta(ge=0)] | None = None
 
@@ -112,11 +60,19 @@ class _AccessToken(msgspec.Struct, frozen=True):
 class _GrantResponse(msgspec.Struct, frozen=True):
     """The part of a grant response that is read (RFC 9635 section 3)."""
 
-    access_token: _AccessToken | None = None
+    access_token: AccessToken | None = None
     interact: msgspec.Raw = msgspec.Raw()
 
 
-def _granted(auth_server: str, response: Response) -> _AccessToken:
+async def request_token(
+    http: GuardedClient, identity: OwnIdentity, auth_server: str, action: Literal["read-all", "create"]
+) -> AccessToken:
+    """A token for incoming payments, by a grant without interaction. Raises FetchFailed."""
+    access = {"type": "incoming-payment", "actions": [action]}
+    # The form that all servers accept.
+    body = msgspec.json.encode({"access_token": {"access": [access]}, "client": identity.wallet_address})
+    headers = {"Accept": "application/json", "Content-Type": "application/json"}
+    response = await http.request("POST", auth_server, identity.sign("POST", auth_server, headers, body), body)
     if response.status not in {200, 201}:
         raise _not_granted(response, f"{auth_server} answered the grant request with {response.status}")
     try:

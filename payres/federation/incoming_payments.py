@@ -8,17 +8,17 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Set
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from payres.amounts import Asset, parse_value
-from payres.clock import Clock, format_time, parse_time
+from payres.clock import SECOND, Clock, format_time, parse_time
 from payres.encoding import base64url_decoded
 from payres.federation.connection import FetchFailed, Response, bad_content
 from payres.federation.http import GuardedClient
-from payres.federation.identity import AccessTokens, OwnIdentity, TokenScope
+from payres.federation.identity import OwnIdentity, request_token
 from payres.federation.targets import origin_of, parse_target
 from payres.federation.wallet_addresses import fetch_wallet_address
 from payres.ilp_addresses import is_ilp_address
@@ -26,6 +26,10 @@ from payres.urls import canonical, is_http_url
 from payres.wire import Amount
 
 T = TypeVar("T")
+
+MAX_TOKENS: Final = 256  # that are kept
+MARGIN: Final = 5 * SECOND  # a token that expires within it is not used any more
+LONGEST: Final = 3600 * SECOND  # how long a token is kept, whatever its server says
 
 _SECRET = re.compile(r"[A-Za-z0-9_+/-]{43}=?")
 _Text = Annotated[str, Meta(max_length=2048)]
@@ -59,15 +63,26 @@ class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.incoming_value is None else max(self.incoming_value - self.received, 0)
 
 
+class _Scope(NamedTuple):
+    """Where a token is from and where it is sent: a server that names another's authorization server must not get its
+    tokens."""
+
+    auth_server: str
+    origin: str
+
+
 class RemoteReceivers:
-    """Reads and creates incoming payments on other servers as the client `identity`, each within `seconds`."""
+    """Reads and creates incoming payments on other servers as the client `identity`, each within `seconds`.
+
+    Tokens that permit reading any incoming payment of a server are kept while they are valid.
+    """
 
     def __init__(self, http: GuardedClient, identity: OwnIdentity, clock: Clock, seconds: float = 10.0) -> None:
         self._http = http
         self._clock = clock
         self._seconds = seconds
         self._identity = identity
-        self._tokens = AccessTokens(http, identity, clock)
+        self._tokens: dict[_Scope, tuple[str, int]] = {}  # with the time until which they are used, the newest last
 
     async def fetch_open(self, url: str) -> RemoteIncomingPayment:
         """The incoming payment at a URL, which can be paid over Interledger now.
@@ -88,15 +103,14 @@ class RemoteReceivers:
     async def fetch(self, url: str) -> RemoteIncomingPayment:
         """The incoming payment at a URL, in any state. Raises FetchFailed."""
         async with self._limited(f"{url} could not be read"):
-            known = await self._read_as_before(url)
-            return _understood(url, known or await self._read(url, await self._find_scope(url)))
+            return _understood(url, _decode(url, await self._read(url), _Private))
 
     async def create(self, wallet_address: str) -> str:
         """The URL of a new incoming payment of any amount into a wallet address. Raises FetchFailed."""
         async with self._limited(f"{wallet_address} gave no incoming payment"):
             wallet = await fetch_wallet_address(self._http, wallet_address)
             url = f"{wallet.resource_server.rstrip('/')}/incoming-payments"
-            token = await self._tokens.request(TokenScope(wallet.auth_server, origin_of(url)), "create")
+            token = (await request_token(self._http, self._identity, wallet.auth_server, "create")).value
             body = msgspec.json.encode({"walletAddress": wallet.id, "metadata": {"description": "Refund"}})
             headers = {"Accept": "application/json", "Content-Type": "application/json"}
             signed = self._identity.sign("POST", url, headers | {"Authorization": f"GNAP {token}"}, body)
@@ -113,38 +127,51 @@ class RemoteReceivers:
         except TimeoutError as error:
             raise FetchFailed(f"{failure} within {self._seconds:g} seconds") from error
 
-    async def _read_as_before(self, url: str) -> "_Private | None":
-        """The whole form, read with the newest token for its server; None without a token, or when it is not accepted.
+    async def _read(self, url: str) -> Response:
+        """The whole form of an incoming payment.
 
         Only with a token does the other server know who asks. Without one it might apply its limit for unauthenticated
-        requests, which any client may have made this server exceed.
+        requests, which any client may have made this server exceed: so the newest token for the server is tried first.
         """
-        scope = self._tokens.newest_scope(origin_of(parse_target(url).url))
-        token = scope and self._tokens.cached(scope)
-        if not (scope and token):
+        origin = origin_of(parse_target(url).url)
+        newest = next((scope for scope in reversed(self._tokens) if scope.origin == origin), None)
+        response = await self._read_with_kept(url, newest) if newest else None
+        if response is None or response.status != 200:
+            scope = _Scope(await self._find_auth_server(url), origin)
+            response = await self._read_with_kept(url, scope) or await self._get(url, await self._new_token(scope))
+            _require_ok(url, response, missing={404, 410})
+        return response
+
+    async def _read_with_kept(self, url: str, scope: _Scope) -> Response | None:
+        """None without a token, or when it is not accepted."""
+        token, usable_until = self._tokens.get(scope, ("", 0))
+        if self._clock.now() >= usable_until:
             return None
         response = await self._get(url, token)
         if response.status in {401, 403}:  # it was revoked, or has expired by the other server's clock
-            self._tokens.drop(scope)
-        return _decode(url, response, _Private) if response.status == 200 else None
+            self._tokens.pop(scope, None)
+            return None
+        return response
 
-    async def _find_scope(self, url: str) -> TokenScope:
-        """Which tokens are valid for the payment, according to its public form."""
+    async def _find_auth_server(self, url: str) -> str:
+        """Whose tokens are valid for the payment, according to its public form."""
         response = await self._http.request("GET", url, {"Accept": "application/json"})
         # Some servers answer 401 for a payment that does not exist, also without a token.
         _require_ok(url, response, missing={401, 404, 410})
-        public = _decode(url, response, _Public)
-        if not is_http_url(public.auth_server):
+        auth_server = _decode(url, response, _Public).auth_server
+        if not is_http_url(auth_server):
             raise bad_content(f"{url} does not name its authServer by an http or https URL")
-        return TokenScope(public.auth_server, origin_of(url))
+        return auth_server
 
-    async def _read(self, url: str, scope: TokenScope) -> "_Private":
-        cached = self._tokens.cached(scope)
-        response = await self._get(url, cached or await self._tokens.request(scope, "read-all"))
-        if cached and response.status in {401, 403}:  # it was revoked, or has expired by the other server's clock
-            response = await self._get(url, await self._tokens.request(scope, "read-all"))
-        _require_ok(url, response, missing={404, 410})
-        return _decode(url, response, _Private)
+    async def _new_token(self, scope: _Scope) -> str:
+        asked_at = self._clock.now()
+        token = await request_token(self._http, self._identity, scope.auth_server, "read-all")
+        lifetime = LONGEST if token.expires_in is None else min(token.expires_in * SECOND, LONGEST)
+        self._tokens.pop(scope, None)  # so that the newest comes last
+        self._tokens[scope] = token.value, asked_at + lifetime - MARGIN
+        if len(self._tokens) > MAX_TOKENS:
+            del self._tokens[next(iter(self._tokens))]
+        return token.value
 
     async def _get(self, url: str, token: str) -> Response:
         headers = {"Accept": "application/json", "Authorization": f"GNAP {token}"}
