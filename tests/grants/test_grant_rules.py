@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from itertools import product
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -19,15 +18,12 @@ import pytest
 
 from payres.clock import MovableClock
 from payres.errors import DomainError
-from payres.federation.http import GuardedClient
-from payres.federation.wallet_addresses import KeySet, fetch_keys
 from payres.grants import clients
 from payres.grants.continuation import cancel_grant, continue_grant
 from payres.grants.gnap import GrantRequest
 from payres.grants.requests import request_grant
 from payres.grants.tokens import revoke_grant
 from payres.operator import grants, keys, wallets
-from payres.routes import authorize
 from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.signatures.sign import Message, sign
@@ -65,14 +61,6 @@ def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
         patch.setattr(instances, "MovableClock", partial(MovableClock, frozen=True))
         with run_instance(tmp_path_factory.mktemp("still") / "payres.db", **settings) as instance:
             yield instance
-
-
-@pytest.fixture(scope="module")
-def gone(still: Instance) -> str:
-    """A wallet address that was taken off the net."""
-    address = still.create_wallet("gone")
-    still.write(lambda tx: wallets.deactivate(tx, "gone"))
-    return address
 
 
 def spending(instance: Instance, **members: Any) -> Json:
@@ -165,7 +153,7 @@ LAPSED = "401 request_denied decision_expired"
 TOO_FAST = "400 too_fast None"
 
 # For each state, with `finish` and without: the answer to a poll at once, to a poll after the wait, to the interact_ref
-# of the redirect, to another one, and to a cancellation.
+# of the redirect, to another one, and to a cancellation at once.
 STATES: list[tuple[Callable[[Instance, Json | None], tuple[Json, str | None]], bool, list[str]]] = [
     (undecided, True, [TOO_FAST, "401 request_denied undecided", "", UNKNOWN, "204"]),
     (undecided, False, [TOO_FAST, "200 wait", "", UNKNOWN, "204"]),
@@ -217,7 +205,7 @@ def test_continuation_in_every_state(
     found: list[str] = []
     for request in REQUESTS if body is None else REQUESTS[:2]:
         asked, reference = state(still, interact)
-        still.clock.advance(0 if request == "at once" else WAIT)
+        still.clock.advance(0 if request in {"at once", "cancel"} else WAIT)
         if request == "right" and reference is None:
             found.append("")
         elif request == "cancel":
@@ -263,15 +251,6 @@ def test_time_to_decide_is_over_at_the_second(still: Instance, refused: Refused)
     assert "access_token" in follow(still.client, in_time, {"interact_ref": reference}).json()
 
 
-@pytest.mark.parametrize("value", ["GNAP", "gnap", "Bearer {token}", "{token}"])
-@pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_continuation_token_comes_as_gnap_sends_it(still: Instance, refused: Refused, method: str, value: str) -> None:
-    asked, _ = approved(still, None)
-    header = value.format(token=asked["continue"]["access_token"]["value"])
-    answer = still.client.request(method, asked["continue"]["uri"], headers={"authorization": header})
-    refused(answer, 401, "invalid_client", reason="missing_token")
-
-
 # Who asks: signatures, keys and directed identity
 
 
@@ -286,13 +265,11 @@ def send(
     message = Message(method, url, [(name.encode(), value.encode()) for name, value in headers.items()], content)
     private_key = generate_private_key() if fault == "another key" else client.private_key
     kid = "another" if fault == "another keyid" else client.jwk.kid
-    age = {"too old": 301, "from the future": -61}.get(fault, 0)
-    signed = sign(message, private_key.sign, kid, still.clock.now() // SECOND - age)
+    signed = sign(message, private_key.sign, kid, still.clock.now() // SECOND)
     if fault == "unsigned":
         signed = {name: value for name, value in signed.items() if not name.startswith("Signature")}
     if fault == "another body":
         content = content.replace(b'": ', b'" :')
-    url = url + "?" if fault == "another target" else url
     return anonymous.request(method, url, content=content, headers=headers | credentials | signed)
 
 
@@ -301,8 +278,6 @@ FAULTS = [
     ("another key", "signature_mismatch"),
     ("another keyid", "unknown_key"),
     ("another body", "digest_mismatch"),
-    ("too old", "created_too_old"),
-    ("from the future", "created_in_future"),
     ("uncovered token", "missing_component"),
 ]
 
@@ -351,8 +326,9 @@ def test_any_key_of_the_client_continues_its_grants(still: Instance, refused: Re
 def test_client_is_one_however_its_wallet_address_is_spelled(still: Instance, spelling: str) -> None:
     name = spelling.format(base=still.base_url, host=still.base_url.partition("//")[2])
     payment = still.client.create_incoming_payment(still.wallet("bob"))
-    seen = still.client.get(payment["id"], still.client.grant(INCOMING, client=name))
-    assert (seen.status_code, seen.json()["id"]) == (200, payment["id"])
+    for client in (name, {"walletAddress": name}):
+        seen = still.client.get(payment["id"], still.client.grant(INCOMING, client=client))
+        assert (seen.status_code, seen.json()["id"]) == (200, payment["id"])
 
 
 def test_remote_clients_are_told_apart_by_case() -> None:
@@ -419,35 +395,24 @@ def test_key_cannot_ask_for_consent(
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("named", "sentence"),
     [
-        ({"kid": None}, "kid"),
-        ({"kid": ""}, "kid"),
-        ({"alg": "ES256"}, "alg"),
-        ({"kty": "EC"}, "kty"),
-        ({"crv": "X25519"}, "crv"),
-        ({"x": None}, "x"),
-        ({"x": "AAAA"}, "x"),
-        ({"use": "enc"}, "use"),
-        ({"d": "A" * 43}, "private"),
+        ("", "client must be a wallet address"),
+        ("shop", "absolute http or https URL"),
+        ("ftp://h/shop", "absolute http or https URL"),
+        ({}, "exactly one of walletAddress and jwk"),
+        ({"walletAddress": "http://h/shop", "jwk": {"kid": "k"}}, "exactly one of walletAddress and jwk"),
+        ({"jwk": {}}, "client.jwk: "),
+        ({"jwk": None}, "client.jwk: "),
+        ({"jwk": {"kid": "k", "x": "A" * 43, "crv": "X25519"}}, "crv is 'X25519'"),
+        ({"jwk": {"kid": "k", "x": "A" * 43, "use": "enc"}}, "use is 'enc'"),
+        ({"jwk": {"kid": "k", "x": "A" * 43, "d": "A" * 43}}, "private member 'd'"),
     ],
     ids=str,
 )
-def test_key_that_cannot_be_used_is_refused(
-    still: Instance, refused: Refused, key_client: Callable[[str], Client], changes: Json, sentence: str
-) -> None:
-    client = key_client("key-1")
-    jwk = as_key(client)["client"]["jwk"] | changes
-    sent = {"jwk": {name: value for name, value in jwk.items() if value is not None}}
-    error = refused(client.request_grant(QUOTE, client=sent), 400, "invalid_client", field="client")
+def test_client_that_names_nobody_is_refused(still: Instance, refused: Refused, named: Any, sentence: str) -> None:
+    error = refused(still.client.request_grant(QUOTE, client=named), 400, "invalid_client", field="client")
     assert sentence in error["details"]["hint"]
-
-
-def test_key_says_that_it_signs_or_nothing(key_client: Callable[[str], Client]) -> None:
-    client = key_client("key-1")
-    for extra in ({"use": "sig"}, {"key_ops": ["verify"], "created": 1}):
-        jwk = as_key(client)["client"]["jwk"] | extra
-        assert client.request_grant(QUOTE, client={"jwk": jwk}).status_code == 200
 
 
 @pytest.fixture
@@ -507,26 +472,6 @@ def test_each_type_has_its_actions(still: Instance, refused: Refused, kind: str,
     assert answer.json().keys() == {"continue", "interact" if needs_consent else "access_token"}
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_up_to_three_items_are_granted_in_their_order(still: Instance, count: int) -> None:
-    receiver = still.client.create_incoming_payment(still.wallet("bob"))["id"]
-    items = [INCOMING, QUOTE, spending(still, limits={"receiver": receiver})][-count:]
-    granted = still.client.obtain_grant(*items)
-    assert granted["access_token"]["access"] == items
-
-
-@pytest.mark.parametrize(
-    "twin",
-    [
-        {},
-        {"purpose": "another"},  # a member that counts for nothing makes no difference
-    ],
-    ids=str,
-)
-def test_items_must_differ_in_what_they_permit(still: Instance, refused: Refused, twin: Json) -> None:
-    refused(still.client.request_grant(QUOTE, QUOTE | twin), 400, "invalid_request", field="access_token.access")
-
-
 @pytest.mark.parametrize(
     "members",
     [
@@ -548,22 +493,6 @@ def test_members_that_are_not_known_are_passed_over(still: Instance, members: Js
     assert item in (QUOTE, INCOMING)
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [
-        {"debitAmont": {"value": "500", "assetCode": "USD", "assetScale": 2}},
-        {"debitAmount": {"value": "500", "assetCode": "USD", "assetScale": 2}, "perDay": 1},
-        {"debit_amount": {"value": "500", "assetCode": "USD", "assetScale": 2}},
-    ],
-    ids=str,
-)
-def test_limit_that_is_not_known_is_refused(still: Instance, refused: Refused, limits: Json) -> None:
-    """Passing it over would give more than was asked for."""
-    answer = still.client.request_grant(spending(still, limits=limits))
-    error = refused(answer, 400, "invalid_request")
-    assert error["details"]["field"].startswith("access_token.access[0].limits")
-
-
 # The subject
 
 
@@ -580,6 +509,7 @@ def test_subject_is_answered_in_its_plain_form(still: Instance, spelling: str, f
         "subject": subject(still, still.wallet("alice")),
         "continue": {name: value for name, value in asked["continue"].items() if name != "wait"},
     }
+    assert still.client.obtain_grant(QUOTE, subject=named).keys() == {"access_token", "subject", "continue"}
 
 
 @pytest.mark.parametrize("end", ["denied", "cancelled", "undecided"])
@@ -593,32 +523,6 @@ def test_subject_is_not_disclosed_without_consent(still: Instance, refused: Refu
     still.clock.advance(WAIT)
     answer = follow(still.client, asked)
     assert answer.json().keys() <= {"continue", "error"}
-
-
-@pytest.mark.parametrize(
-    ("identifier", "field"),
-    [
-        ({"id": "alice", "format": "uri"}, "subject.sub_ids.id"),
-        ({"id": "https://elsewhere.example/alice", "format": "uri"}, "subject.sub_ids.id"),
-        ({"id": "{gone}", "format": "uri"}, "subject.sub_ids.id"),
-        ({"id": "", "format": "uri"}, "subject.sub_ids[0].id"),
-        ({"id": "{base}/alice", "format": "opaque"}, "subject.sub_ids[0].format"),
-        ({"id": "{base}/alice"}, "subject.sub_ids[0].format"),
-        ({"format": "uri"}, "subject.sub_ids[0].id"),
-    ],
-    ids=str,
-)
-def test_subject_is_an_active_wallet_address_here(
-    still: Instance, gone: str, refused: Refused, identifier: dict[str, str], field: str
-) -> None:
-    named = {"sub_ids": [{name: value.format(base=still.base_url, gone=gone) for name, value in identifier.items()}]}
-    answer = still.client.request_grant(access_token=None, subject=named)
-    refused(answer, 400, "invalid_request", field=field)
-
-
-def test_subject_needs_a_way_to_ask(still: Instance, refused: Refused) -> None:
-    answer = still.client.request_grant(QUOTE, subject=subject(still), interact=None)
-    refused(answer, 400, "invalid_request", field="interact")
 
 
 # The end of grants and tokens
@@ -659,40 +563,6 @@ def test_end_of_a_grant_leaves_the_clients_other_grants(still: Instance, refused
     one, other = still.client.obtain_grant(QUOTE), still.client.obtain_grant(QUOTE)
     follow(still.client, one, method="DELETE")
     refused(still.client.get("/quotes/none", other["access_token"]["value"]), 404, "not_found")
-
-
-@pytest.fixture
-def visitor(still: Instance, tmp_path: Path) -> Iterator[Client]:
-    """A client whose wallet address and keys are on another server."""
-    with run_instance(tmp_path / "payres.db") as elsewhere:
-        resident = elsewhere.client
-        about = (resident.wallet_address, resident.private_key, resident.jwk)
-        client = Client(*about, still.base_url, still.clock, still.approve)
-        yield client
-        client.close()
-
-
-def test_grant_revoked_while_its_request_is_under_way_spends_nothing(
-    still: Instance, visitor: Client, refused: Refused, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The client's own server decides how long its keys take to arrive; a revocation meanwhile still counts."""
-    granted = visitor.obtain_grant(spending(still))
-    token = granted["access_token"]["value"]
-    receiver = visitor.create_incoming_payment(still.wallet("bob"))["id"]
-    still.clock.advance(301)  # until its keys are to be fetched again
-    fetched: list[str] = []
-
-    async def fetch_slowly(client: GuardedClient, wallet_address: str) -> KeySet:
-        found = await fetch_keys(client, wallet_address)
-        await still.context.database.write(partial(revoke_grant, grant_id=grant_id(granted)))
-        fetched.append(wallet_address)
-        return found
-
-    monkeypatch.setattr(authorize, "fetch_keys", fetch_slowly)
-    amount = {"value": "100", "assetCode": "USD", "assetScale": 2}
-    body = {"walletAddress": still.wallet("alice"), "incomingPayment": receiver, "debitAmount": amount}
-    refused(visitor.post("/outgoing-payments", body, token), 401, "invalid_token", reason="revoked_token")
-    assert fetched == [visitor.wallet_address]
 
 
 def test_token_ends_at_the_second(still: Instance, refused: Refused) -> None:
