@@ -5,8 +5,6 @@ from functools import partial
 from math import ceil
 from typing import Final
 
-import msgspec
-
 from payres import representations
 from payres.amounts import MAX_VALUE, Asset, Fee, convert, fee_on, minimum_send
 from payres.errors import DomainError, InvalidAmount, Unavailable, WrongState
@@ -15,7 +13,7 @@ from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteRec
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.routing import next_peer
 from payres.interledger.sending.connection import Connection, Destination, SendingFailed
-from payres.interledger.sending.path import max_source, min_delivery, minimum_rate
+from payres.interledger.sending.path import max_source, min_delivery
 from payres.interledger.sending.probe import price_of, probe, promise_of
 from payres.payments import refunds
 from payres.payments.liquidity import check_liquidity
@@ -100,36 +98,37 @@ class RemoteQuotes:
     ) -> Offer:
         """The offer for the receiver at `url`, which member `field` of the request names. What `is_free` has no fee."""
         wallet = await self._database.read(lambda work: active_wallet(work, wallet_address))
-        pricing = Fee() if is_free else wallet.fee
         try:
             receiver = await self._receivers.fetch_open(canonical(url))
         except FetchFailed as error:
             raise _not_payable(field, error) from error
         assert receiver.method is not None, "what is open can be paid"
-        destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
         external = await self._database.read(lambda work: unit_rate_between(work, wallet.asset, receiver.asset))
-        rate = minimum_rate(external, SLIPPAGE)
-        spent = value_in(debit, wallet.asset, "debitAmount") if debit else None
-        delivery = 0
-        if spent is None:
+        rate = external * (1 - SLIPPAGE)  # the least that each smallest unit must deliver
+        spent = delivery = 0
+        if debit:
+            spent = value_in(debit, wallet.asset, "debitAmount")
+        else:
             delivery = wanted_amount(receiver, receive)
             check_fits(receiver, delivery)
+        destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
         packets = WalletPackets(self._outbound, wallet.asset, wallet.id)
         connection = Connection(packets, destination, self._outbound.timing)
+        fee = Fee() if is_free else wallet.fee
         try:
-            path = await _probe(connection, packets)
-            if spent is not None:
-                offer = _sending(spent, wallet.asset, pricing, receiver, path, rate)
-                promised = await promise_of(connection, spent - offer.terms.fee, offer.terms.receive)
-                offer = msgspec.structs.replace(offer, terms=msgspec.structs.replace(offer.terms, receive=promised))
+            if debit:
+                terms = await _sending(connection, spent, wallet.asset, fee, receiver, rate)
             else:
-                price = await price_of(connection, path, max_source(delivery, path, rate), delivery)
-                offer = _delivering(delivery, price, pricing, receiver, path)
-            await packets.note_silence()  # about a small amount: the offer is made all the same
+                terms = await _delivering(connection, delivery, fee, receiver, rate)
         except SendingFailed as error:
+            if packets.waiting:
+                sentence = "The path was not probed: too many quotes are in progress; try again shortly"
+                raise Unavailable(sentence) from error
             raise unpayable(field, error.sentence, "no_path") from error
-        await self._database.read(lambda work: self._check_exchange(work, wallet, destination, offer.terms))
-        return offer
+        finally:
+            await packets.note_silence()  # also about a small amount, for which the offer is made all the same
+        await self._database.read(lambda work: self._check_exchange(work, wallet, destination, terms))
+        return Offer(terms, receiver.expires_at)
 
     def _check_exchange(self, work: Work, wallet: WalletRecord, destination: Destination, terms: Terms) -> None:
         """Raises InsufficientFunds when the next peer is paid in another asset and the operator has too little of
@@ -143,17 +142,6 @@ class RemoteQuotes:
             sent = min(sent, ceil(terms.receive / terms.path.low))
         rate = unit_rate_between(work, wallet.asset, peer.asset)
         check_liquidity(work, peer.asset_id, convert(sent, rate))
-
-
-async def _probe(connection: Connection, packets: WalletPackets) -> Path:
-    try:
-        return await probe(connection)
-    except SendingFailed as error:
-        await packets.note_silence()
-        if packets.waiting:
-            sentence = "The path was not probed: too many quotes are in progress; try again shortly"
-            raise Unavailable(sentence) from error
-        raise
 
 
 def _refund_plan(work: Work, wanted: refunds.Wanted) -> refunds.Plan | None:
@@ -172,36 +160,45 @@ def _not_payable(field: str, error: FetchFailed) -> DomainError:
     return Unavailable(error.sentence) if error.reason == "busy" else unpayable(field, error.sentence, error.reason)
 
 
-def _sending(
-    debit: int, asset: Asset, pricing: Fee, receiver: RemoteIncomingPayment, path: Path, rate: Fraction
-) -> Offer:
+async def _sending(
+    connection: Connection, debit: int, asset: Asset, pricing: Fee, receiver: RemoteIncomingPayment, rate: Fraction
+) -> Terms:
     """Sends all of `debit` less the fee. Promises what arrives at the least, less the slippage."""
+    path = await probe(connection)
     fee = fee_on(debit, pricing)
-    net, least = debit - fee, _least_to_send(path)
+    net = debit - fee
+    # Two units, one of which may be lost to rounding, or the price of one unit.
+    least = max(2, ceil(1 / path.low)) if path.low else 2
     if net < least:
         min_delivery(least, path, rate)  # raises where no amount would arrive
         is_taken = receiver.remaining is None or path.least(least) <= receiver.remaining
-        raise nothing_arrives(_least_debit(pricing, least) if is_taken else None, asset)
+        least_debit = minimum_send(pricing, Fraction(1, least)) if is_taken else None
+        raise nothing_arrives(least_debit, asset)
     promised = min_delivery(net, path, rate)
     # More will arrive than is promised, and the receiver must have room for it.
     check_fits(receiver, max(promised, path.least(net)))
-    return _bounded(receiver, debit, fee, promised, path, sends_all=True)
+    promised = await promise_of(connection, net, promised)
+    return _terms(receiver, debit, fee, promised, path, sends_all=True)
 
 
-def _delivering(amount: int, price: int, pricing: Fee, receiver: RemoteIncomingPayment, path: Path) -> Offer:
+async def _delivering(
+    connection: Connection, amount: int, pricing: Fee, receiver: RemoteIncomingPayment, rate: Fraction
+) -> Terms:
     """Delivers `amount`. The debit amount is its price, which is what it costs at most with the slippage, and the
     fee."""
+    path = await probe(connection)
+    price = await price_of(connection, path, max_source(amount, path, rate), amount)
     fee = fee_on(price, pricing)
-    return _bounded(receiver, price + fee, fee, amount, path, sends_all=False)
+    return _terms(receiver, price + fee, fee, amount, path, sends_all=False)
 
 
-def _bounded(
+def _terms(
     receiver: RemoteIncomingPayment, debit: int, fee: int, receive: int, path: Path, *, sends_all: bool
-) -> Offer:
-    """The offer with these amounts. Raises InvalidAmount when one is no 64-bit amount."""
+) -> Terms:
+    """Raises InvalidAmount when an amount is no 64-bit amount."""
     if max(debit, receive) > MAX_VALUE:
         raise InvalidAmount(f"The payment is too large: an amount is at most {MAX_VALUE}")
-    terms = Terms(
+    return Terms(
         receiver=receiver.url,
         incoming_payment_id=None,
         debit=debit,
@@ -211,15 +208,3 @@ def _bounded(
         path=path,
         sends_all=sends_all,
     )
-    return Offer(terms, receiver.expires_at)
-
-
-def _least_to_send(path: Path) -> int:
-    """The smallest amount that is sure to deliver something: two units, one of them forgiven, or the price of one
-    unit."""
-    return max(2, ceil(1 / path.low)) if path.low else 2
-
-
-def _least_debit(fee: Fee, least: int) -> int:
-    """The smallest debit that leaves `least` after the fee."""
-    return minimum_send(fee, Fraction(1, least))

@@ -7,6 +7,7 @@ number of attempts.
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from contextvars import Context
 from fractions import Fraction
 from functools import partial
@@ -21,7 +22,7 @@ from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteRec
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.reconciliation import reconcile
 from payres.interledger.recovery import Recovery
-from payres.interledger.sending.connection import Connection, Destination, close
+from payres.interledger.sending.connection import Connection, Destination, SendingFailed, close
 from payres.interledger.sending.payment import Plan, pay
 from payres.payments.incoming import PAID_MEANWHILE, overpay_tolerance
 from payres.payments.settlement import end_unless_in_flight, is_finished
@@ -57,14 +58,12 @@ class Backoff(msgspec.Struct, frozen=True):
     after_fault: float = 1
 
 
-class _Attempt(msgspec.Struct, frozen=True):
-    """What follows an attempt: packets have no outcome yet, it is repeated, the payment ends, or it has ended.
-
-    `failure` says why the payment fails if it ends now without having arrived; None when it has not failed.
-    """
-
-    next: Literal["resolve", "retry", "end", "nothing"]
-    failure: str | None = None
+def next_step(payment: OutgoingRecord, *, unresolved: bool, now: int) -> Literal["resolve", "attempt", "end"]:
+    """What to do for a payment in progress; `unresolved`: whether packets of it have no outcome."""
+    if unresolved:
+        return "resolve"
+    is_overdue = now >= payment.created_at + LONGEST
+    return "end" if is_finished(payment) or payment.attempts >= MAX_ATTEMPTS or is_overdue else "attempt"
 
 
 class RemotePayments:
@@ -136,85 +135,76 @@ class RemotePayments:
             self._sending.pop(payment_id, None)
 
     async def _go_on(self, payment_id: str) -> bool:
-        """One step: resolves unknown outcomes first; then ends the payment, or makes one more attempt.
-
-        False when the payment has ended.
-        """
+        """One step; False when the payment has ended."""
         found = await self._database.read(partial(_in_progress, payment_id=payment_id))
         if found is None:
             return False
         payment, wallet, unresolved = found
-        if unresolved:
+        step = next_step(payment, unresolved=bool(unresolved), now=self._clock.now())
+        if step == "resolve":
             await self._resolve(payment_id, unresolved)
-            return True
-        if is_finished(payment) or payment.attempts >= MAX_ATTEMPTS or self._is_overdue(payment):
-            return await self._end(payment_id, NOT_IN_FULL)
-        # The slot is held while packets leave, not while the payment waits.
-        async with self._slots.slot(wallet.id):
-            attempt = await self._attempt(payment, wallet)
-        if attempt.next == "retry":
-            return await self._back_off(payment_id, attempt.failure)
-        if attempt.next == "end":
-            return await self._end(payment_id, attempt.failure)
-        return attempt.next == "resolve"
+        elif step == "end":
+            await self._end(payment_id, NOT_IN_FULL)
+        else:
+            # The slot is held while packets leave, not while the payment waits.
+            async with self._slots.slot(wallet.id):
+                failure = await self._attempt(payment, wallet)
+            if failure is not None:
+                await self._after(payment_id, failure)
+        return True
 
-    def _is_overdue(self, payment: OutgoingRecord) -> bool:
-        return self._clock.now() >= payment.created_at + LONGEST
-
-    async def _attempt(self, payment: OutgoingRecord, wallet: WalletRecord) -> _Attempt:
-        """Reads the receiver and sends what is left."""
+    async def _attempt(self, payment: OutgoingRecord, wallet: WalletRecord) -> SendingFailed | None:
+        """Reads the receiver and sends what is left. None when the rows say what comes next."""
+        count_attempt = partial(outgoing.count_attempt, payment_id=payment.id)
         try:
             receiver = await self._receivers.fetch_open(payment.terms.receiver)
         except FetchFailed as error:
             if error.reason == "busy":  # our own server was busy, so this is no failed attempt
-                return _Attempt("retry", error.sentence)
-            await self._count_attempt(payment)
+                return SendingFailed(error.sentence)
+            await self._database.write(count_attempt)
             if error.reason == "completed" and _price_sent(payment):
-                return _Attempt("end")
-            return _Attempt("retry" if error.retryable else "end", error.sentence)
+                await self._end(payment.id, None)
+                return None
+            return SendingFailed(error.sentence, retryable=error.retryable)
         if (objection := _objection(payment, receiver)) is not None:
-            await self._count_attempt(payment)
-            return _Attempt("end", objection)
+            await self._database.write(count_attempt)
+            return SendingFailed(objection, retryable=False)
         assert receiver.method is not None, "what is open can be paid"
         before = receiver.received - payment.delivered
         baseline = before if abs(before) <= MAX_LEDGER else None
-        begin = partial(outgoing.count_attempt, payment_id=payment.id, received_before=baseline)
+        begin = partial(count_attempt, received_before=baseline)
         own_packets = WalletPackets(self.outbound, wallet.asset, wallet.id, payment.id, begin)
         destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
         connection = Connection(own_packets, destination, self.outbound.timing)
-        try:
+        result = None
+        with suppress(TimeoutError):
             async with asyncio.timeout(LONGEST_ATTEMPT):
                 result = await pay(connection, _plan(payment))
-        except TimeoutError:
-            await own_packets.ensure_begun()
-            return _Attempt("retry", "the receiver takes the money too slowly")
         await own_packets.ensure_begun()
+        if result is None:
+            return SendingFailed("the receiver takes the money too slowly")
         if connection.is_kept:
             self._close(connection)
-        if own_packets.ended:
-            return _Attempt("nothing")
-        if result.failure is not None:
-            return _Attempt("retry" if result.failure.retryable else "end", result.failure.sentence)
-        # When every outcome is known, what may be left is too little to be sent.
-        return _Attempt("resolve") if result.unresolved else _Attempt("end", NOT_IN_FULL)
-
-    async def _count_attempt(self, payment: OutgoingRecord) -> None:
-        await self._database.write(partial(outgoing.count_attempt, payment_id=payment.id))
+        if result.failure is None and not result.unresolved:
+            return SendingFailed(NOT_IN_FULL, retryable=False)  # unless it has arrived: what is left cannot be sent
+        return result.failure
 
     def _close(self, connection: Connection) -> None:
         """Closes in the background: a peer that does not answer must not delay the payment's end or other payments."""
-        closing = asyncio.create_task(_closed(connection))
+        closing = asyncio.create_task(close(connection))
         self._closings.add(closing)
         closing.add_done_callback(self._closings.discard)
 
-    async def _back_off(self, payment_id: str, failure: str | None) -> bool:
-        """Waits before the next attempt, or ends the payment after the last one; False when it has ended."""
+    async def _after(self, payment_id: str, failure: SendingFailed) -> None:
+        """Waits before the next attempt, or ends the payment after the last one."""
         payment = await self._database.read(lambda work: OUTGOING.get(work, payment_id))
-        if payment is None or payment.attempts >= MAX_ATTEMPTS or is_finished(payment):
-            return await self._end(payment_id, failure)
-        log.info("payment %s is tried again: %s", payment_id, failure)
+        if payment is None or payment.state != "sending":
+            return
+        if not failure.retryable or payment.attempts >= MAX_ATTEMPTS or is_finished(payment):
+            await self._end(payment_id, failure.sentence)
+            return
+        log.info("payment %s is tried again: %s", payment_id, failure.sentence)
         await asyncio.sleep(self.backoff.after_failure * max(payment.attempts, 1))
-        return True
 
     async def _resolve(self, payment_id: str, unresolved: Sequence[PacketRecord]) -> None:
         """Finds the outcome of packets: from the peer, or else from what the receiver has received."""
@@ -222,26 +212,15 @@ class RemotePayments:
         if not all(resolved):
             await reconcile(self._database, self._clock, self._receivers, payment_id)
 
-    async def _end(self, payment_id: str, failure: str | None) -> bool:
-        """Ends the payment unless its last packet has ended it. While a packet has no outcome, True and nothing is
-        changed."""
+    async def _end(self, payment_id: str, failure: str | None) -> None:
+        """Ends the payment, which has failed unless it arrived; not while packets have no outcome, nor twice."""
 
-        def unit(work: Work) -> bool:
+        def unit(work: Work) -> None:
             payment = OUTGOING.get(work, payment_id)
-            if payment is None or payment.state != "sending":
-                return False
-            return not end_unless_in_flight(work, payment, failure)
+            if payment is not None and payment.state == "sending":
+                end_unless_in_flight(work, payment, failure)
 
-        if await self._database.read(partial(_in_progress, payment_id=payment_id)) is None:
-            return False
-        return await self._database.write(unit)
-
-
-async def _closed(connection: Connection) -> None:
-    try:
-        await close(connection)
-    except Exception:  # the money has moved all the same
-        log.info("a connection could not be closed", exc_info=True)
+        await self._database.write(unit)
 
 
 def _in_progress(work: Work, payment_id: str) -> tuple[OutgoingRecord, WalletRecord, Sequence[PacketRecord]] | None:

@@ -2,9 +2,9 @@
 
 import asyncio
 import hashlib
+import logging
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, Protocol
 
 import msgspec
@@ -26,6 +26,8 @@ from payres.interledger.frames import (
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import HASH_BYTES, Code, Fulfill, Lost, Outcome, Prepare, Reject, Reply, parse_too_large
 from payres.interledger.stream import SharedSecret
+
+log = logging.getLogger("payres.interledger")
 
 STREAM_ID: Final = 1  # the sending end opens odd streams; one is enough
 MAX_QUOTED: Final = 100  # characters of another node's text
@@ -222,9 +224,11 @@ class Connection:
 async def close(connection: Connection) -> None:
     """Says to the receiver that no more packets come. No money depends on whether this arrives."""
     connection.begin()
-    with suppress(TimeoutError):
+    try:
         async with asyncio.timeout(connection.timing.close_timeout / SECOND):
             await connection.ask(0, (ConnectionClose(),))
+    except Exception as error:
+        log.info("a connection was not closed: %s", error or "no answer in time")
 
 
 def monotonic() -> int:

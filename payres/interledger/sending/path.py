@@ -16,18 +16,6 @@ def is_small(sent: int, delivered: int) -> bool:
     return min(sent, delivered) < SHOWS_THE_RATE
 
 
-def minimum_rate(external: Fraction | None, slippage: Fraction) -> Fraction:
-    """The least that each smallest unit sent must deliver, in smallest units.
-
-    `external` is what one of them is worth outside, and `slippage` the share of that, 0 to 1, which the sender may lose
-    on the way.
-    Raises SendingFailed when there is no such rate.
-    """
-    if external is None or external <= 0:
-        raise SendingFailed("There is no exchange rate to hold the path's rate against.", retryable=False)
-    return external * (1 - slippage)
-
-
 def min_delivery(amount: int, path: Path, minimum: Fraction) -> int:
     """The least that arrives when all of `amount` is sent; one unit of it may be lost to rounding beyond the minimum
     rate.
