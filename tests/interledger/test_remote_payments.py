@@ -13,16 +13,18 @@ import pytest
 from payres.errors import Unavailable
 from payres.interledger import balances, quoting, remote_payments
 from payres.interledger.link import Link
-from payres.interledger.remote_payments import MAX_ATTEMPTS, RemotePayments
+from payres.interledger.remote_payments import LONGEST, MAX_ATTEMPTS, RemotePayments, next_step
 from payres.payments.incoming import PAID_MEANWHILE
 from payres.slots import Slots
 from payres.store import outgoing, packets
 from payres.store.work import Work
+from payres.terms import Terms
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.helpers import TIMEOUT, last_segment, wait_until
 from tests.interledger.network import (
     FEW_PACKETS,
+    USD,
     Json,
     Waits,
     amount,
@@ -39,6 +41,7 @@ from tests.interledger.network import (
     skip_pauses,
     wallet_money,
 )
+from tests.works import sending_payment
 
 Pair = Sequence[Instance]
 FUNDS = 100_000
@@ -57,6 +60,26 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 def receiver(pair: Pair) -> str:
     """Wants 10.00 dollars, which are ten packets."""
     return bill(pair[1], pair[1].wallet("bob"), 1000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "unresolved", "step"),
+    [
+        ({}, False, "attempt"),
+        ({"sent": 1000, "delivered": 1000}, False, "end"),
+        ({"sent": 1000, "delivered": 1000}, True, "resolve"),
+        ({"delivered": 990}, False, "end"),
+        ({"delivered": 989}, False, "attempt"),
+        ({"attempts": MAX_ATTEMPTS - 1}, False, "attempt"),
+        ({"attempts": MAX_ATTEMPTS}, False, "end"),
+        ({"attempts": MAX_ATTEMPTS}, True, "resolve"),
+        ({"created_at": -LONGEST}, False, "end"),
+    ],
+)
+def test_next_step(changes: Json, unresolved: bool, step: str) -> None:
+    terms = Terms(receiver="", incoming_payment_id=None, debit=1000, fee=0, receive=990, asset=USD)
+    payment = msgspec.structs.replace(sending_payment("1", 1, 1, 0, terms), **changes)
+    assert next_step(payment, unresolved=unresolved, now=0) == step
 
 
 def test_packets_that_never_left_are_asked_about_and_sent_again(

@@ -32,11 +32,8 @@ def min_delivery(amount: int, path: Path, minimum: Fraction) -> int:
 def max_source(amount: int, path: Path, minimum: Fraction) -> int:
     """The most that delivering `amount` costs: its price at the minimum rate, and one unit for rounding.
 
-    Raises SendingFailed when the path delivers less than that, or when the minimum is zero and bounds nothing.
+    Raises SendingFailed when the path delivers less than that.
     """
-    if minimum <= 0:
-        sentence = "Without a minimum exchange rate, nothing bounds what delivering may cost."
-        raise SendingFailed(sentence, retryable=False)
     price = floor(amount / minimum) + 1
     _check_rate(price, path, minimum)
     return price

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from payres.amounts import MAX_VALUE
 from payres.interledger.sending.connection import SendingFailed
-from payres.interledger.sending.path import max_source, min_delivery, minimum_rate, sendable
+from payres.interledger.sending.path import max_source, min_delivery, sendable
 from payres.terms import Path, RateBounds
 
 rates = st.builds(Fraction, st.integers(1, 5000), st.integers(1, 5000))
@@ -38,26 +38,6 @@ def test_bounds_hold_a_steady_rate(rate: Fraction, amounts: list[int]) -> None:
         narrower = bounds.learn(amount, floor(amount * rate))
         assert bounds.low <= narrower.low <= rate < narrower.high <= bounds.high
         bounds = narrower
-
-
-@pytest.mark.parametrize(
-    ("external", "slippage", "expected"),
-    [
-        (Fraction(1), Fraction(1, 100), Fraction(99, 100)),
-        (Fraction(3, 2), Fraction(1, 100), Fraction(1485, 1000)),
-        (Fraction(1, 10**7), Fraction(0), Fraction(1, 10**7)),
-        (Fraction(1, 3), Fraction(1), Fraction(0)),
-    ],
-)
-def test_minimum_rate(external: Fraction, slippage: Fraction, expected: Fraction) -> None:
-    assert minimum_rate(external, slippage) == expected
-
-
-@pytest.mark.parametrize("external", [None, Fraction(0), Fraction(-1)])
-def test_no_minimum_without_a_price(external: Fraction | None) -> None:
-    with pytest.raises(SendingFailed, match="no exchange rate") as caught:
-        minimum_rate(external, Fraction(1, 100))
-    assert not caught.value.retryable
 
 
 @given(st.integers(1, 10**6), rates, st.sampled_from((Fraction(0), Fraction(1, 100), Fraction(1, 10))))
@@ -120,10 +100,3 @@ def test_packets_too_small_for_the_minimum_are_refused() -> None:
 def test_amount_that_rounding_takes_is_refused() -> None:
     with pytest.raises(SendingFailed, match="send more at once"):
         min_delivery(105_000_000, Path(Fraction(1, 10**7), Fraction(100_001, 10**12), MAX_VALUE), Fraction(99, 10**9))
-
-
-def test_delivery_without_a_minimum_is_refused() -> None:
-    with pytest.raises(SendingFailed, match="nothing bounds") as caught:
-        max_source(100, ONE, Fraction(0))
-    assert not caught.value.retryable
-    assert min_delivery(100, ONE, Fraction(0)) == 0
