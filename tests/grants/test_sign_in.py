@@ -42,7 +42,6 @@ async def status_of(guard: SignInGuard, password: str, now: int, number: int = 1
 
 async def test_check_password_refuses_the_sixth_guess_and_then_the_right_one_too() -> None:
     guard = SignInGuard()
-
     assert [await status_of(guard, "wrong", NOW) for _ in range(MAX_WRONG_PASSWORDS + 1)] == [
         401
     ] * MAX_WRONG_PASSWORDS + [429]
@@ -54,10 +53,8 @@ async def test_check_password_says_when_to_come_back_and_keeps_its_word() -> Non
     guard = SignInGuard()
     for second in range(MAX_WRONG_PASSWORDS):
         await status_of(guard, "wrong", NOW + second * SECOND)
-
     with pytest.raises(DomainError) as caught:
         await guard.check_password(wallet(), "right", NOW + 10 * MINUTE, NOBODY)
-
     wait = int(caught.value.headers["Retry-After"])
     assert wait == 5 * 60
     assert "in 5 minutes" in str(caught.value)
@@ -69,15 +66,12 @@ async def test_check_password_forgives_after_the_right_one() -> None:
     guard = SignInGuard()
     for password in ["wrong"] * (MAX_WRONG_PASSWORDS - 1) + ["right"] + ["wrong"] * MAX_WRONG_PASSWORDS:
         assert await status_of(guard, password, NOW) in {200, 401}
-
     assert await status_of(guard, "right", NOW) == 429
 
 
 async def test_check_password_counts_guesses_that_come_at_once() -> None:
     guard = SignInGuard()
-
     statuses = await asyncio.gather(*(status_of(guard, "wrong", NOW) for _ in range(20)))
-
     assert sorted(statuses) == [401] * MAX_WRONG_PASSWORDS + [429] * (20 - MAX_WRONG_PASSWORDS)
 
 
@@ -135,7 +129,6 @@ async def test_check_password_leaves_the_loop_free_and_hashes_a_few_at_once(hash
     await hashing.begun(PASSWORDS_AT_ONCE)
     assert not any(check.done() for check in checks)
     hashing.release(6)
-
     assert await asyncio.gather(*checks) == [200] * 6
     assert hashing.most == PASSWORDS_AT_ONCE
 
@@ -150,7 +143,6 @@ async def test_known_browsers_go_before_all_others_that_wait(hashing: Hashing) -
         hashing.release(1)
         await hashing.begun(1)
     hashing.release(100)
-
     assert set(await asyncio.gather(*checks)) == {200}
     assert hashing.order[PASSWORDS_AT_ONCE : PASSWORDS_AT_ONCE + 3] == [100, 101, 102]
     assert hashing.order[PASSWORDS_AT_ONCE + 3 :] == [*range(PASSWORDS_AT_ONCE, PASSWORDS_AT_ONCE + PASSWORDS_WAITING)]
@@ -161,7 +153,6 @@ async def test_sign_ins_beyond_the_queue_are_refused_and_not_counted(hashing: Ha
     guard = SignInGuard()
     checks = sign_ins(guard, range(PASSWORDS_AT_ONCE + PASSWORDS_WAITING), known)
     await settle()
-
     late = Guesser("late", b"late" if known else None)
     for _ in range(2 * MAX_WRONG_PASSWORDS):
         with pytest.raises(DomainError) as caught:

@@ -68,7 +68,6 @@ def outgoing(limits: dict[str, Any] | None = None, *actions: str) -> dict[str, A
 )
 def test_spending_names_amount_and_period(limits: dict[str, Any], sentence: str) -> None:
     spending = describe_items(outgoing(limits))[0].spending
-
     assert spending is not None
     assert f"{spending.most} {spending.period}" == sentence
     assert not spending.unlimited
@@ -85,7 +84,6 @@ def test_spending_names_amount_and_period(limits: dict[str, Any], sentence: str)
 )
 def test_spending_without_an_amount_is_called_unlimited(limits: dict[str, Any] | None, period: str) -> None:
     spending = describe_items(outgoing(limits))[0].spending
-
     assert spending is not None
     assert (spending.most, spending.period, spending.unlimited) == ("any amount", period, True)
 
@@ -126,14 +124,12 @@ def test_spending_in_short_windows_says_what_they_add_up_to(interval: str | None
 @pytest.mark.parametrize(("limits", "receiver"), [({"receiver": RECEIVER}, RECEIVER), ({}, None), (None, None)])
 def test_spending_names_the_only_receiver(limits: dict[str, Any] | None, receiver: str | None) -> None:
     spending = describe_items(outgoing(limits))[0].spending
-
     assert spending is not None
     assert spending.receiver == receiver
 
 
 def test_spending_is_absent_where_nothing_may_be_spent() -> None:
     [permitted] = describe_items(outgoing({"debitAmount": {"value": "1"} | USD}, "read", "list-all"))
-
     assert permitted.spending is None
     assert permitted.actions == [
         "List every payment, also those made by other apps",
@@ -143,9 +139,7 @@ def test_spending_is_absent_where_nothing_may_be_spent() -> None:
 
 def test_asset_code_of_a_receiver_cannot_turn_text_around() -> None:
     amount = {"value": "1", "assetCode": "U\u202eDSU", "assetScale": 0}
-
     spending = describe_items(outgoing({"receiveAmount": amount}))[0].spending
-
     assert spending is not None
     assert spending.most.isascii()
 
@@ -160,7 +154,6 @@ def test_asset_code_of_a_receiver_cannot_turn_text_around() -> None:
 )
 def test_every_action_has_words(kind: str, actions: Any) -> None:
     said = set(ACTIONS[kind]) | ({"create"} if kind == "outgoing-payment" else set())
-
     assert said == set(get_args(actions))
 
 
@@ -168,7 +161,6 @@ def test_every_action_has_words(kind: str, actions: Any) -> None:
 def test_every_action_that_reaches_all_includes_one_that_reaches_own(actions: Any) -> None:
     names = set(get_args(actions))
     reach_all = {name for name in names if name.endswith("-all")}
-
     assert reach_all == names & set(INCLUDING.values())
     assert names >= {name for name, all_of_it in INCLUDING.items() if all_of_it in names}
 
@@ -184,13 +176,11 @@ def test_every_action_that_reaches_all_includes_one_that_reaches_own(actions: An
 )
 def test_heading_names_the_wallet(identifier: str | None, heading: str) -> None:
     item = {"type": "incoming-payment", "actions": ["create"]} | ({"identifier": identifier} if identifier else {})
-
     assert describe_items(item)[0].heading == heading
 
 
 def test_spending_comes_first_whatever_the_order_asked() -> None:
     items = ({"type": "quote", "actions": ["create"]}, {"type": "incoming-payment", "actions": ["read"]}, outgoing())
-
     assert [item.heading for item in describe_items(*items)] == [
         "Payments from your wallet",
         "Prices of payments from any wallet of this server",
@@ -200,7 +190,6 @@ def test_spending_comes_first_whatever_the_order_asked() -> None:
 
 def test_including_action_says_the_included_one_too() -> None:
     [permitted] = describe_items({"type": "quote", "actions": ["read", "read-all", "create"]})
-
     assert permitted.actions == [
         "Ask what a payment would cost",
         "See every price that was asked for, also by other apps",
@@ -239,7 +228,6 @@ def test_visible_name_keeps_what_can_be_seen(name: str | None, shown: str | None
 @given(st.text(max_size=400))
 def test_visible_name_is_short_and_on_one_line(name: str) -> None:
     shown = visible_name(name, None)
-
     if shown is not None:
         assert 0 < len(shown) <= MAX_NAME_LENGTH
         assert not {unicodedata.category(c) for c in shown if c not in "\u200c\u200d"} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -262,6 +250,5 @@ def test_visible_name_is_short_and_on_one_line(name: str) -> None:
 )
 def test_visible_url_stresses_the_host_in_ascii(url: str, parts: tuple[str, str, str]) -> None:
     shown = visible_url(url)
-
     assert (shown.before, shown.host, shown.after) == parts
     assert shown.text == "".join(parts)

@@ -162,7 +162,6 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 
 async def test_sign_in_page_says_who_asks_and_for_which_wallet(site: Site) -> None:
     page = await site.browser.get(await site.ask())
-
     assert page.status_code == 200
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert "set-cookie" not in page.headers
@@ -173,9 +172,7 @@ async def test_sign_in_page_says_who_asks_and_for_which_wallet(site: Site) -> No
 
 async def test_sign_in_sets_two_cookies_that_are_stored_hashed(site: Site) -> None:
     path = await site.ask()
-
     answer = await site.sign_in(path)
-
     assert (answer.status_code, answer.headers["location"]) == (303, path)
     cookies = [cookie.split("; ") for cookie in answer.headers.get_list("set-cookie")]
     assert [sorted(attributes) for _, *attributes in cookies] == [
@@ -194,9 +191,7 @@ async def test_sign_in_sets_two_cookies_that_are_stored_hashed(site: Site) -> No
 async def test_session_cookie_over_plain_http_works_without_secure(tmp_path: Path) -> None:
     async with open_site(tmp_path / "payres.db", base_url="http://127.0.0.1:8080") as site:
         path = await site.ask(SPEND | {"identifier": "http://127.0.0.1:8080/alice"})
-
         answer = await site.sign_in(path)
-
         cookies = answer.headers.get_list("set-cookie")
         assert [cookie.partition("=")[0].rstrip("0123456789") for cookie in cookies] == [
             "payres_session",
@@ -215,9 +210,7 @@ async def test_consent_page_says_what_is_asked(site: Site) -> None:
     quote_item = {"type": "quote", "actions": ["create"], "identifier": f"{BASE}/alice"}
     path = await site.ask(SPEND | {"limits": limits}, quote_item, subject=f"{BASE}/alice")
     await site.sign_in(path)
-
     words = words_of(await site.browser.get(path))
-
     for part in (
         "It calls itself Super Shop https://shop.example/pay address verified",
         "Your wallet Alice https://pay.example/alice",
@@ -234,9 +227,7 @@ async def test_consent_page_says_what_is_asked(site: Site) -> None:
 async def test_consent_page_without_limits_warns(site: Site) -> None:
     path = await site.ask(SPEND, finish=None)
     await site.sign_in(path)
-
     words = words_of(await site.browser.get(path))
-
     assert "Send any amount as often as it likes To anyone it chooses Only the balance of your wallet" in words
     assert "Afterwards" not in words
 
@@ -249,7 +240,6 @@ async def test_pages_escape_what_a_client_chose(site: Site) -> None:
     pages.append(await site.browser.get(path))
     await site.submit(path, "approve", **fields)
     pages.append(await site.browser.get(path))
-
     for page in pages:
         assert "<script" not in page.text
         assert "<img" not in page.text
@@ -260,7 +250,6 @@ async def test_pages_escape_what_a_client_chose(site: Site) -> None:
 async def test_approve_redirects_to_the_client_with_a_right_hash(site: Site) -> None:
     path = await site.ask()
     answer = await site.submit(path, "approve", **await site.open_signed_in(path))
-
     assert answer.status_code == 303
     location = urlsplit(answer.headers["location"])
     assert location._replace(query="").geturl() == "https://shop.example/done"
@@ -294,7 +283,6 @@ async def test_approve_redirects_to_the_client_with_a_right_hash(site: Site) -> 
 async def test_deny_redirects_to_the_client_without_a_reference(site: Site, finish: str, location: str) -> None:
     path = await site.ask(finish=finish)
     answer = await site.submit(path, "deny", **await site.open_signed_in(path))
-
     assert (answer.status_code, answer.headers["location"]) == (303, location)
     assert await site.state(path) == "denied"
 
@@ -305,7 +293,6 @@ async def test_deny_redirects_to_the_client_without_a_reference(site: Site, fini
 async def test_decision_without_finish_uri_ends_on_a_page(site: Site, choice: str, title: str) -> None:
     path = await site.ask(finish=None)
     answer = await site.submit(path, choice, **await site.open_signed_in(path))
-
     assert (answer.status_code, answer.headers["location"]) == (303, path)
     page = await site.browser.get(path)
     assert page.status_code == 200
@@ -317,9 +304,7 @@ async def test_decision_that_opens_an_application_says_so(site: Site) -> None:
     path = await site.ask(finish="com.example.app://bank.example/done")
     fields = await site.open_signed_in(path)
     assert "Afterwards the app com.example.app opens on your device." in words_of(await site.browser.get(path))
-
     answer = await site.submit(path, "deny", **fields)
-
     assert answer.headers["location"] == "com.example.app://bank.example/done?result=grant_rejected"
     assert "Continue to the app com.example.app" in words_of(await site.browser.get(path))
 
@@ -328,7 +313,6 @@ async def test_decision_that_opens_an_application_says_so(site: Site) -> None:
 async def test_wrong_password_shows_the_form_again(site: Site, password: str | None) -> None:
     fields = {} if password is None else {"password": password}
     answer = await site.submit(await site.ask(), "sign-in", **fields)
-
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == f"GNAP as_uri={BASE}/"
     assert "This is not the password of this wallet." in words_of(answer)
@@ -341,7 +325,6 @@ async def test_form_that_is_not_taken_is_counted_by_its_code(site: Site) -> None
     await site.sign_in(path, "wrong")
     await site.open_signed_in(path)
     await site.submit(path, "approve", csrf="0" * 64)
-
     assert site.context.metrics.errors == {"request_denied": 1, "insufficient_access": 1}
 
 
@@ -349,9 +332,7 @@ async def test_sixth_guess_has_to_wait(site: Site) -> None:
     path = await site.ask()
     for _ in range(5):
         assert (await site.sign_in(path, "wrong")).status_code == 401
-
     answer = await site.sign_in(path)
-
     assert answer.status_code == 429
     assert answer.headers["retry-after"] == "900"
     assert "Try again in 15 minutes" in words_of(answer)
@@ -394,7 +375,6 @@ async def test_each_sign_in_makes_the_browser_known_anew(site: Site) -> None:
     await site.sign_in(path)
     before = site.browser.cookies[name]
     await site.sign_in(path)
-
     assert site.browser.cookies[name] != before
     await site.guess(path)
     async with site.new_browser() as thief:
@@ -408,7 +388,6 @@ async def test_browser_is_known_to_the_wallet_that_it_signed_in_to_alone(site: S
     path, bobs = await site.ask(), await site.ask(SPEND | {"identifier": f"{BASE}/bob"})
     await site.sign_in(path)
     await site.guess(bobs)
-
     secret = site.browser.cookies[await site.known_cookie("alice")]
     headers = {"cookie": f"{await site.known_cookie('bob')}={secret}"}
     async with site.new_browser() as pretending:
@@ -452,9 +431,7 @@ async def test_sign_in_that_finds_the_queue_full_is_asked_back_and_not_counted(
 async def test_wallet_without_password_is_decided_by_the_operator(site: Site) -> None:
     path = await site.ask()
     await site.execute("UPDATE wallet_address SET password_hash = NULL")
-
     page, answer = await site.browser.get(path), await site.sign_in(path)
-
     assert (page.status_code, answer.status_code) == (200, 409)
     for one in (page, answer):
         assert f"payres grant approve {site.grant_id(path)}" in words_of(one)
@@ -466,9 +443,7 @@ async def test_second_decision_changes_nothing_and_links_to_the_first_redirect(s
     path = await site.ask()
     fields = await site.open_signed_in(path)
     location = (await site.submit(path, "approve", **fields)).headers["location"]
-
     answer = await site.submit(path, second, **fields)
-
     assert answer.status_code == 409
     assert "Already approved" in words_of(answer)
     assert f'href="{location.replace("&", "&amp;")}"' in answer.text
@@ -479,9 +454,7 @@ async def test_link_to_the_client_is_gone_once_the_client_has_continued(site: Si
     path = await site.ask()
     location = (await site.submit(path, "approve", **await site.open_signed_in(path))).headers["location"]
     await site.continue_grant(path, parse_qs(urlsplit(location).query)["interact_ref"][0])
-
     page = await site.browser.get(path)
-
     assert page.status_code == 200
     assert "interact_ref" not in page.text
     assert "Approved" in words_of(page)
@@ -490,10 +463,8 @@ async def test_link_to_the_client_is_gone_once_the_client_has_continued(site: Si
 async def test_decided_page_gives_the_reference_to_the_owner_only(site: Site) -> None:
     path = await site.ask()
     await site.submit(path, "approve", **await site.open_signed_in(path))
-
     async with site.new_browser() as anonymous:
         pages = [await anonymous.get(path), await anonymous.post(path, data={"choice": "approve"})]
-
     assert [page.status_code for page in pages] == [200, 409]
     for page in pages:
         assert "Already answered" in words_of(page)
@@ -505,9 +476,7 @@ async def test_approval_that_has_lapsed_leads_nowhere(site: Site) -> None:
     await site.submit(path, "approve", **await site.open_signed_in(path))
     site.clock.advance(3600)
     await site.sign_in(await site.ask())
-
     page = await site.browser.get(path)
-
     assert page.status_code == 200
     assert "Expired" in words_of(page)
     assert "did not come back for it in time. It allows nothing." in words_of(page)
@@ -520,7 +489,6 @@ async def test_expired_request_is_refused_kindly(site: Site, choice: str) -> Non
     site.clock.advance(3590)
     fields = await site.open_signed_in(path)
     site.clock.advance(10)
-
     for answer in (await site.browser.get(path), await site.submit(path, choice, password=PASSWORD, **fields)):
         assert answer.status_code == 400
         assert "This request has expired; the app can ask again." in words_of(answer)
@@ -531,9 +499,7 @@ async def test_cancelled_request_cannot_be_decided(site: Site) -> None:
     path = await site.ask()
     fields = await site.open_signed_in(path)
     await site.write(lambda work: tokens.revoke_grant(work, site.grant_id(path)))
-
     answer = await site.submit(path, "approve", **fields)
-
     assert answer.status_code == 409
     assert "Already cancelled" in words_of(answer)
     assert await site.state(path) == "revoked"
@@ -541,7 +507,6 @@ async def test_cancelled_request_cannot_be_decided(site: Site) -> None:
 
 async def test_unknown_requests_are_not_found(site: Site) -> None:
     path = await site.ask()
-
     for wrong in (path[:-1], f"{path}x", "/interact/nothing/here", "/interact/%00/%F0%9F%92%B8"):
         answer = await site.browser.get(wrong)
         assert answer.status_code == 404
@@ -552,7 +517,6 @@ async def test_inactive_wallet_allows_nothing(site: Site) -> None:
     path = await site.ask()
     fields = await site.open_signed_in(path)
     await site.write(lambda tx: wallets.deactivate(tx, "alice"))
-
     for answer in (await site.browser.get(path), await site.submit(path, "approve", **fields)):
         assert answer.status_code == 409
         assert "This wallet is not active" in words_of(answer)
@@ -564,9 +528,7 @@ async def test_inactive_wallet_allows_nothing(site: Site) -> None:
 async def test_form_without_the_sessions_token_is_refused(site: Site, choice: str, token: str) -> None:
     path = await site.ask()
     fields = await site.open_signed_in(path)
-
     answer = await site.submit(path, choice, **fields | {"csrf": token})
-
     assert answer.status_code == 403
     assert "Nothing was decided" in words_of(answer)
     assert await site.state(path) == "pending"
@@ -577,7 +539,6 @@ async def test_token_of_an_earlier_session_is_refused(site: Site) -> None:
     path = await site.ask()
     fields = await site.open_signed_in(path)
     await site.sign_in(path)
-
     assert (await site.submit(path, "approve", **fields)).status_code == 403
     assert await site.state(path) == "pending"
 
@@ -600,7 +561,6 @@ async def test_token_of_an_earlier_session_is_refused(site: Site) -> None:
 async def test_form_is_taken_from_this_site_only(site: Site, headers: dict[str, str], status: int) -> None:
     path = await site.ask()
     fields = await site.open_signed_in(path) | {"password": PASSWORD}
-
     for choice, state in (("approve", "approved"), ("sign-in", "pending")):
         form = {"choice": choice} | fields
         other = path if choice == "approve" else await site.ask()
@@ -621,9 +581,7 @@ async def test_consent_is_for_what_was_shown(site: Site, change: str) -> None:
     path = await site.ask()
     fields = await site.open_signed_in(path)
     await site.execute(change)
-
     answer = await site.submit(path, "approve", **fields)
-
     assert answer.status_code == 409
     assert "not the request that you were shown" in words_of(answer)
     assert f'href="{path}"' in answer.text
@@ -633,7 +591,6 @@ async def test_consent_is_for_what_was_shown(site: Site, change: str) -> None:
 async def test_what_was_shown_of_another_request_is_not_consent(site: Site) -> None:
     shown, path = await site.ask(), await site.ask()
     fields = await site.open_signed_in(shown)
-
     assert (await site.submit(path, "approve", **fields)).status_code == 409
     assert await site.state(path) == "pending"
 
@@ -642,7 +599,6 @@ async def test_session_of_another_wallet_has_to_sign_in(site: Site) -> None:
     path = await site.ask()
     bobs = await site.ask(SPEND | {"identifier": f"{BASE}/bob"})
     fields = await site.open_signed_in(path)
-
     assert "Sign in to your wallet" in words_of(await site.browser.get(bobs))
     answer = await site.submit(bobs, "approve", **fields)
     assert answer.status_code == 401
@@ -654,9 +610,7 @@ async def test_session_ends_after_a_quarter_of_an_hour(site: Site) -> None:
     path = await site.ask()
     fields = await site.open_signed_in(path)
     site.clock.advance(900)
-
     answer = await site.submit(path, "approve", **fields)
-
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == f"GNAP as_uri={BASE}/"
     assert "You are signed out by now" in words_of(answer)
@@ -669,7 +623,6 @@ async def test_each_sign_in_has_a_session_of_its_own_and_ends_the_one_before(sit
     await site.sign_in(path)
     before = site.browser.cookies[COOKIE]
     await site.sign_in(path)
-
     assert site.browser.cookies[COOKIE] != before
     async with site.new_browser() as other:
         assert "Sign in to" in words_of(await other.get(path, headers={"cookie": f"{COOKIE}={before}"}))
@@ -693,7 +646,6 @@ async def test_planted_session_is_not_adopted(site: Site) -> None:
     async with site.new_browser() as browser:
         answer = await browser.post(path, data={"choice": "sign-in", "password": PASSWORD}, headers=headers)
     assert answer.status_code == 303
-
     async with site.new_browser() as attacker:
         assert "Sign in to" in words_of(await attacker.get(path, headers=headers))
 
@@ -702,9 +654,7 @@ async def test_sign_out_ends_the_session_and_takes_the_cookie_back(site: Site) -
     path = await site.ask()
     fields = await site.open_signed_in(path)
     session = site.browser.cookies[COOKIE]
-
     answer = await site.submit(path, "sign-out", csrf=fields["csrf"])
-
     assert (answer.status_code, answer.headers["location"]) == (303, path)
     assert "Max-Age=0" in answer.headers["set-cookie"]
     async with site.new_browser() as browser:
@@ -716,10 +666,8 @@ async def test_new_password_ends_what_the_old_one_is_opening(site: Site) -> None
     await site.ask()
     verified = await site.write(lambda tx: wallets.require_wallet(tx, "alice"))
     await site.write(lambda tx: wallets.set_password(tx, "alice", hash_password("new words")))
-
     with pytest.raises(DomainError) as caught:
         await site.write(lambda work: open_session(work, verified, Browser()))
-
     assert caught.value.status == 401
 
 
@@ -743,7 +691,6 @@ async def test_malformed_forms_are_refused_with_a_page(
     site: Site, content: bytes, media_type: str, status: int
 ) -> None:
     answer = await site.browser.post(await site.ask(), content=content, headers={"content-type": media_type})
-
     assert answer.status_code == status
     assert answer.text.startswith("<!doctype html>")
 
@@ -751,14 +698,12 @@ async def test_malformed_forms_are_refused_with_a_page(
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "BREW"])
 async def test_other_methods_are_refused_with_a_page(site: Site, method: str) -> None:
     answer = await site.browser.request(method, await site.ask())
-
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
     assert answer.text.startswith("<!doctype html>")
 
 
 async def test_head_answers_as_get_does(site: Site) -> None:
     path = await site.ask()
-
     for target in (path, "/interact/nothing/here"):
         head, get = await site.browser.head(target), await site.browser.get(target)
         assert (head.status_code, head.headers) == (get.status_code, get.headers)
@@ -773,10 +718,8 @@ async def test_fault_is_a_page_that_says_nothing_of_the_inside(
 ) -> None:
     path = await site.ask()
     monkeypatch.setattr(consent, "find_request", lambda *_, **__: 1 // 0)
-
     with caplog.at_level(logging.ERROR):
         answer = await site.browser.get(path)
-
     assert answer.status_code == 500
     assert "Something went wrong here" in words_of(answer)
     assert "division" not in answer.text
@@ -791,7 +734,6 @@ async def test_every_answer_keeps_out_of_frames_and_caches(site: Site) -> None:
     page = await site.browser.get(path)
     assert page.status_code == 200
     approved = await site.submit(path, "approve", **hidden_fields(page))
-
     for answer in (sign_in, signed_in, page, approved, await site.browser.get("/interact/nothing/here")):
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["referrer-policy"] == "no-referrer"
@@ -821,7 +763,6 @@ async def test_policy_lets_forms_lead_to_the_client(site: Site, finish: str | No
     sign_in = await site.browser.get(path)
     await site.sign_in(path)
     page = await site.browser.get(path)
-
     assert "form-action 'self'" in sign_in.headers["content-security-policy"].split("; ")
     assert policy in page.headers["content-security-policy"].split("; ")
     assert "script" not in page.headers["content-security-policy"]
