@@ -1,12 +1,18 @@
-"""Grant requests (RFC 9635 section 2): checked, and granted at once or held for the wallet owner's consent."""
+"""Grant requests: granted at once or held for the wallet owner's consent, continued, cancelled (RFC 9635 sections 2, 5).
+
+Specification 4.10.
+"""
+
+import hmac
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from payres.clock import SECOND
-from payres.errors import InvalidClient, InvalidRequest
+from payres.errors import ContinuationUnknown, GrantDenied, GrantNotIssued, InvalidClient, InvalidRequest, TooEarly
 from payres.grants.clients import Client, remember
+from payres.grants.consent import has_lapsed
 from payres.grants.gnap import (
     Access,
     Continue,
@@ -18,12 +24,12 @@ from payres.grants.gnap import (
     Subject,
 )
 from payres.grants.limits import check_requested_limits
-from payres.grants.tokens import issue_token
+from payres.grants.tokens import emit, issue_token, revoke_grant
 from payres.identifiers import hash_secret
-from payres.store import retention
+from payres.store import grants, retention
 from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
 from payres.store.wallets import WalletRecord
-from payres.store.work import Work
+from payres.store.work import Transaction, Work
 from payres.urls import Urls, app_scheme, with_ascii_host
 from payres.wallet_addresses import active_wallet
 from payres.wire import encode
@@ -57,11 +63,7 @@ def request_grant(work: Work, request: GrantRequest, client: Client, client_name
         purge_at=work.now + usable_for * SECOND + retention.UNUSED_GRANT,
     )
     GRANTS.insert(work, grant)
-    follow_up = Continue(
-        access_token=ContinueToken(continue_value),
-        uri=urls.resource("continue", grant.id),
-        wait=settings.continue_wait if owner else UNSET,
-    )
+    follow_up = _follow_up(work, grant.id, continue_value, settings.continue_wait if owner else UNSET)
     if owner is None:
         return GrantResponse(continue_=follow_up, access_token=issue_token(work, grant))
     finish = request.interact.finish if request.interact else None
@@ -85,6 +87,45 @@ def asks_for_consent(request: GrantRequest) -> bool:
     """Whether an owner must consent. A client may offer to interact although that is not needed."""
     items = request.access_token.access if request.access_token else []
     return bool(request.subject) or any(_needs_consent(item) for item in items)
+
+
+def find_continuable(tx: Transaction, grant_id: str, token: str) -> GrantRecord:
+    """The grant of a continuation token. Raises ContinuationUnknown, for revoked grants too."""
+    grant = GRANTS.get(tx, grant_id)
+    if grant is None or not hmac.compare_digest(grant.continue_hash, hash_secret(token)) or grant.state == "revoked":
+        raise _unknown()
+    return grant
+
+
+def continue_grant(work: Work, grant_id: str, token: str, reference: str | None) -> GrantResponse:
+    """The answer to a continuation request with an interact_ref, or a poll without.
+
+    Raises TooEarly, GrantNotIssued, GrantDenied, ContinuationUnknown.
+    """
+    grant = find_continuable(work, grant_id, token)
+    interaction = grants.interaction_of_grant(work, grant_id)
+    if interaction is None or grant.state == "issued":
+        if reference:
+            raise _unknown()
+        raise _not_issued("already_issued", "The grant was given already: use its access token, or rotate it")
+    if grant.state == "denied":
+        raise GrantDenied(
+            "The wallet's owner denied this grant; ask again only when they want it", reason="owner_denied"
+        )
+    if has_lapsed(grant, interaction, work.now):
+        lapsed = "The owner approved this too long ago to continue it; ask for a new grant"
+        raise _not_issued("approval_expired", lapsed)
+    _check_wait(work, grant, interaction)
+    if grant.state == "pending":
+        return _still_pending(work, grant, interaction, token, reference)
+    _check_reference(interaction, reference)
+    return _issue(work, grant, interaction, token)
+
+
+def cancel_grant(work: Work, grant_id: str, token: str) -> None:
+    """Ends the grant and all its tokens. Raises ContinuationUnknown."""
+    find_continuable(work, grant_id, token)
+    revoke_grant(work, grant_id)
 
 
 def _needs_consent(item: Access) -> bool:
@@ -168,3 +209,61 @@ def _finish_uri(uri: str) -> str:
             field="interact.finish.uri",
         )
     return found
+
+
+def _follow_up(work: Work, grant_id: str, token: str, wait: int | UnsetType = UNSET) -> Continue:
+    return Continue(access_token=ContinueToken(token), uri=work.urls.resource("continue", grant_id), wait=wait)
+
+
+def _check_wait(work: Work, grant: GrantRecord, interaction: InteractionRecord) -> None:
+    """Raises TooEarly, but not after the redirect of a finished interaction: its user has decided."""
+    if interaction.finish_uri is not None and interaction.decided_at is not None:
+        return
+    left = grant.waits_from + work.settings.continue_wait * SECOND - work.now
+    if left > 0 and grant.waits_from <= work.now:  # or the clock was set back, perhaps by hours
+        seconds = -(-left // SECOND)  # rounded up, so that the wait is over after that many whole seconds
+        raise TooEarly(f"Too early: continue in {seconds} s", wait=seconds)
+
+
+def _still_pending(
+    work: Work, grant: GrantRecord, interaction: InteractionRecord, token: str, reference: str | None
+) -> GrantResponse:
+    if reference:
+        raise _unknown()
+    if work.now >= interaction.expires_at:
+        raise _not_issued("decision_expired", "The time to decide on this grant is over; ask for a new one")
+    if interaction.finish_uri is not None:
+        raise _not_issued("undecided", "The owner has not decided yet; wait for the redirect to your finish URI")
+    GRANTS.update(work, grant.id, waits_from=work.now)
+    return GrantResponse(continue_=_follow_up(work, grant.id, token, work.settings.continue_wait))
+
+
+def _check_reference(interaction: InteractionRecord, reference: str | None) -> None:
+    if reference is None:
+        if interaction.finish_uri is not None:
+            needed = "Send the interact_ref that the redirect to your finish URI carried"
+            raise _not_issued("missing_interact_ref", needed)
+    elif interaction.reference is None or not hmac.compare_digest(interaction.reference.encode(), reference.encode()):
+        raise _unknown()
+
+
+def _issue(work: Work, grant: GrantRecord, interaction: InteractionRecord, token: str) -> GrantResponse:
+    changed = grants.change_state(work, grant.id, "approved", "issued")
+    assert changed
+    INTERACTIONS.update(work, interaction.id, reference=None)
+    grants.keep_grant(work, grant.id)
+    emit(work, "grant.issued", grant)
+    return GrantResponse(
+        continue_=_follow_up(work, grant.id, token),
+        access_token=UNSET if grant.access == "[]" else issue_token(work, grant),
+        subject=msgspec.json.decode(grant.subject, type=Subject) if grant.subject else UNSET,
+    )
+
+
+def _not_issued(reason: str, sentence: str) -> GrantNotIssued:
+    return GrantNotIssued(sentence, reason=reason)
+
+
+def _unknown() -> ContinuationUnknown:
+    sentence = "There is no grant to continue with this URI, token and interact_ref"
+    return ContinuationUnknown(sentence, reason="unknown_continuation")

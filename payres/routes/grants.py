@@ -9,10 +9,9 @@ from starlette.responses import Response
 from payres.errors import ClientUnproven
 from payres.federation.connection import FetchFailed
 from payres.federation.wallet_addresses import fetch_wallet_address
-from payres.grants import clients, continuation
+from payres.grants import clients, requests
 from payres.grants.clients import Client
 from payres.grants.gnap import ContinueRequest, GrantRequest
-from payres.grants.requests import asks_for_consent, request_grant
 from payres.http.observation import observation_of
 from payres.http.request_head import credentials
 from payres.http.responses import json_response
@@ -38,8 +37,8 @@ async def request(request: Request) -> Response:
     await verify_client(request, unverified, client, asks_for_grant=True)
     # Anyone with a key can ask, and each request is stored.
     context.rate_limits.check_unauthenticated(request.scope, None if client.jwk is not None else client.identity)
-    client_name = await _client_name(context, client) if asks_for_consent(asked) else None
-    unit = partial(request_grant, request=asked, client=client, client_name=client_name)
+    client_name = await _client_name(context, client) if requests.asks_for_consent(asked) else None
+    unit = partial(requests.request_grant, request=asked, client=client, client_name=client_name)
     granted = await context.database.write(unit)
     observation_of(request.scope).grant = granted.continue_.uri.rpartition("/")[2]
     return json_response(granted)
@@ -66,7 +65,7 @@ async def continue_request(request: Request) -> Response:
     token = await _verify_continuing_client(request, body, grant_id)
     asked = decode(CONTINUE_REQUEST, body or b"{}")
     reference = asked.interact_ref or None
-    unit = partial(continuation.continue_grant, grant_id=grant_id, token=token, reference=reference)
+    unit = partial(requests.continue_grant, grant_id=grant_id, token=token, reference=reference)
     return json_response(await context.database.write(unit))
 
 
@@ -76,7 +75,7 @@ async def cancel(request: Request) -> Response:
     grant_id = request.path_params["id"]
     body = await read_body(request)
     token = await _verify_continuing_client(request, body, grant_id)
-    await context.database.write(partial(continuation.cancel_grant, grant_id=grant_id, token=token))
+    await context.database.write(partial(requests.cancel_grant, grant_id=grant_id, token=token))
     return Response(status_code=204)
 
 
@@ -89,7 +88,7 @@ async def _verify_continuing_client(request: Request, body: bytes, grant_id: str
         raise ClientUnproven("Send the continuation token as Authorization: GNAP <token>", reason="missing_token")
 
     def unit(tx: Transaction) -> ClientRecord:
-        return CLIENTS.by_id(tx, continuation.find_continuable(tx, grant_id, token).client_id)
+        return CLIENTS.by_id(tx, requests.find_continuable(tx, grant_id, token).client_id)
 
     await verify_client(request, unverified, await context.database.read(unit))
     return token

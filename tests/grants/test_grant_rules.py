@@ -19,9 +19,8 @@ import pytest
 from payres.clock import MovableClock
 from payres.errors import DomainError
 from payres.grants import clients
-from payres.grants.continuation import cancel_grant, continue_grant
 from payres.grants.gnap import GrantRequest
-from payres.grants.requests import request_grant
+from payres.grants.requests import cancel_grant, continue_grant, request_grant
 from payres.grants.tokens import revoke_grant
 from payres.operator import grants, keys, wallets
 from payres.settings import Settings

@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from payres.application import create_app
 from payres.clock import MovableClock
 from payres.errors import DomainError
-from payres.grants import consent, continuation, tokens
+from payres.grants import consent, requests, tokens
 from payres.grants.clients import Client
 from payres.grants.gnap import GrantRequest, GrantResponse
 from payres.grants.requests import request_grant
@@ -116,7 +116,7 @@ class Site:
         """What the client does once the browser is back."""
         follow_up = self.grants[path].continue_
         token = follow_up.access_token.value
-        return await self.write(lambda work: continuation.continue_grant(work, self.grant_id(path), token, reference))
+        return await self.write(lambda work: requests.continue_grant(work, self.grant_id(path), token, reference))
 
     def grant_id(self, path: str) -> str:
         return self.grants[path].continue_.uri.rsplit("/", 1)[1]

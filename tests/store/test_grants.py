@@ -17,9 +17,8 @@ from payres.errors import DomainError
 from payres.grants import clients, consent
 from payres.grants.access import Caller
 from payres.grants.clients import Client
-from payres.grants.continuation import continue_grant
 from payres.grants.gnap import GrantRequest, GrantResponse, IncomingPaymentAccess
-from payres.grants.requests import request_grant
+from payres.grants.requests import continue_grant, request_grant
 from payres.grants.tokens import revoke_grant, rotate_token
 from payres.operator import grants as operator_grants
 from payres.operator import wallets
