@@ -1,4 +1,4 @@
-"""Grant requests: granted at once or held for the wallet owner's consent, continued, cancelled (RFC 9635 sections 2, 5).
+"""Grant requests: granted at once or held for the owner's consent, continued, cancelled (RFC 9635 sections 2, 5).
 
 Specification 4.10.
 """
