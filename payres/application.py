@@ -26,6 +26,7 @@ from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin
 from payres.http.forwarded_host import ForwardedHost
 from payres.http.observation import Observer
+from payres.interledger.carrying import Carrier
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.forwarding import Forwarder
@@ -210,10 +211,11 @@ async def _open_interledger(
     link, probe_link = (
         Link(_open_client(settings, stack, LINK_BOUNDS), database, environment.metrics) for _ in range(2)
     )
-    recovery = Recovery(database, clock, link)
-    outbound = Outbound(database, link, probe_link, clock, ilp_address)
+    carrier = Carrier(database, link, clock, ilp_address)
+    recovery = Recovery(database, clock, carrier, receivers)
+    outbound = Outbound(database, carrier, probe_link, clock, ilp_address)
     credentials = CredentialSource(await _secret(environment, database, "stream"), ilp_address)
-    forwarder = Forwarder(database, clock, ilp_address, link, recovery)
+    forwarder = Forwarder(database, clock, ilp_address, carrier)
     packet_limiter = RateLimiter(settings.rate_limit_per_peer, clock)
     return _Node(
         receivers,

@@ -16,10 +16,11 @@ from payres.interledger.packets import (
     HASH_BYTES,
     Code,
     Fulfill,
+    Outcome,
     Prepare,
     Reject,
     Rejected,
-    Reply,
+    Unanswered,
     decode_prepare,
     encode,
     too_large_data,
@@ -69,20 +70,22 @@ class Connector:
             return encode(Reject(Code.INVALID_PACKET, self._ilp_address, str(error)))
         request = Request(peer.id, request_id, prepare.condition)
         try:
-            reply = await self._process(peer, prepare, request)
+            outcome = await self._process(peer, prepare, request)
         except Rejected as rejected:
-            reply = rejected.reject(self._ilp_address)
+            outcome = rejected.reject(self._ilp_address)
         except Unavailable as error:  # storage did not take the work
-            reply = Reject(Code.INTERNAL_ERROR, self._ilp_address, str(error))
+            outcome = Reject(Code.INTERNAL_ERROR, self._ilp_address, str(error))
         except Exception:
             log.exception("a packet from peer %s failed", peer.name)
-            reply = Reject(Code.INTERNAL_ERROR, self._ilp_address)
-        if isinstance(reply, Reject) and prepare.amount and request_id is not None:
-            return await self._confirmed(request, reply)
-        return encode(reply) if isinstance(reply, Fulfill | Reject) else reply
+            outcome = Reject(Code.INTERNAL_ERROR, self._ilp_address)
+        if isinstance(outcome, Unanswered):
+            return NoReply.OUTCOME_UNKNOWN
+        if isinstance(outcome, Reject) and prepare.amount and request_id is not None:
+            return await self._confirmed(request, outcome)
+        return encode(outcome)
 
-    async def _process(self, peer: InboundPeer, prepare: Prepare, request: Request) -> Reply | bytes | NoReply:
-        """Raises Rejected, DomainError. Rejecting a packet above the rate limit makes a sender slow down (RFC 29)."""
+    async def _process(self, peer: InboundPeer, prepare: Prepare, request: Request) -> Outcome:
+        """Raises Rejected, Unavailable. Rejecting a packet above the rate limit makes a sender slow down (RFC 29)."""
         if not self._in_flight.try_take(peer.id):
             raise Rejected(Code.CONNECTOR_BUSY, f"{MAX_PACKETS_IN_FLIGHT} packets at a time are taken")
         try:

@@ -1,23 +1,19 @@
-"""Packets of our own quotes and payments to the next peer.
-
-A packet with money is recorded before it leaves, and its money is posted before the sender learns the outcome: the rows
-always say what was sent and what may have been sent.
-"""
+"""Packets of our own quotes and payments: when they may leave, and what they are for."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from typing import Final
 
 import msgspec
 
 from payres.amounts import Asset
-from payres.clock import SECOND, Clock
+from payres.clock import Clock
 from payres.identifiers import new_id
 from payres.interledger import balances
-from payres.interledger.link import Answered, Link, NotSent, note_failure
-from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Reject, Rejected, encode
+from payres.interledger.carrying import MARGIN, Carrier, Payer
+from payres.interledger.link import Link, note_failure
+from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Rejected, Unanswered
 from payres.interledger.routing import Hop, next_hop, peer_towards
 from payres.interledger.sending.connection import Timing
 from payres.limits import DRAIN_SECONDS, MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
@@ -28,8 +24,6 @@ from payres.store.database import Database
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
-
-MARGIN: Final = SECOND  # how long to wait for an answer after the packet's expiry
 
 # Packets with money in flight to one peer; and those from one wallet: twenty for a payment, and room for another.
 AT_ONCE: Final = 64
@@ -47,9 +41,9 @@ UNANSWERED: Final = "a packet was left unanswered, and no more are sent until it
 class Outbound:
     """Sends the packets of this node's wallets, within their slots. `timing` may be changed."""
 
-    def __init__(self, database: Database, link: Link, probe_link: Link, clock: Clock, ilp_address: str) -> None:
+    def __init__(self, database: Database, carrier: Carrier, probe_link: Link, clock: Clock, ilp_address: str) -> None:
         self.database = database
-        self.link = link
+        self.carrier = carrier
         self.probe_link = probe_link  # its own, because anyone may ask for quotes, and their probes may hang
         self.clock = clock
         self.ilp_address = ilp_address
@@ -133,7 +127,6 @@ class WalletPackets:
         self._unanswered = False  # whether a peer that does not repeat answers left one of them unanswered
         self._silent: PeerRecord | None = None
         self.waiting = 0  # packets of `ask` that have no slot yet, or were given up before they had one
-        self.ended = False  # whether the last packet has ended the payment
 
     async def ask(self, prepare: Prepare) -> Outcome:
         """Sends a packet that moves no money: nobody can fulfill it, or its amount is zero."""
@@ -149,19 +142,15 @@ class WalletPackets:
         self.waiting += 1
         async with outbound.probe_slots.slot(hop.peer.id, *requester):
             self.waiting -= 1
-            postponed = self._postponed(prepare, asked_at)
-            raw, left_at = encode(msgspec.structs.replace(postponed, amount=hop.amount)), self._clock.now()
+            postponed, left_at = self._postponed(prepare, asked_at), self._clock.now()
             try:
-                outcome = await self._post(outbound.probe_link, hop, raw, number, postponed.expires_at)
+                return await outbound.carrier.post(hop, postponed, number, MARGIN, outbound.probe_link)
             except asyncio.CancelledError:
                 # A probe that ends also stops waiting for packets that have just left: that says nothing about the
                 # peer.
                 if self._clock.now() - left_at >= outbound.timing.probe_timeout // 2:
                     self._silent = hop.peer
                 raise
-        if isinstance(outcome, Fulfill) and prepare.amount > 0:
-            return self._reject(Code.WRONG_CONDITION, "a packet was fulfilled that nobody can fulfill")
-        return outcome
 
     async def pay(self, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]) -> Outcome:
         """Sends a packet with money, recorded before it leaves; what was fulfilled is posted before this returns."""
@@ -176,43 +165,26 @@ class WalletPackets:
                 if self._unanswered:
                     raise Rejected(Code.BAD_REQUEST, UNANSWERED)
                 async with self._outbound.departure():
-                    return await self._carry(peer, self._postponed(prepare, asked_at), fulfillment, delivered)
+                    return await self._carry(peer, self._postponed(prepare, asked_at), delivered)
         except Rejected as rejected:
             self._peer = None
             self._outbound.note_peer(self._source, prepare.destination, None)
             return rejected.reject(self._outbound.ilp_address)
 
-    async def _carry(
-        self, peer: PeerRecord, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]
-    ) -> Outcome:
-        packet_id = new_id()
+    async def _carry(self, peer: PeerRecord, prepare: Prepare, delivered: Callable[[Fulfill], int]) -> Outcome:
         begin, self._begin = self._begin, None
+        payer = _Payment(self._source, self._payment_id, peer, delivered, begin)
         try:
-            hop, raw = await self._database.write(
-                partial(self._depart, prepare=prepare, packet_id=packet_id, slot_of=peer, begin=begin)
-            )
+            hop, packet = await self._outbound.carrier.depart(payer, prepare)
         except BaseException:
             self._begin = self._begin or begin
             raise
         self._peer = hop.peer
         self._outbound.note_peer(self._source, prepare.destination, hop.peer)
-        outcome = await self._post(self._outbound.link, hop, raw, packet_id, prepare.expires_at)
-        if isinstance(outcome, Fulfill) and outcome.fulfillment != fulfillment:
-            outcome = self._reject(Code.WRONG_CONDITION, "the fulfillment does not fit the condition")
-        if isinstance(outcome, Fulfill):
-            arrived = delivered(outcome)
-            if await self._database.write(partial(self._land, packet_id=packet_id, delivered=arrived)):
-                self.ended = True
-        elif isinstance(outcome, Reject):
-            await self._database.write(partial(balances.reject, packet_id=packet_id))
-        elif not hop.peer.repeats_answers:
+        outcome = await self._outbound.carrier.finish(payer, prepare, hop, packet)
+        if isinstance(outcome, Unanswered) and not hop.peer.repeats_answers:
             self._unanswered = True
         return outcome
-
-    def _land(self, work: Work, packet_id: str, delivered: int) -> bool:
-        """One unit: posts the money of a fulfilled packet; whether it was the last one, which ends the payment."""
-        landed = balances.fulfil(work, packet_id, delivered)
-        return landed and self._payment_id is not None and end_if_finished(work, self._payment_id)
 
     async def ensure_begun(self) -> None:
         """Has `begin` run if no packet with money has left."""
@@ -231,48 +203,6 @@ class WalletPackets:
             lambda work: peer_towards(work, self._outbound.ilp_address, prepare.destination, self._source)
         )
 
-    def _depart(
-        self, work: Work, prepare: Prepare, packet_id: str, slot_of: PeerRecord, begin: Callable[[Work], None] | None
-    ) -> tuple[Hop, bytes]:
-        """One unit: finds the route and the rate, and holds the money.
-
-        Raises Rejected, also when the route now leads to another peer than the one on whose link the packet has its
-        slot, or that peer no longer repeats answers and has fewer slots.
-        """
-        hop = self._hop(work, prepare)
-        if hop.peer.id != slot_of.id or hop.peer.repeats_answers < slot_of.repeats_answers:
-            raise Rejected(Code.PEER_UNREACHABLE, "the way to the receiver has just changed")
-        raw = encode(msgspec.structs.replace(prepare, amount=hop.amount))
-        packet = PacketRecord(
-            id=packet_id,
-            to_peer_id=hop.peer.id,
-            outgoing_payment_id=self._payment_id,
-            from_peer_id=None,
-            from_request_id=None,
-            source_amount=prepare.amount,
-            amount=hop.amount,
-            prepare=raw,
-            expires_at=prepare.expires_at,
-            state="prepared",
-        )
-        balances.prepare(work, packet, hop.peer)
-        if begin is not None:
-            begin(work)
-        return hop, raw
-
-    async def _post(self, link: Link, hop: Hop, raw: bytes, request_id: str, expires_at: int) -> Outcome:
-        """The outcome for the sender. A failure is stored with the peer."""
-        now = self._clock.now()
-        if now >= expires_at:
-            return self._reject(Code.TRANSFER_TIMED_OUT, "the packet had expired before it left")
-        posted = await link.post(hop.peer, hop.token, raw, request_id, (expires_at - now + MARGIN) / SECOND)
-        if isinstance(posted, Answered):
-            return posted.reply
-        await note_failure(self._database, hop.peer, posted.why, self._clock.now())
-        if isinstance(posted, NotSent):
-            return self._reject(Code.PEER_UNREACHABLE, "the next peer did not take the packet")
-        return Lost(posted.why)
-
     def _postponed(self, prepare: Prepare, asked_at: int) -> Prepare:
         """The packet, its expiry moved by the time that it waited for a slot."""
         waited = self._clock.now() - asked_at
@@ -281,8 +211,36 @@ class WalletPackets:
     def _hop(self, work: Work, prepare: Prepare) -> Hop:
         return next_hop(work, self._outbound.ilp_address, prepare, self._source)
 
-    def _reject(self, code: Code, message: str) -> Reject:
-        return Reject(code, self._outbound.ilp_address, message)
+
+class _Payment(Payer):
+    """The payment of ours that a packet belongs to."""
+
+    def __init__(
+        self,
+        source: Asset,
+        payment_id: str | None,
+        slot_of: PeerRecord,
+        delivered: Callable[[Fulfill], int],
+        begin: Callable[[Work], None] | None,
+    ) -> None:
+        super().__init__(source, payment_id)
+        self._slot_of = slot_of
+        self._delivered = delivered
+        self._begin = begin
+
+    def check(self, work: Work, hop: Hop) -> None:
+        """Raises Rejected also when the route now leads to another peer than the one on whose link the packet has its
+        slot, or that peer no longer repeats answers and has fewer slots."""
+        if hop.peer.id != self._slot_of.id or hop.peer.repeats_answers < self._slot_of.repeats_answers:
+            raise Rejected(Code.PEER_UNREACHABLE, "the way to the receiver has just changed")
+        if self._begin is not None:
+            self._begin(work)
+
+    def land(self, work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
+        """Posts the money, and ends the payment if this was its last packet."""
+        if balances.fulfil(work, packet.id, self._delivered(fulfill)):
+            assert packet.outgoing_payment_id is not None, "it is of a payment"
+            end_if_finished(work, packet.outgoing_payment_id)
 
 
 def _node_of(destination: str) -> str:

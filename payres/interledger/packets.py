@@ -80,13 +80,14 @@ class Reject(msgspec.Struct, frozen=True):
 Reply = Fulfill | Reject
 
 
-class Lost(msgspec.Struct, frozen=True):
-    """A packet was sent and has no reply: its outcome is unknown."""
+class Unanswered(msgspec.Struct, frozen=True):
+    """There is no reply: the packet is unresolved, unless it was not `sent` and the peer will never process it."""
 
     why: str
+    sent: bool = True
 
 
-Outcome = Reply | Lost
+Outcome = Reply | Unanswered
 
 
 class Rejected(Exception):

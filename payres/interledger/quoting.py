@@ -134,7 +134,7 @@ class RemoteQuotes:
         """Raises InsufficientFunds when the next peer is paid in another asset and the operator has too little of
         it."""
         assert terms.path is not None, "it leads to another server"
-        peer = next_peer(work, destination.ilp_address, self._outbound.ilp_address, wallet.asset_id)
+        peer = next_peer(work, destination.ilp_address, self._outbound.ilp_address, wallet.asset)
         if peer is None or peer.asset_id == wallet.asset_id:
             return
         sent = terms.debit - terms.fee

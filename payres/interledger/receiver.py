@@ -24,8 +24,8 @@ from payres.interledger.frames import (
     StreamPacket,
 )
 from payres.interledger.oer import CodecError
-from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Rejected, Reply, encode, fulfills
-from payres.interledger.responses import NoReply, Request
+from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Rejected, Reply, fulfills
+from payres.interledger.responses import Request
 from payres.interledger.routing import converted
 from payres.ledger import NotEnough, Side
 from payres.payments.incoming import credit, fits_with_tolerance
@@ -42,7 +42,7 @@ CLOSE: Final = ConnectionClose()
 
 async def receive(
     database: Database, ilp_address: str, peer: InboundPeer, prepare: Prepare, opened: Opened, request: Request
-) -> Reply | bytes | NoReply:
+) -> Reply:
     """The reply to a packet for one of our addresses, after its money has moved. Raises Rejected, Unavailable."""
     source = peer.asset
     target = opened.asset or source
@@ -53,16 +53,13 @@ async def receive(
     if not isinstance(answer, Payable):
         return answer
 
-    def unit(work: Work) -> bytes | NoReply:
+    def unit(work: Work) -> Reply:
         """Checks that the request is new, moves the money, and caches the reply. Raises Rejected."""
-        found = responses.find(work, request)
-        if found is not None:
-            return found
+        responses.require_new(work, request)
         if not _deliver(work, peer, prepare, opened, arrived, answer.minimum):
-            return encode(answer.decline())
-        reply = encode(answer.fulfill)
-        responses.store(work, request, reply)
-        return reply
+            return answer.decline()
+        responses.store(work, request, answer.fulfill)
+        return answer.fulfill
 
     return await database.write(unit)
 

@@ -20,7 +20,6 @@ from payres.clock import DAY, Clock
 from payres.federation.connection import FetchFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.outbound import Outbound, WalletPackets
-from payres.interledger.reconciliation import reconcile
 from payres.interledger.recovery import Recovery
 from payres.interledger.sending.connection import Connection, Destination, SendingFailed, close
 from payres.interledger.sending.payment import Plan, pay
@@ -142,7 +141,7 @@ class RemotePayments:
         payment, wallet, unresolved = found
         step = next_step(payment, unresolved=bool(unresolved), now=self._clock.now())
         if step == "resolve":
-            await self._resolve(payment_id, unresolved)
+            await self._recovery.settled(payment_id)
         elif step == "end":
             await self._end(payment_id, NOT_IN_FULL)
         else:
@@ -205,12 +204,6 @@ class RemotePayments:
             return
         log.info("payment %s is tried again: %s", payment_id, failure.sentence)
         await asyncio.sleep(self.backoff.after_failure * max(payment.attempts, 1))
-
-    async def _resolve(self, payment_id: str, unresolved: Sequence[PacketRecord]) -> None:
-        """Finds the outcome of packets: from the peer, or else from what the receiver has received."""
-        resolved = await asyncio.gather(*map(self._recovery.resolve, unresolved))
-        if not all(resolved):
-            await reconcile(self._database, self._clock, self._receivers, payment_id)
 
     async def _end(self, payment_id: str, failure: str | None) -> None:
         """Ends the payment, which has failed unless it arrived; not while packets have no outcome, nor twice."""

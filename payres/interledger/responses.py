@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from payres.clock import MILLISECOND
-from payres.interledger.packets import decode_prepare
+from payres.interledger.packets import Code, Fulfill, Rejected, decode_prepare, encode
 from payres.store import peers, retention
 from payres.store.work import Work
 
@@ -45,11 +45,17 @@ def find(work: Work, request: Request) -> bytes | NoReply | None:
     return NoReply.OUTCOME_UNKNOWN if condition is None else packet
 
 
-def store(work: Work, request: Request, reply: bytes) -> None:
+def require_new(work: Work, request: Request) -> None:
+    """Raises Rejected for a request that was fulfilled or forwarded before: `find` has its answer."""
+    if find(work, request) is not None:
+        raise Rejected(Code.INTERNAL_ERROR, "The request was made before")
+
+
+def store(work: Work, request: Request, reply: Fulfill) -> None:
     """Caches the reply to a request that was fulfilled in this unit."""
     if request.request_id is None:
         return
-    peers.insert_answer(work, request.peer_id, request.request_id, request.condition, reply, work.now)
+    peers.insert_answer(work, request.peer_id, request.request_id, request.condition, encode(reply), work.now)
     # By the time, of which a peer cannot choose the moments that purge nothing.
     if work.now // MILLISECOND % PURGE_INTERVAL == 0:
         retention.purge(work, retention.ANSWERS, work.now)

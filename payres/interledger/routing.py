@@ -5,7 +5,6 @@ and by case (RFC 15).
 """
 
 from collections.abc import Sequence
-from fractions import Fraction
 from math import floor
 
 import msgspec
@@ -14,7 +13,7 @@ from payres.amounts import MAX_LEDGER, Asset, convert
 from payres.errors import NoRate
 from payres.interledger.packets import Code, Prepare, Rejected, too_large_data
 from payres.payments.pricing import unit_rate_between
-from payres.store import assets, peers
+from payres.store import peers
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 
@@ -37,9 +36,8 @@ def next_hop(work: Work, own_address: str, prepare: Prepare, source: Asset, inbo
 def peer_towards(
     work: Work, own_address: str, destination: str, source: Asset, inbound_peer_id: int | None = None
 ) -> PeerRecord:
-    """The peer of the next hop, never the one that the packet came from. Raises Rejected."""
-    known = assets.find_asset(work, source.code, source.scale)
-    peer = next_peer(work, destination, own_address, known.id if known else 0, inbound_peer_id)
+    """The `next_peer`. Raises Rejected when there is none."""
+    peer = next_peer(work, destination, own_address, source, inbound_peer_id)
     if peer is not None:
         return peer
     if inbound_peer_id is not None and covers(own_address, destination):
@@ -49,7 +47,7 @@ def peer_towards(
 
 
 def next_peer(
-    work: Work, destination: str, own_address: str, asset_id: int, inbound_peer_id: int | None = None
+    work: Work, destination: str, own_address: str, source: Asset, inbound_peer_id: int | None = None
 ) -> PeerRecord | None:
     """The peer with the longest route to a destination; None when there is none, or the destination is our own.
 
@@ -58,9 +56,7 @@ def next_peer(
     longer_than = len(own_address) if covers(own_address, destination) else 0
     prefixes = [prefix for prefix in prefixes_of(destination) if len(prefix) > longer_than]
     found = [(p, peer) for p, peer in peers.peers_towards(work, prefixes) if peer.id != inbound_peer_id]
-    if not found:
-        return None
-    return min(found, key=lambda route: (-len(route[0]), route[1].asset_id != asset_id, route[1].id))[1]
+    return min(found, key=lambda route: (-len(route[0]), route[1].asset != source, route[1].id), default=("", None))[1]
 
 
 def covers(prefix: str, address: str) -> bool:
@@ -81,18 +77,14 @@ def converted(work: Work, amount: int, source: Asset, target: Asset) -> int:
     """
     if source == target:
         return amount
-    rate = _rate(work, source, target)
+    try:
+        rate = unit_rate_between(work, source, target)
+    except NoRate as error:
+        code = Code.INTERNAL_ERROR if error.is_stale else Code.CANNOT_RECEIVE
+        raise Rejected(code, f"There is no exchange rate from {source.code} to {target.code}") from error
     result = convert(amount, rate)
     if not result:
         raise Rejected(Code.INSUFFICIENT_SOURCE_AMOUNT, "The amount is worth nothing in the next asset")
     if result > MAX_LEDGER:
         raise Rejected(Code.AMOUNT_TOO_LARGE, data=too_large_data(amount, floor(MAX_LEDGER / rate)))
     return result
-
-
-def _rate(work: Work, source: Asset, target: Asset) -> Fraction:
-    try:
-        return unit_rate_between(work, source, target)
-    except NoRate as error:
-        code = Code.INTERNAL_ERROR if error.is_stale else Code.CANNOT_RECEIVE
-        raise Rejected(code, f"There is no exchange rate from {source.code} to {target.code}") from error

@@ -57,7 +57,6 @@ def serve_by(file: Path) -> None:
         patch.object(remote_payments, "Backoff", partial(Backoff, after_failure=0.02)),
         patch.object(remote_payments, "MAX_ATTEMPTS", 1000),
         patch.object(recovery, "TICK_SECONDS", shared_clock.TICK_SECONDS),
-        patch.object(recovery, "sleep_until", clock.sleep_until),
-        patch.object(reconciliation, "sleep_until", clock.sleep_until),
+        patch.object(recovery, "pause", clock.pause),
     ):
         serve()

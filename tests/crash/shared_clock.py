@@ -26,11 +26,11 @@ class SharedClock:
     def now(self) -> int:
         return SystemClock().now() + self._values[OFFSET]
 
-    async def sleep_until(self, clock: Clock, time: int) -> None:
-        """Waits as `recovery.sleep_until` does, and says so in the file."""
-        while clock.now() < time:
-            self._values[AWAITED] = time
-            await asyncio.sleep(TICK_SECONDS)
+    async def pause(self, clock: Clock, due: int | None) -> None:
+        """Waits as `recovery.pause` does, and says in the file for what time."""
+        if due is not None and due > clock.now():
+            self._values[AWAITED] = due
+        await asyncio.sleep(TICK_SECONDS)
 
     def forget(self) -> None:
         """Nobody waits: the server that did may have been killed."""

@@ -13,8 +13,8 @@ import pytest
 from payres import ledger
 from payres.amounts import Asset, format_decimal
 from payres.clock import SECOND, Clock
-from payres.interledger import reconciliation, recovery
-from payres.interledger.recovery import Recovery, sleep_until
+from payres.interledger import recovery
+from payres.interledger.recovery import Recovery, pause
 from payres.interledger.sending import payment, probe
 from payres.interledger.sending.connection import monotonic as monotonic_now
 from payres.operator import assets
@@ -25,7 +25,6 @@ from payres.store import packets, peers
 from payres.store.accounts import ACCOUNTS, AccountRecord
 from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.outgoing import OUTGOING, OutgoingRecord
-from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
@@ -109,33 +108,31 @@ class Waits:
     way, however slow the machine is."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._until: dict[asyncio.Task[Any] | None, int] = {}
-        self._asking: dict[asyncio.Task[Any] | None, str | None] = {}  # about a packet of which payment
-        resolve = Recovery.resolve
+        self._until: dict[Clock, int | None] = {}  # what the servers wait for that have nothing to do
+        self._settling: set[str] = set()  # payments that send nothing, but wait for the outcome of packets
+        settled = Recovery.settled
 
-        async def noted_resolve(recovery: Recovery, packet: PacketRecord) -> bool:
-            task = asyncio.current_task()
-            self._asking[task] = packet.outgoing_payment_id
+        async def noted_settled(recovery: Recovery, payment_id: str) -> None:
+            self._settling.add(payment_id)
             try:
-                return await resolve(recovery, packet)
+                await settled(recovery, payment_id)
             finally:
-                del self._asking[task]
+                self._settling.discard(payment_id)
 
-        monkeypatch.setattr(Recovery, "resolve", noted_resolve)
+        async def noted_pause(clock: Clock, due: int | None) -> None:
+            self._until[clock] = due
+            await pause(clock, due)
+
+        monkeypatch.setattr(Recovery, "settled", noted_settled)
         monkeypatch.setattr(recovery, "TICK_SECONDS", 0.01)
-        for module in (recovery, reconciliation):
-            monkeypatch.setattr(module, "sleep_until", self._sleep_until)
+        monkeypatch.setattr(recovery, "pause", noted_pause)
 
     def has(self, instance: Instance, created: Json) -> bool:
         """Whether the payment waits, and with it all that the server sends."""
-        sending = instance.context.remote_payments._sending.copy()
-        asking, now = self._asking.copy(), instance.clock.now()
-
-        def waits(payment_id: str, task: asyncio.Task[None]) -> bool:
-            tasks = [asks for asks, about in asking.items() if about == payment_id] or [task]
-            return all(self._until.get(one, now) > now for one in tasks)
-
-        return last_segment(created["id"]) in sending and all(waits(*one) for one in sending.items())
+        sending = set(instance.context.remote_payments._sending.copy())
+        until = self._until.get(instance.clock)
+        is_settling = last_segment(created["id"]) in sending <= self._settling
+        return is_settling and until is not None and until > instance.clock.now()
 
     def end(self, servers: Sequence[Instance], created: Json, seconds: int = 10) -> Paid:
         """A payment of the first server at its end. So many seconds pass on all servers whenever it only waits."""
@@ -146,14 +143,6 @@ class Waits:
                 return ended(instance, created)
             for server in servers:
                 server.clock.advance(seconds)
-
-    async def _sleep_until(self, clock: Clock, time: int) -> None:
-        task = asyncio.current_task()
-        self._until[task] = time
-        try:
-            await sleep_until(clock, time)
-        finally:
-            del self._until[task]
 
 
 def sent(instance: Instance, created: Json) -> OutgoingRecord:

@@ -13,13 +13,13 @@ from payres.clock import SECOND, MovableClock
 from payres.counters import Metrics
 from payres.federation.http import GuardedClient
 from payres.identifiers import new_id
+from payres.interledger.carrying import Carrier
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.forwarding import Forwarder
 from payres.interledger.frames import Frame, PacketType, StreamMoney, StreamPacket
 from payres.interledger.link import BOUNDS, Link
 from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_reply, encode
-from payres.interledger.recovery import Recovery
 from payres.interledger.responses import NoReply
 from payres.interledger.stream import SharedSecret
 from payres.operator import invariant_checks, wallets
@@ -48,8 +48,8 @@ class Node:
         self.link = link
         self.clock = clock
         self.credentials = CredentialSource(secret, own)
-        self.recovery = Recovery(database, clock, link)
-        forwarder = Forwarder(database, clock, own, link, self.recovery)
+        self.carrier = Carrier(database, link, clock, own)
+        forwarder = Forwarder(database, clock, own, self.carrier)
         self.connector = Connector(database, clock, own, self.credentials, forwarder, RateLimiter(0, clock))
 
     async def write(self, unit: Callable[[Work], T]) -> T:

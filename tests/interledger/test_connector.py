@@ -542,7 +542,7 @@ async def test_old_answers_are_forgotten_a_few_at_a_time(node: Node) -> None:
         counts = []
         for at in range(256):
             work.now += MILLISECOND
-            responses.store(work, Request(peer.id, f"new-{at}", bytes((at,)) * 32), b"reply")
+            responses.store(work, Request(peer.id, f"new-{at}", bytes((at,)) * 32), Fulfill(bytes(32)))
             counts.append(work.execute("SELECT count(*) FROM answered_request").fetchone()[0])
         assert peers.find_request(work, peer.id, "new-0") is not None
         return counts

@@ -21,7 +21,7 @@ FAR_REJECT = Reject("F99", "test.far.receiver", "Not now", b"sealed")
 
 @pytest.fixture
 def outbound(node: Node) -> Outbound:
-    return Outbound(node.database, node.link, node.link, node.clock, OWN)
+    return Outbound(node.database, node.carrier, node.link, node.clock, OWN)
 
 
 async def test_packet_that_waited_has_the_whole_of_its_time_left(node: Node, outbound: Outbound) -> None:

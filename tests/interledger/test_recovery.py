@@ -1,19 +1,22 @@
 """What becomes of packets whose answer was lost: by a crash of ours, of the next peer, or on the way."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from payres.clock import HOUR, SECOND
+from payres.federation.incoming_payments import RemoteReceivers
 from payres.interledger import balances
 from payres.interledger import recovery as module
 from payres.interledger.packets import Fulfill, Prepare, Reject
-from payres.interledger.recovery import ASKED_AT_ONCE, ASKED_AT_ONCE_OF_ONE, Backlog, Waiting
+from payres.interledger.recovery import ASKED_AT_ONCE, ASKED_AT_ONCE_OF_ONE, PAGE, Recovery
 from payres.interledger.responses import NoReply
 from payres.operator import peers as operator
 from payres.store import peers
@@ -22,6 +25,7 @@ from payres.store.peers import PeerRecord
 from tests.helpers import TIMEOUT
 from tests.interledger.node import (
     LIFETIME,
+    Behaviour,
     FakePeer,
     Node,
     PeerRequest,
@@ -31,12 +35,14 @@ from tests.interledger.node import (
     hanging_up,
     open_node,
     rejecting,
+    silent,
     with_status,
 )
 
 FULFILLMENT = bytes(range(32))
 THANKS = Fulfill(FULFILLMENT, b"thanks")
 FAR_REJECT = Reject("R00", "test.far")
+NO_RECEIVERS = cast(RemoteReceivers, None)  # packets of other peers have none
 
 
 @pytest.fixture
@@ -50,35 +56,23 @@ async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 async def lose(
     node: Node, far: FakePeer, request_id: str | None = "number"
 ) -> tuple[PeerRecord, Prepare, PacketRecord]:
-    """A packet that left and of which nothing was heard, as a crash leaves it; the far peer repeats answers."""
+    """A packet that left and of which nothing was heard; the far peer repeats answers."""
     target = await node.peer("far", url=far.url)
     await node.write(lambda tx: peers.set_repeats_answers(tx, target.id, True))
     near, prepare = await node.peer("near"), far_prepare(node, 500, FULFILLMENT)
     kept, far.behaviour = far.behaviour, hanging_up
-    if request_id is not None:
-        assert await node.answer(near, prepare, request_id) is NoReply.OUTCOME_UNKNOWN
-    else:
-        await _crash_after_departure(node, near, prepare)
+    answer = await node.answer(near, prepare, request_id)
+    # Who cannot ask again gets an answer at once; the money is held all the same.
+    assert answer is NoReply.OUTCOME_UNKNOWN if request_id else isinstance(answer, Reject)
     far.behaviour = kept
     [packet] = await node.under_way()
     return near, prepare, packet
 
 
-async def _crash_after_departure(node: Node, near: PeerRecord, prepare: Prepare) -> None:
-    sending = asyncio.create_task(node.send(near, prepare))
-    while True:
-        if await node.under_way():
-            break
-    sending.cancel()
-    with suppress(asyncio.CancelledError):
-        await sending
-
-
 @asynccontextmanager
 async def recovering(node: Node) -> AsyncIterator[None]:
     """Recovery as it begins when a server starts."""
-    fresh = module.Recovery(node.database, node.clock, node.link)
-    task = asyncio.create_task(fresh.run())
+    task = asyncio.create_task(Recovery(node.database, node.clock, node.carrier, NO_RECEIVERS).run())
     try:
         yield
     finally:
@@ -103,79 +97,130 @@ async def settled(node: Node, seconds: float = 0) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_lost_fulfillment_is_fetched_and_both_peers_are_squared(node: Node) -> None:
-    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+async def looked(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Returns after recovery has looked a few times."""
+    looks, enough = 0, asyncio.Event()
+    pause = module.pause
+
+    async def counted(*arguments: Any) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            enough.set()
+        await pause(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "pause", counted)
+        async with recovering(node), asyncio.timeout(TIMEOUT):
+            await enough.wait()
+
+
+def to_expiry(node: Node, packet: PacketRecord, seconds: float) -> None:
+    """Moves the clock to so many seconds after the packet's expiry."""
+    node.clock.advance((packet.expires_at - node.clock.now()) / SECOND + seconds)
+
+
+async def last_error(node: Node) -> str:
+    found = await node.database.read(lambda tx: operator.require_peer(tx, "far"))
+    return found.last_error or ""
+
+
+OUTCOMES: dict[str, tuple[Behaviour, str, bool]] = {  # the answer, what it makes of the packet, whether that is proved
+    "fulfilled": (fulfilling(FULFILLMENT), "fulfilled", True),
+    "rejected": (rejecting(FAR_REJECT), "rejected", True),
+    "fulfilled by a peer that repeats no more": (fulfilling(FULFILLMENT, numbered=False), "fulfilled", True),
+    "rejected by a peer that repeats no more": (rejecting(FAR_REJECT, numbered=False), "rejected", False),
+    "fulfilled wrongly": (fulfilling(bytes(32)), "rejected", True),
+}
+
+
+@pytest.mark.parametrize(("behaviour", "wanted", "proved"), OUTCOMES.values(), ids=OUTCOMES)
+async def test_peer_is_asked_once_after_the_expiry_and_all_are_squared(
+    node: Node, behaviour: Behaviour, wanted: str, proved: bool
+) -> None:
+    async with FakePeer(behaviour) as far:
         near, prepare, packet = await lose(node, far)
         async with recovering(node):
             node.clock.advance(LIFETIME / SECOND + 1)
             await settled(node)
-    assert await state(node, packet) == "fulfilled"
-    assert (await node.balance("near"), await node.balance("far")) == (-500, 500)
-    assert await node.send(near, prepare, "number") == THANKS
-    first, again = far.requests
+        first, again = far.requests
     assert (first.request_id, first.body) == (again.request_id, again.body)
-
-
-async def test_lost_reject_gives_the_money_back(node: Node) -> None:
-    async with FakePeer(rejecting(FAR_REJECT)) as far:
-        near, prepare, packet = await lose(node, far)
-        async with recovering(node):
-            node.clock.advance(LIFETIME / SECOND + 1)
-            await settled(node)
-    assert await state(node, packet) == "rejected"
-    assert (await node.balance("near"), await node.balance("far")) == (0, 0)
+    assert await state(node, packet) == wanted
+    moved = 500 if wanted == "fulfilled" else 0
+    assert (await node.balance("near"), await node.balance("far")) == (-moved, moved)
+    assert ("was released unanswered. The peer does not repeat answers" in await last_error(node)) is not proved
     reply = await node.send(near, prepare, "number")
-    assert isinstance(reply, Reject)
-    assert reply.code == "R00"
+    assert reply == THANKS if moved else isinstance(reply, Reject)
 
 
-async def test_nobody_is_asked_before_the_packet_has_expired_for_a_second(node: Node) -> None:
+@pytest.mark.parametrize("request_id", ["number", None])
+@pytest.mark.parametrize("repeats", [True, False])
+async def test_nothing_is_asked_or_released_before_the_packet_has_expired_for_a_second(
+    node: Node, request_id: str | None, repeats: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then the next peer can still fulfill it, whoever waits for that."""
     async with FakePeer(rejecting(FAR_REJECT)) as far:
-        _, _, packet = await lose(node, far)
-        node.clock.advance((packet.expires_at - node.clock.now()) / SECOND + 0.999)
-        assert (await node.recovery.ask(packet)).outcome == "unknown"
-        assert not (await node.recovery.ask(packet)).final
+        _, _, packet = await lose(node, far, request_id)
+        await node.write(lambda tx: peers.set_repeats_answers(tx, packet.to_peer_id, repeats))
+        to_expiry(node, packet, 0.999)
+        await looked(node, monkeypatch)
+        assert await state(node, packet) == "prepared"
         assert len(far.requests) == 1
         node.clock.advance(0.001)
-        assert (await node.recovery.ask(packet)).outcome == "rejected"
+        async with recovering(node):
+            await settled(node)
+        assert len(far.requests) == (2 if request_id and repeats else 1)
+    assert await state(node, packet) == "rejected"
 
 
-async def test_peer_that_never_repeated_an_answer_is_not_asked(node: Node) -> None:
+async def test_packet_that_somebody_waits_for_is_left_alone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    reached = asyncio.Event()
+
+    async def behave(request: PeerRequest) -> bytes:
+        reached.set()
+        return await silent(request)
+
+    async with FakePeer(behave) as far:
+        await node.peer("far", url=far.url)
+        near = await node.peer("near")
+        waiting = asyncio.create_task(node.answer(near, far_prepare(node, 500, FULFILLMENT), "number"))
+        await asyncio.wait_for(reached.wait(), TIMEOUT)
+        [packet] = await node.under_way()
+        to_expiry(node, packet, 60)
+        await looked(node, monkeypatch)
+        assert await state(node, packet) == "prepared"
+        waiting.cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting
+        async with recovering(node):
+            await settled(node)
+
+
+@pytest.mark.parametrize("change", ["never repeated", "removed", "asked without a number"])
+async def test_packet_about_which_nobody_can_be_asked_is_released(node: Node, change: str) -> None:
     async with FakePeer(fulfilling(FULFILLMENT)) as far:
-        near, prepare, packet = await lose(node, far)
-        await node.write(lambda tx: peers.set_repeats_answers(tx, packet.to_peer_id, False))
+        near, prepare, packet = await lose(node, far, None if change == "asked without a number" else "number")
+        if change == "never repeated":
+            await node.write(lambda tx: peers.set_repeats_answers(tx, packet.to_peer_id, False))
+        if change == "removed":
+            await node.write(lambda tx: peers.PEERS.update(tx, packet.to_peer_id, removed_at=node.clock.now()))
+        to_expiry(node, packet, 1)
         async with recovering(node):
             await settled(node)
         assert len(far.requests) == 1
     assert await state(node, packet) == "rejected"
-    assert (await node.balance("near"), await node.balance("far")) == (0, 0)
-    assert "was released unanswered. The peer does not repeat answers" in await last_error(node)
-    node.clock.advance(60)
-    assert isinstance(await node.send(near, prepare, "number"), Reject)
-
-
-async def test_answer_without_the_number_proves_nothing_but_a_fulfillment(node: Node) -> None:
-    async with FakePeer(rejecting(FAR_REJECT, numbered=False)) as far:
-        _, _, packet = await lose(node, far)
-        node.clock.advance(60)
-        resolved = await node.recovery.ask(packet)
-        assert (resolved.outcome, resolved.final) == ("unknown", True)
-        await node.write(lambda tx: peers.set_repeats_answers(tx, packet.to_peer_id, True))
-        far.behaviour = fulfilling(FULFILLMENT, numbered=False)
-        assert isinstance((await node.recovery.ask(packet)).outcome, Fulfill)
-        await node.write(lambda tx: peers.set_repeats_answers(tx, packet.to_peer_id, True))
-        far.behaviour = fulfilling(bytes(32))
-        assert (await node.recovery.ask(packet)).outcome == "rejected"
+    if change != "removed":
+        assert "was released unanswered" in await last_error(node)
+        assert isinstance(await node.send(near, prepare, "number"), Reject)
+        assert (await node.balance("near"), await node.balance("far")) == (0, 0)
 
 
 async def test_peer_that_is_away_is_asked_again_until_it_is_back(node: Node) -> None:
-    tries = 0
+    statuses = ["503 Away", "504 Not yet", "500 Oops"]
 
     async def behave(request: PeerRequest) -> bytes:
-        nonlocal tries
-        tries += 1
-        if tries < 4:
-            return answered(b"", None, ("503 Away", "504 Not yet", "500 Oops")[tries - 1])
+        if statuses:
+            return answered(b"", None, statuses.pop())
         return answered(THANKS, request.request_id)
 
     async with FakePeer(behave) as far:
@@ -183,7 +228,7 @@ async def test_peer_that_is_away_is_asked_again_until_it_is_back(node: Node) -> 
         async with recovering(node):
             node.clock.advance(LIFETIME / SECOND + 1)
             await settled(node, 1)
-    assert tries == 4
+    assert len(far.requests) == 5
     assert await state(node, packet) == "fulfilled"
 
 
@@ -199,71 +244,39 @@ async def test_peer_that_stays_away_is_given_up_after_an_hour(node: Node) -> Non
     assert f"Packet {packet.id} over 500 was released unanswered" in await last_error(node)
 
 
-async def test_packet_of_a_peer_that_cannot_ask_again_is_released_at_once(node: Node) -> None:
-    async with FakePeer(fulfilling(FULFILLMENT)) as far:
-        _, _, packet = await lose(node, far, request_id=None)
-        async with recovering(node):
-            await settled(node)
-        assert len(far.requests) <= 1
-    assert await state(node, packet) == "rejected"
+async def test_backlog_of_a_peer_that_is_away_takes_few_requests_at_a_time_and_ends(node: Node) -> None:
+    """Packets of several peers, more than one page of rows, while the next peer is away."""
+    open_of: Counter[str] = Counter()  # by peer, the packets that are asked about now
+    most, everybody_asks, away = Counter[str](), asyncio.Event(), asyncio.Event()
 
+    async def behave(request: PeerRequest) -> bytes:
+        near = by_id.get(request.request_id or "", "")
+        open_of[near] += 1
+        most[near] = max(most[near], open_of[near])
+        if open_of.total() == ASKED_AT_ONCE:
+            everybody_asks.set()
+        await away.wait()
+        open_of[near] -= 1
+        return answered(FAR_REJECT, request.request_id)
 
-async def test_removed_peer_is_not_asked(node: Node) -> None:
-    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+    async with FakePeer(behave) as far:
         _, _, packet = await lose(node, far)
-        await node.write(lambda tx: peers.PEERS.update(tx, packet.to_peer_id, removed_at=node.clock.now()))
-        async with recovering(node):
-            await settled(node)
-        assert len(far.requests) == 1
-    assert await state(node, packet) == "rejected"
-
-
-async def test_backlog_of_a_peer_that_is_away_takes_few_tasks_and_ends(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Packets of one unit each, as many as a peer cares to send while the next one is away."""
-    count = 300
-    async with FakePeer(rejecting(FAR_REJECT)) as far:
-        _, _, packet = await lose(node, far)
-        lost = [
-            msgspec.structs.replace(packet, id=f"{number:032x}", from_request_id=f"n{number}")
-            for number in range(count)
-        ]
+        nears = [await node.peer(f"near-{number}") for number in range(3)]
+        by_id = {f"{number:032x}": nears[number % 3].name for number in range(PAGE + 50)}
+        ids = {peer.name: peer.id for peer in nears}
         peer = await node.database.read(lambda tx: peers.peer_by_id(tx, packet.to_peer_id))
         assert peer is not None
-        for one in lost:
+        for packet_id, name in by_id.items():
+            one = msgspec.structs.replace(packet, id=packet_id, from_peer_id=ids[name], from_request_id=packet_id)
             await node.write(partial(balances.prepare, packet=one, peer=peer))
-        tasks: list[int] = []  # how many there were each time that the peer was asked, which is away
-        all_asked = asyncio.Event()
-
-        async def ask_in_vain(recovery: module.Recovery, asking: PacketRecord) -> module.Resolved:
-            tasks.append(len(asyncio.all_tasks()))
-            if len(tasks) > count:
-                all_asked.set()
-            return module.Resolved("unknown", final=False)
-
-        before = len(asyncio.all_tasks())
-        with monkeypatch.context() as patch:
-            patch.setattr(module.Recovery, "ask", ask_in_vain)
-            async with recovering(node):
-                node.clock.advance(LIFETIME / SECOND + 1)
-                await asyncio.wait_for(all_asked.wait(), TIMEOUT)
-        assert max(tasks) - before <= 1 + ASKED_AT_ONCE
-        async with recovering(node):
-            await settled(node, seconds=60)
-    assert {await state(node, one) for one in lost} == {"rejected"}
-
-
-async def test_packets_lost_while_it_runs_are_taken_up_too(node: Node) -> None:
-    async with FakePeer(fulfilling(FULFILLMENT)) as far:
-        task = asyncio.create_task(node.recovery.run())
-        await lose(node, far)
-        node.clock.advance(LIFETIME / SECOND + 1)
-        await settled(node)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-    assert await node.balance("near") == -500
+        async with recovering(node), asyncio.timeout(TIMEOUT):
+            node.clock.advance(LIFETIME / SECOND + 1)
+            await everybody_asks.wait()
+            assert max(most.values()) <= ASKED_AT_ONCE_OF_ONE
+            away.set()
+            await settled(node, seconds=1)
+        assert len(far.requests) == 1 + 1 + len(by_id)
+    assert most.total() >= ASKED_AT_ONCE
 
 
 async def test_two_who_find_the_same_answer_move_the_money_once(node: Node) -> None:
@@ -274,12 +287,6 @@ async def test_two_who_find_the_same_answer_move_the_money_once(node: Node) -> N
             await settled(node)
     assert await state(node, packet) == "fulfilled"
     assert await node.balance("near") == -500
-
-
-async def last_error(node: Node) -> str:
-    found = await node.database.read(lambda tx: operator.require_peer(tx, "far"))
-    assert found.last_error is not None
-    return found.last_error
 
 
 # Between two nodes: what one forgot, the other has kept
@@ -321,38 +328,3 @@ async def test_two_nodes_agree_after_a_lost_exchange(tmp_path: Path, node: Node,
         assert (await second.received(payment)).received == arrived
         assert await node.balance("second") == -await second.balance("first") == -await node.balance("near") == arrived
         await second.check_books()
-
-
-def waiting_packet(number: int, due: int = 0, to_peer: int = 1, from_peer: int = 2) -> Waiting:
-    return Waiting(due, f"{number:04}", 1, to_peer, from_peer)
-
-
-def test_what_is_due_comes_in_order_and_once() -> None:
-    backlog = Backlog()
-    for number, due in enumerate((30, 10, 20, 40)):
-        backlog.add(waiting_packet(number, due))
-    assert [packet.due for packet in backlog.take_due(9)] == []
-    assert [packet.due for packet in backlog.take_due(30)] == [10, 20, 30]
-    assert [packet.due for packet in backlog.take_due(30)] == []
-    assert backlog
-    assert [packet.due for packet in backlog.take_due(40)] == [40]
-    assert not backlog
-
-
-def test_slots_of_each_pair_of_peers_are_limited() -> None:
-    backlog = Backlog()
-    for number in range(1000):
-        backlog.add(waiting_packet(number))
-    taken = list(backlog.take_due(0))
-    assert len(taken) == ASKED_AT_ONCE_OF_ONE
-    for from_peer in (3, 4):
-        for number in range(ASKED_AT_ONCE_OF_ONE):
-            backlog.add(waiting_packet(number, from_peer=from_peer))
-    backlog.add(waiting_packet(1, to_peer=5))
-    others = list(backlog.take_due(0))
-    assert [packet.from_peer_id for packet in others if packet.to_peer_id == 1] == [3] * (
-        ASKED_AT_ONCE - ASKED_AT_ONCE_OF_ONE
-    )
-    assert len(others) == ASKED_AT_ONCE - ASKED_AT_ONCE_OF_ONE + 1
-    backlog.release(taken[0])
-    assert len(list(backlog.take_due(0))) == 1

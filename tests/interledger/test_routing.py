@@ -19,6 +19,7 @@ from payres.store.work import Transaction, Work
 from tests.works import work_at
 
 OWN = "test.here"
+USD = Asset("USD", 2)
 SEGMENTS = st.lists(st.text("abc", min_size=1, max_size=2), min_size=1, max_size=5)
 
 
@@ -73,7 +74,7 @@ def test_longest_prefix_of_another_peer_wins_and_our_own_stays(
     tx: Work, destination: str, inbound: str | None, wanted: str | None
 ) -> None:
     ids = made(tx, ROUTES)
-    found = next_peer(tx, destination, OWN, 0, ids[inbound] if inbound else None)
+    found = next_peer(tx, destination, OWN, USD, ids[inbound] if inbound else None)
     assert (found.name if found else None) == wanted
 
 
@@ -83,15 +84,15 @@ def test_among_equals_the_payers_asset_goes_first_and_then_the_oldest(tx: Work) 
     two, one = peers.find_peer(tx, "two"), peers.find_peer(tx, "one")
     assert two is not None
     assert one is not None
-    assert next_peer(tx, "test.far.x", OWN, two.asset_id) == two
-    assert next_peer(tx, "test.far.x", OWN, one.asset_id) == one
-    assert next_peer(tx, "test.far.x", OWN, 0) == one
+    assert next_peer(tx, "test.far.x", OWN, USD) == two
+    assert next_peer(tx, "test.far.x", OWN, Asset("EUR", 2)) == one
+    assert next_peer(tx, "test.far.x", OWN, Asset("CHF", 2)) == one
 
 
 def test_removed_peer_is_no_way(tx: Work) -> None:
     ids = made(tx, ROUTES)
     peers.PEERS.update(tx, ids["branch"], removed_at=1)
-    found = next_peer(tx, "test.bank.east.alice", OWN, 0)
+    found = next_peer(tx, "test.bank.east.alice", OWN, Asset("CHF", 2))
     assert found is not None
     assert found.name == "bank"
 
@@ -106,7 +107,7 @@ def test_prefixes_are_those_that_cover_the_address(address: list[str], other: li
 
 def test_longest_address_has_all_its_prefixes_asked_for(tx: Work) -> None:
     made(tx, {"far": ["test.a"]})
-    found = next_peer(tx, "test" + ".a" * 509, OWN, 0)
+    found = next_peer(tx, "test" + ".a" * 509, OWN, Asset("CHF", 2))
     assert found is not None
 
 

@@ -24,7 +24,17 @@ from payres.interledger.frames import (
     StreamPacket,
 )
 from payres.interledger.oer import CodecError
-from payres.interledger.packets import HASH_BYTES, Code, Fulfill, Lost, Outcome, Prepare, Reject, Reply, parse_too_large
+from payres.interledger.packets import (
+    HASH_BYTES,
+    Code,
+    Fulfill,
+    Outcome,
+    Prepare,
+    Reject,
+    Reply,
+    Unanswered,
+    parse_too_large,
+)
 from payres.interledger.stream import SharedSecret
 
 log = logging.getLogger("payres.interledger")
@@ -130,7 +140,7 @@ class Answer(msgspec.Struct, frozen=True):
     @property
     def congested(self) -> bool:
         """Whether the path could not cope with the packet: a temporary error (T), or no reply at all."""
-        return isinstance(self.outcome, Lost) or self.reject.code.startswith("T")
+        return isinstance(self.outcome, Unanswered) or self.reject.code.startswith("T")
 
     @property
     def too_small(self) -> bool:
@@ -200,7 +210,7 @@ class Connection:
         return Prepare(amount, expires_at, condition, self.destination.ilp_address, data)
 
     def _read(self, outcome: Outcome, sequence: int) -> Answer:
-        answer = Answer(outcome, None if isinstance(outcome, Lost) else self._open(outcome, sequence))
+        answer = Answer(outcome, None if isinstance(outcome, Unanswered) else self._open(outcome, sequence))
         if answer.stream or isinstance(outcome, Fulfill):  # only the receiver can fulfill or encrypt an answer
             self._limits = ()
         if answer.frames:

@@ -27,7 +27,7 @@ from math import ceil
 import msgspec
 
 from payres.clock import SECOND
-from payres.interledger.packets import Fulfill, Lost, Reject
+from payres.interledger.packets import Fulfill, Reject, Unanswered
 from payres.interledger.sending.connection import (
     Answer,
     Connection,
@@ -186,7 +186,7 @@ class Progress:
         if isinstance(answer.outcome, Fulfill):
             self.sent += packet.amount
             self.delivered += max(answer.arrived, packet.minimum)
-        elif isinstance(answer.outcome, Lost):
+        elif isinstance(answer.outcome, Unanswered):
             self.unresolved += packet.amount
             self._may_arrive += packet.most
         if (smaller := answer.smaller(packet.amount)) is not None:

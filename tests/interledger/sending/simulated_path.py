@@ -13,11 +13,11 @@ from payres.interledger.oer import CodecError
 from payres.interledger.packets import (
     Code,
     Fulfill,
-    Lost,
     Outcome,
     Prepare,
     Reject,
     Reply,
+    Unanswered,
     decode_prepare,
     decode_reply,
     encode,
@@ -139,7 +139,7 @@ class SimulatedPath:
             assert outcome.fulfillment == fulfillment
             self.fulfilled += prepare.amount
             self.delivered += delivered(outcome)
-        elif isinstance(outcome, Lost):
+        elif isinstance(outcome, Unanswered):
             self.lost += prepare.amount
         return outcome
 
@@ -152,7 +152,7 @@ class SimulatedPath:
         outcome: Outcome | None = self.on_the_way(prepare)
         if outcome is None:
             outcome = self.on_the_way_back(self.receiver.answer(arriving, arrived))
-        if not isinstance(outcome, Lost):
+        if not isinstance(outcome, Unanswered):
             outcome = decode_reply(encode(outcome))
         stream = self.receiver.secret.decrypt_packet(prepare.data)
         self.log.append(Entry(sent_at, prepare, stream, arrived, outcome))

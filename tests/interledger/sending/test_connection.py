@@ -15,7 +15,7 @@ from payres.interledger.frames import (
     StreamMoney,
     StreamPacket,
 )
-from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Reject, too_large_data
+from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Unanswered, too_large_data
 from payres.interledger.sending.connection import (
     MAX_QUOTED,
     Answer,
@@ -108,7 +108,7 @@ def test_receiver_that_speaks_of_the_connection_keeps_it(said: tuple[ConnectionM
         (lambda packet: Reject("F99", data=say(packet.sequence, 12, 995)), 0),
         (lambda packet: Reject("F99", data=say(packet.sequence + 1, 14, 995)), 0),
         (lambda packet: Reject("F99", data=b""), 0),
-        (lambda packet: Lost("no answer"), 0),
+        (lambda packet: Unanswered("no answer"), 0),
     ],
 )
 def test_answers_are_believed_when_the_receiver_answers_this_packet(
@@ -153,7 +153,7 @@ def test_smaller_amount_after_one_that_was_too_large(code: str, data: bytes, fou
     [
         (Reject(Code.INSUFFICIENT_LIQUIDITY), True),
         (Reject("T99"), True),
-        (Lost("no answer"), True),
+        (Unanswered("no answer"), True),
         (Reject(Code.TRANSFER_TIMED_OUT), False),
         (Reject(Code.APPLICATION_ERROR), False),
         (Fulfill(b"f" * 32), False),

@@ -16,7 +16,7 @@ from payres.interledger.frames import (
     StreamMaxMoney,
     StreamPacket,
 )
-from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Reject, Reply, too_large_data
+from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Reply, Unanswered, too_large_data
 from payres.interledger.sending.connection import monotonic
 from payres.interledger.sending.payment import Plan, Result, pay
 from payres.terms import Path
@@ -26,7 +26,7 @@ from tests.interledger.sending.virtual_time import run
 EXACT = Path(Fraction(1), Fraction(10**12 + 1, 10**12), MAX_VALUE)
 RATE = Fraction(99, 100)
 T04 = Reject(Code.INSUFFICIENT_LIQUIDITY, CONNECTOR)
-LOST = Lost("no answer")
+LOST = Unanswered("no answer")
 FALLEN = "The path no longer delivers the minimum exchange rate of the payment."
 LOST_TO_ROUNDING = "Rounding on the path takes more of what is left than may be lost."
 
@@ -34,7 +34,7 @@ LOST_TO_ROUNDING = "Rounding on the path takes more of what is left than may be 
 class Scripted(SimulatedPath):
     """A path on which each packet has its own fate: `fates` are taken by the packets in order, then all goes well."""
 
-    def __init__(self, *fates: Reject | Lost | None, max_packet: int | None = None, delay: float = 0) -> None:
+    def __init__(self, *fates: Reject | Unanswered | None, max_packet: int | None = None, delay: float = 0) -> None:
         super().__init__(Fraction(1), max_packet, delay=delay)
         self.fates = list(fates)
 
@@ -44,7 +44,7 @@ class Scripted(SimulatedPath):
         return fate if isinstance(fate, Reject) else super().on_the_way(prepare)
 
     def on_the_way_back(self, reply: Reply) -> Outcome:
-        return self.fate if isinstance(self.fate, Lost) else reply
+        return self.fate if isinstance(self.fate, Unanswered) else reply
 
 
 def plan(amount: int, max_packet: int = MAX_VALUE, *, sends_all: bool = True) -> Plan:
@@ -153,7 +153,7 @@ def test_payment_gives_up_ten_seconds_after_the_last_packet_that_arrived() -> No
 
 
 @pytest.mark.parametrize(("outcome", "ends"), [(T04, "; the last answer was T04 from test.connector."), (LOST, ".")])
-def test_payment_that_gives_up_on_a_slow_path_says_what_came_last(outcome: Reject | Lost, ends: str) -> None:
+def test_payment_that_gives_up_on_a_slow_path_says_what_came_last(outcome: Reject | Unanswered, ends: str) -> None:
     result, took = pay_over(Scripted(*[outcome] * 20, delay=15), plan(1000, 100))
     assert said(result) == f"Nothing has arrived for 10 seconds{ends}"
     assert (result.sent, result.unresolved) == (0, 100 if outcome is LOST else 0)

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from payres.amounts import MAX_VALUE
 from payres.interledger.frames import PacketType, StreamPacket
-from payres.interledger.packets import Code, Fulfill, Lost, Reject, too_large_data
+from payres.interledger.packets import Code, Fulfill, Reject, Unanswered, too_large_data
 from payres.interledger.sending.connection import Answer, SendingFailed
 from payres.interledger.sending.payment import Packet, Plan, Progress
 from payres.terms import Path
 
 RATE = Fraction(99, 100)
-LOST = Answer(Lost("no answer"))
+LOST = Answer(Unanswered("no answer"))
 CONGESTED = Answer(Reject(Code.INSUFFICIENT_LIQUIDITY))
 
 

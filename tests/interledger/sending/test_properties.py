@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from payres.clock import MINUTE
-from payres.interledger.packets import Code, Fulfill, Lost, Outcome, Prepare, Reject, Reply
+from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Reply, Unanswered
 from payres.interledger.sending.connection import Connection, SendingFailed, monotonic
 from payres.interledger.sending.path import max_source, min_delivery
 from payres.interledger.sending.payment import Plan, Result, pay
@@ -69,7 +69,7 @@ class ProbedPath(SimulatedPath):
                 self.taken += self._amount
             else:
                 self.receiver.received -= self.receiver.last  # it never got there
-            return Lost("the connection broke")
+            return Unanswered("the connection broke")
         if self._happens(self._weather.stripped):
             return Reject(reply.code, CONNECTOR)
         return reply

@@ -1,0 +1,173 @@
+"""Carries packets to the next peer, for payments of ours and for other peers.
+
+A packet with money is recorded before it leaves, and its money is posted or voided before its outcome is told: the rows
+always say what was sent and what may have been sent. A packet without an answer stays in flight; what became of it is
+found out after it has expired (`payres.interledger.recovery`).
+"""
+
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from payres.amounts import Asset
+from payres.clock import SECOND, Clock
+from payres.interledger import balances, responses
+from payres.interledger.link import Link, note_failure
+from payres.interledger.packets import (
+    Code,
+    Fulfill,
+    Outcome,
+    Prepare,
+    Reject,
+    Rejected,
+    Unanswered,
+    decode_prepare,
+    encode,
+    fulfills,
+)
+from payres.interledger.responses import Request
+from payres.interledger.routing import Hop, next_hop
+from payres.store import peers
+from payres.store.database import Database
+from payres.store.packets import PACKETS, PacketRecord
+from payres.store.peers import InboundPeer
+from payres.store.work import Work
+
+MARGIN: Final = SECOND  # how long the answer to a packet of our own may come after its expiry
+
+
+class Payer:
+    """Who pays for a packet, counted in `asset`: a payment of ours, or the peer that it came from with its request."""
+
+    def __init__(self, asset: Asset, payment_id: str | None = None, request: Request | None = None) -> None:
+        self.asset = asset
+        self.payment_id = payment_id
+        self.request = request
+
+    @property
+    def peer_id(self) -> int | None:
+        """The peer that the packet came from, to which it never goes back."""
+        return self.request.peer_id if self.request else None
+
+    def check(self, work: Work, hop: Hop) -> None:
+        """Whether a packet may leave to this hop, in the unit that records it. Raises Rejected."""
+
+    def land(self, work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
+        """Posts the money of a fulfilled packet. Raises Rejected when it has ended without."""
+        raise NotImplementedError
+
+
+class InboundPayer(Payer):
+    """The peer that a forwarded packet came from."""
+
+    def __init__(self, peer: InboundPeer, request: Request) -> None:
+        super().__init__(peer.asset, request=request)
+        self._request = request
+
+    def check(self, work: Work, hop: Hop) -> None:
+        """Checks that the request is new."""
+        responses.require_new(work, self._request)
+
+    def land(self, work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
+        """Posts the money, and caches the response."""
+        if fulfil_forwarded(work, packet, fulfill):
+            return
+        decided = PACKETS.get(work, packet.id)
+        if decided is None or decided.state != "fulfilled":
+            raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet was given up before its fulfillment came")
+
+
+class Carrier:
+    """Sends packets to the next peer. `awaited` are the ids of recorded packets that a task handles now."""
+
+    def __init__(self, database: Database, link: Link, clock: Clock, ilp_address: str) -> None:
+        self._database = database
+        self.link = link
+        self._clock = clock
+        self._ilp_address = ilp_address
+        self.awaited: set[str] = set()
+
+    async def carry(self, payer: Payer, prepare: Prepare) -> Outcome:
+        """The outcome of a packet with money. Raises Rejected, Unavailable."""
+        return await self.finish(payer, prepare, *await self.depart(payer, prepare))
+
+    async def depart(self, payer: Payer, prepare: Prepare) -> tuple[Hop, PacketRecord]:
+        """Records a packet and holds its money. `finish` sends it. Raises Rejected, Unavailable."""
+        hop, packet = await self._database.write(partial(self._record, payer=payer, prepare=prepare))
+        self.awaited.add(packet.id)
+        return hop, packet
+
+    async def finish(self, payer: Payer, prepare: Prepare, hop: Hop, packet: PacketRecord) -> Outcome:
+        """The outcome of a packet that has departed, after its money was posted or voided."""
+        # A peer that cannot repeat its request is told the outcome at once. So no fulfillment may come later: the next
+        # peer gets no Request-Id to be asked about.
+        number = packet.id if payer.request is None or payer.request.request_id is not None else None
+        try:
+            outcome = await self.post(hop, prepare, number, MARGIN if payer.request is None else 0)
+            if isinstance(outcome, Fulfill):
+                await self._database.write(partial(payer.land, packet=packet, fulfill=outcome))
+            elif isinstance(outcome, Reject):
+                await self._database.write(partial(balances.reject, packet_id=packet.id))
+            return outcome
+        finally:
+            self.awaited.discard(packet.id)
+
+    async def post(
+        self, hop: Hop, prepare: Prepare, request_id: str | None, margin: int = 0, link: Link | None = None
+    ) -> Outcome:
+        """The outcome of a packet that is recorded, or moves no money. What went wrong is stored with the peer.
+
+        `prepare` has the payer's amount. The answer may come until `margin` after its expiry.
+        """
+        raw = encode(msgspec.structs.replace(prepare, amount=hop.amount))
+        now = self._clock.now()
+        outcome: Outcome = Unanswered("The packet had expired before it left", sent=False)
+        if now < prepare.expires_at:
+            seconds = (prepare.expires_at + margin - now) / SECOND
+            outcome, _ = await (link or self.link).post(hop.peer, hop.token, raw, request_id, seconds)
+        if isinstance(outcome, Fulfill) and not fulfills(outcome.fulfillment, prepare.condition):
+            await self._note(hop, "A fulfillment does not fit its condition")
+            return Reject(Code.WRONG_CONDITION, self._ilp_address)
+        if isinstance(outcome, Unanswered):
+            await self._note(hop, outcome.why)
+            if not outcome.sent:
+                return Reject(Code.PEER_UNREACHABLE, self._ilp_address, "The next peer could not be reached")
+        return outcome
+
+    def _record(self, work: Work, payer: Payer, prepare: Prepare) -> tuple[Hop, PacketRecord]:
+        """One unit: finds the route and the rate, and holds the money. Raises Rejected."""
+        hop = next_hop(work, self._ilp_address, prepare, payer.asset, payer.peer_id)
+        packet = PacketRecord(
+            id=work.new_id(),
+            to_peer_id=hop.peer.id,
+            outgoing_payment_id=payer.payment_id,
+            from_peer_id=payer.peer_id,
+            from_request_id=payer.request.request_id if payer.request else None,
+            source_amount=prepare.amount,
+            amount=hop.amount,
+            prepare=encode(msgspec.structs.replace(prepare, amount=hop.amount)),
+            expires_at=prepare.expires_at,
+            state="prepared",
+        )
+        payer.check(work, hop)
+        balances.prepare(work, packet, hop.peer)
+        return hop, packet
+
+    async def _note(self, hop: Hop, why: str) -> None:
+        await note_failure(self._database, hop.peer, why, self._clock.now())
+
+
+def fulfil_forwarded(work: Work, packet: PacketRecord, fulfill: Fulfill) -> bool:
+    """Posts the money of a forwarded packet, and caches the response for the peer that it came from.
+
+    False, and nothing changes, when the packet's outcome was known before.
+    """
+    assert packet.from_peer_id is not None
+    assert packet.prepare is not None
+    if not balances.fulfil(work, packet.id, 0):
+        return False
+    peers.count_received(work, packet.from_peer_id)
+    condition = decode_prepare(packet.prepare).condition
+    responses.store(work, Request(packet.from_peer_id, packet.from_request_id, condition), fulfill)
+    return True
