@@ -27,13 +27,13 @@ UNREAD_SECONDS: Final = 30
 KEEP_ALIVE_SECONDS: Final = 75
 # Seconds that a request for a payment may wait for a change (`Prefer: wait`). Proxies give up after 60, mostly.
 MAX_WAIT_SECONDS: Final = 30
-# Requests that wait at a time; the next is answered at once. They are not among those of MAX_REQUESTS_PER_ADDRESS.
+# Requests that wait at a time; the next is answered at once. MAX_REQUESTS_PER_ADDRESS does not count them.
 MAX_WAITING_REQUESTS: Final = 8000
-# Those among them of one client, or of one address without an access token.
+# The same for one client, or one address without an access token.
 MAX_WAITING_REQUESTS_OF_CLIENT: Final = 2000
 # Exports that are read at a time over the operator's API and pages; the next is answered 429.
 MAX_EXPORTS: Final = 8
-# Those among them of one API key or operator.
+# The same for one API key or operator.
 MAX_EXPORTS_OF_CALLER: Final = 4
 # Seconds in which an export is read to its end; then it is cut short.
 EXPORT_SECONDS: Final = 3600
@@ -45,7 +45,7 @@ MAX_HEADER_BYTES: Final = 32 * 1024
 DEFAULT_BODY_BYTES: Final = 65536
 # Bytes of a form of the pages.
 MAX_FORM_BYTES: Final = 16 * 1024
-# Fields of such a form.
+# Fields of a form of the pages.
 MAX_FORM_FIELDS: Final = 8
 
 # Contents of requests.
@@ -119,11 +119,11 @@ MIN_FREE_BYTES: Final = 64 * 1024 * 1024
 
 # Lookups in progress at a time for each purpose: clients' keys, receivers, peers, probes of peers, rates.
 MAX_LOOKUPS: Final = 64
-# Those among them that requests ask for; the others are left to payments in progress.
+# Lookups that requests cause, of MAX_LOOKUPS; the others are left to payments in progress.
 MAX_LOOKUPS_OF_REQUESTS: Final = 48
-# Those among them for requests of one client, or of all unknown clients of one address.
+# The same for one client, or for all unknown clients of one address.
 MAX_LOOKUPS_OF_CLIENT: Final = 8
-# Those of an address for one client that is known by its key alone.
+# The same for one client of an address that is known by its key alone.
 MAX_LOOKUPS_OF_KEY: Final = 4
 # Seconds after which a lookup hangs: no further request waits for it.
 SLOW_LOOKUP_SECONDS: Final = 3
@@ -132,13 +132,13 @@ FAILED_LOOKUP_SECONDS: Final = 5
 # Names and servers that are remembered as failed; beyond it the oldest is dropped.
 MAX_FAILED_NAMES: Final = 4096
 
-# Exchanges with other servers; one that hangs takes 4 s.
+# Exchanges with other servers, each of at most 4 s.
 
 # Exchanges that requests need at a time, for keys of clients and again for receivers. Payments have as many besides.
 MAX_EXCHANGES: Final = 64
-# Those among them for requests of one client, or for those from one address of clients that are not known.
+# The same for one client, or for all unknown clients of one address.
 MAX_EXCHANGES_OF_CLIENT: Final = 16
-# Those of one address for one client that is known by its key alone.
+# The same for one client of an address that is known by its key alone.
 MAX_EXCHANGES_OF_KEY: Final = 8
 # Seconds for which requests do not ask a server again that could not be reached, or did not answer the same client.
 FAILED_SERVER_SECONDS: Final = 5
@@ -164,18 +164,18 @@ MAX_PACKET_BODY_BYTES: Final = 65536
 MAX_PACKETS_IN_FLIGHT: Final = 256
 # Packets that are passed on to one peer at a time, besides our own; the next waits for 2 s and is rejected with T03.
 MAX_PASSED_ON: Final = 64
-# Those among them from one peer: half, which is more than a payres lets one wallet send.
+# The same from one peer: half, which is more than a payres lets one wallet send.
 MAX_PASSED_ON_OF_PEER: Final = 32
 # Packets of our own with money in flight to one peer that does not repeat answers: what its restart leaves unanswered.
 MAX_UNREPEATED: Final = 16
-# Those among them from one wallet.
+# The same from one wallet.
 MAX_UNREPEATED_OF_WALLET: Final = 8
 # One part in so many may arrive beyond what an incoming payment wants, or one unit if that is more: 0.5 %.
 OVERPAY_TOLERANCE: Final = 200
 # Seconds to wait for answers to packets in flight when the server stops.
 DRAIN_SECONDS: Final = 5
 
-# Rates, for each second; so many seconds' worth may come at once.
+# Rates, for each second.
 
 # Seconds' worth of a rate that may come at once.
 BURST_SECONDS: Final = 5
@@ -186,7 +186,7 @@ DEFAULT_RATE_PER_ADDRESS: Final = 10_000
 # Requests from one address that fail without a valid signature or token, or ask for a grant; the default of
 # `rate_limit_unauthenticated`.
 DEFAULT_RATE_UNAUTHENTICATED: Final = 50
-# The part of that rate at which one client may cause failed requests to other servers: one in ten.
+# One in so many of `rate_limit_unauthenticated` is the rate at which a client may cause failed requests to other servers.
 FAILED_READS_PART: Final = 10
 # Packets of one peer; the next is rejected with T05; the default of `rate_limit_per_peer`.
 DEFAULT_RATE_PER_PEER: Final = 10_000
@@ -197,7 +197,7 @@ MAX_COUNTED: Final = 16384
 
 # Wrong passwords for a wallet or an operator's name from one address, or from a browser that the owner has used before.
 MAX_WRONG_PASSWORDS: Final = 5
-# Wrong passwords for a wallet or an operator's name from all addresses, except from those browsers.
+# Wrong passwords for a wallet or an operator's name from all addresses, except from browsers used before.
 MAX_WRONG_PASSWORDS_PER_WALLET: Final = 20
 # Wrong passwords from one address for all wallets, and again for all operators.
 MAX_WRONG_PASSWORDS_PER_ADDRESS: Final = 20
@@ -207,5 +207,5 @@ KNOWN_BROWSER_DAYS: Final = 365
 MAX_KNOWN_BROWSERS: Final = 32
 # Passwords that are checked at a time: each takes 64 MiB and a core for some tens of milliseconds.
 PASSWORDS_AT_ONCE: Final = 2
-# Those that wait from browsers that are known, and as many from others; the next is answered 503.
+# Passwords from known browsers that wait, and as many from others; the next is answered 503.
 PASSWORDS_WAITING: Final = 32
