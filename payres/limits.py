@@ -186,7 +186,7 @@ DEFAULT_RATE_PER_ADDRESS: Final = 10_000
 # Requests from one address that fail without a valid signature or token, or ask for a grant; the default of
 # `rate_limit_unauthenticated`.
 DEFAULT_RATE_UNAUTHENTICATED: Final = 50
-# One in so many of `rate_limit_unauthenticated` is the rate at which a client may cause failed requests to other servers.
+# One in so many of `rate_limit_unauthenticated`: the rate of failed requests to other servers that a client may cause.
 FAILED_READS_PART: Final = 10
 # Packets of one peer; the next is rejected with T05; the default of `rate_limit_per_peer`.
 DEFAULT_RATE_PER_PEER: Final = 10_000
