@@ -196,25 +196,14 @@ def test_duplicate_headers(shared: Instance, name: str, value: str, first: bool)
 
 
 LENGTHS = [
-    b"content-length: 1\r\ncontent-length: 2\r\n",
-    b"content-length: 5\r\ntransfer-encoding: chunked\r\n",
-    b"transfer-encoding: chunked\r\ncontent-length: 5\r\n",
-    b"transfer-encoding: chunked, identity\r\n",
-    b"transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n",
-    b"transfer-encoding: xchunked\r\n",
-    b"transfer-encoding: gzip, chunked\r\n",
-    b"transfer-encoding: identity\r\ntransfer-encoding: chunked\r\n",
-    b"host: h\r\n",
-    b"content-length: 5\r\nconnection: upgrade\r\nupgrade: h2c\r\n",
-    b"transfer-encoding : chunked\r\n",
-    b"content-length: -1\r\n",
-    b"content-length: +5\r\n",
-    b"content-length: 0x5\r\n",
-    b"content-length: 99999999999999999999999\r\n",
-    b" folded: yes\r\n",
-    b"x: a\ncontent-length: 5\r\n",
-    b"x: a\rcontent-length: 5\r\n",
-    b"x: \x00\r\n",
+    *(b"content-length: 1\r\ncontent-length: 2\r\n", b"content-length: 5\r\ntransfer-encoding: chunked\r\n"),
+    *(b"transfer-encoding: chunked\r\ncontent-length: 5\r\n", b"transfer-encoding: chunked, identity\r\n"),
+    *(b"transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n", b"transfer-encoding: xchunked\r\n"),
+    *(b"transfer-encoding: gzip, chunked\r\n", b"transfer-encoding: identity\r\ntransfer-encoding: chunked\r\n"),
+    *(b"host: h\r\n", b"content-length: 5\r\nconnection: upgrade\r\nupgrade: h2c\r\n"),
+    *(b"transfer-encoding : chunked\r\n", b"content-length: -1\r\n", b"content-length: +5\r\n"),
+    *(b"content-length: 0x5\r\n", b"content-length: 99999999999999999999999\r\n", b" folded: yes\r\n"),
+    *(b"x: a\ncontent-length: 5\r\n", b"x: a\rcontent-length: 5\r\n", b"x: \x00\r\n"),
 ]
 
 
@@ -311,14 +300,7 @@ def test_absolute_form_targets(shared: Instance) -> None:
 @pytest.mark.parametrize(
     "target",
     [
-        "/%ff",
-        "/%ed%a0%80",
-        "/%00",
-        "/interact/%00/%ff",
-        "/incoming-payments/%ff",
-        "/alice#x",
-        "/al\\ice",
-        "/%",
+        *("/%ff", "/%ed%a0%80", "/%00", "/interact/%00/%ff", "/incoming-payments/%ff", "/alice#x", "/al\\ice", "/%"),
         "/" + "a/" * 5000,
     ],
 )
