@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Lifespan
 
 from payres.clock import Clock
@@ -24,7 +25,6 @@ from payres.grants.tokens import Holders
 from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin
-from payres.http.forwarded_host import ForwardedHost
 from payres.http.observation import Observer
 from payres.interledger.carrying import Carrier
 from payres.interledger.connector import Connector
@@ -51,7 +51,7 @@ from payres.payments.incoming import report_expired
 from payres.rate_limiter import RateLimiter
 from payres.routes.context import Context
 from payres.routes.readiness import Readiness
-from payres.routes.routing import Route, Router
+from payres.routes.routing import Operator, Route, Router
 from payres.settings import Settings
 from payres.slots import Slots
 from payres.store.database import Database
@@ -80,7 +80,15 @@ def create_app(settings: Settings, clock: Clock | None = None, request_log: Requ
         if request_log is not None:
             request_log.flush()
 
-    return _Application(_layers(environment, rate_limits, admin_hosts, request_log), lifespan)
+    return _Application(
+        Router(Operator(_admin_routes, admin_hosts)),
+        [  # from the outside in
+            Middleware(Observer, environment.metrics, request_log, settings.base_url),
+            Middleware(CrossOrigin),
+            Middleware(Admission, rate_limits),
+        ],
+        lifespan,
+    )
 
 
 @asynccontextmanager
@@ -102,25 +110,20 @@ def _admin_routes() -> Sequence[Route]:
 
 
 class _Application(Starlette):
-    """Starlette's state and lifespan, with our own way from a request to its answer."""
+    """Starlette without its layers for errors: what a function raises is answered by its route."""
 
-    def __init__(self, requests: ASGIApp, lifespan: Lifespan[Starlette]) -> None:
-        super().__init__(lifespan=lifespan)
-        self._requests = requests
+    router: Router
+
+    def __init__(self, router: Router, middleware: Sequence[Middleware], lifespan: Lifespan[Starlette]) -> None:
+        super().__init__(middleware=middleware, lifespan=lifespan)
+        router.lifespan_context = self.router.lifespan_context
+        self.router = router
 
     def build_middleware_stack(self) -> ASGIApp:
-        requests = self._requests
+        requests: ASGIApp = self.router.answer
+        for layer, arguments, options in reversed(self.user_middleware):
+            requests = layer(requests, *arguments, **options)
         return lambda scope, receive, send: (requests if scope["type"] == "http" else self.router)(scope, receive, send)
-
-
-def _layers(
-    environment: Environment, rate_limits: RateLimits, admin_hosts: AdminHosts, request_log: RequestLog | None
-) -> ASGIApp:
-    """The layers that every request passes, from the outside in."""
-    requests: ASGIApp = CrossOrigin(Admission(Router(_admin_routes, admin_hosts), rate_limits))
-    if is_loopback(environment.urls.host):
-        requests = ForwardedHost(requests, environment.settings.base_url)
-    return Observer(requests, environment.metrics, request_log)
 
 
 async def _open(

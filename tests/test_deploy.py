@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from payres.cli.server import Superseded
-from payres.endpoints import ENDPOINTS
 from payres.limits import KEEP_ALIVE_SECONDS
+from payres.routes.routing import ROUTES
 from payres.settings import Settings
 from tests.helpers import ROOT
 
@@ -83,7 +83,7 @@ def test_health_check_of_the_image_asks_an_address_that_exists(instructions: lis
     assert command[:2] == ["python", "-c"]
     compile(command[2], "HEALTHCHECK", "exec")
     assert "/healthz'" in command[2]
-    assert any(endpoint.path == "/healthz" for endpoint in ENDPOINTS)
+    assert any(route.path == "/healthz" for route in ROUTES)
 
 
 def test_unit_runs_serve_with_nothing_to_gain(unit: ConfigParser) -> None:

@@ -1,10 +1,6 @@
-"""The OpenAPI document of the operator's API, made of the table of endpoints and of the structs.
-
-`python -m payres.admin.openapi` writes it into openapi.json, which is what the server shows.
-"""
+"""The OpenAPI document of the operator's API, made of the operations and their structs when it is first asked for."""
 
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -28,7 +24,7 @@ ERRORS_HERE: Final = openapi.ERRORS | {
 @cache
 def read() -> msgspec.Raw:
     """Read this document."""
-    return msgspec.Raw(Path(__file__).with_name(openapi.FILE).read_bytes())
+    return msgspec.Raw(openapi.as_text(admin_document()).encode())
 
 
 def admin_document() -> dict[str, Any]:
@@ -88,7 +84,3 @@ def _statuses(operation: Operation) -> list[int]:
     if operation.method != "POST":
         needless.add(422)
     return [status for status in ERRORS_HERE if status not in needless]
-
-
-if __name__ == "__main__":
-    Path(__file__).with_name(openapi.FILE).write_text(openapi.as_text(admin_document()), encoding="utf-8")

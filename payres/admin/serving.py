@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from payres.admin.call import Call
 from payres.admin.exports import Download, send_download
-from payres.endpoints import ADMIN_API, Endpoint, Kind
+from payres.endpoints import ADMIN_API, Endpoint
 from payres.errors import BearerTokenInvalid, InvalidRequest, NotFound, TokenInvalid, Unavailable
 from payres.http.accept import asks_for
 from payres.http.request_head import credentials
@@ -49,7 +49,6 @@ def _endpoint(operation: Operation) -> Endpoint:
         operation.method,
         ADMIN_API + operation.path,
         operation.id,
-        Kind.ADMIN,
         takes_json=operation.takes_json,
         scope=operation.scope,
         shows_secret=operation.shows_secret,

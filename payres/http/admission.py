@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.clock import SECOND, Clock
-from payres.endpoints import ADMIN_API, ENDPOINTS, PAGES, Kind, find_endpoint
+from payres.endpoints import ADMIN_API, ILP, PAGES, SIGNED_SEGMENTS
 from payres.errors import DomainError, TooManyRequests
 from payres.http.observation import observation_of
 from payres.http.request_head import section_bytes, too_long
@@ -24,8 +24,6 @@ from payres.requester import address_of, requested_by
 from payres.settings import Settings
 from payres.slots import Slots
 
-# Where peers post packets: they have a rate of their own, and beyond it are answered with packets.
-[PEERS] = [endpoint.path for endpoint in ENDPOINTS if endpoint.kind is Kind.PEERS]
 ADMIN: Final = f"{ADMIN_API}/"
 # What a request that has proven nothing may have been answered when it was a guess.
 FAILED: Final = (400, 401, 404, 406, 431)
@@ -59,7 +57,7 @@ class RateLimits:
         wait = self._unauthenticated.wait(address)
         if wait:
             raise too_many(wait, "Too many requests from this address proved nothing. Wait as Retry-After says")
-        wait = 0 if path == PEERS else self._addresses.take(address)
+        wait = 0 if path == ILP else self._addresses.take(address)
         if wait:
             raise too_many(wait, "Too many requests from this address. Wait as Retry-After says")
 
@@ -116,7 +114,7 @@ class Admission:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         address, path = address_of(scope), scope["path"]
         requested_by.set((address or "",))
-        slot = None if path == PEERS else address  # packets of many payments may come from one address
+        slot = None if path == ILP else address  # packets of many payments may come from one address
         try:
             self._check_address(scope, address)
             if slot is not None and not self._in_progress.try_take(slot):
@@ -154,10 +152,11 @@ class Admission:
 
 def _may_prove(scope: Scope) -> bool:
     """Whether a request gets a good answer only if it proves who sent it, and carries what can."""
+    path, method = scope["path"], scope["method"]
     names = {name for name, _ in scope["headers"]}
-    if scope["path"] == PEERS or scope["path"].startswith(ADMIN):
+    if path == ILP or path.startswith(ADMIN):
         return b"authorization" in names
-    endpoint = find_endpoint(scope["method"], scope["path"])
-    if endpoint is None or scope["method"] == "OPTIONS" or (endpoint.is_public and b"authorization" not in names):
+    first = path.split("/")[1]
+    if b"signature" not in names or method == "OPTIONS" or not (first in SIGNED_SEGMENTS or path == "/"):
         return False
-    return b"signature" in names
+    return method not in {"GET", "HEAD"} or b"authorization" in names  # without it there are public forms

@@ -12,11 +12,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from payres.endpoints import ADMIN_ROOT, ENDPOINTS, Kind, first_segments
+from payres.endpoints import CLOSED
 from payres.http.request_head import header
-
-METHODS: Final = tuple(dict.fromkeys(("GET", "HEAD", *(one.method for one in ENDPOINTS if one.kind is Kind.API))))
-CLOSED: Final = (f"{ADMIN_ROOT}/", *(f"/{segment}/" for segment in first_segments(Kind.PAGE, Kind.METRICS)))
 
 # Answers that caches share carry this one always: a copy made for a program must serve a script too.
 ANY_ORIGIN: Final[Mapping[str, str]] = {"Access-Control-Allow-Origin": "*"}
@@ -26,7 +23,7 @@ ANSWER: Final[Mapping[str, str]] = {
 }
 PREFLIGHT: Final[Mapping[str, str]] = {
     **ANY_ORIGIN,
-    "Access-Control-Allow-Methods": ", ".join(METHODS),
+    "Access-Control-Allow-Methods": "GET, HEAD, POST, DELETE, OPTIONS",
     # Authorization must be named: the wildcard does not include it.
     "Access-Control-Allow-Headers": (
         "Authorization, Content-Type, Content-Digest, Content-Length, Signature, Signature-Input, Accept,"

@@ -1,9 +1,11 @@
 """Observation: what the request log and the metrics know of each request."""
 
 import asyncio
+import logging
 import re
 from time import perf_counter
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -13,6 +15,10 @@ from payres.endpoints import SECRET_PATHS
 from payres.errors import DomainError
 from payres.http.streams import CutShort
 from payres.logs import RequestLog
+from payres.signatures.reasons import shown
+from payres.urls import is_loopback
+
+log = logging.getLogger("payres.http")
 
 OBSERVATION: Final = "payres.observation"  # in the scope of a request
 # Methods that are counted by name; anybody can send any number of others.
@@ -44,13 +50,17 @@ def observation_of(scope: Scope) -> Observation:
 class Observer:
     """Middleware: counts each request, and writes it to the log if there is one."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, log: RequestLog | None) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, log: RequestLog | None, base_url: str) -> None:
         self.app = app
         self._metrics = metrics
         self._log = log
+        # Until a request has come to another host, with a base URL that only this machine reaches.
+        self._lonely_url = base_url if is_loopback(urlsplit(base_url).hostname or "") else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = perf_counter()
+        if self._lonely_url is not None:
+            self._warn_of_host(scope, self._lonely_url)
         observation = scope[OBSERVATION] = Observation()
         status = NOT_ANSWERED
 
@@ -75,6 +85,30 @@ class Observer:
             if self._log is not None:
                 code = None if observation.error is None else observation.error.code
                 self._log.write(scope["method"], _path(scope), status, code, seconds, _details(scope, observation))
+
+    def _warn_of_host(self, scope: Scope, base_url: str) -> None:
+        """Says once that a proxy with a public name is in front: the wallet addresses and tokens of such a server lead
+        nowhere, and no signature over the public URL verifies."""
+        for name, value in scope["headers"]:
+            if name == b"x-forwarded-host" and not _names_this_machine(value):
+                self._lonely_url = None
+                log.warning(
+                    "A request came with X-Forwarded-Host: %s, but base_url is %s, which only this machine reaches. If"
+                    " that is the name that clients use, set base_url to it (--base-url or PAYRES_BASE_URL)",
+                    shown(value.decode("latin-1")),
+                    base_url,
+                )
+                return
+
+
+def _names_this_machine(value: bytes) -> bool:
+    """Whether the first host of the header, which is the client's, is this machine."""
+    first = value.decode("latin-1").partition(",")[0].strip()
+    try:
+        host = urlsplit(f"//{first}").hostname
+    except ValueError:
+        host = None
+    return host is None or is_loopback(host)
 
 
 def _why(error: BaseException) -> str:

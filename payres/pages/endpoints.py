@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from payres.endpoints import ADMIN_ROOT, Endpoint, Kind
+from payres.endpoints import ADMIN_ROOT, Endpoint
 
 
 def _page(path: str, handler: str) -> Endpoint:
-    return Endpoint("GET", ADMIN_ROOT + path, handler, Kind.ADMIN_PAGE)
+    return Endpoint("GET", ADMIN_ROOT + path, handler, is_page=True)
 
 
 ADMIN_PAGES: Final = (

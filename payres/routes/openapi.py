@@ -1,7 +1,7 @@
 """The OpenAPI document of the Open Payments endpoints over HTTP. `payres/routes/openapi_operations.py` makes it."""
 
+import asyncio
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -16,9 +16,13 @@ CACHE: Final = {"Cache-Control": "public, max-age=3600", **ANY_ORIGIN}
 
 async def read(_: Request) -> Response:
     """GET /openapi.json."""
-    return json_response(_document(), headers=CACHE)
+    return json_response(await asyncio.to_thread(_document), headers=CACHE)
 
 
 @cache
 def _document() -> msgspec.Raw:
-    return msgspec.Raw(Path(__file__).with_name("openapi.json").read_bytes())
+    """Made once, on a thread of its own: that takes a while."""
+    from payres.openapi import as_text
+    from payres.routes.openapi_operations import public_document
+
+    return msgspec.Raw(as_text(public_document()).encode())

@@ -1,20 +1,20 @@
 """What each Open Payments endpoint takes and answers: the OpenAPI document that `/openapi.json` shows.
 
-`python -m payres.routes.openapi_operations` writes it into openapi.json. The server does not import this.
+It is made of the routes and of the structs when it is first asked for; the server imports this no earlier.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from payres import openapi
-from payres.endpoints import ENDPOINTS, Endpoint, Kind
+from payres.endpoints import Endpoint
 from payres.grants.gnap import ContinueRequest, GrantRequest, GrantResponse, TokenResponse
 from payres.http.responses import JSON
 from payres.limits import MAX_WAIT_SECONDS
+from payres.routes.routing import ROUTES
 from payres.routes.wallet_addresses import SPSP_TYPE
 from payres.wire import (
     GrantSpending,
@@ -69,6 +69,7 @@ SECURITY_SCHEMES: Final = {
 }
 SIGNATURE: Final[openapi.Schema] = {"signature": [], "signatureInput": []}
 TOKEN: Final[openapi.Schema] = {"gnap": [], **SIGNATURE}
+MANAGED: Final = (TOKEN, SIGNATURE)  # the current token may come along
 DIGEST: Final[openapi.Schema] = {
     "name": "Content-Digest",
     "in": "header",
@@ -100,7 +101,10 @@ class PublicKeys(msgspec.Struct, frozen=True):
 
 
 class Operation(NamedTuple):
-    """What the table of endpoints does not tell. The ids are those of the published Open Payments documents."""
+    """What the routes do not tell. The ids are those of the published Open Payments documents.
+
+    Each of `security` is what must be there together; an empty one is nothing.
+    """
 
     id: str
     summary: str
@@ -110,6 +114,7 @@ class Operation(NamedTuple):
     parameters: Sequence[openapi.Schema] = ()
     errors: frozenset[int] = frozenset()
     media_types: Mapping[str, openapi.Schema] = {}
+    security: Sequence[openapi.Schema] = (TOKEN,)
 
 
 LISTED: Final = [{**openapi.query_parameter("wallet-address", TEXT), "required": True}, *openapi.page_parameters()]
@@ -117,7 +122,7 @@ CREATED: Final = frozenset({403, 422})
 FORBIDDEN: Final = frozenset({403})
 LATE: Final = frozenset({403, 409})
 OPERATIONS: Final[Mapping[str, Operation]] = {
-    "incoming_payments.create": Operation(
+    "POST /incoming-payments": Operation(
         "create-incoming-payment",
         "Creates an incoming payment.",
         IncomingPayment,
@@ -126,27 +131,28 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         [openapi.idempotency_key()],
         CREATED,
     ),
-    "incoming_payments.list_page": Operation(
+    "GET /incoming-payments": Operation(
         "list-incoming-payments", "Lists incoming payments.", Page[IncomingPayment], parameters=LISTED, errors=FORBIDDEN
     ),
-    "incoming_payments.read": Operation(
+    "GET /incoming-payments/{id}": Operation(
         "get-incoming-payment",
         "Reads an incoming payment; without Authorization its public form.",
         (IncomingPayment, PublicIncomingPayment),
         parameters=[WAIT],
         errors=FORBIDDEN,
+        security=[TOKEN, {}],
     ),
-    "incoming_payments.complete": Operation(
+    "POST /incoming-payments/{id}/complete": Operation(
         "complete-incoming-payment",
         "Completes an incoming payment: it takes no more money.",
         IncomingPayment,
         errors=LATE,
     ),
-    "quotes.create": Operation(
+    "POST /quotes": Operation(
         "create-quote", "Creates a quote.", Quote, 201, QuoteRequest, [openapi.idempotency_key()], CREATED
     ),
-    "quotes.read": Operation("get-quote", "Reads a quote.", Quote, errors=FORBIDDEN),
-    "outgoing_payments.create": Operation(
+    "GET /quotes/{id}": Operation("get-quote", "Reads a quote.", Quote, errors=FORBIDDEN),
+    "POST /outgoing-payments": Operation(
         "create-outgoing-payment",
         "Creates an outgoing payment, which moves money.",
         OutgoingPayment,
@@ -155,44 +161,48 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         [openapi.idempotency_key()],
         CREATED | LATE,
     ),
-    "outgoing_payments.list_page": Operation(
+    "GET /outgoing-payments": Operation(
         "list-outgoing-payments", "Lists outgoing payments.", Page[OutgoingPayment], parameters=LISTED, errors=FORBIDDEN
     ),
-    "outgoing_payments.read": Operation(
+    "GET /outgoing-payments/{id}": Operation(
         "get-outgoing-payment", "Reads an outgoing payment.", OutgoingPayment, parameters=[WAIT], errors=FORBIDDEN
     ),
-    "outgoing_payments.read_grant_spending": Operation(
+    "GET /outgoing-payment-grant": Operation(
         "get-outgoing-payment-grant",
         "What the token's grant has spent in its current interval.",
         GrantSpending,
         errors=FORBIDDEN,
     ),
-    "grants.request": Operation("post-request", "Asks for a grant.", GrantResponse, body=GrantRequest),
-    "grants.continue_request": Operation(
+    "POST /": Operation("post-request", "Asks for a grant.", GrantResponse, body=GrantRequest, security=[SIGNATURE]),
+    "POST /continue/{id}": Operation(
         "post-continue", "Continues a grant after consent, or waits for it.", GrantResponse, body=ContinueRequest
     ),
-    "grants.cancel": Operation("delete-continue", "Cancels a grant, with all its tokens.", status=204),
-    "grants.discover": Operation("discover", "What the authorization server can do (RFC 9635 section 9).", OBJECT),
-    "tokens.rotate": Operation("post-token", "Rotates an access token.", TokenResponse),
-    "tokens.revoke": Operation("delete-token", "Revokes an access token.", status=204),
-    "wallet_addresses.read": Operation(
+    "DELETE /continue/{id}": Operation("delete-continue", "Cancels a grant, with all its tokens.", status=204),
+    "OPTIONS /": Operation(
+        "discover", "What the authorization server can do (RFC 9635 section 9).", OBJECT, security=()
+    ),
+    "POST /token/{id}": Operation("post-token", "Rotates an access token.", TokenResponse, security=MANAGED),
+    "DELETE /token/{id}": Operation("delete-token", "Revokes an access token.", status=204, security=MANAGED),
+    "GET /{path:wallet}": Operation(
         "get-wallet-address",
         "Shows a wallet address, or how to pay it by SPSP. Slashes in its path are sent as they are.",
         WalletAddress,
         media_types={SPSP_TYPE: OBJECT},
+        security=(),
     ),
-    "wallet_addresses.read_keys": Operation(
-        "get-wallet-address-keys", "The keys of a client with this wallet address.", PublicKeys
+    "GET /{path:wallet}/jwks.json": Operation(
+        "get-wallet-address-keys", "The keys of a client with this wallet address.", PublicKeys, security=()
     ),
-    "wallet_addresses.read_did": Operation(
-        "get-wallet-address-did-document", "The same keys as a DID document.", OBJECT
+    "GET /{path:wallet}/did.json": Operation(
+        "get-wallet-address-did-document", "The same keys as a DID document.", OBJECT, security=()
     ),
 }
 
 
 def public_document() -> dict[str, Any]:
     """The document."""
-    found = [_described(one) for one in ENDPOINTS if _is_shown(one)]
+    shown = ((method, route.path, f"{method} {route.path}") for route in ROUTES for method in route.handlers)
+    found = [_described(method, path, OPERATIONS[name]) for method, path, name in shown if name in OPERATIONS]
     made = openapi.document(TITLE, DESCRIPTION, found, SECURITY_SCHEMES, [TOKEN])
     schemas = made["components"]["schemas"]
     # What the structs leave as JSON: what was granted has the form of what was asked for.
@@ -204,19 +214,13 @@ def public_document() -> dict[str, Any]:
     return made
 
 
-def _is_shown(endpoint: Endpoint) -> bool:
-    is_other_spelling = "//" in endpoint.path
-    return endpoint.kind in {Kind.API, Kind.WALLET} and endpoint.path != f"/{openapi.FILE}" and not is_other_spelling
-
-
-def _described(endpoint: Endpoint) -> openapi.Described:
-    operation = OPERATIONS[endpoint.handler]
-    names = re.findall(r"{(\w+)", endpoint.path)
+def _described(method: str, path: str, operation: Operation) -> openapi.Described:
+    names = re.findall(r"{(\w+)", path)
     answers = {} if operation.answer is None else {JSON: operation.answer, **operation.media_types}
-    statuses = ALWAYS | operation.errors | ({404} if names else set()) | (SIGNED if _is_signed(endpoint) else set())
+    statuses = ALWAYS | operation.errors | ({404} if names else set()) | (SIGNED if operation.security else set())
     return openapi.Described(
-        endpoint,
-        {"operationId": operation.id, "summary": operation.summary, "security": _security(endpoint)},
+        Endpoint(method, path, operation.id),
+        {"operationId": operation.id, "summary": operation.summary, "security": operation.security},
         [
             *(openapi.path_parameter(name, TEXT) for name in names),
             *operation.parameters,
@@ -229,22 +233,3 @@ def _described(endpoint: Endpoint) -> openapi.Described:
         operation.body,
         operation.body is not ContinueRequest,  # who only asks again sends none
     )
-
-
-def _is_signed(endpoint: Endpoint) -> bool:
-    return endpoint.kind is Kind.API and endpoint.method != "OPTIONS"
-
-
-def _security(endpoint: Endpoint) -> Sequence[openapi.Schema]:
-    """Which of the schemes must be there together; an empty one is none."""
-    if not _is_signed(endpoint):
-        return []
-    if endpoint.path.startswith("/token/"):  # the current token may come along
-        return [TOKEN, SIGNATURE]
-    if not endpoint.needs_token:
-        return [SIGNATURE]
-    return [TOKEN, {}] if endpoint.is_public else [TOKEN]
-
-
-if __name__ == "__main__":
-    Path(__file__).with_name(openapi.FILE).write_text(openapi.as_text(public_document()), encoding="utf-8")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from payres.clock import SystemClock
-from payres.http.admission import PEERS, Admission, RateLimits
+from payres.endpoints import ILP
+from payres.http.admission import Admission, RateLimits
 from payres.http.observation import OBSERVATION, Observation
 from payres.limits import MAX_REQUESTS_PER_ADDRESS
 from payres.settings import Settings
@@ -100,7 +101,7 @@ async def test_requests_that_fail_or_are_cut_are_not_under_way_any_more(door: Do
     assert all(task.cancelled() or task.exception() is door.app.fault for task in door.tasks)
 
 
-@pytest.mark.parametrize(("address", "path"), [(HERE, "/alice"), ("::1", "/alice"), (A, PEERS)])
+@pytest.mark.parametrize(("address", "path"), [(HERE, "/alice"), ("::1", "/alice"), (A, ILP)])
 async def test_requests_from_here_and_packets_are_not_counted(door: Door, address: str, path: str) -> None:
     await door.ask(address, MAX_REQUESTS_PER_ADDRESS + 1, path)
     assert door.app.asked == MAX_REQUESTS_PER_ADDRESS + 1

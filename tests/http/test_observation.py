@@ -35,8 +35,10 @@ def logging_instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
     with pytest.MonkeyPatch.context() as patch:
         begin = observation.Observer.__init__
 
-        def begin_with_lines(self: observation.Observer, app: ASGIApp, metrics: Metrics, _: RequestLog | None) -> None:
-            begin(self, app, metrics, cast("RequestLog", lines))
+        def begin_with_lines(
+            self: observation.Observer, app: ASGIApp, metrics: Metrics, _: RequestLog | None, base_url: str
+        ) -> None:
+            begin(self, app, metrics, cast("RequestLog", lines), base_url)
 
         patch.setattr(observation.Observer, "__init__", begin_with_lines)
         with run_instance(tmp_path_factory.mktemp("observed") / "payres.db") as instance:
@@ -152,7 +154,7 @@ def test_answer_that_is_cut_off_is_not_logged_as_a_whole_one(
         """Takes and gives nothing."""
 
     async def run() -> None:
-        observer = observation.Observer(app, Metrics(), cast("RequestLog", lines))
+        observer = observation.Observer(app, Metrics(), cast("RequestLog", lines), "https://pay.example")
         with pytest.raises(type(error)):
             await observer({"method": "GET", "path": "/", "raw_path": b"/"}, nothing, nothing)
 

@@ -2,19 +2,18 @@
 
 import json
 from functools import cache
-from typing import Final
 
 import jsonschema_rs
 
-from tests.helpers import ROOT, Json
+from payres.openapi import as_text
+from payres.routes.openapi_operations import public_document
+from tests.helpers import Json
 from tests.openapi.documents import JSON
-
-FILE: Final = ROOT / "payres/routes/openapi.json"
 
 
 @cache
 def load() -> Json:
-    document: Json = json.loads(FILE.read_text(encoding="utf-8"))
+    document: Json = json.loads(as_text(public_document()))
     return document
 
 
