@@ -39,9 +39,6 @@ class RateRecord(msgspec.Struct, frozen=True):
 
 ASSETS = Table(AssetRecord, "asset")
 RATES = Table(RateRecord, "exchange_rate", base="base_code", counter="counter_code")
-REPLACING_RATE = (
-    "ON CONFLICT DO UPDATE SET rate = excluded.rate, set_at = excluded.set_at, expires_at = excluded.expires_at"
-)
 OF_PAIR = "WHERE base_code = ? AND counter_code = ?"
 
 
@@ -71,16 +68,15 @@ def set_rate(tx: Transaction, base: str, counter: str, rate: str, now: int) -> N
 
     A rate of limited time for the way back goes, so that the way back is the inverse of this one.
     """
-    RATES.insert(tx, RateRecord(base, counter, rate, now), REPLACING_RATE)
+    RATES.replace(tx, RateRecord(base, counter, rate, now))
     tx.execute(f"DELETE FROM exchange_rate {OF_PAIR} AND expires_at IS NOT NULL", (counter, base))
 
 
 def refresh_rate(tx: Transaction, rate: RateRecord) -> None:
     """Stores a rate that holds until its `expires_at`, unless one without end is set for this way or the way back."""
-    back = find_rate(tx, rate.counter, rate.base)
-    if back is not None and back.expires_at is None:
-        return
-    RATES.insert(tx, rate, f"{REPLACING_RATE} WHERE exchange_rate.expires_at IS NOT NULL")
+    known = find_rate(tx, rate.base, rate.counter), find_rate(tx, rate.counter, rate.base)
+    if all(one is None or one.expires_at is not None for one in known):
+        RATES.replace(tx, rate)
 
 
 def remove_rate(tx: Transaction, base: str, counter: str) -> bool:

@@ -1,7 +1,6 @@
 """Rows as structs: the fields of a record name the columns of its table, so that each column is written once."""
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -18,18 +17,6 @@ class Embedded(NamedTuple):
     columns: Sequence[str]
     read: Callable[[Row], Any]
     write: Callable[[Any], Row]
-
-
-class _Selects(dict[str, str]):
-    """The statements that begin with `start`, by what follows: built once, because SQLite's driver finds a statement
-    again by the hash of its text."""
-
-    def __init__(self, start: str) -> None:
-        self._start = start
-
-    def __missing__(self, rest: str) -> str:
-        sql = self[rest] = self._start + rest
-        return sql
 
 
 def json_column(name: str) -> Embedded:
@@ -62,11 +49,8 @@ class Table(Generic[R]):
         self.source = source
         self._table = source.partition(" ")[0]
         self.key = names[0]
-        self._by_id = f"WHERE {self.key} = ?"
-        self._selects = _Selects(f"SELECT {self.columns} FROM {source} ")
-        into = f"INTO {source} ({self.columns}) VALUES ({', '.join('?' * len(names))})"
-        self._insert = f"INSERT {into} "
-        self._replace = f"INSERT OR REPLACE {into}"
+        self._select = f"SELECT {self.columns} FROM {source} "
+        self._into = f"INTO {source} ({self.columns}) VALUES ({', '.join('?' * len(names))})"
 
     def record(self, row: Row) -> R:
         """The record of a row that has all columns."""
@@ -85,31 +69,31 @@ class Table(Generic[R]):
 
     def find(self, tx: Transaction, where: str, *values: Any) -> R | None:
         """The first row; `where` is all that follows FROM."""
-        row = tx.execute(self._selects[where], values).fetchone()
+        row = tx.execute(self._select + where, values).fetchone()
         return self.record(row) if row else None
 
     def get(self, tx: Transaction, row_id: int | str) -> R | None:
         """The row with the id, in the first column."""
-        return self.find(tx, self._by_id, row_id)
+        return self.find(tx, f"WHERE {self.key} = ?", row_id)
 
     def by_id(self, tx: Transaction, row_id: int | str) -> R:
         """The same. Raises Damaged: ids come from rows that refer to this one."""
-        record = self.find(tx, self._by_id, row_id)
+        record = self.get(tx, row_id)
         if record is None:
             raise Damaged(f"{self._table} {row_id} does not exist")
         return record
 
     def list(self, tx: Transaction, where: str, *values: Any) -> Sequence[R]:
         """The rows; `where` is all that follows FROM."""
-        return [self.record(row) for row in tx.execute(self._selects[where], values)]
+        return [self.record(row) for row in tx.execute(self._select + where, values)]
 
-    def insert(self, tx: Transaction, record: R, otherwise: str = "") -> None:
-        """Inserts a row; `otherwise` is the clause ON CONFLICT."""
-        tx.execute(self._insert + otherwise, self.values(record))
+    def insert(self, tx: Transaction, record: R) -> None:
+        """Inserts a row."""
+        tx.execute(f"INSERT {self._into}", self.values(record))
 
     def replace(self, tx: Transaction, record: R) -> None:
         """Inserts a row, in place of the one that has its key."""
-        tx.execute(self._replace, self.values(record))
+        tx.execute(f"INSERT OR REPLACE {self._into}", self.values(record))
 
     def create(self, tx: Transaction, **values: Any) -> int:
         """Inserts a row with these columns; the id that the database gave it."""
@@ -117,7 +101,8 @@ class Table(Generic[R]):
 
     def update(self, tx: Transaction, row_id: int | str, **values: Any) -> None:
         """Sets these columns of the row with the id."""
-        tx.execute(_update(self._table, tuple(values)), (*values.values(), row_id))
+        columns = ", ".join(f"{column} = ?" for column in values)
+        tx.execute(f"UPDATE {self._table} SET {columns} WHERE id = ?", (*values.values(), row_id))
 
 
 def find_number(tx: Transaction, sql: str, *values: Any) -> int | None:
@@ -150,17 +135,7 @@ def first_row_from(tx: Transaction, table: str, key: str, moment: int) -> int:
 
 def insert_row(tx: Transaction, table: str, **values: Any) -> int:
     """Inserts a row with these columns; the id that the database gave it."""
-    cursor = tx.execute(insertion(table, tuple(values)), tuple(values.values()))
+    columns = f"({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"
+    cursor = tx.execute(f"INSERT INTO {table} {columns}", tuple(values.values()))
     assert cursor.lastrowid is not None
     return cursor.lastrowid
-
-
-@lru_cache(maxsize=64)
-def insertion(table: str, columns: tuple[str, ...]) -> str:
-    """The statement that inserts a row with these columns."""
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
-
-
-@lru_cache(maxsize=64)
-def _update(table: str, columns: tuple[str, ...]) -> str:
-    return f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)} WHERE id = ?"
