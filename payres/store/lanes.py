@@ -35,12 +35,9 @@ T = TypeVar("T")
 Queued = tuple[Unit, "asyncio.Future[Any]"]
 
 STOPPED_SECONDS: Final = 60  # until a caller may ask whether an operator has looked
-# In one turn of the event loop: so many that reads share their transaction and their answers leave together, or a part
-# of those that wait. Beside writes an eighth of that, because a write takes several turns and the reads of each turn
-# delay it. And always so many that the next turn has room in the queue for what comes.
+# Each turn of the event loop runs the reads that a write waits for and 8 others, or 1 while units write, because a
+# write takes several turns and the reads of each delay it. No more than 256 are left waiting.
 READS_PER_TURN: Final = 8
-PART_OF_WAITING: Final = 8
-PART_BESIDE_WRITES: Final = 8
 MAX_LEFT_WAITING: Final = 256
 
 log = logging.getLogger("payres.store")
@@ -82,13 +79,13 @@ class OwnedConnection(aiosqlite.Connection):
 
 
 class Lane:
-    """A queue of units: what a subclass runs together."""
+    """A queue of units, some of which a subclass runs together, and a queue of those that go first."""
 
     def __init__(self, environment: Environment, on_stop: Callable[[FailStop], None] | None = None) -> None:
         self._environment = environment
         self._on_stop = on_stop or self.fail_stop
+        self._first: list[Queued] = []
         self._queue: list[Queued] = []
-        self._first_count = 0  # so many of its units go before the others
         self._drain: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self.stopped: str | None = None
@@ -103,7 +100,7 @@ class Lane:
     @property
     def waiting(self) -> int:
         """How many units wait."""
-        return len(self._queue)
+        return len(self._first) + len(self._queue)
 
     @property
     def is_busy(self) -> bool:
@@ -113,17 +110,16 @@ class Lane:
     async def submit(self, unit: Unit, *, first: bool = False) -> Any:
         """The unit's result, or what it raised.
 
-        A `first` one goes before the others: these take no room from it, neither in the queue nor in a batch.
+        A `first` one goes before the others, which take no room from it.
         """
         if self._closing is not None:
             raise Unavailable("The server is stopping; try again shortly", retry_after=5)
         if self.stopped is not None:
             raise Unavailable(self.stopped, retry_after=STOPPED_SECONDS)
-        if (self._first_count if first else len(self._queue)) >= MAX_WAITING_UNITS:
+        if len(self._first) + (0 if first else len(self._queue)) >= MAX_WAITING_UNITS:
             raise Unavailable("The server has more work waiting than it can do; nothing was changed. Try again shortly")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._queue.insert(self._first_count if first else len(self._queue), (unit, future))
-        self._first_count += first
+        (self._first if first else self._queue).append((unit, future))
         if self._drain is None:
             self._drain = asyncio.create_task(self._run_queue())
         return await future
@@ -143,26 +139,26 @@ class Lane:
         return MAX_UNITS_PER_COMMIT  # also where units only read: they share a snapshot as others share a commit
 
     def take(self, most: int) -> list[Queued]:
-        """Takes so many of the units that wait."""
-        batch, self._queue = self._queue[:most], self._queue[most:]
-        self._first_count = max(0, self._first_count - most)
+        """Takes those that go first, and so many of the others."""
+        batch = self._first + self._queue[:most]
+        self._first, self._queue = [], self._queue[most:]
         return batch
 
     async def _run_queue(self) -> None:
         try:
-            while self._queue:
-                batch = self.take(self._first_count + self.batch_size())
+            while self.waiting:
+                batch = self.take(self.batch_size())
                 try:
                     outcomes = await self.run_together(batch)
                 except (FailStop, Unavailable) as error:  # those behind would only wait for the same again
-                    batch += self.take(len(self._queue))
+                    batch += self.take(self.waiting)
                     outcomes = [Raised(error)] * len(batch)
                 except Exception as error:
                     log.exception("the database failed a batch of %d units", len(batch))
                     outcomes = [Raised(error)] * len(batch)
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     _resolve(future, self._reported(outcome))
-                if self._queue:
+                if self.waiting:
                     await asyncio.sleep(0)  # the next batch is for the next turn of the loop
         finally:
             self._drain = None
@@ -217,12 +213,8 @@ class ReadLane(ThreadLane):
         self._writer = writer
 
     def batch_size(self) -> int:
-        """A few of those that wait, and fewer while units write or read for that."""
-        waiting = len(self._queue) - self._first_count
-        few = max(READS_PER_TURN, waiting // PART_OF_WAITING)
-        if self._first_count or self._writer.is_busy:
-            few //= PART_BESIDE_WRITES
-        return max(few, waiting - MAX_LEFT_WAITING)
+        is_beside_writes = self._first or self._writer.is_busy
+        return max(1 if is_beside_writes else READS_PER_TURN, len(self._queue) - MAX_LEFT_WAITING)
 
     async def run_together(self, batch: list[Queued]) -> list[Any]:
         connection = self._connection.raw

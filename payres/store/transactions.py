@@ -80,37 +80,34 @@ def run_units(
     except sqlite3.Error as error:
         log.error("no transaction could begin: %s", error)
         raise damage(error) or Unavailable(NOT_STORED) from error
-
-    def run() -> list[Any]:
-        return [_run_unit(unit, connection, environment, changed) for unit in units]
-
-    return _committed(run, len(units), connection, presence)
+    try:
+        outcomes = [_run_unit(unit, connection, environment, changed) for unit in units]
+    except Exception as error:
+        return _failed(error, connection, len(units))
+    return commit(outcomes, connection, presence)
 
 
 def commit(outcomes: list[Any], connection: sqlite3.Connection, presence: Presence) -> list[Any]:
-    """Commits what an `attempt` did; its outcomes, or for all of them that nothing was stored. Raises FailStop."""
-    return _committed(lambda: outcomes, len(outcomes), connection, presence)
-
-
-def _committed(
-    run: Callable[[], list[Any]], units: int, connection: sqlite3.Connection, presence: Presence
-) -> list[Any]:
+    """Commits what units did; their outcomes, or for all of them that nothing was stored. Raises FailStop."""
     try:
-        outcomes = run()
         presence.check()
         connection.execute("COMMIT")
-    except FailStop as cause:
-        _empty_frames(cause)
-        roll_back(connection)
-        raise
     except Exception as error:
-        roll_back(connection)
-        if found := damage(error):
-            raise found from error
-        log.error("a commit of %d units failed and nothing of it was kept: %s", units, error)
-        _overwrite(connection)
-        return [Raised(Unavailable(NOT_STORED)) for _ in range(units)]
+        return _failed(error, connection, len(outcomes))
     return outcomes
+
+
+def _failed(error: Exception, connection: sqlite3.Connection, units: int) -> list[Any]:
+    """Rolls back; for each unit that nothing was stored. Raises FailStop."""
+    _empty_frames(error)
+    roll_back(connection)
+    if isinstance(error, FailStop):
+        raise error
+    if found := damage(error):
+        raise found from error
+    log.error("a commit of %d units failed and nothing of it was kept: %s", units, error)
+    _overwrite(connection)
+    return [Raised(Unavailable(NOT_STORED)) for _ in range(units)]
 
 
 def _overwrite(connection: sqlite3.Connection) -> None:

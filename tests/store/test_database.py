@@ -20,13 +20,7 @@ from payres.store import connections, lanes
 from payres.store import database as database_module
 from payres.store.connections import connect_reader, connect_writer
 from payres.store.database import Database
-from payres.store.lanes import (
-    MAX_LEFT_WAITING,
-    PART_BESIDE_WRITES,
-    PART_OF_WAITING,
-    READS_PER_TURN,
-    OwnedConnection,
-)
+from payres.store.lanes import MAX_LEFT_WAITING, READS_PER_TURN, OwnedConnection
 from payres.store.work import Transaction
 from tests.helpers import TIMEOUT, examples
 from tests.traces import Gate, commit_held, trace
@@ -539,7 +533,7 @@ async def test_reads_that_a_write_waits_for_go_first_and_the_others_a_few_in_eac
         *(f"for write {number}" for number in range(len(urgent))),
         *(f"plain {number}" for number in range(len(plain))),
     ]
-    first_turn = len(urgent) + READS_PER_TURN // PART_BESIDE_WRITES
+    first_turn = len(urgent) + 1
     assert {first_turn + number * READS_PER_TURN for number in (0, 1, 2)} <= set(order_at_turn)
 
 
@@ -555,10 +549,7 @@ async def test_fewer_reads_in_a_turn_beside_writes(database: Database) -> None:
         while at_turn[-1] < len(reads):
             await asyncio.sleep(0)
             at_turn.append(len(answered))
-    assert {after - before for before, after in itertools.pairwise(at_turn)} == {
-        0,
-        READS_PER_TURN // PART_BESIDE_WRITES,
-    }
+    assert {after - before for before, after in itertools.pairwise(at_turn)} == {0, 1}
     assert answered == list(range(len(reads)))
 
 
@@ -576,7 +567,7 @@ async def test_crowd_of_reads_leaves_room_for_those_of_writes_and_is_soon_done(d
     await urgent
     ran = [batch for batch in batches if batch]
     assert ran[0] == ["for write"] + ["plain"] * (MAX_WAITING_UNITS - MAX_LEFT_WAITING)
-    assert ran[1] == ["plain"] * (MAX_LEFT_WAITING // PART_OF_WAITING)
+    assert ran[1] == ["plain"] * READS_PER_TURN
     assert sum(map(len, ran)) == MAX_WAITING_UNITS + 1
     assert len(ran) < 100
 
