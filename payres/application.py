@@ -54,8 +54,8 @@ from payres.routes.readiness import Readiness
 from payres.routes.routing import Operator, Route, Router
 from payres.settings import Settings
 from payres.slots import Slots
+from payres.store.connections import server_lock
 from payres.store.database import Database
-from payres.store.database_file import server_lock
 from payres.store.secrets import ensure_secret, existing_secret
 from payres.store.work import Environment
 from payres.urls import ROOT_WALLET_PATH, is_loopback

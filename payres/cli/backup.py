@@ -14,7 +14,7 @@ from payres.cli.permissions import explain_database_denial
 from payres.cli.session import Session, warn, with_session
 from payres.encoding import format_size
 from payres.operator import backups
-from payres.store.database_file import DatabaseServed
+from payres.store.connections import DatabaseServed
 from payres.store.work import Work
 
 

@@ -17,7 +17,7 @@ from payres.cli.session import Session, with_session
 from payres.clock import SECOND, format_time
 from payres.operator.doctor import Finding, examine
 from payres.settings import Settings, local_url
-from payres.store.database_file import changed_at, is_served
+from payres.store.connections import changed_at, is_served
 from payres.store.status import takeover
 from payres.store.wallets import list_wallets
 from payres.urls import Urls, is_loopback

@@ -16,7 +16,7 @@ from payres.cli.session import Session, labelled, lists, reads, wallet_path, wit
 from payres.errors import InvalidReceiver
 from payres.operator.payments import PaymentQuery
 from payres.payments import refunds
-from payres.store.database_file import is_served
+from payres.store.connections import is_served
 from payres.store.pages import PageQuery
 from payres.store.payments import Direction, State
 from payres.store.work import Work

@@ -23,7 +23,7 @@ from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.logs import RequestLog
 from payres.operator.backups import record_takeover, require_current
 from payres.settings import Settings, load_settings, local_url
-from payres.store.database_file import server_lock
+from payres.store.connections import server_lock
 from payres.store.migrations import UnusableDatabase
 from payres.store.status import last_restore
 from payres.store.wallets import count_wallets

@@ -18,8 +18,7 @@ import msgspec
 from payres.cli.permissions import explain_database_denial, explain_denial, user_name
 from payres.errors import DomainError
 from payres.settings import Settings, SettingsError, load_settings
-from payres.store.connections import connect_standby, connect_writer
-from payres.store.database_file import is_followed
+from payres.store.connections import connect_standby, connect_writer, is_followed
 from payres.store.migrations import UnusableDatabase
 from payres.store.work import Environment, FailStop, Work
 from payres.urls import Urls

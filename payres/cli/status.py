@@ -8,7 +8,7 @@ from payres.admin.status import Balance, PeerStatus, Status, read
 from payres.cli.commands import Command
 from payres.cli.session import labelled, reads
 from payres.encoding import format_size
-from payres.store.database_file import is_served
+from payres.store.connections import is_served
 from payres.store.work import Work
 
 

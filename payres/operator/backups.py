@@ -12,8 +12,8 @@ import msgspec
 from payres.clock import SECOND, format_time
 from payres.operator.invariant_checks import check_ledger, first_broken
 from payres.store import audit, status
+from payres.store.connections import check_not_linked, is_followed, server_lock
 from payres.store.copies import SIDE_FILES, DatabaseOpen, change, copied, examine, exchange, rename, side_file
-from payres.store.database_file import check_not_linked, is_followed, server_lock
 from payres.store.migrations import (
     UnusableDatabase,
     first_fault,

@@ -15,7 +15,7 @@ from payres.limits import MIN_FREE_BYTES
 from payres.operator.backups import AFTER_TAKEOVER, describe
 from payres.store import assets, peers, status, webhooks
 from payres.store.accounts import LOW_PART
-from payres.store.database_file import free_bytes, log_bytes
+from payres.store.connections import free_bytes, log_bytes
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.urls import is_loopback

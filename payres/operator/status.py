@@ -9,7 +9,7 @@ import msgspec
 from payres.clock import DAY
 from payres.identifiers import first_identifier
 from payres.store import peers, status, wallets, webhooks
-from payres.store.database_file import changed_at, free_bytes, is_followed, log_bytes
+from payres.store.connections import changed_at, free_bytes, is_followed, log_bytes
 from payres.store.peers import PeerRecord
 from payres.store.status import LedgerSum, PaymentCounts
 from payres.store.webhooks import WebhookRecord

@@ -10,8 +10,8 @@ from payres.clock import format_time_if_any
 from payres.errors import DomainError
 from payres.http.responses import json_response
 from payres.routes.context import context_of
+from payres.store.connections import changed_at, log_bytes
 from payres.store.database import answers
-from payres.store.database_file import changed_at, log_bytes
 from payres.store.status import last_restore
 
 

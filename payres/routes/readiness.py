@@ -6,8 +6,8 @@ from typing import Final
 
 from payres.errors import DomainError
 from payres.limits import MIN_FREE_BYTES
+from payres.store.connections import free_bytes
 from payres.store.database import Database
-from payres.store.database_file import free_bytes
 from payres.store.transactions import touch
 
 COMMIT_SECONDS: Final = 2.0  # for a commit

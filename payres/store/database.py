@@ -15,8 +15,7 @@ from typing import Any, Final, TypeVar
 
 from payres.errors import Unavailable
 from payres.settings import Settings
-from payres.store.connections import connect_examiner, connect_reader, connect_standby, connect_writer
-from payres.store.database_file import Presence
+from payres.store.connections import Presence, connect_reader, connect_standby, connect_writer
 from payres.store.lanes import Lane, OwnedConnection, Queued, ReadLane, ThreadLane, WriteLane, units_of
 from payres.store.migrations import UnusableDatabase
 from payres.store.transactions import NOT_READ, Raised, Unit, run_reads
@@ -70,7 +69,8 @@ class Database:
         opened: list[OwnedConnection] = []
         presence = Presence(path)
         try:
-            for connect in (partial(connect_writer, is_locked=True), connect_reader, connect_examiner):
+            readers = connect_reader, partial(connect_reader, cache_kib=256)
+            for connect in (partial(connect_writer, is_locked=True), *readers):
                 opened.append(await OwnedConnection.open(partial(connect, path)))
             presence.note()
         except BaseException:

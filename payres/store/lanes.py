@@ -17,8 +17,7 @@ import aiosqlite
 from payres.errors import Unavailable
 from payres.event_types import EVENT_TYPES
 from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
-from payres.store.connections import BUSY_TIMEOUT_SECONDS
-from payres.store.database_file import Presence
+from payres.store.connections import BUSY_TIMEOUT_SECONDS, Presence
 from payres.store.transactions import (
     Raised,
     Unfinished,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from payres.errors import DomainError, Unavailable
-from payres.store.database_file import Presence
+from payres.store.connections import Presence
 from payres.store.work import Environment, FailStop, Transaction, Work, damage
 
 Unit = Callable[[Work], Any]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from payres.store.database_file import server_lock
+from payres.store.connections import server_lock
 from tests.cli.conftest import CREATE, AsJson, Command, one_sentence
 from tests.versions import NEWEST, make_newest
 

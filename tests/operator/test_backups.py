@@ -11,9 +11,8 @@ from payres.clock import SECOND
 from payres.operator.backups import BackupError, make_backup, restore_backup, stamp
 from payres.operator.wallets import create_wallet, deposit
 from payres.store import copies
-from payres.store.connections import connect_writer
+from payres.store.connections import DatabaseServed, connect_writer, server_lock
 from payres.store.copies import examine
-from payres.store.database_file import DatabaseServed, server_lock
 from payres.store.invariants import LEDGER_INVARIANTS
 from payres.store.migrations import FIRST, UnusableDatabase, is_outdated, version_of
 from tests.versions import NEWEST, make_newest

@@ -18,8 +18,8 @@ from payres.routes.readiness import Readiness
 from payres.settings import Settings
 from payres.store import accounts
 from payres.store.accounts import ACCOUNTS
+from payres.store.connections import Presence
 from payres.store.database import Database
-from payres.store.database_file import Presence
 from payres.store.transactions import run_reads, run_units, touch
 from payres.store.wallets import WALLETS
 from payres.store.work import Environment, FailStop, Transaction
@@ -317,7 +317,7 @@ async def test_presence_that_cannot_be_checked_refuses_and_recovers(
         raise PermissionError(13, "not now", path)
 
     with monkeypatch.context() as patch:
-        patch.setattr("payres.store.database_file._identity", fail)
+        patch.setattr("payres.store.connections._identity", fail)
         with pytest.raises(DomainError, match="nothing was changed"):
             await database.write(keep)
     assert database.stopped is None

@@ -13,15 +13,14 @@ from payres.application import create_app
 from payres.cli import main
 from payres.settings import Settings
 from payres.store import connections
-from payres.store.connections import connect_writer
-from payres.store.database_file import DatabaseServed, server_lock
+from payres.store.connections import DatabaseServed, connect_writer, server_lock
 from payres.store.migrations import UnusableDatabase, migrate, version_of
 from tests.helpers import child
 from tests.versions import NEWEST, make_newest
 
 HOLD_UNTIL_KILLED = """
 import sys
-from payres.store.database_file import server_lock
+from payres.store.connections import server_lock
 with server_lock(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()
