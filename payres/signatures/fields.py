@@ -129,7 +129,7 @@ def read_parameters(text: str) -> Parameters:
     Parameters without a meaning here are signed like the others, and ignored.
     """
     found = _parse_parameters(text)
-    keyid, created, expires, nonce = (found.get(name) for name in ("keyid", "created", "expires", "nonce"))
+    keyid, created, expires, nonce = found.get("keyid"), found.get("created"), found.get("expires"), found.get("nonce")
     # type() rather than isinstance() or ==: to Python a structured-field boolean is an int and a token equals its text.
     if type(keyid) is not str or not 0 < len(keyid) <= MAX_KEYID_LENGTH:
         raise SignatureError(Reason.MISSING_KEYID, "Give the kid of your key as the string parameter keyid.")
