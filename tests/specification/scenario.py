@@ -65,18 +65,18 @@ def breaks(
     rules: str,
     name: str,
     send: Send,
-    status: int,
-    code: str,
+    answer: str,
     *,
     field: str | None = None,
-    reason: str | None = None,
     values: Mapping[str, Any] | None = None,
     present: str = "",
 ) -> Row:
-    """A request that breaks the rules and is refused, with `field` and `reason` in its details."""
-    details = {"error.details.field": field, "error.details.reason": reason}
+    """A request that breaks the rules and is refused. `answer` has status and code, and may have the reason, such as
+    "401 invalid_token revoked_token"; `field` is another of its details."""
+    status, code, *reasons = answer.split()
+    details = {"error.details.field": field, "error.details.reason": reasons[0] if reasons else None}
     told = {place: value for place, value in details.items() if value is not None} | dict(values or {})
-    return Row(tuple(rules.split()), name, False, send, status, code, tuple(present.split()), (), told)
+    return Row(tuple(rules.split()), name, False, send, int(status), code, tuple(present.split()), (), told)
 
 
 def table(rows: Sequence[Row]) -> pytest.MarkDecorator:
