@@ -161,15 +161,15 @@ def _settings() -> str:
 
 
 def _limit_sections() -> Iterator[str]:
-    """Each section of payres/limits.py as a table; the comment above a constant is its meaning."""
+    """Each section of payres/limits.py as a table; the comment above or beside a constant is its meaning."""
     values: dict[str, Any] = vars(limits)
     comment: list[str] = []
     rows: list[tuple[str, ...]] = []
     for line in [*Path(limits.__file__).read_text(encoding="utf-8").splitlines(), "", "# End."]:
         if line.startswith("# "):
             comment.append(line.removeprefix("# "))
-        elif named := re.match("([A-Z_]+): Final", line):
-            rows.append((f"`{named[1]}`", str(values[named[1]]), " ".join(comment)))
+        elif named := re.fullmatch("([A-Z_]+): Final = [^#]*(?:# (.*))?", line):
+            rows.append((f"`{named[1]}`", str(values[named[1]]), named[2] or " ".join(comment)))
             comment = []
         elif comment:  # what stands alone begins a section
             title, _, about = " ".join(comment).rstrip(".").partition(", ")
