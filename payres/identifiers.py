@@ -1,13 +1,18 @@
-"""Sources of ids, tokens and nonces."""
+"""Ids, tokens and nonces, and what is an ILP address."""
 
 import hashlib
+import re
 import secrets
 import uuid
+from functools import lru_cache
+from typing import Final
 
 import uuid_utils
 
 TOKEN_BYTES = 32
 EVENT_ID = "evt_"
+MAX_ILP_ADDRESS: Final = 1023  # characters (Interledger RFC 15)
+_ILP_ADDRESS: Final = re.compile(r"(g|private|example|peer|self|test[1-3]?|local)([.][a-zA-Z0-9_~-]+)+")
 
 
 def new_id() -> str:
@@ -50,3 +55,13 @@ def sequence_of(text: str) -> int | None:
 def hash_secret(secret: str) -> bytes:
     """The SHA-256 of a token, which is stored in its place. A token has 256 random bits, so no salt is needed."""
     return hashlib.sha256(secret.encode()).digest()
+
+
+def is_ilp_address(text: str) -> bool:
+    """Whether packets can be addressed to it: a scheme, and at least one segment (Interledger RFC 15)."""
+    return len(text) <= MAX_ILP_ADDRESS and _is_well_formed(text)
+
+
+@lru_cache(maxsize=256)  # all packets of a payment have the same
+def _is_well_formed(text: str) -> bool:
+    return _ILP_ADDRESS.fullmatch(text) is not None

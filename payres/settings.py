@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from payres.ilp_addresses import is_ilp_address
+from payres.identifiers import is_ilp_address
 from payres.limits import (
     DEFAULT_BODY_BYTES,
     DEFAULT_RATE_PER_ADDRESS,

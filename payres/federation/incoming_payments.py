@@ -21,7 +21,7 @@ from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity, request_token
 from payres.federation.targets import origin_of, parse_target
 from payres.federation.wallet_addresses import fetch_wallet_address
-from payres.ilp_addresses import is_ilp_address
+from payres.identifiers import is_ilp_address
 from payres.urls import canonical, is_http_url
 from payres.wire import Amount
 

@@ -12,7 +12,7 @@ import msgspec
 from payres.amounts import MAX_LEDGER, Asset, convert
 from payres.errors import NoRate
 from payres.interledger.packets import Code, Prepare, Rejected, too_large_data
-from payres.payments.pricing import unit_rate_between
+from payres.payments.quotes import unit_rate_between
 from payres.store import peers
 from payres.store.peers import PeerRecord
 from payres.store.work import Work

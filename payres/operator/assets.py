@@ -17,7 +17,7 @@ from payres.operator.inputs import DecimalText, Reference, said
 from payres.operator.movements import MOVEMENT, NamedAccount
 from payres.operator.operations import command, endpoint, lists
 from payres.operator.shapes import Column, Shape
-from payres.payments.pricing import rate_between
+from payres.payments.quotes import rate_between
 from payres.store import assets, audit
 from payres.store.accounts import find_operator_account
 from payres.store.assets import ASSETS, AssetRecord, RateRecord

@@ -12,8 +12,7 @@ from msgspec import Meta
 from payres import ledger
 from payres.amounts import MAX_LEDGER, format_decimal
 from payres.errors import InvalidRequest, WrongState, require
-from payres.identifiers import hash_secret
-from payres.ilp_addresses import is_ilp_address
+from payres.identifiers import hash_secret, is_ilp_address
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.inputs import Code, DecimalText, Name

@@ -1,18 +1,44 @@
-"""Rules of quotes: terms of a future payment, and for how long they hold. Specification 2.5, 4.7."""
+"""Rules of quotes: what a payment costs and delivers, and for how long that holds. Specification 2.5, 4.7.
 
+The arithmetic of fees, rates and their rounding is in `payres.amounts`.
+"""
+
+from fractions import Fraction
+from typing import Protocol
+
+from payres.amounts import (
+    MAX_LEDGER,
+    Asset,
+    Fee,
+    TooLarge,
+    TooSmall,
+    fixed_receive,
+    fixed_send,
+    parse_rate,
+    unit_rate,
+)
 from payres.clock import SECOND
-from payres.errors import InvalidRequest
+from payres.errors import InvalidAmount, InvalidRequest, NoRate
 from payres.grants.access import Caller
+from payres.payments.incoming import LocalReceiver, fits, open_receiver
 from payres.payments.liquidity import check_liquidity
-from payres.payments.pricing import local_terms
-from payres.payments.receivers import open_receiver
-from payres.store import retention
+from payres.store import assets, retention
 from payres.store.quotes import QUOTES, QuoteRecord
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
-from payres.terms import Offer
+from payres.terms import Offer, Terms
 from payres.wallet_addresses import active_wallet
-from payres.wire import QuoteRequest
+from payres.wire import Amount, QuoteRequest, value_in
+
+
+class Receiver(Protocol):
+    """What pricing asks of a receiver: its asset, and what it still wants."""
+
+    @property
+    def asset(self) -> Asset: ...
+
+    @property
+    def remaining(self) -> int | None: ...
 
 
 def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None) -> tuple[WalletRecord, QuoteRecord]:
@@ -49,3 +75,113 @@ def check_amounts(asked: QuoteRequest) -> None:
     """Raises InvalidRequest for a request that fixes both amounts."""
     if asked.debit_amount and asked.receive_amount:
         raise InvalidRequest("Give debitAmount or receiveAmount, not both", field="receiveAmount")
+
+
+def local_terms(
+    work: Work,
+    wallet: WalletRecord,
+    receiver: LocalReceiver,
+    debit: Amount | None,
+    receive: Amount | None,
+    *,
+    is_free: bool = False,
+) -> Terms:
+    """The terms of sending `debit`, fee included, or of delivering `receive` or else what the receiver still wants.
+
+    What `is_free` costs no fee.
+
+    Raises InvalidAmount, NoRate.
+    """
+    fee = Fee() if is_free else wallet.fee
+    rate = unit_rate_between(work, wallet.asset, receiver.asset)
+    try:
+        if debit:
+            split = fixed_send(value_in(debit, wallet.asset, "debitAmount"), fee, rate)
+        else:
+            split = fixed_receive(wanted_amount(receiver, receive), fee, rate)
+    except TooSmall as error:
+        works = _works(error.minimum, fee, rate, receiver)
+        raise nothing_arrives(error.minimum if works else None, wallet.asset) from error
+    except TooLarge as error:
+        raise InvalidAmount(f"The payment is too large: {error}") from error
+    check_fits(receiver, split.receive)
+    return Terms(
+        receiver=receiver.url,
+        incoming_payment_id=receiver.payment.id,
+        debit=split.debit,
+        fee=split.fee,
+        receive=split.receive,
+        asset=receiver.asset,
+    )
+
+
+def wanted_amount(receiver: Receiver, receive: Amount | None) -> int:
+    """What shall arrive: the amount asked for, or what the incoming payment still wants. Raises InvalidAmount."""
+    if receive:
+        return value_in(receive, receiver.asset, "receiveAmount")
+    if receiver.remaining is None:
+        raise InvalidAmount(
+            "Give debitAmount or receiveAmount: the receiver has no incomingAmount to infer one from",
+            field="debitAmount",
+        )
+    return receiver.remaining
+
+
+def check_fits(receiver: Receiver, amount: int) -> None:
+    """Raises InvalidAmount for more than the receiver still wants, as `payres.payments.incoming.fits` says."""
+    if not fits(receiver.remaining, amount):
+        raise InvalidAmount(
+            f"The receiver takes at most {receiver.remaining} more, this would deliver {amount}",
+            remaining=str(receiver.remaining),
+            receiveValue=str(amount),
+        )
+
+
+def nothing_arrives(minimum: int | None, asset: Asset) -> InvalidAmount:
+    """The error for a debit that is too small; `minimum` is the smallest debit that works, None when none does."""
+    if minimum is None:
+        return InvalidAmount(
+            "Nothing would arrive, and no debitAmount would fit: the two assets cannot be exchanged in these amounts",
+            field="debitAmount",
+        )
+    least = {"value": str(minimum), "assetCode": asset.code, "assetScale": asset.scale}
+    sentence = f"Nothing would arrive: send at least {minimum} (see details.minSendAmount)"
+    return InvalidAmount(sentence, field="debitAmount", reason="nothing_arrives", minSendAmount=least)
+
+
+def unit_rate_between(work: Work, source: Asset, target: Asset) -> Fraction:
+    """How many smallest units of `target` one of `source` buys. Raises NoRate."""
+    return unit_rate(rate_between(work, source.code, target.code), source, target)
+
+
+def rate_between(work: Work, base: str, counter: str) -> Fraction:
+    """How many units of currency `counter` one unit of `base` buys: 1 for one currency, else the stored rate, or the
+    inverse of the rate the other way. Raises NoRate when there is none, or it is too old."""
+    if base == counter:
+        return Fraction(1)
+    there, back = assets.find_rate(work, base, counter), assets.find_rate(work, counter, base)
+    inverse = 1 / parse_rate(back.rate) if back is not None and back.holds_at(work.now) else None
+    if there is not None and there.holds_at(work.now):
+        rate = parse_rate(there.rate)
+        # Of two rates that are rounded apart the one above 1 gives way, or there and back again would be a gain.
+        return min(rate, inverse) if inverse is not None and rate > 1 else rate
+    if inverse is not None:
+        return inverse
+    stale = there or back
+    if stale is not None:
+        age = (work.now - stale.set_at) // SECOND
+        raise NoRate(f"The exchange rate from {base} to {counter} is {age} s old; try again shortly", is_stale=True)
+    raise NoRate(
+        f"This server has no exchange rate from {base} to {counter}; choose a receiver in {base} or ask the operator",
+        is_stale=False,
+    )
+
+
+def _works(debit: int, fee: Fee, rate: Fraction, receiver: Receiver) -> bool:
+    """Whether the receiver could be sent this much: where one unit of debit is worth a lot, it may take no more."""
+    try:
+        split = fixed_send(debit, fee, rate)
+    except TooLarge:
+        return False
+    most = MAX_LEDGER if receiver.remaining is None else min(MAX_LEDGER, receiver.remaining)
+    return split.debit <= MAX_LEDGER and split.receive <= most

@@ -20,11 +20,10 @@ from payres.clock import SECOND
 from payres.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState, require
 from payres.ledger import Side
 from payres.payments.idempotency import check_reference
-from payres.payments.incoming import add
+from payres.payments.incoming import LocalReceiver, add
 from payres.payments.liquidity import warn_of_low
 from payres.payments.outgoing import check_funds, check_movable, insert, pay_or_hold
-from payres.payments.pricing import local_terms
-from payres.payments.receivers import LocalReceiver
+from payres.payments.quotes import local_terms
 from payres.store import audit, clients
 from payres.store.assets import ASSETS
 from payres.store.incoming import INCOMING, IncomingRecord

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.amounts import Asset
-from payres.ilp_addresses import is_ilp_address
+from payres.identifiers import is_ilp_address
 from payres.interledger.credentials import Credentials, CredentialSource, wallet_of
 from payres.interledger.stream import SharedSecret
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.amounts import MAX_LEDGER, MAX_VALUE, Asset
-from payres.ilp_addresses import is_ilp_address
+from payres.identifiers import is_ilp_address
 from payres.interledger.packets import Code, Rejected, parse_too_large
 from payres.interledger.routing import converted, covers, next_peer, prefixes_of
 from payres.operator.assets import set_rate

@@ -12,7 +12,7 @@ from payres.amounts import Asset
 from payres.clock import SECOND
 from payres.errors import DomainError
 from payres.operator.assets import deposit_liquidity, set_fee, set_rate, withdraw_liquidity
-from payres.payments.pricing import rate_between
+from payres.payments.quotes import rate_between
 from payres.store import assets
 from payres.store.accounts import ACCOUNTS
 from payres.store.assets import RateRecord

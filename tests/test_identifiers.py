@@ -1,6 +1,6 @@
 import pytest
 
-from payres.ilp_addresses import MAX_ADDRESS, is_ilp_address
+from payres.identifiers import MAX_ILP_ADDRESS, is_ilp_address
 
 SCHEMES = ["g", "private", "example", "peer", "self", "test", "test1", "test2", "test3", "local"]
 
@@ -10,7 +10,7 @@ SCHEMES = ["g", "private", "example", "peer", "self", "test", "test1", "test2", 
     [
         *(f"{scheme}.a" for scheme in SCHEMES),
         "g.us-fed.ach.0.acmebank.swx0a0.acmecorp.sales.199.~ipr.cdfa5e16.3.~a",
-        *("test.A_b-c~d", "g.g", "test.~", f"g.{'a' * (MAX_ADDRESS - 2)}"),
+        *("test.A_b-c~d", "g.g", "test.~", f"g.{'a' * (MAX_ILP_ADDRESS - 2)}"),
     ],
 )
 def test_address_is_known(text: str) -> None:
@@ -26,7 +26,7 @@ def test_scheme_alone_is_no_address(scheme: str) -> None:
     "text",
     [
         *("", ".", "g.", ".g", "g..a", "g.a.", "G.a", "gg.a", "test4.a", "test12.a", "a.b", "https://g.a", "$g.a"),
-        *("g.a b", "g.a\n", "g.a\0", "g.a/b", "g.é", "g.１", f"g.{'a' * (MAX_ADDRESS - 1)}"),
+        *("g.a b", "g.a\n", "g.a\0", "g.a/b", "g.é", "g.１", f"g.{'a' * (MAX_ILP_ADDRESS - 1)}"),
     ],
 )
 def test_other_text_is_no_address(text: str) -> None:
