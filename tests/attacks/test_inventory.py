@@ -72,7 +72,7 @@ INVENTORY = {
     # Money
     "double spend of a quote": "attacks/test_money payments/test_outgoing",
     "double spend of a limit": "attacks/test_money payments/test_limits",
-    "double spend of a balance": "attacks/test_money payments/test_pricing",
+    "double spend of a balance": "attacks/test_money payments/test_quotes",
     "overpayment of a receiver": "payments/test_outgoing routes/test_ilp",
     "replayed packet": "routes/test_ilp",
     "packets that are lost on purpose": "interledger/test_recovery",
