@@ -29,7 +29,6 @@ from payres.http.observation import Observer
 from payres.interledger.carrying import Carrier
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
-from payres.interledger.forwarding import Forwarder
 from payres.interledger.link import BOUNDS as LINK_BOUNDS
 from payres.interledger.link import Link
 from payres.interledger.outbound import Outbound
@@ -218,7 +217,6 @@ async def _open_interledger(
     recovery = Recovery(database, clock, carrier, receivers)
     outbound = Outbound(database, carrier, probe_link, clock, ilp_address)
     credentials = CredentialSource(await _secret(environment, database, "stream"), ilp_address)
-    forwarder = Forwarder(database, clock, ilp_address, carrier)
     packet_limiter = RateLimiter(settings.rate_limit_per_peer, clock)
     return _Node(
         receivers,
@@ -226,7 +224,7 @@ async def _open_interledger(
         RemoteQuotes(database, environment.urls, receivers, outbound),
         RemotePayments(database, clock, receivers, outbound, recovery),
         credentials,
-        Connector(database, clock, ilp_address, credentials, forwarder, packet_limiter),
+        Connector(database, clock, ilp_address, credentials, carrier, packet_limiter),
     )
 
 

@@ -5,6 +5,7 @@ always say what was sent and what may have been sent. A packet without an answer
 found out after it has expired (`payres.interledger.recovery`).
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -12,7 +13,7 @@ import msgspec
 
 from payres.amounts import Asset
 from payres.clock import SECOND, Clock
-from payres.interledger import balances, responses
+from payres.interledger import balances
 from payres.interledger.link import Link, note_failure
 from payres.interledger.packets import (
     Code,
@@ -26,56 +27,32 @@ from payres.interledger.packets import (
     encode,
     fulfills,
 )
-from payres.interledger.responses import Request
+from payres.interledger.responses import Request, store_response
 from payres.interledger.routing import Hop, next_hop
 from payres.store import peers
 from payres.store.database import Database
 from payres.store.packets import PACKETS, PacketRecord
-from payres.store.peers import InboundPeer
 from payres.store.work import Work
 
 MARGIN: Final = SECOND  # how long the answer to a packet of our own may come after its expiry
 
 
-class Payer:
-    """Who pays for a packet, counted in `asset`: a payment of ours, or the peer that it came from with its request."""
+class Payer(msgspec.Struct, frozen=True):
+    """Who pays for a packet, counted in `asset`: a payment of ours, or the peer that it came from with its request.
 
-    def __init__(self, asset: Asset, payment_id: str | None = None, request: Request | None = None) -> None:
-        self.asset = asset
-        self.payment_id = payment_id
-        self.request = request
+    `check` runs in the unit that records the packet, `land` in the one that posts its money. Both raise Rejected.
+    """
+
+    asset: Asset
+    check: Callable[[Work, Hop], None]
+    land: Callable[[Work, PacketRecord, Fulfill], None]
+    payment_id: str | None = None
+    request: Request | None = None
 
     @property
     def peer_id(self) -> int | None:
         """The peer that the packet came from, to which it never goes back."""
         return self.request.peer_id if self.request else None
-
-    def check(self, work: Work, hop: Hop) -> None:
-        """Whether a packet may leave to this hop, in the unit that records it. Raises Rejected."""
-
-    def land(self, work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
-        """Posts the money of a fulfilled packet. Raises Rejected when it has ended without."""
-        raise NotImplementedError
-
-
-class InboundPayer(Payer):
-    """The peer that a forwarded packet came from."""
-
-    def __init__(self, peer: InboundPeer, request: Request) -> None:
-        super().__init__(peer.asset, request=request)
-        self._request = request
-
-    def check(self, work: Work, hop: Hop) -> None:
-        """Checks that the request is new."""
-        responses.require_new(work, self._request)
-
-    def land(self, work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
-        """Posts the money, and caches the response."""
-        if fulfil_forwarded(work, packet, fulfill):
-            return
-        decided = PACKETS.get(work, packet.id)
-        if decided is None or decided.state != "fulfilled":
-            raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet was given up before its fulfillment came")
 
 
 class Carrier:
@@ -106,7 +83,7 @@ class Carrier:
         try:
             outcome = await self.post(hop, prepare, number, MARGIN if payer.request is None else 0)
             if isinstance(outcome, Fulfill):
-                await self._database.write(partial(payer.land, packet=packet, fulfill=outcome))
+                await self._database.write(lambda work: payer.land(work, packet, outcome))
             elif isinstance(outcome, Reject):
                 await self._database.write(partial(balances.reject, packet_id=packet.id))
             return outcome
@@ -158,16 +135,18 @@ class Carrier:
         await note_failure(self._database, hop.peer, why, self._clock.now())
 
 
-def fulfil_forwarded(work: Work, packet: PacketRecord, fulfill: Fulfill) -> bool:
+def land_forwarded(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
     """Posts the money of a forwarded packet, and caches the response for the peer that it came from.
 
-    False, and nothing changes, when the packet's outcome was known before.
+    Raises Rejected when the packet was given up before.
     """
     assert packet.from_peer_id is not None
     assert packet.prepare is not None
-    if not balances.fulfil(work, packet.id, 0):
-        return False
-    peers.count_received(work, packet.from_peer_id)
-    condition = decode_prepare(packet.prepare).condition
-    responses.store(work, Request(packet.from_peer_id, packet.from_request_id, condition), fulfill)
-    return True
+    if balances.fulfil(work, packet.id, 0):
+        peers.count_received(work, packet.from_peer_id)
+        condition = decode_prepare(packet.prepare).condition
+        store_response(work, Request(packet.from_peer_id, packet.from_request_id, condition), fulfill)
+        return
+    ended = PACKETS.get(work, packet.id)
+    if ended is None or ended.state != "fulfilled":
+        raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet was given up before its fulfillment came")

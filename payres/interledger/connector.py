@@ -5,12 +5,14 @@ import logging
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from payres.amounts import MAX_LEDGER
-from payres.clock import Clock
+from payres.clock import MILLISECOND, SECOND, Clock
 from payres.errors import Unavailable
-from payres.interledger import oer, responses
+from payres.interledger import oer
+from payres.interledger.carrying import Carrier, Payer, land_forwarded
 from payres.interledger.credentials import CredentialSource
-from payres.interledger.forwarding import Forwarder
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import (
     HASH_BYTES,
@@ -26,10 +28,11 @@ from payres.interledger.packets import (
     too_large_data,
 )
 from payres.interledger.receiver import receive
-from payres.interledger.responses import NoReply, Request
-from payres.limits import MAX_PACKETS_IN_FLIGHT
+from payres.interledger.responses import NoReply, Request, find_response, require_new
+from payres.interledger.routing import next_hop, peer_towards
+from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
 from payres.rate_limiter import RateLimiter
-from payres.slots import Slots
+from payres.slots import Slots, SlotsBusy
 from payres.store.database import Database
 from payres.store.peers import InboundPeer
 
@@ -38,6 +41,12 @@ NEIGHBOURS: Final = "peer."  # addresses under it are for the two ends of a link
 CONFIGURATION: Final = "peer.config"
 CONFIGURATION_FULFILLMENT: Final = bytes(HASH_BYTES)  # public: no money depends on it
 CONFIGURATION_CONDITION: Final = hashlib.sha256(CONFIGURATION_FULFILLMENT).digest()
+# A packet that is passed on: its answer must be back and stored before it expires at the peer that it came from.
+HOP_TIME: Final = SECOND
+LONGEST_LIFE: Final = 30 * SECOND
+SHORTEST_LIFE: Final = SECOND
+# For a slot on the next link: enough for a burst; after it the rejection makes senders slow down.
+SLOT_TIMEOUT_SECONDS: Final = 2.0
 
 log = logging.getLogger("payres.interledger")
 
@@ -51,16 +60,17 @@ class Connector:
         clock: Clock,
         ilp_address: str,
         credentials: CredentialSource,
-        forwarder: Forwarder,
+        carrier: Carrier,
         rate_limiter: RateLimiter,
     ) -> None:
         self._database = database
         self._clock = clock
         self._ilp_address = ilp_address
         self._credentials = credentials
-        self._forwarder = forwarder
+        self._carrier = carrier
         self._rate_limiter = rate_limiter
         self._in_flight = Slots(None, MAX_PACKETS_IN_FLIGHT)
+        self._next_links = Slots(None, MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER)
 
     async def handle(self, peer: InboundPeer, body: bytes, request_id: str | None) -> bytes | NoReply:
         """The reply to what a peer sent, which should be a Prepare; or why there is no reply."""
@@ -97,7 +107,7 @@ class Connector:
             opened = self._credentials.open(prepare.destination)
             if opened is not None:
                 return await receive(self._database, self._ilp_address, peer, prepare, opened, request)
-            return await self._forwarder.forward(peer, prepare, request)
+            return await self._forward(peer, prepare, request)
         finally:
             self._in_flight.release(peer.id)
 
@@ -111,6 +121,39 @@ class Connector:
         if prepare.destination.startswith(NEIGHBOURS) and prepare.destination != CONFIGURATION:
             raise Rejected(Code.UNREACHABLE)
 
+    async def _forward(self, peer: InboundPeer, prepare: Prepare, request: Request) -> Outcome:
+        """The next peer's reply; Unanswered when the peer may ask again. Raises Rejected, Unavailable."""
+        next_peer = await self._database.read(
+            lambda work: peer_towards(work, self._ilp_address, prepare.destination, peer.asset, peer.id)
+        )
+        try:
+            async with self._next_links.slot(next_peer.id, peer.id, seconds=SLOT_TIMEOUT_SECONDS):
+                onward = msgspec.structs.replace(prepare, expires_at=self._onward_expiry(prepare))
+                outcome = await self._pass_on(peer, onward, request)
+        except SlotsBusy as busy:
+            raise Rejected(Code.CONNECTOR_BUSY, "The link to the next peer takes no more packets now") from busy
+        if isinstance(outcome, Unanswered) and not (prepare.amount and request.request_id):
+            # Nobody can ask again, so this is the answer. The money is held until the packet has expired.
+            if self._clock.now() >= onward.expires_at:
+                raise Rejected(Code.TRANSFER_TIMED_OUT, "The next peer did not answer in time")
+            raise Rejected(Code.INTERNAL_ERROR, "The answer of the next peer was lost")
+        return outcome
+
+    async def _pass_on(self, peer: InboundPeer, onward: Prepare, request: Request) -> Outcome:
+        if onward.amount:
+            payer = Payer(peer.asset, lambda work, _: require_new(work, request), land_forwarded, request=request)
+            return await self._carrier.carry(payer, onward)
+        hop = await self._database.read(lambda work: next_hop(work, self._ilp_address, onward, peer.asset, peer.id))
+        return await self._carrier.post(hop, onward, None)
+
+    def _onward_expiry(self, prepare: Prepare) -> int:
+        """When the packet expires at the next peer, in whole milliseconds. Raises Rejected."""
+        now = self._clock.now()
+        expires_at = min(prepare.expires_at - HOP_TIME, now + LONGEST_LIFE)
+        if expires_at < now + SHORTEST_LIFE:
+            raise Rejected(Code.INSUFFICIENT_TIMEOUT, "The packet expires too soon to be passed on")
+        return expires_at - expires_at % MILLISECOND
+
     async def _confirmed(self, request: Request, reject: Reject) -> bytes | NoReply:
         """The Reject, unless the same request was fulfilled before.
 
@@ -118,7 +161,7 @@ class Connector:
         packet was never fulfilled.
         """
         try:
-            found = await self._database.write(partial(responses.find, request=request))
+            found = await self._database.write(partial(find_response, request=request))
         except Unavailable:
             return NoReply.OUTCOME_UNKNOWN
         return encode(reject) if found is None else found

@@ -173,7 +173,19 @@ class WalletPackets:
 
     async def _carry(self, peer: PeerRecord, prepare: Prepare, delivered: Callable[[Fulfill], int]) -> Outcome:
         begin, self._begin = self._begin, None
-        payer = _Payment(self._source, self._payment_id, peer, delivered, begin)
+
+        def check(work: Work, hop: Hop) -> None:
+            # The packet has its slot on the link to `peer`, which may have become another since, or get fewer slots.
+            if hop.peer.id != peer.id or hop.peer.repeats_answers < peer.repeats_answers:
+                raise Rejected(Code.PEER_UNREACHABLE, "the way to the receiver has just changed")
+            if begin is not None:
+                begin(work)
+
+        def land(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
+            if balances.fulfil(work, packet.id, delivered(fulfill)) and self._payment_id is not None:
+                end_if_finished(work, self._payment_id)
+
+        payer = Payer(self._source, check, land, self._payment_id)
         try:
             hop, packet = await self._outbound.carrier.depart(payer, prepare)
         except BaseException:
@@ -210,37 +222,6 @@ class WalletPackets:
 
     def _hop(self, work: Work, prepare: Prepare) -> Hop:
         return next_hop(work, self._outbound.ilp_address, prepare, self._source)
-
-
-class _Payment(Payer):
-    """The payment of ours that a packet belongs to."""
-
-    def __init__(
-        self,
-        source: Asset,
-        payment_id: str | None,
-        slot_of: PeerRecord,
-        delivered: Callable[[Fulfill], int],
-        begin: Callable[[Work], None] | None,
-    ) -> None:
-        super().__init__(source, payment_id)
-        self._slot_of = slot_of
-        self._delivered = delivered
-        self._begin = begin
-
-    def check(self, work: Work, hop: Hop) -> None:
-        """Raises Rejected also when the route now leads to another peer than the one on whose link the packet has its
-        slot, or that peer no longer repeats answers and has fewer slots."""
-        if hop.peer.id != self._slot_of.id or hop.peer.repeats_answers < self._slot_of.repeats_answers:
-            raise Rejected(Code.PEER_UNREACHABLE, "the way to the receiver has just changed")
-        if self._begin is not None:
-            self._begin(work)
-
-    def land(self, work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
-        """Posts the money, and ends the payment if this was its last packet."""
-        if balances.fulfil(work, packet.id, self._delivered(fulfill)):
-            assert packet.outgoing_payment_id is not None, "it is of a payment"
-            end_if_finished(work, packet.outgoing_payment_id)
 
 
 def _node_of(destination: str) -> str:

@@ -5,14 +5,10 @@ wallet in the same unit.
 """
 
 from functools import partial
-from typing import Final
-
-import msgspec
 
 from payres import ledger
 from payres.amounts import Asset
 from payres.errors import InvalidAmount
-from payres.interledger import responses
 from payres.interledger.balances import insufficient
 from payres.interledger.credentials import Opened, wallet_of
 from payres.interledger.frames import (
@@ -25,7 +21,7 @@ from payres.interledger.frames import (
 )
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Rejected, Reply, fulfills
-from payres.interledger.responses import Request
+from payres.interledger.responses import Request, require_new, store_response
 from payres.interledger.routing import converted
 from payres.ledger import NotEnough, Side
 from payres.payments.incoming import credit, fits_with_tolerance
@@ -37,95 +33,70 @@ from payres.store.peers import InboundPeer
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 
-CLOSE: Final = ConnectionClose()
-
 
 async def receive(
     database: Database, ilp_address: str, peer: InboundPeer, prepare: Prepare, opened: Opened, request: Request
 ) -> Reply:
     """The reply to a packet for one of our addresses, after its money has moved. Raises Rejected, Unavailable."""
-    source = peer.asset
-    target = opened.asset or source
-    arrived = prepare.amount
-    if arrived and source != target:
-        arrived = await database.read(partial(converted, amount=arrived, source=source, target=target))
-    answer = judge(prepare, arrived, opened, ilp_address)
-    if not isinstance(answer, Payable):
-        return answer
+    arrived, target = prepare.amount, opened.asset or peer.asset
+    if arrived and peer.asset != target:
+        arrived = await database.read(partial(converted, amount=arrived, source=peer.asset, target=target))
+    arrival = Arrival(prepare, arrived, opened, ilp_address)
+    reply = arrival.reply()
+    if isinstance(reply, Reject) or not arrived:
+        return reply
 
     def unit(work: Work) -> Reply:
         """Checks that the request is new, moves the money, and caches the reply. Raises Rejected."""
-        responses.require_new(work, request)
-        if not _deliver(work, peer, prepare, opened, arrived, answer.minimum):
-            return answer.decline()
-        responses.store(work, request, answer.fulfill)
-        return answer.fulfill
+        require_new(work, request)
+        if not _deliver(work, peer, prepare, opened, arrived, arrival.asked.prepare_amount):
+            return arrival.reject(ConnectionClose())  # the sender shall send no more
+        store_response(work, request, reply)
+        return reply
 
     return await database.write(unit)
 
 
-class Payable(msgspec.Struct, frozen=True):
-    """Money that may be delivered: `fulfill` is the reply if it is, `decline` if it never will be. At least `minimum`
-    had to arrive."""
+class Arrival:
+    """A packet that brings `arrived`, in the asset that its address names. The answers to it are encrypted and say so.
 
-    minimum: int
-    fulfill: Fulfill
-    reply: "_Reply"
-
-    def decline(self) -> Reject:
-        """Rejects the packet and asks the sender to send no more."""
-        return self.reply.reject(CLOSE)
-
-
-def judge(
-    prepare: Prepare,
-    arrived: int,
-    opened: Opened,
-    ilp_address: str,
-) -> Payable | Fulfill | Reject:
-    """What to do about a packet that brings `arrived`, in the asset that its address names.
-
-    `ilp_address` is this node's.
+    `ilp_address` is this node's. Raises Rejected when the packet has no message of the sender's.
     """
-    try:
-        asked = opened.shared_secret.decrypt_packet(prepare.data)
-    except CodecError:
-        return Reject(Code.UNEXPECTED_PAYMENT, ilp_address)
-    if asked.packet_type != PacketType.PREPARE:
-        return Reject(Code.BAD_REQUEST, ilp_address)
-    reply = _Reply(ilp_address, opened, asked.sequence, arrived)
-    details: tuple[Frame, ...] = ()
-    for frame in asked.frames:
-        if isinstance(frame, ConnectionClose):
-            return reply.reject(CLOSE)
-        # By giving its address a sender asks for the receiver's asset.
-        if isinstance(frame, ConnectionNewAddress) and opened.asset is not None:
-            details = (ConnectionAssetDetails(opened.asset.code, opened.asset.scale),)
-    fulfillment = opened.shared_secret.fulfillment(prepare.data)
-    # One code for everything that is understood and not fulfilled: some senders give up at any other.
-    if arrived < asked.prepare_amount or not fulfills(fulfillment, prepare.condition):
-        return reply.reject(*details)
-    fulfill = reply.fulfill(fulfillment, *details)
-    return Payable(asked.prepare_amount, fulfill, reply) if arrived else fulfill
 
+    def __init__(self, prepare: Prepare, arrived: int, opened: Opened, ilp_address: str) -> None:
+        try:
+            self.asked = opened.shared_secret.decrypt_packet(prepare.data)
+        except CodecError as error:
+            raise Rejected(Code.UNEXPECTED_PAYMENT) from error
+        if self.asked.packet_type != PacketType.PREPARE:
+            raise Rejected(Code.BAD_REQUEST)
+        self._prepare = prepare
+        self._arrived = arrived
+        self._opened = opened
+        self._ilp_address = ilp_address
 
-class _Reply(msgspec.Struct, frozen=True):
-    """Encrypts answers to one packet. Each says how much arrived, also when it is not accepted."""
-
-    ilp_address: str
-    opened: Opened
-    sequence: int
-    arrived: int
-
-    def fulfill(self, fulfillment: bytes, *frames: Frame) -> Fulfill:
-        return Fulfill(fulfillment, self._encrypted(PacketType.FULFILL, frames))
+    def reply(self) -> Reply:
+        """The Fulfill, if the packet can be fulfilled and enough arrived."""
+        details: tuple[Frame, ...] = ()
+        for frame in self.asked.frames:
+            if isinstance(frame, ConnectionClose):
+                return self.reject(ConnectionClose())
+            # By giving its address a sender asks for the receiver's asset.
+            if isinstance(frame, ConnectionNewAddress) and self._opened.asset is not None:
+                details = (ConnectionAssetDetails(self._opened.asset.code, self._opened.asset.scale),)
+        fulfillment = self._opened.shared_secret.fulfillment(self._prepare.data)
+        # One code for everything that is understood and not fulfilled: some senders give up at any other.
+        if self._arrived < self.asked.prepare_amount or not fulfills(fulfillment, self._prepare.condition):
+            return self.reject(*details)
+        return Fulfill(fulfillment, self._encrypted(PacketType.FULFILL, details))
 
     def reject(self, *frames: Frame) -> Reject:
-        return Reject(Code.APPLICATION_ERROR, self.ilp_address, data=self._encrypted(PacketType.REJECT, frames))
+        """A Reject that says what arrived."""
+        return Reject(Code.APPLICATION_ERROR, self._ilp_address, data=self._encrypted(PacketType.REJECT, frames))
 
     def _encrypted(self, kind: PacketType, frames: tuple[Frame, ...]) -> bytes:
-        packet = StreamPacket(self.sequence, kind, self.arrived, frames)
-        return self.opened.shared_secret.encrypt_packet(packet)
+        packet = StreamPacket(self.asked.sequence, kind, self._arrived, frames)
+        return self._opened.shared_secret.encrypt_packet(packet)
 
 
 def _deliver(work: Work, peer: InboundPeer, prepare: Prepare, opened: Opened, arrived: int, minimum: int) -> bool:

@@ -9,15 +9,26 @@ from another peer is released.
 import asyncio
 import logging
 from collections.abc import Hashable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from payres.clock import SECOND, Clock
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.interledger import balances
-from payres.interledger.carrying import Carrier, fulfil_forwarded
+from payres.interledger.carrying import Carrier, land_forwarded
 from payres.interledger.link import BOUNDS
-from payres.interledger.packets import Code, Fulfill, Outcome, Reject, Reply, Unanswered, decode_prepare, fulfills
+from payres.interledger.packets import (
+    Code,
+    Fulfill,
+    Outcome,
+    Reject,
+    Rejected,
+    Reply,
+    Unanswered,
+    decode_prepare,
+    fulfills,
+)
 from payres.interledger.reconciliation import GIVE_UP_AFTER, LONGEST_WAIT, next_look, reconcile
 from payres.payments.settlement import payment_of
 from payres.slots import Slots
@@ -106,7 +117,8 @@ class Recovery:
         outcome, may_change = await self._ask(packet) if packet.from_request_id else (UNNUMBERED, False)
         if isinstance(outcome, Unanswered) and may_change:
             return next_look(self._clock.now(), packet.expires_at)
-        await self._database.write(partial(_end_forwarded, packet=packet, outcome=outcome))
+        with suppress(Rejected):  # it was given up meanwhile
+            await self._database.write(partial(_end_forwarded, packet=packet, outcome=outcome))
         return None
 
     async def _resolve_payment(self, packet: PacketRecord) -> int | None:
@@ -156,7 +168,7 @@ def _end_own(work: Work, packet: PacketRecord, outcome: Reply) -> None:
 
 def _end_forwarded(work: Work, packet: PacketRecord, outcome: Outcome) -> None:
     if isinstance(outcome, Fulfill):
-        fulfil_forwarded(work, packet, outcome)
+        land_forwarded(work, packet, outcome)
     elif balances.reject(work, packet.id) and isinstance(outcome, Unanswered):
         note = f"Packet {packet.id} over {packet.amount} was released unanswered. {outcome.why}"
         peers.note_error(work, packet.to_peer_id, note, work.now)

@@ -32,7 +32,7 @@ class NoReply(Enum):
     REQUEST_ID_REUSED = auto()  # the peer used the Request-Id for another packet before
 
 
-def find(work: Work, request: Request) -> bytes | NoReply | None:
+def find_response(work: Work, request: Request) -> bytes | NoReply | None:
     """The reply that fulfilled this request before, or why there is none yet; None for a new request."""
     if request.request_id is None:
         return None
@@ -46,12 +46,12 @@ def find(work: Work, request: Request) -> bytes | NoReply | None:
 
 
 def require_new(work: Work, request: Request) -> None:
-    """Raises Rejected for a request that was fulfilled or forwarded before: `find` has its answer."""
-    if find(work, request) is not None:
+    """Raises Rejected for a request that was fulfilled or forwarded before: `find_response` has its answer."""
+    if find_response(work, request) is not None:
         raise Rejected(Code.INTERNAL_ERROR, "The request was made before")
 
 
-def store(work: Work, request: Request, reply: Fulfill) -> None:
+def store_response(work: Work, request: Request, reply: Fulfill) -> None:
     """Caches the reply to a request that was fulfilled in this unit."""
     if request.request_id is None:
         return

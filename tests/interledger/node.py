@@ -16,7 +16,6 @@ from payres.identifiers import new_id
 from payres.interledger.carrying import Carrier
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
-from payres.interledger.forwarding import Forwarder
 from payres.interledger.frames import Frame, PacketType, StreamMoney, StreamPacket
 from payres.interledger.link import BOUNDS, Link
 from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_reply, encode
@@ -49,8 +48,7 @@ class Node:
         self.clock = clock
         self.credentials = CredentialSource(secret, own)
         self.carrier = Carrier(database, link, clock, own)
-        forwarder = Forwarder(database, clock, own, self.carrier)
-        self.connector = Connector(database, clock, own, self.credentials, forwarder, RateLimiter(0, clock))
+        self.connector = Connector(database, clock, own, self.credentials, self.carrier, RateLimiter(0, clock))
 
     async def write(self, unit: Callable[[Work], T]) -> T:
         return await self.database.write(unit)

@@ -10,7 +10,6 @@ import pytest
 from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import MILLISECOND, SECOND
 from payres.errors import Unavailable
-from payres.interledger import responses
 from payres.interledger.connector import CONFIGURATION, CONFIGURATION_CONDITION
 from payres.interledger.frames import ConnectionClose
 from payres.interledger.packets import (
@@ -25,7 +24,7 @@ from payres.interledger.packets import (
     fulfills,
     parse_too_large,
 )
-from payres.interledger.responses import NoReply, Request
+from payres.interledger.responses import NoReply, Request, store_response
 from payres.limits import BURST_SECONDS, MAX_PACKETS_IN_FLIGHT
 from payres.operator import assets, wallets
 from payres.operator.assets import set_rate
@@ -542,7 +541,7 @@ async def test_old_answers_are_forgotten_a_few_at_a_time(node: Node) -> None:
         counts = []
         for at in range(256):
             work.now += MILLISECOND
-            responses.store(work, Request(peer.id, f"new-{at}", bytes((at,)) * 32), Fulfill(bytes(32)))
+            store_response(work, Request(peer.id, f"new-{at}", bytes((at,)) * 32), Fulfill(bytes(32)))
             counts.append(work.execute("SELECT count(*) FROM answered_request").fetchone()[0])
         assert peers.find_request(work, peer.id, "new-0") is not None
         return counts

@@ -10,7 +10,7 @@ import pytest
 from payres.amounts import MAX_LEDGER
 from payres.clock import SECOND
 from payres.errors import Unavailable
-from payres.interledger import forwarding as module
+from payres.interledger import connector as module
 from payres.interledger.packets import (
     Code,
     Fulfill,

@@ -16,10 +16,8 @@ from payres.interledger.frames import (
     ConnectionNewAddress,
     PacketType,
 )
-from payres.interledger.oer import CodecError
-from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_prepare, encode
-from payres.interledger.receiver import Payable
-from payres.interledger.receiver import judge as judged
+from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Rejected, Reply, decode_prepare, encode
+from payres.interledger.receiver import Arrival
 from payres.interledger.stream import SharedSecret
 from tests.interledger.node import Sender
 
@@ -41,8 +39,11 @@ def receive(vectors: dict[str, Any], prepare: Prepare) -> tuple[Reply, str | Non
     opened = source.open(prepare.destination)
     assert opened is not None
     secret = SharedSecret(bytes.fromhex(vectors["receiver"]["sharedSecret"]), lambda _: bytes.fromhex(vectors["iv"]))
-    result = judged(prepare, prepare.amount, msgspec.structs.replace(opened, shared_secret=secret), address)
-    return (result.fulfill, opened.tag) if isinstance(result, Payable) else (result, None)
+    try:
+        reply = Arrival(prepare, prepare.amount, msgspec.structs.replace(opened, shared_secret=secret), address).reply()
+    except Rejected as rejected:
+        reply = rejected.reject(address)
+    return reply, opened.tag if isinstance(reply, Fulfill) and prepare.amount else None
 
 
 def test_replies_are_those_of_the_common_receiver(vectors: dict[str, Any], receiver_vector: dict[str, Any]) -> None:
@@ -69,29 +70,27 @@ def sender() -> Sender:
     return Sender(made.ilp_address, opened.shared_secret, MovableClock(10**15, frozen=True))
 
 
-def judge(one: Sender, prepare: Prepare, arrived: int | None = None) -> Payable | Fulfill | Reject:
+def arrival(one: Sender, prepare: Prepare, arrived: int | None = None) -> Arrival:
     opened = SOURCE.open(prepare.destination)
     assert opened is not None
-    return judged(prepare, prepare.amount if arrived is None else arrived, opened, "test.node")
+    return Arrival(prepare, prepare.amount if arrived is None else arrived, opened, "test.node")
 
 
 def test_minimum_is_held_against_what_arrives_and_not_against_what_was_sent() -> None:
     one = sender()
     prepare = one.prepare(1000, 900)
-    taken = judge(one, prepare, 900)
-    assert isinstance(taken, Payable)
-    assert one.read(taken.fulfill).prepare_amount == 900
-    short = judge(one, prepare, 899)
+    taken = arrival(one, prepare, 900).reply()
+    assert isinstance(taken, Fulfill)
+    assert one.read(taken).prepare_amount == 900
+    short = arrival(one, prepare, 899).reply()
     assert isinstance(short, Reject)
     assert short.code == Code.APPLICATION_ERROR
     assert one.read(short).prepare_amount == 899
 
 
-def test_declined_money_closes_the_connection_and_says_what_arrived() -> None:
+def test_declined_money_says_what_arrived() -> None:
     one = sender()
-    taken = judge(one, one.prepare(1000))
-    assert isinstance(taken, Payable)
-    declined = taken.decline()
+    declined = arrival(one, one.prepare(1000)).reject(ConnectionClose())
     said = one.read(declined)
     assert (declined.code, declined.triggered_by) == (Code.APPLICATION_ERROR, "test.node")
     assert said.frames == (ConnectionClose(),)
@@ -101,17 +100,15 @@ def test_declined_money_closes_the_connection_and_says_what_arrived() -> None:
 def test_asset_is_told_to_whoever_introduces_itself_also_when_fulfilled() -> None:
     one = sender()
     for fulfillable in (True, False):
-        result = judge(one, one.prepare(0, 0, ConnectionNewAddress(""), fulfillable=fulfillable))
-        assert isinstance(result, Fulfill) == fulfillable
-        assert not isinstance(result, Payable)
-        assert one.read(result).frames == (ConnectionAssetDetails("USD", 2),)
+        reply = arrival(one, one.prepare(0, 0, ConnectionNewAddress(""), fulfillable=fulfillable)).reply()
+        assert isinstance(reply, Fulfill) == fulfillable
+        assert one.read(reply).frames == (ConnectionAssetDetails("USD", 2),)
 
 
 def test_ivs_of_answers_differ() -> None:
     one = sender()
     prepare = one.prepare(5)
-    answers = [judge(one, prepare) for _ in range(20)]
-    assert len({answer.fulfill.data[:12] for answer in answers if isinstance(answer, Payable)}) == 20
+    assert len({arrival(one, prepare).reply().data[:12] for _ in range(20)}) == 20
 
 
 @given(
@@ -120,27 +117,25 @@ def test_ivs_of_answers_differ() -> None:
     fulfillable=st.booleans(),
     kind=st.sampled_from(PacketType),
 )
-def test_money_is_payable_only_when_it_can_be_fulfilled_and_is_enough(
+def test_packet_is_fulfilled_only_when_it_can_be_and_is_enough(
     amount: int, minimum: int, fulfillable: bool, kind: PacketType
 ) -> None:
     one = sender()
     prepare = one.prepare(amount, minimum, fulfillable=fulfillable, kind=kind)
-    result = judge(one, prepare)
-    good = fulfillable and amount >= minimum and kind is PacketType.PREPARE
-    assert isinstance(result, Payable) == (good and amount > 0)
-    assert isinstance(result, Fulfill) == (good and amount == 0)
-    if kind is PacketType.PREPARE:
-        reply = result.fulfill if isinstance(result, Payable) else result
-        said = one.read(reply)
-        assert (said.sequence, said.prepare_amount) == (one.sequence, amount)
-        assert said.packet_type == (PacketType.FULFILL if good else PacketType.REJECT)
+    if kind is not PacketType.PREPARE:
+        with pytest.raises(Rejected, match=Code.BAD_REQUEST):
+            arrival(one, prepare)
+        return
+    reply = arrival(one, prepare).reply()
+    good = fulfillable and amount >= minimum
+    assert isinstance(reply, Fulfill) == good
+    said = one.read(reply)
+    assert (said.sequence, said.prepare_amount) == (one.sequence, amount)
+    assert said.packet_type == (PacketType.FULFILL if good else PacketType.REJECT)
 
 
 @given(st.binary(max_size=200))
 def test_data_that_the_sender_did_not_seal_is_unexpected(data: bytes) -> None:
     one = sender()
-    prepare = Prepare(5, 10**15, bytes(32), one.address, data)
-    result = judge(one, prepare)
-    assert result == Reject(Code.UNEXPECTED_PAYMENT, "test.node")
-    with pytest.raises(CodecError):
-        one.read(result)
+    with pytest.raises(Rejected, match=Code.UNEXPECTED_PAYMENT):
+        arrival(one, Prepare(5, 10**15, bytes(32), one.address, data))
