@@ -12,13 +12,13 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 import pytest
-from argon2 import PasswordHasher
 
 from payres.routes import resources
 from payres.store import wallets
 from payres.store.work import Transaction
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.attacks.conftest import PASSWORD, PASSWORD_HASH
 from tests.helpers import TIMEOUT, Json
 
 Refused = Callable[..., Json]
@@ -150,8 +150,6 @@ MARKUP = [
     "&lt;script&gt;alert(1)&lt;/script&gt;",
     "javascript:alert(1)//",
 ]
-PASSWORD = "correct horse"  # as cheap to check as Argon2 allows, so that the tests need not wait for it
-PASSWORD_HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
 
 
 @pytest.mark.parametrize("markup", MARKUP)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 from uuid import uuid4
 
@@ -9,9 +10,10 @@ import msgspec
 import pytest
 
 from payres.limits import MAX_KEYID_LENGTH, MAX_METADATA_BYTES, MAX_PAGE
-from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes, parse_jwk, thumbprint
+from payres.signatures.jwk import parse_jwk, thumbprint
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.attacks.conftest import unregistered
 from tests.conftest import Refused
 from tests.helpers import Json
 
@@ -21,11 +23,8 @@ ENVELOPE = 1000
 
 @pytest.fixture
 def attacker(shared: Instance) -> Iterator[Client]:
-    private_key = generate_private_key()
-    jwk = jwk_from_public_bytes("key", private_key.public_key().public_bytes_raw())
-    client = Client("", private_key, jwk, shared.base_url, shared.clock, shared.approve)
-    yield client
-    client.close()
+    with closing(unregistered(shared)) as client:
+        yield client
 
 
 def token_of(attacker: Client, junk: Json | None = None) -> str:

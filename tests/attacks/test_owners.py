@@ -13,9 +13,8 @@ import pytest
 from payres.grants.sign_in import hash_password
 from payres.limits import MAX_WRONG_PASSWORDS_PER_WALLET
 from payres.operator import wallets
-from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
-from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.attacks.conftest import unregistered
 from tests.helpers import TIMEOUT, Json
 
 Refused = Callable[..., Json]
@@ -24,15 +23,12 @@ Refused = Callable[..., Json]
 def test_bill_completed_by_another_client(shared: Instance, refused: Refused) -> None:
     """A key that nobody has seen gets `complete` without consent. It ends no bill of others, and reads none."""
     bill = shared.client.create_incoming_payment(shared.wallet("bob"), metadata={"order": "secret"})["id"]
-    private_key = generate_private_key()
-    jwk = jwk_from_public_bytes("key-1", private_key.public_key().public_bytes_raw())
-    about = ("", private_key, jwk, shared.base_url, shared.clock, shared.approve)
-    with closing(Client(*about)) as thief:
+    with closing(unregistered(shared)) as thief:
         for item in (
             {"type": "incoming-payment", "actions": ["complete"]},
             {"type": "incoming-payment", "actions": ["complete", "read-all"], "identifier": shared.wallet("bob")},
         ):
-            token = thief.grant(item, client={"jwk": msgspec.to_builtins(jwk)})
+            token = thief.grant(item, client={"jwk": msgspec.to_builtins(thief.jwk)})
             answer = thief.post(f"{bill}/complete", None, token)
             refused(answer, 404, "not_found")
             assert "secret" not in answer.text

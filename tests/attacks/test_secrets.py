@@ -13,19 +13,14 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import msgspec
 import pytest
-from argon2 import PasswordHasher
 from click.testing import CliRunner
 
 from payres.cli import main
 from payres.operator.backups import make_backup
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
-from tests.attacks.conftest import process
+from tests.attacks.conftest import PASSWORD, PASSWORD_HASH, process
 from tests.helpers import TIMEOUT, wait_until
-
-PASSWORD = "correct horse battery"
-# As cheap to check as Argon2 allows, so that the tests need not wait for it.
-PASSWORD_HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
 
 
 class Traces(msgspec.Struct):

@@ -18,10 +18,10 @@ from payres.interledger.connector import Connector
 from payres.interledger.packets import decode_prepare
 from payres.interledger.responses import NoReply
 from payres.limits import MAX_EXCHANGES, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY
-from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store.peers import PeerRecord
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.attacks.conftest import unregistered
 from tests.attacks.test_ssrf import QUOTE
 from tests.helpers import TIMEOUT, last_segment, wait_until
 from tests.interledger.network import amount, bill, ended, hurried
@@ -64,13 +64,6 @@ def silent() -> Iterator[SilentServers]:
 def attackers() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(2 * MAX_EXCHANGES) as threads:
         yield threads
-
-
-def unregistered(instance: Instance) -> Client:
-    """A client that is known by its key alone."""
-    private_key = generate_private_key()
-    jwk = jwk_from_public_bytes("key", private_key.public_key().public_bytes_raw())
-    return Client("", private_key, jwk, instance.base_url, instance.clock, instance.approve)
 
 
 def token_of(client: Client) -> str:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from payres.amounts import Asset
-from payres.clock import DAY, SECOND, MovableClock, format_time
+from payres.clock import DAY, SECOND, MovableClock, format_time, parse_time
 from payres.federation import incoming_payments
 from payres.federation.connection import FetchFailed, Response
 from payres.federation.http import Bounds, GuardedClient
@@ -49,10 +49,6 @@ class Pair:
         self.http = http
         self.receivers = RemoteReceivers(http, asking.context.identity, asking.clock)
 
-    def advance(self, seconds: int) -> None:
-        for clock in self.clocks:
-            clock.advance(seconds)
-
     def create(self, **members: Any) -> Any:
         client = self.asked.client
         return client.create_incoming_payment(self.asked.wallet("bob"), **members)
@@ -88,53 +84,45 @@ async def failure(receivers: RemoteReceivers, url: str, reason: str, retryable: 
     return raised.value
 
 
-async def test_fetch_open_payment_without_a_bound(pair: Pair) -> None:
-    created = pair.create()
-    payment = await pair.receivers.fetch_open(created["id"])
-    assert (payment.url, payment.wallet_address) == (created["id"], pair.asked.wallet("bob"))
-    assert payment.asset == Asset("USD", 2)
-    assert (payment.incoming_value, payment.received, payment.remaining) == (None, 0, None)
-    assert not payment.completed
-    assert payment.expires_at is not None
-    assert format_time(payment.expires_at) == created["expiresAt"]
-    (method,) = created["methods"]
-    assert payment.method is not None
-    assert payment.method.ilp_address == method["ilpAddress"]
-    assert payment.method.shared_secret == base64.urlsafe_b64decode(method["sharedSecret"] + "=")
-
-
-async def test_fetch_payment_with_an_amount_shows_what_is_left(pair: Pair) -> None:
+async def test_payment_of_another_payres_is_read_as_it_goes_on(pair: Pair) -> None:
+    client, alice = pair.asked.client, pair.asked.wallet("alice")
     created = pair.create(amount=dollars(1000))
-    assert (await pair.receivers.fetch_open(created["id"])).remaining == 1000
-    pair.asked.client.pay(pair.asked.wallet("alice"), created["id"], debitAmount=dollars(300))
+    (method,) = created["methods"]
     payment = await pair.receivers.fetch_open(created["id"])
-    assert (payment.incoming_value, payment.received, payment.remaining) == (1000, 300, 700)
-
-
-async def test_fetch_completed_payment(pair: Pair) -> None:
-    created = pair.create(amount=dollars(10))
-    pair.asked.client.pay(pair.asked.wallet("alice"), created["id"])
+    assert payment == RemoteIncomingPayment(
+        url=created["id"],
+        wallet_address=pair.asked.wallet("bob"),
+        asset=Asset("USD", 2),
+        incoming_value=1000,
+        received=0,
+        expires_at=parse_time(created["expiresAt"]),
+        completed=False,
+        method=IlpMethod(method["ilpAddress"], base64.urlsafe_b64decode(method["sharedSecret"] + "=")),
+    )
+    client.pay(alice, created["id"], debitAmount=dollars(300))
+    payment = await pair.receivers.fetch_open(created["id"])
+    assert (payment.received, payment.remaining) == (300, 700)
+    client.pay(alice, created["id"])
     payment = await pair.receivers.fetch(created["id"])
-    assert (payment.completed, payment.received, payment.remaining) == (True, 10, 0)
-    assert payment.method is None
+    assert (payment.completed, payment.received, payment.remaining, payment.method) == (True, 1000, 0, None)
     await failure(pair.receivers, created["id"], "completed", retryable=False)
 
 
-async def test_fetch_expired_payment(pair: Pair) -> None:
+async def test_payment_of_another_payres_without_an_amount_expires(pair: Pair) -> None:
     expires_at = format_time(pair.clocks[1].now() + 60 * SECOND)
     created = pair.create(expiresAt=expires_at)
-    await pair.receivers.fetch_open(created["id"])
-    pair.advance(61)
+    payment = await pair.receivers.fetch_open(created["id"])
+    assert (payment.incoming_value, payment.remaining) == (None, None)
+    for clock in pair.clocks:
+        clock.advance(61)
     assert not (await pair.receivers.fetch(created["id"])).completed
-    error = await failure(pair.receivers, created["id"], "expired", retryable=False)
-    assert expires_at in error.sentence
+    assert expires_at in (await failure(pair.receivers, created["id"], "expired", retryable=False)).sentence
 
 
 @pytest.mark.parametrize("identifier", ["0198a000-0000-7000-8000-000000000000", "x"])
-async def test_fetch_missing_payment(pair: Pair, identifier: str) -> None:
-    url = f"{pair.asked.base_url}/incoming-payments/{identifier}"
-    await failure(pair.receivers, url, "not_found", retryable=False)
-    assert pair.http.asked.count("POST") == 0
+async def test_payment_that_another_payres_does_not_have_is_missing(pair: Pair, identifier: str) -> None:
+    await failure(pair.receivers, f"{pair.asked.base_url}/incoming-payments/{identifier}", "not_found", retryable=False)
+    assert pair.http.asked == ["GET"]
 
 
 async def test_token_is_renewed_after_its_revocation(pair: Pair) -> None:

@@ -144,52 +144,41 @@ async def test_address_needs_no_lookup(lookups: Lookups, name_servers: NameServe
     assert await resolve(lookups, A, host) == [{"::1": "::1"}.get(host, "127.0.0.1")]
 
 
-async def test_lookups_of_a_client_are_limited(lookups: Lookups, name_servers: NameServers) -> None:
-    await begin(lookups, A, *slow(MAX_LOOKUPS_OF_CLIENT - 1))
-    assert await resolve(lookups, A, "good.example") == ANSWER
-    await begin(lookups, A, "last.slow.example")
-    failure = await failure_of(lookups, A, "good.example")
-    assert (failure.reason, "good.example" in failure.sentence) == ("busy", True)
-    for other in (B, KEY, CLIENT, None):
-        assert await resolve(lookups, other, "good.example") == ANSWER
-    assert len(name_servers.asked) == MAX_LOOKUPS_OF_CLIENT + 5
+ADDRESSES = [(f"192.0.2.{number}",) for number in range(MAX_LOOKUPS_OF_REQUESTS // MAX_LOOKUPS_OF_CLIENT)]
 
 
-async def test_lookups_of_a_client_known_by_its_key_alone_are_limited(
-    lookups: Lookups, name_servers: NameServers
+@pytest.mark.parametrize(
+    ("untrusted_hosts", "asked"),
+    [
+        (True, [(who, MAX_LOOKUPS_OF_CLIENT + 1, MAX_LOOKUPS_OF_CLIENT) for who in (A, B, CLIENT)]),
+        (True, [(KEY, MAX_LOOKUPS_OF_KEY + 1, MAX_LOOKUPS_OF_KEY), (B, 9, MAX_LOOKUPS_OF_CLIENT - MAX_LOOKUPS_OF_KEY)]),
+        (
+            True,
+            [
+                *((who, MAX_LOOKUPS_OF_CLIENT, MAX_LOOKUPS_OF_CLIENT) for who in ADDRESSES),
+                (A, 1, 0),
+                (None, MAX_LOOKUPS, MAX_LOOKUPS - MAX_LOOKUPS_OF_REQUESTS),  # payments have the others
+            ],
+        ),
+        (False, [(A, MAX_LOOKUPS + 1, MAX_LOOKUPS), (None, 1, 0)]),
+    ],
+    ids=["of a client", "of a key", "of requests", "in all"],
+)
+async def test_lookups_are_limited(
+    name_servers: NameServers, untrusted_hosts: bool, asked: list[tuple[Requester | None, int, int]]
 ) -> None:
-    await begin(lookups, KEY, *slow(MAX_LOOKUPS_OF_KEY - 1))
-    assert await resolve(lookups, KEY, "good.example") == ANSWER
-    await begin(lookups, KEY, "last.slow.example")
-    assert (await failure_of(lookups, KEY, "good.example")).reason == "busy"
-    assert await resolve(lookups, B, "good.example") == ANSWER
-
-
-async def test_lookups_of_requests_are_limited_and_leave_room_for_payments(
-    lookups: Lookups, name_servers: NameServers
-) -> None:
-    for number in range(MAX_LOOKUPS_OF_REQUESTS // MAX_LOOKUPS_OF_CLIENT):
-        names = slow(MAX_LOOKUPS_OF_CLIENT, f"{number}.")
-        await begin(lookups, (f"192.0.2.{number}",), *(names if number else names[1:]))
-    assert await resolve(lookups, A, "good.example") == ANSWER
-    await begin(lookups, B, "last.slow.example")
-    assert (await failure_of(lookups, A, "good.example")).reason == "busy"
-    assert await resolve(lookups, None, "good.example") == ANSWER
-    await begin(lookups, None, *slow(MAX_LOOKUPS - MAX_LOOKUPS_OF_REQUESTS, "own"))
-    assert (await failure_of(lookups, None, "good.example")).reason == "busy"
-
-
-async def test_lookups_in_all_are_limited(name_servers: NameServers) -> None:
-    lookups = Lookups(RecentFailures(), untrusted_hosts=False)
-    await begin(lookups, A, *slow(MAX_LOOKUPS - 1))
-    assert await resolve(lookups, A, "good.example") == ANSWER
-    tasks = await begin(lookups, A, "last.slow.example")
-    for asker in (A, None):
-        assert (await failure_of(lookups, asker, "good.example")).reason == "busy"
-    joined = await begin(lookups, A, "last.slow.example")  # takes no thread of its own
+    lookups = Lookups(RecentFailures(), untrusted_hosts)
+    tasks: Waiting = []
+    for asker, count, begun in asked:
+        tasks += await begin(lookups, asker, *slow(begun, str(len(tasks))))
+        for _ in range(count - begun):
+            failure = await failure_of(lookups, asker, "good.example")
+            assert (failure.reason, "good.example" in failure.sentence) == ("busy", True)
+    assert len(name_servers.asked) == len(tasks)
+    joined = await begin(lookups, asked[0][0], "00.slow.example")  # takes no thread of its own
     name_servers.spoken.set()
-    assert await asyncio.gather(*tasks, *joined) == [ANSWER] * 2
-    assert await resolve(lookups, A, "good.example") == ANSWER
+    assert await asyncio.gather(*tasks, *joined) == [ANSWER] * (len(tasks) + 1)
+    assert await resolve(lookups, asked[0][0], "good.example") == ANSWER
 
 
 async def test_lookup_that_was_given_up_counts_until_the_system_gives_up(
