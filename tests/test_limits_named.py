@@ -118,7 +118,7 @@ ELSEWHERE = {
         "DEFAULT_RATE_PER_ADDRESS": "test_address_may_ask_so_often_and_again_later",
         "DEFAULT_RATE_UNAUTHENTICATED": "test_address_that_guesses_is_refused_whatever_it_asks",
     },
-    "tests/routes/test_grants.py": {
+    "tests/grants/test_grant_rules.py": {
         "APPROVAL_SECONDS": "test_approval_lapses_when_it_is_not_continued_within_an_hour",
         "MAX_PRESENTED_KIDS": "test_client_that_is_a_key_keeps_its_last_names",
     },

@@ -17,12 +17,12 @@ INVENTORY = {
     "signature made malleable": "signatures/test_verify signatures/test_fields",
     # Tokens and grants
     "token theft": "specification/test_authentication routes/test_tokens",
-    "token guessing": "attacks/test_guessing routes/test_grants http/test_rate_limits",
+    "token guessing": "attacks/test_guessing grants/test_grant_rules http/test_rate_limits",
     "use of a token that has ended": "specification/test_authentication routes/test_authorize grants/test_grant_rules",
-    "continuing another's grant": "routes/test_grants",
-    "reuse of an interact_ref": "routes/test_grants",
-    "use of an old interact_ref": "routes/test_grants",
-    "theft of an interact_ref": "routes/test_grants routes/test_consent",
+    "continuing another's grant": "grants/test_grant_rules",
+    "reuse of an interact_ref": "grants/test_grant_rules",
+    "use of an old interact_ref": "grants/test_grant_rules",
+    "theft of an interact_ref": "grants/test_grant_rules routes/test_consent",
     "completing another client's bill": "attacks/test_owners routes/test_access_matrix",
     "access that adds up to more": "routes/test_access_matrix",
     # The operator's API

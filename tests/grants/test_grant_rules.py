@@ -1,6 +1,6 @@
-"""The rules of grants as tables over HTTP: requests, continuation in every state, cancelling, tokens and their time.
+"""The rules of grants over HTTP: requests, continuation in every state, cancelling, tokens and their time.
 
-Redirects, hashes and consent are in tests/routes/test_grants.py and test_consent.py, what may be asked for is in
+Consent with its redirects is in tests/routes/test_consent.py, what may be asked for is in
 tests/grants/test_requests.py, and what a grant then permits in tests/routes/test_access_matrix.py.
 """
 
@@ -22,10 +22,11 @@ from payres.grants import clients
 from payres.grants.gnap import GrantRequest
 from payres.grants.requests import cancel_grant, continue_grant, request_grant
 from payres.grants.tokens import revoke_grant
+from payres.limits import APPROVAL_SECONDS
 from payres.operator import grants, keys, wallets
 from payres.settings import Settings
+from payres.signatures.fields import content_digest
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
-from payres.signatures.sign import Message, sign
 from payres.store.connections import connect_writer
 from payres.store.work import Transaction, Work
 from payres.testing import instance as instances
@@ -77,13 +78,19 @@ def ask(instance: Instance, *items: Json, **members: Any) -> Json:
     return asked
 
 
-def follow(client: Client, asked: Json, body: Any = None, method: str = "POST") -> httpx2.Response:
-    return client.request(method, asked["continue"]["uri"], body, asked["continue"]["access_token"]["value"])
+def follow(
+    client: Client, asked: Json, body: Any = None, method: str = "POST", token: str | None = None
+) -> httpx2.Response:
+    return client.request(method, asked["continue"]["uri"], body, token or asked["continue"]["access_token"]["value"])
 
 
 def reference_in(finished: str | None) -> str:
     assert finished is not None
     return parse_qs(urlsplit(finished).query)["interact_ref"][0]
+
+
+def body_of(finished: str | None) -> Json:
+    return {"interact_ref": reference_in(finished)}
 
 
 def grant_id(asked: Json) -> str:
@@ -242,49 +249,108 @@ def test_time_to_decide_is_over_at_the_second(still: Instance, refused: Refused)
     for decide in (still.approve, still.deny):
         with pytest.raises(DomainError) as refusal:
             decide(late["interact"]["redirect"])
-        assert (refusal.value.status, refusal.value.code) == (
-            400,
-            "invalid_interaction",
-        )
+        assert (refusal.value.status, refusal.value.code) == (400, "invalid_interaction")
     refused(follow(still.client, late), 401, "request_denied", reason="decision_expired")
     assert "access_token" in follow(still.client, in_time, {"interact_ref": reference}).json()
+
+
+@pytest.mark.parametrize("wrong", [{"interact_ref": "wrong"}, {"interact_ref": 1}, [], {}, None])
+def test_wrong_reference_leaves_the_grant_as_it_was(still: Instance, wrong: Any) -> None:
+    asked, other = ask(still), ask(still)
+    good, others = (body_of(still.approve(one["interact"]["redirect"])) for one in (asked, other))
+    assert follow(still.client, asked, wrong).status_code in {400, 401, 404}
+    assert follow(still.client, asked, others).status_code == 404
+    granted = follow(still.client, asked, good | {"client": still.client.wallet_address})
+    assert "access_token" in granted.json()
+    assert follow(still.client, other, others).status_code == 200
+
+
+def test_continuation_is_for_the_client_that_asked(still: Instance, refused: Refused) -> None:
+    other = still.new_client("continuing")
+    asked, mine = ask(still), other.request_grant(spending(still)).json()
+    reference = body_of(still.approve(asked["interact"]["redirect"]))
+    stolen = asked["continue"]["access_token"]["value"]
+    refused(follow(other, asked, reference), 401, "invalid_client", reason="signature_mismatch")
+    refused(other.delete(asked["continue"]["uri"], stolen), 401, "invalid_client", reason="signature_mismatch")
+    own = mine["continue"]["access_token"]["value"]
+    refused(follow(other, asked, reference, token=own), 404, "invalid_continuation")
+    refused(follow(still.client, asked, reference, token=own), 404, "invalid_continuation")
+    assert follow(still.client, asked, reference).status_code == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+def test_continuation_needs_its_token(still: Instance, refused: Refused, method: str) -> None:
+    asked = ask(still)
+    uri = asked["continue"]["uri"]
+    refused(still.client.request(method, uri), 401, "invalid_client", reason="missing_token")
+    refused(still.client.request(method, uri, None, "wrong"), 404, "invalid_continuation")
+    access_token = still.client.grant(QUOTE)
+    refused(still.client.request(method, uri, None, access_token), 404, "invalid_continuation")
+    token = asked["continue"]["access_token"]["value"]
+    refused(still.client.request(method, "/continue/none", None, token), 404, "invalid_continuation")
+    for value in ("GNAP", f"Bearer {token}", token):
+        answer = still.client.request(method, uri, headers={"authorization": value})
+        refused(answer, 401, "invalid_client", reason="missing_token")
+
+
+@pytest.mark.parametrize("interact", [POLLED, None])
+def test_approval_lapses_when_it_is_not_continued_within_an_hour(
+    still: Instance, refused: Refused, interact: Json | None
+) -> None:
+    asked, in_time = (ask(still, **({"interact": interact} if interact else {})) for _ in range(2))
+    late, good = (still.approve(one["interact"]["redirect"]) for one in (asked, in_time))
+    still.clock.advance(APPROVAL_SECONDS - 60)
+    assert follow(still.client, in_time, body_of(good) if good else None).status_code == 200
+    still.clock.advance(60)
+    for _ in range(2):
+        answer = follow(still.client, asked, body_of(late) if late else None)
+        refused(answer, 401, "request_denied", reason="approval_expired")
+    with pytest.raises(DomainError) as refusal:
+        still.approve(asked["interact"]["redirect"])
+    assert refusal.value.code == "wrong_state"
+    assert still.client.delete(asked["continue"]["uri"], asked["continue"]["access_token"]["value"]).status_code == 204
+
+
+def test_tokens_are_stored_as_hashes_only(still: Instance) -> None:
+    granted = still.client.obtain_grant(spending(still))
+    token, continuation = granted["access_token"]["value"], granted["continue"]["access_token"]["value"]
+
+    def unit(tx: Transaction) -> str:
+        return "".join(
+            str(row) for table in ("access_token", '"grant"') for row in tx.execute(f"SELECT * FROM {table}")
+        )
+
+    stored = still.read(unit)
+    assert token not in stored
+    assert continuation not in stored
 
 
 # Who asks: signatures, keys and directed identity
 
 
-def send(
-    still: Instance, anonymous: httpx2.Client, method: str, url: str, body: Any, token: str | None, fault: str
-) -> Any:
-    """The answer to a request of the instance's client whose signature has a fault."""
-    client = still.client
-    content = b"" if body is None else json.dumps(body).encode()
-    credentials = {"authorization": f"GNAP {token}"} if token else {}
-    headers = {"content-type": "application/json"} | ({} if fault == "uncovered token" else credentials)
-    message = Message(method, url, [(name.encode(), value.encode()) for name, value in headers.items()], content)
-    private_key = generate_private_key() if fault == "another key" else client.private_key
-    kid = "another" if fault == "another keyid" else client.jwk.kid
-    signed = sign(message, private_key.sign, kid, still.clock.now() // SECOND)
-    if fault == "unsigned":
-        signed = {name: value for name, value in signed.items() if not name.startswith("Signature")}
-    if fault == "another body":
-        content = content.replace(b'": ', b'" :')
-    return anonymous.request(method, url, content=content, headers=headers | credentials | signed)
+@pytest.fixture
+def key_client(still: Instance) -> Iterator[Callable[[str], Client]]:
+    """Makes clients that are known by their key alone."""
+    made: list[Client] = []
+
+    def make(kid: str) -> Client:
+        private_key = generate_private_key()
+        jwk = jwk_from_public_bytes(kid, private_key.public_key().public_bytes_raw())
+        made.append(Client("", private_key, jwk, still.base_url, still.clock, still.approve))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
 
 
-FAULTS = [
-    ("unsigned", "missing_signature"),
-    ("another key", "signature_mismatch"),
-    ("another keyid", "unknown_key"),
-    ("another body", "digest_mismatch"),
-    ("uncovered token", "missing_component"),
-]
-
-
-@pytest.mark.parametrize(("fault", "reason"), FAULTS)
 @pytest.mark.parametrize("endpoint", ["request", "continue", "cancel", "rotate", "revoke"])
 def test_authorization_server_takes_signed_requests_only(
-    still: Instance, anonymous: httpx2.Client, refused: Refused, endpoint: str, fault: str, reason: str
+    still: Instance,
+    anonymous: httpx2.Client,
+    key_client: Callable[[str], Client],
+    refused: Refused,
+    endpoint: str,
 ) -> None:
     asked, reference = approved(still, None)
     token = still.client.obtain_grant(QUOTE)["access_token"]
@@ -297,11 +363,16 @@ def test_authorization_server_takes_signed_requests_only(
         "rotate": ("POST", token["manage"], {"why": "routine"}, token["value"]),
         "revoke": ("DELETE", token["manage"], {"why": "routine"}, token["value"]),
     }[endpoint]
-    if (endpoint, fault) == ("request", "uncovered token"):
-        value = token["value"]  # a grant request needs none, but what is sent is signed
-    status = 400 if (endpoint, fault) == ("request", "another keyid") else 401
-    refused(send(still, anonymous, method, url, sent, value, fault), status, "invalid_client", reason=reason)
-    answer = send(still, anonymous, method, url, sent, value, "none")
+    unsigned = anonymous.request(method, url, json=sent, headers={"authorization": f"GNAP {value}"} if value else {})
+    refused(unsigned, 401, "invalid_client", reason="missing_signature")
+    forged = key_client("key-1").request(method, url, sent, value)
+    refused(forged, 401, "invalid_client", reason="signature_mismatch")
+    unlisted = key_client("key-2").request(method, url, sent, value)
+    refused(unlisted, 400 if endpoint == "request" else 401, "invalid_client", reason="unknown_key")
+    digest = {"content-digest": content_digest(b"another body")}
+    changed = still.client.request(method, url, sent, value, headers=digest)
+    refused(changed, 401, "invalid_client", reason="digest_mismatch")
+    answer = still.client.request(method, url, sent, value)
     assert answer.status_code == (204 if method == "DELETE" else 200), answer.text
 
 
@@ -337,22 +408,6 @@ def test_remote_clients_are_told_apart_by_case() -> None:
     assert small.identity != large.identity
 
 
-@pytest.fixture
-def key_client(still: Instance) -> Iterator[Callable[[str], Client]]:
-    """Makes clients that are known by their key alone."""
-    made: list[Client] = []
-
-    def make(kid: str) -> Client:
-        private_key = generate_private_key()
-        jwk = jwk_from_public_bytes(kid, private_key.public_key().public_bytes_raw())
-        made.append(Client("", private_key, jwk, still.base_url, still.clock, still.approve))
-        return made[-1]
-
-    yield make
-    for client in made:
-        client.close()
-
-
 def as_key(client: Client) -> Json:
     return {"client": {"jwk": msgspec.to_builtins(client.jwk)}}
 
@@ -376,6 +431,32 @@ def test_grant_of_a_key_is_for_that_key_alone(
             refused(other.request(method, url, None, value), 401, "invalid_client", reason=reason)
     refused(owner.get("/quotes/none", token["value"]), 404, "not_found")
     assert owner.delete(granted["continue"]["uri"], continuation).status_code == 204
+
+
+def test_client_that_is_a_key_keeps_its_last_names(
+    still: Instance, key_client: Callable[[str], Client], refused: Refused
+) -> None:
+    client = key_client("name-0")
+
+    def ask(kid: str) -> Json:
+        client.jwk = msgspec.structs.replace(client.jwk, kid=kid)
+        return client.obtain_grant(INCOMING, client={"jwk": msgspec.to_builtins(client.jwk)})
+
+    first = ask("name-0")
+    for number in range(1, 8):
+        ask(f"name-{number}")
+    client.jwk = msgspec.structs.replace(client.jwk, kid="name-0")
+    body = {"walletAddress": still.wallet("bob")}
+    assert client.post("/incoming-payments", body, first["access_token"]["value"]).status_code == 201
+    rotated = client.post(first["access_token"]["manage"]).json()["access_token"]
+    ask("name-8")
+    client.jwk = msgspec.structs.replace(client.jwk, kid="name-0")
+    answer = client.post("/incoming-payments", body, rotated["value"])
+    refused(answer, 401, "invalid_client", reason="unknown_key")
+    ask("name-0")
+    assert client.post("/incoming-payments", body, rotated["value"]).status_code == 201
+    client.jwk = msgspec.structs.replace(client.jwk, kid="name-9")  # never presented
+    refused(client.get("/quotes/1", rotated["value"]), 401, "invalid_client", reason="unknown_key")
 
 
 @pytest.mark.parametrize("wanted", ["outgoing-payment", "list-all", "subject", "quote and subject"])
@@ -448,6 +529,62 @@ def test_client_needs_a_wallet_address_only_when_an_owner_is_asked(
 
 
 # What is asked for
+
+
+@pytest.mark.parametrize("interact", [None, POLLED])
+def test_access_that_spends_nothing_is_granted_at_once(still: Instance, interact: Json | None) -> None:
+    answer = still.client.request_grant(INCOMING, QUOTE, interact=interact)
+    assert answer.status_code == 200
+    body = answer.json()
+    assert body.keys() == {"access_token", "continue"}
+    token, follow_up = body["access_token"], body["continue"]
+    assert token == {
+        "value": token["value"],
+        "manage": token["manage"],
+        "expires_in": still.context.settings.access_token_lifetime,
+        "access": [INCOMING, QUOTE],
+    }
+    assert token["manage"].startswith(f"{still.base_url}/token/")
+    assert token["value"] not in token["manage"]
+    assert follow_up.keys() == {"access_token", "uri"}
+    assert follow_up["access_token"].keys() == {"value"}
+    assert follow_up["uri"].startswith(f"{still.base_url}/continue/")
+    secrets = {token["value"], token["manage"].rpartition("/")[2], follow_up["access_token"]["value"]}
+    assert len(secrets) == 3
+    assert all(len(secret) == 43 and secret.isascii() for secret in secrets)  # 32 random bytes each
+
+
+def test_access_that_spends_waits_for_consent(still: Instance) -> None:
+    alice = {"identifier": still.wallet("alice")}
+    limits = {
+        "receiver": still.client.create_incoming_payment(still.wallet("bob"))["id"],
+        "debitAmount": {"value": "500", "assetCode": "USD", "assetScale": 2},
+        "interval": "R11/2096-01-01T00:00:00Z/P1M",
+    }
+    items = [QUOTE | alice, spending(still, limits=limits)]
+    body = still.client.request_grant(*items).json()
+    assert body.keys() == {"interact", "continue"}
+    assert body["interact"].keys() == {"redirect", "finish"}
+    assert body["interact"]["redirect"].startswith(f"{still.base_url}/interact/")
+    assert body["continue"].keys() == {"access_token", "uri", "wait"}
+    assert body["continue"]["wait"] == still.context.settings.continue_wait
+    granted = follow(still.client, body, body_of(still.approve(body["interact"]["redirect"]))).json()
+    assert granted.keys() == {"access_token", "continue"}
+    assert granted["access_token"].keys() == {"value", "manage", "expires_in", "access"}
+    assert granted["access_token"]["access"] == items
+    assert granted["continue"] == {name: value for name, value in body["continue"].items() if name != "wait"}
+
+
+def test_two_spellings_of_a_wallet_address_are_one_item(still: Instance) -> None:
+    plain = {"type": "incoming-payment", "actions": ["create"], "identifier": still.wallet("bob")}
+    spelt = [plain | {"identifier": still.wallet(path)} for path in ("BOB", "%62ob/", "bob?x#y")]
+    granted = still.client.obtain_grant(*spelt)["access_token"]
+    assert granted["access"] == [plain]
+    assert still.client.post("/incoming-payments", {}, granted["value"]).json()["walletAddress"] == plain["identifier"]
+    reading = plain | {"actions": ["create", "read"], "identifier": f"{still.wallet('bob')}/"}
+    granted = still.client.obtain_grant(plain, reading)["access_token"]
+    assert granted["access"] == [plain, plain | {"actions": ["create", "read"]}]
+    assert still.client.post("/incoming-payments", {}, granted["value"]).status_code == 201
 
 
 ALL_ACTIONS = ("create", "complete", "read", "read-all", "list", "list-all", "delete", "*", "CREATE", "")

@@ -112,17 +112,6 @@ def test_interval_for_ever_with_an_end_goes_back_for_ever() -> None:
     assert window_at(interval, parse_time("2026-03-31T00:00:00Z")) is None
 
 
-def test_window_is_half_open() -> None:
-    interval = parse_interval("R1/2026-01-01T00:00:00Z/P1D")
-    start = parse_time("2026-01-01T00:00:00Z")
-    assert window_at(interval, start - 1) is None
-    assert window_at(interval, start) == (start, start + DAY)
-    assert window_at(interval, start + DAY - 1) == (start, start + DAY)
-    assert window_at(interval, start + DAY) == (start + DAY, start + 2 * DAY)
-    assert window_at(interval, start + 2 * DAY - 1) == (start + DAY, start + 2 * DAY)
-    assert window_at(interval, start + 2 * DAY) is None
-
-
 @pytest.mark.parametrize(
     ("repetitions", "total"), [("R0", 1), ("R1", 2), ("R11", 12), ("R007", 8), ("R", None), ("R-1", None)]
 )

@@ -12,6 +12,7 @@ from payres.grants.wording import (
     ACTIONS,
     MAX_NAME_LENGTH,
     Permission,
+    Spending,
     describe_access,
     describe_subject,
     visible_name,
@@ -21,7 +22,6 @@ from payres.wire import encode
 
 ALICE = "https://pay.example/alice"
 MONTHLY = "R11/2026-01-01T00:00:00Z/P1M"
-USD = {"assetCode": "USD", "assetScale": 2}
 RECEIVER = "https://shop.example/incoming-payments/0198c0de"
 
 
@@ -34,58 +34,37 @@ def outgoing(limits: dict[str, Any] | None = None, *actions: str) -> dict[str, A
     return item if limits is None else item | {"limits": limits}
 
 
-@pytest.mark.parametrize(
-    ("limits", "sentence"),
-    [
-        ({"debitAmount": {"value": "2000"} | USD}, "up to USD 20.00 in total"),
-        ({"debitAmount": {"value": "123456789"} | USD}, "up to USD 1,234,567.89 in total"),
-        ({"debitAmount": {"value": "5", "assetCode": "JPY", "assetScale": 0}}, "up to JPY 5 in total"),
-        (
-            {"debitAmount": {"value": "2000"} | USD, "interval": MONTHLY},
-            "up to USD 20.00 every month, 12 times, from 1 January 2026 00:00 UTC until 1 January 2027 00:00 UTC",
-        ),
-        (
-            {"debitAmount": {"value": "2000"} | USD, "interval": "R0/2026-01-01T00:00:00Z/P1D"},
-            "up to USD 20.00 once, from 1 January 2026 00:00 UTC until 2 January 2026 00:00 UTC",
-        ),
-        (
-            {"debitAmount": {"value": "1"} | USD, "interval": "R/2026-01-01T00:00:00Z/P2W"},
-            "up to USD 0.01 every 2 weeks, from 1 January 2026 00:00 UTC, without an end",
-        ),
-        (
-            {"receiveAmount": {"value": "1000", "assetCode": "EUR", "assetScale": 3}},
-            "what it takes for the receiver to get up to EUR 1.000 in total",
-        ),
-        (
-            {
-                "receiveAmount": {"value": "1", "assetCode": "EUR", "assetScale": 3},
-                "interval": "R/2026-01-01T00:00Z/P1D",
-            },
-            "what it takes for the receiver to get up to EUR 0.001"
-            " every day, from 1 January 2026 00:00 UTC, without an end",
-        ),
-    ],
-)
-def test_spending_names_amount_and_period(limits: dict[str, Any], sentence: str) -> None:
-    spending = describe_items(outgoing(limits))[0].spending
-    assert spending is not None
-    assert f"{spending.most} {spending.period}" == sentence
-    assert not spending.unlimited
+def amount(value: int, code: str = "USD", scale: int = 2) -> dict[str, Any]:
+    return {"value": str(value), "assetCode": code, "assetScale": scale}
+
+
+GETS = "what it takes for the receiver to get "
+YEAR = "every month, 12 times, from 1 January 2026 00:00 UTC until 1 January 2027 00:00 UTC"
+DAYS = "every day, from 1 January 2026 00:00 UTC, without an end"
 
 
 @pytest.mark.parametrize(
-    ("limits", "period"),
+    ("limits", "spending"),
     [
-        (None, "as often as it likes"),
-        ({}, "as often as it likes"),
-        ({"receiver": RECEIVER}, "as often as it likes"),
-        ({"interval": "R/2026-01-01T00:00:00Z/P1M"}, "every month, from 1 January 2026 00:00 UTC, without an end"),
+        ({"debitAmount": amount(2000)}, Spending("up to USD 20.00", "in total", None)),
+        ({"debitAmount": amount(123456789)}, Spending("up to USD 1,234,567.89", "in total", None)),
+        ({"debitAmount": amount(5, "JPY", 0)}, Spending("up to JPY 5", "in total", None)),
+        ({"debitAmount": amount(2000), "interval": MONTHLY}, Spending("up to USD 20.00", YEAR, None)),
+        ({"receiveAmount": amount(1000, "EUR", 3)}, Spending(f"{GETS}up to EUR 1.000", "in total", None)),
+        (
+            {"receiveAmount": amount(1, "EUR", 3), "interval": "R/2026-01-01T00:00Z/P1D", "receiver": RECEIVER},
+            Spending(f"{GETS}up to EUR 0.001", DAYS, RECEIVER),
+        ),
+        # The client chose the code of a receiver's asset.
+        ({"receiveAmount": amount(1, "U\u202eDSU", 0)}, Spending(f"{GETS}up to U%E2%80%AEDSU 1", "in total", None)),
+        (None, Spending("any amount", "as often as it likes", None, unlimited=True)),
+        ({}, Spending("any amount", "as often as it likes", None, unlimited=True)),
+        ({"receiver": RECEIVER}, Spending("any amount", "as often as it likes", RECEIVER, unlimited=True)),
+        ({"interval": "R/2026-01-01T00:00:00Z/P1D"}, Spending("any amount", DAYS, None, unlimited=True)),
     ],
 )
-def test_spending_without_an_amount_is_called_unlimited(limits: dict[str, Any] | None, period: str) -> None:
-    spending = describe_items(outgoing(limits))[0].spending
-    assert spending is not None
-    assert (spending.most, spending.period, spending.unlimited) == ("any amount", period, True)
+def test_spending_names_amount_period_and_receiver(limits: dict[str, Any] | None, spending: Spending) -> None:
+    assert describe_items(outgoing(limits))[0].spending == spending
 
 
 @pytest.mark.parametrize(
@@ -107,41 +86,26 @@ def test_spending_without_an_amount_is_called_unlimited(limits: dict[str, Any] |
     ],
 )
 def test_spending_in_short_windows_says_what_they_add_up_to(interval: str | None, adds_up: str | None) -> None:
-    amount = {"value": "100", **USD}
     more = {"interval": interval} if interval else {}
     [debit], [receive], [unlimited] = (
         describe_items(outgoing(limits | more))
-        for limits in ({"debitAmount": amount}, {"receiveAmount": amount}, {"receiver": RECEIVER})
+        for limits in ({"debitAmount": amount(100)}, {"receiveAmount": amount(100)}, {"receiver": RECEIVER})
     )
     assert debit.spending is not None
     assert receive.spending is not None
     assert unlimited.spending is not None
     assert debit.spending.total == adds_up
-    assert receive.spending.total == (adds_up and f"what it takes for the receiver to get {adds_up}")
+    assert receive.spending.total == (adds_up and f"{GETS}{adds_up}")
     assert unlimited.spending.total is None, "it has a warning of its own"
 
 
-@pytest.mark.parametrize(("limits", "receiver"), [({"receiver": RECEIVER}, RECEIVER), ({}, None), (None, None)])
-def test_spending_names_the_only_receiver(limits: dict[str, Any] | None, receiver: str | None) -> None:
-    spending = describe_items(outgoing(limits))[0].spending
-    assert spending is not None
-    assert spending.receiver == receiver
-
-
 def test_spending_is_absent_where_nothing_may_be_spent() -> None:
-    [permitted] = describe_items(outgoing({"debitAmount": {"value": "1"} | USD}, "read", "list-all"))
+    [permitted] = describe_items(outgoing({"debitAmount": amount(1)}, "read", "list-all"))
     assert permitted.spending is None
     assert permitted.actions == [
         "List every payment, also those made by other apps",
         "See the details of the payments that it made itself",
     ]
-
-
-def test_asset_code_of_a_receiver_cannot_turn_text_around() -> None:
-    amount = {"value": "1", "assetCode": "U\u202eDSU", "assetScale": 0}
-    spending = describe_items(outgoing({"receiveAmount": amount}))[0].spending
-    assert spending is not None
-    assert spending.most.isascii()
 
 
 @pytest.mark.parametrize(

@@ -158,29 +158,9 @@ def test_hint_says_that_the_body_was_changed(attempt: Attempt, refused: Refused)
     assert "The body was changed after signing, or serialized again." in error["details"]["hint"]
 
 
-@pytest.mark.parametrize("value", [None, "", "undefined", "GNAPabc", "abc GNAP"])
-def test_request_without_a_token_is_refused(attempt: Attempt, refused: Refused, value: str | None) -> None:
-    refused(attempt.send(sent={"authorization": value}), 401, "invalid_token", reason="missing_token")
-
-
 @pytest.mark.parametrize("value", ["GNAP none", "GNAP é", "GNAP a b", f"GNAP {'x' * 4000}"])
 def test_unknown_token_is_refused(attempt: Attempt, refused: Refused, value: str) -> None:
     refused(attempt.send(sent={"authorization": value}), 401, "invalid_token", reason="unknown_token")
-
-
-def test_token_ends_with_its_lifetime(shared: Instance, attempt: Attempt, refused: Refused) -> None:
-    shared.clock.advance(shared.context.settings.access_token_lifetime - 5)
-    assert attempt.send().status_code == 201
-    shared.clock.advance(5)
-    refused(attempt.send(), 401, "invalid_token", reason="expired_token")
-
-
-def test_token_ends_with_its_grant(shared: Instance, refused: Refused) -> None:
-    answer = shared.client.obtain_grant({"type": "quote", "actions": ["read"]})
-    grant_id = answer["continue"]["uri"].rpartition("/")[2]
-    shared.write(partial(revoke_grant, grant_id=grant_id))
-    token = answer["access_token"]["value"]
-    refused(shared.client.get("/quotes/none", token), 401, "invalid_token", reason="revoked_token")
 
 
 def test_key_ends_when_it_is_revoked(shared: Instance, refused: Refused) -> None:

@@ -1,11 +1,9 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import httpx2
 import pytest
 
-from payres.grants.tokens import revoke_grant
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from tests.helpers import Json
@@ -43,14 +41,6 @@ def test_rotate_answers_with_a_new_value_at_a_new_url(shared: Instance, refused:
     assert is_good(shared.client, new["value"])
     refused(shared.client.get("/quotes/none", old["value"]), 401, "invalid_token", reason="revoked_token")
     refused(shared.client.post(old["manage"], None, old["value"]), 404, "invalid_rotation")
-
-
-def test_rotate_takes_an_expired_token(shared: Instance, refused: Refused) -> None:
-    old = obtain(shared)
-    shared.clock.advance(old["expires_in"])
-    refused(shared.client.get("/quotes/none", old["value"]), 401, "invalid_token", reason="expired_token")
-    new = shared.client.post(old["manage"], None, old["value"]).json()["access_token"]
-    assert is_good(shared.client, new["value"])
 
 
 def test_rotate_succeeds_once_of_many_at_the_same_time(shared: Instance) -> None:
@@ -110,26 +100,3 @@ def test_management_is_for_the_tokens_client(
     unsigned = anonymous.request(method, token["manage"], headers={"authorization": f"GNAP {token['value']}"})
     refused(unsigned, 401, "invalid_client", reason="missing_signature")
     assert is_good(shared.client, token["value"])
-
-
-@pytest.mark.parametrize(("method", "code"), [("POST", "invalid_rotation"), ("DELETE", "not_found")])
-def test_management_of_an_unknown_token_is_not_found(
-    shared: Instance, refused: Refused, method: str, code: str
-) -> None:
-    refused(shared.client.request(method, "/token/none", None, obtain(shared)["value"]), 404, code)
-
-
-def test_revoke_ends_the_token_and_may_be_repeated(shared: Instance, refused: Refused) -> None:
-    token = obtain(shared)
-    for _ in range(2):
-        answer = shared.client.delete(token["manage"], token["value"])
-        assert (answer.status_code, answer.content) == (204, b"")
-    refused(shared.client.get("/quotes/none", token["value"]), 401, "invalid_token", reason="revoked_token")
-    refused(shared.client.post(token["manage"], None, token["value"]), 404, "invalid_rotation")
-
-
-def test_rotate_ends_with_the_grant(shared: Instance, refused: Refused) -> None:
-    granted = shared.client.obtain_grant(QUOTE)
-    token, grant_id = granted["access_token"], granted["continue"]["uri"].rpartition("/")[2]
-    shared.write(partial(revoke_grant, grant_id=grant_id))
-    refused(shared.client.post(token["manage"], None, token["value"]), 404, "invalid_rotation")

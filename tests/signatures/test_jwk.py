@@ -14,8 +14,6 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 from payres.signatures.jwk import (
     JWK,
@@ -54,7 +52,7 @@ def test_public_key_and_jwk_from_public_bytes_are_inverse() -> None:
 
 @pytest.mark.parametrize("length", [0, 31, 33, 64])
 def test_jwk_from_public_bytes_refuses_another_length(length: int) -> None:
-    with pytest.raises(ValueError, match=f"has 32 bytes, not {length}"):
+    with pytest.raises(ValueError, match="x must be 32 bytes"):
         jwk_from_public_bytes("k", bytes(length))
 
 
@@ -151,10 +149,6 @@ def test_private_pem_is_pkcs8_of_the_same_key() -> None:
     assert jwk_from_pem("k", private_pem(key)).x == "A6EHv_POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg"
 
 
-def test_generate_private_key_gives_a_new_key_each_time() -> None:
-    assert generate_private_key().private_bytes_raw() != generate_private_key().private_bytes_raw()
-
-
 def _pem_of_other_types() -> list[bytes]:
     curve_key = ec.generate_private_key(ec.SECP256R1())
     exchange_key = x25519.X25519PrivateKey.generate()
@@ -177,12 +171,6 @@ def test_jwk_from_pem_refuses_what_it_cannot_read() -> None:
     for pem in [b"", b"not a key", encrypted, private_pem(key)[:60], b"\xff" * 50]:
         with pytest.raises(ValueError, match="no readable Ed25519 key"):
             jwk_from_pem("k", pem)
-
-
-@given(st.binary(min_size=32, max_size=32))
-def test_public_key_takes_any_32_bytes(raw: bytes) -> None:
-    jwk = jwk_from_public_bytes("k", raw)
-    assert public_bytes(jwk.x) == raw
 
 
 @pytest.mark.parametrize("use", [{}, {"use": "sig"}, {"use": None}])
