@@ -33,7 +33,6 @@ AT_ONCE_FROM_WALLET: Final = 24
 ASKED_AT_ONCE: Final = 96
 ASKED_AT_ONCE_OF_CLIENT: Final = 8
 ASKED_AT_ONCE_OF_KEY: Final = 4
-MAX_LAST_PEERS: Final = 256
 SILENT: Final = "A packet of a quote was left unanswered"
 UNANSWERED: Final = "a packet was left unanswered, and no more are sent until it is known what became of it"
 
@@ -47,10 +46,9 @@ class Outbound:
         self.probe_link = probe_link  # its own, because anyone may ask for quotes, and their probes may hang
         self.clock = clock
         self.ilp_address = ilp_address
-        self.timing = Timing(clock)
+        self.timing = Timing()
         self._slots = Slots(None, AT_ONCE, AT_ONCE_FROM_WALLET)
         self._unrepeated_slots = Slots(None, MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET)
-        self._last_peers: dict[tuple[Asset, str], PeerRecord] = {}
         self._in_flight = 0
         self._landed = asyncio.Event()
         self._draining = False
@@ -60,23 +58,9 @@ class Outbound:
         """The slots of packets with money to a peer: fewer when the peer does not repeat lost answers."""
         return self._slots if peer.repeats_answers else self._unrepeated_slots
 
-    def last_peer(self, source: Asset, destination: str, wallet_id: int) -> PeerRecord | None:
-        """Who got the last packet of an asset to the same node, if known and its link has a slot now: nothing waits for
-        a peer that may no longer be the next hop. The unit that records a packet finds out whether it is."""
-        peer = self._last_peers.get((source, _node_of(destination)))
-        if peer is None or not self.slots_to(peer).try_take(peer.id, wallet_id):
-            return None
-        self.slots_to(peer).release(peer.id, wallet_id)
-        return peer
-
-    def note_peer(self, source: Asset, destination: str, peer: PeerRecord | None) -> None:
-        """Notes who got a packet; None when it is no longer known who does."""
-        towards = source, _node_of(destination)
-        self._last_peers.pop(towards, None)  # so that the newest comes last
-        if peer is not None:
-            self._last_peers[towards] = peer
-        if len(self._last_peers) > MAX_LAST_PEERS:
-            del self._last_peers[next(iter(self._last_peers))]
+    def leaving(self, prepare: Prepare) -> Prepare:
+        """The packet as it leaves now, with the whole of its time before it."""
+        return msgspec.structs.replace(prepare, expires_at=self.clock.now() + self.timing.packet_lifetime)
 
     async def drain(self) -> None:
         """Stops sending packets with money, and waits a while for the answers to those in flight."""
@@ -105,7 +89,8 @@ class WalletPackets:
     """The `PacketSender` of one quote or payment, for packets counted in `source`; with an outgoing payment they may
     carry its money. A packet first waits for a slot on its link.
 
-    `begin` runs once: in the unit that records the first packet with money, or else in `ensure_begun`.
+    `begin` is run in the unit that records the first packet with money, perhaps of several at once, or else in
+    `ensure_begun`.
     """
 
     def __init__(
@@ -118,11 +103,10 @@ class WalletPackets:
     ) -> None:
         self._outbound = outbound
         self._database = outbound.database
-        self._clock = outbound.clock
         self._source = source
         self._wallet_id = wallet_id
         self._payment_id = payment_id
-        self._begin = begin  # None once a unit with it is queued
+        self._begin = begin  # None once it was run
         self._peer: PeerRecord | None = None  # who gets the packets with money, if known
         self._unanswered = False  # whether a peer that does not repeat answers left one of them unanswered
         self._silent: PeerRecord | None = None
@@ -130,100 +114,72 @@ class WalletPackets:
 
     async def ask(self, prepare: Prepare) -> Outcome:
         """Sends a packet that moves no money: nobody can fulfill it, or its amount is zero."""
-        outbound, asked_at = self._outbound, self._clock.now()
+        outbound = self._outbound
         try:
-            hop = await self._database.read(lambda work: self._hop(work, prepare))
+            hop = await self._database.read(lambda work: next_hop(work, outbound.ilp_address, prepare, self._source))
         except Rejected as rejected:
             return rejected.reject(outbound.ilp_address)
-        # It is not stored, but the answer to its Request-Id shows whether the peer repeats answers.
-        number = new_id()
         # What the server sends by itself, at the end of a payment, counts for the wallet.
         requester = requested_by.get() or (self._wallet_id,)
         self.waiting += 1
         async with outbound.probe_slots.slot(hop.peer.id, *requester):
             self.waiting -= 1
-            postponed, left_at = self._postponed(prepare, asked_at), self._clock.now()
+            left_at = outbound.clock.now()
             try:
-                return await outbound.carrier.post(hop, postponed, number, MARGIN, outbound.probe_link)
+                # It is not stored, but the answer to its Request-Id shows whether the peer repeats answers.
+                return await outbound.carrier.post(
+                    hop, outbound.leaving(prepare), new_id(), MARGIN, outbound.probe_link
+                )
             except asyncio.CancelledError:
-                # A probe that ends also stops waiting for packets that have just left: that says nothing about the
-                # peer.
-                if self._clock.now() - left_at >= outbound.timing.probe_timeout // 2:
+                # A probe that ends also stops waiting for a packet that has just left, which says nothing of the peer.
+                if outbound.clock.now() - left_at >= outbound.timing.probe_timeout // 2:
                     self._silent = hop.peer
                 raise
 
-    async def pay(self, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]) -> Outcome:
+    async def pay(self, prepare: Prepare, delivered: Callable[[Fulfill], int]) -> Outcome:
         """Sends a packet with money, recorded before it leaves; what was fulfilled is posted before this returns."""
-        asked_at = self._clock.now()
+        outbound = self._outbound
         try:
-            peer = self._peer = (
-                self._peer
-                or self._outbound.last_peer(self._source, prepare.destination, self._wallet_id)
-                or await self._next_peer(prepare)
-            )
-            async with self._outbound.slots_to(peer).slot(peer.id, self._wallet_id):
+            peer = self._peer = self._peer or await self._next_peer(prepare)
+            async with outbound.slots_to(peer).slot(peer.id, self._wallet_id):
                 if self._unanswered:
                     raise Rejected(Code.BAD_REQUEST, UNANSWERED)
-                async with self._outbound.departure():
-                    return await self._carry(peer, self._postponed(prepare, asked_at), delivered)
+                async with outbound.departure():
+                    outcome = await outbound.carrier.carry(self._payer(peer, delivered), outbound.leaving(prepare))
         except Rejected as rejected:
             self._peer = None
-            self._outbound.note_peer(self._source, prepare.destination, None)
-            return rejected.reject(self._outbound.ilp_address)
-
-    async def _carry(self, peer: PeerRecord, prepare: Prepare, delivered: Callable[[Fulfill], int]) -> Outcome:
-        begin, self._begin = self._begin, None
-
-        def check(work: Work, hop: Hop) -> None:
-            # The packet has its slot on the link to `peer`, which may have become another since, or get fewer slots.
-            if hop.peer.id != peer.id or hop.peer.repeats_answers < peer.repeats_answers:
-                raise Rejected(Code.PEER_UNREACHABLE, "the way to the receiver has just changed")
-            if begin is not None:
-                begin(work)
-
-        def land(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
-            if balances.fulfil(work, packet.id, delivered(fulfill)) and self._payment_id is not None:
-                end_if_finished(work, self._payment_id)
-
-        payer = Payer(self._source, check, land, self._payment_id)
-        try:
-            hop, packet = await self._outbound.carrier.depart(payer, prepare)
-        except BaseException:
-            self._begin = self._begin or begin
-            raise
-        self._peer = hop.peer
-        self._outbound.note_peer(self._source, prepare.destination, hop.peer)
-        outcome = await self._outbound.carrier.finish(payer, prepare, hop, packet)
-        if isinstance(outcome, Unanswered) and not hop.peer.repeats_answers:
+            return rejected.reject(outbound.ilp_address)
+        self._begin = None
+        if isinstance(outcome, Unanswered) and not peer.repeats_answers:
             self._unanswered = True
         return outcome
 
     async def ensure_begun(self) -> None:
         """Has `begin` run if no packet with money has left."""
-        begin, self._begin = self._begin, None
-        if begin is not None:
-            await self._database.write(begin)
+        if self._begin is not None:
+            await self._database.write(self._begin)
 
     async def note_silence(self) -> None:
         """Stores with the peer that it left a packet of a probe unanswered, if it did."""
         if self._silent is not None:
-            await note_failure(self._database, self._silent, SILENT, self._clock.now())
+            await note_failure(self._database, self._silent, SILENT, self._outbound.clock.now())
+
+    def _payer(self, peer: PeerRecord, delivered: Callable[[Fulfill], int]) -> Payer:
+        def check(work: Work, hop: Hop) -> None:
+            # The packet has its slot on the link to `peer`, which may have become another since, or get fewer slots.
+            if hop.peer.id != peer.id or hop.peer.repeats_answers < peer.repeats_answers:
+                raise Rejected(Code.PEER_UNREACHABLE, "the way to the receiver has just changed")
+            if self._begin is not None:
+                self._begin(work)
+
+        def land(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
+            if balances.fulfil(work, packet.id, delivered(fulfill)) and self._payment_id is not None:
+                end_if_finished(work, self._payment_id)
+
+        return Payer(self._source, check, land, self._payment_id)
 
     async def _next_peer(self, prepare: Prepare) -> PeerRecord:
         """Raises Rejected."""
         return await self._database.read(
             lambda work: peer_towards(work, self._outbound.ilp_address, prepare.destination, self._source)
         )
-
-    def _postponed(self, prepare: Prepare, asked_at: int) -> Prepare:
-        """The packet, its expiry moved by the time that it waited for a slot."""
-        waited = self._clock.now() - asked_at
-        return msgspec.structs.replace(prepare, expires_at=prepare.expires_at + max(waited, 0))
-
-    def _hop(self, work: Work, prepare: Prepare) -> Hop:
-        return next_hop(work, self._outbound.ilp_address, prepare, self._source)
-
-
-def _node_of(destination: str) -> str:
-    """The address without its last segment, which names the payment."""
-    return destination.rpartition(".")[0]

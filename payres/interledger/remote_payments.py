@@ -154,7 +154,7 @@ class RemotePayments:
 
     async def _attempt(self, payment: OutgoingRecord, wallet: WalletRecord) -> SendingFailed | None:
         """Reads the receiver and sends what is left. None when the rows say what comes next."""
-        count_attempt = partial(outgoing.count_attempt, payment_id=payment.id)
+        count_attempt = partial(outgoing.begin_attempt, payment_id=payment.id, number=payment.attempts + 1)
         try:
             receiver = await self._receivers.fetch_open(payment.terms.receiver)
         except FetchFailed as error:

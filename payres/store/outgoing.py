@@ -89,12 +89,12 @@ def add_sent(tx: Transaction, payment_id: str, sent: int, delivered: int) -> Non
     )
 
 
-def count_attempt(tx: Transaction, payment_id: str, received_before: int | None = None) -> None:
-    """One more attempt to reach a remote receiver. What it had received when the payment began is stored once."""
+def begin_attempt(tx: Transaction, payment_id: str, number: int, received_before: int | None = None) -> None:
+    """Stores how many attempts there were to reach a remote receiver since something has arrived. What it had received
+    when the payment began is stored once."""
     tx.execute(
-        "UPDATE outgoing_payment SET attempts = attempts + 1, received_before = coalesce(received_before, ?)"
-        " WHERE id = ?",
-        (received_before, payment_id),
+        "UPDATE outgoing_payment SET attempts = ?, received_before = coalesce(received_before, ?) WHERE id = ?",
+        (number, received_before, payment_id),
     )
 
 

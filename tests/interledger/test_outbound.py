@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from payres.amounts import Asset
-from payres.clock import SECOND
 from payres.interledger import outbound as module
 from payres.interledger.outbound import ASKED_AT_ONCE_OF_CLIENT, Outbound, WalletPackets
 from payres.interledger.packets import Code, Reject, decode_prepare
@@ -36,54 +35,21 @@ async def test_packet_that_waited_has_the_whole_of_its_time_left(node: Node, out
             assert len(far.requests) == 1
             node.clock.advance(30)
         assert await asking == FAR_REJECT
-        assert decode_prepare(far.requests[1].body).expires_at == prepare.expires_at + 30 * SECOND
-
-
-async def test_packet_whose_way_changes_while_it_waits_stays(
-    node: Node, outbound: Outbound, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with FakePeer(fulfilling(FULFILLMENT)) as far:
-        await node.peer("far", url=far.url)
-        elsewhere = await node.peer("elsewhere", url=far.url)
-        packets = WalletPackets(outbound, USD, WALLET, "a payment")
-        monkeypatch.setattr(packets, "_peer", elsewhere)
-        outcome = await packets.pay(far_prepare(node, 5, FULFILLMENT), FULFILLMENT, lambda fulfill: 5)
-        assert isinstance(outcome, Reject)
-        assert outcome.code == Code.PEER_UNREACHABLE
-        assert not far.requests
-    assert packets._peer is None  # the next one looks where to go
-    assert not await node.under_way()
+        assert decode_prepare(far.requests[1].body).expires_at == node.clock.now() + outbound.timing.packet_lifetime
 
 
 @pytest.mark.parametrize("other", ["elsewhere", "far"])
-async def test_peer_of_the_payment_before_is_checked_and_forgotten(node: Node, outbound: Outbound, other: str) -> None:
+async def test_packet_whose_way_changes_while_it_waits_stays(node: Node, outbound: Outbound, other: str) -> None:
     """The route leads elsewhere now, or the peer has come to repeat no answers, so that it has fewer slots."""
-    prepare = far_prepare(node, 5, FULFILLMENT)
     async with FakePeer(fulfilling(FULFILLMENT)) as far:
         known = {name: await node.peer(name, url=far.url) for name in ("far", "elsewhere")}
-        outbound.note_peer(USD, prepare.destination, msgspec.structs.replace(known[other], repeats_answers=1))
-        outcome = await WalletPackets(outbound, USD, WALLET, "a payment").pay(prepare, FULFILLMENT, lambda fulfill: 5)
+        packets = WalletPackets(outbound, USD, WALLET, "a payment")
+        packets._peer = msgspec.structs.replace(known[other], repeats_answers=1)
+        outcome = await packets.pay(far_prepare(node, 5, FULFILLMENT), lambda fulfill: 5)
         assert isinstance(outcome, Reject)
         assert outcome.code == Code.PEER_UNREACHABLE
         assert not far.requests
-    assert outbound.last_peer(USD, prepare.destination, WALLET) is None
     assert not await node.under_way()
-
-
-async def test_peer_of_the_payment_before_is_not_waited_for(node: Node, outbound: Outbound) -> None:
-    """It may hang, and the operator have led the route to another: with its link full, the route is read again."""
-    destination = far_prepare(node, 5, FULFILLMENT).destination
-    peer = await node.peer("far", url="http://127.0.0.1:1")
-    outbound.note_peer(USD, destination, peer)
-    slots, key = outbound.slots_to(peer), (peer.id, WALLET)
-    taken = 0
-    while slots.try_take(*key):
-        taken += 1
-    assert outbound.last_peer(USD, destination, WALLET) is None
-    for _ in range(taken):
-        slots.release(*key)
-    assert outbound.last_peer(USD, destination, WALLET) == peer
-    assert slots.try_take(*key), "looking took none"
 
 
 async def test_stopping_waits_for_packets_that_have_left_and_lets_no_more_leave(outbound: Outbound) -> None:

@@ -164,8 +164,7 @@ def test_payment_that_finds_no_slot_to_read_its_receiver_uses_up_no_attempt(
 def test_attempts_that_are_used_up_end_the_payment(pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = pair
     created = begin_and_interrupt(a, receiver, never, monkeypatch)
-    for _ in range(MAX_ATTEMPTS):
-        a.write(lambda tx: outgoing.count_attempt(tx, last_segment(created["id"])))
+    a.write(lambda tx: outgoing.begin_attempt(tx, last_segment(created["id"]), MAX_ATTEMPTS))
     let_time_pass(pair, 22)
     a.context.remote_payments.wake()
     paid = ended(a, created)

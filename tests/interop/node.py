@@ -90,7 +90,7 @@ def run_node(database: Path, ilp_address: str = "test.node") -> Iterator[Node]:
                 assets.deposit_liquidity(tx, code, 2, "1000000.00")
 
         instance.write(unit)
-        usual = Timing(instance.clock)
+        usual = Timing()
         hurried(
             instance,
             probe_timeout=usual.probe_timeout,

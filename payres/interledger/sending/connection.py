@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import msgspec
 
 from payres.amounts import MAX_LEDGER, Asset
-from payres.clock import MILLISECOND, SECOND, Clock
+from payres.clock import MILLISECOND, SECOND
 from payres.interledger.frames import (
     ConnectionAssetDetails,
     ConnectionClose,
@@ -72,10 +72,9 @@ class SendingFailed(Exception):
 class Timing(msgspec.Struct, frozen=True):
     """How long a sender waits, in microseconds, and how many packets it sends at once.
 
-    `clock` says when packets expire; waiting is measured by the event loop.
+    Waiting is measured by the event loop.
     """
 
-    clock: Clock
     packet_lifetime: int = 20 * SECOND
     probe_timeout: int = 10 * SECOND
     idle_timeout: int = 10 * SECOND  # how long a payment continues without a fulfilled packet
@@ -92,18 +91,21 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class PacketSender(Protocol):
-    """Sends the packets of one payment. A packet that it does not send is answered with a Reject of its own."""
+    """Sends the packets of one payment, and sets when they expire.
+
+    A packet that it does not send is answered with a Reject of its own.
+    """
 
     async def ask(self, prepare: Prepare) -> Outcome:
         """Sends a packet that moves no money: nobody can fulfill it, or its amount is zero."""
         ...
 
-    async def pay(self, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]) -> Outcome:
+    async def pay(self, prepare: Prepare, delivered: Callable[[Fulfill], int]) -> Outcome:
         """Sends a packet with money, recorded before it leaves; what was fulfilled is posted before this returns.
 
-        A Fulfill with another fulfillment than `fulfillment` comes back as a Reject with WRONG_CONDITION. `delivered`
-        reads from the Fulfill how much the receiver says arrived, in the destination's units and at most MAX_LEDGER; it
-        never raises.
+        A Fulfill that does not fit the condition comes back as a Reject with WRONG_CONDITION. `delivered` reads from
+        the Fulfill how much the receiver says arrived, in the destination's units and at most MAX_LEDGER; it never
+        raises.
         """
         ...
 
@@ -184,20 +186,18 @@ class Connection:
     async def ask(self, amount: int, frames: tuple[Frame, ...] = ()) -> Answer:
         """Sends a packet that nobody can fulfill; the answer says how much of `amount` would arrive."""
         sequence, data = self._encrypted(0, frames)
-        outcome = await self._packets.ask(self._prepare(amount, os.urandom(HASH_BYTES), data))
-        return self._read(outcome, sequence)
+        return self._read(await self._packets.ask(self._prepare(amount, os.urandom(HASH_BYTES), data)), sequence)
 
     async def pay(self, amount: int, minimum: int) -> Answer:
         """Sends `amount`, which the receiver may take if at least `minimum` arrives."""
         sequence, data = self._encrypted(minimum, (_MONEY,))
-        fulfillment = self._secret.fulfillment(data)
+        condition = hashlib.sha256(self._secret.fulfillment(data)).digest()
 
         def delivered(fulfill: Fulfill) -> int:
             stream = self._open(fulfill, sequence)
             return max(minimum, min(stream.prepare_amount, MAX_LEDGER)) if stream else minimum
 
-        prepare = self._prepare(amount, hashlib.sha256(fulfillment).digest(), data)
-        return self._read(await self._packets.pay(prepare, fulfillment, delivered), sequence)
+        return self._read(await self._packets.pay(self._prepare(amount, condition, data), delivered), sequence)
 
     def _encrypted(self, minimum: int, frames: tuple[Frame, ...]) -> tuple[int, bytes]:
         sequence = self._sequence
@@ -206,8 +206,7 @@ class Connection:
         return sequence, self._secret.encrypt_packet(packet)
 
     def _prepare(self, amount: int, condition: bytes, data: bytes) -> Prepare:
-        expires_at = self.timing.clock.now() + self.timing.packet_lifetime
-        return Prepare(amount, expires_at, condition, self.destination.ilp_address, data)
+        return Prepare(amount, 0, condition, self.destination.ilp_address, data)
 
     def _read(self, outcome: Outcome, sequence: int) -> Answer:
         answer = Answer(outcome, None if isinstance(outcome, Unanswered) else self._open(outcome, sequence))

@@ -21,17 +21,17 @@ from payres.interledger.packets import (
     decode_prepare,
     decode_reply,
     encode,
+    fulfills,
     too_large_data,
 )
 from payres.interledger.sending.connection import Connection, Destination, Timing, monotonic
 from payres.interledger.stream import SharedSecret
-from tests.interledger.sending.virtual_time import LoopClock
 
 SECRET = bytes(range(32))
 ADDRESS = "test.receiver.token"
 CONNECTOR = "test.connector"
 USD = Asset("USD", 2)
-TIMING = Timing(LoopClock())
+TIMING = Timing()
 
 
 class Entry(NamedTuple):
@@ -125,7 +125,7 @@ class SimulatedPath:
     async def ask(self, prepare: Prepare) -> Outcome:
         return await self._carry(prepare)
 
-    async def pay(self, prepare: Prepare, fulfillment: bytes, delivered: Callable[[Fulfill], int]) -> Outcome:
+    async def pay(self, prepare: Prepare, delivered: Callable[[Fulfill], int]) -> Outcome:
         self.in_flight += prepare.amount
         self.packets += 1
         self.most_packets = max(self.most_packets, self.packets)
@@ -136,7 +136,7 @@ class SimulatedPath:
             self.in_flight -= prepare.amount
             self.packets -= 1
         if isinstance(outcome, Fulfill):
-            assert outcome.fulfillment == fulfillment
+            assert fulfills(outcome.fulfillment, prepare.condition)
             self.fulfilled += prepare.amount
             self.delivered += delivered(outcome)
         elif isinstance(outcome, Unanswered):

@@ -5,12 +5,7 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from payres.clock import SECOND
-from payres.interledger.sending.connection import monotonic
-
 T = TypeVar("T")
-
-START = 1_700_000_000 * SECOND
 
 
 class _Selector(selectors.DefaultSelector):
@@ -36,13 +31,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def stall(self, seconds: float) -> None:
         """Time passes as in a callback that takes so long: timers that are due meanwhile are late."""
         self._virtual.elapsed += seconds
-
-
-class LoopClock:
-    """A clock that shows the time of the running loop."""
-
-    def now(self) -> int:
-        return START + monotonic()
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
