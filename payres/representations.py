@@ -12,9 +12,9 @@ from payres.event_types import GrantEvent, OutgoingPaymentEvent, RefundEvent
 from payres.store.grants import GrantRecord
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
-from payres.store.pages import PageBounds
 from payres.store.payments import RefundRecord
 from payres.store.quotes import QuoteRecord
+from payres.store.rows import PageBounds
 from payres.store.wallets import WalletRecord
 from payres.urls import Urls
 from payres.wire import Amount, IncomingPayment, OutgoingPayment, Page, Pagination, Quote

@@ -10,7 +10,7 @@ from payres.operator import api_keys
 from payres.operator.inputs import require_time
 from payres.representations import page_of
 from payres.store.operators import API_KEYS
-from payres.store.pages import PageQuery, select_page
+from payres.store.rows import PageQuery, select_page
 from payres.store.work import Work
 from payres.wire import Page
 

@@ -6,7 +6,7 @@ from payres.admin.representations import represent
 from payres.admin.wire import AuditEntry
 from payres.representations import page_of
 from payres.store.audit import AUDIT
-from payres.store.pages import PageQuery, select_page
+from payres.store.rows import PageQuery, select_page
 from payres.store.work import Work
 from payres.wire import Page, encode
 

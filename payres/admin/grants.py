@@ -8,7 +8,7 @@ from payres.admin.wire import Grant, GrantDecision
 from payres.operator import grants
 from payres.representations import page_of
 from payres.store.grants import page_of_grants
-from payres.store.pages import PageQuery
+from payres.store.rows import PageQuery
 from payres.store.work import Work
 from payres.wire import Page
 

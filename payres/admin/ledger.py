@@ -16,7 +16,7 @@ from payres.operator.wallets import require_wallet
 from payres.representations import page_of
 from payres.store import accounts
 from payres.store.entries import page_of_entries
-from payres.store.pages import PageQuery
+from payres.store.rows import PageQuery
 from payres.store.work import Work
 from payres.wire import Page
 

@@ -17,9 +17,9 @@ from payres.store.events import EventRecord
 from payres.store.grants import GRANTS
 from payres.store.incoming import INCOMING
 from payres.store.outgoing import OUTGOING
-from payres.store.pages import PageQuery
 from payres.store.payments import PaymentRecord, RefundRecord, payers_of
 from payres.store.quotes import QUOTES, QuoteRecord
+from payres.store.rows import PageQuery
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
 from payres.wire import Resource

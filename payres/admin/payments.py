@@ -12,8 +12,8 @@ from payres.operator.operations import List
 from payres.operator.payments import PaymentQuery
 from payres.payments.refunds import Wanted, refund
 from payres.representations import page_of
-from payres.store.pages import PageQuery
 from payres.store.payments import page_of_payments
+from payres.store.rows import PageQuery
 from payres.store.work import Work
 from payres.wire import Page
 

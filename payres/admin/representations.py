@@ -18,11 +18,11 @@ from payres.store import events, grants, packets, peers
 from payres.store.accounts import ACCOUNTS
 from payres.store.clients import CLIENTS
 from payres.store.entries import EntryRecord
+from payres.store.events import DeliveryRecord, WebhookRecord
 from payres.store.grants import GrantRecord
 from payres.store.operators import ApiKeyRecord
 from payres.store.peers import PeerRecord
 from payres.store.wallets import WALLETS, KeyRecord, WalletRecord
-from payres.store.webhooks import DeliveryRecord, WebhookRecord
 from payres.store.work import Work
 
 if TYPE_CHECKING:  # they load slowly, and few commands need them

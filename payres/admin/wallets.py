@@ -15,7 +15,7 @@ from payres.operator.movements import Movement, movement
 from payres.operator.operations import List
 from payres.representations import page_of
 from payres.store.entries import page_of_movements
-from payres.store.pages import PageQuery, select_page
+from payres.store.rows import PageQuery, select_page
 from payres.store.wallets import WALLETS, KeyRecord, list_keys
 from payres.store.work import Work
 from payres.wire import Page

@@ -12,9 +12,8 @@ from payres.events import subscriptions
 from payres.limits import MAX_PAGE
 from payres.operator.inputs import require_time
 from payres.operator.operations import List
-from payres.store import webhooks as store
-from payres.store.events import EVENTS
-from payres.store.webhooks import WebhookRecord
+from payres.store import events as store
+from payres.store.events import EVENTS, WebhookRecord
 from payres.store.work import Work
 
 

@@ -10,7 +10,7 @@ from payres.admin.wire import AuditEntry
 from payres.cli.commands import Group
 from payres.cli.options import limit_option
 from payres.cli.session import lists
-from payres.store.pages import PageQuery
+from payres.store.rows import PageQuery
 from payres.store.work import Work
 
 

@@ -17,7 +17,7 @@ from payres.cli.session import JsonObject, labelled, lists, reads, writes
 from payres.errors import InvalidRequest
 from payres.grants import consent
 from payres.store.grants import State
-from payres.store.pages import PageQuery
+from payres.store.rows import PageQuery
 from payres.store.work import Work
 from payres.urls import canonical
 

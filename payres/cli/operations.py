@@ -12,7 +12,7 @@ from payres.cli.options import TimeText, WholeNumber, limit_option, require_secr
 from payres.cli.session import Session, labelled, with_session
 from payres.operator.operations import Input, Operation, declared
 from payres.operator.shapes import Column, Shape
-from payres.store.pages import PageQuery
+from payres.store.rows import PageQuery
 from payres.store.work import Work
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

@@ -17,8 +17,8 @@ from payres.errors import InvalidReceiver
 from payres.operator.payments import PaymentQuery
 from payres.payments import refunds
 from payres.store.connections import is_served
-from payres.store.pages import PageQuery
 from payres.store.payments import Direction, State
+from payres.store.rows import PageQuery
 from payres.store.work import Work
 from payres.terms import Offer
 

@@ -17,7 +17,7 @@ from payres.grants.sign_in import hash_password
 from payres.operator import wallets
 from payres.operator.assets import MAX_SCALE
 from payres.operator.movements import Movement
-from payres.store.pages import PageQuery
+from payres.store.rows import PageQuery
 from payres.store.wallets import list_wallets
 from payres.store.work import Work
 

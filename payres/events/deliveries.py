@@ -21,10 +21,9 @@ from payres.events.changes import Changes
 from payres.events.sender import GONE, Attempt, Sender, Target, target_of
 from payres.events.subscriptions import disable, note_attempt, wants
 from payres.limits import MAX_DELIVERIES_OF_WEBHOOK
-from payres.store import events, retention, webhooks
+from payres.store import events, retention
 from payres.store.database import Database
-from payres.store.events import EventRecord
-from payres.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord
+from payres.store.events import DELIVERIES, WEBHOOKS, DeliveryRecord, EventRecord
 from payres.store.work import EVENTS, Work
 from payres.worker import Worker, cancel_all, retry
 
@@ -90,7 +89,7 @@ class Deliveries:
 
     async def _begin(self) -> float:
         """Begins with the webhooks that have become active."""
-        found = await self._database.read(webhooks.list_webhooks)
+        found = await self._database.read(events.list_webhooks)
         self._tasks = {webhook_id: task for webhook_id, task in self._tasks.items() if not task.done()}
         for webhook in found:
             if webhook.active and webhook.id not in self._tasks:
@@ -139,7 +138,7 @@ def find_round(work: Work, webhook_id: str, after: int) -> Round | None:
     webhook = WEBHOOKS.get(work, webhook_id)
     if webhook is None or not webhook.active:
         return None
-    due = webhooks.due_deliveries(work, webhook_id, work.now, AGAIN_AT_ONCE)
+    due = events.due_deliveries(work, webhook_id, work.now, AGAIN_AT_ONCE)
     to_send = [ToSend(event, delivery) for delivery, event in due]
     cursor = max(webhook.cursor, after)
     for event in events.events_after(work, cursor, READ_AT_ONCE):

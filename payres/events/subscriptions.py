@@ -11,9 +11,8 @@ from payres.event_types import EVENT_TYPES, WebhookEvent
 from payres.events.sender import Attempt, Target, new_secret, target_of
 from payres.federation.ip_addresses import names_private_host
 from payres.limits import MAX_WEBHOOKS, ROTATION_HOURS
-from payres.store import audit, events, secrets, webhooks
-from payres.store.events import EventRecord
-from payres.store.webhooks import DELIVERIES, WEBHOOKS, DeliveryRecord, WebhookRecord
+from payres.store import audit, events, secrets
+from payres.store.events import DELIVERIES, WEBHOOKS, DeliveryRecord, EventRecord, WebhookRecord
 from payres.store.work import EVENTS, Work
 from payres.urls import is_http_url
 
@@ -50,7 +49,7 @@ def add_webhook(work: Work, url: str, patterns: Iterable[str] = (), is_private: 
         raise InvalidRequest(
             "The host is on this machine or in your network: say that the webhook is private (--private)", field="url"
         )
-    if len(webhooks.list_webhooks(work)) >= MAX_WEBHOOKS:
+    if len(events.list_webhooks(work)) >= MAX_WEBHOOKS:
         raise WrongState(f"There are {MAX_WEBHOOKS} webhooks already; remove one first")
     secret = new_secret(work)
     webhook = WebhookRecord(
@@ -59,7 +58,7 @@ def add_webhook(work: Work, url: str, patterns: Iterable[str] = (), is_private: 
         events=_checked_patterns(patterns),
         is_private=int(is_private),
         state="active",
-        secret=secrets.encrypt(work, webhooks.SECRETS, secret),
+        secret=secrets.encrypt(work, events.WEBHOOK_SECRETS, secret),
         previous_secret=None,
         previous_until=None,
         cursor=events.last_sequence(work),
@@ -80,7 +79,7 @@ def require_webhook(work: Work, webhook_id: str) -> WebhookRecord:
 def remove_webhook(work: Work, webhook_id: str) -> WebhookRecord:
     """Removes the webhook and its deliveries. Raises NotFound."""
     webhook = require_webhook(work, webhook_id)
-    webhooks.delete_webhook(work, webhook_id)
+    events.delete_webhook(work, webhook_id)
     audit.record(work, "webhook.remove", webhook_id, url=webhook.url)
     return webhook
 
@@ -89,7 +88,7 @@ def rotate_secret(work: Work, webhook_id: str) -> Added:
     """A new secret. The old one signs too for ROTATION_HOURS. Raises NotFound."""
     webhook = require_webhook(work, webhook_id)
     secret = new_secret(work)
-    encrypted = secrets.encrypt(work, webhooks.SECRETS, secret)
+    encrypted = secrets.encrypt(work, events.WEBHOOK_SECRETS, secret)
     ends_at = work.now + ROTATION_HOURS * HOUR
     WEBHOOKS.update(work, webhook_id, secret=encrypted, previous_secret=webhook.secret, previous_until=ends_at)
     audit.record(work, "webhook.rotate", webhook_id)
@@ -107,7 +106,7 @@ def replay_event(work: Work, event_id: str, webhook_id: str | None = None) -> Se
     if webhook_id is not None:
         found = [_require_active(work, webhook_id)]
     else:
-        found = [one for one in webhooks.list_webhooks(work) if one.active and wants(one, event)]
+        found = [one for one in events.list_webhooks(work) if one.active and wants(one, event)]
     for webhook in found:
         _put_back(work, event.sequence, webhook.id)
     audit.record(work, "webhook.replay", event_id, webhooks=len(found))
@@ -120,12 +119,12 @@ def replay_failed(work: Work, webhook_id: str | None = None, since: int = 0) -> 
     Deliveries to disabled webhooks stay failed. Raises NotFound, WrongState.
     """
     if webhook_id is None:
-        found = [one for one in webhooks.list_webhooks(work) if one.active]
+        found = [one for one in events.list_webhooks(work) if one.active]
     else:
         found = [_require_active(work, webhook_id)]
     count = 0
     for webhook in found:
-        for delivery in webhooks.deliveries_of(work, webhook.id, "failed", MOST_REPLAYED):
+        for delivery in events.deliveries_of(work, webhook.id, "failed", MOST_REPLAYED):
             if (delivery.last_attempt_at or 0) >= since:
                 _put_back(work, delivery.sequence, webhook.id)
                 count += 1
@@ -180,10 +179,10 @@ def wants(webhook: WebhookRecord, event: EventRecord) -> bool:
 
 def deliveries_of(work: Work, event: EventRecord) -> Sequence[DeliveryRecord]:
     """What became of an event at each webhook that gets it; one that is not sent yet is `pending`, without attempts."""
-    stored = {one.webhook_id: one for one in webhooks.deliveries_of_event(work, event.sequence)}
+    stored = {one.webhook_id: one for one in events.deliveries_of_event(work, event.sequence)}
     return [
         stored.get(webhook.id) or _unstored(webhook, event)
-        for webhook in webhooks.list_webhooks(work)
+        for webhook in events.list_webhooks(work)
         if webhook.id in stored or (wants(webhook, event) and webhook.created_at <= event.created_at)
     ]
 

@@ -12,7 +12,7 @@ import msgspec
 
 from payres.errors import InsufficientAccess, InvalidRequest
 from payres.grants.gnap import Access, AccessType, Limits, OutgoingPaymentAccess
-from payres.store.tokens import TokenHolder
+from payres.store.grants import TokenHolder
 from payres.urls import canonical
 
 # What a request needs.

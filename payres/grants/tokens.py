@@ -15,9 +15,8 @@ from payres.grants.gnap import AccessToken
 from payres.identifiers import hash_secret
 from payres.limits import MAX_TOKEN_HOLDERS
 from payres.signatures.jwk import JWK
-from payres.store import grants, retention, tokens
-from payres.store.grants import GRANTS, GrantRecord
-from payres.store.tokens import TOKENS, TokenHolder, TokenRecord
+from payres.store import grants, retention
+from payres.store.grants import GRANTS, TOKENS, GrantRecord, TokenHolder, TokenRecord
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
 
@@ -44,7 +43,7 @@ class Holders:
 
     def find(self, work: Work, token: str, kids: Sequence[str]) -> Holder | None:
         """The holder of a token, with its client's keys of these ids; None for an unknown token."""
-        revision = tokens.authorization_revision(work)
+        revision = grants.authorization_revision(work)
         if revision != self._revision:
             self._revision, self._found = revision, {}
         key = hash_secret(token), tuple(kids)
@@ -52,7 +51,7 @@ class Holders:
         return self._read(work, *key) if found is None else found
 
     def _read(self, work: Work, value_hash: bytes, kids: tuple[str, ...]) -> Holder | None:
-        record = tokens.find_holder(work, value_hash)
+        record = grants.find_holder(work, value_hash)
         if record is None:
             return None
         client = Client(record.client_identity, record.client_wallet_address, record.client_jwk)
@@ -81,7 +80,7 @@ def rotate_token(work: Work, token_id: str) -> AccessToken:
     """A new value and manage URL for the same grant; the old ones end at once. Raises RotationUnknown."""
     token = TOKENS.get(work, token_id)
     grant = GRANTS.get(work, token.grant_id) if token else None
-    if grant is None or grant.state != "issued" or not tokens.revoke_token(work, token_id, work.now):
+    if grant is None or grant.state != "issued" or not grants.revoke_token(work, token_id, work.now):
         raise invalid_rotation()
     retention.purge_ended_tokens(work, grant.id)
     usable_until = work.now + work.settings.access_token_lifetime * SECOND
@@ -95,7 +94,7 @@ def invalid_rotation() -> RotationUnknown:
 
 def revoke_token(work: Work, token_id: str) -> None:
     """Ends the token. Does nothing if it has ended already."""
-    tokens.revoke_token(work, token_id, work.now)
+    grants.revoke_token(work, token_id, work.now)
 
 
 def revoke_grant(work: Work, grant_id: str) -> GrantRecord:
@@ -103,7 +102,7 @@ def revoke_grant(work: Work, grant_id: str) -> GrantRecord:
     grant = GRANTS.by_id(work, grant_id)
     if grant.state not in {"denied", "revoked"}:
         grants.change_state(work, grant_id, grant.state, "revoked", work.now)
-        tokens.revoke_tokens_of_grant(work, grant_id, work.now)
+        grants.revoke_tokens_of_grant(work, grant_id, work.now)
         if grant.state != "pending":
             emit(work, "grant.revoked", grant)
     return GRANTS.by_id(work, grant_id)
@@ -121,7 +120,7 @@ def require_valid_token(work: Work, caller: Caller) -> None:
 
     Fetching a client's key from another server can take seconds, and the token may have been revoked meanwhile.
     """
-    expires_at, revoked_at, grant_state = tokens.token_state(work, caller.token_id)
+    expires_at, revoked_at, grant_state = grants.token_state(work, caller.token_id)
     check_valid(expires_at, revoked_at, grant_state, work.now)
 
 

@@ -22,7 +22,7 @@ from payres.store import assets, audit
 from payres.store.accounts import find_operator_account
 from payres.store.assets import ASSETS, AssetRecord, RateRecord
 from payres.store.entries import MovementRecord, page_of_movements
-from payres.store.pages import PageBounds, PageQuery
+from payres.store.rows import PageBounds, PageQuery
 from payres.store.work import Work
 from payres.wire import MAX_ASSET_CODE_LENGTH, Resource, require_amount
 

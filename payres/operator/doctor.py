@@ -13,7 +13,7 @@ from payres.clock import DAY, format_time
 from payres.encoding import MEBIBYTE, format_size
 from payres.limits import MIN_FREE_BYTES
 from payres.operator.backups import AFTER_TAKEOVER, describe
-from payres.store import assets, peers, status, webhooks
+from payres.store import assets, events, peers, status
 from payres.store.accounts import LOW_PART
 from payres.store.connections import free_bytes, log_bytes
 from payres.store.peers import PeerRecord
@@ -135,7 +135,7 @@ def _rates(work: Work) -> Iterator[Finding]:
 
 
 def _webhooks(work: Work) -> Iterator[Finding]:
-    for webhook in webhooks.list_webhooks(work):
+    for webhook in events.list_webhooks(work):
         if not webhook.active:
             fix = f"Once it is there again: `payres webhook test {webhook.id}`, or `payres webhook remove {webhook.id}`"
             yield Finding(f"webhook {webhook.url}", "it answered 410 Gone and is disabled", fix)

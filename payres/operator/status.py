@@ -8,11 +8,11 @@ import msgspec
 
 from payres.clock import DAY
 from payres.identifiers import first_identifier
-from payres.store import peers, status, wallets, webhooks
+from payres.store import events, peers, status, wallets
 from payres.store.connections import changed_at, free_bytes, is_followed, log_bytes
+from payres.store.events import WebhookRecord
 from payres.store.peers import PeerRecord
 from payres.store.status import LedgerSum, PaymentCounts
-from payres.store.webhooks import WebhookRecord
 from payres.store.work import Work
 
 
@@ -57,7 +57,7 @@ def read_status(work: Work) -> Status:
         last_backup_at=status.last_backup(work),
         last_check_at=status.last_check(work),
         broken_invariant=status.broken_invariant(work),
-        webhooks=webhooks.list_webhooks(work),
+        webhooks=events.list_webhooks(work),
         failed_deliveries=status.count_failed_deliveries(work),
         oldest_pending_at=status.oldest_pending_event(work),
         followed_at=changed_at(path) if is_followed(path) else None,

@@ -29,7 +29,7 @@ from payres.pages.lists import (
 from payres.pages.payment_history import moments_of
 from payres.pages.tables import make_table
 from payres.pages.visit import Visit
-from payres.store.pages import PageQuery
+from payres.store.rows import PageQuery
 from payres.store.work import Work
 
 FEW: Final = PageQuery(10, None, "older")

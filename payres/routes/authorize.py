@@ -27,7 +27,7 @@ from payres.signatures.jwk import JWK
 from payres.signatures.reasons import Reason, Rejected
 from payres.signatures.verify import Unverified, Verified, parse, verify, with_likely_cause
 from payres.store.clients import ClientRecord, use_nonce
-from payres.store.tokens import TokenHolder
+from payres.store.grants import TokenHolder
 from payres.store.work import Work
 
 T = TypeVar("T")

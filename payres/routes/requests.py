@@ -14,7 +14,7 @@ from payres.errors import InvalidRequest
 from payres.limits import DEFAULT_PAGE, MAX_IDEMPOTENCY_KEY_LENGTH, MAX_PAGE, MAX_QUERY_BYTES
 from payres.routes.context import context_of
 from payres.signatures.sign import Message
-from payres.store.pages import PageQuery
+from payres.store.rows import PageQuery
 
 MAX_NUMBER_LENGTH: Final = 18  # of a cursor that is a number
 BARE_KEY: Final = re.compile(rb"[\w!#$%&'*+.^`|~:/=@-]+", re.ASCII)

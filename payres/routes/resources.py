@@ -27,9 +27,8 @@ from payres.store import wallets
 from payres.store.grants import keep_grant
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
-from payres.store.pages import PageBounds, PageQuery
 from payres.store.quotes import QuoteRecord
-from payres.store.rows import Table
+from payres.store.rows import PageBounds, PageQuery, Table
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Offer

@@ -13,10 +13,9 @@ from payres.identifiers import hash_secret
 from payres.routes.authorize import parse_signature, verify_client
 from payres.routes.bodies import read_body
 from payres.routes.context import context_of
-from payres.store import tokens
+from payres.store import grants
 from payres.store.clients import CLIENTS, ClientRecord
-from payres.store.grants import GRANTS
-from payres.store.tokens import TOKENS
+from payres.store.grants import GRANTS, TOKENS
 from payres.store.work import Work
 
 
@@ -54,7 +53,7 @@ async def _verify_holder(request: Request, token_id: str, missing: DomainError) 
         grant = GRANTS.get(work, token.grant_id) if token else None
         if token is None or grant is None:
             raise missing
-        holder = tokens.find_holder(work, sent) if sent != token.value_hash else None
+        holder = grants.find_holder(work, sent) if sent != token.value_hash else None
         return CLIENTS.by_id(work, grant.client_id), holder is not None and rules.is_valid(holder, work.now)
 
     client, is_other_token = await context.database.read(unit)

@@ -12,9 +12,8 @@ import msgspec
 
 from payres.amounts import Asset
 from payres.clock import DAY
-from payres.store.pages import PageBounds, PageQuery, select_page
 from payres.store.payments import PaymentRecord
-from payres.store.rows import Table, number
+from payres.store.rows import PageBounds, PageQuery, Table, number, select_page
 from payres.store.work import Transaction
 
 

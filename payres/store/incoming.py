@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.pages import PageBounds, PageQuery, of_client, select_page
-from payres.store.rows import Table, find_number
+from payres.store.rows import PageBounds, PageQuery, Table, find_number, of_client, select_page
 from payres.store.work import Transaction
 
 

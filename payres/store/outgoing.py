@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.amounts import MAX_LEDGER
-from payres.store.pages import PageBounds, PageQuery, of_client, select_page
 from payres.store.quotes import TERMS
-from payres.store.rows import Table
+from payres.store.rows import PageBounds, PageQuery, Table, of_client, select_page
 from payres.store.work import Transaction
 from payres.terms import Terms
 

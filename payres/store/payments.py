@@ -5,8 +5,7 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
-from payres.store.pages import PageBounds, PageQuery, select_page
-from payres.store.rows import Table
+from payres.store.rows import PageBounds, PageQuery, Table, select_page
 from payres.store.work import Transaction
 
 Direction = Literal["incoming", "outgoing"]

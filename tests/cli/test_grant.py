@@ -10,8 +10,7 @@ from payres.identifiers import new_id, new_secret
 from payres.limits import APPROVAL_SECONDS
 from payres.operator import wallets
 from payres.store import clients, grants
-from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
-from payres.store.tokens import TOKENS, TokenRecord
+from payres.store.grants import GRANTS, INTERACTIONS, TOKENS, GrantRecord, InteractionRecord, TokenRecord
 from payres.store.work import Transaction, Work
 from tests.cli.conftest import AsJson, Command
 

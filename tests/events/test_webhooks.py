@@ -36,9 +36,9 @@ from payres.limits import (
 from payres.operator import wallets
 from payres.settings import Settings
 from payres.store import events, retention
-from payres.store import webhooks as store
+from payres.store import events as store
 from payres.store.connections import connect_writer
-from payres.store.webhooks import DeliveryRecord, WebhookRecord
+from payres.store.events import DeliveryRecord, WebhookRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
 from payres.wire import Resource

@@ -6,7 +6,7 @@ import pytest
 from payres.errors import DomainError, InvalidRequest
 from payres.grants.access import Action, Caller, permit
 from payres.grants.gnap import AccessType, Limits
-from payres.store.tokens import TokenHolder
+from payres.store.grants import TokenHolder
 from payres.wire import Amount
 
 ALICE, BOB = "https://pay.example/alice", "https://pay.example/bob"

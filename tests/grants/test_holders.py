@@ -16,10 +16,9 @@ from payres.operator import keys, wallets
 from payres.payments import incoming
 from payres.settings import Settings
 from payres.signatures.jwk import JWK, encode_jwk, generate_private_key, jwk_from_public_bytes, thumbprint
-from payres.store import retention, tokens
+from payres.store import grants, retention
 from payres.store.connections import connect_writer
-from payres.store.grants import keep_grant
-from payres.store.tokens import TOKENS
+from payres.store.grants import TOKENS, keep_grant
 from payres.store.work import Damaged, Work
 from payres.wire import IncomingPaymentRequest
 from tests.works import issued_grant, work_at
@@ -160,7 +159,7 @@ def test_revision_never_comes_back(work: Work) -> None:
     for _ in range(20):
         work.execute("BEGIN")
         revoke_token(work, granted.token_id)
-        seen.add(tokens.authorization_revision(work))
+        seen.add(grants.authorization_revision(work))
         work.execute("ROLLBACK")
     assert len(seen) == 20
 

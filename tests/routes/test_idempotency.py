@@ -27,7 +27,7 @@ from payres.routes import resources
 from payres.routes.requests import idempotency_key
 from payres.signatures.fields import content_digest
 from payres.signatures.sign import Message, sign, signature_base
-from payres.store import tokens
+from payres.store import grants
 from payres.store.work import Work
 from payres.testing.client import Client
 from payres.testing.instance import Instance
@@ -328,7 +328,7 @@ def end_token(instance: Instance, token: str) -> None:
 
 
 def revoke(work: Work, token: str) -> None:
-    holder = tokens.find_holder(work, hash_secret(token))
+    holder = grants.find_holder(work, hash_secret(token))
     assert holder is not None
     revoke_token(work, holder.token_id)
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from payres.limits import DEFAULT_PAGE, MAX_QUERY_BYTES
 from payres.routes.requests import page_query
-from payres.store.pages import PageQuery
+from payres.store.rows import PageQuery
 
 MOST_KEPT = 8_000_000  # bytes
 

@@ -26,12 +26,11 @@ from payres.payments import incoming
 from payres.settings import Settings
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.store import clients as client_store
-from payres.store import grants, retention, tokens
+from payres.store import grants, retention
 from payres.store.clients import use_nonce
 from payres.store.connections import connect_writer
-from payres.store.grants import GRANTS
+from payres.store.grants import GRANTS, TOKENS, TokenRecord
 from payres.store.retention import DECIDED_GRANT, ENDED_TOKENS_KEPT, TOKENS_AT_ONCE, UNUSED_CLIENT, UNUSED_GRANT, purge
-from payres.store.tokens import TOKENS, TokenRecord
 from payres.store.work import Transaction
 from payres.testing.client import Client as SigningClient
 from payres.testing.instance import Instance, run_instance
@@ -221,7 +220,7 @@ def test_decision_on_a_forgotten_request_is_refused(tx: Transaction) -> None:
 
 
 def test_token_that_is_gone_has_ended(tx: Transaction) -> None:
-    expires_at, revoked_at, state = tokens.token_state(tx, "gone")
+    expires_at, revoked_at, state = grants.token_state(tx, "gone")
     assert (expires_at <= START, revoked_at, state) == (True, 0, "revoked")
 
 

@@ -13,7 +13,7 @@ from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
 from payres.store.incoming import INCOMING, IncomingRecord, page_of_incoming
 from payres.store.outgoing import OUTGOING, OutgoingRecord, page_of_outgoing
-from payres.store.pages import PageBounds, PageQuery
+from payres.store.rows import PageBounds, PageQuery
 from payres.store.work import Transaction
 from payres.terms import Terms
 from tests.helpers import examples

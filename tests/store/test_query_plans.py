@@ -26,15 +26,12 @@ from payres.store import (
     quotes,
     retention,
     sessions,
-    tokens,
     wallets,
-    webhooks,
 )
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
-from payres.store.pages import PageQuery, select_page
 from payres.store.payments import PaymentFilter, PaymentRecord
-from payres.store.rows import first_row_from
+from payres.store.rows import PageQuery, first_row_from, select_page
 from payres.store.work import Transaction
 
 Query = Callable[[Transaction], object]
@@ -108,11 +105,11 @@ QUERIES: dict[str, Query] = PAGES | {
     "incoming.expired_without_event": lambda tx: incoming.expired_without_event(tx, 1, 5),
     "INCOMING.update": lambda tx: incoming.INCOMING.update(tx, "1", expiry_event_at=1),
     "peers.peer_with_account": lambda tx: peers.peer_with_account(tx, 1),
-    "WEBHOOKS.get": lambda tx: webhooks.WEBHOOKS.get(tx, "1"),
-    "webhooks.due_deliveries": lambda tx: webhooks.due_deliveries(tx, "1", 1, 5),
-    "webhooks.deliveries_of": lambda tx: webhooks.deliveries_of(tx, "1", "failed", 5),
-    "WEBHOOKS.update": lambda tx: webhooks.WEBHOOKS.update(tx, "1", cursor=1),
-    "webhooks.delete_webhook": lambda tx: webhooks.delete_webhook(tx, "1"),
+    "WEBHOOKS.get": lambda tx: events.WEBHOOKS.get(tx, "1"),
+    "events.due_deliveries": lambda tx: events.due_deliveries(tx, "1", 1, 5),
+    "events.deliveries_of": lambda tx: events.deliveries_of(tx, "1", "failed", 5),
+    "WEBHOOKS.update": lambda tx: events.WEBHOOKS.update(tx, "1", cursor=1),
+    "events.delete_webhook": lambda tx: events.delete_webhook(tx, "1"),
     "GRANTS.get": lambda tx: grants.GRANTS.get(tx, "1"),
     "grants.page_of_grants": lambda tx: grants.page_of_grants(tx, "issued", NEWEST, 1),
     "grants.page_of_grants, pending": lambda tx: grants.page_of_grants(tx, "pending", NEWEST, 1),
@@ -187,11 +184,11 @@ QUERIES: dict[str, Query] = PAGES | {
     "sessions.delete_browser": lambda tx: sessions.delete_browser(tx, b"1", 1),
     "sessions.delete_browsers_of_wallet": lambda tx: sessions.delete_browsers_of_wallet(tx, 1),
     "sessions.delete_session": lambda tx: sessions.delete_session(tx, b"1"),
-    "TOKENS.get": lambda tx: tokens.TOKENS.get(tx, "1"),
-    "tokens.find_holder": lambda tx: tokens.find_holder(tx, b"1"),
-    "tokens.revoke_token": lambda tx: tokens.revoke_token(tx, "1", 1),
-    "tokens.revoke_tokens_of_grant": lambda tx: tokens.revoke_tokens_of_grant(tx, "1", 1),
-    "tokens.token_state": lambda tx: tokens.token_state(tx, "1"),
+    "TOKENS.get": lambda tx: grants.TOKENS.get(tx, "1"),
+    "grants.find_holder": lambda tx: grants.find_holder(tx, b"1"),
+    "grants.revoke_token": lambda tx: grants.revoke_token(tx, "1", 1),
+    "grants.revoke_tokens_of_grant": lambda tx: grants.revoke_tokens_of_grant(tx, "1", 1),
+    "grants.token_state": lambda tx: grants.token_state(tx, "1"),
     "wallets.find_wallet": lambda tx: wallets.find_wallet(tx, "alice"),
     "WALLETS.by_id": lambda tx: wallets.WALLETS.by_id(tx, 1),
     "wallets.find_key": lambda tx: wallets.find_key(tx, "alice", "key"),
