@@ -22,7 +22,7 @@ from payres.store import connections
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
-from tests.helpers import ERRORS, PROPERTY_EXAMPLES, ROOT, TIMEOUT
+from tests.helpers import PROPERTY_EXAMPLES, ROOT, TIMEOUT, refusal
 from tests.interledger.network import check_books, network
 from tests.openapi.conformance import Answer, check_answer
 from tests.versions import make_up
@@ -237,27 +237,4 @@ def chromium_path() -> str:
 
 @pytest.fixture(scope="session")
 def refused() -> Refused:
-    """Checks that an answer is this refusal, in the documented shape and with these details; returns its `error`."""
-
-    def check(answer: httpx2.Response, status: int, code: str, **details: Any) -> dict[str, Any]:
-        assert answer.status_code == status, answer.text
-        assert answer.headers["content-type"] == "application/json"
-        assert answer.headers["cache-control"] == "no-store"
-        body = answer.json()
-        assert body.keys() == {"error"}
-        error: dict[str, Any] = body["error"]
-        assert error["code"] == code, answer.text
-        assert error.keys() == {"code", "description", "details"}
-        kind = ERRORS[status, code]
-        assert error["description"] == kind.described(error["details"].get("reason"))
-        assert error["details"]["hint"]
-        url = answer.request.url
-        where_to_ask = f"GNAP as_uri={url.scheme}://{url.netloc.decode()}/"
-        assert answer.headers.get("www-authenticate") == (where_to_ask if status == 401 else None)
-        found = error["details"]
-        if status in {401, 403} or "reason" in found:
-            assert found.get("reason") in kind.reasons, answer.text
-        assert {name: found.get(name) for name in details} == details, answer.text
-        return error
-
-    return check
+    return refusal

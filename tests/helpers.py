@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import click
+import httpx2
 from hypothesis import settings
 
 from payres.cli import main
@@ -54,6 +55,29 @@ def amount(value: int | str, code: str = "USD", scale: int = 2) -> Json:
 def usd(value: int | str) -> Json:
     """An amount of US dollars as the wire has it, in cents."""
     return amount(value)
+
+
+def refusal(answer: httpx2.Response, status: int, code: str, **details: Any) -> dict[str, Any]:
+    """Checks that an answer is this refusal, in the documented shape and with these details; returns its `error`."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["cache-control"] == "no-store"
+    body = answer.json()
+    assert body.keys() == {"error"}
+    error: dict[str, Any] = body["error"]
+    assert error["code"] == code, answer.text
+    assert error.keys() == {"code", "description", "details"}
+    kind = ERRORS[status, code]
+    assert error["description"] == kind.described(error["details"].get("reason"))
+    assert error["details"]["hint"]
+    url = answer.request.url
+    where_to_ask = f"GNAP as_uri={url.scheme}://{url.netloc.decode()}/"
+    assert answer.headers.get("www-authenticate") == (where_to_ask if status == 401 else None)
+    found = error["details"]
+    if status in {401, 403} or "reason" in found:
+        assert found.get("reason") in kind.reasons, answer.text
+    assert {name: found.get(name) for name in details} == details, answer.text
+    return error
 
 
 def last_segment(url: str) -> str:

@@ -27,6 +27,8 @@ CASES: list[tuple[type[msgspec.Struct], Any, str]] = [
     (IncomingPaymentRequest, {"incomingAmount": {"value": "1", "assetScale": 2}}, "incomingAmount.assetCode"),
     (QuoteRequest, {}, "walletAddress"),
     (QuoteRequest, {"walletAddress": "w", "receiver": "r", "method": "ILP"}, "method"),
+    (QuoteRequest, {"walletAddress": "w", "receiver": "", "method": "ilp"}, "receiver"),
+    (QuoteRequest, {"walletAddress": "w", "receiver": "r", "method": "ilp", "debitAmount": None}, "debitAmount"),
     (OutgoingPaymentRequest, {"walletAddress": "w", "debitAmount": []}, "debitAmount"),
     (ContinueRequest, {"interact_ref": ""}, "interact_ref"),
     (GrantRequest, {"client": []}, "client"),

@@ -39,59 +39,6 @@ def keys(tx: Transaction) -> list[str]:
     return [key for (key,) in tx.execute("SELECT key FROM idempotency_key ORDER BY id")]
 
 
-def test_answer_is_found_for_a_day(tx: Transaction) -> None:
-    assert found(tx, ASKED, 5) is None
-    cache(tx, ASKED, b"first", 5)
-    assert found(tx, ASKED, 5 + RESPONSES.after - 1) == b"first"
-    assert found(tx, ASKED, 5 + RESPONSES.after) is None
-
-
-def test_key_is_free_again_when_its_day_is_over(tx: Transaction) -> None:
-    for number in range(2):
-        cache(tx, other(key=f"older {number}"), b"", 0)
-    cache(tx, ASKED, b"first", 0)
-    assert found(tx, other(path="/outgoing-payments"), RESPONSES.after) is None
-    cache(tx, other(body=b"{}"), b"second", RESPONSES.after)  # before what was there is forgotten
-    assert found(tx, other(body=b"{}"), RESPONSES.after) == b"second"
-    assert keys(tx) == ["key"]
-
-
-def test_clients_and_keys_are_told_apart(tx: Transaction) -> None:
-    cache(tx, ASKED, b"first", 0)
-    assert found(tx, other(client_id=2, path="/outgoing-payments"), 0) is None
-    assert found(tx, other(key="KEY", body=b"{}"), 0) is None
-    cache(tx, other(client_id=2), b"second", 0)
-    assert (found(tx, ASKED, 0), found(tx, other(client_id=2), 0)) == (b"first", b"second")
-
-
-@pytest.mark.parametrize(
-    ("request_is", "details", "says"),
-    [
-        (other(path="/incoming-payments"), {"reason": "path"}, "/quotes"),
-        (other(path="/incoming-payments", body=b"{}"), {"reason": "path"}, "/quotes"),
-        (other(body=b"{}"), {"reason": "body"}, "byte for byte"),
-        (other(body=ASKED.body + b" "), {"reason": "body"}, "byte for byte"),
-    ],
-)
-def test_other_request_under_the_key_is_refused(
-    tx: Transaction, request_is: KeyedRequest, details: dict[str, str], says: str
-) -> None:
-    cache(tx, ASKED, b"first", 0)
-    with pytest.raises(DomainError, match=says) as caught:
-        found(tx, request_is, 0)
-    assert (caught.value.status, caught.value.code) == (422, "idempotency_key_reused")
-    assert caught.value.details == details
-    assert found(tx, ASKED, 0) == b"first"
-
-
-def test_grant_of_another_wallet_makes_another_request_of_a_body_that_names_none(tx: Transaction) -> None:
-    cache(tx, other(wallet_address="https://pay.example/alice"), b"first", 0)
-    for wallet_address in (None, "https://pay.example/bob"):
-        with pytest.raises(DomainError) as caught:
-            found(tx, other(wallet_address=wallet_address), 0)
-        assert caught.value.details == {"reason": "body"}
-
-
 def test_what_is_stored_of_a_request_does_not_grow_with_it(tx: Transaction) -> None:
     body = b'{"walletAddress": "https://pay.example/alice", %s "incomingAmount": {"value": "1"}}' % (b" " * 60_000)
     cache(tx, other(body=body), b"answer", 0)

@@ -236,25 +236,6 @@ def test_fee_set_later_does_not_change_a_quote(shared: Instance) -> None:
     assert market.quote(debit=1000).json()["receiveAmount"]["value"] == "500"
 
 
-@pytest.mark.parametrize("debit", [1, 2])
-def test_amount_of_which_nothing_would_arrive_is_refused_with_the_least(
-    shared: Instance, refused: Refused, debit: int
-) -> None:
-    market = Market(shared, (2, 0), "0.5")
-    market.charge("0.01", 0)
-    market.add_liquidity("1")
-    least = amount(201, market.source)
-    refused(market.quote(debit=debit), 400, "invalid_amount", minSendAmount=least)
-    refused(market.quote(debit=200), 400, "invalid_amount", minSendAmount=least)
-    assert market.quote(debit=201).json()["receiveAmount"]["value"] == "1"
-
-
-def test_amount_too_large_for_the_interface_is_refused(shared: Instance, refused: Refused) -> None:
-    market = Market(shared, (0, 2), "1000")
-    refused(market.quote(debit=2**63), 400, "invalid_amount")
-    refused(market.quote(receive=2**64), 400, "invalid_amount")
-
-
 def test_payment_beyond_the_liquidity_is_refused_and_leaves_nothing(shared: Instance, refused: Refused) -> None:
     market = Market(shared, (2, 2), "2")
     market.charge("1", 0)
@@ -270,18 +251,6 @@ def test_payment_beyond_the_liquidity_is_refused_and_leaves_nothing(shared: Inst
     assert market.figures().liquidity == 0
     assert market.balances()[1] == 1001
     shared.check_ledger()
-
-
-@pytest.mark.parametrize("given", [{"receive": 1001}, {"debit": 601}])
-def test_quote_beyond_the_liquidity_is_refused(shared: Instance, refused: Refused, given: dict[str, int]) -> None:
-    market = Market(shared, (2, 2), "2")
-    market.charge("1", 0)
-    refused(market.quote(**given), 403, "insufficient_funds", reason="liquidity")
-    market.add_liquidity("10")
-    refused(market.quote(**given), 403, "insufficient_funds", reason="liquidity")
-    assert market.quote(receive=1000).json()["debitAmount"]["value"] == "600"
-    market.add_liquidity("0.02")
-    assert market.quote(**given).status_code == 201
 
 
 def test_liquidity_is_spent_once(shared: Instance, refused: Refused) -> None:

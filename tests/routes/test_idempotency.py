@@ -135,16 +135,6 @@ def test_without_a_key_and_under_another_each_request_creates(shared: Instance, 
     assert made(shared, asked) == 4
 
 
-def test_request_without_a_key_looks_nothing_up(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise AssertionError("looked up")
-
-    monkeypatch.setattr(resources, "find_response", fail)
-    monkeypatch.setattr(resources, "cache_response", fail)
-    for kind in KINDS:
-        assert send(shared, making(shared, kind), None).status_code == 201
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_copies_at_once_create_one_thing_and_have_its_answer(shared: Instance, kind: str) -> None:
     asked = making(shared, kind)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from tests.helpers import ERRORS
+from tests.helpers import refusal
 from tests.specification.driver import Driver
 from tests.specification.shapes import Shape
 
@@ -92,7 +92,10 @@ def play(driver: Driver, row: Row) -> None:
     assert answer.status_code == row.status, answer.text
     body: Any = answer.json() if answer.content else None
     if row.code is not None:
-        _check_refusal(driver, answer, body, row.code)
+        refusal(answer, row.status, row.code)
+    elif row.status == 201:
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["cache-control"] == "no-store"
     for place in row.present:
         assert look(body, place) is not ABSENT, f"{place} is missing from {answer.text}"
     for place in row.absent:
@@ -122,18 +125,3 @@ def _check_value(driver: Driver, place: str, found: Any, expected: Any) -> None:
         return
     wanted = expected.replace("{base}", driver.instance.base_url) if isinstance(expected, str) else expected
     assert (type(found), found) == (type(wanted), wanted), f"{place} is {found!r}"
-
-
-def _check_refusal(driver: Driver, answer: httpx2.Response, body: Any, code: str) -> None:
-    """Specification 7: one shape, a code of the documented ones, and on a 401 where to ask for a grant."""
-    assert answer.headers["content-type"] == "application/json"
-    assert body.keys() == {"error"}
-    error = body["error"]
-    assert error["code"] == code, answer.text
-    assert (answer.status_code, code) in ERRORS
-    assert error.keys() == {"code", "description", "details"}
-    assert error["description"]
-    assert error["details"]["hint"]
-    asked = answer.request.url
-    told = f"GNAP as_uri={asked.scheme}://{asked.netloc.decode()}/"
-    assert answer.headers.get("www-authenticate") == (told if answer.status_code == 401 else None)

@@ -30,7 +30,9 @@ def created(**members: Any) -> Send:
 
 def at(wallet_address: str) -> Send:
     """A payment into a wallet address in this spelling."""
-    return lambda driver: driver.create_incoming(wallet_address.format(base=driver.instance.base_url))
+    return lambda driver: driver.create_incoming(
+        wallet_address.format(base=driver.instance.base_url, upper=driver.instance.base_url.upper())
+    )
 
 
 def written(members: str | bytes) -> Send:
@@ -317,6 +319,7 @@ ROWS: list[Row] = [
         "2.2.1 2.3.2", "a slash after it", at("{base}/spec-taker/"), 201, values={"walletAddress": "{base}/spec-taker"}
     ),
     keeps("2.2.1 2.3.2", "in capitals", at("{base}/SPEC-Taker"), 201, values={"walletAddress": "{base}/spec-taker"}),
+    keeps("2.2.1", "all in capitals", at("{upper}/spec-taker"), 201, values={"walletAddress": "{base}/spec-taker"}),
     *(
         breaks("2.2.1 2.3.2", name, at(url), "400 invalid_request", field="walletAddress")
         for name, url in {
@@ -372,7 +375,7 @@ ROWS: list[Row] = [
         201,
         shapes={"": INCOMING_PAYMENT_WITH_METHODS},
         values={
-            "id": re.compile(r"http://127\.0\.0\.1:\d+/incoming-payments/[0-9a-f-]{36}"),
+            "id": re.compile(r"http://127\.0\.0\.1:\d+/incoming-payments/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}"),
             "completed": False,
             "incomingAmount": usd(500),
             "receivedAmount": usd(0),
@@ -492,6 +495,13 @@ ROWS: list[Row] = [
         values={"walletAddress": "{base}/spec-taker"},
     ),
     breaks("4.4.5", "nobody names it", without_wallet_address(False), "400 invalid_request", field="walletAddress"),
+    breaks(
+        "4.4.5",
+        "an empty wallet address",
+        whole_body(b'{"walletAddress":""}'),
+        "400 invalid_request",
+        field="walletAddress",
+    ),
     breaks(
         "4.4.5",
         "a wallet address of null",

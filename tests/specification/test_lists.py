@@ -275,7 +275,7 @@ def rows_of_refused_pages(collection: str) -> list[Row]:
         bad(collection, f"{rules.counts} {rules.back}", "first and last", "first=1&last=1&cursor={0}", "last"),
         *(
             bad(collection, rules.counts, f"first is {text!r}", f"first={text}", "first")
-            for text in ("0", "101", "-1", "1.5", "one", "", "%2B1", "1e1", "9" * 30)
+            for text in ("0", "101", "-1", "1.5", "one", "", "%2B1", "%C2%B2", "1e1", "9" * 30)
         ),
         *(
             bad(collection, rules.back, f"last is {text!r}", f"cursor={{0}}&last={text}", "last")
@@ -286,6 +286,7 @@ def rows_of_refused_pages(collection: str) -> list[Row]:
             for text in ("", "x", "%00", "{{{0}}}", "urn:uuid:{0}", "{0}0")
         ),
         *(bad(collection, rules.counts, f"{name} twice", f"{name}=1&{name}=1", name) for name in ("first", "last")),
+        bad(collection, rules.cursors, "cursor twice", "cursor={0}&cursor={0}", "cursor"),
     ]
 
 

@@ -22,7 +22,7 @@ from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import CREATED_OUTGOING_PAYMENT, OUTGOING_PAYMENT
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
-PAYMENT_URL = re.compile(r"http://127\.0\.0\.1:\d+/outgoing-payments/[0-9a-f-]{36}")
+PAYMENT_URL = re.compile(r"http://127\.0\.0\.1:\d+/outgoing-payments/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}")
 ANY_URL = re.compile(r"http://.+")
 
 

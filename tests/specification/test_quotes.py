@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx2
 
+from payres.clock import SECOND, parse_time
 from payres.operator import assets, wallets
 from tests.helpers import Json, usd
 from tests.specification.driver import Driver, money
@@ -12,7 +13,7 @@ from tests.specification.scenario import Row, Send, breaks, keeps, play, table
 from tests.specification.shapes import QUOTE, TIME
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
-QUOTE_URL = re.compile(r"http://127\.0\.0\.1:\d+/quotes/[0-9a-f-]{36}")
+QUOTE_URL = re.compile(r"http://127\.0\.0\.1:\d+/quotes/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}")
 
 
 def quoted(incoming_amount: int | None = None, **members: Any) -> Send:
@@ -120,6 +121,13 @@ def expiring_with_its_receiver(driver: Driver) -> httpx2.Response:
     expires_at = driver.later(20)
     answer = driver.create_quote(driver.incoming(expiresAt=expires_at), debitAmount=usd(1))
     assert answer.json()["expiresAt"] == expires_at
+    return answer
+
+
+def lasting_by_default(driver: Driver) -> httpx2.Response:
+    answer = driver.create_quote(driver.incoming(usd(5)))
+    lasts = parse_time(answer.json()["expiresAt"]) - parse_time(answer.json()["createdAt"])
+    assert lasts == driver.instance.context.settings.quote_lifetime * SECOND
     return answer
 
 
@@ -406,6 +414,7 @@ ROWS: list[Row] = [
     ),
     # 2.5.5, 2.5.6: expiry
     keeps("2.5.5", "with its receiver", expiring_with_its_receiver, 201, values={"expiresAt": TIME}),
+    keeps("2.5.6", "15 minutes by default", lasting_by_default, 201),
     keeps("2.5.6", "used shortly before", used_shortly_before_it_expires, 201, values={"debitAmount": usd(1)}),
     breaks("2.5.6", "used when it has expired", used_when_expired, "400 invalid_quote", field="quoteId"),
     # 4.8: reading
