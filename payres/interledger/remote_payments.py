@@ -6,7 +6,6 @@ number of attempts.
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from contextlib import suppress
 from contextvars import Context
 from fractions import Fraction
@@ -24,12 +23,11 @@ from payres.interledger.recovery import Recovery
 from payres.interledger.sending.connection import Connection, Destination, SendingFailed, close
 from payres.interledger.sending.payment import Plan, pay
 from payres.payments.incoming import PAID_MEANWHILE, overpay_tolerance
-from payres.payments.settlement import end_unless_in_flight, is_finished
+from payres.payments.settlement import end_sending, is_finished
 from payres.slots import Slots
 from payres.store import outgoing, packets
 from payres.store.database import Database
 from payres.store.outgoing import OUTGOING, OutgoingRecord
-from payres.store.packets import PacketRecord
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 from payres.worker import Worker, cancel_all, retry
@@ -57,12 +55,17 @@ class Backoff(msgspec.Struct, frozen=True):
     after_fault: float = 1
 
 
-def next_step(payment: OutgoingRecord, *, unresolved: bool, now: int) -> Literal["resolve", "attempt", "end"]:
-    """What to do for a payment in progress; `unresolved`: whether packets of it have no outcome."""
-    if unresolved:
+def next_step(
+    payment: OutgoingRecord, failure: SendingFailed | None, *, in_flight: bool, now: int
+) -> Literal["resolve", "end", "wait", "attempt"]:
+    """What to do for a payment in progress; `failure` is that of an attempt just made. What packets in flight have
+    sent is found out first."""
+    if in_flight:
         return "resolve"
-    is_overdue = now >= payment.created_at + LONGEST
-    return "end" if is_finished(payment) or payment.attempts >= MAX_ATTEMPTS or is_overdue else "attempt"
+    is_over = is_finished(payment) or payment.attempts >= MAX_ATTEMPTS or now >= payment.created_at + LONGEST
+    if is_over or (failure and not failure.retryable):
+        return "end"
+    return "wait" if failure else "attempt"
 
 
 class RemotePayments:
@@ -122,35 +125,30 @@ class RemotePayments:
         return POLL_SECONDS
 
     async def _send(self, payment_id: str) -> None:
-        """Continues the payment until it has ended."""
-
-        async def step() -> None:
-            while await self._go_on(payment_id):
-                pass
-
         try:
+            step = partial(self._continue, payment_id)
             await retry(f"payment {payment_id}", self._database, step, self.backoff.after_fault)
         finally:
             self._sending.pop(payment_id, None)
 
-    async def _go_on(self, payment_id: str) -> bool:
-        """One step; False when the payment has ended."""
-        found = await self._database.read(partial(_in_progress, payment_id=payment_id))
-        if found is None:
-            return False
-        payment, wallet, unresolved = found
-        step = next_step(payment, unresolved=bool(unresolved), now=self._clock.now())
-        if step == "resolve":
-            await self._recovery.settled(payment_id)
-        elif step == "end":
-            await self._end(payment_id, NOT_IN_FULL)
-        else:
-            # The slot is held while packets leave, not while the payment waits.
-            async with self._slots.slot(wallet.id):
-                failure = await self._attempt(payment, wallet)
-            if failure is not None:
-                await self._after(payment_id, failure)
-        return True
+    async def _continue(self, payment_id: str) -> None:
+        """Continues the payment until it has ended."""
+        failure: SendingFailed | None = None
+        while found := await self._database.read(partial(_in_progress, payment_id=payment_id)):
+            payment, wallet, in_flight = found
+            step = next_step(payment, failure, in_flight=in_flight, now=self._clock.now())
+            last, failure = failure, None
+            if step == "resolve":
+                await self._recovery.settled(payment_id)
+            elif step == "end":
+                await self._end(payment_id, last.sentence if last else NOT_IN_FULL)
+            elif step == "wait":
+                log.info("payment %s is tried again: %s", payment_id, last)
+                await asyncio.sleep(self.backoff.after_failure * max(payment.attempts, 1))
+            else:
+                # The slot is held while packets leave, not while the payment waits.
+                async with self._slots.slot(wallet.id):
+                    failure = await self._attempt(payment, wallet)
 
     async def _attempt(self, payment: OutgoingRecord, wallet: WalletRecord) -> SendingFailed | None:
         """Reads the receiver and sends what is left. None when the rows say what comes next."""
@@ -194,35 +192,17 @@ class RemotePayments:
         self._closings.add(closing)
         closing.add_done_callback(self._closings.discard)
 
-    async def _after(self, payment_id: str, failure: SendingFailed) -> None:
-        """Waits before the next attempt, or ends the payment after the last one."""
-        payment = await self._database.read(lambda work: OUTGOING.get(work, payment_id))
-        if payment is None or payment.state != "sending":
-            return
-        if not failure.retryable or payment.attempts >= MAX_ATTEMPTS or is_finished(payment):
-            await self._end(payment_id, failure.sentence)
-            return
-        log.info("payment %s is tried again: %s", payment_id, failure.sentence)
-        await asyncio.sleep(self.backoff.after_failure * max(payment.attempts, 1))
-
     async def _end(self, payment_id: str, failure: str | None) -> None:
-        """Ends the payment, which has failed unless it arrived; not while packets have no outcome, nor twice."""
-
-        def unit(work: Work) -> None:
-            payment = OUTGOING.get(work, payment_id)
-            if payment is not None and payment.state == "sending":
-                end_unless_in_flight(work, payment, failure)
-
-        await self._database.write(unit)
+        await self._database.write(partial(end_sending, payment_id=payment_id, failure=failure))
 
 
-def _in_progress(work: Work, payment_id: str) -> tuple[OutgoingRecord, WalletRecord, Sequence[PacketRecord]] | None:
-    """The payment, its wallet, and its packets without an outcome; None when it has ended."""
+def _in_progress(work: Work, payment_id: str) -> tuple[OutgoingRecord, WalletRecord, bool] | None:
+    """The payment, its wallet, and whether packets of it are in flight; None when it has ended."""
     payment = OUTGOING.get(work, payment_id)
     if payment is None or payment.state != "sending":
         return None
     wallet = WALLETS.by_id(work, payment.wallet_address_id)
-    return payment, wallet, packets.packets_of_payment(work, payment_id, "prepared")
+    return payment, wallet, packets.in_flight_of_payment(work, payment_id) > 0
 
 
 def _objection(payment: OutgoingRecord, receiver: RemoteIncomingPayment) -> str | None:

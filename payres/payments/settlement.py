@@ -72,21 +72,19 @@ def is_finished(payment: OutgoingRecord) -> bool:
     return has_sent_all(payment) if payment.terms.sends_all else has_arrived(payment)
 
 
-def end_if_finished(work: Work, payment_id: str) -> bool:
-    """Ends a payment of which nothing more is to be sent, unless packets of it are in flight; whether it did."""
+def end_if_finished(work: Work, payment_id: str) -> None:
+    """Ends a payment of which nothing more is to be sent, unless packets of it are in flight."""
     payment = OUTGOING.get(work, payment_id)
-    if payment is None or payment.state != "sending" or not is_finished(payment):
-        return False
-    return end_unless_in_flight(work, payment, None)
+    if payment is not None and is_finished(payment):
+        end_sending(work, payment_id, None)
 
 
-def end_unless_in_flight(work: Work, payment: OutgoingRecord, failure: str | None) -> bool:
-    """Ends a payment, which has failed unless it arrived; False, with nothing changed, while packets of it are in
-    flight."""
-    if packets.in_flight_of_payment(work, payment.id):
-        return False
+def end_sending(work: Work, payment_id: str, failure: str | None) -> None:
+    """Ends a payment in progress, which has failed unless it arrived; not while packets of it are in flight."""
+    payment = OUTGOING.get(work, payment_id)
+    if payment is None or payment.state != "sending" or packets.in_flight_of_payment(work, payment_id):
+        return
     end_remote(work, payment, None if has_arrived(payment) else failure)
-    return True
 
 
 def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None:

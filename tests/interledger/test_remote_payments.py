@@ -14,6 +14,7 @@ from payres.errors import Unavailable
 from payres.interledger import balances, quoting, remote_payments
 from payres.interledger.link import Link
 from payres.interledger.remote_payments import LONGEST, MAX_ATTEMPTS, RemotePayments, next_step
+from payres.interledger.sending.connection import SendingFailed
 from payres.payments.incoming import PAID_MEANWHILE
 from payres.slots import Slots
 from payres.store import outgoing, packets
@@ -63,23 +64,27 @@ def receiver(pair: Pair) -> str:
 
 
 @pytest.mark.parametrize(
-    ("changes", "unresolved", "step"),
+    ("changes", "retryable", "in_flight", "step"),
     [
-        ({}, False, "attempt"),
-        ({"sent": 1000, "delivered": 1000}, False, "end"),
-        ({"sent": 1000, "delivered": 1000}, True, "resolve"),
-        ({"delivered": 990}, False, "end"),
-        ({"delivered": 989}, False, "attempt"),
-        ({"attempts": MAX_ATTEMPTS - 1}, False, "attempt"),
-        ({"attempts": MAX_ATTEMPTS}, False, "end"),
-        ({"attempts": MAX_ATTEMPTS}, True, "resolve"),
-        ({"created_at": -LONGEST}, False, "end"),
+        ({}, None, False, "attempt"),
+        ({}, True, False, "wait"),
+        ({}, False, False, "end"),
+        ({}, False, True, "resolve"),
+        ({"sent": 1000, "delivered": 1000}, None, False, "end"),
+        ({"sent": 1000, "delivered": 1000}, None, True, "resolve"),
+        ({"delivered": 990}, True, False, "end"),
+        ({"delivered": 989}, None, False, "attempt"),
+        ({"attempts": MAX_ATTEMPTS - 1}, True, False, "wait"),
+        ({"attempts": MAX_ATTEMPTS}, True, False, "end"),
+        ({"attempts": MAX_ATTEMPTS}, None, True, "resolve"),
+        ({"created_at": -LONGEST}, None, False, "end"),
     ],
 )
-def test_next_step(changes: Json, unresolved: bool, step: str) -> None:
+def test_next_step(changes: Json, retryable: bool | None, in_flight: bool, step: str) -> None:
     terms = Terms(receiver="", incoming_payment_id=None, debit=1000, fee=0, receive=990, asset=USD)
     payment = msgspec.structs.replace(sending_payment("1", 1, 1, 0, terms), **changes)
-    assert next_step(payment, unresolved=unresolved, now=0) == step
+    failure = None if retryable is None else SendingFailed("why", retryable=retryable)
+    assert next_step(payment, failure, in_flight=in_flight, now=0) == step
 
 
 def test_packets_that_never_left_are_asked_about_and_sent_again(
