@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import ssl
 from collections.abc import Hashable, Mapping
 from typing import Any, Final, Self
 
@@ -11,7 +10,7 @@ import msgspec
 from payres.federation.connection import FetchFailed, NoAnswer, Response, bad_content
 from payres.federation.ip_addresses import Lookups, RecentFailures
 from payres.federation.targets import Target, parse_target
-from payres.federation.transport import Opener, Resolver, Transport, system_tls
+from payres.federation.transport import Transport, system_tls
 from payres.limits import (
     FAILED_SERVER_SECONDS,
     MAX_EXCHANGES,
@@ -49,30 +48,23 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 class GuardedClient:
     """Sends requests to other servers; every failure is a FetchFailed.
 
-    Private and loopback addresses and plain http need `allow_private_hosts`. `resolver` looks names up, `tls` has the
-    trusted certificates and `opener` opens the connections; by default they are the operating system's. `failed_reads`
-    bounds how many failed requests one client may cause: other servers would take them for guesses by this server.
+    Private and loopback addresses and plain http need `allow_private_hosts`. `failed_reads` bounds how many failed
+    requests one client may cause: other servers would take them for guesses by this server.
     """
 
     def __init__(
         self,
         allow_private_hosts: bool,
         bounds: Bounds | None = None,
-        *,
-        resolver: Resolver | None = None,
-        tls: ssl.SSLContext | None = None,
-        opener: Opener | None = None,
         failed_reads: RateLimiter | None = None,
     ) -> None:
         self._allow_private_hosts = allow_private_hosts
         self._bounds = bounds = bounds or Bounds()
-        self._tls = tls
         self._failed_reads = failed_reads
         self._failed = RecentFailures()
         self._transport = Transport(
             allow_private_hosts,
-            resolver or Lookups(self._failed, bounds.untrusted_hosts).resolve,
-            opener,
+            Lookups(self._failed, bounds.untrusted_hosts),
             seconds=bounds.seconds,
             max_body_bytes=bounds.max_body_bytes,
             most_idle=bounds.idle,
@@ -148,8 +140,8 @@ class GuardedClient:
 
     async def _exchange(self, target: Target, request: bytes, seconds: float, requester: Requester | None) -> Response:
         """One exchange, and what its end says about the server."""
-        # Before the timeout begins: reading the system's certificates takes a while.
-        tls = (self._tls or system_tls()) if target.scheme == "https" else None
+        # Before the timeout begins: reading the certificates takes a while.
+        tls = system_tls() if target.scheme == "https" else None
         is_sent = False
         try:
             try:

@@ -5,18 +5,12 @@ import logging
 import os
 import re
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
 from payres.federation.connection import Connection, FetchFailed, NoAnswer, Server
-from payres.federation.ip_addresses import is_permitted
-
-# Looks up a host and port: IP addresses in their usual text form, best first. Raises FetchFailed, OSError and
-# ValueError.
-Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-# Opens a connection to an address and port, as `loop.create_connection` does.
-Opener = Callable[..., Awaitable[tuple[asyncio.BaseTransport, Connection]]]
+from payres.federation.ip_addresses import Lookups, is_permitted
 
 MAX_ADDRESSES = 8
 # Servers commonly close a connection after 5 s of silence; one that was idle for longer may be closed when it is used.
@@ -46,16 +40,14 @@ class Transport:
     def __init__(
         self,
         allow_private_hosts: bool,
-        resolver: Resolver,
-        opener: Opener | None,
+        lookups: Lookups,
         *,
         seconds: float,
         max_body_bytes: int,
         most_idle: int,
     ) -> None:
         self._allow_private_hosts = allow_private_hosts
-        self._resolver = resolver
-        self._opener = opener or open_connection
+        self._lookups = lookups
         self._seconds = seconds
         self._max_body_bytes = max_body_bytes
         self._most_idle = most_idle
@@ -107,7 +99,7 @@ class Transport:
             try:
                 async with asyncio.timeout(seconds):
                     opened = partial(Connection, server, self._max_body_bytes)
-                    return (await self._opener(opened, address, server.port, **options))[1]
+                    return (await open_connection(opened, address, server.port, **options))[1]
             except (OSError, ValueError) as error:
                 failure = error
                 if isinstance(error, ssl.SSLError | ValueError):  # ValueError: a name that no certificate can have
@@ -119,7 +111,7 @@ class Transport:
     async def _permitted(self, host: str, port: int) -> list[str]:
         """The permitted addresses of a host, at least one. Raises FetchFailed."""
         try:
-            found = list(dict.fromkeys(await self._resolver(host, port)))
+            found = list(dict.fromkeys(await self._lookups.resolve(host, port)))
         except (OSError, ValueError) as error:
             log.debug("the lookup of %s failed: %s", host, error)
             found = []

@@ -20,9 +20,9 @@ from payres.store import assets as asset_store
 from payres.store.connections import connect_writer
 from payres.testing.instance import Instance, run_instance
 from tests.attacks.conftest import Trap
-from tests.attacks.internet import PUBLIC, Internet, redirecting_server
 from tests.helpers import TIMEOUT, wait_until
 from tests.interledger.network import amount, hurried, skip_pauses, wallet_money
+from tests.internet import PUBLIC, Internet, redirecting_server
 from tests.tls import Tls
 
 TOKEN = "what-the-near-peer-shows"

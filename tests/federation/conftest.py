@@ -6,17 +6,19 @@ import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Protocol
 
 import pytest
 
-from payres.federation import ip_addresses
-from payres.federation.connection import Connection, FetchFailed
+from payres.federation import http, ip_addresses
+from payres.federation.connection import FetchFailed
 from payres.federation.http import Bounds, GuardedClient
-from payres.federation.transport import open_connection
 from payres.requester import requested_by
 from tests.federation.site import Site
 from tests.helpers import TIMEOUT
+from tests.internet import Internet
+from tests.tls import Tls
 
 HURRY = Bounds(seconds=0.2, queue_seconds=0.2)  # for what never ends, and so for nothing that is to succeed
 UNHURRIED = Bounds(seconds=60)
@@ -59,42 +61,6 @@ def loopback(bounds: Bounds | None = None) -> GuardedClient:
     return GuardedClient(allow_private_hosts=True, bounds=bounds)
 
 
-class Names:
-    """A resolver that gives one answer after the other and then repeats the last."""
-
-    def __init__(self, *answers: Sequence[str]) -> None:
-        self.answers = list(answers)
-        self.asked: list[str] = []
-
-    async def __call__(self, host: str, port: int) -> Sequence[str]:
-        self.asked.append(host)
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-
-
-class Detour:
-    """Notes the addresses asked for and connects to a loopback port instead; some addresses do not answer."""
-
-    def __init__(
-        self, port: int, silent: Sequence[str] = (), refusing: Sequence[str] = (), elapse: Elapse = lambda _: None
-    ) -> None:
-        self.port = port
-        self.silent = silent
-        self.refusing = refusing
-        self.elapse = elapse
-        self.addresses: list[str] = []
-
-    async def __call__(
-        self, protocol: Callable[[], Connection], address: str, port: int, **tls: Any
-    ) -> tuple[asyncio.BaseTransport, Connection]:
-        self.addresses.append(address)
-        if address in self.refusing:
-            raise ConnectionRefusedError
-        if address in self.silent:
-            self.elapse(UNHURRIED.seconds / 3)
-            await asyncio.Event().wait()
-        return await open_connection(protocol, "127.0.0.1", self.port, **tls)
-
-
 class NameServers:
     """Silent for names with `slow` in them until they are told to speak; names with `none` in them are not known."""
 
@@ -115,6 +81,19 @@ class NameServers:
     def wait_for(self, count: int) -> None:
         """Returns once they have been asked so often."""
         assert all(self._heard.acquire(timeout=TIMEOUT) for _ in range(count))
+
+
+@pytest.fixture
+def internet(monkeypatch: pytest.MonkeyPatch) -> Internet:
+    return Internet(monkeypatch)
+
+
+@pytest.fixture
+def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tls:
+    """Certificates, which are trusted in place of the system's."""
+    made = Tls(tmp_path)
+    monkeypatch.setattr(http, "system_tls", lambda: made.client)
+    return made
 
 
 @pytest.fixture

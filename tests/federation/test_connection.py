@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from payres.federation import transport
 from payres.federation.connection import MAX_FRAMING_BYTES, Connection, FetchFailed
 from payres.federation.http import Bounds, GuardedClient
 from payres.federation.transport import KEEPALIVE_SECONDS
-from tests.federation.conftest import HURRY, UNHURRIED, Elapse, Names, Serve, failure_of, loopback
+from tests.federation.conftest import HURRY, UNHURRIED, Elapse, Serve, failure_of, loopback
 from tests.helpers import examples
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -171,11 +172,13 @@ def test_get_json_raises_nothing_but_fetch_failed(fragments: list[bytes], plausi
     answer = (b"HTTP/1.1 302 Found\r\n" if plausible else b"") + b"".join(fragments)
 
     async def fetch() -> None:
-        async with GuardedClient(True, resolver=Names(["127.0.0.1"]), opener=Canned(answer).open) as client:
+        async with loopback() as client:
             with suppress(FetchFailed):
-                await client.get_json("http://wallet.example/")
+                await client.get_json("http://127.0.0.1/")
 
-    asyncio.run(fetch())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transport, "open_connection", Canned(answer).open)
+        asyncio.run(fetch())
 
 
 class Server:

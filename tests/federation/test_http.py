@@ -1,18 +1,16 @@
 """Requests to other servers as they are sent, how many there may be, and whom failures count for."""
 
 import asyncio
-import json
-import subprocess
-import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from payres.clock import MovableClock
 from payres.errors import TooManyRequests
+from payres.federation import transport
 from payres.federation.connection import Connection, FetchFailed, NoAnswer
 from payres.federation.http import Bounds, GuardedClient
+from payres.federation.transport import open_connection
 from payres.limits import (
     BURST_SECONDS,
     FAILED_SERVER_SECONDS,
@@ -27,15 +25,15 @@ from payres.requester import Requester, requested_by
 from tests.federation.conftest import (
     HURRY,
     UNHURRIED,
-    Detour,
     Elapse,
-    Names,
     NameServers,
     Serve,
     failure_of,
     loopback,
 )
-from tests.helpers import TIMEOUT
+from tests.helpers import TIMEOUT, settle
+from tests.internet import Internet
+from tests.tls import Tls
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 OK_ONCE = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
@@ -111,19 +109,19 @@ async def test_proxies_of_the_environment_are_ignored(serve: Serve, monkeypatch:
         assert (await client.get_json(f"http://127.0.0.1:{port}/"))[0] == {}
 
 
-async def test_client_keeps_a_connection_and_opens_again_after_closing(serve: Serve) -> None:
+async def test_client_keeps_a_connection_and_opens_again_after_closing(serve: Serve, internet: Internet) -> None:
     async def handler(head: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(OK)
 
     port = await serve(handler)
-    names = Names(["127.0.0.1"])
-    async with GuardedClient(True, resolver=names) as client:
+    internet.point("wallet.example", ["127.0.0.1"])
+    async with loopback() as client:
         for _ in range(3):
             await client.get_json(f"http://wallet.example:{port}/")
-        assert names.asked == ["wallet.example"]
+        assert internet.lookups["wallet.example"] == 1
         await client.aclose()
         await client.get_json(f"http://wallet.example:{port}/")
-    assert names.asked == ["wallet.example"] * 2
+    assert internet.lookups["wallet.example"] == 2
 
 
 async def test_connection_in_use_when_the_client_is_closed_is_closed_after_its_answer() -> None:
@@ -153,25 +151,25 @@ async def test_connection_in_use_when_the_client_is_closed_is_closed_after_its_a
 # Time, and whether the request may have left
 
 
-async def never(host: str, port: int) -> list[str]:
-    await asyncio.Event().wait()
-    raise AssertionError
-
-
 @pytest.mark.parametrize(
-    ("options", "url", "words"),
+    ("url", "words"),
     [
-        ({}, "ftp://wallet.example/", "not an absolute http or https URL"),
-        ({}, "http://wallet.example/", "must start with https://"),
-        ({"resolver": Names([])}, "https://wallet.example/", "has no public address"),
-        ({"resolver": Names(["10.0.0.1"])}, "https://wallet.example/", "has no public address"),
-        ({"resolver": never}, "https://wallet.example/", "wallet.example did not answer within 0.2 seconds"),
-        ({"resolver": Names(["1.1.1.1"]), "opener": Detour(0, refusing=["1.1.1.1"])}, "https://a.example/", "failed"),
-        ({"resolver": Names(["1.1.1.1"]), "opener": Detour(0, silent=["1.1.1.1"])}, "https://a.example/", "within"),
+        ("ftp://wallet.example/", "not an absolute http or https URL"),
+        ("http://wallet.example/", "must start with https://"),
+        ("https://none.example/", "has no public address"),
+        ("https://inside.example/", "has no public address"),
+        ("https://slow.example/", "slow.example did not answer within 0.2 seconds"),
+        ("https://refusing.example/", "The connection to refusing.example failed"),
+        ("https://silent.example/", "silent.example did not answer within 0.2 seconds"),
     ],
 )
-async def test_request_that_had_no_connection_has_not_left(options: Mapping[str, Any], url: str, words: str) -> None:
-    failure = await failure_of(GuardedClient(False, HURRY, **options), url)
+async def test_request_that_had_no_connection_has_not_left(
+    name_servers: NameServers, internet: Internet, tls: Tls, url: str, words: str
+) -> None:
+    internet.point("inside.example", ["10.0.0.1"])
+    internet.point("silent.example", ["1.1.1.1"])
+    internet.silent = ["1.1.1.1"]
+    failure = await failure_of(GuardedClient(False, HURRY), url)
     assert words in failure.sentence
     assert failure.unsent
 
@@ -230,28 +228,23 @@ async def test_request_is_cancelled_with_its_task(serve: Serve) -> None:
 
 
 class Servers:
-    """All names, behind which nothing answers before `answers` is set; then each request is refused a connection."""
+    """At all loopback addresses, where nothing answers before `answers` is set; then a connection is refused."""
 
-    def __init__(self, **bounds: Any) -> None:
+    def __init__(self) -> None:
         self.answers = asyncio.Event()
-        self.client = GuardedClient(
-            True,
-            Bounds(**{"seconds": 60, "queue_seconds": 0, "per_host": 4, **bounds}),
-            resolver=Names(["127.0.0.1"]),
-            opener=self.open,
-        )
+        self.client = loopback(Bounds(seconds=60, queue_seconds=0))
         self.tasks: list[asyncio.Task[None]] = []
 
-    async def open(self, protocol: Callable[[], Connection], *_: object) -> tuple[asyncio.BaseTransport, Connection]:
+    async def open(self, *_: object) -> None:
         await self.answers.wait()
         raise ConnectionRefusedError
 
     async def asked(self, requester: Requester | None, count: int = 1, host: str | None = None) -> int:
         """How many of so many requests, each to a host of its own, were sent; they are in progress until the end."""
         requested_by.set(requester)
-        tasks = [asyncio.create_task(self._ask(host or f"h{len(self.tasks) + n}.example")) for n in range(count)]
-        for _ in range(20):
-            await asyncio.sleep(0)
+        numbers = range(len(self.tasks), len(self.tasks) + count)
+        tasks = [asyncio.create_task(self._ask(host or f"127.1.{n // 200}.{n % 200 + 1}")) for n in numbers]
+        await settle()
         self.tasks += tasks
         return sum(not task.done() for task in tasks)
 
@@ -264,8 +257,9 @@ class Servers:
 
 
 @pytest.fixture
-async def servers() -> Any:
+async def servers(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Servers]:
     made = Servers()
+    monkeypatch.setattr(transport, "open_connection", made.open)
     yield made
     made.answers.set()
     await asyncio.gather(*made.tasks)
@@ -287,7 +281,7 @@ async def test_payments_have_exchanges_of_their_own(servers: Servers) -> None:
 
 async def test_one_who_asks_has_half_of_the_exchanges_with_a_host(servers: Servers) -> None:
     for requester, sent in ((ADDRESS, 2), (CLIENT, 2), (("192.0.2.1",), 0), (None, 4)):
-        assert await servers.asked(requester, 5, "one.example") == sent
+        assert await servers.asked(requester, 5, "127.0.0.1") == sent
 
 
 async def test_exchanges_beyond_the_limit_wait_a_few_at_a_time(serve: Serve) -> None:
@@ -328,24 +322,22 @@ async def test_known_hosts_are_shared_by_all(serve: Serve) -> None:
 
 
 class Server:
-    """One that fails in a way that may change, at port 1 of a host, and a client that asks it."""
+    """One that fails in a way that may change, and a client that asks it."""
 
-    def __init__(self, port: int, elapse: Elapse) -> None:
-        self.port, self.elapse = port, elapse
-        self.failing: str | None = "refuses"
+    def __init__(self, elapse: Elapse) -> None:
+        self.port, self.elapse = 0, elapse
+        self.failing: str | None = None
         self.asked = 0
-        self.client = GuardedClient(True, UNHURRIED, resolver=Names(["127.0.0.1"]), opener=self.open)
+        self.client = loopback(UNHURRIED)
 
-    async def open(
-        self, protocol: Callable[[], Connection], address: str, port: int
-    ) -> tuple[asyncio.BaseTransport, Connection]:
+    async def open(self, protocol: Callable[[], Connection], address: str, port: int) -> object:
         self.asked += 1
         if self.failing == "refuses":
             raise ConnectionRefusedError
         if self.failing == "silent":
             self.elapse(UNHURRIED.seconds)
             await asyncio.Event().wait()
-        return await Detour(self.port)(protocol, address, port)
+        return await open_connection(protocol, address, self.port)
 
     async def answer(self, head: bytes, writer: asyncio.StreamWriter) -> None:
         if self.failing == "slow":
@@ -357,19 +349,21 @@ class Server:
         """Whether a request was sent; it fails in this way."""
         self.failing, asked = failing, self.asked
         requested_by.set(requester)
-        asking = self.client.request("GET", f"http://host.example:{port}/")
-        (outcome,) = await asyncio.gather(asking, return_exceptions=True)
+        (outcome,) = await asyncio.gather(
+            self.client.request("GET", f"http://127.0.0.1:{port}/"), return_exceptions=True
+        )
         if self.asked == asked:
             assert isinstance(outcome, NoAnswer)
             assert (outcome.reason, outcome.unsent, outcome.retryable) == ("unreachable", True, True)
-            assert outcome.sentence == "host.example did not answer a moment ago; try again in a few seconds"
+            assert outcome.sentence == "127.0.0.1 did not answer a moment ago; try again in a few seconds"
         return self.asked > asked
 
 
 @pytest.fixture
-async def server(serve: Serve, elapse: Elapse) -> Server:
-    made = Server(0, elapse)
+async def server(serve: Serve, elapse: Elapse, monkeypatch: pytest.MonkeyPatch) -> Server:
+    made = Server(elapse)
     made.port = await serve(made.answer)
+    monkeypatch.setattr(transport, "open_connection", made.open)
     return made
 
 
@@ -443,13 +437,3 @@ async def test_lookups_that_others_have_filled_count_for_nobody(name_servers: Na
         for task in filling:
             task.cancel()
         await asyncio.gather(*filling, return_exceptions=True)
-
-
-def test_importing_the_client_does_not_import_httpx2() -> None:
-    program = (
-        "import json, sys; from payres.federation.http import GuardedClient;"
-        " import payres.federation.wallet_addresses;"
-        " GuardedClient(False); print(json.dumps([name for name in ('httpx2', 'httpcore2') if name in sys.modules]))"
-    )
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert json.loads(found.stdout) == []

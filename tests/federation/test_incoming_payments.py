@@ -20,6 +20,7 @@ from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 from tests.federation.conftest import OpenSite, Serve
 from tests.federation.site import Answer, Site
+from tests.internet import Internet
 
 PATH = "/incoming-payments/1"
 SECRET = bytes(range(224, 256))  # its base64 has both characters that base64url writes otherwise
@@ -452,13 +453,13 @@ async def test_steps_together_have_a_time(site: Site, clock: MovableClock) -> No
 
 
 @pytest.mark.parametrize("addresses", [[], ["10.0.0.7"]])
-async def test_private_receivers_look_like_ones_that_are_not_there(clock: MovableClock, addresses: list[str]) -> None:
+async def test_private_receivers_look_like_ones_that_are_not_there(
+    internet: Internet, clock: MovableClock, addresses: list[str]
+) -> None:
     """In `retryable` too: else a payment that fails at once instead of being tried again would tell."""
 
-    async def resolve(host: str, port: int) -> list[str]:
-        return addresses
-
-    async with GuardedClient(allow_private_hosts=False, resolver=resolve) as http:
+    internet.point("wiki.corp.example", addresses)
+    async with GuardedClient(allow_private_hosts=False) as http:
         url = f"https://wiki.corp.example{PATH}"
         error = await failure(make_receivers(http, clock), url, "unreachable", retryable=True)
     assert error.sentence == "wiki.corp.example has no public address; name a host that all the net can reach"

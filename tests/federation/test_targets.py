@@ -9,7 +9,8 @@ from payres.federation.connection import FetchFailed
 from payres.federation.http import GuardedClient
 from payres.federation.targets import parse_target
 from payres.urls import is_http_url
-from tests.federation.conftest import Names, failure_of
+from tests.federation.conftest import failure_of
+from tests.internet import Internet
 
 URL_PARTS = st.sampled_from(
     ["a", "B", "/", "/", "..", "/./", "/../", "%41", "%zz", "é", "日本", *"?#%~&=;:@[]{}`'\"^|\\<>*!$(,+"]
@@ -52,8 +53,8 @@ def test_url_is_asked_for_as_httpx2_would(scheme: str, host: str, rest: list[str
         *("https://0177.0.0.01/", "https://\uff11\uff12\uff17.0.0.1/"),
     ],
 )
-async def test_bad_url_is_refused_without_a_lookup(url: str) -> None:
-    names = Names(["127.0.0.1"])
-    failure = await failure_of(GuardedClient(False, resolver=names), url)
+async def test_bad_url_is_refused_without_a_lookup(internet: Internet, url: str) -> None:
+    internet.point("wallet.example", ["127.0.0.1"])
+    failure = await failure_of(GuardedClient(False), url)
     assert (failure.reason, failure.retryable, failure.unsent) == ("unreachable", False, True)
-    assert names.asked == []
+    assert (internet.lookups, internet.connections) == ({}, [])

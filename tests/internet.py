@@ -3,9 +3,10 @@
 import asyncio
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from threading import Thread
 from typing import Any
 
@@ -18,13 +19,19 @@ PUBLIC = "93.184.216.34"
 
 
 class Internet:
-    """Every connection that a server asks for, by address. Only loopback and what is `reached` are really there."""
+    """Every connection that a server asks for, by address.
+
+    Only loopback and those `reached`, at a port of this machine, are really there. Those that are `silent` accept no
+    connection, and `on_silence` is called.
+    """
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.connections: list[str] = []
         self.lookups: Counter[str] = Counter()
         self.reached: dict[str, int] = {}
-        self._names: dict[str, Sequence[Sequence[str]]] = {}
+        self.silent: Collection[str] = ()
+        self.on_silence: Callable[[], None] = lambda: None
+        self._names: dict[str, Sequence[Sequence[str] | Exception]] = {}
         self._find = ip_addresses.find_addresses
         self._connect = transport.open_connection
         patch.setattr(ip_addresses, "find_addresses", self.find)
@@ -34,14 +41,17 @@ class Internet:
         self, protocol: Callable[[], Connection], address: str, port: int, **tls: Any
     ) -> tuple[asyncio.BaseTransport, Connection]:
         self.connections.append(address)
+        if address in self.silent:
+            self.on_silence()
+            await asyncio.Event().wait()
         if address in self.reached:
             return await self._connect(protocol, "127.0.0.1", self.reached[address], **tls)
-        if address == PUBLIC:
+        if not ip_address(address).is_loopback:
             raise ConnectionRefusedError("nobody is there")
         return await self._connect(protocol, address, port, **tls)
 
-    def point(self, name: str, *answers: Sequence[str]) -> None:
-        """What the lookups of a name give in turn, and the last one from then on."""
+    def point(self, name: str, *answers: Sequence[str] | Exception) -> None:
+        """The results of lookups of a name in turn; the last one repeats."""
         self._names[name] = answers
 
     def find(self, host: str, port: int) -> Sequence[str]:
@@ -49,7 +59,10 @@ class Internet:
             return self._find(host, port)
         answers = self._names[host]
         self.lookups[host] += 1
-        return answers[min(self.lookups[host], len(answers)) - 1]
+        found = answers[min(self.lookups[host], len(answers)) - 1]
+        if isinstance(found, Exception):
+            raise found
+        return found
 
 
 class RedirectingServer(ThreadingHTTPServer):
