@@ -22,7 +22,7 @@ from payres.http.request_head import credentials
 from payres.http.responses import json_response
 from payres.operator import api_keys
 from payres.operator.operations import Operation, declared
-from payres.payments.idempotency import KeyedRequest, cache_response, find_response
+from payres.payments.idempotency import KeyedRequest, cache_response, find_response, once
 from payres.routes.bodies import read_json_body
 from payres.routes.context import context_of
 from payres.routes.requests import idempotency_key, other_parameters, page_query
@@ -155,13 +155,7 @@ async def _answer(call: Call, operation: Operation, given: dict[str, Any], keyed
         return await _answer_in_steps(call, operation, given, keyed)
 
     def unit(work: Work) -> bytes:
-        if keyed is None:
-            return encode(operation.run(work, given))
-        answer = find_response(work, keyed)
-        if answer is None:
-            answer = encode(operation.run(work, given))
-            cache_response(work, keyed, answer)
-        return answer
+        return once(work, keyed, lambda: encode(operation.run(work, given)))
 
     return await (call.read(unit) if operation.only_reads else call.write(unit))
 

@@ -5,6 +5,7 @@ the `-all` form a client reads, lists and completes only its own resources; for 
 what does not exist.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal
 
@@ -13,7 +14,7 @@ import msgspec
 from payres.errors import InsufficientAccess, InvalidRequest
 from payres.grants.gnap import Access, AccessType, Limits, OutgoingPaymentAccess
 from payres.store.grants import TokenHolder
-from payres.urls import canonical
+from payres.urls import Urls, canonical
 
 # What a request needs.
 Action = Literal["create", "complete", "read", "list"]
@@ -22,7 +23,10 @@ INCLUDING = {"read": "read-all", "list": "list-all"}
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """The client of a verified request, with the access items of its grant that have the type and action asked for."""
+    """The client of a verified request, with the access items of its grant that have the type and action asked for.
+
+    `wallet_address` is what the request is about, once that is known; all items then cover it.
+    """
 
     client_id: int
     grant_id: str
@@ -30,22 +34,30 @@ class Caller(msgspec.Struct, frozen=True):
     action: Action
     items: tuple[Access, ...]
     grant_stays: bool = False
+    wallet_address: str = ""
 
-    def require(self, wallet_address: str) -> None:
-        """Raises InsufficientAccess when no item covers this wallet address."""
-        if self._covering(wallet_address) is None:
-            raise InsufficientAccess("The access token's grant does not cover this wallet address", reason="identifier")
+    def about(self, named: str | None, urls: Urls) -> "Caller":
+        """The caller of a request about the wallet address that it names, or else the grant.
 
-    def sees_all(self, wallet_address: str) -> bool:
-        """Whether the caller sees resources of other clients on this wallet address, as with an -all action."""
-        needed = INCLUDING.get(self.action)
-        return any(needed in item.actions and _covers(item, wallet_address) for item in self.items)
+        Raises InvalidRequest when neither names one, InsufficientAccess when no item covers it.
+        """
+        identifiers = {canonical(item.identifier).lower() if item.identifier else "" for item in self.items}
+        found = named or (self.items[0].identifier if len(identifiers) == 1 else None)
+        if not found:
+            raise InvalidRequest("walletAddress is needed: the grant does not name one", field="walletAddress")
+        wallet_address = urls.own(found)
+        return msgspec.structs.replace(self, items=self._covering(wallet_address), wallet_address=wallet_address)
 
     @property
     def only_client(self) -> int | None:
         """The one client whose resources the caller sees, itself; None when an -all action shows those of others."""
-        needed = INCLUDING.get(self.action)
-        return None if any(needed in item.actions for item in self.items) else self.client_id
+        return None if self._has_all(self.items) else self.client_id
+
+    @property
+    def limits(self) -> Limits | None:
+        """The limits on spending from the wallet address, None when there are none."""
+        item = self.items[0]
+        return item.limits if isinstance(item, OutgoingPaymentAccess) and item.limits else None
 
     def sees(self, wallet_address: str, owner_id: int) -> bool:
         """Whether the caller may learn of a resource of client `owner_id` on this wallet address.
@@ -53,26 +65,19 @@ class Caller(msgspec.Struct, frozen=True):
         For the caller's own resource on a wallet address that the grant does not cover it raises InsufficientAccess:
         that reveals nothing.
         """
-        if owner_id != self.client_id:
-            return self.sees_all(wallet_address)
-        self.require(wallet_address)
-        return True
+        if owner_id == self.client_id:
+            return bool(self._covering(wallet_address))
+        return self._has_all(item for item in self.items if _covers(item, wallet_address))
 
-    def limits(self, wallet_address: str) -> Limits | None:
-        """The limits on spending from this wallet address, None when there are none."""
-        item = self._covering(wallet_address)
-        return item.limits if isinstance(item, OutgoingPaymentAccess) and item.limits else None
-
-    def wallet_address(self, named: str | None) -> str:
-        """The wallet address that the request names, or else the grant. Raises InvalidRequest."""
-        identifiers = {canonical(item.identifier).lower() if item.identifier else "" for item in self.items}
-        found = named or (self.items[0].identifier if len(identifiers) == 1 else None)
+    def _covering(self, wallet_address: str) -> tuple[Access, ...]:
+        found = tuple(item for item in self.items if _covers(item, wallet_address))
         if not found:
-            raise InvalidRequest("walletAddress is needed: the grant does not name one", field="walletAddress")
+            raise InsufficientAccess("The access token's grant does not cover this wallet address", reason="identifier")
         return found
 
-    def _covering(self, wallet_address: str) -> Access | None:
-        return next((item for item in self.items if _covers(item, wallet_address)), None)
+    def _has_all(self, items: Iterable[Access]) -> bool:
+        needed = INCLUDING.get(self.action)
+        return any(needed in item.actions for item in items)
 
 
 def permit(holder: TokenHolder, kind: AccessType, action: Action) -> Caller:

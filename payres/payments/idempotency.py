@@ -5,6 +5,7 @@ copy waits here, so that a client never has to guess what an error is about.
 """
 
 import hashlib
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -34,6 +35,19 @@ class KeyedRequest(msgspec.Struct, frozen=True):
     def digest(self) -> bytes:
         """What tells the request from others at the same path."""
         return hashlib.sha256(f"{self.wallet_address or ''}\n".encode() + self.body).digest()
+
+
+def once(work: Work, request: KeyedRequest | None, make: Callable[[], bytes]) -> bytes:
+    """The body that answers a request: what answered it before, or what `make` returns, which is stored under the key
+    in the same commit as what it shows. Raises KeyReused, and what `make` raises: then nothing is stored.
+    """
+    if request is None:
+        return make()
+    answer = find_response(work, request)
+    if answer is None:
+        answer = make()
+        cache_response(work, request, answer)
+    return answer
 
 
 def find_response(work: Work, request: KeyedRequest) -> bytes | None:

@@ -30,11 +30,11 @@ PAID_MEANWHILE: Final = "The receiver has been paid meanwhile and takes less tha
 
 
 def create(work: Work, caller: Caller, asked: IncomingPaymentRequest) -> IncomingPayment:
-    """A new incoming payment into the wallet address that the request or the grant names. Specification 4.4.
+    """A new incoming payment into the wallet address that the request is about. Specification 4.4.
 
     Raises InvalidRequest, InvalidAmount, InvalidExpiry.
     """
-    wallet = active_wallet(work, caller.wallet_address(asked.wallet_address or None))
+    wallet = active_wallet(work, caller.wallet_address)
     value = value_in(asked.incoming_amount, wallet.asset, "incomingAmount") if asked.incoming_amount else None
     payment = IncomingRecord(
         id=work.new_id(),

@@ -34,10 +34,10 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
     Raises InvalidRequest, InvalidQuote, InvalidReceiver, InvalidAmount, LimitExceeded, InsufficientFunds; WrongState
     for a quote that was used before. Specification 4.3.
     """
-    wallet = active_wallet(work, asked.wallet_address)
+    wallet = active_wallet(work, caller.wallet_address)
     terms, receiver = _terms(work, wallet, caller, asked, offer)
     check_movable(terms)
-    limits = caller.limits(asked.wallet_address)
+    limits = caller.limits
     window, before = check_limits(work, caller.grant_id, limits, terms)
     if terms.sends_all and limits is not None and limits.receive_amount:
         # Where the grant limits what is received, sending stops at what was quoted.

@@ -48,7 +48,7 @@ def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None)
     liquidity. Specification 4.7.
     """
     check_amounts(asked)
-    wallet = active_wallet(work, asked.wallet_address)
+    wallet = active_wallet(work, caller.wallet_address)
     if offer is None:
         receiver = open_receiver(work, asked.receiver, "receiver")
         terms = local_terms(work, wallet, receiver, asked.debit_amount or None, asked.receive_amount or None)

@@ -3,7 +3,7 @@
 The order of errors is fixed: signature headers and token (401), then access (403); bodies and existence come later.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ from payres.grants import clients
 from payres.grants.access import Action, Caller, permit
 from payres.grants.clients import Client
 from payres.grants.gnap import AccessType
-from payres.grants.tokens import Holder, Holders, check_valid
+from payres.grants.tokens import Holder, check_valid
 from payres.http.observation import observation_of
 from payres.http.request_head import credentials
 from payres.requester import count_for_client
@@ -27,7 +27,6 @@ from payres.signatures.jwk import JWK
 from payres.signatures.reasons import Reason, Rejected
 from payres.signatures.verify import Unverified, Verified, parse, verify, with_likely_cause
 from payres.store.clients import ClientRecord, use_nonce
-from payres.store.grants import TokenHolder
 from payres.store.work import Work
 
 T = TypeVar("T")
@@ -35,7 +34,7 @@ T = TypeVar("T")
 
 async def authorize(request: Request, body: bytes, kind: AccessType, action: Action) -> Caller:
     """What the request may do. Raises 401 and 403. Specification 5."""
-    return await authorize_reading(request, body, kind, action, _as_it_is)
+    return await authorize_reading(request, body, kind, action, lambda _, caller: caller)
 
 
 async def authorize_reading(
@@ -51,8 +50,17 @@ async def authorize_reading(
     if token is None:
         raise TokenInvalid("Send an access token as Authorization: GNAP <token>", reason="missing_token")
     unverified = parse_signature(request, body)
-    and_read = partial(_read_permitted, kind=kind, action=action, read=read)
-    unit = partial(_find_holder, holders=context.holders, token=token, kids=unverified.keyids, and_read=and_read)
+
+    # The type is quoted because that of an inner function is made each time.
+    def unit(work: Work) -> "tuple[Holder, T | DomainError]":
+        holder = context.holders.find(work, token, unverified.keyids)
+        if holder is None:
+            raise TokenInvalid("The access token is not known; ask for a grant", reason="unknown_token")
+        try:
+            return holder, read(work, permit(holder.record, kind, action))
+        except DomainError as error:
+            return holder, error
+
     holder, outcome = await context.database.read(unit, for_write=request.method == "POST")
     record = holder.record
     observation_of(request.scope).grant = record.grant_id
@@ -101,31 +109,6 @@ def parse_signature(request: Request, body: bytes) -> Unverified:
     if isinstance(parsed, Rejected):
         raise _rejection(parsed)
     return parsed
-
-
-def _find_holder(
-    work: Work, holders: Holders, token: str, kids: Sequence[str], and_read: Callable[[Work, TokenHolder], T]
-) -> tuple[Holder, T]:
-    """Who holds the token, with the client's keys of these ids, and what `and_read` finds. Raises 401 for an unknown
-    token."""
-    holder = holders.find(work, token, kids)
-    if holder is None:
-        raise TokenInvalid("The access token is not known; ask for a grant", reason="unknown_token")
-    return holder, and_read(work, holder.record)
-
-
-def _read_permitted(
-    work: Work, holder: TokenHolder, kind: AccessType, action: Action, read: Callable[[Work, Caller], T]
-) -> T | DomainError:
-    """What `read` finds for the holder of a token, or the error that it gets if it is authorized."""
-    try:
-        return read(work, permit(holder, kind, action))
-    except DomainError as error:
-        return error
-
-
-def _as_it_is(_: Work, caller: Caller) -> Caller:
-    return caller
 
 
 def _count_for(client: Client | ClientRecord) -> None:

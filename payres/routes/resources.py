@@ -16,7 +16,7 @@ from payres.grants.tokens import require_valid_token
 from payres.http.observation import observation_of
 from payres.http.responses import json_response
 from payres.interledger.quoting import RemoteQuotes
-from payres.payments.idempotency import KeyedRequest, cache_response, find_response
+from payres.payments.idempotency import KeyedRequest, find_response, once
 from payres.representations import page_of
 from payres.routes.authorize import authorize, authorize_reading
 from payres.routes.bodies import read_body, read_json_body
@@ -86,11 +86,10 @@ async def create(request: Request, kind: ResourceKind[A, R, B]) -> Response:
     caller = await authorize(request, body, kind.type, "create")
     key = idempotency_key(request.scope["headers"])
     asked = decode(kind.decoder, body)
-    wallet_address = context.urls.own(caller.wallet_address(asked.wallet_address or None))
-    caller.require(wallet_address)
+    caller = caller.about(asked.wallet_address or None, context.urls)
     keyed = None
     if key is not None:
-        implied = None if asked.wallet_address else wallet_address
+        implied = None if asked.wallet_address else caller.wallet_address
         keyed = KeyedRequest(caller.client_id, key, request.scope["path"], body, implied)
     creation = Creation(kind, context, caller, asked, keyed)
     if key is None:
@@ -122,11 +121,9 @@ async def list_page(
     body = await read_body(request)
 
     def unit(work: Work, caller: Caller) -> "Page[B]":
-        query, wallet_address = page_query(request), work.urls.own(wallet_address_of(request))
-        caller.require(wallet_address)
-        owner = None if caller.sees_all(wallet_address) else caller.client_id
-        wallet = active_wallet(work, wallet_address, "wallet-address")
-        return page_of(page(work, wallet.id, owner, query), partial(kind.show, work.urls, wallet))
+        query, caller = page_query(request), caller.about(wallet_address_of(request), work.urls)
+        wallet = active_wallet(work, caller.wallet_address, "wallet-address")
+        return page_of(page(work, wallet.id, caller.only_client, query), partial(kind.show, work.urls, wallet))
 
     return json_response(await authorize_reading(request, body, kind.type, "list", unit))
 
@@ -206,7 +203,7 @@ class Creation(msgspec.Struct, Generic[A, R, B]):
         """The body of the answer. Asks other servers first, unless the request was answered before."""
         database, kind = self.context.database, self.kind
         if kind.find_offer is not None:
-            cached = None if self.keyed is None else await database.read(self.find_cached)
+            cached = None if self.keyed is None else await database.read(self.find_before)
             if cached is not None:
                 return cached
             self.offer = await kind.find_offer(self.context.remote_quotes, self.asked)
@@ -218,21 +215,19 @@ class Creation(msgspec.Struct, Generic[A, R, B]):
         Raises TokenInvalid for a token that has ended meanwhile, KeyReused, and what creating raises: then nothing is
         stored, and the key stays unused.
         """
-        cached = self.find_cached(work)
-        if cached is not None:
-            return cached
-        if not self.caller.grant_stays:
-            keep_grant(work, self.caller.grant_id)
-        self.made = self.kind.create(work, self.context, self.caller, self.asked, self.offer)
-        response = encode(self.made)
-        if self.keyed is not None:
-            cache_response(work, self.keyed, response)
-        return response
+        require_valid_token(work, self.caller)
+        return once(work, self.keyed, partial(self._make, work))
 
-    def find_cached(self, work: Work) -> bytes | None:
+    def find_before(self, work: Work) -> bytes | None:
         """The body that answered this request before. Raises TokenInvalid, KeyReused."""
         require_valid_token(work, self.caller)
         return None if self.keyed is None else find_response(work, self.keyed)
+
+    def _make(self, work: Work) -> bytes:
+        if not self.caller.grant_stays:
+            keep_grant(work, self.caller.grant_id)
+        self.made = self.kind.create(work, self.context, self.caller, self.asked, self.offer)
+        return encode(self.made)
 
 
 def _missing(kind: ResourceKind[A, R, B]) -> NotFound:

@@ -7,9 +7,11 @@ from payres.errors import DomainError, InvalidRequest
 from payres.grants.access import Action, Caller, permit
 from payres.grants.gnap import AccessType, Limits
 from payres.store.grants import TokenHolder
+from payres.urls import Urls
 from payres.wire import Amount
 
 ALICE, BOB = "https://pay.example/alice", "https://pay.example/bob"
+URLS = Urls("https://pay.example")
 MINE, OTHERS = 1, 2
 
 
@@ -45,10 +47,10 @@ def caller(action: Action, *items: dict[str, Any], kind: AccessType = "incoming-
 def test_identifier_is_compared_as_a_url(identifier: str | None, wallet_address: str, covered: bool) -> None:
     allowed = caller("create", item("create", identifier))
     if covered:
-        allowed.require(wallet_address)
+        assert allowed.about(wallet_address, URLS).items == allowed.items
         return
     with pytest.raises(DomainError) as refusal:
-        allowed.require(wallet_address)
+        allowed.about(wallet_address, URLS)
     assert refusal.value.details == {"reason": "identifier"}
 
 
@@ -60,8 +62,8 @@ def test_first_item_that_covers_the_wallet_address_counts() -> None:
         item("create", ALICE, "outgoing-payment", limits=limits),
     ]
     allowed = caller("create", *items, kind="outgoing-payment")
-    assert allowed.limits(BOB) is None
-    assert allowed.limits(ALICE) == Limits(debit_amount=Amount(value="5", asset_code="USD", asset_scale=2))
+    assert allowed.about(BOB, URLS).limits is None
+    assert allowed.about(ALICE, URLS).limits == Limits(debit_amount=Amount(value="5", asset_code="USD", asset_scale=2))
 
 
 @pytest.mark.parametrize(
@@ -77,9 +79,14 @@ def test_first_item_that_covers_the_wallet_address_counts() -> None:
 )
 def test_grant_names_a_wallet_address_when_it_is_one(items: list[dict[str, Any]], named: str | None) -> None:
     asked = caller("create", *items)
-    assert asked.wallet_address("https://pay.example/carol") == "https://pay.example/carol"
     if named is not None:
-        assert asked.wallet_address(None) == named
+        assert asked.about(None, URLS).wallet_address == named
         return
     with pytest.raises(InvalidRequest, match="walletAddress is needed"):
-        asked.wallet_address(None)
+        asked.about(None, URLS)
+
+
+def test_request_names_a_wallet_address_in_any_spelling_of_the_base_url() -> None:
+    urls = Urls("http://localhost:8080")
+    asked = caller("create", item("create", "http://localhost:8080/alice"))
+    assert asked.about("http://127.0.0.1:8080/alice/", urls).wallet_address == "http://localhost:8080/alice"

@@ -129,6 +129,7 @@ def test_what_comes_and_goes_changes_nothing_of_it(work: Work) -> None:
     before = find(work, kept, granted)
     issue_token(work, granted.grant)
     caller = Caller(granted.client_id, granted.grant.id, granted.token_id, "create", (CREATE,))
+    caller = caller.about("http://h/alice", work.urls)
     incoming.create(work, caller, IncomingPaymentRequest(wallet_address="http://h/alice"))
     wallets.create_wallet(work, "bob", "USD", 2, None, None)
     for client in (ALICE, REMOTE, WITHOUT_WALLET):

@@ -325,14 +325,14 @@ def test_check_holds_after_a_payment_and_after_one_that_was_refused(
     address = tx.urls.wallet
     receiving = Caller(1, "grant", "token", "create", (IncomingPaymentAccess(actions=["create"]),))
     asked = IncomingPaymentRequest(wallet_address=address(receiver))
-    target = incoming_rules.create(tx, receiving, asked).id
+    target = incoming_rules.create(tx, receiving.about(address(receiver), tx.urls), asked).id
     request = OutgoingPaymentRequest(
         wallet_address=address("alice"),
         incoming_payment=target,
         debit_amount=Amount(value="200", asset_code="USD", asset_scale=2),
     )
     item = OutgoingPaymentAccess(actions=["create"], identifier=address("alice"))
-    paying = Caller(1, "grant", "token", "create", (item,))
+    paying = Caller(1, "grant", "token", "create", (item,), wallet_address=address("alice"))
     if is_completed_first:
         incoming_rules.complete(tx, require_wallet(tx, receiver), INCOMING.by_id(tx, last_segment(target)))
         with pytest.raises(InvalidReceiver), savepoint(tx):

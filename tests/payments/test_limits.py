@@ -184,7 +184,7 @@ class Books:
     def _receiver(self, path: str) -> str:
         caller = Caller(self.client, GRANT, "token", "create", (IncomingPaymentAccess(actions=["create"]),))
         asked = IncomingPaymentRequest(wallet_address=f"https://pay.example/{path}")
-        return incoming.create(self.work, caller, asked).id
+        return incoming.create(self.work, caller.about(asked.wallet_address or None, self.work.urls), asked).id
 
     @property
     def now(self) -> datetime:
@@ -203,7 +203,7 @@ class Books:
     def pay(self, shape: str, receiver: str, value: int, code: str) -> OutgoingPayment:
         """A payment straight from the incoming payment, or from a quote made a moment ago."""
         item = OutgoingPaymentAccess(actions=["create"], identifier=ALICE, limits=self.limits or UNSET)
-        caller = Caller(self.client, GRANT, "token", "create", (item,))
+        caller = Caller(self.client, GRANT, "token", "create", (item,), wallet_address=ALICE)
         offer = None if receiver.startswith(ALICE.removesuffix("alice")) else offered(shape, receiver, value, code)
         members: Json = {"incoming_payment": receiver, "debit_amount": sum_of(value)}
         if shape != "direct":

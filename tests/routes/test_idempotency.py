@@ -23,7 +23,7 @@ from payres.grants.tokens import revoke_token
 from payres.identifiers import hash_secret
 from payres.limits import MAX_IDEMPOTENCY_KEY_LENGTH
 from payres.operator import wallets
-from payres.routes import resources
+from payres.payments import idempotency
 from payres.routes.requests import idempotency_key
 from payres.signatures.fields import content_digest
 from payres.signatures.sign import Message, sign, signature_base
@@ -403,7 +403,7 @@ def test_fault_keeps_neither_the_key_nor_what_was_created(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(resources, "cache_response", fail)
+        patch.setattr(idempotency, "cache_response", fail)
         refused(send(shared, asked, key), status, code)
     assert made(shared, asked) == 0
     assert send(shared, asked, key).status_code == 201

@@ -116,7 +116,7 @@ def failed_elsewhere(driver: Driver) -> httpx2.Response:
     def unit(work: Work) -> str:
         holder = find_holder(work, hash_secret(token))
         assert holder is not None
-        caller = permit(holder, "outgoing-payment", "create")
+        caller = permit(holder, "outgoing-payment", "create").about(sender, work.urls)
         payment = outgoing.create(work, caller, asked, Offer(payee, None)).id
         settlement.end_remote(work, OUTGOING.by_id(work, last_segment(payment)), "no packet arrived")
         return payment

@@ -90,7 +90,7 @@ def decide(tx: Transaction, grant_id: str, approve: bool, now: int) -> None:
 def create(tx: Transaction, client_id: int, now: int) -> None:
     """Makes something, as a client does."""
     access = IncomingPaymentAccess(actions=["create"])
-    caller = Caller(client_id, "grant", "token", "create", (access,))
+    caller = Caller(client_id, "grant", "token", "create", (access,), wallet_address="http://h/alice")
     incoming.create(work_at(tx, now, SETTINGS), caller, IncomingPaymentRequest(wallet_address="http://h/alice"))
 
 

@@ -39,9 +39,9 @@ def books(tx: Work) -> None:
     wallets.deposit(tx, "alice", "1000.00")
 
 
-def caller(client_id: int, grant_id: str = "grant") -> Caller:
+def caller(client_id: int, grant_id: str = "grant", wallet_address: str = "http://h/alice") -> Caller:
     access = OutgoingPaymentAccess(actions=["create"], identifier="http://h/alice")
-    return Caller(client_id, grant_id, "token", "create", (access,))
+    return Caller(client_id, grant_id, "token", "create", (access,), wallet_address=wallet_address)
 
 
 @pytest.fixture
@@ -49,7 +49,8 @@ def receiver(tx: Transaction) -> str:
     """An incoming payment of bob that is open for years."""
     work = work_at(tx, START, SETTINGS)
     maker = clients.remember(work, Client("shop", "http://h/bob", None)).id
-    return incoming.create(work, caller(maker), IncomingPaymentRequest(wallet_address="http://h/bob")).id
+    into_bob = caller(maker, wallet_address="http://h/bob")
+    return incoming.create(work, into_bob, IncomingPaymentRequest(wallet_address="http://h/bob")).id
 
 
 def client_of(tx: Transaction, number: int, now: int) -> int:
