@@ -71,6 +71,7 @@ def test_payment_crosses_three_currencies(row: Row) -> None:
     assert operator_money(b, EUR) == 100_000_000 - 920
     assert operator_money(c, EUR) == 100_000_000 + 920
     assert operator_money(c, JPY) == 1_000_000 - 1472
+    assert peer_of(a, "b").repeats_answers, "payres knows another payres by its answers"
 
 
 @pytest.mark.parametrize(("wanted", "cents", "arrives"), [(1, 2, 1), (20, 15, 20)])

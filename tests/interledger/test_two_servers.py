@@ -50,14 +50,6 @@ def unlinked(tmp_path: Path) -> Iterator[Pair]:
         check_books(*pair)
 
 
-@pytest.fixture
-def pair(unlinked: Pair) -> Pair:
-    """Two servers with a link in US dollars."""
-    a, b = unlinked
-    peer(a, b)
-    return unlinked
-
-
 def test_fixed_send_sends_all_and_delivers_more_than_was_promised(pair: Pair) -> None:
     a, b = pair
     receiver = bill(b, b.wallet("bob"))
@@ -312,23 +304,6 @@ def test_credit_that_is_used_up_ends_the_payment_in_part_and_gives_the_rest_back
     assert "T04" in (paid.record.failure or "") or "several attempts" in (paid.record.failure or "")
 
 
-def test_payment_without_any_credit_fails_with_nothing_sent(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b = pair
-    receiver = bill(b, b.wallet("bob"), 5000)
-    quoted = a.client.create_quote(a.wallet("alice"), receiver)
-    change(b, "a", credit_limit=0)
-    skip_pauses(monkeypatch)
-    hurried(a, **FEW_PACKETS)
-    token = spending_token(a)
-    created = a.client.post("/outgoing-payments", {"walletAddress": a.wallet("alice"), "quoteId": quoted["id"]}, token)
-    paid = ended(a, created.json())
-    assert (paid.ended["failed"], paid.ended["sentAmount"]) == (True, amount(0))
-    assert "T04" in (paid.record.failure or "")
-    spent = a.client.get("/outgoing-payment-grant", token).json()
-    assert (spent["spentDebitAmount"], spent["spentReceiveAmount"]) == (None, None)
-    assert wallet_money(a, "alice") == (FUNDS, 0)
-
-
 @pytest.mark.parametrize(
     ("members", "needed"),
     [({"debitAmount": amount(5000)}, "46.00"), ({"receiveAmount": amount(4600, EUR)}, "46.00")],
@@ -353,26 +328,32 @@ def test_quote_beyond_the_liquidity_for_the_link_is_refused(
         assert wallet_money(a, "alice") == (FUNDS, 0)
 
 
-@pytest.mark.parametrize("exchanger", ["payer", "receiver"])
-def test_liquidity_that_runs_short_fails_the_payment(
-    exchanger: str, unlinked: Pair, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("short", ["liquidity of the payer", "liquidity of the receiver", "credit"])
+def test_payment_that_runs_short_fails_with_nothing_sent(
+    short: str, unlinked: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = unlinked
-    link = EUR if exchanger == "payer" else USD
+    link = EUR if short == "liquidity of the payer" else USD
     peer(a, b, link.code, link.scale)
     for server in unlinked:
         set_rate(server, "USD", "EUR", "0.92")
     getter = b.create_wallet("getter", "EUR", 2)
-    funds = a if exchanger == "payer" else b
+    funds = a if short == "liquidity of the payer" else b
     add_liquidity(funds, EUR, "50.00")
-    receiver = bill(b, getter, 4600, EUR)
+    token, receiver = spending_token(a), bill(b, getter, 4600, EUR)
     quoted = a.client.create_quote(a.wallet("alice"), receiver)
-    funds.write(lambda tx: assets.withdraw_liquidity(tx, "EUR", 2, "40.00"))
+    if short == "credit":
+        change(b, "a", credit_limit=0)
+    else:
+        funds.write(lambda tx: assets.withdraw_liquidity(tx, "EUR", 2, "40.00"))
     skip_pauses(monkeypatch)
     hurried(a, **FEW_PACKETS)
-    paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"]))
+    created = a.client.post("/outgoing-payments", {"walletAddress": a.wallet("alice"), "quoteId": quoted["id"]}, token)
+    paid = ended(a, created.json())
     assert (paid.ended["failed"], paid.ended["sentAmount"]) == (True, amount(0))
     assert "T04" in (paid.record.failure or "")
+    spent = a.client.get("/outgoing-payment-grant", token).json()
+    assert (spent["spentDebitAmount"], spent["spentReceiveAmount"]) == (None, None)
     assert wallet_money(a, "alice") == (FUNDS, 0)
 
 
