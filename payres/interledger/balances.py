@@ -19,7 +19,7 @@ from payres.ledger import NotEnough
 from payres.payments.liquidity import warn_of_low
 from payres.payments.settlement import count_unresolved, payment_hold
 from payres.store import accounts, outgoing, packets, peers
-from payres.store.accounts import ACCOUNTS, HoldRecord
+from payres.store.accounts import ACCOUNTS
 from payres.store.outgoing import OUTGOING
 from payres.store.packets import PACKETS, PacketRecord
 from payres.store.peers import PeerRecord
@@ -34,19 +34,16 @@ def prepare(work: Work, packet: PacketRecord, peer: PeerRecord) -> None:
     Raises Rejected when the payment has ended or has nothing left, or the inbound peer's credit or liquidity is short.
     """
     PACKETS.insert(work, packet)
+    own = packet.outgoing_payment_id
     try:
-        if packet.outgoing_payment_id is not None:
-            source_asset = _check_payment(work, packet.outgoing_payment_id)
-        else:
-            source_asset = _hold_of_peer(work, packet)
+        source_asset = _hold_of_peer(work, packet) if own is None else _check_payment(work, own)
         if source_asset != peer.asset_id:
             liquidity = ledger.operator_account(work, peer.asset_id, "liquidity")
             warn_of_low(work, ledger.hold(work, liquidity, packet.amount, packet_id=packet.id).low)
     except NotEnough as lack:
-        if packet.outgoing_payment_id is not None:
-            message = "there is not enough liquidity for the exchange"
-            raise Rejected(Code.INSUFFICIENT_LIQUIDITY, message) from lack
-        raise insufficient(lack, "the next asset") from lack
+        if own is None:
+            raise insufficient(lack, "the next asset") from lack
+        raise Rejected(Code.INSUFFICIENT_LIQUIDITY, "there is not enough liquidity for the exchange") from lack
     except InvalidAmount as error:  # more than the ledger can hold
         raise Rejected(Code.INSUFFICIENT_LIQUIDITY) from error
 
@@ -65,14 +62,15 @@ def fulfil(work: Work, packet_id: str, delivered: int) -> bool:
     packet = PACKETS.get(work, packet_id)
     if packet is None or not packets.decide_packet(work, packet_id, "fulfilled"):
         return False
-    source, liquidity = _holds(work, packet)
+    holds = list(accounts.holds_of_packet(work, packet.id))
+    source = holds.pop(0) if packet.outgoing_payment_id is None else payment_hold(work, packet.outgoing_payment_id)
     target = peers.account_of_peer(work, packet.to_peer_id)
-    if liquidity is None:
+    if not holds:
         ledger.post(work, source.id, target, packet.source_amount, "payment", packet_id=packet.id)
-    else:
+    else:  # what is left is held of the liquidity in the peer's asset
         exchange = ledger.operator_account(work, ACCOUNTS.by_id(work, source.account_id).asset_id, "liquidity")
         ledger.post(work, source.id, exchange, packet.source_amount, "exchange", packet_id=packet.id)
-        ledger.post(work, liquidity.id, target, packet.amount, "payment", packet_id=packet.id)
+        ledger.post(work, holds[0].id, target, packet.amount, "payment", packet_id=packet.id)
     if packet.outgoing_payment_id is not None:
         # The receiver says so, and STREAM can express more than a row can hold.
         outgoing.add_sent(work, packet.outgoing_payment_id, packet.source_amount, min(delivered, MAX_LEDGER))
@@ -81,40 +79,36 @@ def fulfil(work: Work, packet_id: str, delivered: int) -> bool:
     return True
 
 
-def leave_unresolved(work: Work, packet_id: str) -> bool:
-    """Gives up a payment's packet whose outcome is unknown.
+def leave_unresolved(work: Work, packet: PacketRecord) -> None:
+    """Gives up a packet in flight of a payment of ours.
 
     The payment must end in the same unit. The payer gets the money back, because a peer has no claim to it without a
     fulfillment. It may have arrived all the same: that risk is the operator's, who resolves the packet with the peer.
-    Until then the grant counts it as spent. False when the packet's outcome was known before.
+    Until then the grant counts it as spent. Nothing changes when its outcome was known before.
     """
-    packet = PACKETS.get(work, packet_id)
-    if packet is None or packet.outgoing_payment_id is None or not packets.decide_packet(work, packet_id, "doubtful"):
-        return False
-    for hold in accounts.holds_of_packet(work, packet_id):
-        ledger.void(work, hold.id)
-    count_unresolved(work, packet)
-    _emit_unresolved(work, packet)
-    return True
-
-
-def reject(work: Work, packet_id: str) -> bool:
-    """Voids the holds of the packet. False when the packet's outcome was known before."""
-    if not packets.decide_packet(work, packet_id, "rejected"):
-        return False
-    for hold in accounts.holds_of_packet(work, packet_id):
-        ledger.void(work, hold.id)
-    return True
-
-
-def _emit_unresolved(work: Work, packet: PacketRecord) -> None:
     assert packet.outgoing_payment_id is not None, "it was not passed on for a peer"
+    if not _void(work, packet.id, "doubtful"):
+        return
+    count_unresolved(work, packet)
     peer = peers.peer_by_id(work, packet.to_peer_id)
     if peer is not None:  # a removed peer has nobody to resolve it with
         payment = work.urls.resource("outgoing-payments", packet.outgoing_payment_id)
         owed = representations.amount(packet.amount, peer.asset)
         data = PacketEvent(id=packet.id, peer=peer.name, outgoing_payment=payment, amount=owed)
         work.emit("peer.packet_unresolved", packet.id, data)
+
+
+def reject(work: Work, packet_id: str) -> bool:
+    """Voids the holds of the packet. False when the packet's outcome was known before."""
+    return _void(work, packet_id, "rejected")
+
+
+def _void(work: Work, packet_id: str, state: packets.State) -> bool:
+    if not packets.decide_packet(work, packet_id, state):
+        return False
+    for hold in accounts.holds_of_packet(work, packet_id):
+        ledger.void(work, hold.id)
+    return True
 
 
 def _check_payment(work: Work, payment_id: str) -> int:
@@ -136,11 +130,3 @@ def _hold_of_peer(work: Work, packet: PacketRecord) -> int:
         raise Rejected(Code.INSUFFICIENT_LIQUIDITY)
     warn_of_low(work, ledger.hold(work, payer.account_id, packet.source_amount, packet_id=packet.id).low)
     return payer.asset_id
-
-
-def _holds(work: Work, packet: PacketRecord) -> tuple[HoldRecord, HoldRecord | None]:
-    """What the packet takes from its payer, and from liquidity when the assets differ."""
-    own = list(accounts.holds_of_packet(work, packet.id))
-    if packet.outgoing_payment_id is not None:
-        return payment_hold(work, packet.outgoing_payment_id), own[0] if own else None
-    return own[0], own[1] if len(own) > 1 else None

@@ -27,7 +27,7 @@ from payres.interledger.packets import (
     encode,
     fulfills,
 )
-from payres.interledger.responses import Request, store_response
+from payres.interledger.responses import Request, require_new, store_response
 from payres.interledger.routing import Hop, next_hop
 from payres.store import peers
 from payres.store.database import Database
@@ -37,17 +37,35 @@ from payres.store.work import Work
 MARGIN: Final = SECOND  # how long the answer to a packet of our own may come after its expiry
 
 
-class Payer(msgspec.Struct, frozen=True):
-    """Who pays for a packet, counted in `asset`: a payment of ours, or the peer that it came from with its request.
+def land_forwarded(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
+    """Posts the money of a forwarded packet, and caches the response for the peer that it came from.
 
-    `check` runs in the unit that records the packet, `land` in the one that posts its money. Both raise Rejected.
+    Raises Rejected when the packet was given up before.
+    """
+    assert packet.from_peer_id is not None
+    assert packet.prepare is not None
+    if balances.fulfil(work, packet.id, 0):
+        peers.count_received(work, packet.from_peer_id)
+        condition = decode_prepare(packet.prepare).condition
+        store_response(work, Request(packet.from_peer_id, packet.from_request_id, condition), fulfill)
+        return
+    ended = PACKETS.get(work, packet.id)
+    if ended is None or ended.state != "fulfilled":
+        raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet was given up before its fulfillment came")
+
+
+class Payer(msgspec.Struct, frozen=True):
+    """Who pays for a packet, counted in `asset`: the peer that it came from with this request, or a payment of ours.
+
+    A payment has its `check`, in the unit that records a packet, and its way to `land` one, in the unit that posts its
+    money. Both raise Rejected.
     """
 
     asset: Asset
-    check: Callable[[Work, Hop], None]
-    land: Callable[[Work, PacketRecord, Fulfill], None]
-    payment_id: str | None = None
     request: Request | None = None
+    payment_id: str | None = None
+    check: Callable[[Work, Hop], None] | None = None
+    land: Callable[[Work, PacketRecord, Fulfill], None] = land_forwarded
 
     @property
     def peer_id(self) -> int | None:
@@ -66,20 +84,12 @@ class Carrier:
         self.awaited: set[str] = set()
 
     async def carry(self, payer: Payer, prepare: Prepare) -> Outcome:
-        """The outcome of a packet with money. Raises Rejected, Unavailable."""
-        return await self.finish(payer, prepare, *await self.depart(payer, prepare))
-
-    async def depart(self, payer: Payer, prepare: Prepare) -> tuple[Hop, PacketRecord]:
-        """Records a packet and holds its money. `finish` sends it. Raises Rejected, Unavailable."""
+        """The outcome of a packet with money, which is posted or voided by then. Raises Rejected, Unavailable."""
         hop, packet = await self._database.write(partial(self._record, payer=payer, prepare=prepare))
-        self.awaited.add(packet.id)
-        return hop, packet
-
-    async def finish(self, payer: Payer, prepare: Prepare, hop: Hop, packet: PacketRecord) -> Outcome:
-        """The outcome of a packet that has departed, after its money was posted or voided."""
         # A peer that cannot repeat its request is told the outcome at once. So no fulfillment may come later: the next
         # peer gets no Request-Id to be asked about.
         number = packet.id if payer.request is None or payer.request.request_id is not None else None
+        self.awaited.add(packet.id)
         try:
             outcome = await self.post(hop, prepare, number, MARGIN if payer.request is None else 0)
             if isinstance(outcome, Fulfill):
@@ -127,26 +137,12 @@ class Carrier:
             expires_at=prepare.expires_at,
             state="prepared",
         )
-        payer.check(work, hop)
+        if payer.request is not None:
+            require_new(work, payer.request)
+        if payer.check is not None:
+            payer.check(work, hop)
         balances.prepare(work, packet, hop.peer)
         return hop, packet
 
     async def _note(self, hop: Hop, why: str) -> None:
         await note_failure(self._database, hop.peer, why, self._clock.now())
-
-
-def land_forwarded(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
-    """Posts the money of a forwarded packet, and caches the response for the peer that it came from.
-
-    Raises Rejected when the packet was given up before.
-    """
-    assert packet.from_peer_id is not None
-    assert packet.prepare is not None
-    if balances.fulfil(work, packet.id, 0):
-        peers.count_received(work, packet.from_peer_id)
-        condition = decode_prepare(packet.prepare).condition
-        store_response(work, Request(packet.from_peer_id, packet.from_request_id, condition), fulfill)
-        return
-    ended = PACKETS.get(work, packet.id)
-    if ended is None or ended.state != "fulfilled":
-        raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet was given up before its fulfillment came")

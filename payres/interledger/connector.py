@@ -11,7 +11,7 @@ from payres.amounts import MAX_LEDGER
 from payres.clock import MILLISECOND, SECOND, Clock
 from payres.errors import Unavailable
 from payres.interledger import oer
-from payres.interledger.carrying import Carrier, Payer, land_forwarded
+from payres.interledger.carrying import Carrier, Payer
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import (
@@ -28,8 +28,8 @@ from payres.interledger.packets import (
     too_large_data,
 )
 from payres.interledger.receiver import receive
-from payres.interledger.responses import NoReply, Request, find_response, require_new
-from payres.interledger.routing import next_hop, peer_towards
+from payres.interledger.responses import NoReply, Request, find_response
+from payres.interledger.routing import next_hop
 from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
 from payres.rate_limiter import RateLimiter
 from payres.slots import Slots, SlotsBusy
@@ -123,13 +123,14 @@ class Connector:
 
     async def _forward(self, peer: InboundPeer, prepare: Prepare, request: Request) -> Outcome:
         """The next peer's reply; Unanswered when the peer may ask again. Raises Rejected, Unavailable."""
-        next_peer = await self._database.read(
-            lambda work: peer_towards(work, self._ilp_address, prepare.destination, peer.asset, peer.id)
-        )
+        hop = await self._database.read(lambda work: next_hop(work, self._ilp_address, prepare, peer.asset, peer.id))
         try:
-            async with self._next_links.slot(next_peer.id, peer.id, seconds=SLOT_TIMEOUT_SECONDS):
+            async with self._next_links.slot(hop.peer.id, peer.id, seconds=SLOT_TIMEOUT_SECONDS):
                 onward = msgspec.structs.replace(prepare, expires_at=self._onward_expiry(prepare))
-                outcome = await self._pass_on(peer, onward, request)
+                if prepare.amount:
+                    outcome = await self._carrier.carry(Payer(peer.asset, request), onward)
+                else:
+                    outcome = await self._carrier.post(hop, onward, None)
         except SlotsBusy as busy:
             raise Rejected(Code.CONNECTOR_BUSY, "The link to the next peer takes no more packets now") from busy
         if isinstance(outcome, Unanswered) and not (prepare.amount and request.request_id):
@@ -138,13 +139,6 @@ class Connector:
                 raise Rejected(Code.TRANSFER_TIMED_OUT, "The next peer did not answer in time")
             raise Rejected(Code.INTERNAL_ERROR, "The answer of the next peer was lost")
         return outcome
-
-    async def _pass_on(self, peer: InboundPeer, onward: Prepare, request: Request) -> Outcome:
-        if onward.amount:
-            payer = Payer(peer.asset, lambda work, _: require_new(work, request), land_forwarded, request=request)
-            return await self._carrier.carry(payer, onward)
-        hop = await self._database.read(lambda work: next_hop(work, self._ilp_address, onward, peer.asset, peer.id))
-        return await self._carrier.post(hop, onward, None)
 
     def _onward_expiry(self, prepare: Prepare) -> int:
         """When the packet expires at the next peer, in whole milliseconds. Raises Rejected."""

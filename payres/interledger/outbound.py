@@ -14,7 +14,7 @@ from payres.interledger import balances
 from payres.interledger.carrying import MARGIN, Carrier, Payer
 from payres.interledger.link import Link, note_failure
 from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Rejected, Unanswered
-from payres.interledger.routing import Hop, next_hop, peer_towards
+from payres.interledger.routing import Hop, next_hop
 from payres.interledger.sending.connection import Timing
 from payres.limits import DRAIN_SECONDS, MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
 from payres.payments.settlement import end_if_finished
@@ -116,7 +116,7 @@ class WalletPackets:
         """Sends a packet that moves no money: nobody can fulfill it, or its amount is zero."""
         outbound = self._outbound
         try:
-            hop = await self._database.read(lambda work: next_hop(work, outbound.ilp_address, prepare, self._source))
+            hop = await self._next_hop(prepare)
         except Rejected as rejected:
             return rejected.reject(outbound.ilp_address)
         # What the server sends by itself, at the end of a payment, counts for the wallet.
@@ -140,7 +140,7 @@ class WalletPackets:
         """Sends a packet with money, recorded before it leaves; what was fulfilled is posted before this returns."""
         outbound = self._outbound
         try:
-            peer = self._peer = self._peer or await self._next_peer(prepare)
+            peer = self._peer = self._peer or (await self._next_hop(prepare)).peer
             async with outbound.slots_to(peer).slot(peer.id, self._wallet_id):
                 if self._unanswered:
                     raise Rejected(Code.BAD_REQUEST, UNANSWERED)
@@ -176,10 +176,8 @@ class WalletPackets:
             if balances.fulfil(work, packet.id, delivered(fulfill)) and self._payment_id is not None:
                 end_if_finished(work, self._payment_id)
 
-        return Payer(self._source, check, land, self._payment_id)
+        return Payer(self._source, None, self._payment_id, check, land)
 
-    async def _next_peer(self, prepare: Prepare) -> PeerRecord:
+    async def _next_hop(self, prepare: Prepare) -> Hop:
         """Raises Rejected."""
-        return await self._database.read(
-            lambda work: peer_towards(work, self._outbound.ilp_address, prepare.destination, self._source)
-        )
+        return await self._database.read(lambda work: next_hop(work, self._outbound.ilp_address, prepare, self._source))

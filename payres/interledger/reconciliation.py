@@ -207,7 +207,7 @@ def _give_up(work: Work, standing: Standing) -> str:
     """Ends the payment with what is known to have arrived; its other packets stay unresolved."""
     message = _described(work, standing)
     for one in standing.unresolved:
-        balances.leave_unresolved(work, one.packet.id)
+        balances.leave_unresolved(work, one.packet)
         note = f"Packet {one.packet.id} over {one.packet.amount} is unresolved"
         peers.note_error(work, one.packet.to_peer_id, note, work.now)
     payment = OUTGOING.get(work, standing.payment.id)

@@ -28,21 +28,13 @@ class Hop(msgspec.Struct, frozen=True):
 
 def next_hop(work: Work, own_address: str, prepare: Prepare, source: Asset, inbound_peer_id: int | None = None) -> Hop:
     """The next hop of a packet whose amount is in `source`. Raises Rejected."""
-    peer = peer_towards(work, own_address, prepare.destination, source, inbound_peer_id)
-    onward = converted(work, prepare.amount, source, peer.asset) if prepare.amount else 0
-    return Hop(peer, peers.outgoing_token(work, peer), onward)
-
-
-def peer_towards(
-    work: Work, own_address: str, destination: str, source: Asset, inbound_peer_id: int | None = None
-) -> PeerRecord:
-    """The `next_peer`. Raises Rejected when there is none."""
-    peer = next_peer(work, destination, own_address, source, inbound_peer_id)
+    peer = next_peer(work, prepare.destination, own_address, source, inbound_peer_id)
     if peer is not None:
-        return peer
-    if inbound_peer_id is not None and covers(own_address, destination):
-        raise Rejected(Code.UNREACHABLE if destination == own_address else Code.UNEXPECTED_PAYMENT)
-    where = destination.rpartition(".")[0]  # without the last segment, which names the payment and is long
+        onward = converted(work, prepare.amount, source, peer.asset) if prepare.amount else 0
+        return Hop(peer, peers.outgoing_token(work, peer), onward)
+    if inbound_peer_id is not None and covers(own_address, prepare.destination):
+        raise Rejected(Code.UNREACHABLE if prepare.destination == own_address else Code.UNEXPECTED_PAYMENT)
+    where = prepare.destination.rpartition(".")[0]  # without the last segment, which names the payment and is long
     raise Rejected(Code.UNREACHABLE, f"There is no peer with a route to {where}")
 
 

@@ -72,9 +72,10 @@ def give_up(tx: Work, code: str, path: str) -> None:
         there = amount if code == "USD" else amount // 2
         packet = PacketRecord(packet_id, peer.id, PAYMENT, None, None, amount, there, b"prepare", EXPIRY, "prepared")
         balances.prepare(tx, packet, peer)
-    balances.fulfil(tx, "sent", 360)
-    for packet_id in UNKNOWN:
-        balances.leave_unresolved(tx, packet_id)
+        if packet_id == "sent":
+            balances.fulfil(tx, packet_id, 360)
+        else:
+            balances.leave_unresolved(tx, packet)
     payment = OUTGOING.get(tx, PAYMENT)
     assert payment is not None
     end_remote(tx, payment, "nobody knows")

@@ -121,10 +121,9 @@ def _give_up(work: Work) -> tuple[str, str]:
     payment_id, packet_id = work.new_id(), work.new_id()
     OUTGOING.insert(work, sending_payment(payment_id, wallet.id, client.id, work.now, terms, None))
     ledger.hold(work, wallet.account_id, 1000, outgoing_payment_id=payment_id)
-    balances.prepare(
-        work, PacketRecord(packet_id, peer.id, payment_id, None, None, 500, 500, b"prepare", work.now, "prepared"), peer
-    )
-    balances.leave_unresolved(work, packet_id)
+    packet = PacketRecord(packet_id, peer.id, payment_id, None, None, 500, 500, b"prepare", work.now, "prepared")
+    balances.prepare(work, packet, peer)
+    balances.leave_unresolved(work, packet)
     payment = OUTGOING.get(work, payment_id)
     assert payment is not None
     end_remote(work, payment, f"the receiver said {HOSTILE}")
