@@ -197,6 +197,12 @@ def test_modules_import_only_what_their_room_may_use() -> None:
     assert not found
 
 
+def test_bodies_of_grants_need_no_database() -> None:
+    """A client of Open Payments uses them, as it does signatures, amounts and the other bodies."""
+    used = {room_of(name) for name, _ in imported("payres/grants/gnap.py")}
+    assert used <= {"limits", "wire"}
+
+
 def test_asgi_entry_uses_the_application_and_its_settings_alone() -> None:
     assert {room_of(name) for name, _ in imported("app.py")} == {"application", "settings"}
 
