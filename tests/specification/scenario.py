@@ -62,20 +62,13 @@ def keeps(
 
 
 def breaks(
-    rules: str,
-    name: str,
-    send: Send,
-    answer: str,
-    *,
-    field: str | None = None,
-    values: Mapping[str, Any] | None = None,
-    present: str = "",
+    rules: str, name: str, send: Send, answer: str, *, values: Mapping[str, Any] | None = None, present: str = ""
 ) -> Row:
-    """A request that breaks the rules and is refused. `answer` has status and code, and may have the reason, such as
-    "401 invalid_token revoked_token"; `field` is another of its details."""
-    status, code, *reasons = answer.split()
-    details = {"error.details.field": field, "error.details.reason": reasons[0] if reasons else None}
-    told = {place: value for place, value in details.items() if value is not None} | dict(values or {})
+    """A request that breaks the rules and is refused. `answer` is the status and the code, with the reason or the field
+    if it has one: "401 invalid_token revoked_token", "400 invalid_request field=walletAddress"."""
+    status, code, *more = answer.split()
+    details = [detail.rpartition("=") for detail in more]
+    told = {f"error.details.{member or 'reason'}": value for member, _, value in details} | dict(values or {})
     return Row(tuple(rules.split()), name, False, send, int(status), code, tuple(present.split()), (), told)
 
 

@@ -269,36 +269,31 @@ ROWS: list[Row] = [
         "2.7.4 2.7.8",
         "nobody's identifier",
         asked_for(outgoing() | {"identifier": "http://127.0.0.1/spec-nobody"}),
-        "400 invalid_request",
-        field="access_token.access.identifier",
+        "400 invalid_request field=access_token.access.identifier",
     ),
     breaks(
         "2.7.8",
         "an interval that is none",
         asked_for(outgoing(interval="monthly")),
-        "400 invalid_request",
-        field="access_token.access.limits.interval",
+        "400 invalid_request field=access_token.access.limits.interval",
     ),
     breaks(
         "2.7.8",
         "an interval of nothing",
         asked_for(outgoing(interval="R/2026-01-01T00:00:00Z/PT0S")),
-        "400 invalid_request",
-        field="access_token.access.limits.interval",
+        "400 invalid_request field=access_token.access.limits.interval",
     ),
     breaks(
         "2.7.8",
         "a receiver that is no incoming payment",
         asked_for(outgoing(receiver="http://127.0.0.1/x")),
-        "400 invalid_request",
-        field="access_token.access.limits.receiver",
+        "400 invalid_request field=access_token.access.limits.receiver",
     ),
     breaks(
         "2.7.8",
         "another asset",
         asked_for(outgoing(debitAmount=usd(1) | {"assetCode": "EUR"})),
-        "400 invalid_request",
-        field="access_token.access.limits.debitAmount",
+        "400 invalid_request field=access_token.access.limits.debitAmount",
     ),
     breaks(
         "2.7.8 9.3.5",
@@ -355,8 +350,7 @@ ROWS: list[Row] = [
         "8.3",
         "one item twice",
         asked_for(incoming("create"), incoming("create")),
-        "400 invalid_request",
-        field="access_token.access",
+        "400 invalid_request field=access_token.access",
     ),
     # 2.7.6, 4.10.5, 7.1, 8.4: waiting
     keeps(
@@ -398,8 +392,7 @@ ROWS: list[Row] = [
             "4.10.1 7.4",
             f"one that is {reference!r}",
             resumed_with_body(interact_ref=reference),
-            "400 invalid_request",
-            field="interact_ref",
+            "400 invalid_request field=interact_ref",
         )
         for reference in (1, "", None, "x" * 257)
     ),

@@ -97,7 +97,7 @@ ROWS: list[Row] = [
     # 6
     keeps("6.1", "the taker reads", seen_by_reading, 200, values={"completed": True}),
     *(
-        breaks("6.1 4.4.8", f"a member {name}", with_callback(name), "400 invalid_request", field=name)
+        breaks("6.1 4.4.8", f"a member {name}", with_callback(name), f"400 invalid_request field={name}")
         for name in ("webhook", "callbackUrl")
     ),
     # 7.4, 7.10: bodies

@@ -321,7 +321,7 @@ ROWS: list[Row] = [
     keeps("2.2.1 2.3.2", "in capitals", at("{base}/SPEC-Taker"), 201, values={"walletAddress": "{base}/spec-taker"}),
     keeps("2.2.1", "all in capitals", at("{upper}/spec-taker"), 201, values={"walletAddress": "{base}/spec-taker"}),
     *(
-        breaks("2.2.1 2.3.2", name, at(url), "400 invalid_request", field="walletAddress")
+        breaks("2.2.1 2.3.2", name, at(url), "400 invalid_request field=walletAddress")
         for name, url in {
             "a path": "/spec-taker",
             "a name": "spec-taker",
@@ -364,7 +364,7 @@ ROWS: list[Row] = [
     ),
     keeps("2.2.3", "what was made before stays readable", old_payment_of_inactive_wallet, 200, present="id"),
     breaks("2.2.3", "it is gone", get_inactive_wallet, "404 not_found"),
-    breaks("2.2.3", "a new payment into it", into_inactive_wallet, "400 invalid_request", field="walletAddress"),
+    breaks("2.2.3", "a new payment into it", into_inactive_wallet, "400 invalid_request field=walletAddress"),
     # 2.3 and 4.4: creation
     keeps(
         "2.3.1 2.3.3 2.3.4 2.3.8 9.3.1",
@@ -399,11 +399,7 @@ ROWS: list[Row] = [
         absent="incomingAmount metadata",
     ),
     breaks(
-        "2.3.4",
-        "an incomingAmount of null",
-        created(incomingAmount=None),
-        "400 invalid_request",
-        field="incomingAmount",
+        "2.3.4", "an incomingAmount of null", created(incomingAmount=None), "400 invalid_request field=incomingAmount"
     ),
     breaks("2.3.1 4.5.2 7.7", "an id that nobody was given", read(f"/incoming-payments/{NOBODY}"), "404 not_found"),
     *(
@@ -437,13 +433,13 @@ ROWS: list[Row] = [
     keeps("2.3.6", "with an offset", expiring_at_an_offset, 201, values={"expiresAt": TIME}),
     keeps("4.4.7", "30 days by default", lasting_by_default, 201),
     keeps("4.4.7", "29 days and 23 hours", expiring_in(30 * DAY - 3600), 201),
-    breaks("4.4.7", "31 days", expiring_in(31 * DAY), "400 invalid_expiry", field="expiresAt"),
-    breaks("4.4.7", "now", expiring_in(0), "400 invalid_expiry", field="expiresAt"),
-    breaks("4.4.7", "a minute ago", expiring_in(-60), "400 invalid_expiry", field="expiresAt"),
-    breaks("4.4.7", "the year 9999", expiring("9999-12-31T23:59:59Z"), "400 invalid_expiry", field="expiresAt"),
-    breaks("4.4.7", "the year 1", expiring("0001-01-01T00:00:00Z"), "400 invalid_expiry", field="expiresAt"),
+    breaks("4.4.7", "31 days", expiring_in(31 * DAY), "400 invalid_expiry field=expiresAt"),
+    breaks("4.4.7", "now", expiring_in(0), "400 invalid_expiry field=expiresAt"),
+    breaks("4.4.7", "a minute ago", expiring_in(-60), "400 invalid_expiry field=expiresAt"),
+    breaks("4.4.7", "the year 9999", expiring("9999-12-31T23:59:59Z"), "400 invalid_expiry field=expiresAt"),
+    breaks("4.4.7", "the year 1", expiring("0001-01-01T00:00:00Z"), "400 invalid_expiry field=expiresAt"),
     *(
-        breaks("2.3.6", name, expiring(text), "400 invalid_expiry", field="expiresAt")
+        breaks("2.3.6", name, expiring(text), "400 invalid_expiry field=expiresAt")
         for name, text in {
             "no offset": "2999-01-01T00:00:00",
             "a date": "2999-01-01",
@@ -458,33 +454,31 @@ ROWS: list[Row] = [
             "seconds since 1970": "32472144000",
         }.items()
     ),
-    breaks("2.3.6", "a number", created(expiresAt=32472144000), "400 invalid_request", field="expiresAt"),
-    breaks("2.3.6", "null", created(expiresAt=None), "400 invalid_request", field="expiresAt"),
-    breaks("2.3.6", "an empty string", created(expiresAt=""), "400 invalid_request", field="expiresAt"),
+    breaks("2.3.6", "a number", created(expiresAt=32472144000), "400 invalid_request field=expiresAt"),
+    breaks("2.3.6", "null", created(expiresAt=None), "400 invalid_request field=expiresAt"),
+    breaks("2.3.6", "an empty string", created(expiresAt=""), "400 invalid_request field=expiresAt"),
     # 2.3.7: metadata
     *(keeps("2.3.7", name, echoed(metadata), 200, present="metadata") for name, metadata in GOOD_METADATA.items()),
     keeps("2.3.7", "none", created(), 201, absent="metadata"),
     *(
-        breaks("2.3.7", name, written(b'"metadata":' + metadata), "400 invalid_request", field="metadata")
+        breaks("2.3.7", name, written(b'"metadata":' + metadata), "400 invalid_request field=metadata")
         for name, metadata in BAD_METADATA.items()
     ),
     *(
-        breaks("2.3.7 4.4.8", name, written(f'"metadata":{metadata}'), "400 invalid_request", field="body")
+        breaks("2.3.7 4.4.8", name, written(f'"metadata":{metadata}'), "400 invalid_request field=body")
         for name, metadata in NO_JSON.items()
     ),
     breaks(
         "2.3.7 8.6",
         "10,000 objects inside each other",
         written(f'"metadata":{nested(10_000)}'),
-        "400 invalid_request",
-        field="body",
+        "400 invalid_request field=body",
     ),
     breaks(
         "2.3.7 8.6",
         "30,000 arrays inside each other",
         written('"metadata":{"a":' + "[" * 15_000 + "]" * 15_000 + "}"),
-        "400 invalid_request",
-        field="body",
+        "400 invalid_request field=body",
     ),
     # 4.4.5 and 4.4.8: the body
     keeps(
@@ -494,20 +488,15 @@ ROWS: list[Row] = [
         201,
         values={"walletAddress": "{base}/spec-taker"},
     ),
-    breaks("4.4.5", "nobody names it", without_wallet_address(False), "400 invalid_request", field="walletAddress"),
+    breaks("4.4.5", "nobody names it", without_wallet_address(False), "400 invalid_request field=walletAddress"),
     breaks(
         "4.4.5",
         "an empty wallet address",
         whole_body(b'{"walletAddress":""}'),
-        "400 invalid_request",
-        field="walletAddress",
+        "400 invalid_request field=walletAddress",
     ),
     breaks(
-        "4.4.5",
-        "a wallet address of null",
-        written('"walletAddress":null'),
-        "400 invalid_request",
-        field="walletAddress",
+        "4.4.5", "a wallet address of null", written('"walletAddress":null'), "400 invalid_request field=walletAddress"
     ),
     keeps("4.4.6", "the wallet's asset", created(incomingAmount=usd(5)), 201, values={"incomingAmount": usd(5)}),
     keeps("4.4.8", "spaces around members", written(' "metadata" :\n{ } \t'), 201),
@@ -526,7 +515,7 @@ ROWS: list[Row] = [
         }.items()
     ),
     *(
-        breaks("4.4.8 7.4", f"a member {name}", created(**{name: 1}), "400 invalid_request", field=name)
+        breaks("4.4.8 7.4", f"a member {name}", created(**{name: 1}), f"400 invalid_request field={name}")
         for name in ("id", "completed", "receivedAmount", "methods", "description", "WalletAddress")
     ),
     # 4.5 and 2.3.11: reading
@@ -613,7 +602,7 @@ ROWS: list[Row] = [
         200,
         values={"completed": False, "receivedAmount": usd(2**20 + 1)},
     ),
-    breaks("3.1 4.4.3", "a payment after the last", pay_after("full"), "400 invalid_receiver", field="incomingPayment"),
+    breaks("3.1 4.4.3", "a payment after the last", pay_after("full"), "400 invalid_receiver field=incomingPayment"),
     breaks(
         "3.1 4.4.3 4.3.6",
         "one unit too much",
@@ -642,7 +631,7 @@ ROWS: list[Row] = [
         200,
         values={"completed": False, "receivedAmount": usd(300)},
     ),
-    breaks("3.7", "one more after the race", late_in_a_race, "400 invalid_receiver", field="incomingPayment"),
+    breaks("3.7", "one more after the race", late_in_a_race, "400 invalid_receiver field=incomingPayment"),
     # 3, 4.4.4: expiry
     keeps(
         "3.2 4.4.4",
@@ -658,7 +647,7 @@ ROWS: list[Row] = [
         200,
         values={"completed": False, "receivedAmount": usd(200), "methods": []},
     ),
-    breaks("3.2 4.4.4", "paid after it expired", pay_after("expired"), "400 invalid_receiver", field="incomingPayment"),
+    breaks("3.2 4.4.4", "paid after it expired", pay_after("expired"), "400 invalid_receiver field=incomingPayment"),
     # 3, 4.6: completion by call
     keeps(
         "2.3.10 3.3 4.6.1 4.6.3 9.3.3",
@@ -679,10 +668,10 @@ ROWS: list[Row] = [
     keeps("4.6.2", "twice", complete_twice, 200, values={"completed": True}),
     breaks("4.6.1 4.6.3 7.7", "one of another client", complete_what_other_made, "404 not_found"),
     keeps("4.6.4", "an empty object", complete_with_body(b"{}"), 200, values={"completed": True}),
-    breaks("4.6.4 7.4", "a body that is no JSON", complete_with_body(b"done"), "400 invalid_request", field="body"),
+    breaks("4.6.4 7.4", "a body that is no JSON", complete_with_body(b"done"), "400 invalid_request field=body"),
     breaks("3.3 4.6.2", "an expired one", lambda driver: driver.complete(driver.expired()), "409 wrong_state"),
     breaks(
-        "3.3", "a payment into a completed one", pay_after("completed"), "400 invalid_receiver", field="incomingPayment"
+        "3.3", "a payment into a completed one", pay_after("completed"), "400 invalid_receiver field=incomingPayment"
     ),
     breaks("4.6.1 7.6", "no permission", complete_with("create", "read-all"), "403 insufficient_access action"),
     breaks("4.6.3 7.7", "at another wallet address", complete_elsewhere, "404 not_found"),

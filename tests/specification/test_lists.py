@@ -155,7 +155,7 @@ def named(collection: str, name: str) -> str:
 def bad(collection: str, rules: str, name: str, query: str, field: str) -> Row:
     """A page that is refused for what `field` of the query is."""
     send = refused_page(collection, query)
-    return breaks(f"{rules} 7.4", named(collection, name), send, "400 invalid_request", field=field)
+    return breaks(f"{rules} 7.4", named(collection, name), send, f"400 invalid_request field={field}")
 
 
 def rows_of_whole_lists(collection: str) -> list[Row]:
@@ -334,8 +334,7 @@ def rows_of_wallets(collection: str) -> list[Row]:
                 f"{mine} 7.4",
                 named(collection, name),
                 of_wallet(collection, query),
-                "400 invalid_request",
-                field="wallet-address",
+                "400 invalid_request field=wallet-address",
             )
             for name, query in {
                 "of nobody": "first=1",
@@ -348,8 +347,7 @@ def rows_of_wallets(collection: str) -> list[Row]:
             f"{mine} 2.2.3",
             named(collection, "of an inactive one"),
             of_inactive_wallet(collection),
-            "400 invalid_request",
-            field="wallet-address",
+            "400 invalid_request field=wallet-address",
         ),
     ]
 

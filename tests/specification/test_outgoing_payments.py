@@ -280,11 +280,11 @@ ROWS: list[Row] = [
         absent="quoteId metadata",
     ),
     *(
-        breaks("4.3.2", name, with_members(**members), "400 invalid_request", field="quoteId")
+        breaks("4.3.2", name, with_members(**members), "400 invalid_request field=quoteId")
         for name, members in SHAPES.items()
     ),
-    breaks("4.3.2", "a quoteId of null", with_members(quoteId=None), "400 invalid_request", field="quoteId"),
-    breaks("4.3.2", "a debitAmount of null", direct(debitAmount=None), "400 invalid_request", field="debitAmount"),
+    breaks("4.3.2", "a quoteId of null", with_members(quoteId=None), "400 invalid_request field=quoteId"),
+    breaks("4.3.2", "a debitAmount of null", direct(debitAmount=None), "400 invalid_request field=debitAmount"),
     # 2.4: members
     breaks("2.4.1 4.9.2 7.7", "an id that nobody was given", read_nobodys, "404 not_found"),
     breaks(
@@ -297,8 +297,7 @@ ROWS: list[Row] = [
         "2.4.2",
         "a walletAddress that is a number",
         from_quote(walletAddress=1),
-        "400 invalid_request",
-        field="walletAddress",
+        "400 invalid_request field=walletAddress",
     ),
     keeps(
         "2.4.5",
@@ -308,7 +307,7 @@ ROWS: list[Row] = [
         values={"receiver": re.compile(r"http://.+/incoming-payments/.+")},
     ),
     *(
-        breaks("2.4.5 4.4.1", name, direct(incomingPayment=url), "400 invalid_receiver", field="incomingPayment")
+        breaks("2.4.5 4.4.1", name, direct(incomingPayment=url), "400 invalid_receiver field=incomingPayment")
         for name, url in {
             "a wallet address": "{wallet}",
             "a quote": "{quote}",
@@ -320,15 +319,13 @@ ROWS: list[Row] = [
     ),
     keeps("2.4.9", "as it was written", with_metadata, 200, shapes={"": OUTGOING_PAYMENT}),
     *(
-        breaks(
-            "2.4.9", f"metadata {metadata!r}", from_quote(metadata=metadata), "400 invalid_request", field="metadata"
-        )
+        breaks("2.4.9", f"metadata {metadata!r}", from_quote(metadata=metadata), "400 invalid_request field=metadata")
         for metadata in ([1], "lunch", 1, None)
     ),
     # 4.3.7
     keeps("4.3.7", "no others", from_quote(), 201, absent="method"),
     *(
-        breaks("4.3.7", f"a member {name}", from_quote(**{name: "1"}), "400 invalid_request", field=name)
+        breaks("4.3.7", f"a member {name}", from_quote(**{name: "1"}), f"400 invalid_request field={name}")
         for name in ("receiver", "receiveAmount", "expiresAt", "id", "method")
     ),
     # 3: processing
@@ -359,21 +356,21 @@ ROWS: list[Row] = [
     keeps("2.4.8 4.9.1", "reading does not tell", read(), 200, absent="grantSpentDebitAmount grantSpentReceiveAmount"),
     # 4.3.1
     keeps("4.3.1", "the wallet's asset", direct(debitAmount=usd(7)), 201, values={"debitAmount": usd(7)}),
-    breaks("4.3.1", "another code", direct(debitAmount=money(7, "EUR", 2)), "400 invalid_amount", field="debitAmount"),
-    breaks("4.3.1", "another scale", direct(debitAmount=money(7, "USD", 3)), "400 invalid_amount", field="debitAmount"),
-    breaks("4.3.1 2.1.3", "zero", direct(debitAmount=usd(0)), "400 invalid_amount", field="debitAmount.value"),
+    breaks("4.3.1", "another code", direct(debitAmount=money(7, "EUR", 2)), "400 invalid_amount field=debitAmount"),
+    breaks("4.3.1", "another scale", direct(debitAmount=money(7, "USD", 3)), "400 invalid_amount field=debitAmount"),
+    breaks("4.3.1 2.1.3", "zero", direct(debitAmount=usd(0)), "400 invalid_amount field=debitAmount.value"),
     # 4.3.3, 4.3.4: the quote
     keeps("4.3.3", "the first time", quote_used(0), 201, present="quoteId"),
     keeps("4.3.3", "once of eight times at the same moment", quote_used_at_once, 201, present="quoteId"),
     keeps(
         "4.3.3 4.3.5", "after a refusal for want of money", quote_after_a_refusal, 201, values={"debitAmount": usd(200)}
     ),
-    breaks("4.3.3", "the second time", quote_used(1), "409 wrong_state", field="quoteId"),
+    breaks("4.3.3", "the second time", quote_used(1), "409 wrong_state field=quoteId"),
     keeps("4.3.4", "its own client and wallet", from_quote(), 201, values={"walletAddress": "{base}/spec-payer"}),
-    breaks("4.3.4", "another client's", quote_of_other_client, "400 invalid_quote", field="quoteId"),
-    breaks("4.3.4", "another wallet's", quote_of_other_wallet, "400 invalid_quote", field="quoteId"),
+    breaks("4.3.4", "another client's", quote_of_other_client, "400 invalid_quote field=quoteId"),
+    breaks("4.3.4", "another wallet's", quote_of_other_wallet, "400 invalid_quote field=quoteId"),
     *(
-        breaks("4.3.4", name, from_quote(quoteId=url), "400 invalid_quote", field="quoteId")
+        breaks("4.3.4", name, from_quote(quoteId=url), "400 invalid_quote field=quoteId")
         for name, url in {
             "nobody's": f"{{base}}/quotes/{NOBODY}",
             "another server's": "https://elsewhere.example/quotes/1",
@@ -402,9 +399,7 @@ ROWS: list[Row] = [
         201,
         values={"receiveAmount": usd(500)},
     ),
-    breaks(
-        "4.3.6", "more than the receiver takes by now", quote_of_full_receiver, "400 invalid_quote", field="quoteId"
-    ),
+    breaks("4.3.6", "more than the receiver takes by now", quote_of_full_receiver, "400 invalid_quote field=quoteId"),
     breaks("4.3.6", "a receiver that was completed meanwhile", quote_of_completed_receiver, "400 invalid_receiver"),
     breaks(
         "3.1 4.3.6 4.3.9", "a receiver that is full", too_late_for_a_full_receiver, "400 invalid_receiver completed"
