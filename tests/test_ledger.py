@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset
-from payres.errors import DomainError
+from payres.errors import DomainError, InvalidAmount
 from payres.ledger import LedgerBroken, NotEnough
 from payres.operator import invariant_checks
 from payres.store import accounts, incoming, outgoing
@@ -91,6 +91,11 @@ def deposit(books: Books, amount: int, account: int | None = None) -> None:
     ledger.transfer(books.work, books.external, account or books.alice, amount, "deposit")
 
 
+def hold(books: Books, amount: int) -> int:
+    """Holds so much of what alice has; the hold's id."""
+    return ledger.hold(books.work, books.alice, amount, outgoing_payment_id=OUTGOING).id
+
+
 def changes_nothing(books: Books, expected: type[Exception], act: Callable[[], object]) -> Exception:
     """What `act` raises, after a look at the whole database from before and after the unit that it was in."""
     before = list(books.tx.iterdump())
@@ -147,61 +152,60 @@ def test_transfer_moves_money_and_is_written_down(books: Books) -> None:
     ]
 
 
-def test_transfer_may_empty_an_account_and_no_more(books: Books) -> None:
+# How much may be moved and held, where alice has 100, of which 60 are held, and bob nearly all that there can be.
+LIMITS: dict[str, tuple[type[Exception], int, Callable[[Books, int, int], object]]] = {
+    "what is free": (NotEnough, 40, lambda b, h, n: ledger.transfer(b.work, b.alice, b.external, n, "withdrawal")),
+    "what is free, to hold": (
+        NotEnough,
+        40,
+        lambda b, h, n: ledger.hold(b.work, b.alice, n, outgoing_payment_id=OUTGOING),
+    ),
+    "what a peer may owe": (NotEnough, 500, lambda b, h, n: ledger.transfer(b.work, a_peer(b), b.alice, n, "payment")),
+    "what is held": (LedgerBroken, 60, lambda b, h, n: ledger.post(b.work, h, b.external, n, "withdrawal")),
+    "one figure, to deposit": (InvalidAmount, 50, lambda b, h, n: deposit(b, n, b.bob)),
+    "one figure, to pay": (InvalidAmount, 50, lambda b, h, n: ledger.transfer(b.work, a_peer(b), b.bob, n, "payment")),
+    "one figure, to post": (InvalidAmount, 50, lambda b, h, n: ledger.post(b.work, h, b.bob, n, "payment")),
+    "one figure, to hold": (InvalidAmount, MAX_LEDGER - 1, lambda b, h, n: hold_of_rich_peer(b, n)),
+}
+
+
+def a_peer(books: Books) -> int:
+    return ledger.open_account(books.work, "peer", books.euro, floor=-500)
+
+
+def hold_of_rich_peer(books: Books, amount: int) -> None:
+    """Holds so much of a peer that could give more, of which 1 is held."""
+    peer = ledger.open_account(books.work, "peer", books.euro, floor=-MAX_LEDGER)
+    ledger.transfer(books.work, books.alice, peer, 10, "payment")
+    ledger.hold(books.work, peer, 1, outgoing_payment_id=OUTGOING)
+    ledger.hold(books.work, peer, amount, outgoing_payment_id=OUTGOING)
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_as_much_as_may_be_moves_or_is_held_and_one_unit_more_changes_nothing(books: Books, name: str) -> None:
+    error, most, act = LIMITS[name]
     deposit(books, 100)
-    lack = changes_nothing(
-        books, NotEnough, lambda: ledger.transfer(books.work, books.alice, books.bob, 101, "payment")
-    )
-    assert isinstance(lack, NotEnough)
-    assert (lack.free, lack.account.id) == (100, books.alice)
-    ledger.transfer(books.work, books.alice, books.bob, 100, "payment")
-    assert books.account(books.alice).balance == 0
-
-
-def test_transfer_may_use_a_credit_limit_and_no_more(books: Books) -> None:
-    peer = ledger.open_account(books.work, "peer", books.euro, floor=-500)
-    ledger.transfer(books.work, peer, books.alice, 450, "payment")
-    lack = changes_nothing(books, NotEnough, lambda: ledger.transfer(books.work, peer, books.alice, 51, "payment"))
-    assert isinstance(lack, NotEnough)
-    assert lack.free == 50
-    ledger.transfer(books.work, peer, books.alice, 50, "payment")
-    assert books.account(peer).balance == -500
-
-
-def test_transfer_leaves_what_is_held(books: Books) -> None:
-    deposit(books, 100)
-    ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING)
-    lack = changes_nothing(
-        books, NotEnough, lambda: ledger.transfer(books.work, books.alice, books.bob, 41, "withdrawal")
-    )
-    assert isinstance(lack, NotEnough)
-    assert lack.free == 40
-    ledger.transfer(books.work, books.alice, books.bob, 40, "withdrawal")
-
-
-def test_transfer_up_to_the_largest_figure_and_no_further(books: Books) -> None:
-    deposit(books, MAX_LEDGER)
-    assert books.account(books.alice).balance == MAX_LEDGER == 2**63 - 1
-    assert books.account(books.external).balance == -MAX_LEDGER
-    refusal = changes_nothing(books, DomainError, lambda: deposit(books, 1, books.bob))
-    assert isinstance(refusal, DomainError)
-    assert (refusal.status, refusal.code) == (400, "invalid_amount")
-    assert str(MAX_LEDGER) in str(refusal)
-    ledger.transfer(books.work, books.alice, books.bob, 5, "payment")
-    peer = ledger.open_account(books.work, "peer", books.euro, floor=-500)
-    refusal = changes_nothing(books, DomainError, lambda: ledger.transfer(books.work, peer, books.alice, 6, "payment"))
-    ledger.transfer(books.work, peer, books.alice, 5, "payment")
-    assert books.account(books.alice).balance == MAX_LEDGER
+    hold_id = hold(books, 60)
+    if error is InvalidAmount:
+        deposit(books, MAX_LEDGER - 150)
+        ledger.transfer(books.work, books.alice, books.bob, MAX_LEDGER - 150, "payment")
+        ledger.transfer(books.work, a_peer(books), books.bob, 100, "payment")
+    caught = changes_nothing(books, error, lambda: act(books, hold_id, most + 1))
+    if isinstance(caught, NotEnough):
+        assert caught.free == most
+    if isinstance(caught, DomainError):
+        assert str(MAX_LEDGER) in str(caught)
+    act(books, hold_id, most)
 
 
 @pytest.mark.parametrize("amount", [0, -1, MAX_LEDGER + 1, 2**64 - 1, 2**80])
 def test_amount_that_no_figure_holds_is_refused(books: Books, amount: int) -> None:
     deposit(books, 100)
-    hold_id = ledger.hold(books.work, books.alice, 50, outgoing_payment_id=OUTGOING).id
+    hold_id = hold(books, 50)
     acts = (
         lambda: ledger.transfer(books.work, books.alice, books.bob, amount, "payment"),
         lambda: ledger.transfer(books.work, books.external, books.bob, amount, "deposit"),
-        lambda: ledger.hold(books.work, books.alice, amount, outgoing_payment_id=OUTGOING),
+        lambda: hold(books, amount),
         lambda: ledger.post(books.work, hold_id, books.bob, amount, "payment"),
     )
     for act in acts:
@@ -222,7 +226,7 @@ def test_transfer_between_assets_or_to_itself_is_a_fault(books: Books, target: s
 
 def test_reserve_promises_and_post_moves(books: Books) -> None:
     deposit(books, 1000)
-    hold_id = ledger.hold(books.work, books.alice, 600, outgoing_payment_id=OUTGOING).id
+    hold_id = hold(books, 600)
     assert books.account(books.alice).held == 600
     assert ledger.free_balance(books.account(books.alice)) == 400
     ledger.post(work_at(books.tx, NOW + 1), hold_id, books.bob, 250, "payment", incoming_payment_id=INCOMING)
@@ -237,63 +241,17 @@ def test_reserve_promises_and_post_moves(books: Books) -> None:
     ]
 
 
-def test_reserve_takes_what_is_free_and_no_more(books: Books) -> None:
-    deposit(books, 100)
-    ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING)
-    lack = changes_nothing(
-        books, NotEnough, lambda: ledger.hold(books.work, books.alice, 41, outgoing_payment_id=OUTGOING)
-    )
-    assert isinstance(lack, NotEnough)
-    assert lack.free == 40
-    ledger.hold(books.work, books.alice, 40, outgoing_payment_id=OUTGOING)
-    assert books.account(books.alice).held == 100
-
-
-def test_reserve_past_the_largest_figure_is_refused(books: Books) -> None:
-    peer = ledger.open_account(books.work, "peer", books.euro, floor=-MAX_LEDGER)
-    deposit(books, 1000, peer)
-    ledger.hold(books.work, peer, MAX_LEDGER, outgoing_payment_id=OUTGOING)
-    assert ledger.free_balance(books.account(peer)) == 1000
-    refusal = changes_nothing(
-        books, DomainError, lambda: ledger.hold(books.work, peer, 1, outgoing_payment_id=OUTGOING)
-    )
-    assert isinstance(refusal, DomainError)
-    assert (refusal.status, refusal.code) == (400, "invalid_amount")
-
-
-def test_post_more_than_is_held_is_a_fault(books: Books) -> None:
-    deposit(books, 100)
-    hold_id = ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING).id
-    ledger.post(books.work, hold_id, books.bob, 50, "payment")
-    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.work, hold_id, books.bob, 11, "payment"))
-    ledger.post(books.work, hold_id, books.bob, 10, "payment")
-    changes_nothing(books, LedgerBroken, lambda: ledger.post(books.work, hold_id, books.bob, 1, "payment"))
-
-
 @pytest.mark.parametrize("target", ["carol_in_dollars", "alice"])
 def test_post_to_another_asset_or_back_is_a_fault(books: Books, target: str) -> None:
     deposit(books, 100)
-    hold_id = ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING).id
+    hold_id = hold(books, 60)
     credit: int = getattr(books, target)
     changes_nothing(books, LedgerBroken, lambda: ledger.post(books.work, hold_id, credit, 1, "payment"))
 
 
-def test_post_to_a_full_account_is_refused(books: Books) -> None:
-    deposit(books, MAX_LEDGER - 100, books.bob)
-    deposit(books, 100)
-    hold_id = ledger.hold(books.work, books.alice, 100, outgoing_payment_id=OUTGOING).id
-    peer = ledger.open_account(books.work, "peer", books.euro, floor=-500)
-    ledger.transfer(books.work, peer, books.bob, 1, "payment")
-    refusal = changes_nothing(books, DomainError, lambda: ledger.post(books.work, hold_id, books.bob, 100, "payment"))
-    assert isinstance(refusal, DomainError)
-    assert refusal.code == "invalid_amount"
-    ledger.post(books.work, hold_id, books.bob, 99, "payment")
-    assert books.account(books.bob).balance == MAX_LEDGER
-
-
 def test_release_gives_back_what_was_not_posted_once(books: Books) -> None:
     deposit(books, 100)
-    hold_id = ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING).id
+    hold_id = hold(books, 60)
     ledger.post(books.work, hold_id, books.bob, 25, "payment")
     assert ledger.void(books.work, hold_id) == 35
     assert ledger.void(books.work, hold_id) == 0
@@ -321,7 +279,7 @@ def test_database_refuses_figures_that_cannot_be(books: Books, balance_change: i
 
 def test_database_refuses_to_post_more_than_is_held(books: Books) -> None:
     deposit(books, 100)
-    hold_id = ledger.hold(books.work, books.alice, 60, outgoing_payment_id=OUTGOING).id
+    hold_id = hold(books, 60)
     changes_nothing(books, sqlite3.IntegrityError, lambda: accounts.reduce_hold(books.tx, hold_id, 61))
 
 

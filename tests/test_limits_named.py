@@ -1,6 +1,5 @@
-"""Each named limit: documented, and held at the limit, one below it and one above it."""
+"""Limits that one call meets: at the limit, one below it and one above it. The others have tests in their rooms."""
 
-import ast
 from collections.abc import Callable
 
 import httpx2
@@ -26,111 +25,6 @@ from payres.wire import decode, metadata_text
 from tests.helpers import ROOT
 
 NAMED = {name: value for name, value in vars(limits).items() if name.isupper()}
-
-# The tests of limits that take more than a call, by file.
-ELSEWHERE = {
-    "tests/payments/test_incoming.py": {"OVERPAY_TOLERANCE": "test_only_packets_may_exceed_what_is_wanted"},
-    "tests/admin/test_exports.py": {
-        "MAX_EXPORTS": "test_exports_at_a_time_are_limited",
-        "MAX_EXPORTS_OF_CALLER": "test_exports_at_a_time_are_limited",
-        "EXPORT_SECONDS": "test_export_that_takes_too_long_is_cut_short",
-    },
-    "tests/grants/test_holders.py": {"MAX_TOKEN_HOLDERS": "test_oldest_of_too_many_is_read_again"},
-    "tests/federation/test_connection.py": {"MAX_FETCHED_BYTES": "test_get_json_takes_a_body_of_exactly_the_bound"},
-    "tests/federation/test_wallet_addresses.py": {"MAX_JWKS_KEYS": "test_fetch_keys_keeps_32_keys"},
-    "tests/federation/test_ip_addresses.py": {
-        "MAX_LOOKUPS": "test_lookups_are_limited",
-        "MAX_LOOKUPS_OF_REQUESTS": "test_lookups_are_limited",
-        "MAX_LOOKUPS_OF_CLIENT": "test_lookups_are_limited",
-        "MAX_LOOKUPS_OF_KEY": "test_lookups_are_limited",
-        "SLOW_LOOKUP_SECONDS": "test_lookup_that_hangs_keeps_no_further_request_waiting",
-        "FAILED_LOOKUP_SECONDS": "test_name_that_failed_is_not_looked_up_for_requests_a_while",
-        "MAX_FAILED_NAMES": "test_names_that_failed_are_remembered_up_to_a_bound",
-    },
-    "tests/federation/test_http.py": {
-        "MAX_EXCHANGES": "test_payments_have_exchanges_of_their_own",
-        "MAX_EXCHANGES_OF_CLIENT": "test_exchanges_are_limited_for_whoever_asks",
-        "MAX_EXCHANGES_OF_KEY": "test_exchanges_are_limited_for_whoever_asks",
-        "FAILED_SERVER_SECONDS": "test_server_that_cannot_be_reached_is_not_asked_again_for_requests_a_while",
-    },
-    "tests/routes/test_authorize.py": {
-        "KEY_REFETCH_RATE": "test_keys_that_are_still_good_are_fetched_again_a_few_times_only",
-    },
-    "tests/attacks/test_reflected_guessing.py": {"FAILED_READS_PART": "test_reflected_guesses_of_one_client_are_few"},
-    "tests/grants/test_sign_in.py": {
-        "MAX_WRONG_PASSWORDS": "test_check_password_refuses_the_sixth_guess_and_then_the_right_one_too",
-        "MAX_WRONG_PASSWORDS_PER_WALLET": "test_guesses_from_everywhere_are_limited_for_a_wallet",
-        "MAX_WRONG_PASSWORDS_PER_ADDRESS": "test_guesses_for_all_wallets_are_limited_for_an_address",
-        "PASSWORDS_AT_ONCE": "test_check_password_leaves_the_loop_free_and_hashes_a_few_at_once",
-        "PASSWORDS_WAITING": "test_sign_ins_beyond_the_queue_are_refused_and_not_counted",
-    },
-    "tests/routes/test_consent.py": {
-        "KNOWN_BROWSER_DAYS": "test_browser_is_known_for_a_year_from_its_last_sign_in",
-        "MAX_KNOWN_BROWSERS": "test_wallet_knows_so_many_browsers",
-    },
-    "tests/interledger/test_forwarding.py": {
-        "MAX_PASSED_ON": "test_packets_passed_on_to_one_peer_are_limited",
-        "MAX_PASSED_ON_OF_PEER": "test_peer_whose_packets_are_held_leaves_others_places_on_the_next_link",
-    },
-    "tests/interledger/test_reconciliation.py": {
-        "MAX_UNREPEATED": "test_packets_in_flight_to_a_peer_that_does_not_repeat_answers_are_few",
-        "MAX_UNREPEATED_OF_WALLET": "test_packets_in_flight_to_a_peer_that_does_not_repeat_answers_are_few",
-    },
-    "tests/interledger/test_outbound.py": {
-        "DRAIN_SECONDS": "test_stopping_waits_for_answers_for_a_while_only",
-    },
-    "tests/interledger/test_connector.py": {
-        "MAX_PACKETS_IN_FLIGHT": "test_packets_in_flight_are_limited_for_each_peer",
-        "DEFAULT_RATE_PER_PEER": "test_packets_a_second_are_limited_for_each_peer",
-    },
-    "tests/http/test_admission.py": {
-        "MAX_REQUESTS_PER_ADDRESS": "test_requests_of_an_address_under_way_are_limited",
-    },
-    "tests/http/test_connections.py": {
-        "MAX_BUFFERED_BYTES": "test_buffers_of_all_are_limited_and_the_oldest_are_cut",
-        "MAX_CONNECTIONS": "test_connections_are_limited",
-        "MAX_CONNECTIONS_PER_ADDRESS": "test_connections_of_one_address_are_limited",
-        "SPARE_FILES": "test_connections_are_limited",
-    },
-    "tests/routes/test_waiting.py": {
-        "MAX_WAIT_SECONDS": "test_preference_is_read_as_rfc_7240_says",
-        "MAX_WAITING_REQUESTS": "test_one_too_many_is_answered_at_once",
-        "MAX_WAITING_REQUESTS_OF_CLIENT": "test_one_too_many_is_answered_at_once",
-    },
-    "tests/events/test_webhooks.py": {
-        "MAX_WEBHOOKS": "test_webhooks_are_limited",
-        "MAX_DELIVERIES_OF_WEBHOOK": "test_slow_endpoint_delays_no_other",
-        "DELIVERY_SECONDS": "test_endpoint_that_does_not_answer_is_given_up",
-        "MAX_RETRY_AFTER_SECONDS": "test_retry_after_is_read_and_bounded",
-        "ROTATION_HOURS": "test_two_secrets_sign_for_a_day_after_a_rotation",
-    },
-    "tests/routes/test_readiness.py": {"MIN_FREE_BYTES": "test_readiness_wants_room_on_the_disk"},
-    "tests/http/test_protocol.py": {"MAX_HEADER_BYTES": "test_longer_header_section_is_refused"},
-    "tests/http/test_timing.py": {
-        "REQUEST_SECONDS": "test_request_that_does_not_end_is_refused",
-        "UNREAD_SECONDS": "test_client_that_reads_no_answers_is_cut_off",
-    },
-    "tests/routes/test_ilp.py": {
-        "MAX_PACKET_BODY_BYTES": "test_longest_packet_is_taken_and_a_longer_body_is_not",
-    },
-    "tests/http/test_rate_limits.py": {
-        "DEFAULT_RATE_PER_CLIENT": "test_client_is_counted_by_itself_after_it_has_proven_itself",
-        "DEFAULT_RATE_PER_ADDRESS": "test_address_may_ask_so_often_and_again_later",
-        "DEFAULT_RATE_UNAUTHENTICATED": "test_address_that_guesses_is_refused_whatever_it_asks",
-    },
-    "tests/grants/test_grant_rules.py": {
-        "APPROVAL_SECONDS": "test_approval_lapses_when_it_is_not_continued_within_an_hour",
-        "MAX_PRESENTED_KIDS": "test_client_that_is_a_key_keeps_its_last_names",
-    },
-    "tests/store/test_database.py": {"MAX_UNITS_PER_COMMIT": "test_no_commit_holds_more_units_than_allowed"},
-    "tests/store/test_fail_stop.py": {"MAX_WAITING_UNITS": "test_units_that_wait_are_limited"},
-    "tests/test_rate_limiter.py": {
-        "BURST_SECONDS": "test_take_gives_a_burst_and_then_the_rate",
-        "MAX_COUNTED": "test_least_recent_of_too_many_keys_is_forgotten",
-    },
-}
-# What is no bound that a request can be below or above.
-PLAIN = {"BACKLOG", "DEFAULT_PAGE", "GRACE_SECONDS", "KEEP_ALIVE_SECONDS"}
 
 
 def holds(taking: Callable[[int], object]) -> Callable[[int], bool]:
@@ -319,16 +213,6 @@ def test_settings_begin_with_the_named_defaults() -> None:
         limits.DEFAULT_RATE_UNAUTHENTICATED,
         limits.DEFAULT_RATE_PER_PEER,
     )
-
-
-def test_every_limit_has_a_test() -> None:
-    here = {name for name, _ in HELD}
-    here |= {"DEFAULT_BODY_BYTES", "MAX_FORM_BYTES", "MAX_FORM_FIELDS", "MIN_PASSWORD_LENGTH"}
-    elsewhere = {name for tests in ELSEWHERE.values() for name in tests}
-    assert here | elsewhere | PLAIN == NAMED.keys()
-    for path, tests in ELSEWHERE.items():
-        names = {getattr(node, "name", "") for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body}
-        assert set(tests.values()) <= names, path
 
 
 def test_every_limit_is_explained_where_it_stands() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from email.utils import formatdate
 from functools import partial
 from itertools import pairwise
@@ -44,9 +44,9 @@ from payres.testing.instance import Instance, run_instance
 from payres.wire import Resource
 from tests.events.endpoint import Endpoint, Received, answering
 from tests.helpers import Json, usd, wait_until
-from tests.works import work_at
+from tests.works import NOW, work_at
 
-NOW = 1_800_000_000_000_000
+URL = "https://shop.example/hook"
 AddEndpoint = Callable[..., tuple[Endpoint, subscriptions.Added]]
 
 
@@ -185,37 +185,35 @@ def test_what_fails_is_tried_again_with_the_same_id_and_a_new_time(instance: Ins
     assert (shown.last_status, shown.last_error, shown.behind) == (200, None, 0)
 
 
-def attempts_of(attempt: Attempt, times: int) -> list[tuple[str, int | None]]:
+def attempts_of(tx: Work, attempt: Attempt, times: int) -> list[tuple[str, int | None]]:
     """The state of a delivery after each of so many such attempts, and the seconds to the next one."""
     found: list[tuple[str, int | None]] = []
-    with closing(connect_writer(":memory:")) as connection:
-        work = work_at(connection, NOW)
-        added = subscriptions.add_webhook(work, "https://shop.example/hook")
-        work.emit("wallet.deposited", None, Sample(1))
-        for _ in range(times):
-            due = deliveries.find_round(work, added.webhook.id, 0)
-            assert due is not None
-            deliveries.store_round(work, due, [attempt])
-            [delivery] = store.DELIVERIES.list(work, "")
-            found.append((delivery.state, None if delivery.next_at is None else (delivery.next_at - NOW) // SECOND))
-            store.DELIVERIES.replace(work, msgspec.structs.replace(delivery, next_at=delivery.next_at and NOW))
+    added = subscriptions.add_webhook(tx, URL)
+    tx.emit("wallet.deposited", None, Sample(1))
+    for _ in range(times):
+        due = deliveries.find_round(tx, added.webhook.id, 0)
+        assert due is not None
+        deliveries.store_round(tx, due, [attempt])
+        [delivery] = store.DELIVERIES.list(tx, "")
+        found.append((delivery.state, None if delivery.next_at is None else (delivery.next_at - NOW) // SECOND))
+        store.DELIVERIES.replace(tx, msgspec.structs.replace(delivery, next_at=delivery.next_at and NOW))
     return found
 
 
-def test_attempts_follow_the_table_and_end() -> None:
+def test_attempts_follow_the_table_and_end(tx: Work) -> None:
     hours = [("pending", hour * 3600) for hour in (2, 5, 10, 14, 20, 24)]
     expected = [("pending", 5), ("pending", 300), ("pending", 1800), *hours, ("failed", None)]
-    assert attempts_of(Attempt(NOW, 500, "no"), 10) == expected
+    assert attempts_of(tx, Attempt(NOW, 500, "no"), 10) == expected
 
 
-def test_chance_lengthens_pauses_by_a_tenth_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chance_lengthens_pauses_by_a_tenth_at_most(tx: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deliveries, "CHANCE", SimpleNamespace(random=lambda: 1.0))
-    assert attempts_of(Attempt(NOW, None, "no"), 2) == [("pending", 5), ("pending", 330)]
+    assert attempts_of(tx, Attempt(NOW, None, "no"), 2) == [("pending", 5), ("pending", 330)]
 
 
-def test_endpoint_that_wants_to_be_left_alone_is() -> None:
+def test_endpoint_that_wants_to_be_left_alone_is(tx: Work) -> None:
     busy = Attempt(NOW, 503, "no", retry_after=1000 * SECOND)
-    assert attempts_of(busy, 3) == [("pending", 1000), ("pending", 1000), ("pending", 1800)]
+    assert attempts_of(tx, busy, 3) == [("pending", 1000), ("pending", 1000), ("pending", 1800)]
 
 
 @pytest.mark.parametrize(
@@ -443,13 +441,11 @@ async def serve_until(settings: Settings, is_done: Callable[[], bool]) -> None:
     raise AssertionError("it does not happen")
 
 
-def test_old_events_are_purged_but_none_that_is_still_to_be_sent() -> None:
-    connection = connect_writer(":memory:")
-
+def test_old_events_are_purged_but_none_that_is_still_to_be_sent(tx: Work) -> None:
     def at(days: int) -> Work:
-        return work_at(connection, NOW + days * DAY)
+        return work_at(tx, NOW + days * DAY)
 
-    added = subscriptions.add_webhook(at(0), "https://shop.example/hook")
+    added = subscriptions.add_webhook(at(0), URL)
     for day in range(4):
         at(day).emit("wallet.deposited", None, Sample(day))
     first = events.events_after(at(0), 0, 1)[0]
@@ -467,7 +463,6 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent() -> None:
     assert left(at(32)) == [3, 4]
     assert left(at(40)) == []
     assert store.DELIVERIES.list(at(0), "") == []
-    connection.close()
 
 
 @pytest.mark.parametrize(
@@ -491,52 +486,43 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent() -> None:
         ("https://shop.example/hook", ("incoming_payment.created, ",), "no event"),
     ],
 )
-def test_webhook_that_makes_no_sense_is_refused(url: str, patterns: tuple[str, ...], says: str) -> None:
-    connection = connect_writer(":memory:")
+def test_webhook_that_makes_no_sense_is_refused(tx: Work, url: str, patterns: tuple[str, ...], says: str) -> None:
     with pytest.raises(DomainError, match=says):
-        subscriptions.add_webhook(work_at(connection, NOW), url, patterns)
-    connection.close()
+        subscriptions.add_webhook(tx, url, patterns)
 
 
-def test_disabled_webhook_is_sent_nothing_again() -> None:
-    with closing(connect_writer(":memory:")) as connection:
-        work = work_at(connection, NOW)
-        added = subscriptions.add_webhook(work, "https://shop.example/hook")
-        work.emit("wallet.deposited", None, Sample(1))
-        [event] = events.events_after(work, 0, 1)
-        failed = DeliveryRecord(event.sequence, added.webhook.id, "failed", 1, None, NOW, 410, "Gone")
-        store.DELIVERIES.replace(work, failed)
-        store.WEBHOOKS.update(work, added.webhook.id, state="disabled")
-        for replay in (
-            partial(subscriptions.replay_event, work, event.id, added.webhook.id),
-            partial(subscriptions.replay_failed, work, added.webhook.id),
-        ):
-            with pytest.raises(DomainError, match="payres webhook test"):
-                replay()
-        assert subscriptions.replay_failed(work) == 0
-        assert [one.state for one in store.DELIVERIES.list(work, "")] == ["failed"]
+def test_disabled_webhook_is_sent_nothing_again(tx: Work) -> None:
+    added = subscriptions.add_webhook(tx, URL)
+    tx.emit("wallet.deposited", None, Sample(1))
+    [event] = events.events_after(tx, 0, 1)
+    failed = DeliveryRecord(event.sequence, added.webhook.id, "failed", 1, None, NOW, 410, "Gone")
+    store.DELIVERIES.replace(tx, failed)
+    store.WEBHOOKS.update(tx, added.webhook.id, state="disabled")
+    for replay in (
+        partial(subscriptions.replay_event, tx, event.id, added.webhook.id),
+        partial(subscriptions.replay_failed, tx, added.webhook.id),
+    ):
+        with pytest.raises(DomainError, match="payres webhook test"):
+            replay()
+    assert subscriptions.replay_failed(tx) == 0
+    assert [one.state for one in store.DELIVERIES.list(tx, "")] == ["failed"]
 
 
-def test_webhooks_are_limited() -> None:
-    connection = connect_writer(":memory:")
-    work = work_at(connection, NOW)
+def test_webhooks_are_limited(tx: Work) -> None:
     for _ in range(MAX_WEBHOOKS):
-        subscriptions.add_webhook(work, "https://shop.example/hook")
+        subscriptions.add_webhook(tx, URL)
     with pytest.raises(DomainError, match="16 webhooks already"):
-        subscriptions.add_webhook(work, "https://shop.example/hook")
-    connection.close()
+        subscriptions.add_webhook(tx, URL)
 
 
 @pytest.mark.parametrize("name", sorted(EVENT_TYPES))
-def test_patterns_name_events(name: str) -> None:
-    connection = connect_writer(":memory:")
-    work = work_at(connection, NOW)
+def test_patterns_name_events(tx: Work, name: str) -> None:
     event = events.EventRecord(1, name, None, b"{}", NOW)
-    for patterns, is_wanted in (((), True), ((name,), True), ((name.partition(".")[0] + ".*",), True), (("*",), True)):
-        webhook = subscriptions.add_webhook(work, "https://shop.example/hook", patterns).webhook
-        assert subscriptions.wants(webhook, event) == (is_wanted and name != "webhook.test")
-    other = "grant.issued" if name != "grant.issued" else "grant.denied"
-    assert not subscriptions.wants(
-        subscriptions.add_webhook(work, "https://shop.example/hook", (other,)).webhook, event
-    )
-    connection.close()
+
+    def is_wanted(*patterns: str) -> bool:
+        return subscriptions.wants(subscriptions.add_webhook(tx, URL, patterns).webhook, event)
+
+    assert {is_wanted(), is_wanted(name), is_wanted(name.partition(".")[0] + ".*"), is_wanted("*")} == {
+        name != "webhook.test"
+    }
+    assert not is_wanted("grant.issued" if name != "grant.issued" else "grant.denied")
