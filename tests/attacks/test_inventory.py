@@ -109,7 +109,7 @@ INVENTORY = {
     "headers and texts that cost much": "attacks/test_costly_requests",
     "slow connections": "attacks/test_slow_connections http/test_timing http/test_connections",
     "floods of lines in the log": "cli/test_server",
-    "floods of what is kept": "attacks/test_kept_floods store/test_grants store/test_quotes http/test_rate_limits",
+    "floods of what is kept": "attacks/test_kept_floods store/test_retention http/test_rate_limits",
     "large pages that nobody reads": "attacks/test_kept_floods",
     "floods of requests": "http/test_admission http/test_rate_limits interledger/test_connector",
 }

@@ -1,8 +1,7 @@
-"""The purge of grants and clients: what was approved or used stays, the rest is deleted a little at a time."""
+"""Retention: what was approved or used stays, what is needed for a time only is deleted a little at a time."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
-from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
@@ -14,15 +13,15 @@ from hypothesis import strategies as st
 from payres.cli import main
 from payres.clock import DAY, HOUR, MINUTE, SECOND
 from payres.errors import DomainError
-from payres.grants import clients, consent
+from payres.grants import clients
 from payres.grants.access import Caller
 from payres.grants.clients import Client
-from payres.grants.gnap import GrantRequest, GrantResponse, IncomingPaymentAccess
+from payres.grants.gnap import GrantRequest, GrantResponse, IncomingPaymentAccess, OutgoingPaymentAccess
 from payres.grants.requests import continue_grant, request_grant
 from payres.grants.tokens import revoke_grant, rotate_token
 from payres.operator import grants as operator_grants
 from payres.operator import wallets
-from payres.payments import incoming
+from payres.payments import incoming, outgoing, quotes
 from payres.settings import Settings
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.store import clients as client_store
@@ -30,33 +29,56 @@ from payres.store import grants, retention
 from payres.store.clients import use_nonce
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, TOKENS, TokenRecord
-from payres.store.retention import DECIDED_GRANT, ENDED_TOKENS_KEPT, TOKENS_AT_ONCE, UNUSED_CLIENT, UNUSED_GRANT, purge
+from payres.store.quotes import QUOTES, QuoteRecord
+from payres.store.retention import (
+    DECIDED_GRANT,
+    ENDED_TOKENS_KEPT,
+    NONCES,
+    TOKENS_AT_ONCE,
+    UNUSED_CLIENT,
+    UNUSED_GRANT,
+    UNUSED_QUOTE,
+    purge,
+)
 from payres.store.work import Transaction
 from payres.testing.client import Client as SigningClient
-from payres.testing.instance import Instance, run_instance
-from payres.wire import IncomingPaymentRequest
-from tests.helpers import Json
-from tests.works import NOW, work_at
+from payres.testing.instance import Instance
+from payres.urls import Urls
+from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest
+from tests.conftest import Refused
+from tests.helpers import Json, usd
+from tests.works import NOW as START
+from tests.works import work_at
 
 FreshKey = Callable[[], SigningClient]
 
-START = NOW
-SETTINGS = Settings(base_url="http://h", continue_wait=0)
+SETTINGS = Settings(
+    base_url="http://h",
+    continue_wait=0,
+    quote_lifetime=300,
+    interaction_lifetime=300,
+    incoming_payment_lifetime=1000 * 86400,
+)
 TOKEN_LIFETIME = SETTINGS.access_token_lifetime * SECOND
 TIME_TO_DECIDE = SETTINGS.interaction_lifetime * SECOND
+QUOTE_LIFETIME = SETTINGS.quote_lifetime * SECOND
 FREE: Json = {"type": "incoming-payment", "actions": ["create", "read"]}
 SPENDING: Json = {"type": "outgoing-payment", "actions": ["create"], "identifier": "http://h/alice"}
+ALICE = "http://h/alice"
 SHOP = Client("https://shop.example", "https://shop.example", None)
 A_KEY = msgspec.json.encode(jwk_from_public_bytes("key", generate_private_key().public_key().public_bytes_raw()))
+AGE = 300
 
 
 @pytest.fixture(autouse=True)
 def books(tx: Transaction) -> None:
-    open_alice(tx)
+    open_wallets(tx)
 
 
-def open_alice(tx: Transaction) -> None:
-    wallets.create_wallet(work_at(tx, START), "alice", "USD", 2, None, None)
+def open_wallets(tx: Transaction) -> None:
+    for name in ("alice", "bob"):
+        wallets.create_wallet(work_at(tx, START), name, "USD", 2, None, None)
+    wallets.deposit(work_at(tx, START), "alice", "1000.00")
 
 
 def unregistered(number: int) -> Client:
@@ -87,11 +109,46 @@ def decide(tx: Transaction, grant_id: str, approve: bool, now: int) -> None:
     operator_grants.decide(work_at(tx, now, SETTINGS), grant_id, approve=approve)
 
 
-def create(tx: Transaction, client_id: int, now: int) -> None:
-    """Makes something, as a client does."""
-    access = IncomingPaymentAccess(actions=["create"])
-    caller = Caller(client_id, "grant", "token", "create", (access,), wallet_address="http://h/alice")
-    incoming.create(work_at(tx, now, SETTINGS), caller, IncomingPaymentRequest(wallet_address="http://h/alice"))
+def caller(client_id: int, grant_id: str = "grant", wallet_address: str = ALICE) -> Caller:
+    access = IncomingPaymentAccess(actions=["create"]), OutgoingPaymentAccess(actions=["create"], identifier=ALICE)
+    return Caller(client_id, grant_id, "token", "create", access, wallet_address=wallet_address)
+
+
+def create(tx: Transaction, client_id: int, now: int) -> str:
+    """The URL of something that a client made: an incoming payment of alice that is open for years."""
+    asked = IncomingPaymentRequest(wallet_address=ALICE)
+    return incoming.create(work_at(tx, now, SETTINGS), caller(client_id), asked).id
+
+
+@pytest.fixture
+def receiver(tx: Transaction) -> str:
+    """An incoming payment of bob that is open for years."""
+    maker = clients.remember(work_at(tx, START), Client("shop", "http://h/bob", None)).id
+    asked = IncomingPaymentRequest(wallet_address="http://h/bob")
+    return incoming.create(work_at(tx, START, SETTINGS), caller(maker, wallet_address="http://h/bob"), asked).id
+
+
+def client_of(tx: Transaction, number: int, now: int) -> int:
+    return clients.remember(work_at(tx, now), unregistered(number)).id
+
+
+def quote(tx: Transaction, receiver: str, client_id: int, now: int) -> QuoteRecord:
+    debit = Amount(value="5", asset_code="USD", asset_scale=2)
+    asked = QuoteRequest(wallet_address=ALICE, receiver=receiver, method="ilp", debit_amount=debit)
+    return quotes.create(work_at(tx, now, SETTINGS), caller(client_id), asked, None)[1]
+
+
+def pay(tx: Transaction, made: QuoteRecord, now: int) -> str:
+    """The id of a payment of the quote."""
+    work = work_at(tx, now, SETTINGS)
+    grant_id = work.new_id()
+    tx.execute(
+        'INSERT INTO "grant" (id, client_id, state, access, continue_hash, waits_from, created_at)'
+        " VALUES (?, ?, 'issued', '[]', x'', 0, 0)",
+        (grant_id, made.client_id),
+    )
+    asked = OutgoingPaymentRequest(wallet_address=ALICE, quote_id=Urls(SETTINGS.base_url).resource("quotes", made.id))
+    return outgoing.create(work, caller(made.client_id, grant_id), asked, None).id.rpartition("/")[2]
 
 
 def count(tx: Transaction, table: str) -> int:
@@ -100,10 +157,13 @@ def count(tx: Transaction, table: str) -> int:
 
 
 def purge_all(tx: Transaction, now: int) -> None:
-    """As very many new grants and clients would do."""
+    """As very many new grants, quotes and clients would do."""
     for _ in range(200):
-        purge(tx, retention.GRANTS, now)
-        purge(tx, retention.CLIENTS, now)
+        for rule in (retention.GRANTS, retention.QUOTES, retention.CLIENTS):
+            purge(tx, rule, now)
+
+
+# Grants and clients
 
 
 def test_grant_requests_of_unauthenticated_clients_are_bounded(tx: Transaction) -> None:
@@ -209,28 +269,9 @@ def test_request_for_consent_goes_unless_it_was_approved_and_continued(
     assert [count(tx, table) for table in ("grant", "interaction", "client")] == [0, 0, 0]
 
 
-def test_decision_on_a_forgotten_request_is_refused(tx: Transaction) -> None:
-    asked = ask(tx, SHOP, START, SPENDING)
-    assert asked.interact
-    *_, interaction_id, nonce = asked.interact.redirect.split("/")
-    purge_all(tx, START + 2 * DAY)
-    with pytest.raises(DomainError) as refusal:
-        consent.find_pending(tx, interaction_id, nonce)
-    assert (refusal.value.status, refusal.value.code) == (404, "unknown_interaction")
-
-
 def test_token_that_is_gone_has_ended(tx: Transaction) -> None:
     expires_at, revoked_at, state = grants.token_state(tx, "gone")
     assert (expires_at <= START, revoked_at, state) == (True, 0, "revoked")
-
-
-def test_client_that_made_something_stays_with_its_keys(tx: Transaction) -> None:
-    for number in range(2):
-        ask(tx, unregistered(number), START)
-    create(tx, clients.remember(work_at(tx, START), unregistered(1)).id, START)
-    purge_all(tx, START + 10 * DAY)
-    assert tx.execute("SELECT identity, purge_at FROM client").fetchall() == [("thumbprint-1", None)]
-    assert count(tx, "client_key") == 1
 
 
 def test_client_stays_while_its_nonces_count(tx: Transaction) -> None:
@@ -337,7 +378,7 @@ class Story:
 @bounds(max_examples=60)
 def test_grant_that_was_consented_to_or_used_is_never_forgotten(steps: list[tuple[str, int]]) -> None:
     with closing(connect_writer(":memory:")) as tx:
-        open_alice(tx)
+        open_wallets(tx)
         history = Story(tx)
         for step in steps:
             with suppress(DomainError):
@@ -358,21 +399,131 @@ def test_grant_that_was_consented_to_or_used_is_never_forgotten(steps: list[tupl
         assert {grant_id for (grant_id,) in tx.execute('SELECT id FROM "grant"')} == history.staying, "and nothing else"
 
 
-@pytest.fixture(scope="module")
-def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    with run_instance(tmp_path_factory.mktemp("forgetting") / "payres.db") as running:
-        yield running
+# Quotes
+
+
+def test_quotes_of_unauthenticated_clients_are_bounded(tx: Transaction, receiver: str) -> None:
+    """Two fresh keys an hour, with a quote each, for twelve days."""
+    now, seen = START, []
+    for number in range(24 * 12):
+        now += HOUR
+        for key in (2 * number, 2 * number + 1):
+            quote(tx, receiver, client_of(tx, key, now), now)
+        counts = [tx.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("quote", "client")]
+        seen.append(max(counts))
+    assert 24 < max(seen) <= 2 * (24 + 2) + 1
+    assert tx.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def test_old_quotes_go_a_few_at_a_time_and_faster_than_new_ones_come(tx: Transaction, receiver: str) -> None:
+    client_id = client_of(tx, 1, START)
+    for _ in range(20):
+        quote(tx, receiver, client_id, START)
+    later = START + QUOTE_LIFETIME + UNUSED_QUOTE
+    for number in range(1, 11):
+        quote(tx, receiver, client_id, later)
+        assert count(tx, "quote") == 20 - 2 * number + number
+
+
+def test_quote_that_was_not_used_goes_a_day_after_it_expired(tx: Transaction, receiver: str) -> None:
+    made = quote(tx, receiver, client_of(tx, 1, START), START)
+    purge(tx, retention.QUOTES, made.expires_at + DAY - 1)
+    assert QUOTES.get(tx, made.id) == made
+    purge(tx, retention.QUOTES, made.expires_at + DAY)
+    assert QUOTES.get(tx, made.id) is None
+
+
+def test_quote_outlasts_the_answer_that_is_given_again_under_its_key() -> None:
+    assert retention.RESPONSES.after <= UNUSED_QUOTE
+
+
+def test_quote_of_a_payment_stays_and_is_looked_at_once(tx: Transaction, receiver: str) -> None:
+    client_id = client_of(tx, 1, START)
+    used, unused = (quote(tx, receiver, client_id, START) for _ in range(2))
+    payment_id = pay(tx, used, START + SECOND)
+    purge_all(tx, START + 10 * DAY)
+    assert tx.execute("SELECT id, purge_at FROM quote").fetchall() == [(used.id, None)]
+    assert tx.execute("SELECT id, quote_id FROM outgoing_payment").fetchall() == [(payment_id, used.id)]
+    with pytest.raises(DomainError, match="not a quote of this client"):
+        pay(tx, unused, START + 10 * DAY)
+    with pytest.raises(DomainError, match="has been used"):
+        pay(tx, used, START + 10 * DAY)
+
+
+def test_client_goes_with_its_last_quote(tx: Transaction, receiver: str) -> None:
+    client_id = client_of(tx, 1, START)
+    quote(tx, receiver, client_id, START)
+    purge(tx, retention.CLIENTS, START + UNUSED_CLIENT)
+    assert tx.execute("SELECT purge_at FROM client WHERE id = ?", (client_id,)).fetchone() == (None,)
+    purge(tx, retention.QUOTES, START + QUOTE_LIFETIME + UNUSED_QUOTE)
+    assert tx.execute("SELECT 1 FROM client WHERE id = ?", (client_id,)).fetchone() is None
+
+
+def test_client_that_may_come_back_stays(tx: Transaction, receiver: str) -> None:
+    client_id = client_of(tx, 1, START)
+    quote(tx, receiver, client_id, START)
+    tx.execute(
+        'INSERT INTO "grant" (id, client_id, state, access, continue_hash, waits_from, created_at)'
+        " VALUES ('g', ?, 'issued', '[]', x'', 0, 0)",
+        (client_id,),
+    )
+    purge_all(tx, START + 10 * DAY)
+    assert count(tx, "quote") == 0
+    assert GRANTS.get(tx, "g") is not None
+    assert tx.execute("SELECT 1 FROM client WHERE id = ?", (client_id,)).fetchone() is not None
+
+
+# Nonces
 
 
 @pytest.fixture
-def fresh_key(instance: Instance) -> Iterator[FreshKey]:
+def client(tx: Transaction) -> int:
+    return client_store.ensure_client(tx, "https://shop.example", "https://shop.example", None, 0).id
+
+
+@pytest.mark.parametrize(
+    ("uses", "taken"),
+    [
+        ([(0, 0), (0, 0)], [True, False]),
+        ([(0, 0), (0, AGE)], [True, False]),
+        ([(0, 0), (60, AGE)], [True, False]),
+        ([(0, 0), (AGE + 1, AGE + 1)], [True, True]),
+        ([(0, 0), (AGE + 1, AGE + 1), (0, AGE)], [True, True, False]),
+        ([(0, 0), (AGE + 1, AGE + 1), (AGE + 1, AGE + 2)], [True, True, False]),
+        ([(5, 0), (5, AGE + 5)], [True, False]),
+    ],
+)
+def test_use_nonce_takes_it_once_while_a_signature_is_fresh(
+    tx: Transaction, client: int, uses: list[tuple[int, int]], taken: list[bool]
+) -> None:
+    assert [use_nonce(tx, client, "kid", "nonce", created + AGE, came) for created, came in uses] == taken
+
+
+def test_use_nonce_tells_keys_and_nonces_apart(tx: Transaction, client: int) -> None:
+    pairs = [("kid", "nonce"), ("kid", "other"), ("other", "nonce")]
+    assert [use_nonce(tx, client, kid, nonce, AGE, 0) for kid, nonce in pairs * 2] == [True] * 3 + [False] * 3
+
+
+def test_use_nonce_remembers_those_that_are_over_for_requests_that_still_wait(tx: Transaction, client: int) -> None:
+    assert use_nonce(tx, client, "kid", "nonce", AGE, 0)
+    assert use_nonce(tx, client, "kid", "later", AGE * 3 + NONCES.after, AGE + NONCES.after - 1)
+    assert not use_nonce(tx, client, "kid", "nonce", AGE, AGE)
+    assert use_nonce(tx, client, "kid", "last", AGE * 3 + NONCES.after, AGE + NONCES.after)
+    assert tx.execute("SELECT nonce FROM signature_nonce ORDER BY nonce").fetchall() == [("last",), ("later",)]
+
+
+# Over HTTP
+
+
+@pytest.fixture
+def fresh_key(payres: Instance) -> Iterator[FreshKey]:
     """Makes unauthenticated clients, which are known by their key alone."""
     with ExitStack() as stack:
 
         def make() -> SigningClient:
             private_key = generate_private_key()
             jwk = jwk_from_public_bytes("key", private_key.public_key().public_bytes_raw())
-            client = SigningClient("", private_key, jwk, instance.base_url, instance.clock, instance.approve)
+            client = SigningClient("", private_key, jwk, payres.base_url, payres.clock, payres.approve)
             stack.callback(client.close)
             return client
 
@@ -389,25 +540,23 @@ def ask_by_key(client: SigningClient, *access: Json) -> Json:
 @pytest.mark.parametrize("is_keyed", [True, False])
 @pytest.mark.parametrize("made", ["incoming-payments", "quotes", None])
 def test_over_http_a_grant_is_used_by_creating_something(
-    instance: Instance, fresh_key: FreshKey, made: str | None, is_keyed: bool
+    payres: Instance, fresh_key: FreshKey, made: str | None, is_keyed: bool
 ) -> None:
-    receiver = instance.client.create_incoming_payment(
-        instance.wallet("bob"), {"value": "1", "assetCode": "USD", "assetScale": 2}
-    )
+    receiver = payres.client.create_incoming_payment(payres.wallet("bob"), usd(1))
     client = fresh_key()
     granted = ask_by_key(client, FREE, {"type": "quote", "actions": ["create"]})
-    body: Json = {"walletAddress": instance.wallet("alice")}
+    body: Json = {"walletAddress": payres.wallet("alice")}
     if made == "quotes":
         body |= {"receiver": receiver["id"], "method": "ilp"}
     token = granted["access_token"]["value"]
     if made is None:
-        refused = client.post("/incoming-payments", {"walletAddress": instance.wallet("nobody")}, token)
+        refused = client.post("/incoming-payments", {"walletAddress": payres.wallet("nobody")}, token)
         assert refused.status_code == 400, "what is refused makes nothing"
     else:
         headers = {"idempotency-key": '"one"'} if is_keyed else {}
         answer = client.request("POST", f"/{made}", body, token, headers)
         assert answer.status_code == 201, answer.text
-    instance.clock.advance(3 * 86400)
+    payres.clock.advance(3 * 86400)
     for _ in range(20):
         ask_by_key(fresh_key(), FREE)
     rotated = client.post(granted["access_token"]["manage"], token=token)
@@ -419,31 +568,17 @@ def test_over_http_a_grant_is_used_by_creating_something(
         assert client.get(receiver["id"], token).json()["error"]["details"]["reason"] == "unknown_token"
     else:
         assert rotated.status_code == 200
-    instance.check_ledger()
+    payres.check_ledger()
 
 
-def test_payment_with_its_grant_outlasts_everything(instance: Instance, fresh_key: FreshKey) -> None:
-    receiver = instance.client.create_incoming_payment(
-        instance.wallet("bob"), {"value": "100", "assetCode": "USD", "assetScale": 2}
-    )
-    payment = instance.client.pay(instance.wallet("alice"), receiver["id"])
-    instance.clock.advance(400 * 86400)
-    for _ in range(20):
-        ask_by_key(fresh_key(), FREE)
-    grant_of_payment = 'SELECT g.id FROM outgoing_payment p JOIN "grant" g ON g.id = p.grant_id WHERE p.id = ?'
-    payment_id = payment["id"].rpartition("/")[2]
-    assert instance.read(lambda tx: tx.execute(grant_of_payment, (payment_id,)).fetchone()) is not None
-    instance.check_ledger()
-
-
-def test_commands_list_what_is_left(instance: Instance, fresh_key: FreshKey) -> None:
+def test_commands_list_what_is_left(payres: Instance, fresh_key: FreshKey) -> None:
     grant_id = ask_by_key(fresh_key(), FREE)["continue"]["uri"].rpartition("/")[2]
-    database = ("--database", instance.context.database.path)
+    database = ("--database", payres.context.database.path)
     before = CliRunner().invoke(main, ("grant", "list", "--limit", "10000", *database))
     assert grant_id in before.stdout
-    instance.clock.advance(3 * 86400)
+    payres.clock.advance(3 * 86400)
     for _ in range(200):
-        instance.write(lambda tx: purge(tx, retention.GRANTS, instance.clock.now()))
+        payres.write(lambda tx: purge(tx, retention.GRANTS, payres.clock.now()))
     after = CliRunner().invoke(main, ("grant", "list", "--limit", "10000", *database))
     assert after.exit_code == 0
     assert after.stdout
@@ -455,11 +590,29 @@ def test_commands_list_what_is_left(instance: Instance, fresh_key: FreshKey) -> 
     )
 
 
-def test_redirect_to_a_forgotten_request_leads_nowhere(instance: Instance, fresh_key: FreshKey) -> None:
-    item = SPENDING | {"identifier": instance.wallet("alice")}
-    redirect = instance.client.request_grant(item).json()["interact"]["redirect"]
-    assert parse_qs(urlsplit(redirect).query) == {}
-    instance.clock.advance(3 * 86400)
+def test_redirect_to_a_forgotten_request_leads_nowhere(payres: Instance, fresh_key: FreshKey) -> None:
+    item = SPENDING | {"identifier": payres.wallet("alice")}
+    redirect = payres.client.request_grant(item).json()["interact"]["redirect"]
+    payres.clock.advance(3 * 86400)
     for _ in range(20):
         ask_by_key(fresh_key(), FREE)
-    assert instance.client.get(redirect).status_code == 404
+    assert payres.client.get(redirect).status_code == 404
+
+
+def test_over_http_a_forgotten_quote_is_not_there(payres: Instance, refused: Refused) -> None:
+    alice, client = payres.wallet("alice"), payres.client
+    receiver = client.create_incoming_payment(payres.wallet("bob"))["id"]
+    unused, used = (client.create_quote(alice, receiver, debitAmount=usd(5))["id"] for _ in range(2))
+    payment = client.create_outgoing_payment(alice, used)
+    payres.clock.advance(2 * 86400)
+    for _ in range(2):
+        newest = client.create_quote(alice, receiver, debitAmount=usd(5))["id"]
+    token = client.grant({"type": "quote", "actions": ["read"]})
+    assert [client.get(url, token).status_code for url in (used, newest)] == [200, 200]
+    refused(client.get(unused, token), 404, "not_found")
+    item = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": alice}
+    paying = client.grant(item)
+    body = {"walletAddress": alice, "quoteId": unused}
+    refused(client.post("/outgoing-payments", body, paying), 400, "invalid_quote", field="quoteId")
+    assert client.get(payment["id"], paying).json()["quoteId"] == used
+    payres.check_ledger()
