@@ -1,5 +1,4 @@
 import asyncio
-import itertools
 import os
 import sqlite3
 import stat
@@ -24,7 +23,6 @@ from payres.store.lanes import MAX_LEFT_WAITING, READS_PER_TURN, OwnedConnection
 from payres.store.work import Transaction
 from tests.helpers import TIMEOUT, examples
 from tests.traces import Gate, commit_held, trace
-from tests.works import savepoint
 
 Unit = Callable[[Transaction], object]
 
@@ -105,19 +103,6 @@ def is_unavailable(outcome: object) -> bool:
 
 
 # Units of work
-
-
-async def test_write_answers_with_the_result_and_keeps_the_work(database: Database, path: str) -> None:
-    assert await database.write(keep("a")) == "a"
-    assert kept_in_file(path) == {"a"}
-
-
-async def test_unit_that_raises_loses_its_own_work_alone(database: Database, path: str) -> None:
-    await database.write(keep("before"))
-    with pytest.raises(DomainError, match="lost"):
-        await database.write(keep_then_raise("lost"))
-    await database.write(keep("after"))
-    assert kept_in_file(path) == {"before", "after"}
 
 
 @crowds
@@ -216,19 +201,6 @@ async def test_unit_may_not_return_what_reads_from_its_transaction(
     assert await database.read(kept) == set()
 
 
-async def test_savepoint_undoes_its_block_alone(database: Database, path: str) -> None:
-    def unit(tx: Transaction) -> None:
-        keep("before")(tx)
-        with pytest.raises(DomainError), savepoint(tx):
-            keep_then_raise("lost")(tx)
-        with savepoint(tx):
-            keep("inside")(tx)
-        keep("after")(tx)
-
-    await database.write(unit)
-    assert kept_in_file(path) == {"before", "inside", "after"}
-
-
 # Commits
 
 
@@ -275,12 +247,6 @@ async def test_units_of_a_later_turn_of_the_loop_share_the_commit(database: Data
     await database.write(lambda work: trace(work, None))
 
 
-async def test_units_that_are_as_they_should_be_get_no_savepoint(database: Database) -> None:
-    statements = await statements_of(database, in_flight, [keep("a"), unit_raising(NotFound("b")), keep("c")])
-    assert not any("SAVEPOINT" in statement for statement in statements)
-    assert await database.read(kept) == {"a", "c"}
-
-
 async def test_nobody_is_answered_before_the_commit(database: Database, path: str) -> None:
     async with commit_held(database) as gate:
         first = asyncio.create_task(database.write(keep("a")))
@@ -320,15 +286,6 @@ async def test_failed_commit_answers_everyone_in_it_and_keeps_nothing(
     assert kept_in_file(path) == {"before", *(str(n) for n in range(49))}
 
 
-async def test_failed_commit_of_one_unit_leaves_the_next_alone(database: Database, path: str) -> None:
-    with pytest.raises(DomainError) as caught:
-        await database.write(break_commit)
-    assert is_unavailable(caught.value)
-    assert caught.value.headers == {"Retry-After": "1"}
-    await database.write(keep("after"))
-    assert kept_in_file(path) == {"after"}
-
-
 @crowds
 async def test_units_whose_transaction_is_lost_are_all_answered(database: Database, path: str, together: Crowd) -> None:
     await database.write(keep("before"))
@@ -359,19 +316,6 @@ async def test_full_disk_keeps_exactly_what_was_acknowledged(database: Database,
     assert kept_in_file(path) == acknowledged | {"small"}
     await database.write(lambda tx: tx.execute("PRAGMA max_page_count = 1000000").fetchone())
     assert await database.write(keep("after", size=100_000)) == "after"
-
-
-async def test_locked_file_answers_everyone_and_recovers(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "BUSY_TIMEOUT_SECONDS", 0.05)
-    database = await Database.open(path)
-    with closing(take_lock(path)):
-        writes = [database.write(keep(str(n))) for n in range(50)]
-        outcomes = await asyncio.gather(*writes, return_exceptions=True)
-        assert all(is_unavailable(outcome) for outcome in outcomes)
-        assert await database.read(kept) == set()
-    assert await database.write(keep("after")) == "after"
-    assert kept_in_file(path) == {"after"}
-    await database.close()
 
 
 async def test_those_behind_a_lock_wait_no_longer_than_the_first(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -445,13 +389,6 @@ def test_any_interleaving_leaves_exactly_the_survivors(doings: list[Doing]) -> N
 # Readers
 
 
-async def test_reads_see_what_was_acknowledged(database: Database) -> None:
-    for n in range(20):
-        await database.write(keep(str(n)))
-        seen = await asyncio.gather(*(database.read(kept) for _ in range(4)))
-        assert all(names == {str(m) for m in range(n + 1)} for names in seen)
-
-
 @pytest.mark.parametrize("chained", [False, True])
 async def test_exception_with_a_half_read_cursor_does_not_hold_the_snapshot(
     database: Database, path: str, chained: bool
@@ -479,18 +416,6 @@ async def test_exception_with_a_half_read_cursor_does_not_hold_the_snapshot(
     assert await database.write(keep("new")) == "new"
     for names in await asyncio.gather(*(database.read(kept) for _ in range(4))):
         assert names == {"0", "1", "2", "of another program", "new"}
-
-
-async def test_readers_do_not_wait_for_the_writer(database: Database) -> None:
-    await database.write(keep("a"))
-    async with commit_held(database) as gate:
-        writing = asyncio.create_task(database.write(keep("b")))
-        await gate.wait()
-        for _ in range(4):
-            assert await asyncio.wait_for(database.read(kept), TIMEOUT) == {"a"}
-        assert not writing.done()
-    await writing
-    assert await database.read(kept) == {"a", "b"}
 
 
 async def test_long_read_holds_up_neither_writer_nor_reader(database: Database) -> None:
@@ -535,22 +460,6 @@ async def test_reads_that_a_write_waits_for_go_first_and_the_others_a_few_in_eac
     ]
     first_turn = len(urgent) + 1
     assert {first_turn + number * READS_PER_TURN for number in (0, 1, 2)} <= set(order_at_turn)
-
-
-async def test_fewer_reads_in_a_turn_beside_writes(database: Database) -> None:
-    answered: list[object] = []
-
-    async def read(number: int) -> None:
-        answered.append(await database.read(answer_with(number)))
-
-    async with writer_held(database):
-        reads = [asyncio.create_task(read(number)) for number in range(2 * READS_PER_TURN)]
-        at_turn = [0]
-        while at_turn[-1] < len(reads):
-            await asyncio.sleep(0)
-            at_turn.append(len(answered))
-    assert {after - before for before, after in itertools.pairwise(at_turn)} == {0, 1}
-    assert answered == list(range(len(reads)))
 
 
 async def test_crowd_of_reads_leaves_room_for_those_of_writes_and_is_soon_done(database: Database) -> None:
@@ -701,22 +610,6 @@ async def test_writer_is_durable_and_strict(database: Database) -> None:
     assert (read["journal_mode"], read["query_only"]) == ("wal", 1)
 
 
-async def test_foreign_keys_are_in_force(database: Database) -> None:
-    def dangle(tx: Transaction) -> None:
-        tx.execute("INSERT INTO session (id_hash, wallet_address_id, created_at, expires_at) VALUES (x'00', 404, 0, 1)")
-
-    with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
-        await database.write(dangle)
-
-
-async def test_open_keeps_what_an_earlier_run_stored(path: str) -> None:
-    for n in range(3):
-        database = await Database.open(path)
-        await database.write(keep(str(n)))
-        await database.close()
-    assert kept_in_file(path) == {"0", "1", "2"}
-
-
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
     """The threads of the connections that the test opens; others of the process come and go as they like."""
@@ -805,14 +698,6 @@ async def test_owned_connection_runs_functions_on_its_own_thread(path: str) -> N
         await owned.close()
 
 
-async def test_owned_connection_hands_over_the_raw_connection_and_the_result(path: str) -> None:
-    raw = sqlite3.connect(path, check_same_thread=False)
-    owned = await OwnedConnection.open(lambda: raw)
-    assert await owned.run(lambda connection: connection is raw)
-    assert await owned.run(lambda connection: connection.execute("SELECT 1, 2").fetchone()) == (1, 2)
-    await owned.close()
-
-
 async def test_owned_connection_raises_what_the_function_raises_and_goes_on(path: str) -> None:
     owned = await OwnedConnection.open(lambda: sqlite3.connect(path, check_same_thread=False))
 
@@ -825,11 +710,3 @@ async def test_owned_connection_raises_what_the_function_raises_and_goes_on(path
     await owned.close()
     with pytest.raises(ValueError, match="no active connection"):
         await owned.run(lambda connection: 1)
-
-
-async def test_owned_connection_raises_what_the_connector_raises() -> None:
-    def fail() -> sqlite3.Connection:
-        raise FileNotFoundError("no such directory")
-
-    with pytest.raises(FileNotFoundError):
-        await OwnedConnection.open(fail)
