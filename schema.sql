@@ -4,11 +4,11 @@
 -- unsigned 64-bit range); what the ledger moves is integer, in the asset's minor unit. Identifiers of resources are
 -- UUIDv7, so the order of ids is the order of creation. Tokens are stored as SHA-256 hashes only.
 --
--- Checks of what is inserted often compare with one value after the other: for `in` with more than two, SQLite makes a
--- table in memory at each insertion, which takes as long as the rest of it.
+-- Tables with many inserts check a state with `=` and `or`: for `in` with more than two values, SQLite builds a table in
+-- memory at each insert, which doubles its time.
 --
--- A change here is also a new numbered file in payres/store/migrations/, which says how; a test checks that all of them together
--- give this schema.
+-- A change here is also a new numbered file in payres/store/migrations/, whose __init__.py says how. A test checks that
+-- those files together give this schema.
 
 -- The server's own secrets, such as the STREAM secret.
 create table secret (
@@ -26,8 +26,8 @@ create table asset (
   unique (code, scale)
 ) strict;
 
--- How many units of one currency one unit of another buys; rate is an exact decimal. expires_at is null for rates that
--- the operator set, and not null for those of a rates service.
+-- Exchange rates: one unit of the base buys `rate` units of the counter, an exact decimal. expires_at is null for rates that
+-- the operator set; those of a rates service expire.
 create table exchange_rate (
   base_code text not null,
   counter_code text not null,
@@ -38,9 +38,9 @@ create table exchange_rate (
   check (base_code <> counter_code)
 ) strict, without rowid;
 
--- Ledger accounts. balance is credits minus debits; held is the part set aside for payments in flight; floor is the
--- lowest that balance minus held may fall, or null for the external account, the world outside. An event is written
--- when the free balance falls below warn_below; warned is set from then on until twice as much is free.
+-- Ledger accounts. balance is credits minus debits; held is the part of it that holds set aside; balance minus held may
+-- not fall below floor, which is null for the external account, the world outside. An event is written when the free
+-- balance falls below warn_below; warned stays set until twice as much is free.
 create table account (
   id integer primary key,
   kind text not null check (kind in ('wallet', 'liquidity', 'fees', 'peer', 'external')),
@@ -70,8 +70,8 @@ create table wallet_address (
   unlocked_at integer
 ) strict;
 
--- Public Ed25519 keys of wallet addresses here; x is the base64url of the 32 bytes, as in a JWK. A kid may come back after revocation.
--- name is the operator's own for it, which clients never see.
+-- Public Ed25519 keys of wallet addresses here; x is the base64url of the 32 bytes, as in a JWK. A kid may be used again
+-- after its key was revoked. Clients never see name, which is for the operator.
 create table wallet_key (
   id integer primary key,
   wallet_address_id integer not null references wallet_address,
@@ -84,9 +84,8 @@ create table wallet_key (
 create unique index wallet_key_in_force on wallet_key (wallet_address_id, kid) where revoked_at is null;
 create index wallet_key_of_wallet on wallet_key (wallet_address_id);
 
--- Clients. identity is the wallet address (normalised), or the RFC 7638 thumbprint of the key that the client
--- presented. purge_at is when to check whether anything refers to the client, and to delete it if not; null while
--- something does.
+-- Clients. identity is the wallet address (normalised), or the RFC 7638 thumbprint of the key that the client presented.
+-- At purge_at the client is deleted unless something refers to it; null while something does.
 create table client (
   id integer primary key,
   identity text not null unique,
@@ -98,8 +97,8 @@ create table client (
 ) strict;
 create index client_to_purge on client (purge_at) where purge_at is not null;
 
--- Keys of clients without a wallet here: as last fetched from the jwks.json on another server, which are good for a while,
--- or, of a client known by its key alone, that key with each of the last kids it was presented with.
+-- Keys of clients without a wallet here. Those of a wallet address elsewhere were fetched from its jwks.json, and are good
+-- until good_until. A client that is known by its key alone has a row for each of the last kids it presented.
 create table client_key (
   client_id integer not null references client,
   kid text not null,
@@ -109,7 +108,7 @@ create table client_key (
   primary key (client_id, kid)
 ) strict, without rowid;
 
--- Signature nonces seen within the freshness window; each is valid once for a client's key.
+-- Nonces of signatures that may still be fresh; each is valid once for a client's key.
 create table signature_nonce (
   client_id integer not null references client,
   kid text not null,
@@ -120,8 +119,8 @@ create table signature_nonce (
 create index signature_nonce_expiry on signature_nonce (expires_at);
 
 -- Grants. access is the JSON array of access items exactly as granted. States move one way:
--- pending -> approved -> issued, pending -> denied, and any but denied -> revoked. purge_at is when the row may be
--- deleted; null, and the grant stays, once it was issued after its owner's approval or something was created with it.
+-- pending -> approved -> issued, pending -> denied, and any but denied -> revoked. The row may be deleted at purge_at. That
+-- is null, and the grant stays, once it was issued after its owner's approval or something was created with it.
 create table "grant" (
   id text primary key,
   client_id integer not null references client,
@@ -165,10 +164,10 @@ create table access_token (
 ) strict, without rowid;
 create index access_token_of_grant on access_token (grant_id);
 
--- Whether the holders of access tokens that the server keeps in memory are still right: one row, with a random number that is
--- another one after every change of what they were read from. Random, so that a change which is undone and the next one
--- differ. Only what was issued by a grant that stays is kept, and no key of another server: what comes and goes with other
--- grants changes nothing. A REPLACE by hand is not seen, because SQLite runs no trigger for the row that it deletes.
+-- The server keeps holders of access tokens in memory, as long as the number in this one row is the same. Triggers change it
+-- with every token, grant, client and key that a holder was read from. It is random, so that a change that is undone and
+-- the next one differ. The server keeps only tokens of grants that stay, and no key of another server, so other grants
+-- change nothing. A REPLACE by hand is not seen, because SQLite runs no trigger for the row that it deletes.
 create table authorization_revision (
   id integer primary key check (id = 1),
   revision integer not null
@@ -216,8 +215,8 @@ create table session (
 create index session_expiry on session (expires_at);
 create index session_of_wallet on session (wallet_address_id);
 
--- Browsers that owners have signed in with; wrong passwords from other browsers do not lock the owner out of them. Each
--- has a secret for each wallet.
+-- Browsers that owners have signed in with. Wrong passwords from other browsers do not lock the owner out of these. A
+-- browser has a secret for each wallet.
 create table known_browser (
   id_hash blob primary key,
   wallet_address_id integer not null references wallet_address,
@@ -227,7 +226,7 @@ create index known_browser_expiry on known_browser (expires_at);
 create index known_browser_of_wallet on known_browser (wallet_address_id, expires_at);
 
 -- Incoming payments. received is the total paid in; `payres ledger check` compares it with the transfers. The last two
--- columns are when the events of a partial payment and of the expiry were last written.
+-- columns are the times of the last event of a partial payment, and of the event of the expiry.
 create table incoming_payment (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -246,8 +245,8 @@ create index incoming_payment_of_client on incoming_payment (client_id, wallet_a
 create index incoming_payment_to_expire on incoming_payment (expires_at)
   where completed_at is null and expiry_event_at is null;
 
--- Quotes. incoming_payment_id is set when the receiver is on this server; path when it is not: what the probe of the
--- path to it found, as JSON. purge_at is when to delete the quote if it is unused; null once it is known to be used.
+-- Quotes. incoming_payment_id is set when the receiver is on this server. Otherwise path is the result of the probe of the
+-- path to it, as JSON. At purge_at the quote is deleted if it was not used; null once a payment is known to have used it.
 create table quote (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -267,12 +266,12 @@ create table quote (
 create index quote_of_client on quote (client_id);
 create index quote_to_purge on quote (purge_at) where purge_at is not null;
 
--- Outgoing payments. sent is what has left the wallet, fee included; delivered is what the receiver got. window_start
--- is the start of the grant's interval that the payment counts in, 0 when the grant has no interval. path is as in
--- quote; attempts counts how often a receiver on another server was tried since something last arrived there;
--- received_before is what it had received when the payment began, less what had been delivered by then. The unresolved
--- amounts are what unresolved packets may have taken and delivered: the payer has it back, and the grant counts
--- it as spent until an operator records that it was not delivered.
+-- Outgoing payments. sent has left the wallet, fee included; delivered has arrived at the receiver. window_start is the
+-- start of the grant's interval that the payment counts in, 0 when the grant has no interval. path is as in quote.
+-- attempts counts how often a receiver on another server was tried since something last arrived there. received_before is
+-- the sum that it had received when the payment began, less what this payment had delivered by then. The unresolved amounts
+-- are those that unresolved packets may have taken and delivered: the payer has them back, and the grant counts them as
+-- spent until an operator records that they were not delivered.
 create table outgoing_payment (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -309,7 +308,7 @@ create index outgoing_payment_of_grant on outgoing_payment (grant_id) where gran
 create index outgoing_payment_sending on outgoing_payment (id) where state = 'sending';
 create index outgoing_payment_to_receiver on outgoing_payment (receiver, ended_at) where incoming_payment_id is null;
 
--- What a grant has spent (or holds) in each window of its interval, in the sender's asset and each receiver's.
+-- The sums that a grant has spent or holds in each window of its interval, in the sender's asset and each receiver's.
 create table grant_spending (
   grant_id text not null references "grant",
   window_start integer not null,
@@ -385,8 +384,8 @@ create table answered_request (
 ) strict, without rowid;
 create index answered_request_age on answered_request (answered_at);
 
--- Phase one of a movement: money of an account promised to an outgoing payment or a packet. remaining is not yet posted
--- or released.
+-- Holds: money of an account that is set aside for an outgoing payment or a packet. remaining is neither posted nor void
+-- yet.
 create table hold (
   id integer primary key,
   account_id integer not null references account,
@@ -401,7 +400,7 @@ create index hold_of_payment on hold (outgoing_payment_id);
 create index hold_of_packet on hold (packet_id) where packet_id is not null;
 create index hold_open on hold (account_id) where remaining > 0;
 
--- Posted movements of the double-entry ledger, each tied to what caused it; rows are never changed.
+-- Transfers of the double-entry ledger, each with its cause. Rows are never changed.
 create table transfer (
   id integer primary key,
   debit_account_id integer not null references account,
@@ -421,15 +420,15 @@ create index transfer_to_incoming_payment on transfer (incoming_payment_id) wher
 create index transfer_of_outgoing_payment on transfer (outgoing_payment_id) where outgoing_payment_id is not null;
 create index transfer_of_refund on transfer (refund_id) where refund_id is not null;
 
--- When the invariants of the ledger were last checked, and the first of them that did not hold then, or null; one row.
+-- One row: when the invariants of the ledger were last checked, and the first that did not hold then, or null.
 create table ledger_check (
   id integer primary key check (id = 1),
   checked_at integer not null,
   broken text
 ) strict;
 
--- What operators moved between an account and the world outside, a transfer each; reference is the operator's own name for
--- it, and the same one on one account is the same movement.
+-- Deposits and withdrawals by operators, a transfer each. reference is the operator's own name for one; an account has each
+-- reference once.
 create table movement (
   id text primary key,
   account_id integer not null references account,
@@ -440,10 +439,9 @@ create table movement (
 ) strict, without rowid;
 create index movement_of_account on movement (account_id, id);
 
--- What of an incoming payment goes back, in the asset of the receiver's wallet. To a wallet here that had paid it with an
--- outgoing payment, it has gone: amount left the one wallet, and returned came back to the other, in the payer's asset.
--- Money from another server goes to a wallet address that the operator named: the return payment is the outgoing payment
--- that sends amount there, and says what of it was sent and has arrived. One reference may take several rows.
+-- Refunds: money of an incoming payment that goes back. amount is in the asset of the receiver's wallet. A wallet here that
+-- had paid with an outgoing payment has its money back: returned, in its own asset. Money from another server goes to a
+-- wallet address that the operator named: the return payment sends amount there. One reference may take several rows.
 create table refund (
   id text primary key,
   incoming_payment_id text not null references incoming_payment,
@@ -462,7 +460,7 @@ create table refund (
 create index refund_of_outgoing_payment on refund (outgoing_payment_id);
 create unique index refund_to_wallet_address on refund (incoming_payment_id, reference) where outgoing_payment_id is null;
 
--- Keys of programs that use the operator's API. secret_hash is the SHA-256 of the secret part, scopes a JSON array.
+-- API keys: of programs that use the operator's API. secret_hash is the SHA-256 of the secret part, scopes a JSON array.
 -- last_used_at is written once a minute at most.
 create table api_key (
   id text primary key,
@@ -475,9 +473,9 @@ create table api_key (
   last_used_at integer
 ) strict, without rowid;
 
--- Operators who use the admin pages. Each gets in by a one-time link, with which the password is set; a new link ends
--- the password and the sessions before it. link_hash is the SHA-256 of the link's secret, until it is used. unlocked_at
--- is when the last link was made: earlier wrong passwords do not count.
+-- Operators who use the admin pages. An operator sets the password with a one-time link; a new link ends the password and
+-- the sessions before it. link_hash is the SHA-256 of the link's secret, until it is used. unlocked_at is when the last
+-- link was made: earlier wrong passwords do not count.
 create table operator (
   id integer primary key,
   name text not null unique,
@@ -497,16 +495,16 @@ create table operator_session (
 create index operator_session_expiry on operator_session (expires_at);
 create index operator_session_of_operator on operator_session (operator_id);
 
--- Forms of the admin pages that were carried out, so that none is carried out twice; rows older than a session are
--- deleted.
+-- Forms of the admin pages that were carried out, so that none is carried out twice.
 create table operator_form (
   id text primary key,
   used_at integer not null
 ) strict, without rowid;
 create index operator_form_age on operator_form (used_at);
 
--- The audit log: what operators changed, each row written with the change itself. actor is `shell:<user>`,
--- `api:<id of the key>`, `page:<name of the operator>`, or `server`; details is a JSON object without secrets. Rows are never changed or deleted.
+-- The audit log: each change by an operator, written with the change itself. actor is `shell:<user>`,
+-- `api:<id of the key>`, `page:<name of the operator>`, or `server`; details is a JSON object without secrets. Rows are
+-- never changed or deleted.
 create table audit (
   id text primary key,
   created_at integer not null,
@@ -519,9 +517,8 @@ create index audit_of_backups on audit (id, created_at) where action = 'database
 create index audit_of_restores on audit (id, created_at) where action = 'database.restore';
 create index audit_of_takeovers on audit (id, created_at) where action = 'database.superseded';
 
--- Idempotency keys: what was created under a key of a client, or of a program of the operator, in the last day, and the
--- response that a repeated request gets again. path and body_hash (SHA-256) distinguish the request from others under
--- the same key.
+-- Idempotency keys of the last day, each of a client or an API key, with the response that a repeated request gets again.
+-- path and body_hash (SHA-256) distinguish the request from others under the same key.
 create table idempotency_key (
   id integer primary key,
   client_id integer references client,
@@ -547,9 +544,9 @@ create table event (
   created_at integer not null
 ) strict;
 
--- Where events are sent. events are the names and patterns asked for, with commas between. cursor is the last event up to
--- which each was attempted once, or is not wanted; what is sent again has a row in delivery. Secrets are encrypted;
--- previous_secret signs too until previous_until. last_status and last_error are of the latest attempt.
+-- Webhooks. events are the names and patterns asked for, with commas between. Each event up to cursor was attempted once or
+-- is not wanted; those that are sent again have a row in delivery. Secrets are encrypted; previous_secret signs too until
+-- previous_until. last_status and last_error are of the latest attempt.
 create table webhook (
   id text primary key,
   url text not null,
