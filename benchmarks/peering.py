@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from payres.operator import peers
-from payres.operator.peers import NewPeer
+from payres.operator.peer_terms import NewPeer
 from payres.settings import Settings
 from payres.store.connections import connect_writer
 from payres.store.work import Environment, Work

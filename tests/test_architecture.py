@@ -59,9 +59,13 @@ ROOMS: dict[str, set[str]] = {
     "wallet_addresses": {"errors", "store"},
     "grants": VALUES | {"representations", "signatures", "store", "wallet_addresses"},
     "payments": VALUES | {"grants", "ledger", "representations", "store", "wallet_addresses"},
-    "operator": VALUES | {"grants", "ledger", "payments", "representations", "signatures", "store", "wallet_addresses"},
     "federation": VALUES | {"signatures", "store"},
-    "events": VALUES | {"federation", "operator", "representations", "store"},
+    "events": VALUES | {"federation", "representations", "store"},
+    "operator": VALUES
+    | {
+        *("events", "federation", "grants", "ledger", "payments", "representations", "signatures", "store"),
+        "wallet_addresses",
+    },
     "interledger": VALUES | {"federation", "ledger", "payments", "representations", "store", "wallet_addresses"},
     "http": VALUES | {"signatures"},  # to show what was sent in a sentence
     "openapi": VALUES | {"http"},

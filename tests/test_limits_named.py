@@ -8,7 +8,7 @@ import pytest
 from starlette.requests import Request
 
 from payres import limits
-from payres.admin.requests import NewPassword
+from payres.admin.steps import NewPassword
 from payres.errors import DomainError
 from payres.grants.gnap import AccessTokenRequest, ContinueRequest
 from payres.grants.intervals import parse_interval

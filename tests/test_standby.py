@@ -49,7 +49,7 @@ def standby(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standby]:
         payment = primary.client.create_incoming_payment(primary.wallet("bob"))["id"]
         access = {"type": "incoming-payment", "actions": ["create", "read", "list", "complete"]}
         granted = primary.client.obtain_grant(access | {"identifier": primary.wallet("bob")})["access_token"]
-        api_key = primary.write(lambda work: api_keys.create_api_key(work, "test", ["payments:read"], None))[1]
+        api_key = primary.write(lambda work: api_keys.create_api_key(work, "test", ["payments:read"], None)).key
         settings = primary.context.settings
         shop, clock = primary.client, primary.clock
         client = Client(shop.wallet_address, shop.private_key, shop.jwk, primary.base_url, clock, primary.approve)

@@ -7,7 +7,8 @@ from typing import Final
 from payres.clock import MovableClock
 from payres.grants.gnap import IncomingPaymentAccess
 from payres.identifiers import hash_secret
-from payres.operator.peers import NewPeer, add_peer
+from payres.operator.peer_terms import NewPeer
+from payres.operator.peers import add_peer
 from payres.settings import Settings
 from payres.store.grants import GRANTS, GrantRecord
 from payres.store.outgoing import OutgoingRecord

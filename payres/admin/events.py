@@ -3,36 +3,36 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
-from typing import Final
+from typing import Annotated, Final
 
+from msgspec import Meta
 from starlette.responses import Response
 
 from payres.admin.call import Call
-from payres.admin.requests import EventQuery
+from payres.amounts import MAX_LEDGER
 from payres.errors import DomainError, InvalidRequest, TokenInvalid
 from payres.events.sender import EventView, event_view
 from payres.http.streams import CutShort, Stream
-from payres.limits import MAX_PAGE
-from payres.operator.operations import List
+from payres.limits import MAX_PAGE, MAX_WAIT_SECONDS
+from payres.operator.inputs import Query
+from payres.operator.operations import List, endpoint
 from payres.routes.bodies import read_body
 from payres.routes.waiting import wait_for_change, watch
 from payres.store import events
 from payres.store.work import EVENTS, Work
 from payres.wire import encode
 
+
+class EventQuery(Query, frozen=True, kw_only=True):
+    """`after` is the sequence of the last event that is known, `wait` so many seconds."""
+
+    after: Annotated[int, Meta(ge=0, le=MAX_LEDGER)] = 0
+    wait: Annotated[int, Meta(ge=0, le=MAX_WAIT_SECONDS)] = 0
+
+
 EVENT_STREAM: Final = "text/event-stream"
 # Seconds after which a stream says something, so that nobody on the way takes it for dead.
 HEARTBEAT_SECONDS: Final = 15.0
-
-
-async def read(call: Call, query: EventQuery) -> List[EventView]:
-    """Read the events after a sequence, oldest first; with `wait`, as soon as there are some."""
-    unit = call.authenticated(partial(_after, sequence=query.after))
-    if not query.wait:
-        return List(result=await call.context.database.read(unit))
-    await read_body(call.request)  # what comes after it says that the client has gone
-    found, _ = await wait_for_change(call.request, query.wait, call.key.actor, EVENTS, unit, bool)
-    return List(result=found)
 
 
 async def stream(call: Call, query: EventQuery) -> Response:
@@ -43,6 +43,17 @@ async def stream(call: Call, query: EventQuery) -> Response:
         raise InvalidRequest("Last-Event-ID must be the sequence of an event", field="Last-Event-ID")
     after = int(last) if last else query.after
     return Stream(_parts(call, after), EVENT_STREAM, {"Cache-Control": "no-store"})
+
+
+@endpoint("GET /events", "events:read", stream=stream, media_types=[EVENT_STREAM])
+async def read(call: Call, query: EventQuery) -> List[EventView]:
+    """Read the events after a sequence, oldest first; with `wait`, as soon as there are some."""
+    unit = call.authenticated(partial(_after, sequence=query.after))
+    if not query.wait:
+        return List(result=await call.context.database.read(unit))
+    await read_body(call.request)  # what comes after it says that the client has gone
+    found, _ = await wait_for_change(call.request, query.wait, call.key.actor, EVENTS, unit, bool)
+    return List(result=found)
 
 
 async def _parts(call: Call, after: int) -> AsyncGenerator[bytes]:

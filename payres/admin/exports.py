@@ -7,25 +7,41 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import msgspec
+from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive
 
-from payres.admin.requests import ExportQuery, PeriodQuery
 from payres.clock import SECOND
 from payres.errors import DomainError
 from payres.http.streams import CutShort, Stream
 from payres.limits import EXPORT_SECONDS, MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
 from payres.operator import exports
 from payres.operator.exports import MEDIA_TYPES, Export, Format, Ledger, Payments, Statement, period
+from payres.operator.inputs import Name, Query, TimeText
+from payres.operator.operations import endpoint
 from payres.rate_limiter import too_many
 from payres.routes.context import context_of
 from payres.store.work import Work
 
+FILES: Final = tuple(MEDIA_TYPES.values())
 # Runs a unit of work in the name of who asked, and raises what says that they may no longer.
 Read = Callable[[Callable[[Work], str]], Awaitable[str]]
+
+
+class PeriodQuery(Query, frozen=True, kw_only=True):
+    """A period from a day or a time until just before another, and the form of the file."""
+
+    from_: TimeText | UnsetType = msgspec.field(name="from", default=UNSET)
+    to: TimeText | UnsetType = UNSET
+    format: Format = "csv"
+
+
+class ExportQuery(PeriodQuery, frozen=True, kw_only=True):
+    wallet: Name | UnsetType = UNSET
 
 
 class Download(NamedTuple):
@@ -36,16 +52,19 @@ class Download(NamedTuple):
     form: Format
 
 
+@endpoint("GET /exports/payments", "payments:read", media_types=FILES)
 def payments(query: ExportQuery) -> Download:
     """Export incoming and outgoing payments, oldest first."""
     return Download("payments", Payments(*_period(query), query.wallet or None), query.format)
 
 
+@endpoint("GET /exports/ledger", "ledger:read", media_types=FILES)
 def ledger(query: ExportQuery) -> Download:
     """Export every transfer of the ledger, oldest first, or those of the account of a wallet."""
     return Download("ledger", Ledger(*_period(query), query.wallet or None), query.format)
 
 
+@endpoint("GET /wallets/{wallet}/statement", "ledger:read", media_types=FILES)
 def statement(wallet: str, query: PeriodQuery) -> Download:
     """Export what went into a wallet and out of it, from the opening balance of a period to the closing one."""
     return Download(f"statement {wallet}", Statement(wallet, *_period(query)), query.format)

@@ -12,7 +12,7 @@ from payres.endpoints import Endpoint
 from payres.http.responses import JSON
 from payres.operator.api_keys import SCOPES
 from payres.operator.exports import MEDIA_TYPES
-from payres.operator.operations import Operation
+from payres.operator.operations import Operation, endpoint
 
 ERRORS_HERE: Final = openapi.ERRORS | {
     401: "The API key is missing, unknown, expired or revoked",
@@ -21,6 +21,7 @@ ERRORS_HERE: Final = openapi.ERRORS | {
 }
 
 
+@endpoint("GET /openapi.json")
 @cache
 def read() -> msgspec.Raw:
     """Read this document."""

@@ -3,6 +3,7 @@
 The order of the steps is the order of errors: 401, 403, 429, what the path, the query and the body say, the rules.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -62,7 +63,7 @@ def _handler(operation: Operation) -> Handler:
 
 
 async def _serve_openly(request: Request, operation: Operation) -> Response:
-    return json_response(operation.function())
+    return json_response(await asyncio.to_thread(operation.function))
 
 
 async def _serve(request: Request, operation: Operation) -> Response:

@@ -13,8 +13,8 @@ from payres.cli.commands import Group
 
 
 class Noun(NamedTuple):
-    """A command, or a group of them: its module here, the first line of its help, the module whose operations make
-    commands of the group, and what its help goes on with where it has no module here."""
+    """A command, or a group of them: its module here, the first line of its help, the modules whose operations
+    make commands of the group, and what its help goes on with where it has no module here."""
 
     module: str
     line: str
@@ -29,10 +29,17 @@ COMMANDS: Mapping[str, Noun] = {
     "status": Noun("status", "Show on one screen how the server and its money stand."),
     "doctor": Noun("doctor", "Look for what is wrong, and say how to fix it."),
     "demo": Noun("demo", "Show one payment, step by step, against a throw-away server."),
-    "wallet": Noun("wallet", "Open wallets and move money in and out of them."),
-    "key": Noun("key", "Manage the public keys that clients sign with."),
-    "payment": Noun("payment", "Look through payments, and send money back."),
-    "grant": Noun("grant", "See what clients ask for; approve, deny and revoke it."),
+    "wallet": Noun("wallet", "Open wallets and move money in and out of them.", "operator.wallets"),
+    "key": Noun("key", "Manage the public keys that clients sign with.", "operator.keys"),
+    "payment": Noun(
+        "payment", "Look through payments, and send money back.", "operator.payments operator.payment_story"
+    ),
+    "grant": Noun(
+        "",
+        "See what clients ask for; approve, deny and revoke it.",
+        "operator.grants",
+        "REF is the id of a grant, or the URL that the client sends its user to (`interact.redirect`).",
+    ),
     "asset": Noun("", "Show the currencies in use, with their fees and liquidity.", "operator.assets"),
     "liquidity": Noun(
         "",
@@ -43,13 +50,22 @@ COMMANDS: Mapping[str, Noun] = {
     ),
     "rate": Noun("", "Set exchange rates.", "operator.assets"),
     "fee": Noun("", "Set what sending costs; take collected fees out.", "operator.assets"),
-    "peer": Noun("peer", "Connect to other Interledger servers, and settle with them."),
-    "webhook": Noun("webhook", "Send events to your programs, and see what became of them."),
+    "peer": Noun(
+        "peer",
+        "Connect to other Interledger servers, and settle with them.",
+        "operator.peers operator.unresolved_packets",
+    ),
+    "webhook": Noun("webhook", "Send events to your programs, and see what became of them.", "operator.webhooks"),
     "ledger": Noun("ledger", "Check the ledger."),
     "export": Noun("export", "Export payments, the ledger and statements."),
-    "api-key": Noun("api_key", "Let programs use the operator's API."),
+    "api-key": Noun(
+        "",
+        "Let programs use the operator's API.",
+        "operator.api_keys",
+        "A program shows its key as `Authorization: Bearer <key>`. Scopes say what it may do.",
+    ),
     "admin": Noun("admin", "Let people use the admin pages."),
-    "audit": Noun("audit", "See what was changed, by whom."),
+    "audit": Noun("", "See what was changed, by whom.", "operator.audit"),
     "backup": Noun("backup", "Copy the database while the server runs."),
     "restore": Noun("backup", "Put a backup in the place of the database."),
 }
@@ -80,7 +96,7 @@ def _load(name: str) -> click.Command:
         from payres.cli.operations import commands_of
 
         assert isinstance(command, Group)
-        command.commands = {**command.commands, **commands_of(noun.operations, name)}
+        command.commands = {**command.commands, **commands_of(noun.operations.split(), name)}
     command.help = f"{noun.line}\n\n{cleandoc(command.help or '')}"
     return command
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from payres.admin import representations
 from payres.cli.commands import Command
 from payres.cli.permissions import explain_database_denial
 from payres.cli.session import Session, warn, with_session
@@ -35,7 +34,7 @@ def backup(session: Session, destination: str, force: bool) -> None:
         if not session.is_standby:
             _record(session, made)
     session.show(
-        representations.backup(str(database), made),
+        backups.shown(str(database), made),
         f"{made.path}: a verified copy of {database}, {format_size(made.size)}",
     )
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import click
 import msgspec
 
-from payres.admin import representations
 from payres.cli.commands import Command
 from payres.cli.session import JsonObject
 from payres.grants.sign_in import verify_password
@@ -41,7 +40,7 @@ def find_demo_wallets(work: Work) -> Sequence[JsonObject]:
     """The demo wallets that still have their first password, with that password."""
     found = [record for path in BALANCES if (record := wallet_store.find_wallet(work, path))]
     return [
-        {**msgspec.to_builtins(representations.wallet(work, record)), "password": _password(record.path)}
+        {**msgspec.to_builtins(wallets.wallet(work, record)), "password": _password(record.path)}
         for record in found
         if verify_password(record, _password(record.path))
     ]

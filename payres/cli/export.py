@@ -9,10 +9,11 @@ import click
 
 from payres.cli.commands import Group
 from payres.cli.options import Time
-from payres.cli.session import Session, wallet_path, with_session
+from payres.cli.session import Session, with_session
 from payres.clock import LATEST
 from payres.operator import exports
 from payres.operator.exports import Export, Format
+from payres.operator.wallets import named_wallet
 
 
 def _export_command(make: Callable[..., Export]) -> Callable[..., None]:
@@ -26,7 +27,7 @@ def _export_command(make: Callable[..., Export]) -> Callable[..., None]:
     def command(session: Session, wallet: str | None, since: int, until: int, form: Format) -> None:
         if since >= until:
             raise click.UsageError("--from must be before --to")
-        path = None if wallet is None else wallet_path(session.environment.urls, wallet)
+        path = None if wallet is None else named_wallet(session.environment, wallet)
         _write(session, make(path, since, until), form)
 
     return command

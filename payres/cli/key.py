@@ -2,20 +2,21 @@
 
 import io
 import os
-from collections.abc import Sequence
 from typing import IO, Any
 
 import click
 import msgspec
 
-from payres.admin import wallets as endpoints
-from payres.admin.requests import KeyQuery, NewWalletKey
-from payres.admin.wire import WalletKey
 from payres.cli.commands import Group
+from payres.cli.operations import shape_text
 from payres.cli.options import InputFile
-from payres.cli.session import Session, labelled, lists, wallet_path, with_session, writes
+from payres.cli.session import Session, with_session
 from payres.errors import InvalidRequest
 from payres.identifiers import new_id
+from payres.operator import keys
+from payres.operator.keys import KEY, WalletKey
+from payres.operator.shapes import labelled
+from payres.operator.wallets import named_wallet
 from payres.signatures.jwk import (
     JWK,
     generate_private_key,
@@ -58,28 +59,6 @@ def key() -> None:
     """
 
 
-def _revocation(key: WalletKey) -> str:
-    return f", revoked {key.revoked_at}" if key.revoked_at else ""
-
-
-def _name(key: WalletKey) -> str:
-    return f", {key.name}" if key.name else ""
-
-
-def _line(key: WalletKey) -> str:
-    return f"{key.kid}  since {key.created_at}{_revocation(key)}{_name(key)}"
-
-
-def _text(key: WalletKey, private_key: str | None = None) -> str:
-    rows = [
-        ("wallet address", key.wallet_address),
-        ("key id (kid)", f"{key.kid}{_revocation(key)}"),
-        ("name", key.name or "(none)"),
-        ("public key", msgspec.json.encode(key.jwk).decode()),
-    ]
-    return labelled(*rows, *([] if private_key is None else [("private key", private_key)]))
-
-
 @key.command(
     example=(
         "payres key add alice --jwk public.jwk\n"
@@ -101,9 +80,8 @@ def add(
     Of a private key in PEM only the public half is stored. If the key exists, only its name changes, if one is given.
     """
     public = read_key(jwk, pem, kid)
-    body = NewWalletKey(jwk=public, name=name)
-    added = session.write(lambda work: endpoints.add_key(work, wallet_path(work.urls, path), body))
-    session.show(added, _text(added))
+    added = session.write(lambda work: _add(work, path, public, name))
+    session.show(added, shape_text(KEY, added))
 
 
 @key.command(example="payres key generate alice --out private.pem --kid my-app")
@@ -125,33 +103,17 @@ def generate(session: Session, path: str, out: str, kid: str | None, name: str |
         raise InvalidRequest(str(error)) from error
 
     def unit(work: Work) -> WalletKey:
-        added = endpoints.add_key(work, wallet_path(work.urls, path), NewWalletKey(jwk=public, name=name))
+        added = _add(work, path, public, name)
         _write_private(out, private_pem(private))  # before the commit: no key is stored whose other half was lost
         return added
 
     added = session.write(unit)
-    session.show({**msgspec.to_builtins(added), "privateKey": out}, _text(added, out))
+    text = f"{shape_text(KEY, added)}\n{labelled(('Private key', out))}"
+    session.show({**msgspec.to_builtins(added), "privateKey": out}, text)
 
 
-@key.command("list", example="payres key list alice")
-@click.argument("path")
-@click.option("--revoked", is_flag=True, help="Revoked keys too.")
-@lists("keys", _line, "The wallet has no keys; `payres key generate` makes one")
-def list_all(work: Work, path: str, revoked: bool) -> Sequence[WalletKey]:
-    """List the public keys of a wallet."""
-    return endpoints.list_wallet_keys(work, wallet_path(work.urls, path), KeyQuery(revoked=revoked)).result
-
-
-@key.command(example="payres key revoke alice my-app")
-@click.argument("path")
-@click.argument("kid")
-@writes(_text)
-def revoke(work: Work, path: str, kid: str) -> WalletKey:
-    """End a key at once.
-
-    The next request that is signed with it is rejected.
-    """
-    return endpoints.revoke_key(work, wallet_path(work.urls, path), kid)
+def _add(work: Work, path: str, public: JWK, name: str | None) -> WalletKey:
+    return keys.wallet_key(work, keys.add_key(work, named_wallet(work, path), public, name))
 
 
 def read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> JWK:

@@ -4,11 +4,11 @@ from functools import partial
 
 import click
 
-from payres.admin import representations
 from payres.cli.commands import Group
 from payres.cli.session import Session, with_session
 from payres.operator import invariant_checks
 from payres.operator.invariant_checks import Finding
+from payres.operator.ledger import ledger_check
 
 
 @click.group(cls=Group)
@@ -27,7 +27,7 @@ def check(session: Session) -> None:
     at, findings = session.read(lambda work: (work.now, invariant_checks.check(work)))
     broken = invariant_checks.first_broken(findings)
     lines = (line for finding in findings for line in _lines(finding))
-    session.show(representations.ledger_check(findings), "\n".join(lines))
+    session.show(ledger_check(findings), "\n".join(lines))
     session.write_if_possible(partial(invariant_checks.note, findings=findings, checked_at=at))
     if broken is not None:
         raise click.ClickException(f"The invariant `{broken.name}` is broken: {broken.breaches[0]}")

@@ -9,18 +9,18 @@ from msgspec import UNSET
 
 from payres.cli.commands import Command
 from payres.cli.options import TimeText, WholeNumber, limit_option, require_secret, secret_option
-from payres.cli.session import Session, labelled, with_session
+from payres.cli.session import Session, with_session
 from payres.operator.operations import Input, Operation, declared
-from payres.operator.shapes import Column, Shape
+from payres.operator.shapes import Column, Shape, labelled
 from payres.store.rows import PageQuery
 from payres.store.work import Work
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def commands_of(module: str, group: str) -> Mapping[str, click.Command]:
-    """The commands of a group that the operations of a module make, by name."""
-    found = [one for one in declared(module) if one.command.split()[:1] == [group]]
+def commands_of(modules: Sequence[str], group: str) -> Mapping[str, click.Command]:
+    """The commands of a group that the operations of these modules make, by name."""
+    found = [one for one in declared(*modules) if one.command.split()[:1] == [group]]
     return {one.command.split()[1]: _command(one) for one in found}
 
 
@@ -28,26 +28,27 @@ def _command(operation: Operation) -> click.Command:
     words = operation.command.split()
     capitals = [word for word in words if word.strip("[]").isupper()]
     name = " ".join(words[: len(words) - len(capitals)])
-    lines = operation.example.split("\n")
     inputs = list(operation.inputs.values())
     arguments, options = inputs[: len(capitals)], inputs[len(capitals) :]
 
     def run(session: Session, /, **given: Any) -> None:
-        _require_secrets(options, given)
+        _check(operation, options, given)
         asked = {key: value for key, value in given.items() if value is not None and value != ()}
         unit = partial(_unit, operation, asked)
         found = (session.read if operation.only_reads else session.write)(unit)
         _show(session, operation, found, given)
 
     found: Callable[..., Any] = with_session(run)
-    for option in reversed(options):
-        found = _option(option)(found)
     if operation.is_paged:
         found = limit_option(found)
+    for option in reversed(options):
+        found = limit_option(found) if option.name == "limit" else _option(option)(found)
     for argument, word in zip(reversed(arguments), reversed(capitals), strict=True):
         is_required = not word.startswith("[")
         found = click.argument(argument.name, metavar=word, type=_type(argument), required=is_required)(found)
-    example = "\n".join(f"payres {name} {line}".rstrip() for line in lines)
+    # A line that goes on with the one above begins with spaces.
+    lines = operation.example.split("\n")
+    example = "\n".join(line if line.startswith(" ") else f"payres {name} {line}".rstrip() for line in lines)
     return Command(words[1], callback=found, params=_params(found), help=operation.docstring, example=example)
 
 
@@ -115,7 +116,7 @@ def _option(one: Input) -> Decorator:
     if kind is bool:
         return click.option(flag, one.name, is_flag=True, help=one.words)
     if get_origin(kind) in {list, tuple} or kind is Sequence or get_origin(kind) is Sequence:
-        attributes |= {"multiple": True, "type": _item_type(one)}
+        attributes |= {"multiple": True, "type": _item_type(one), "required": one.is_required}
     elif one.is_required:
         attributes["required"] = True
     elif one.default not in {None, UNSET}:
@@ -129,9 +130,8 @@ def _type(one: Input) -> Any:
         return click.Choice(get_args(one.type))
     if "is_time" in one.extra:
         return TimeText()
-    if one.type is int:
-        return WholeNumber(one.extra.get("least"), one.extra.get("most"))
-    return str
+    bounds = (one.extra.get("least"), one.extra.get("most"))
+    return str if one.type is not int else click.INT if bounds == (None, None) else WholeNumber(*bounds)
 
 
 def _item_type(one: Input) -> Any:
@@ -139,7 +139,11 @@ def _item_type(one: Input) -> Any:
     return click.Choice(list(choices)) if choices else str
 
 
-def _require_secrets(options: Sequence[Input], given: Mapping[str, Any]) -> None:
+def _check(operation: Operation, options: Sequence[Input], given: Mapping[str, Any]) -> None:
+    """Raises UsageError where a secret is missing, or a change changes nothing."""
     for one in options:
         if "secret" in one.extra and one.is_required:
             require_secret(one.name, given[one.name])
+    if operation.method == "PATCH" and all(given[one.name] in (None, ()) for one in options):
+        example = operation.example.partition("--")[2]
+        raise click.UsageError(f"Name what is to change, such as --{example}")

@@ -28,11 +28,6 @@ reference_option = partial(
 )
 
 
-def movement_options(command: Callback) -> Callback:
-    """What each deposit and withdrawal takes."""
-    return click.argument("amount")(reference_option()(command))
-
-
 class Time(click.ParamType[int]):
     """A day or a time in UTC, as microseconds."""
 

@@ -154,12 +154,6 @@ def wallet_path(urls: Urls, text: str) -> str:
     return path
 
 
-def labelled(*rows: tuple[str, object]) -> str:
-    """One line a row: the label, and the value in a column of its own."""
-    width = max(len(label) for label, _ in rows)
-    return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
-
-
 def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
     """Gives a command its session, and the options --database and --json that every command has."""
 

@@ -4,16 +4,22 @@ A key is `payres_<id>_<secret>`. The id is public. The secret has 256 random bit
 """
 
 import hmac
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Final
 
-from payres.clock import MINUTE
+from msgspec.structs import asdict
+
+from payres.clock import MINUTE, format_time, format_time_if_any
 from payres.errors import InsufficientAccess, InvalidRequest, TokenInvalid, require
 from payres.identifiers import hash_secret
-from payres.operator.inputs import check_name
-from payres.store import audit
+from payres.operator.inputs import Name, TimeText, check_name, require_time, said
+from payres.operator.operations import command, endpoint, form, lists
+from payres.operator.shapes import Column, Shape
+from payres.store import audit, operators
 from payres.store.operators import API_KEYS, ApiKeyRecord
+from payres.store.rows import PageBounds, PageQuery, select_page
 from payres.store.work import Work
+from payres.wire import Resource
 
 # The scopes of keys; each endpoint needs one of them.
 SCOPES: Final[Mapping[str, str]] = {
@@ -45,14 +51,97 @@ PREFIX: Final = "payres"
 USE_NOTED_EVERY: Final = MINUTE
 
 
-def create_api_key(
-    work: Work, name: str, scopes: Collection[str], expires_at: int | None, allowed: Collection[str] = SCOPES.keys()
-) -> tuple[ApiKeyRecord, str]:
-    """A new key and its text, which is shown once.
+Scopes = Annotated[
+    Sequence[str],
+    said("What the key is for, such as payments:read. Repeat.", option="--scope", metavar="SCOPE", choices=SCOPES),
+]
+Expiry = Annotated[
+    TimeText, said("When it ends, such as 2027-01-31; never when left out.", option="--expires", metavar="TIME")
+]
 
-    `allowed` are the scopes that its creator may give. Raises InvalidRequest for the name, for an unknown scope or
-    none, and for an end in the past; InsufficientAccess.
+
+class ApiKey(Resource, frozen=True, kw_only=True):
+    id: str
+    name: str
+    scopes: list[str]
+    state: str
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+    last_used_at: str | None
+
+
+class CreatedApiKey(ApiKey, frozen=True, kw_only=True):
+    """`key` is shown this once."""
+
+    key: str
+
+
+def api_key(work: Work, record: ApiKeyRecord) -> ApiKey:
+    is_over = record.expires_at is not None and work.now >= record.expires_at
+    return ApiKey(
+        id=record.id,
+        name=record.name,
+        scopes=list(record.scopes),
+        state="revoked" if record.revoked_at is not None else "expired" if is_over else "valid",
+        created_at=format_time(record.created_at),
+        expires_at=format_time_if_any(record.expires_at),
+        revoked_at=format_time_if_any(record.revoked_at),
+        last_used_at=format_time_if_any(record.last_used_at),
+    )
+
+
+def require_api_key(work: Work, id: str) -> ApiKeyRecord:
+    """Raises NotFound."""
+    return require(API_KEYS.get(work, id), f"There is no API key {id}; `payres api-key list` shows all")
+
+
+API_KEY: Final = Shape(
+    api_key,
+    Column("Key", "id", "code", section="api-keys"),
+    Column("Name", "name", "long"),
+    Column("Scopes", "scopes", "code"),
+    Column("State", "state", "state"),
+    Column("Created (UTC)", "created_at", "time"),
+    Column("Expires (UTC)", "expires_at", "time"),
+    Column("Revoked (UTC)", "revoked_at", "time"),
+    Column("Last used (UTC)", "last_used_at", "time"),
+    read=require_api_key,
+)
+NONE: Final = "There are no API keys yet; `payres api-key create` makes one"
+
+
+@endpoint("GET /api-keys", "keys:read", API_KEY)
+@lists("apiKeys", NONE, "API keys")
+def page_of_api_keys(work: Work, page: PageQuery) -> tuple[Sequence[ApiKeyRecord], PageBounds]:
+    """List API keys."""
+    return select_page(work, API_KEYS, page)
+
+
+@command("api-key list", shows=API_KEY)
+@lists("apiKeys", NONE)
+def list_api_keys(work: Work) -> Sequence[ApiKeyRecord]:
+    """List keys, newest first.
+
+    Each with its scopes and when it was last used.
     """
+    return operators.list_api_keys(work)
+
+
+@command(
+    "api-key create NAME",
+    '"Order book" --scope payments:read --scope wallets:read',
+    text=lambda created: str(created.key),
+)
+def create_api_key(work: Work, name: Name, scopes: Scopes, expires_at: Expiry | None = None) -> CreatedApiKey:
+    """Create a key and print it once."""
+    return create_key_within(work, name, scopes, expires_at, SCOPES)
+
+
+def create_key_within(
+    work: Work, name: str, scopes: Collection[str], expires_at: str | None, allowed: Collection[str]
+) -> CreatedApiKey:
+    """A new key with no more than the scopes `allowed`. Raises InvalidRequest, InsufficientAccess."""
     check_name(name, "key's")
     unknown = sorted(set(scopes) - SCOPES.keys())
     if unknown or not scopes:
@@ -62,26 +151,32 @@ def create_api_key(
     if lacking:
         sentence = f"A key cannot give the scope {lacking[0]}, which it does not have itself"
         raise InsufficientAccess(sentence, reason="scope", scope=lacking[0])
-    if expires_at is not None and expires_at <= work.now:
+    ends_at = None if expires_at is None else require_time(expires_at, "expiresAt")
+    if ends_at is not None and ends_at <= work.now:
         raise InvalidRequest("The time at which a key expires must lie in the future", field="expiresAt")
     secret, ordered = work.new_secret(), [scope for scope in SCOPES if scope in scopes]
-    key = ApiKeyRecord(work.new_id(), name, hash_secret(secret), ordered, work.now, expires_at)
+    key = ApiKeyRecord(work.new_id(), name, hash_secret(secret), ordered, work.now, ends_at)
     API_KEYS.insert(work, key)
     audit.record(work, "api_key.create", key.id, name=name, scopes=ordered)
-    return key, f"{PREFIX}_{key.id}_{secret}"
+    return CreatedApiKey(**asdict(api_key(work, key)), key=f"{PREFIX}_{key.id}_{secret}")
 
 
-def require_api_key(work: Work, key_id: str) -> ApiKeyRecord:
-    """Raises NotFound."""
-    return require(API_KEYS.get(work, key_id), f"There is no API key {key_id}; `payres api-key list` shows all")
-
-
-def revoke_api_key(work: Work, key_id: str) -> ApiKeyRecord:
-    """Ends a key at once. Does nothing if it was revoked before. Raises NotFound."""
-    if require_api_key(work, key_id).revoked_at is None:
-        API_KEYS.update(work, key_id, revoked_at=work.now)
-        audit.record(work, "api_key.revoke", key_id)
-    return require_api_key(work, key_id)
+@endpoint("DELETE /api-keys/{id}", "keys:write", API_KEY)
+@command("api-key revoke ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
+@form(
+    "/api-keys/{id}",
+    "API key",
+    "Revoke the key",
+    "Requests with this key are refused from now on. It cannot be brought back.",
+    API_KEY,
+    is_over=lambda key: key.revoked_at,
+)
+def revoke_api_key(work: Work, id: str) -> ApiKeyRecord:
+    """End a key at once. ID is the one in `payres api-key list`, or the part of the key between its underscores."""
+    if require_api_key(work, id).revoked_at is None:
+        API_KEYS.update(work, id, revoked_at=work.now)
+        audit.record(work, "api_key.revoke", id)
+    return require_api_key(work, id)
 
 
 def authenticate(work: Work, text: str) -> ApiKeyRecord:

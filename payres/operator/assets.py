@@ -13,7 +13,7 @@ from payres.amounts import Fee, format_decimal, parse_rate
 from payres.clock import format_time
 from payres.errors import InvalidRequest, NotFound, require
 from payres.operator import movements
-from payres.operator.inputs import DecimalText, Reference, said
+from payres.operator.inputs import Amount, DecimalText, Reference, said
 from payres.operator.movements import MOVEMENT, NamedAccount
 from payres.operator.operations import command, endpoint, lists
 from payres.operator.shapes import Column, Shape
@@ -231,7 +231,7 @@ def list_liquidity(
 @endpoint("POST /assets/{code}/{scale}/liquidity/deposits", "liquidity:write", MOVEMENT)
 @command("liquidity deposit CODE SCALE AMOUNT", "EUR 2 1000.00", then=ASSET)
 def deposit_liquidity(
-    work: Work, code: str, scale: AssetScale, amount: DecimalText, reference: Reference | None = None
+    work: Work, code: str, scale: AssetScale, amount: Amount, reference: Reference | None = None
 ) -> MovementRecord:
     """Put money into the liquidity of an asset.
 
@@ -244,7 +244,7 @@ def deposit_liquidity(
 @endpoint("POST /assets/{code}/{scale}/liquidity/withdrawals", "liquidity:write", MOVEMENT)
 @command("liquidity withdraw CODE SCALE AMOUNT", "EUR 2 250.00", then=ASSET)
 def withdraw_liquidity(
-    work: Work, code: str, scale: AssetScale, amount: DecimalText, reference: Reference | None = None
+    work: Work, code: str, scale: AssetScale, amount: Amount, reference: Reference | None = None
 ) -> MovementRecord:
     """Take money out of the liquidity of an asset.
 
@@ -257,7 +257,7 @@ def withdraw_liquidity(
 @endpoint("POST /assets/{code}/{scale}/fees/withdrawals", "liquidity:write", MOVEMENT)
 @command("fee withdraw CODE SCALE AMOUNT", "USD 2 12.50", then=ASSET)
 def withdraw_fees(
-    work: Work, code: str, scale: AssetScale, amount: DecimalText, reference: Reference | None = None
+    work: Work, code: str, scale: AssetScale, amount: Amount, reference: Reference | None = None
 ) -> MovementRecord:
     """Take collected fees out."""
     account = _account(work, require_asset(work, code, scale), "fees")

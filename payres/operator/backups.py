@@ -24,6 +24,7 @@ from payres.store.migrations import (
 )
 from payres.store.status import Takeover, note_check
 from payres.store.work import Transaction, Work
+from payres.wire import Resource
 
 PAUSE_MILLISECONDS = 5  # lets the server commit; copying a gigabyte takes about ten seconds
 AFTER_TAKEOVER = (
@@ -51,6 +52,17 @@ class Restored(msgspec.Struct, frozen=True):
 
     version: int
     replaced: Path | None
+
+
+class MadeBackup(Resource, frozen=True, kw_only=True):
+    database: str
+    backup: str
+    version: int
+    bytes: int
+
+
+def shown(database: str, made: Backup) -> MadeBackup:
+    return MadeBackup(database=database, backup=str(made.path), version=made.version, bytes=made.size)
 
 
 def make_backup(database: Path, destination: Path, overwrite: bool, now: int) -> Backup:

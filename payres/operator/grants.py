@@ -1,63 +1,118 @@
 """The operator's rules of grants: deciding for the owner, revoking, and what each grant has spent and has left."""
 
-from typing import cast
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, Final, cast
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from payres.amounts import Asset, parse_value
-from payres.errors import WrongState, require
+from payres.amounts import Asset, format_decimal, parse_value
+from payres.clock import format_time, format_time_if_any
+from payres.errors import InvalidRequest, WrongState, require
 from payres.grants import consent, tokens
 from payres.grants.access import granted_access
 from payres.grants.consent import Pending
 from payres.grants.gnap import OutgoingPaymentAccess
 from payres.grants.limits import current_window, spent_in_window
+from payres.grants.wording import visible_name
+from payres.operator.inputs import said
+from payres.operator.operations import command, endpoint, form, lists
+from payres.operator.shapes import Column, Shape, fact
 from payres.store import audit, grants
-from payres.store.grants import GRANTS, GrantRecord, InteractionRecord, State
+from payres.store.clients import CLIENTS
+from payres.store.grants import GRANTS, GrantRecord, InteractionRecord, State, page_of_grants
+from payres.store.rows import PageBounds, PageQuery
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
-from payres.wire import Amount
+from payres.urls import canonical
+from payres.wire import Amount, Resource
 
 
-class Spending(msgspec.Struct, frozen=True):
-    """What a grant has spent in the current window, and what its limits leave; None without a limit.
+def named_grant(work: Work, ref: str) -> str:
+    """The id of a grant, which may be given as the URL of its consent page. Raises InvalidRequest, NotFound."""
+    if "://" not in ref:
+        return ref
+    if not work.urls.is_ours(ref):
+        raise InvalidRequest(
+            f"{ref} is not under this server's base_url, which is {work.urls.base} by the settings here. Give the id of"
+            " the grant instead, or the server's own settings, such as PAYRES_BASE_URL"
+        )
+    url = canonical(work.urls.own(ref))
+    identifier, _, nonce = url.removeprefix(f"{work.urls.canonical_base}/interact/").partition("/")
+    return consent.find_pending(work, identifier, nonce).grant.id
 
-    All are in minor units: the debits of `debit_asset`, the others of `receive_asset`, which is None when it is not
-    known.
-    """
 
-    debit: int
-    debit_left: int | None
-    debit_asset: Asset
-    receive: int
-    receive_left: int | None
-    receive_asset: Asset | None
+GrantName = Annotated[str, said(typed=named_grant)]
+StateFilter = Annotated[State | UnsetType, said("Only grants in this state.")]
 
 
-def require_grant(work: Work, grant_id: str) -> GrantRecord:
+class Consent(Resource, frozen=True, kw_only=True):
+    """`redirect` is where the client sends its user, `finish` where the user goes afterwards."""
+
+    redirect: str
+    finish: str | None
+    expires_at: str
+    decided_at: str | None
+
+
+class GrantSpending(Resource, frozen=True, kw_only=True):
+    """What was spent in the window that is open now, and what the limits leave; null where there is no limit."""
+
+    debit: str
+    debit_left: str | None
+    debit_asset_code: str
+    debit_asset_scale: int
+    receive: str | None
+    receive_left: str | None
+    receive_asset_code: str | None
+    receive_asset_scale: int | None
+
+
+class Grant(Resource, frozen=True, kw_only=True):
+    """`access` and `subject` are as granted. `spending` is null for a grant that pays nothing, or not now."""
+
+    id: str
+    state: State
+    client: str
+    client_name: str | None
+    wallet_address: str | None
+    access: list[dict[str, Any]]
+    subject: dict[str, Any] | None
+    interaction: Consent | None
+    spending: GrantSpending | None
+    created_at: str
+    ended_at: str | None
+
+
+class GrantDecision(Resource, frozen=True, kw_only=True):
+    """`redirect` is where the owner's browser would go next, which informs the client; null where it gave no URL."""
+
+    grant: Grant
+    redirect: str | None
+
+
+def grant(work: Work, record: GrantRecord) -> Grant:
+    """With what it has spent and has left."""
+    owner, found = record.wallet_address_id, grants.interaction_of_grant(work, record.id)
+    return Grant(
+        id=record.id,
+        state=state_of(record, found, work.now),
+        client=CLIENTS.by_id(work, record.client_id).identity,
+        client_name=record.client_name,
+        wallet_address=None if owner is None else work.urls.wallet(WALLETS.by_id(work, owner).path),
+        access=msgspec.json.decode(record.access),
+        subject=msgspec.json.decode(record.subject) if record.subject else None,
+        interaction=None if found is None else _consent(work, found),
+        spending=_spending(work, record),
+        created_at=format_time(record.created_at),
+        ended_at=format_time_if_any(record.ended_at),
+    )
+
+
+def require_grant(work: Work, id: str) -> GrantRecord:
     """Raises NotFound."""
-    return require(GRANTS.get(work, grant_id), f"There is no grant {grant_id}; `payres grant list` shows all")
-
-
-def decide(work: Work, grant_id: str, *, approve: bool) -> str | None:
-    """Approves or denies a grant for the owner. Returns where the client's finish URI leads, None without one.
-
-    Raises NotFound, WrongState when it was decided before, InvalidInteraction when it has expired.
-    """
-    record, interaction = require_grant(work, grant_id), grants.interaction_of_grant(work, grant_id)
-    if interaction is None:
-        raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
-    redirect = consent.decide(work, Pending(record, interaction), approve)
-    audit.record(work, "grant.approve" if approve else "grant.deny", record.id)
-    return redirect
-
-
-def revoke(work: Work, grant_id: str) -> GrantRecord:
-    """Ends a grant and its tokens. Does nothing if it was denied or revoked before. Raises NotFound."""
-    before = require_grant(work, grant_id)
-    after = tokens.revoke_grant(work, grant_id)
-    if after.state != before.state:
-        audit.record(work, "grant.revoke", grant_id)
-    return after
+    return require(GRANTS.get(work, id), f"There is no grant {id}; `payres grant list` shows all")
 
 
 def state_of(record: GrantRecord, interaction: InteractionRecord | None, now: int) -> State:
@@ -69,7 +124,157 @@ def state_of(record: GrantRecord, interaction: InteractionRecord | None, now: in
     return "lapsed" if consent.has_lapsed(record, interaction, now) else cast("State", record.state)
 
 
-def spending_of(work: Work, record: GrantRecord) -> Spending | None:
+def _client(one: Grant) -> str:
+    """The client, with its own name for itself in quotes: only the address is verified."""
+    name = visible_name(one.client_name, one.client)
+    return f"{one.client} “{name}”" if name else one.client
+
+
+def _spent(one: Grant) -> str | None:
+    return f"{one.spending.debit} {one.spending.debit_asset_code}" if one.spending else None
+
+
+def _left(one: Grant) -> str | None:
+    found = one.spending
+    if found is None:
+        return None
+    if found.debit_left is not None:
+        return f"{found.debit_left} {found.debit_asset_code}"
+    return "no limit" if found.receive_left is None else f"{found.receive_left} {found.receive_asset_code} to receive"
+
+
+def _asked(one: Grant) -> str:
+    """What it may spend, in words."""
+    spends = [item for item in one.access if item["type"] == "outgoing-payment" and "create" in item["actions"]]
+    return "; ".join(_limits(item) or "any amount" for item in spends) or "nothing"
+
+
+def _limits(item: Mapping[str, Any]) -> str:
+    """How far the item lets the client spend, in words; empty when it has no limits."""
+    limits, parts = item.get("limits", {}), []
+    for field, words in (("debitAmount", "sending at most"), ("receiveAmount", "delivering at most")):
+        if field in limits:
+            asset = Asset(limits[field]["assetCode"], limits[field]["assetScale"])
+            parts.append(f"{words} {format_decimal(int(limits[field]['value']), asset)} {asset.code}")
+    parts += [f"in each window of {limits['interval']}"] if "interval" in limits else []
+    parts += [f"to {limits['receiver']}"] if "receiver" in limits else []
+    return ", ".join(parts)
+
+
+def _access(one: Grant) -> str:
+    def words(item: Mapping[str, Any]) -> str:
+        parts = [f"{item['type']}: {', '.join(item['actions'])}"]
+        parts += [f"for {item['identifier']}"] if "identifier" in item else []
+        return ", ".join(filter(None, [*parts, _limits(item)]))
+
+    return "; ".join(map(words, one.access))
+
+
+def _undecided(one: Grant) -> Consent | None:
+    return one.interaction if one.interaction and not one.interaction.decided_at else None
+
+
+GRANT: Final = Shape(
+    grant,
+    Column("Asked for (UTC)", "created_at", "time"),
+    Column("Grant", "id", "code", section="grants"),
+    Column("Client", _client, "long"),
+    Column("Wallet", "wallet_address", "long"),
+    Column("State", "state", "state"),
+    Column("May spend", _asked, "long"),
+    Column("Spent", _spent, "number"),
+    Column("Left", _left, "number"),
+    Column("Consent until (UTC)", lambda one: (found := _undecided(one)) and found.expires_at, "time"),
+    fact("Access", _access, "long"),
+    fact("Consent page", lambda one: (found := _undecided(one)) and found.redirect, "code"),
+    fact("Decided (UTC)", lambda one: one.interaction and one.interaction.decided_at, "time"),
+    fact("Ended (UTC)", "ended_at", "time"),
+    fact("Afterwards the owner goes to", lambda one: one.interaction and one.interaction.finish, "code"),
+    read=require_grant,
+)
+
+
+@endpoint("GET /grants", "grants:read", GRANT)
+@command("grant list", "--state pending")
+@lists("grants", "No client has asked for such a grant", "Grants")
+def list_grants(work: Work, page: PageQuery, state: StateFilter = UNSET) -> tuple[Sequence[GrantRecord], PageBounds]:
+    """List grants, newest first, with owners and amounts."""
+    return page_of_grants(work, state or None, page, work.now)
+
+
+@endpoint("GET /grants/{id}", "grants:read", GRANT)
+@command("grant show REF", "http://127.0.0.1:8080/interact/0198.../7mC...")
+def show_grant(work: Work, id: GrantName) -> GrantRecord:
+    """Show a grant: who asks, for what, and where it stands."""
+    return require_grant(work, id)
+
+
+@endpoint("PUT /grants/{id}/decision", "grants:write")
+def decide(work: Work, id: str, approve: bool) -> GrantDecision:
+    """Consent to a grant, or refuse it, in the owner's name.
+
+    Raises WrongState when it was decided before, InvalidInteraction when it has expired.
+    """
+    record, interaction = require_grant(work, id), grants.interaction_of_grant(work, id)
+    if interaction is None:
+        raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
+    redirect = consent.decide(work, Pending(record, interaction), approve)
+    audit.record(work, "grant.approve" if approve else "grant.deny", record.id)
+    return GrantDecision(grant=grant(work, require_grant(work, id)), redirect=redirect)
+
+
+def _decided(word: str, decision: GrantDecision) -> str:
+    redirect = decision.redirect or "(none: the client gave no finish URI and will ask for itself)"
+    return f"{word}\nredirect  {redirect}"
+
+
+@command("grant approve REF", "0198c0de-...", text=partial(_decided, "approved"))
+def approve(work: Work, id: GrantName) -> GrantDecision:
+    """Consent to a grant in the owner's name.
+
+    Prints the finish URL that the owner's browser would go to, which informs the client.
+    """
+    return decide(work, id, approve=True)
+
+
+@command("grant deny REF", "0198c0de-...", text=partial(_decided, "denied"))
+def deny(work: Work, id: GrantName) -> GrantDecision:
+    """Refuse a grant in the owner's name.
+
+    Prints the finish URL that the owner's browser would go to, which informs the client.
+    """
+    return decide(work, id, approve=False)
+
+
+@endpoint("DELETE /grants/{id}", "grants:write", GRANT)
+@command("grant revoke REF", "0198c0de-...")
+@form(
+    "/grants/{id}/revoke",
+    "Revoke a grant",
+    "Revoke the grant",
+    "The grant and its tokens end at once, and cannot be brought back. What was paid stays paid.",
+    GRANT,
+    is_over=lambda grant: grant.ended_at,
+)
+def revoke(work: Work, id: GrantName) -> GrantRecord:
+    """End a grant and all its tokens at once. What was paid stays paid."""
+    before = require_grant(work, id)
+    after = tokens.revoke_grant(work, id)
+    if after.state != before.state:
+        audit.record(work, "grant.revoke", id)
+    return after
+
+
+def _consent(work: Work, found: InteractionRecord) -> Consent:
+    return Consent(
+        redirect=f"{work.urls.resource('interact', found.id)}/{found.nonce}",
+        finish=found.finish_uri,
+        expires_at=format_time(found.expires_at),
+        decided_at=format_time_if_any(found.decided_at),
+    )
+
+
+def _spending(work: Work, record: GrantRecord) -> GrantSpending | None:
     """What a grant has spent in the current window; None when it does not permit payments or has no current window."""
     items = [item for item in granted_access(record.access) if isinstance(item, OutgoingPaymentAccess)]
     item = next((item for item in items if "create" in item.actions), None)
@@ -83,16 +288,20 @@ def spending_of(work: Work, record: GrantRecord) -> Spending | None:
     most_receive = (limits.receive_amount or None) if limits else None
     spent = spent_in_window(work, record.id, window, most_receive.asset if most_receive else None)
     debit, receive = (spent.debit, spent.receive) if spent else (0, 0)
-    named = spent.receive_asset if spent else None
-    return Spending(
-        debit=debit,
-        debit_left=_left(most_debit, debit),
-        debit_asset=WALLETS.by_id(work, record.wallet_address_id).asset,
-        receive=receive,
-        receive_left=_left(most_receive, receive),
-        receive_asset=most_receive.asset if most_receive else named,
+    debited = WALLETS.by_id(work, record.wallet_address_id).asset
+    received = most_receive.asset if most_receive else spent.receive_asset if spent else None
+    return GrantSpending(
+        debit=format_decimal(debit, debited),
+        debit_left=_rest(most_debit, debit, debited),
+        debit_asset_code=debited.code,
+        debit_asset_scale=debited.scale,
+        receive=None if received is None else format_decimal(receive, received),
+        receive_left=_rest(most_receive, receive, received),
+        receive_asset_code=received.code if received else None,
+        receive_asset_scale=received.scale if received else None,
     )
 
 
-def _left(most: Amount | None, spent: int) -> int | None:
-    return None if most is None else max(parse_value(most.value) - spent, 0)
+def _rest(most: Amount | None, spent: int, asset: Asset | None) -> str | None:
+    """What a limit leaves."""
+    return None if most is None or asset is None else format_decimal(max(parse_value(most.value) - spent, 0), asset)

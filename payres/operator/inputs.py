@@ -4,7 +4,7 @@ Amounts are decimal texts in units of their asset, times RFC 3339. All are read 
 endpoint has the same errors.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -28,15 +28,19 @@ def said(
     least: int | None = None,
     most: int | None = None,
     secret: bool = False,
+    choices: Collection[str] = (),
     **schema: Any,
 ) -> Meta:
     """What is said of a parameter: the help of an option, the note of a form's field, its description in OpenAPI.
 
     `option` and `metavar` are those of the command, which turns what was `typed` into what the rule takes. `least` and
-    `most` are bounds that commands check, and endpoints leave to the rule. A `secret` can be read from a file.
+    `most` are bounds, and `choices` words, that commands check and endpoints leave to the rule. A `secret` can be read
+    from a file.
     """
-    extra = {"option": option, "metavar": metavar, "typed": typed, "least": least, "most": most, "secret": secret}
-    return Meta(description=words or None, extra={name: one for name, one in extra.items() if one}, **schema)
+    extra: dict[str, Any] = {"option": option, "metavar": metavar, "typed": typed, "least": least, "most": most}
+    extra |= {"secret": secret, "choices": choices}
+    kept = {name: one for name, one in extra.items() if one not in ("", None, ()) and one is not False}
+    return Meta(description=words or None, extra=kept, **schema)
 
 
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
@@ -51,6 +55,7 @@ Reference = Annotated[
     ),
 ]
 DecimalText = Annotated[str, Meta(max_length=50, examples=["100.00"])]
+Amount = Annotated[DecimalText, said("Such as 100.00, in units of the asset.", metavar="AMOUNT")]
 Code = Annotated[AssetCode, Meta(examples=["USD"])]
 TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"], extra={"is_time": True})]
 

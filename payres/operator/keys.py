@@ -1,49 +1,143 @@
 """Public keys of wallet addresses here, which verify the signatures of their clients."""
 
-from payres.errors import WrongState, require
-from payres.operator.inputs import check_name
-from payres.operator.wallets import require_wallet
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import msgspec
+
+from payres.clock import format_time, format_time_if_any
+from payres.errors import NotFound, WrongState, require
+from payres.operator.inputs import Name, check_name, said
+from payres.operator.operations import command, endpoint, form, lists
+from payres.operator.shapes import Column, Shape, fact
+from payres.operator.wallets import WalletName, require_wallet
 from payres.signatures.jwk import JWK
 from payres.store import audit, wallets
 from payres.store.wallets import KEYS, KeyRecord, WalletRecord
 from payres.store.work import Work
+from payres.wire import Resource
+
+Revoked = Annotated[bool, said("Revoked keys too.")]
 
 
-def add_key(work: Work, path: str, jwk: JWK, name: str | None = None) -> KeyRecord:
-    """Stores a public key of the wallet; it is served in jwks.json and good for signatures from now on.
+class PublicKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSON Web Key (RFC 8037)."""
 
-    `name` is the operator's own. If the key exists, only its name changes, if one is given. Raises NotFound,
-    InvalidRequest for the name, WrongState when the wallet has another valid key under this kid.
+    kid: str
+    x: str
+    alg: str = "EdDSA"
+    kty: str = "OKP"
+    crv: str = "Ed25519"
+
+
+class WalletKey(Resource, frozen=True, kw_only=True):
+    """A public key of a wallet; `name` is the operator's own for it."""
+
+    wallet_address: str
+    kid: str
+    name: str | None
+    jwk: PublicKey
+    created_at: str
+    revoked_at: str | None
+
+
+class OwnedKey(msgspec.Struct, frozen=True):
+    """A key with the wallet that it belongs to."""
+
+    wallet: WalletRecord
+    key: KeyRecord
+
+
+def wallet_key(work: Work, one: OwnedKey) -> WalletKey:
+    return WalletKey(
+        wallet_address=work.urls.wallet(one.wallet.path),
+        kid=one.key.kid,
+        name=one.key.name,
+        jwk=PublicKey(kid=one.key.kid, x=one.key.x),
+        created_at=format_time(one.key.created_at),
+        revoked_at=format_time_if_any(one.key.revoked_at),
+    )
+
+
+def require_key(work: Work, wallet: str, kid: str) -> OwnedKey:
+    """A key, which may be revoked; of several under one kid the last. Raises NotFound."""
+    owner = require_wallet(work, wallet)
+    found = [one for one in wallets.list_keys(work, owner.id, True) if one.kid == kid]
+    if not found:
+        raise NotFound(f"The wallet {owner.path} has no key {kid}")
+    return OwnedKey(owner, found[-1])
+
+
+KEY: Final = Shape(
+    wallet_key,
+    Column("Key id", "kid", "code"),
+    Column("Name", "name", "long"),
+    Column("State", lambda one: "revoked" if one.revoked_at else "valid", "state"),
+    fact("Wallet address", "wallet_address", "code"),
+    fact("Public key", lambda one: msgspec.json.encode(one.jwk).decode(), "code"),
+    Column("Added (UTC)", "created_at", "time"),
+    Column("Revoked (UTC)", "revoked_at", "time"),
+    read=require_key,
+)
+
+
+@endpoint("GET /wallets/{wallet}/keys", "wallets:read", KEY)
+@command("key list PATH", "alice")
+@lists("keys", "The wallet has no keys; `payres key generate` makes one")
+def list_keys(work: Work, wallet: WalletName, revoked: Revoked = False) -> Sequence[OwnedKey]:
+    """List the public keys of a wallet."""
+    owner = require_wallet(work, wallet)
+    return [OwnedKey(owner, one) for one in wallets.list_keys(work, owner.id, revoked)]
+
+
+@endpoint("POST /wallets/{wallet}/keys", "wallets:write", KEY)
+def add_key(work: Work, wallet: WalletName, jwk: JWK, name: Name | None = None) -> OwnedKey:
+    """Store a client's public key with its wallet, which is good for signatures from now on.
+
+    If the key exists, only its name changes, if one is given. The name is the operator's own. Raises WrongState when
+    the wallet has another valid key under this kid.
     """
     if name is not None:
         check_name(name, "key's")
-    wallet = require_wallet(work, path)
-    found = _find_key(work, wallet, jwk.kid)
+    owner = require_wallet(work, wallet)
+    found = _find_key(work, owner, jwk.kid)
     if found is None:
         columns = {"kid": jwk.kid, "x": jwk.x, "name": name, "created_at": work.now}
-        key_id = KEYS.create(work, wallet_address_id=wallet.id, **columns)
-        audit.record(work, "key.add", wallet.path, kid=jwk.kid, name=name)
-        return KEYS.by_id(work, key_id)
+        key_id = KEYS.create(work, wallet_address_id=owner.id, **columns)
+        audit.record(work, "key.add", owner.path, kid=jwk.kid, name=name)
+        return OwnedKey(owner, KEYS.by_id(work, key_id))
     if found.x != jwk.x:
         raise WrongState(
-            f"The wallet {wallet.path} has a valid key {jwk.kid}; revoke it first or choose another kid",
-            kid=jwk.kid,
+            f"The wallet {owner.path} has a valid key {jwk.kid}; revoke it first or choose another kid", kid=jwk.kid
         )
-    if name is None:
-        return found
-    KEYS.update(work, found.id, name=name)
-    audit.record(work, "key.rename", wallet.path, kid=jwk.kid, name=name)
-    return KEYS.by_id(work, found.id)
+    if name is not None:
+        KEYS.update(work, found.id, name=name)
+        audit.record(work, "key.rename", owner.path, kid=jwk.kid, name=name)
+    return OwnedKey(owner, KEYS.by_id(work, found.id))
 
 
-def revoke_key(work: Work, path: str, kid: str) -> KeyRecord:
-    """Ends a key at once: the next request signed with it gets 401. Raises NotFound."""
-    wallet = require_wallet(work, path)
-    sentence = f"The wallet {wallet.path} has no valid key {kid}; `payres key list {wallet.path}` shows all"
-    key = require(_find_key(work, wallet, kid), sentence)
+@endpoint("DELETE /wallets/{wallet}/keys/{kid}", "wallets:write", KEY)
+@command("key revoke PATH KID", "alice my-app")
+@form(
+    "/wallets/{wallet}/keys/{kid}",
+    "Key of a client",
+    "Revoke the key",
+    "What is signed with this key is refused from now on. It is no longer served in jwks.json.",
+    KEY,
+    back="/wallets/{wallet}",
+    is_over=lambda key: key.revoked_at,
+)
+def revoke_key(work: Work, wallet: WalletName, kid: str) -> OwnedKey:
+    """End a key at once.
+
+    The next request that is signed with it is rejected.
+    """
+    owner = require_wallet(work, wallet)
+    sentence = f"The wallet {owner.path} has no valid key {kid}; `payres key list {owner.path}` shows all"
+    key = require(_find_key(work, owner, kid), sentence)
     KEYS.update(work, key.id, revoked_at=work.now)
-    audit.record(work, "key.revoke", wallet.path, kid=kid)
-    return KEYS.by_id(work, key.id)
+    audit.record(work, "key.revoke", owner.path, kid=kid)
+    return OwnedKey(owner, KEYS.by_id(work, key.id))
 
 
 def _find_key(work: Work, wallet: WalletRecord, kid: str) -> KeyRecord | None:

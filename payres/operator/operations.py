@@ -26,7 +26,12 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 REQUIRED: Final = Parameter.empty
 # The modules with operations, in the order of the endpoints.
-NOUNS: Final = ("operator.assets", "admin.endpoints")
+NOUNS: Final = (
+    *("operator.wallets", "operator.keys", "operator.grants", "operator.assets", "operator.peers"),
+    *("operator.unresolved_packets", "operator.payments", "operator.payment_story", "operator.webhooks"),
+    *("operator.status", "operator.ledger", "operator.api_keys", "operator.audit", "admin.steps"),
+    *("admin.exports", "admin.events", "admin.openapi"),
+)
 
 
 class List(Resource, Generic[T], frozen=True, kw_only=True):
@@ -80,7 +85,7 @@ class Form(NamedTuple):
     buttons: Mapping[str, str]
     will: Sequence[str] | Callable[[Any], Sequence[str]]
     about: Shape
-    back: Callable[[Any], str] | None
+    back: str
     is_over: Callable[[Any], object]
     question: str
     moves_money: bool
@@ -275,7 +280,7 @@ def form(
     will: str | Sequence[str] | Callable[[Any], Sequence[str]],
     about: Shape,
     *,
-    back: Callable[[Any], str] | None = None,
+    back: str = "",
     is_over: Callable[[Any], object] = lambda _: False,
     question: str = "",
     moves_money: bool = False,
@@ -283,12 +288,14 @@ def form(
     """Makes a page of a rule, with a form that carries it out, for operators who may change something.
 
     The page says what it is `about`, which the path names, and what `will` happen; nothing of what `is_over`. Behind it
-    comes the page one segment above, or `back`. The button has a word, or there is one for each value of a parameter;
-    with a `question` these are its answers. What moves money takes the operator's password again.
+    comes the page one segment above, or `back`, which names segments of the path or members of the thing. The button
+    has a word, or there is one for each value of a parameter; with a `question` these are its answers. What moves money
+    takes the operator's password again.
     """
-    buttons = {"yes": button} if isinstance(button, str) else button
+    buttons = {button.split()[0].lower(): button} if isinstance(button, str) else button
     sentences = [will] if isinstance(will, str) else will
-    return _declare(form=Form(path, title, buttons, sentences, about, back, is_over, question, moves_money))
+    behind = back or path.rpartition("/")[0]
+    return _declare(form=Form(path, title, buttons, sentences, about, behind, is_over, question, moves_money))
 
 
 def _declare(shows: Shape | None = None, **members: Any) -> Callable[[F], F]:
@@ -308,7 +315,7 @@ def declared(*modules: str) -> Sequence[Operation]:
     names = [f"payres.{module}" for module in modules or NOUNS]
     for name in names:
         import_module(name)
-    return [one for one in _DECLARED.values() if not modules or one.function.__module__ in names]
+    return [one for name in names for one in _DECLARED.values() if one.function.__module__ == name]
 
 
 def operation_of(function: Callable[..., Any]) -> Operation:

@@ -1,15 +1,54 @@
-"""Searches for payments: filters from what the operator typed."""
+"""Payments of both directions as operators see them, and the search for them."""
+
+from collections.abc import Sequence
+from typing import Annotated, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
+from payres.amounts import format_decimal
+from payres.clock import format_time, format_time_if_any
 from payres.errors import InvalidRequest, require
-from payres.operator.inputs import DecimalText, Name, Query, TimeText, require_time
-from payres.operator.wallets import require_wallet
+from payres.operator.inputs import DecimalText, Name, Query, TimeText, require_time, said
+from payres.operator.operations import command, endpoint, lists
+from payres.operator.shapes import Column, Shape
+from payres.operator.wallets import named_wallet, require_wallet
+from payres.store import payments
 from payres.store.assets import ASSETS, AssetRecord
-from payres.store.payments import PAYMENTS, Direction, PaymentFilter, PaymentRecord, State
+from payres.store.clients import CLIENTS
+from payres.store.payments import PAYMENTS, Direction, PaymentFilter, PaymentRecord, RefundRecord, State
+from payres.store.rows import PageBounds, PageQuery
+from payres.store.wallets import WALLETS
 from payres.store.work import Work
-from payres.wire import Text, require_amount
+from payres.wire import Resource, Text, require_amount
+
+PaymentName = Annotated[str, said(typed=lambda work, text: text.rpartition("/")[2])]
+
+
+class Payment(Resource, frozen=True, kw_only=True):
+    """`amount` is what an incoming payment wants, null for any, or what an outgoing one may debit; `moved` is what was
+    received, or sent. `refunded` left the wallet again or is about to, or came back to it. `refundOf` is the incoming
+    payment of which an outgoing one sends a refund to a wallet address. Both that and `grant` are ids."""
+
+    id: str
+    direction: Direction
+    state: State
+    wallet: str
+    wallet_address: str
+    client: str
+    amount: str | None
+    moved: str
+    refunded: str
+    asset_code: str
+    asset_scale: int
+    receiver: str | None
+    grant: str | None
+    refund_of: str | None
+    failure: str | None
+    metadata: Raw | None
+    created_at: str
+    ended_at: str | None
+    expires_at: str | None
 
 
 class PaymentQuery(Query, frozen=True, kw_only=True):
@@ -19,15 +58,99 @@ class PaymentQuery(Query, frozen=True, kw_only=True):
     asset they are.
     """
 
-    wallet: Name | UnsetType = UNSET
-    direction: Direction | UnsetType = UNSET
-    state: State | UnsetType = UNSET
-    from_: TimeText | UnsetType = msgspec.field(name="from", default=UNSET)
-    to: TimeText | UnsetType = UNSET
-    counterpart: Text | UnsetType = UNSET
-    min: DecimalText | UnsetType = UNSET
-    max: DecimalText | UnsetType = UNSET
-    reason: Name | UnsetType = UNSET
+    wallet: Annotated[Name | UnsetType, said("Only of this wallet.", metavar="PATH", typed=named_wallet)] = UNSET
+    direction: Annotated[Direction | UnsetType, said("Only incoming, or outgoing.")] = UNSET
+    state: Annotated[State | UnsetType, said("Only in this state.")] = UNSET
+    from_: Annotated[
+        TimeText | UnsetType, said("Made on this day (UTC), or at this time, or later.", metavar="TIME")
+    ] = msgspec.field(name="from", default=UNSET)
+    to: Annotated[TimeText | UnsetType, said("Made before then.", metavar="TIME")] = UNSET
+    counterpart: Annotated[
+        Text | UnsetType,
+        said("Another wallet here, or the beginning of a URL on another server.", metavar="WHO"),
+    ] = UNSET
+    min: Annotated[
+        DecimalText | UnsetType, said("Received or sent at least so much; needs --wallet.", metavar="AMOUNT")
+    ] = UNSET
+    max: Annotated[
+        DecimalText | UnsetType, said("Received or sent at most so much; needs --wallet.", metavar="AMOUNT")
+    ] = UNSET
+    reason: Annotated[Name | UnsetType, said("Failed with this in the reason.", metavar="TEXT")] = UNSET
+
+
+def payment(work: Work, record: PaymentRecord) -> Payment:
+    wallet = WALLETS.by_id(work, record.wallet_address_id)
+    found, is_incoming = refunds_of(work, record), record.direction == "incoming"
+    sent_back = sum(one.counted if is_incoming else one.returned for one in found)
+    return Payment(
+        id=record.id,
+        direction=record.direction,
+        state=record.state_at(work.now),
+        wallet=wallet.path,
+        wallet_address=work.urls.wallet(wallet.path),
+        client=CLIENTS.by_id(work, record.client_id).identity,
+        amount=None if record.amount is None else format_decimal(int(record.amount), wallet.asset),
+        moved=format_decimal(record.moved, wallet.asset),
+        refunded=format_decimal(sent_back, wallet.asset),
+        asset_code=wallet.asset_code,
+        asset_scale=wallet.asset_scale,
+        receiver=record.receiver,
+        grant=record.grant_id,
+        refund_of=_refund_of(work, record),
+        failure=record.failure,
+        metadata=None if record.metadata is None else Raw(record.metadata.encode()),
+        created_at=format_time(record.created_at),
+        ended_at=format_time_if_any(record.ended_at),
+        expires_at=format_time_if_any(record.expires_at),
+    )
+
+
+def require_payment(work: Work, id: str) -> PaymentRecord:
+    """Raises NotFound."""
+    return require(PAYMENTS.get(work, id), f"There is no payment {id}; `payres payment list` shows all")
+
+
+PAYMENT: Final = Shape(
+    payment,
+    Column("Created (UTC)", "created_at", "time"),
+    Column("Payment", "id", "code", section="payments"),
+    Column("Direction", "direction"),
+    Column("Wallet", "wallet", "long", section="wallets"),
+    Column("Amount", "amount", "number"),
+    Column("Moved", "moved", "number"),
+    Column("Asset", "asset_code"),
+    Column("State", "state", "state"),
+    Column("Receiver", "receiver", "long"),
+    Column("Failure", "failure", "long"),
+    read=require_payment,
+)
+
+
+@endpoint("GET /payments", "payments:read", PAYMENT)
+@command("payment list", "--wallet alice --direction incoming --state completed")
+@lists(
+    "payments",
+    "There are no such payments",
+    "Payments",
+    about="Moved is what an incoming payment has received, or an outgoing one has sent.",
+)
+def list_payments(work: Work, page: PageQuery, query: PaymentQuery) -> tuple[Sequence[PaymentRecord], PageBounds]:
+    """List payments, newest first."""
+    return payments.page_of_payments(work, payment_filter(work, query), page, work.now)
+
+
+def refunds_of(work: Work, record: PaymentRecord) -> Sequence[RefundRecord]:
+    """What was sent back of an incoming payment, or came back of an outgoing one."""
+    is_incoming = record.direction == "incoming"
+    return (payments.refunds_of_incoming if is_incoming else payments.refunds_of_outgoing)(work, record.id)
+
+
+def _refund_of(work: Work, record: PaymentRecord) -> str | None:
+    """Payments of clients have a grant, so that only the server's own are looked up."""
+    if record.direction == "incoming" or record.grant_id is not None:
+        return None
+    found = payments.refund_by_return_payment(work, record.id)
+    return None if found is None else found.incoming_payment_id
 
 
 def payment_filter(work: Work, query: PaymentQuery) -> PaymentFilter:
@@ -45,11 +168,6 @@ def payment_filter(work: Work, query: PaymentQuery) -> PaymentFilter:
         most=_amount(query.max, asset, "max"),
         failure=query.reason or None,
     )
-
-
-def require_payment(work: Work, payment_id: str) -> PaymentRecord:
-    """Raises NotFound."""
-    return require(PAYMENTS.get(work, payment_id), f"There is no payment {payment_id}; `payres payment list` shows all")
 
 
 def _amount(text: str | UnsetType, asset: AssetRecord | None, field: str) -> int | None:

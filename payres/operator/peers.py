@@ -3,80 +3,190 @@
 The balance of a peer's account is what we owe it; below zero it is what the peer owes us, up to its credit limit.
 """
 
-import re
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Any, Final
 
-from msgspec import Meta
+import msgspec
 
 from payres import ledger
-from payres.amounts import MAX_LEDGER, format_decimal
+from payres.amounts import Asset, format_decimal
+from payres.clock import format_time, format_time_if_any
 from payres.errors import InvalidRequest, WrongState, require
-from payres.identifiers import hash_secret, is_ilp_address
 from payres.operator import movements
 from payres.operator.assets import open_asset
-from payres.operator.inputs import Code, DecimalText, Name
-from payres.operator.movements import NamedAccount
-from payres.store import audit, packets, peers, secrets
+from payres.operator.inputs import Amount, Reference
+from payres.operator.movements import MOVEMENT, NamedAccount
+from payres.operator.operations import command, endpoint, lists
+from payres.operator.peer_terms import (
+    NewPeer,
+    PeerChange,
+    check_address,
+    check_max_packet,
+    check_peer_name,
+    check_routes,
+    check_url,
+    encrypted_token,
+    hashed_token,
+)
+from payres.operator.shapes import Column, Shape, fact
+from payres.store import audit, packets, peers
+from payres.store.accounts import ACCOUNTS
 from payres.store.assets import ASSETS
-from payres.store.entries import MovementRecord
+from payres.store.entries import MovementRecord, page_of_movements
 from payres.store.peers import PEERS, PeerRecord
+from payres.store.rows import PageBounds, PageQuery
 from payres.store.work import Work
-from payres.urls import is_http_url
-from payres.wire import Body, Scale, Text, require_amount
-
-MAX_TOKEN_LENGTH = 1000
-
-PacketAmount = Annotated[int, Meta(ge=0, le=MAX_LEDGER)]
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
-_TOKEN = re.compile(rf"[!-~]{{1,{MAX_TOKEN_LENGTH}}}")
+from payres.wire import Resource, require_amount
 
 
-class NewPeer(Body, frozen=True, kw_only=True):
-    """`max_packet` is in the smallest unit; `routes` are reached through the peer besides its own address."""
-
-    name: Name
-    ilp_address: Text
-    asset_code: Code
-    asset_scale: Scale
-    url: Text
-    outgoing_token: Text
-    incoming_token: Text
-    max_packet: PacketAmount | None = None
-    credit_limit: DecimalText = "0"
-    routes: Sequence[Text] = ()
-
-    def __repr__(self) -> str:
-        return f"NewPeer({self.name!r})"  # never the tokens
+class PacketSum(Resource, frozen=True, kw_only=True):
+    packets: int
+    amount: str
 
 
-class PeerChange(Body, frozen=True, kw_only=True):
-    """What is left out stays. A `max_packet` of 0 takes the bound away."""
+class Peer(Resource, frozen=True, kw_only=True):
+    """A peer without its tokens. `balance` is what we owe it, below zero what it owes; `left` is what it can send."""
 
-    url: Text | None = None
-    outgoing_token: Text | None = None
-    incoming_token: Text | None = None
-    max_packet: PacketAmount | None = None
-    credit_limit: DecimalText | None = None
-    add_routes: Sequence[Text] = ()
-    remove_routes: Sequence[Text] = ()
+    name: str
+    ilp_address: str
+    routes: list[str]
+    url: str
+    asset_code: str
+    asset_scale: int
+    balance: str
+    standing: str
+    credit_limit: str
+    left: str
+    reserved: str
+    in_flight: PacketSum
+    unresolved: PacketSum = msgspec.field(name="inDoubt")  # its name on the wire stays
+    max_packet: int | None
+    packets_received: int
+    packets_sent: int
+    repeats_answers: bool
+    last_error: str | None
+    last_error_at: str | None
+    created_at: str
 
-    def __repr__(self) -> str:
-        return "PeerChange(...)"  # never the tokens
+
+def peer(work: Work, record: PeerRecord) -> Peer:
+    def packet_sum(found: tuple[int, int]) -> PacketSum:
+        return PacketSum(packets=found[0], amount=format_decimal(found[1], record.asset))
+
+    return Peer(
+        name=record.name,
+        ilp_address=record.ilp_address,
+        routes=list(peers.routes_of_peer(work, record.id)),
+        url=record.url,
+        asset_code=record.asset_code,
+        asset_scale=record.asset.scale,
+        balance=format_decimal(record.balance, record.asset),
+        standing=describe_balance(record),
+        credit_limit=format_decimal(-record.floor, record.asset),
+        left=format_decimal(ledger.free_balance(ACCOUNTS.by_id(work, record.account_id)), record.asset),
+        reserved=format_decimal(record.held, record.asset),
+        in_flight=packet_sum(packets.in_flight(work, record.id)),
+        unresolved=packet_sum(packets.unresolved(work, record.id)),
+        max_packet=record.max_packet,
+        packets_received=record.packets_received,
+        packets_sent=record.packets_sent,
+        repeats_answers=bool(record.repeats_answers),
+        last_error=record.last_error,
+        last_error_at=format_time_if_any(record.last_error_at),
+        created_at=format_time(record.created_at),
+    )
 
 
-def add_peer(work: Work, new: NewPeer) -> PeerRecord:
-    """Adds a peer, with an empty account that may fall to minus its credit limit.
+def describe_balance(peer: PeerRecord) -> str:
+    """Who owes whom how much, in words."""
+    amount = f"{_decimal(peer, peer.balance)} {peer.asset_code}"
+    if peer.balance > 0:
+        return f"we owe the peer {amount}"
+    return f"the peer owes us {amount}" if peer.balance < 0 else "nothing is owed either way"
 
-    Raises InvalidRequest, WrongState when a name, a token, or an address in one asset is taken.
+
+def require_peer(work: Work, name: str) -> PeerRecord:
+    """The active peer of a name. Raises NotFound."""
+    return require(peers.find_peer(work, name), f"There is no peer {name!r}; `payres peer list` shows all")
+
+
+def _packets(found: PacketSum) -> str:
+    counted = f"{found.packets} packet{'' if found.packets == 1 else 's'}"
+    return f"{found.amount} in {counted}" if found.packets else "nothing"
+
+
+def _largest(peer: Peer) -> str:
+    if peer.max_packet is None:
+        return "any size"
+    shown = format_decimal(peer.max_packet, Asset(peer.asset_code, peer.asset_scale))
+    return f"{peer.max_packet}, which is {shown} {peer.asset_code}"
+
+
+PEER: Final = Shape(
+    peer,
+    Column("Peer", "name", "long", section="peers"),
+    Column("Standing", "standing"),
+    Column("Balance", "balance", "number"),
+    Column("Credit limit", "credit_limit", "number"),
+    fact("It can still send", "left", "number"),
+    fact("Reserved for packets from it", "reserved", "number"),
+    fact("In flight to it", lambda one: _packets(one.in_flight)),
+    Column("Asset", "asset_code"),
+    fact("Decimals", "asset_scale", "number"),
+    Column("Unresolved packets", lambda one: _packets(one.unresolved)),
+    fact("Packets received", "packets_received", "number"),
+    fact("Packets sent", "packets_sent", "number"),
+    fact("Largest packet", _largest),
+    fact("Repeats answers", lambda one: "yes" if one.repeats_answers else "not known"),
+    Column("ILP address", "ilp_address", "code"),
+    fact("Routes", lambda one: one.routes or "none: nothing is sent to it", "code"),
+    fact("URL", "url", "code"),
+    Column("Last error", "last_error", "long"),
+    Column("Last error (UTC)", "last_error_at", "time"),
+    fact("Added (UTC)", "created_at", "time"),
+    read=require_peer,
+)
+
+
+@endpoint("GET /peers", "peers:read", PEER)
+@command("peer list")
+@lists("peers", "There are no peers; `payres peer add` connects to another server", "Peers")
+def list_peers(work: Work) -> Sequence[PeerRecord]:
+    """List all peers with who owes whom."""
+    return peers.list_peers(work)
+
+
+@endpoint("GET /peers/{name}", "peers:read", PEER)
+@command("peer show NAME", "first-bank")
+def show_peer(work: Work, name: str) -> PeerRecord:
+    """Show a peer: who owes whom, its routes, its limits.
+
+    What went wrong last with it is there too. Tokens are never shown.
     """
-    _check_name(work, new.name)
-    _check_address(work, new.ilp_address)
-    _check_routes(work, new.routes)
-    _check_url(new.url)
-    outgoing_token, incoming_token_hash = _outgoing(work, new.outgoing_token), _incoming(work, new.incoming_token)
-    _check_max_packet(new.max_packet, least=1)
+    return require_peer(work, name)
+
+
+@endpoint("POST /peers", "peers:write", PEER)
+@command(
+    "peer add NAME",
+    "first-bank --ilp-address test.first-bank --asset USD --scale 2 \\\n"
+    "  --url https://first-bank.example/ilp --outgoing-token-file to-first-bank \\\n"
+    "  --incoming-token-file from-first-bank --credit-limit 1000.00 --max-packet 10000",
+)
+def add_peer(work: Work, new: NewPeer) -> PeerRecord:
+    """Add a peer, from the next packet on.
+
+    Both sides keep the link in one currency. Each shows the other a token: what is outgoing here is incoming there.
+    """
+    check_peer_name(work, new.name)
+    check_address(work, new.ilp_address)
+    check_routes(work, new.routes)
+    check_url(work, new.url)
+    outgoing_token, incoming_token_hash = (
+        encrypted_token(work, new.outgoing_token),
+        hashed_token(work, new.incoming_token),
+    )
+    check_max_packet(new.max_packet, least=1)
     asset = open_asset(work, new.asset_code, new.asset_scale)
     limit = require_amount(new.credit_limit, asset.asset, least=0)
     for other in peers.list_peers(work):
@@ -109,28 +219,26 @@ def add_peer(work: Work, new: NewPeer) -> PeerRecord:
     return require_peer(work, new.name)
 
 
-def require_peer(work: Work, name: str) -> PeerRecord:
-    """The active peer of a name. Raises NotFound."""
-    return require(peers.find_peer(work, name), f"There is no peer {name!r}; `payres peer list` shows all")
-
-
+@endpoint("PATCH /peers/{name}", "peers:write", PEER)
+@command("peer change NAME", "first-bank --credit-limit 2500.00 --route g")
 def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
-    """Changes what was agreed with a peer, from the next packet on.
+    """Change what was agreed with a peer, from the next packet on.
 
-    Raises NotFound, InvalidRequest, WrongState when a token is taken or a credit limit below what the peer owes.
+    What is not named does not change. The asset and the address of a peer cannot be changed: remove the peer and add it
+    again.
     """
     peer = require_peer(work, name)
     columns: dict[str, Any] = {"max_packet": peer.max_packet}
     if change.url is not None:
-        _check_url(change.url)
+        check_url(work, change.url)
         columns["url"] = change.url
     if change.max_packet is not None:
-        _check_max_packet(change.max_packet, least=0)
+        check_max_packet(change.max_packet, least=0)
         columns["max_packet"] = change.max_packet or None
     if change.outgoing_token is not None:
-        columns["outgoing_token"] = _outgoing(work, change.outgoing_token)
+        columns["outgoing_token"] = encrypted_token(work, change.outgoing_token)
     if change.incoming_token is not None:
-        columns["incoming_token_hash"] = _incoming(work, change.incoming_token, peer.id)
+        columns["incoming_token_hash"] = hashed_token(work, change.incoming_token, peer.id)
     PEERS.update(work, peer.id, **columns)
     limit = None
     if change.credit_limit is not None:
@@ -150,10 +258,13 @@ def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
     return require_peer(work, name)
 
 
+@endpoint("DELETE /peers/{name}", "peers:write", PEER)
+@command("peer remove NAME", "first-bank", text=lambda removed: f"The peer {removed.name} is removed")
 def remove_peer(work: Work, name: str) -> PeerRecord:
-    """Removes a peer; its name, token and address can be used again. Returns the peer as it was.
+    """End the peering with a peer. Settle with it first.
 
-    Raises NotFound, WrongState while packets are in flight or unresolved and until nothing is owed either way.
+    It is refused while packets are in flight or something is owed. The history stays in the ledger. The name, the
+    token and the address can be used again.
     """
     peer = require_peer(work, name)
     count, _ = packets.in_flight(work, peer.id)
@@ -178,119 +289,37 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
     return peer
 
 
-def deposit(work: Work, name: str, text: str, reference: str | None = None) -> MovementRecord:
-    """Records an amount such as "100.00" that the peer paid us outside of payres: it owes us less, or we owe it more.
+@endpoint("GET /peers/{name}/movements", "peers:read", MOVEMENT)
+def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[MovementRecord], PageBounds]:
+    """List what was settled with a peer."""
+    return page_of_movements(work, require_peer(work, name).account_id, page)
 
-    Raises NotFound, InvalidAmount, WrongState for a reference that another movement has.
+
+@endpoint("POST /peers/{name}/deposits", "peers:write", MOVEMENT)
+@command("peer deposit NAME AMOUNT", "first-bank 100.00", then=PEER)
+def deposit(work: Work, name: str, amount: Amount, reference: Reference | None = None) -> MovementRecord:
+    """Record what the peer paid us outside of payres.
+
+    It then owes us less, or we owe it more. AMOUNT is a decimal in units of the currency.
     """
-    return movements.move(work, _account(work, name), "deposit", text, reference)
+    return movements.move(work, _account(work, name), "deposit", amount, reference)
 
 
-def withdraw(work: Work, name: str, text: str, reference: str | None = None) -> MovementRecord:
-    """Records an amount such as "100.00" that we paid the peer outside of payres: we owe it less, or it owes us more.
+@endpoint("POST /peers/{name}/withdrawals", "peers:write", MOVEMENT)
+@command("peer withdraw NAME AMOUNT", "first-bank 100.00", then=PEER)
+def withdraw(work: Work, name: str, amount: Amount, reference: Reference | None = None) -> MovementRecord:
+    """Record what we paid the peer outside of payres.
 
-    Raises InsufficientFunds past the peer's credit limit, and what `deposit` raises.
+    We then owe it less, or it owes us more, which its credit limit bounds. AMOUNT is a decimal in units of the
+    currency.
     """
-    return movements.move(work, _account(work, name), "withdrawal", text, reference)
-
-
-def describe_balance(peer: PeerRecord) -> str:
-    """Who owes whom how much, in words."""
-    amount = f"{_decimal(peer, peer.balance)} {peer.asset_code}"
-    if peer.balance > 0:
-        return f"we owe the peer {amount}"
-    return f"the peer owes us {amount}" if peer.balance < 0 else "nothing is owed either way"
+    return movements.move(work, _account(work, name), "withdrawal", amount, reference)
 
 
 def _account(work: Work, name: str) -> NamedAccount:
     peer = require_peer(work, name)
     holder = f"The account of the peer {name}, its credit limit included,"
     return NamedAccount(peer.account_id, ASSETS.by_id(work, peer.asset_id), "peer", name, holder)
-
-
-def _check_name(work: Work, name: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise InvalidRequest(
-            f"{name!r} cannot be a peer's name: use 1 to 64 letters, digits and - . _ ~, such as first-bank",
-            field="name",
-        )
-    if peers.find_peer(work, name) is not None:
-        raise WrongState(f"There is a peer {name} already; choose another name", name=name)
-
-
-def _check_address(work: Work, address: str) -> None:
-    if not is_ilp_address(address):
-        raise InvalidRequest(f"{address!r} is not an ILP address such as test.first-bank", field="ilp_address")
-    if address == work.settings.ilp_address:
-        raise InvalidRequest(
-            f"{address} is this server's own ILP address; a peer has another (see the setting ilp_address)",
-            field="ilp_address",
-        )
-    _check_scheme(address, "ilp_address")
-
-
-def _check_routes(work: Work, routes: Iterable[str]) -> None:
-    """Raises for our own address as a route. A prefix of it is fine, for a parent, and an address below it, for a
-    child."""
-    for prefix in routes:
-        # A scheme alone is a valid prefix too; with a segment it can be checked as an address.
-        if not is_ilp_address(prefix if "." in prefix else f"{prefix}.x"):
-            raise InvalidRequest(
-                f"{prefix!r} is not a prefix of ILP addresses: write an address such as test.first-bank, or a scheme"
-                " alone, such as g or test",
-                field="routes",
-            )
-        if prefix == work.settings.ilp_address:
-            raise InvalidRequest(
-                f"{prefix} is this server's own ILP address; packets for it do not go to a peer", field="routes"
-            )
-        _check_scheme(prefix, "routes")
-
-
-def _check_scheme(prefix: str, field: str) -> None:
-    if prefix.partition(".")[0] == "peer":  # RFC 15: these are for the two ends of a link
-        raise InvalidRequest(f"Packets for {prefix} are never passed on; use another scheme than peer", field=field)
-
-
-def _check_url(url: str) -> None:
-    if not is_http_url(url) or not url.isascii() or "#" in url:
-        raise InvalidRequest(
-            "The URL that the peer takes packets at must be an http or https URL such as https://first-bank.example/ilp,"
-            " without user information and fragment",
-            field="url",
-        )
-
-
-def _check_max_packet(value: int | None, least: int) -> None:
-    if value is not None and not least <= value <= MAX_LEDGER:
-        raise InvalidRequest(f"max_packet is from {least} to {MAX_LEDGER} minor units, not {value}", field="max_packet")
-
-
-def _outgoing(work: Work, token: str) -> bytes:
-    """The outgoing token as it is stored: encrypted, because it has to be read again."""
-    _check_token("outgoing", token)
-    return secrets.encrypt(work, peers.TOKENS_SECRET, token)
-
-
-def _incoming(work: Work, token: str, peer_id: int | None = None) -> bytes:
-    """The incoming token as it is stored: hashed. It identifies the peer, so it must be unique."""
-    _check_token("incoming", token)
-    hashed = hash_secret(token)
-    other = peers.peer_by_token(work, hashed)
-    if other is not None and other.id != peer_id:
-        raise WrongState(
-            f"The peer {other.name} has this incoming token; each peer needs one of its own", name=other.name
-        )
-    return hashed
-
-
-def _check_token(which: str, token: str) -> None:
-    if not _TOKEN.fullmatch(token):
-        raise InvalidRequest(
-            f"The {which} token cannot be a bearer token: it is 1 to {MAX_TOKEN_LENGTH} printable ASCII characters"
-            " without spaces",
-            field=f"{which}_token",
-        )
 
 
 def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:
@@ -305,7 +334,7 @@ def _set_credit_limit(work: Work, peer: PeerRecord, credit_limit: int) -> None:
 
 
 def _change_routes(work: Work, peer: PeerRecord, change: PeerChange) -> None:
-    _check_routes(work, change.add_routes)
+    check_routes(work, change.add_routes)
     for prefix in change.remove_routes:
         if not peers.delete_route(work, peer.id, prefix):
             raise InvalidRequest(

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from inspect import signature
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import quote
 
@@ -91,10 +93,20 @@ class Shape:
         """The columns of a list."""
         return [column for column in self.columns if column.listed]
 
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """What `read` goes by."""
+        return [] if self.read is None else [*signature(self.read).parameters][1:]
+
     def find(self, work: Work, **names: Any) -> Any:
         """The struct of what is named. Raises NotFound."""
         assert self.read is not None
         return self.show(work, self.read(work, **names))
+
+
+def fact(label: str, value: str | Callable[[Any], Any], kind: Kind = "text", section: str | None = None) -> Column:
+    """What is said of a thing by itself, and not in a list."""
+    return Column(label, value, kind, section, listed=False)
 
 
 def facts_of(columns: Iterable[Column], thing: Any) -> list[Fact]:
@@ -113,3 +125,9 @@ def cell_of(value: object, kind: Kind = "text", section: str | None = None) -> C
 def path_of(*names: str) -> str:
     """The path of the page of a thing: a section, then the names that lead to it."""
     return "/".join(["/admin", *(quote(name, safe="") for name in names)])
+
+
+def labelled(*rows: tuple[str, object]) -> str:
+    """One line a row: the label, and the value in a column of its own."""
+    width = max(len(label) for label, _ in rows)
+    return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)

@@ -5,13 +5,18 @@ not, no money moves.
 """
 
 from collections.abc import Sequence
+from typing import Final, Literal
 
 import msgspec
+from msgspec.structs import asdict
 
 from payres import ledger
 from payres.amounts import format_decimal
+from payres.clock import format_time
 from payres.errors import InsufficientFunds, WrongState, require
+from payres.operator.operations import command, endpoint, form, lists
 from payres.operator.peers import require_peer
+from payres.operator.shapes import Column, Shape
 from payres.payments.liquidity import warn_of_low
 from payres.payments.settlement import payment_of, release_unresolved
 from payres.store import accounts, audit, packets, peers
@@ -22,9 +27,12 @@ from payres.store.packets import PACKETS, PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
+from payres.wire import Resource
+
+Outcome = Literal["delivered", "returned"]
 
 
-class UnresolvedPacket(msgspec.Struct, frozen=True):
+class Unresolved(msgspec.Struct, frozen=True):
     """A packet with the peer that it went to, and the payment and the wallet that it came from."""
 
     packet: PacketRecord
@@ -33,33 +41,37 @@ class UnresolvedPacket(msgspec.Struct, frozen=True):
     wallet: WalletRecord
 
 
-def list_unresolved(work: Work, name: str) -> Sequence[UnresolvedPacket]:
-    """The unresolved packets to a peer, oldest first. Raises NotFound."""
-    peer = require_peer(work, name)
-    return [_described(work, packet, peer) for packet in packets.unresolved_packets(work, peer.id)]
+class UnresolvedPacket(Resource, frozen=True, kw_only=True):
+    """An unresolved packet; `amount` is what the peer would be owed."""
+
+    id: str
+    peer: str
+    payment: str
+    wallet: str
+    amount: str
+    asset_code: str
+    asset_scale: int
+    expired_at: str
 
 
-def resolve(work: Work, packet_id: str, *, delivered: bool) -> UnresolvedPacket:
-    """Records a packet as delivered, so that we owe the peer its amount, or as returned. Returns it as it was.
-
-    Raises NotFound, WrongState for a packet whose outcome is known or is still being found out, InsufficientFunds.
-    """
-    unresolved = require_unresolved(work, packet_id)
-    packet, peer = unresolved.packet, unresolved.peer
-    if delivered:
-        _pay_out(work, packet, peer.account_id, packet.amount, "payment")
-        peers.count_sent(work, peer.id)
-    elif accounts.transferred_of_packet(work, unresolved.payment.id, packet.id):  # a version before 0.2 charged it
-        _pay_out(work, packet, unresolved.wallet.account_id, packet.source_amount, "exchange")
-    else:
-        release_unresolved(work, packet)
-    packets.resolve_packet(work, packet.id, "fulfilled" if delivered else "rejected")
-    outcome = "delivered" if delivered else "returned"
-    audit.record(work, "packet.resolve", packet.id, peer=peer.name, outcome=outcome)
-    return unresolved
+class ResolvedPacket(UnresolvedPacket, frozen=True, kw_only=True):
+    outcome: Outcome
 
 
-def require_unresolved(work: Work, packet_id: str) -> UnresolvedPacket:
+def packet(work: Work, one: Unresolved) -> UnresolvedPacket:
+    return UnresolvedPacket(
+        id=one.packet.id,
+        peer=one.peer.name,
+        payment=one.payment.id,
+        wallet=one.wallet.path,
+        amount=format_decimal(one.packet.amount, one.peer.asset),
+        asset_code=one.peer.asset_code,
+        asset_scale=one.peer.asset.scale,
+        expired_at=format_time(one.packet.expires_at),
+    )
+
+
+def require_unresolved(work: Work, packet_id: str) -> Unresolved:
     """Raises NotFound, WrongState for a packet whose outcome is known or is still being found out."""
     found = PACKETS.get(work, packet_id)
     packet = require(found, f"There is no packet {packet_id!r}; `payres peer unresolved NAME` lists those of a peer")
@@ -70,6 +82,67 @@ def require_unresolved(work: Work, packet_id: str) -> UnresolvedPacket:
     if peer is None:
         raise WrongState("The peer of the packet was removed; settle with it outside of payres")
     return _described(work, packet, peer)
+
+
+def _will(one: UnresolvedPacket) -> Sequence[str]:
+    return [
+        "Ask the operator of the peer first what became of the packet; this cannot be taken back.",
+        f"Delivered: the peer is owed {one.amount} {one.asset_code}, which is paid out of your liquidity.",
+        "Returned: nothing is owed, and the grant of the payment gets back what it had counted for it.",
+    ]
+
+
+PACKET: Final = Shape(
+    packet,
+    Column("Packet", "id", "code", section="packets"),
+    Column("Peer", "peer", "long", section="peers"),
+    Column("Payment", "payment", "code", section="payments"),
+    Column("Wallet", "wallet", "long", section="wallets"),
+    Column("Amount", "amount", "number"),
+    Column("Asset", "asset_code"),
+    Column("Expired (UTC)", "expired_at", "time"),
+    read=lambda work, id: require_unresolved(work, id),
+)
+
+
+@endpoint("GET /peers/{name}/unresolved-packets", "peers:read", PACKET)
+@command("peer unresolved NAME", "first-bank")
+@lists("packets", "No packet to {name} is unresolved")
+def list_unresolved(work: Work, name: str) -> Sequence[Unresolved]:
+    """List the unresolved packets to a peer.
+
+    The peer did not answer, and the receiver's figures do not show whether they arrived. Their payers have the money
+    back. `payres peer resolve` records what the peer can show.
+    """
+    peer = require_peer(work, name)
+    return [_described(work, packet, peer) for packet in packets.unresolved_packets(work, peer.id)]
+
+
+@endpoint("PUT /packets/{id}/outcome", "peers:write")
+@form(
+    "/packets/{id}",
+    "Resolve a packet",
+    {"delivered": "It was delivered", "returned": "It came back"},
+    _will,
+    PACKET,
+    back="/peers/{peer}",
+    question="What became of it?",
+    moves_money=True,
+)
+def resolve(work: Work, id: str, outcome: Outcome) -> ResolvedPacket:
+    """Record what became of an unresolved packet."""
+    unresolved = require_unresolved(work, id)
+    packet, peer = unresolved.packet, unresolved.peer
+    if outcome == "delivered":
+        _pay_out(work, packet, peer.account_id, packet.amount, "payment")
+        peers.count_sent(work, peer.id)
+    elif accounts.transferred_of_packet(work, unresolved.payment.id, packet.id):  # a version before 0.2 charged it
+        _pay_out(work, packet, unresolved.wallet.account_id, packet.source_amount, "exchange")
+    else:
+        release_unresolved(work, packet)
+    packets.resolve_packet(work, packet.id, "fulfilled" if outcome == "delivered" else "rejected")
+    audit.record(work, "packet.resolve", packet.id, peer=peer.name, outcome=outcome)
+    return ResolvedPacket(**asdict(PACKET.show(work, unresolved)), outcome=outcome)
 
 
 def _pay_out(work: Work, packet: PacketRecord, account_id: int, amount: int, kind: str) -> None:
@@ -88,6 +161,6 @@ def _pay_out(work: Work, packet: PacketRecord, account_id: int, amount: int, kin
         ) from lack
 
 
-def _described(work: Work, packet: PacketRecord, peer: PeerRecord) -> UnresolvedPacket:
+def _described(work: Work, packet: PacketRecord, peer: PeerRecord) -> Unresolved:
     payment = payment_of(work, packet)
-    return UnresolvedPacket(packet, peer, payment, WALLETS.by_id(work, payment.wallet_address_id))
+    return Unresolved(packet, peer, payment, WALLETS.by_id(work, payment.wallet_address_id))

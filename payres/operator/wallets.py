@@ -1,18 +1,140 @@
 """The operator's rules of wallets: opening, deposits and withdrawals, password, deactivating."""
 
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
+
+from msgspec import UNSET, UnsetType
+
 from payres import ledger
-from payres.errors import WrongState, require
+from payres.amounts import format_decimal
+from payres.clock import format_time
+from payres.errors import InvalidRequest, WrongState, require
 from payres.grants.sign_in import hash_password
 from payres.operator import movements
 from payres.operator.assets import open_asset
-from payres.operator.inputs import check_name
-from payres.operator.movements import NamedAccount
+from payres.operator.inputs import Amount, Code, Name, Reference, check_name, said
+from payres.operator.movements import MOVEMENT, NamedAccount
+from payres.operator.operations import command, endpoint, form, lists
+from payres.operator.shapes import Column, Shape, fact
 from payres.store import audit, sessions, wallets
+from payres.store.accounts import ACCOUNTS
 from payres.store.assets import ASSETS
-from payres.store.entries import MovementRecord
+from payres.store.entries import MovementRecord, page_of_movements
+from payres.store.rows import PageBounds, PageQuery, select_page
 from payres.store.wallets import WALLETS, WalletRecord
-from payres.store.work import Work
+from payres.store.work import Environment, Work
 from payres.urls import new_wallet_path, require_wallet_path
+from payres.wire import Resource, Scale
+
+
+def named_wallet(work: Work | Environment, text: str) -> str:
+    """The path of a wallet of this server, which may be given as its whole wallet address. Raises InvalidRequest."""
+    path = work.urls.wallet_path(text) if "://" in text else text
+    if path is None:
+        raise InvalidRequest(f"{text} is not a wallet address under {work.urls.base}")
+    return path
+
+
+WalletName = Annotated[str, said(typed=named_wallet)]
+NONE: Final = "There are no wallets yet; `payres wallet create` opens one"
+
+
+class Wallet(Resource, frozen=True, kw_only=True):
+    """`reserved` is the part of the balance that payments in flight hold."""
+
+    wallet_address: str
+    path: str
+    public_name: str | None
+    asset_code: str
+    asset_scale: int
+    balance: str
+    reserved: str
+    state: str
+    can_sign_in: bool
+    created_at: str
+
+
+def wallet(work: Work, record: WalletRecord) -> Wallet:
+    account = ACCOUNTS.by_id(work, record.account_id)
+    return Wallet(
+        wallet_address=work.urls.wallet(record.path),
+        path=record.path,
+        public_name=record.public_name,
+        asset_code=record.asset_code,
+        asset_scale=record.asset_scale,
+        balance=format_decimal(account.balance, record.asset),
+        reserved=format_decimal(account.held, record.asset),
+        state=record.state,
+        can_sign_in=record.password_hash is not None,
+        created_at=format_time(record.created_at),
+    )
+
+
+def require_wallet(work: Work, wallet: str) -> WalletRecord:
+    """The wallet at a path, active or not. Raises NotFound, InvalidRequest when it is no path."""
+    clean = require_wallet_path(wallet)
+    return require(wallets.find_wallet(work, clean), f"There is no wallet {clean}; `payres wallet list` shows all")
+
+
+WALLET: Final = Shape(
+    wallet,
+    Column("Wallet", "path", "long", section="wallets"),
+    Column("Name", "public_name", "long"),
+    Column("Balance", "balance", "number"),
+    Column("Reserved", "reserved", "number"),
+    Column("Asset", "asset_code"),
+    fact("Decimals", "asset_scale", "number"),
+    Column("State", "state", "state"),
+    Column("Wallet address", "wallet_address", "code"),
+    fact("Owner", lambda one: "can sign in" if one.can_sign_in else "has no password"),
+    Column("Opened (UTC)", "created_at", "time"),
+    read=require_wallet,
+)
+
+
+@endpoint("GET /wallets", "wallets:read", WALLET)
+@lists("wallets", NONE, "Wallets")
+def page_of_wallets(work: Work, page: PageQuery) -> tuple[Sequence[WalletRecord], PageBounds]:
+    """List wallets with their balances, newest first."""
+    return select_page(work, WALLETS, page)
+
+
+@command("wallet list", shows=WALLET)
+@lists("wallets", NONE)
+def list_wallets(work: Work) -> Sequence[WalletRecord]:
+    """List all wallets with their balances."""
+    return wallets.list_wallets(work)
+
+
+@endpoint("POST /wallets", "wallets:write", WALLET)
+def open_wallet(
+    work: Work, path: Name, asset_code: Code, asset_scale: Scale, public_name: Name | None = None
+) -> WalletRecord:
+    """Open a wallet. The owner's password is set by itself."""
+    return create_wallet(work, path, asset_code, asset_scale, public_name, None)
+
+
+@endpoint("GET /wallets/{wallet}", "wallets:read", WALLET)
+@command("wallet show PATH", "alice")
+def show_wallet(work: Work, wallet: WalletName) -> WalletRecord:
+    """Show a wallet: its address, its balance, its state."""
+    return require_wallet(work, wallet)
+
+
+@endpoint("PATCH /wallets/{wallet}", "wallets:write", WALLET)
+def change_wallet(
+    work: Work,
+    wallet: WalletName,
+    public_name: Name | UnsetType | None = UNSET,
+    state: Literal["active", "inactive"] | UnsetType = UNSET,
+) -> WalletRecord:
+    """Rename, deactivate or activate a wallet. What is left out stays; a public name of null is taken away."""
+    found = require_wallet(work, wallet)
+    if not isinstance(public_name, UnsetType):
+        found = rename(work, wallet, public_name)
+    if state:
+        found = (activate if state == "active" else deactivate)(work, wallet)
+    return found
 
 
 def create_wallet(
@@ -48,51 +170,85 @@ def create_wallet(
     return require_wallet(work, clean)
 
 
-def require_wallet(work: Work, path: str) -> WalletRecord:
-    """The wallet at a path, active or not. Raises NotFound, InvalidRequest when it is no path."""
-    clean = require_wallet_path(path)
-    return require(wallets.find_wallet(work, clean), f"There is no wallet {clean}; `payres wallet list` shows all")
-
-
-def deposit(work: Work, path: str, text: str, reference: str | None = None) -> MovementRecord:
-    """Moves an amount such as "100.00" from outside into the wallet.
-
-    Raises NotFound, InvalidAmount, WrongState when the wallet is inactive or another movement has the reference.
-    """
-    wallet = require_wallet(work, path)
-    if not wallet.active:
+@endpoint("POST /wallets/{wallet}/deposits", "wallets:fund", MOVEMENT)
+@command("wallet deposit PATH AMOUNT", "alice 100.00 --reference invoice-17", then=WALLET)
+@form(
+    "/wallets/{wallet}/deposit",
+    "Deposit into a wallet",
+    "Deposit",
+    "The amount is added to the balance, as money that has come from outside. Record only what has really come.",
+    WALLET,
+    moves_money=True,
+)
+def deposit(work: Work, wallet: WalletName, amount: Amount, reference: Reference | None = None) -> MovementRecord:
+    """Put money into a wallet. AMOUNT is a decimal in units of its currency."""
+    found = require_wallet(work, wallet)
+    if not found.active:
         raise WrongState(
-            f"The wallet {wallet.path} is inactive and takes no money in; activate it first", path=wallet.path
+            f"The wallet {found.path} is inactive and takes no money in; activate it first", path=found.path
         )
-    return movements.move(work, _account(work, wallet), "deposit", text, reference)
+    return movements.move(work, _account(work, found), "deposit", amount, reference)
 
 
-def withdraw(work: Work, path: str, text: str, reference: str | None = None) -> MovementRecord:
-    """Moves an amount such as "100.00" out of the wallet; an inactive one can still be emptied.
-
-    Raises NotFound, InvalidAmount, InsufficientFunds naming the free balance, WrongState as `deposit` does.
-    """
-    return movements.move(work, _account(work, require_wallet(work, path)), "withdrawal", text, reference)
-
-
-def rename(work: Work, path: str, public_name: str | None) -> WalletRecord:
-    """Gives the wallet another public name, or none. Raises NotFound, InvalidRequest."""
-    wallet = require_wallet(work, path)
-    if public_name is not None:
-        check_name(public_name, "public")
-    WALLETS.update(work, wallet.id, public_name=public_name)
-    audit.record(work, "wallet.rename", wallet.path, publicName=public_name)
-    return require_wallet(work, path)
+@endpoint("POST /wallets/{wallet}/withdrawals", "wallets:fund", MOVEMENT)
+@command("wallet withdraw PATH AMOUNT", "alice 100.00 --reference invoice-17", then=WALLET)
+@form(
+    "/wallets/{wallet}/withdraw",
+    "Withdraw from a wallet",
+    "Withdraw",
+    "The amount is taken out of the balance, as money that has gone outside.",
+    WALLET,
+    moves_money=True,
+)
+def withdraw(work: Work, wallet: WalletName, amount: Amount, reference: Reference | None = None) -> MovementRecord:
+    """Take money out of a wallet. AMOUNT is a decimal in units of its currency."""
+    return movements.move(work, _account(work, require_wallet(work, wallet)), "withdrawal", amount, reference)
 
 
-def deactivate(work: Work, path: str) -> WalletRecord:
-    """Deactivates the wallet address; money and history stay. Raises NotFound."""
-    return _change(work, path, "wallet.deactivate", state="inactive")
+@endpoint("GET /wallets/{wallet}/movements", "wallets:read", MOVEMENT)
+@command("wallet movements PATH", "alice")
+@lists("movements", "Nothing was deposited or withdrawn yet", "Deposits and withdrawals of {wallet}")
+def list_movements(work: Work, wallet: WalletName, page: PageQuery) -> tuple[Sequence[MovementRecord], PageBounds]:
+    """List deposits and withdrawals of a wallet, newest first."""
+    return page_of_movements(work, require_wallet(work, wallet).account_id, page)
 
 
-def activate(work: Work, path: str) -> WalletRecord:
-    """Activates the wallet address again. Raises NotFound."""
-    return _change(work, path, "wallet.activate", state="active")
+@command("wallet rename PATH NAME", 'alice "Alice Smith"', WALLET)
+def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRecord:
+    """Change the public name of a wallet. An empty NAME takes it away; the wallet address stays."""
+    found = require_wallet(work, wallet)
+    name = public_name or None
+    if name is not None:
+        check_name(name, "public")
+    WALLETS.update(work, found.id, public_name=name)
+    audit.record(work, "wallet.rename", found.path, publicName=name)
+    return require_wallet(work, wallet)
+
+
+@command("wallet deactivate PATH", "alice", WALLET)
+@form(
+    "/wallets/{wallet}/deactivate",
+    "Deactivate a wallet",
+    "Deactivate the wallet",
+    "Its wallet address is taken off the net: no payment in or out can begin. Money and history stay.",
+    WALLET,
+)
+def deactivate(work: Work, wallet: WalletName) -> WalletRecord:
+    """Deactivate a wallet address. Its money and history stay."""
+    return _change(work, wallet, "wallet.deactivate", state="inactive")
+
+
+@command("wallet activate PATH", "alice", WALLET)
+@form(
+    "/wallets/{wallet}/activate",
+    "Activate a wallet",
+    "Activate the wallet",
+    "Its wallet address is put back on the net, and payments can begin again.",
+    WALLET,
+)
+def activate(work: Work, wallet: WalletName) -> WalletRecord:
+    """Activate a wallet address again."""
+    return _change(work, wallet, "wallet.activate", state="active")
 
 
 def set_password(work: Work, path: str, password_hash: str, forget_browsers: bool = False) -> WalletRecord:
@@ -110,9 +266,11 @@ def set_password(work: Work, path: str, password_hash: str, forget_browsers: boo
     return require_wallet(work, path)
 
 
-def unlock(work: Work, path: str) -> WalletRecord:
-    """Clears the counts of wrong passwords, so that the owner can sign in at once. Raises NotFound."""
-    return _change(work, path, "wallet.unlock", unlocked_at=work.now)
+@endpoint("DELETE /wallets/{wallet}/lockout", "wallets:write", WALLET)
+@command("wallet unlock PATH", "alice")
+def unlock(work: Work, wallet: WalletName) -> WalletRecord:
+    """Clear the counts of wrong passwords of a wallet. Its owner can then sign in at once."""
+    return _change(work, wallet, "wallet.unlock", unlocked_at=work.now)
 
 
 def _account(work: Work, wallet: WalletRecord) -> NamedAccount:

@@ -1,16 +1,19 @@
-"""Actions: a page that says what will happen, with the form that makes it happen."""
+"""Actions: a page that says what an operation will do, with the form that carries it out."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_origin
 
 import msgspec
+from msgspec.structs import asdict
 from starlette.responses import Response
 
 from payres.errors import DomainError, InvalidRequest, WrongState
 from payres.identifiers import new_id
-from payres.operator.shapes import Cell
+from payres.operator.operations import Form as Declared
+from payres.operator.operations import Operation
+from payres.operator.shapes import Fact, facts_of, path_of
 from payres.pages.list_page import section_of
 from payres.pages.sign_in import check_password
 from payres.pages.visit import Form, Visit
@@ -19,9 +22,9 @@ from payres.routes.pages import redirect
 from payres.store.operators import OPERATORS, use_form
 from payres.store.work import Work
 
-Segments = Mapping[str, str]
 ONCE: Final = "once"  # a field with the id of the form, which is carried out once
 FORM: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+LONGEST: Final = 100
 
 
 class Field(NamedTuple):
@@ -31,36 +34,36 @@ class Field(NamedTuple):
     label: str
     note: str
     required: bool
-    longest: int = 100
+    longest: int
 
 
 class Subject(NamedTuple):
-    """What a form is about. `back` is the next page. `will` is what it will do where that depends on the subject, and
-    empty when nothing can be done."""
+    """What a form is about, what it will do, and the page behind it. It will do nothing where nothing can be done."""
 
-    facts: Sequence[tuple[str, Cell]]
+    facts: Sequence[Fact]
+    will: Sequence[str]
     back: str
-    will: Sequence[str] | None = None
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """A page that says what will happen, with the form that makes it happen.
+class Action:
+    """The page of an operation with a form."""
 
-    `choices` are what the form can send, each a button; or, with a `question`, one of several answers. What moves money
-    takes the password again. `prepare` does what cannot be in one transaction; `do` gets its result as a fourth
-    argument. `on_done` is called after its commit.
-    """
-
-    title: str
-    describe: Callable[[Work, Segments], Subject]
-    will: Sequence[str] = ()
-    do: Callable[..., object]
-    choices: Mapping[str, str]
-    fields: Sequence[Field] = ()
-    moves_money: bool = False
-    question: str = ""
-    prepare: Callable[[Visit, Form], Awaitable[object]] | None = None
-    on_done: Callable[[Visit], None] | None = None
+    def __init__(self, operation: Operation, declared: Declared) -> None:
+        self.operation = operation
+        self.form = declared
+        inputs = [one for one in operation.inputs.values() if one.name not in operation.segments]
+        self._choice = next((one.name for one in inputs if get_origin(one.type) is Literal), None)
+        self.fields = [
+            Field(
+                one.name,
+                one.name.replace("_", " ").capitalize(),
+                one.words,
+                one.is_required and "is_reference" not in one.extra,
+                one.longest or LONGEST,
+            )
+            for one in inputs
+            if one.name != self._choice
+        ]
 
     async def __call__(self, visit: Visit) -> Response:
         return await self._render(visit, {}, None, 200)
@@ -68,49 +71,75 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     async def act(self, visit: Visit, form: Form) -> Response:
         """The answer to a form that was sent."""
         try:
-            if self.moves_money:
+            if self.form.moves_money:
                 account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
                 await check_password(visit.request, account, form.get("password", ""))
-            if form.get("choice") not in self.choices:
+            if form.get("choice") not in self.form.buttons:
                 raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
-            prepared = () if self.prepare is None else (await self.prepare(visit, form),)
-            back = await visit.write(lambda work: self._do(work, visit.segments, form, prepared))
+            back = await self._carry_out(visit, form)
         except DomainError as error:
             found = note_error(visit.request, error)
             return await self._render(visit, form, str(found), found.status)
-        if self.on_done is not None:
-            self.on_done(visit)
         return redirect(back)
 
-    def _do(self, work: Work, segments: Segments, form: Form, prepared: tuple[object, ...]) -> str:
-        back = self.describe(work, segments).back
-        if self.moves_money:
-            _use(work, form)
-        self.do(work, segments, form, *prepared)
+    async def _carry_out(self, visit: Visit, form: Form) -> str:
+        """Does it once; returns the page behind the form."""
+        given, operation = self._given(visit, form), self.operation
+
+        def unit(work: Work) -> str:
+            back = self._subject(work, visit).back
+            if self.form.moves_money:
+                _use(work, form)
+            if not operation.is_async:
+                operation.run(work, given)
+            return back
+
+        back = await visit.write(unit)
+        if operation.is_async:
+            await operation.function(visit, **operation.arguments(given))
         return back
 
+    def _given(self, visit: Visit, form: Form) -> Mapping[str, Any]:
+        """What the operation takes, by name. What is left empty is left out, unless it is required."""
+        given: dict[str, Any] = dict(visit.segments)
+        for name, one in self.operation.inputs.items():
+            text = form.get("choice" if name == self._choice else name, "")
+            if "is_reference" in one.extra:
+                given[name] = text or f"page {form.get(ONCE, '')}"
+            elif name not in given and (text or one.is_required):
+                given[name] = text if one.type is str or name == self._choice else _converted(name, text, one.kind)
+        return given
+
+    def _subject(self, work: Work, visit: Visit) -> Subject:
+        form, names = self.form, dict(visit.segments)
+        thing = form.about.find(work, **{name: names[name] for name in form.about.names})
+        will = form.will(thing) if callable(form.will) else form.will
+        members = asdict(thing) | names
+        back = path_of(*(members[part[1:-1]] if part.startswith("{") else part for part in form.back.split("/")[1:]))
+        return Subject(facts_of(form.about.listed, thing), [] if form.is_over(thing) else will, back)
+
     async def _render(self, visit: Visit, form: Form, problem: str | None, status: int) -> Response:
-        subject = await visit.read(lambda work: self.describe(work, visit.segments))
+        subject = await visit.read(lambda work: self._subject(work, visit))
         return visit.show(
             "action.html",
             section_of(visit),
             status,
             subject=subject,
-            will=self.will if subject.will is None else subject.will,
-            action=self,
+            will=subject.will,
+            action=self.form,
+            fields=self.fields,
             form=form,
             problem=problem,
             once=new_id(),
         )
 
 
-AMOUNT: Final = Field("amount", "Amount", "such as 100.00, in the wallet's asset", True)
-REFERENCE: Final = Field("reference", "Reference", "your own for it; under one reference, nothing is done twice", False)
-
-
-def reference_of(form: Form) -> str:
-    """What the operator wrote, or else the id of the form."""
-    return form.get("reference") or f"page {form.get(ONCE, '')}"
+def _converted(name: str, text: str, kind: Any) -> Any:
+    """Raises InvalidRequest for what is no number, say."""
+    try:
+        return msgspec.convert(text, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"{name}: {error}", field=name) from error
 
 
 def _use(work: Work, form: Form) -> None:

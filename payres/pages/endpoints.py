@@ -1,43 +1,40 @@
-"""The table of the operator's pages. A form is sent to its own page."""
+"""The operator's pages, by their paths: those written by hand, and the lists and forms of operations.
 
-from typing import Final
+A form is sent to its own page.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
 
 from payres.endpoints import ADMIN_ROOT, Endpoint
+from payres.operator.operations import declared
+from payres.pages import details, exports, overview, settings, sign_in
+from payres.pages.actions import Action
+from payres.pages.list_page import show_list
+
+PAGES: Final[Mapping[str, Callable[..., Any]]] = {
+    "": overview.page,
+    "/link/{secret}": sign_in.follow_link,
+    "/wallets/{wallet}": details.wallet_page,
+    "/wallets/{wallet}/statement": exports.STATEMENT,
+    "/payments/{id}": details.payment_page,
+    "/grants/{id}": details.grant_page,
+    "/peers/{name}": details.peer_page,
+    "/exports": exports.page,
+    "/exports/payments": exports.PAYMENTS,
+    "/exports/ledger": exports.LEDGER,
+    "/settings": settings.page,
+}
 
 
-def _page(path: str, handler: str) -> Endpoint:
-    return Endpoint("GET", ADMIN_ROOT + path, handler, is_page=True)
-
-
-ADMIN_PAGES: Final = (
-    _page("", "overview.page"),
-    _page("/link/{secret}", "sign_in.follow_link"),
-    _page("/wallets", "lists.WALLETS"),
-    _page("/wallets/{wallet}", "details.wallet_page"),
-    _page("/wallets/{wallet}/movements", "lists.MOVEMENTS"),
-    _page("/wallets/{wallet}/keys/{kid}", "changes.WALLET_KEY"),
-    _page("/wallets/{wallet}/deposit", "changes.DEPOSIT"),
-    _page("/wallets/{wallet}/withdraw", "changes.WITHDRAWAL"),
-    _page("/wallets/{wallet}/deactivate", "changes.DEACTIVATION"),
-    _page("/wallets/{wallet}/activate", "changes.ACTIVATION"),
-    _page("/wallets/{wallet}/statement", "exports.STATEMENT"),
-    _page("/exports", "exports.page"),
-    _page("/exports/payments", "exports.PAYMENTS"),
-    _page("/exports/ledger", "exports.LEDGER"),
-    _page("/payments", "lists.PAYMENTS"),
-    _page("/payments/{id}", "details.payment_page"),
-    _page("/payments/{id}/refund", "changes.REFUND"),
-    _page("/grants", "lists.GRANTS"),
-    _page("/grants/{id}", "details.grant_page"),
-    _page("/grants/{id}/revoke", "changes.GRANT"),
-    _page("/peers", "lists.PEERS"),
-    _page("/peers/{name}", "details.peer_page"),
-    _page("/packets/{id}", "changes.PACKET"),
-    _page("/webhooks", "lists.WEBHOOKS"),
-    _page("/webhooks/deliveries", "lists.DELIVERIES"),
-    _page("/webhooks/{id}", "changes.WEBHOOK"),
-    _page("/api-keys", "lists.API_KEYS"),
-    _page("/api-keys/{id}", "changes.API_KEY"),
-    _page("/audit-log", "lists.AUDIT_LOG"),
-    _page("/settings", "settings.page"),
-)
+def admin_pages() -> Mapping[Endpoint, Callable[..., Any]]:
+    """What answers at each address. A path without names comes before one that they could make."""
+    pages = dict(PAGES)
+    for one in declared():
+        if one.listing and one.listing.title:
+            pages[one.listing.page or one.path] = partial(show_list, operation=one)
+        if one.form:
+            pages[one.form.path] = Action(one, one.form)
+    found = sorted(pages.items(), key=lambda item: "{" in item[0])
+    return {Endpoint("GET", ADMIN_ROOT + path, path, is_page=True): page for path, page in found}

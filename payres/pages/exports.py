@@ -7,8 +7,7 @@ from typing import Final
 from starlette.responses import Response
 
 from payres.admin import exports
-from payres.admin.exports import Download, send_download
-from payres.admin.requests import ExportQuery
+from payres.admin.exports import Download, ExportQuery, send_download
 from payres.admin.serving import read_filters, read_parameters
 from payres.operator.operations import operation_of
 from payres.operator.operators import actor_of

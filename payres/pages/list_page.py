@@ -1,8 +1,8 @@
 """The page of a list: what an endpoint of the operator's API lists, with its filters in the URL, and as CSV."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
 from urllib.parse import urlencode
 
 import msgspec
@@ -11,8 +11,7 @@ from starlette.responses import Response
 from payres.admin.exports import attachment
 from payres.admin.serving import PAGE_PARAMETERS, read_filters, read_parameters
 from payres.limits import DEFAULT_PAGE, MAX_PAGE
-from payres.operator.operations import operation_of
-from payres.operator.shapes import Column
+from payres.operator.operations import Input, Operation
 from payres.pages.tables import as_csv, make_table
 from payres.pages.visit import Visit
 from payres.routes.pages import HEADERS, redirect
@@ -24,47 +23,39 @@ DAYS: Final = frozenset({"from", "to"})
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 
 
-class Listing(msgspec.Struct, frozen=True):
-    """What the `function` of an endpoint lists; `{name}` in the title is a segment of the path. `none` is said when
-    the list is empty, `also` is a link to another list."""
-
-    title: str
-    function: Callable[..., Any]
-    columns: Sequence[Column]
-    none: str
-    about: str = ""
-    also: tuple[str, str] | None = None
-
-    async def __call__(self, visit: Visit) -> Response:
-        request, operation = visit.request, operation_of(self.function)
-        parameters = dict(request.query_params)
-        non_empty = {name: value for name, value in parameters.items() if value}
-        if non_empty != parameters:  # as a form sends what was left empty
-            return redirect(_url(visit, non_empty))
-        filters = read_filters(request, operation, (FORMAT,))
-        given = read_parameters(request, operation, filters)
-        found = await visit.read(partial(operation.run, given=given))
-        count = given["page"].count if operation.is_paged else DEFAULT_PAGE
-        title = self.title.format(**visit.segments)
-        table = make_table(title, self.columns, found.result, self.none)
-        if non_empty.get(FORMAT) == "csv":
-            return Response(as_csv(table), headers=HEADERS | attachment(title, "csv"), media_type="text/csv")
-        return visit.show(
-            "list.html",
-            section=section_of(visit),
-            title=title,
-            about=self.about,
-            also=self.also,
-            table=table,
-            filters=() if operation.struct is None else filters_of(operation.struct, filters),
-            is_filtered=bool(filters),
-            counts=COUNTS if operation.is_paged else (),
-            count=count,
-            is_resized=count != DEFAULT_PAGE,
-            csv=_url(visit, non_empty | {FORMAT: "csv"}),
-            all=request.scope["raw_path"].decode("ascii"),
-            beside=_newer_and_older(visit, non_empty, found, count),
-        )
+async def show_list(visit: Visit, operation: Operation) -> Response:
+    """What an operation lists, a page of it."""
+    request, listing, shape = visit.request, operation.listing, operation.shows
+    assert listing is not None
+    assert shape is not None
+    parameters = dict(request.query_params)
+    non_empty = {name: value for name, value in parameters.items() if value}
+    if non_empty != parameters:  # as a form sends what was left empty
+        return redirect(_url(visit, non_empty))
+    filters = read_filters(request, operation, (FORMAT,))
+    given = read_parameters(request, operation, filters)
+    found = await visit.read(partial(operation.run, given=given))
+    count = given["page"].count if operation.is_paged else DEFAULT_PAGE
+    title = listing.title.format(**visit.segments)
+    table = make_table(title, shape.listed, found.result, listing.none)
+    if non_empty.get(FORMAT) == "csv":
+        return Response(as_csv(table), headers=HEADERS | attachment(title, "csv"), media_type="text/csv")
+    return visit.show(
+        "list.html",
+        section=section_of(visit),
+        title=title,
+        about=listing.about,
+        also=listing.also,
+        table=table,
+        filters=() if operation.struct is None else filters_of(operation.struct, filters),
+        is_filtered=bool(filters),
+        counts=COUNTS if operation.is_paged else (),
+        count=count,
+        is_resized=count != DEFAULT_PAGE,
+        csv=_url(visit, non_empty | {FORMAT: "csv"}),
+        all=request.scope["raw_path"].decode("ascii"),
+        beside=_newer_and_older(visit, non_empty, found, count),
+    )
 
 
 class Filter(NamedTuple):
@@ -103,21 +94,16 @@ def _newer_and_older(visit: Visit, parameters: Mapping[str, str], found: Any, co
 
 def filters_of(query: type[msgspec.Struct], given: Mapping[str, str] | None = None) -> Sequence[Filter]:
     """The parameters of a query as the fields of a form."""
-    kind = msgspec.inspect.type_info(query)
-    assert isinstance(kind, msgspec.inspect.StructType)
-    return [_filter(field, (given or {}).get(field.encode_name, "")) for field in kind.fields]
+    return [_filter(field, (given or {}).get(field.encode_name, "")) for field in msgspec.structs.fields(query)]
 
 
-def _filter(field: msgspec.inspect.Field, value: str) -> Filter:
-    kinds = field.type.types if isinstance(field.type, msgspec.inspect.UnionType) else (field.type,)
-    options = [str(one) for kind in kinds if isinstance(kind, msgspec.inspect.LiteralType) for one in kind.values]
-    if any(isinstance(kind, msgspec.inspect.BoolType) for kind in kinds):
-        options = ["true", "false"]
-    name = field.encode_name
-    if not value and isinstance(field.default, str):
-        value = field.default
+def _filter(field: msgspec.structs.FieldInfo, value: str) -> Filter:
+    name, default = field.encode_name, field.default
+    kind = Input.of(field.name, field.type, default).type
+    options = ["true", "false"] if kind is bool else get_args(kind) if get_origin(kind) is Literal else ()
+    has_default = isinstance(default, str)
     label = LABELS.get(name, name.capitalize())
-    return Filter(name, label, value, options, name in DAYS, not isinstance(field.default, str))
+    return Filter(name, label, value or (default if has_default else ""), options, name in DAYS, not has_default)
 
 
 def _url(visit: Visit, parameters: Mapping[str, str]) -> str:

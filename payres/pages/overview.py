@@ -1,21 +1,18 @@
 """The overview: whether payments can be taken, what needs attention, and how the server and its money stand."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from starlette.responses import Response
 
-from payres import __version__
 from payres.amounts import Asset, describe_amount, format_decimal
-from payres.clock import DAY, HOUR, MINUTE, format_time
-from payres.encoding import format_size
+from payres.clock import DAY, format_time
 from payres.operator import doctor
-from payres.operator.shapes import Cell, Column
-from payres.operator.status import Status, read_last_day, read_status
+from payres.operator.shapes import Cell, Column, facts_of
+from payres.operator.status import KINDS, STATUS, read_status
 from payres.pages.tables import make_table
 from payres.pages.visit import Visit
-from payres.store.status import PaymentCounts
 from payres.store.work import Work
 
 LIVE_SECONDS: Final = 30
@@ -23,17 +20,15 @@ STEP: Final = 8  # of which a bar takes 6
 HEIGHT: Final = 96
 
 
-def _balance(heading: str, kind: str) -> Column:
-    """The accounts of a kind together."""
-    return Column(heading, lambda row: Cell(format_decimal(row[1].get(kind, 0), row[0]), "number"))
+def _balance(kind: str, row: tuple[Asset, Mapping[str, str]]) -> str:
+    asset, balances = row
+    return balances.get(kind, format_decimal(0, asset))
 
 
 # Rows are an asset, and the balances in it by kind.
 BALANCE_COLUMNS: Final = (
-    Column("Asset", lambda row: Cell(row[0].code)),
-    _balance("In wallets", "wallet"),
-    _balance("Liquidity", "liquidity"),
-    _balance("Fees", "fees"),
+    Column("Asset", lambda row: row[0].code),
+    *(Column(label, partial(_balance, kind), "number") for kind, label in KINDS.items()),
 )
 
 
@@ -61,13 +56,13 @@ async def page(visit: Visit) -> Response:
 
 def _read_database(work: Work) -> dict[str, Any]:
     """What the page says of the database, over one snapshot."""
-    status, balances = read_status(work), dict[Asset, dict[str, int]]()
-    for one in status.sums:
-        balances.setdefault(Asset(one.code, one.scale), {})[one.kind] = one.balance
+    status, balances = read_status(work, is_running=True), dict[Asset, dict[str, str]]()
+    for one in status.balances:
+        balances.setdefault(Asset(one.asset_code, one.asset_scale), {})[one.kind] = one.balance
     return {
         "findings": [one for one in doctor.examine(work) if one.fix],
         "balances": make_table("Balances", BALANCE_COLUMNS, balances.items(), "There are no wallets yet"),
-        "facts": _facts(status, read_last_day(work), work.now),
+        "facts": facts_of(STATUS.columns, status),
     }
 
 
@@ -97,41 +92,3 @@ def _bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int])
         "last": dates[-1],
         "table": make_table(title, columns, reversed(days), ""),
     }
-
-
-def _ledger(status: Status, now: int) -> str:
-    if status.broken_invariant is not None:
-        return f"BROKEN: its invariant {status.broken_invariant} did not hold in the last check"
-    return _age(status.last_check_at, now, "not checked yet")
-
-
-def _facts(status: Status, day: PaymentCounts, now: int) -> Sequence[tuple[str, Cell]]:
-    payments = f"{day.incoming:,} incoming and {day.outgoing:,} outgoing payments, {day.failed:,} of them failed"
-    return [
-        ("Last 24 hours", Cell(payments)),
-        ("Being sent to other servers", Cell(f"{status.sending:,} payments")),
-        ("Wallets", Cell(f"{status.wallets:,}", link="/admin/wallets")),
-        ("Peers", Cell(str(len(status.peers)), link="/admin/peers")),
-        ("Unresolved packets", Cell(f"{status.unresolved_packets:,}", link="/admin/peers")),
-        ("Failed deliveries of webhooks", Cell(f"{status.failed_deliveries:,}", link="/admin/webhooks/deliveries")),
-        ("Ledger last checked", Cell(_ledger(status, now))),
-        ("Last backup", Cell(_age(status.last_backup_at, now, "none is in the audit log"))),
-        ("Database", Cell(f"{Path(status.database).name}, {format_size(status.database_bytes)}")),
-        ("Write-ahead log", Cell(format_size(status.log_bytes))),
-        ("Free on the disk", Cell(format_size(status.free_bytes))),
-        ("Version", Cell(f"payres {__version__}")),
-    ]
-
-
-def _age(time: int | None, now: int, none: str) -> str:
-    if time is None:
-        return none
-    age = now - time
-    ago = (
-        f"{age // MINUTE} minutes"
-        if age < 2 * HOUR
-        else f"{age // HOUR} hours"
-        if age < 2 * DAY
-        else f"{age // DAY} days"
-    )
-    return f"{format_time(time)[:10]}, {ago} ago"

@@ -3,19 +3,18 @@
 Whoever `admin_hosts` does not let in comes no further than the router. Every answer is a page or leads to one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import import_module
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.endpoints import Endpoint
 from payres.errors import InsufficientAccess, InvalidRequest, MethodNotAllowed, SignInFailed
 from payres.grants.sign_in import check_csrf
 from payres.pages import sign_in
 from payres.pages.actions import Action
-from payres.pages.endpoints import ADMIN_PAGES
+from payres.pages.endpoints import admin_pages
 from payres.pages.visit import STYLE_SHEETS, Form, Page, Visit
 from payres.routes.pages import PAGE_METHODS, error_page, read_form, serve_page
 from payres.routes.routing import Handler, Route, build_routes
@@ -23,12 +22,11 @@ from payres.routes.routing import Handler, Route, build_routes
 
 def page_routes() -> Sequence[Route]:
     """The routes of the operator's pages."""
-    return build_routes(ADMIN_PAGES, _handler)
+    pages = admin_pages()
+    return build_routes(pages, lambda endpoint: _handler(pages[endpoint]))
 
 
-def _handler(endpoint: Endpoint) -> Handler:
-    module, _, name = endpoint.handler.partition(".")
-    found = getattr(import_module(f"payres.pages.{module}"), name)
+def _handler(found: Callable[..., Any]) -> Handler:
     return partial(
         serve_page,
         answer=found if found is sign_in.follow_link else partial(_answer, page=found),

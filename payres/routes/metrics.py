@@ -11,12 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres import __version__
-from payres.clock import SECOND
 from payres.counters import Histogram
 from payres.errors import nothing_here
 from payres.event_types import EVENT_TYPES
 from payres.http.request_head import credentials
-from payres.operator.status import Status, read_status
+from payres.operator.status import Gauge, read_gauges
 from payres.routes.context import Context, context_of
 
 # The library is imported where it is used: it loads slowly, and many servers are never asked.
@@ -28,8 +27,8 @@ async def read(request: Request) -> Response:
     context = context_of(request)
     if not _may_read(request, context):
         raise nothing_here()
-    status = await context.database.examine(read_status)
-    return Response(await asyncio.to_thread(_render, context, status), media_type=CONTENT_TYPE)
+    found = await context.database.examine(read_gauges)
+    return Response(await asyncio.to_thread(_render, context, found), media_type=CONTENT_TYPE)
 
 
 def _may_read(request: Request, context: Context) -> bool:
@@ -40,7 +39,7 @@ def _may_read(request: Request, context: Context) -> bool:
     return context.admin_hosts.let_in(request.scope)
 
 
-def _render(context: Context, status: Status) -> bytes:
+def _render(context: Context, found: Sequence[tuple[Gauge, Any]]) -> bytes:
     """Runs on a thread of its own: loading the library takes a tenth of a second."""
     from prometheus_client import CollectorRegistry, generate_latest
     from prometheus_client.registry import Collector
@@ -48,7 +47,7 @@ def _render(context: Context, status: Status) -> bytes:
     class Server(Collector):
         def collect(self) -> Iterator[Any]:
             yield from _counted(context)
-            yield from _stored(context, status)
+            yield from _stored(context, found)
 
     registry = CollectorRegistry()
     registry.register(Server())
@@ -98,31 +97,13 @@ def _counted(context: Context) -> Iterator[Any]:
         yield _family(Histograms, name, meaning, {(): _buckets(histogram)})
 
 
-def _stored(context: Context, status: Status) -> Iterator[Any]:
+def _stored(context: Context, found: Sequence[tuple[Gauge, Any]]) -> Iterator[Any]:
     """What the database shows now."""
     from prometheus_client.core import GaugeMetricFamily
 
     gauge = partial(_family, GaugeMetricFamily)
-    now = context.clock.now()
-    balances = {(row.code, str(row.scale), row.kind): row.balance for row in status.sums}
-    labels = ("asset", "scale", "kind")
-    yield gauge("payres_ledger_minor_units", "Balances, in the asset's minor unit.", balances, labels)
-    if status.last_backup_at is not None:
-        age = (now - status.last_backup_at) / SECOND
-        yield gauge("payres_backup_age_seconds", "Since the last backup by payres.", age)
-    if status.last_check_at is not None:
-        meaning = "When all invariants of the ledger were last found to hold."
-        yield gauge("payres_ledger_check_timestamp_seconds", meaning, status.last_check_at / SECOND)
-    pending = 0 if status.oldest_pending_at is None else max(now - status.oldest_pending_at, 0) / SECOND
-    meaning = "Since the oldest event that a webhook did not take and is sent again."
-    yield gauge("payres_webhook_oldest_pending_seconds", meaning, pending)
-    sizes = {("database",): status.database_bytes, ("wal",): status.log_bytes}
-    yield gauge("payres_database_bytes", "Sizes of the database's files.", sizes, ("file",))
-    yield gauge("payres_disk_free_bytes", "What the disk of the database has free.", status.free_bytes)
-    sending = {("outgoing",): status.sending}
-    yield gauge("payres_payments_open", "Payments that have not ended.", sending, ("direction",))
-    meaning = "Packets whose outcome an operator has to resolve."
-    yield gauge("payres_ilp_packets_unresolved", meaning, status.unresolved_packets)
+    for one, samples in found:
+        yield gauge(one.name, one.meaning, samples, one.labels)
     meaning = "1 when writing has stopped and an operator must look."
     yield gauge("payres_writing_stopped", meaning, bool(context.database.stopped))
     yield gauge("payres_build_info", "The version.", {(__version__,): 1}, ("version",))

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from payres.amounts import MAX_LEDGER, Asset, format_decimal, parse_decimal
-from payres.operator.peers import NewPeer, add_peer
+from payres.operator.peer_terms import NewPeer
+from payres.operator.peers import add_peer
 from payres.testing.instance import Instance
 
 

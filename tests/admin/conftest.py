@@ -17,8 +17,8 @@ class Program:
     def __init__(self, instance: Instance, http: httpx2.Client, *scopes: str) -> None:
         self.instance = instance
         self.http = http
-        record, self.key = instance.write(lambda work: create_api_key(work, "test", scopes or list(SCOPES), None))
-        self.id = record.id
+        made = instance.write(lambda work: create_api_key(work, "test", scopes or list(SCOPES), None))
+        self.key, self.id = made.key, made.id
 
     def ask(self, method: str, path: str, body: Any = None, key: str | None = None, **params: Any) -> httpx2.Response:
         """An answer; `key` is the Idempotency-Key."""

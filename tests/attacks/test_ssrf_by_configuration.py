@@ -15,7 +15,8 @@ from payres.cli import main
 from payres.clock import SECOND
 from payres.federation.incoming_payments import IlpMethod, RemoteIncomingPayment
 from payres.interledger.packets import Code, Prepare, Reject, decode_reply, encode
-from payres.operator.peers import NewPeer, add_peer
+from payres.operator.peer_terms import NewPeer
+from payres.operator.peers import add_peer
 from payres.store import assets as asset_store
 from payres.store.connections import connect_writer
 from payres.testing.instance import Instance, run_instance

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,6 +24,24 @@ class Command(Protocol):
 CREATE = ("wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create")
 # Runs a command with --json that must succeed, and returns the one object that it prints.
 AsJson = Callable[..., Any]
+
+
+def rows_in(text: str) -> list[list[str]]:
+    """The cells of a table that a command printed, without those that are empty."""
+    return [re.split(" {2,}", line.strip()) for line in text.splitlines()]
+
+
+def facts_in(text: str) -> dict[str, str]:
+    """What a command printed of one thing, by its labels."""
+    return {cells[0]: "  ".join(cells[1:]) for cells in rows_in(text)}
+
+
+def rows_of(result: Result) -> list[list[str]]:
+    return rows_in(result.stdout)
+
+
+def facts_of(result: Result) -> dict[str, str]:
+    return facts_in(result.stdout)
 
 
 def one_sentence(result: Result) -> str:

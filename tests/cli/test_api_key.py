@@ -2,7 +2,7 @@ import pytest
 
 from payres.operator.api_keys import authenticate
 from payres.store.work import Work
-from tests.cli.conftest import AsJson, Command
+from tests.cli.conftest import AsJson, Command, rows_of
 
 
 @pytest.fixture(autouse=True)
@@ -19,10 +19,11 @@ def test_create_prints_a_key_that_is_good(payres: Command, tx: Work) -> None:
 def test_list_shows_state_scopes_and_use(payres: Command, as_json: AsJson) -> None:
     assert "There are no API keys yet" in payres("api-key", "list").stdout
     made = as_json("api-key", "create", "Mine", "--scope", "audit:read", "--expires", "2100-01-01T00:00:00Z")
-    line = payres("api-key", "list").stdout
-    assert line == f"{made['id']}  valid, until 2100-01-01T00:00:00.000Z  Mine: audit:read; never used\n"
+    [labels, cells] = rows_of(payres("api-key", "list"))
+    assert labels == ["Key", "Name", "Scopes", "State", "Created (UTC)", "Expires (UTC)"]
+    assert cells == [made["id"], "Mine", "audit:read", "valid", made["createdAt"], "2100-01-01T00:00:00.000Z"]
     assert as_json("api-key", "revoke", made["id"])["state"] == "revoked"
-    assert f"{made['id']}  revoked" in payres("api-key", "list").stdout
+    assert rows_of(payres("api-key", "list"))[1][3] == "revoked"
 
 
 @pytest.mark.parametrize(

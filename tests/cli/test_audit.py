@@ -18,7 +18,7 @@ from payres.store import events
 from payres.store.packets import PACKETS, PacketRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
-from tests.cli.conftest import CREATE, AsJson, Command
+from tests.cli.conftest import CREATE, AsJson, Command, rows_of
 from tests.helpers import Json, commands, usd
 
 COMMANDS = commands()
@@ -174,7 +174,7 @@ def test_restore_and_revocation_are_written_down(payres: Command, as_json: AsJso
 
 def test_audit_list_says_who_did_what(payres: Command, as_json: AsJson, monkeypatch: pytest.MonkeyPatch) -> None:
     payres("init")
-    assert "Nothing has been changed yet" in payres("audit", "list").stdout
+    assert "Nothing was changed yet" in payres("audit", "list").stdout
     monkeypatch.delenv("SUDO_USER", raising=False)
     payres(*CREATE)
     monkeypatch.setenv("SUDO_USER", "carla")
@@ -183,5 +183,5 @@ def test_audit_list_says_who_did_what(payres: Command, as_json: AsJson, monkeypa
     assert (newest["actor"], newest["action"], newest["object"]) == ("shell:carla", "wallet.deposit", "alice")
     assert newest["details"] == {"amount": "10.00 USD", "reference": "bank-1"}
     assert (oldest["actor"], oldest["action"]) == (f"shell:{getpass.getuser()}", "wallet.create")
-    line = payres("audit", "list", "--limit", "1").stdout
-    assert line.endswith("  shell:carla  wallet.deposit  alice: amount 10.00 USD, reference bank-1\n")
+    [_, cells] = rows_of(payres("audit", "list", "--limit", "1"))
+    assert cells[1:] == ["shell:carla", "wallet.deposit", "alice", "amount 10.00 USD, reference bank-1"]

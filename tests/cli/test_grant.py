@@ -12,7 +12,7 @@ from payres.operator import wallets
 from payres.store import clients, grants
 from payres.store.grants import GRANTS, INTERACTIONS, TOKENS, GrantRecord, InteractionRecord, TokenRecord
 from payres.store.work import Transaction, Work
-from tests.cli.conftest import AsJson, Command
+from tests.cli.conftest import AsJson, Command, facts_of, rows_of
 
 BASE = "http://127.0.0.1:8080"
 ACCESS = [
@@ -71,10 +71,10 @@ def test_show_finds_a_grant_by_id_and_by_redirect_url(payres: Command, as_json: 
     assert grant["access"] == ACCESS
     assert grant["walletAddress"] == f"{BASE}/alice"
     assert grant["interaction"]["redirect"] == asked.redirect
-    text = payres("grant", "show", asked.id).stdout
-    assert "outgoing-payment: create, read, for http://127.0.0.1:8080/alice, sending at most 25.00 USD," in text
-    assert "in each window of R12/2096-01-01T00:00:00Z/P1M" in text
-    assert "(The Shop)" in text
+    facts = facts_of(payres("grant", "show", asked.id))
+    limits = f"sending at most 25.00 USD, in each window of R12/2096-01-01T00:00:00Z/P1M, to {BASE}/incoming-payments/1"
+    assert facts["Access"] == f"outgoing-payment: create, read, for {BASE}/alice, {limits}"
+    assert (facts["Client"], facts["Consent page"]) == (f"{BASE}/shop “The Shop”", asked.redirect)
 
 
 def test_list_filters_by_state(payres: Command, as_json: AsJson, asked: Asked) -> None:
@@ -86,20 +86,24 @@ def test_list_filters_by_state(payres: Command, as_json: AsJson, asked: Asked) -
 
 
 def test_list_tells_who_asks_whom_for_how_much_and_until_when(payres: Command, as_json: AsJson, asked: Asked) -> None:
-    [line] = payres("grant", "list").stdout.splitlines()
-    assert line.startswith(f"{asked.id}  pending ")
-    assert (
-        f"{BASE}/shop asks {BASE}/alice: sending at most 25.00 USD, in each window of R12/2096-01-01T00:00:00Z/P1M, to"
-        f" {BASE}/incoming-payments/1, until "
-    ) in line
-    assert line.endswith(as_json("grant", "show", asked.id)["interaction"]["expiresAt"])
+    [labels, cells] = rows_of(payres("grant", "list"))
+    assert dict(zip(labels, cells, strict=True)) == {
+        "Asked for (UTC)": cells[0],
+        "Grant": asked.id,
+        "Client": f"{BASE}/shop “The Shop”",
+        "Wallet": f"{BASE}/alice",
+        "State": "pending",
+        "May spend": "sending at most 25.00 USD, in each window of R12/2096-01-01T00:00:00Z/P1M, to"
+        f" {BASE}/incoming-payments/1",
+        "Consent until (UTC)": as_json("grant", "show", asked.id)["interaction"]["expiresAt"],
+    }
 
 
 @pytest.mark.parametrize(
     ("access", "words"),
     [
-        ([{"type": "quote", "actions": ["create"]}], "to spend nothing"),
-        ([{"type": "outgoing-payment", "actions": ["read"], "identifier": f"{BASE}/alice"}], "to spend nothing"),
+        ([{"type": "quote", "actions": ["create"]}], "nothing"),
+        ([{"type": "outgoing-payment", "actions": ["read"], "identifier": f"{BASE}/alice"}], "nothing"),
         ([{"type": "outgoing-payment", "actions": ["create"], "identifier": f"{BASE}/alice"}], "any amount"),
     ],
 )
@@ -107,7 +111,7 @@ def test_list_tells_spending_without_limits_from_none(
     payres: Command, asked: Asked, tx: Work, access: Any, words: str
 ) -> None:
     tx.execute('UPDATE "grant" SET access = ?', (json.dumps(access),))
-    assert f": {words}, until " in payres("grant", "list").stdout
+    assert rows_of(payres("grant", "list"))[1][5] == words
 
 
 def test_request_that_can_be_decided_no_more_is_not_pending(payres: Command, as_json: AsJson, tx: Work) -> None:
@@ -118,9 +122,8 @@ def test_request_that_can_be_decided_no_more_is_not_pending(payres: Command, as_
 
     assert (listed("--state", "pending"), listed("--state", "expired"), listed()) == ([], [expired.id], [expired.id])
     assert as_json("grant", "show", expired.id)["state"] == "expired"
-    [line] = payres("grant", "list").stdout.splitlines()
-    assert f"{expired.id}  expired " in line
-    assert "until" not in line
+    [_, cells] = rows_of(payres("grant", "list"))
+    assert (cells[1], cells[4]) == (expired.id, "expired")
 
 
 def test_approval_that_can_be_continued_no_more_is_not_approved(as_json: AsJson, asked: Asked, tx: Work) -> None:
@@ -179,7 +182,7 @@ def test_grant_without_interaction_needs_no_decision(payres: Command, tx: Transa
     result = payres("grant", "approve", "quiet")
     assert result.exit_code == 1
     assert "needs no consent" in result.stderr
-    assert "(no consent needed)" in payres("grant", "show", "quiet").stdout
+    assert facts_of(payres("grant", "show", "quiet"))["State"] == "issued"
 
 
 def test_revoke_ends_the_grant_and_its_tokens(as_json: AsJson, asked: Asked, tx: Transaction) -> None:

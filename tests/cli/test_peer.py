@@ -9,7 +9,7 @@ from payres.identifiers import hash_secret
 from payres.store import peers, secrets
 from payres.store.packets import PACKETS, PacketRecord
 from payres.store.work import Transaction
-from tests.cli.conftest import AsJson, Command
+from tests.cli.conftest import AsJson, Command, facts_of, rows_of
 
 OUT, IN = "outgoing-0123456789abcdef", "incoming-0123456789abcdef"
 LINK = ("--ilp-address", "test.first-bank", "--asset", "USD", "--scale", "2", "--url", "https://first-bank.example/ilp")
@@ -66,24 +66,30 @@ def test_add_needs_no_more_than_the_link(as_json: AsJson) -> None:
 def test_show_tells_people_who_owes_whom(payres: Command, as_json: AsJson) -> None:
     payres(*ADD, "--max-packet", "5000", "--credit-limit", "1000.00")
     payres("peer", "withdraw", "first-bank", "12.00")
-    shown = payres("peer", "show", "first-bank").stdout.splitlines()
-    assert shown[:-1] == [
-        "peer             first-bank",
-        "ILP address      test.first-bank",
-        "routes           test.first-bank",
-        "URL              https://first-bank.example/ilp",
-        "asset            USD with scale 2",
-        "balance          the peer owes us 12.00 USD",
-        "credit limit     1000.00 USD; the peer can send 988.00 USD more",
-        "in flight        0 packets to it with 0.00 USD; 0.00 USD reserved for packets from it",
-        "unresolved       0 packets to it with 0.00 USD are unresolved",
-        "max packet       5000, which is 50.00 USD",
-        "packets          0 received, 0 sent",
-        "repeats answers  no",
-        "last error       (none)",
-    ]
+    facts = facts_of(payres("peer", "show", "first-bank"))
+    assert facts == {
+        "Peer": "first-bank",
+        "Standing": "the peer owes us 12.00 USD",
+        "Balance": "-12.00",
+        "Credit limit": "1000.00",
+        "It can still send": "988.00",
+        "Reserved for packets from it": "0.00",
+        "In flight to it": "nothing",
+        "Asset": "USD",
+        "Decimals": "2",
+        "Unresolved packets": "nothing",
+        "Packets received": "0",
+        "Packets sent": "0",
+        "Largest packet": "5000, which is 50.00 USD",
+        "Repeats answers": "not known",
+        "ILP address": "test.first-bank",
+        "Routes": "test.first-bank",
+        "URL": "https://first-bank.example/ilp",
+        "Added (UTC)": facts["Added (UTC)"],
+    }
     assert as_json("peer", "show", "first-bank")["balance"] == "-12.00"
-    assert payres("peer", "list").stdout == "first-bank  test.first-bank  USD: the peer owes us 12.00 USD\n"
+    cells = ["first-bank", "the peer owes us 12.00 USD", "-12.00", "1000.00", "USD", "nothing", "test.first-bank"]
+    assert rows_of(payres("peer", "list"))[1] == cells
 
 
 def test_show_tells_what_the_server_noted(payres: Command, as_json: AsJson, tx: Transaction) -> None:
@@ -102,14 +108,15 @@ def test_show_tells_what_the_server_noted(payres: Command, as_json: AsJson, tx: 
         "The peer answered with HTTP status 502",
         "2023-11-14T22:13:20.000Z",
     )
-    text = payres("peer", "show", "first-bank").stdout
-    assert "last error       2023-11-14T22:13:20.000Z: The peer answered with HTTP status 502\n" in text
-    assert "repeats answers  yes\n" in text
-    assert "max packet       (no bound)\n" in text
+    facts = facts_of(payres("peer", "show", "first-bank"))
+    assert facts["Last error"] == "The peer answered with HTTP status 502"
+    assert facts["Last error (UTC)"] == "2023-11-14T22:13:20.000Z"
+    assert (facts["Repeats answers"], facts["Largest packet"]) == ("yes", "any size")
+    assert (facts["In flight to it"], facts["Unresolved packets"]) == ("2.00 in 1 packet", "3.00 in 1 packet")
 
 
 def test_list_of_none_says_so(payres: Command, as_json: AsJson) -> None:
-    assert "no peers yet" in payres("peer", "list").stdout
+    assert "There are no peers; `payres peer add`" in payres("peer", "list").stdout
     assert as_json("peer", "list") == {"peers": []}
 
 
@@ -135,7 +142,7 @@ def test_change_changes_what_is_named(payres: Command, as_json: AsJson) -> None:
     assert changed["routes"] == ["test"]
     bare = as_json("peer", "change", "first-bank", "--no-route", "test")
     assert (bare["routes"], bare["creditLimit"]) == ([], "2500.00")
-    assert "routes           (none: nothing is sent to it)" in payres("peer", "show", "first-bank").stdout
+    assert facts_of(payres("peer", "show", "first-bank"))["Routes"] == "none: nothing is sent to it"
 
 
 def test_change_of_nothing_is_a_usage_error(payres: Command) -> None:

@@ -9,7 +9,7 @@ from payres import ledger
 from payres.amounts import Asset
 from payres.interledger import balances
 from payres.operator import assets, peers, wallets
-from payres.operator.peers import NewPeer
+from payres.operator.peer_terms import NewPeer
 from payres.payments.settlement import end_remote
 from payres.store import clients, grants
 from payres.store.accounts import ACCOUNTS
@@ -19,7 +19,7 @@ from payres.store.packets import PACKETS, PacketRecord
 from payres.store.work import Work
 from payres.terms import Path as Way
 from payres.terms import Terms
-from tests.cli.conftest import AsJson, Command
+from tests.cli.conftest import AsJson, Command, rows_of
 from tests.works import sending_payment
 
 GRANT, PAYMENT = "grant", "0198c2f0-5d1e-7c53-9a57-000000000000"
@@ -120,9 +120,8 @@ def test_unresolved_lists_each_packet_with_its_payment_wallet_amount_and_time(
         ]
     }
     assert payres("peer", "doubts", "bank").stdout == payres("peer", "unresolved", "bank").stdout
-    assert payres("peer", "unresolved", "bank").stdout.splitlines() == [
-        f"{packet_id}  2023-11-14T22:13:20.000Z  {amount} {given_up}  payment {PAYMENT} from alice"
-        for packet_id in UNKNOWN
+    assert rows_of(payres("peer", "unresolved", "bank"))[1:] == [
+        [packet_id, "bank", PAYMENT, "alice", amount, given_up, "2023-11-14T22:13:20.000Z"] for packet_id in UNKNOWN
     ]
     unresolved = as_json("peer", "show", "bank")["inDoubt"]
     assert unresolved == {"packets": 2, "amount": "3.00" if given_up == "USD" else "1.50"}

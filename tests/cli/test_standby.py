@@ -32,7 +32,7 @@ def followed(payres: Command, database: Path) -> Path:
 
 def test_commands_read_what_litestream_writes_and_change_nothing(payres: Command, followed: Path) -> None:
     before = followed.read_bytes()
-    assert "10.00 USD" in payres("wallet", "show", "alice", "--database", str(followed)).output
+    assert "10.00" in payres("wallet", "show", "alice", "--database", str(followed)).output
     assert payres("ledger", "check", "--database", str(followed)).exit_code == 0
     assert payres("backup", "copy.db", "--database", str(followed)).exit_code == 0
     assert payres("ledger", "check", "--database", "copy.db").exit_code == 0
@@ -61,7 +61,7 @@ def test_commands_change_nothing_where_only_reading_is_allowed(
     monkeypatch.setenv("PAYRES_READ_ONLY", "true")
     refused = payres("wallet", "deposit", "alice", "1.00")
     assert (refused.exit_code, "run this on the primary server" in refused.output) == (1, True)
-    assert "10.00 USD" in payres("wallet", "show", "alice").output
+    assert "10.00" in payres("wallet", "show", "alice").output
 
 
 def test_standby_becomes_the_database_of_a_server(payres: Command, followed: Path) -> None:

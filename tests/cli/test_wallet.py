@@ -13,7 +13,7 @@ from payres.store import sessions
 from payres.store.connections import connect_writer
 from payres.store.wallets import find_wallet
 from payres.store.work import Work
-from tests.cli.conftest import CREATE, AsJson, Command
+from tests.cli.conftest import CREATE, AsJson, Command, facts_of, rows_of
 from tests.helpers import TIMEOUT, free_of_settings
 
 
@@ -101,7 +101,7 @@ def test_deposit_and_withdraw_move_money(payres: Command, as_json: AsJson) -> No
     payres(*CREATE)
     assert as_json("wallet", "deposit", "alice", "100.00")["balance"] == "100.00"
     assert as_json("wallet", "withdraw", "alice", "0.01")["balance"] == "99.99"
-    assert "99.99 USD" in payres("wallet", "show", "alice").stdout
+    assert facts_of(payres("wallet", "show", "alice"))["Balance"] == "99.99"
 
 
 def test_withdraw_of_too_much_says_what_is_free(payres: Command, as_json: AsJson) -> None:
@@ -129,9 +129,10 @@ def test_list_shows_every_wallet(payres: Command, as_json: AsJson) -> None:
         ("alice", "0.00", "active"),
         ("bob", "0", "inactive"),
     ]
-    assert payres("wallet", "list").stdout.splitlines() == [
-        "http://127.0.0.1:8080/alice  0.00 USD",
-        "http://127.0.0.1:8080/bob  0 JPY, inactive",
+    assert [row[:-1] for row in rows_of(payres("wallet", "list"))] == [
+        ["Wallet", "Balance", "Reserved", "Asset", "State", "Wallet address"],
+        ["alice", "0.00", "0.00", "USD", "active", "http://127.0.0.1:8080/alice"],
+        ["bob", "0", "0", "JPY", "inactive", "http://127.0.0.1:8080/bob"],
     ]
 
 
@@ -303,8 +304,8 @@ def test_movements_are_listed_with_their_references(payres: Command, as_json: As
         payres("wallet", "deposit", "alice", "10.00", "--reference", "bank-1")
     payres("wallet", "withdraw", "alice", "3.00")
     assert as_json("wallet", "show", "alice")["balance"] == "7.00"
-    lines = payres("wallet", "movements", "alice").stdout.splitlines()
-    assert [line.partition("  ")[2] for line in lines] == ["withdrawal  3.00 USD", "deposit     10.00 USD, bank-1"]
+    rows = rows_of(payres("wallet", "movements", "alice"))[1:]
+    assert [row[1:] for row in rows] == [["withdrawal", "3.00", "USD"], ["deposit", "10.00", "USD", "bank-1"]]
     refused = payres("wallet", "deposit", "alice", "11.00", "--reference", "bank-1")
     assert "is that of a deposit of 10.00 USD" in refused.stderr
     assert len(as_json("wallet", "movements", "alice", "--limit", "1")["movements"]) == 1

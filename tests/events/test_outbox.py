@@ -11,13 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from payres import ledger
-from payres.admin import payment_history
 from payres.cli import main
 from payres.clock import SECOND, format_time
 from payres.event_types import EVENT_TYPES
 from payres.grants.tokens import revoke_grant
 from payres.identifiers import event_id, sequence_of
-from payres.operator import assets, wallets
+from payres.operator import assets, payment_history, wallets
 from payres.operator.payments import require_payment
 from payres.payments import refunds
 from payres.payments.liquidity import warn_of_low

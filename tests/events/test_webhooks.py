@@ -16,8 +16,6 @@ import msgspec
 import pytest
 from standardwebhooks import WebhookVerificationError
 
-from payres.admin import representations
-from payres.admin import webhooks as endpoints
 from payres.application import create_app
 from payres.clock import DAY, SECOND, MovableClock, parse_time
 from payres.counters import Metrics
@@ -34,6 +32,7 @@ from payres.limits import (
     ROTATION_HOURS,
 )
 from payres.operator import wallets
+from payres.operator.webhooks import DELIVERY, WEBHOOK, list_deliveries
 from payres.settings import Settings
 from payres.store import events, retention
 from payres.store import events as store
@@ -96,7 +95,7 @@ def states(instance: Instance) -> list[tuple[str, int]]:
     """The state of each delivery and its attempts, the newest event first."""
     return [
         (one.state, one.attempts)
-        for one in instance.read(lambda work: endpoints.list_deliveries(work, None, None, 100))
+        for one in instance.read(lambda work: [DELIVERY.show(work, one) for one in list_deliveries(work)])
     ]
 
 
@@ -179,9 +178,7 @@ def test_what_fails_is_tried_again_with_the_same_id_and_a_new_time(instance: Ins
         assert other.headers["webhook-id"] == first.headers["webhook-id"]
     times = [int(one.headers["webhook-timestamp"]) for one in endpoint.received]
     assert all(later - earlier >= pause for (earlier, later), pause in zip(pairwise(times), (5, 300), strict=True))
-    shown = instance.read(
-        lambda work: representations.webhook(work, subscriptions.require_webhook(work, added.webhook.id))
-    )
+    shown = instance.read(lambda work: WEBHOOK.find(work, id=added.webhook.id))
     assert (shown.last_status, shown.last_error, shown.behind) == (200, None, 0)
 
 

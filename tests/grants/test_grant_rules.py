@@ -814,7 +814,7 @@ class Walk:
     def _take(self, step: str) -> None:
         match step:
             case "approve" | "deny":
-                redirect = grants.decide(self.work(), self.id, approve=step == "approve")
+                redirect = grants.decide(self.work(), self.id, approve=step == "approve").redirect
                 if redirect and step == "approve":
                     self.reference = reference_in(redirect)
             case "cancel":

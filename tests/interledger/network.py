@@ -19,7 +19,8 @@ from payres.interledger.sending import payment, probe
 from payres.interledger.sending.connection import monotonic as monotonic_now
 from payres.operator import assets
 from payres.operator.assets import require_asset
-from payres.operator.peers import PeerChange, change_peer, require_peer
+from payres.operator.peer_terms import PeerChange
+from payres.operator.peers import change_peer, require_peer
 from payres.operator.wallets import require_wallet
 from payres.store import packets, peers
 from payres.store.accounts import ACCOUNTS, AccountRecord

@@ -22,7 +22,8 @@ from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_r
 from payres.interledger.responses import NoReply
 from payres.interledger.stream import SharedSecret
 from payres.operator import invariant_checks, wallets
-from payres.operator.peers import NewPeer, add_peer, require_peer
+from payres.operator.peer_terms import NewPeer
+from payres.operator.peers import add_peer, require_peer
 from payres.rate_limiter import RateLimiter
 from payres.settings import Settings
 from payres.store import clients, packets

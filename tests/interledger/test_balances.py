@@ -17,7 +17,8 @@ from payres.amounts import MAX_LEDGER, Asset
 from payres.interledger import balances
 from payres.interledger.packets import Code, Rejected
 from payres.operator import assets, invariant_checks, wallets
-from payres.operator.peers import NewPeer, add_peer, require_peer
+from payres.operator.peer_terms import NewPeer
+from payres.operator.peers import add_peer, require_peer
 from payres.payments.settlement import end_remote
 from payres.store import accounts, clients, packets
 from payres.store.connections import connect_writer

@@ -396,7 +396,7 @@ def test_limit_of_a_grant_counts_what_may_have_arrived(road: Road) -> None:
     assert wallet_money(a, "alice") == (FUNDS, 0)
     to_peer_id = peer_of(a, "b").id
     for packet in a.read(lambda tx: packets.unresolved_packets(tx, to_peer_id)):
-        a.write(partial(unresolved_packets.resolve, packet_id=packet.id, delivered=False))
+        a.write(partial(unresolved_packets.resolve, id=packet.id, outcome="returned"))
     quote = a.client.create_quote(a.wallet("alice"), receiver, receiveAmount=amount(1000))
     body = {"walletAddress": a.wallet("alice"), "quoteId": quote["id"]}
     assert ended(a, a.client.post("/outgoing-payments", body, token).json()).record.state == "completed"

@@ -12,7 +12,8 @@ from payres.identifiers import is_ilp_address
 from payres.interledger.packets import Code, Rejected, parse_too_large
 from payres.interledger.routing import converted, covers, next_peer, prefixes_of
 from payres.operator.assets import set_rate
-from payres.operator.peers import NewPeer, add_peer
+from payres.operator.peer_terms import NewPeer
+from payres.operator.peers import add_peer
 from payres.store import peers
 from payres.store.connections import connect_writer
 from payres.store.work import Transaction, Work

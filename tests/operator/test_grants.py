@@ -5,13 +5,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from payres.amounts import Asset
 from payres.cli import main
-from payres.operator.grants import Spending, require_grant, spending_of
+from payres.operator.grants import GrantSpending, grant, require_grant
 from payres.testing.instance import Instance
 from tests.helpers import Json, usd
-
-USD = Asset("USD", 2)
 
 
 def spend(payres: Instance, limits: Json | None, cents: int = 500) -> str:
@@ -25,23 +22,32 @@ def spend(payres: Instance, limits: Json | None, cents: int = 500) -> str:
     return str(grant_id)
 
 
-def spending(payres: Instance, grant_id: str) -> Spending | None:
-    return payres.read(lambda work: spending_of(work, require_grant(work, grant_id)))
+def spending(payres: Instance, grant_id: str) -> GrantSpending | None:
+    return payres.read(lambda work: grant(work, require_grant(work, grant_id))).spending
 
 
 @pytest.mark.parametrize(
     ("limits", "debit_left", "receive_left"),
     [
         (None, None, None),
-        ({"debitAmount": usd(1200)}, 700, None),
-        ({"receiveAmount": usd(501)}, None, 1),
-        ({"debitAmount": usd(500), "interval": "R/2026-01-01T00:00:00Z/P1M"}, 0, None),
+        ({"debitAmount": usd(1200)}, "7.00", None),
+        ({"receiveAmount": usd(501)}, None, "0.01"),
+        ({"debitAmount": usd(500), "interval": "R/2026-01-01T00:00:00Z/P1M"}, "0.00", None),
     ],
 )
 def test_spending_is_what_was_paid_and_what_limits_leave(
-    payres: Instance, limits: Json | None, debit_left: int | None, receive_left: int | None
+    payres: Instance, limits: Json | None, debit_left: str | None, receive_left: str | None
 ) -> None:
-    assert spending(payres, spend(payres, limits)) == Spending(500, debit_left, USD, 500, receive_left, USD)
+    assert spending(payres, spend(payres, limits)) == GrantSpending(
+        debit="5.00",
+        debit_left=debit_left,
+        debit_asset_code="USD",
+        debit_asset_scale=2,
+        receive="5.00",
+        receive_left=receive_left,
+        receive_asset_code="USD",
+        receive_asset_scale=2,
+    )
 
 
 def test_grant_with_no_window_open_spends_nothing(payres: Instance) -> None:
@@ -61,8 +67,8 @@ def test_grant_that_pays_nothing_has_no_spending(payres: Instance) -> None:
 @pytest.mark.parametrize(
     ("limits", "says"),
     [
-        ({"debitAmount": usd(1200)}, "spent    5.00 USD, 7.00 USD left\n"),
-        ({"receiveAmount": usd(700)}, "spent    5.00 USD; delivered 5.00 USD, 2.00 left\n"),
+        ({"debitAmount": usd(1200)}, "7.00 USD\n"),
+        ({"receiveAmount": usd(700)}, "2.00 USD to receive\n"),
     ],
 )
 def test_command_shows_what_is_spent_and_left(

@@ -7,7 +7,7 @@ from payres import ledger
 from payres.errors import DomainError, InvalidAmount
 from payres.identifiers import hash_secret
 from payres.operator import invariant_checks, peers
-from payres.operator.peers import NewPeer, PeerChange
+from payres.operator.peer_terms import NewPeer, PeerChange
 from payres.store import accounts, assets, packets, secrets
 from payres.store import peers as peer_store
 from payres.store.accounts import ACCOUNTS

@@ -8,7 +8,7 @@ from payres.amounts import Asset
 from payres.events import subscriptions
 from payres.interledger import balances
 from payres.operator import api_keys, assets, keys, peers, wallets
-from payres.operator.peers import NewPeer
+from payres.operator.peer_terms import NewPeer
 from payres.payments.settlement import end_remote
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store import clients, events
@@ -50,8 +50,8 @@ def fill(instance: Instance) -> Seeded:
         assets.set_rate(work, "EUR", "USD", "1.08")
         keys.add_key(work, "alice", jwk_from_public_bytes("key-of-alice", bytes(range(32))), "Phone <b>of Alice</b>")
         _leave_undelivered(work, payment[1])
-        record, _ = api_keys.create_api_key(work, "Order book <i>", ["payments:read", "wallets:read"], None)
-        return (*_give_up(work), record.id)
+        key = api_keys.create_api_key(work, "Order book <i>", ["payments:read", "wallets:read"], None)
+        return (*_give_up(work), key.id)
 
     failed, packet, api_key = instance.write(unit)
     asked = instance.client.request_grant(

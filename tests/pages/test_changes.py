@@ -49,7 +49,7 @@ def test_grant_is_revoked(payres: Instance, ann: Browser) -> None:
 
 
 def test_api_key_is_revoked(payres: Instance, ann: Browser) -> None:
-    record, _ = payres.write(lambda work: api_keys.create_api_key(work, "Old", ["audit:read"], None))
+    record = payres.write(lambda work: api_keys.create_api_key(work, "Old", ["audit:read"], None))
     path = f"/admin/api-keys/{record.id}"
     assert ann.send(path, choice="revoke").headers["location"] == "/admin/api-keys"
     assert "State revoked" in ann.words(path)
@@ -147,7 +147,7 @@ def test_packet_is_resolved_as_delivered(payres: Instance, ann: Browser, seeded:
     assert ann.send(path, choice="delivered").status_code == 401, "it moves money"
     answer = ann.send(path, choice="delivered", password=PASSWORD)
     assert (answer.status_code, answer.headers["location"]) == (303, "/admin/peers/second")
-    assert "Unresolved nothing" in ann.words("/admin/peers/second")
+    assert "Unresolved packets nothing" in ann.words("/admin/peers/second")
     assert last_entries(ann)[0][1:3] == ("packet.resolve", seeded.packet)
     assert ann.get(path).status_code == 409, "it is resolved"
     payres.check_ledger()
@@ -156,12 +156,12 @@ def test_packet_is_resolved_as_delivered(payres: Instance, ann: Browser, seeded:
 def test_payment_is_refunded_in_part_and_then_in_whole(payres: Instance, ann: Browser, seeded: Seeded) -> None:
     path = f"/admin/payments/{seeded.incoming}"
     assert f'href="{path}/refund"' in ann.get(path).text
-    part = ann.send(f"{path}/refund", choice="refund", amount="5.00", reference="broken cup", password=PASSWORD)
+    part = ann.send(f"{path}/refund", choice="send", amount="5.00", reference="broken cup", password=PASSWORD)
     assert (part.status_code, part.headers["location"]) == (303, path)
     assert "USD 5.00 was sent back to alice, under the reference broken cup." in ann.words(path)
     other = ann.words(f"/admin/payments/{seeded.outgoing}")
     assert "USD 5.00 came back from bob, under the reference broken cup." in other
-    assert ann.send(f"{path}/refund", choice="refund", password=PASSWORD).status_code == 303
+    assert ann.send(f"{path}/refund", choice="send", password=PASSWORD).status_code == 303
     assert "Sent back USD 25.00" in ann.words(path)
     payres.check_ledger()
 
@@ -174,7 +174,7 @@ def test_payment_from_another_server_is_refunded_to_a_wallet_address(
     bill = str(payres.client.create_incoming_payment(payres.wallet("bob"))["id"]).rpartition("/")[2]
     payres.write(lambda work: pay_from_remote(work, 700, "bob", bill))
     path = f"/admin/payments/{bill}"
-    form = {"choice": "refund", "reference": "broken jug", "password": PASSWORD}
+    form = {"choice": "send", "reference": "broken jug", "password": PASSWORD}
     refused = ann.send(f"{path}/refund", to="alice", **form)
     assert (refused.status_code, "to must be a wallet address" in words_of(refused)) == (400, True)
     assert not wakes
@@ -195,7 +195,7 @@ def test_failed_deliveries_of_a_webhook_are_sent_again(payres: Instance, ann: Br
     [*_, row] = ann.rows("/admin/webhooks")
     assert (row["Webhook"], row["Events"], row["State"]) == (added.webhook.id, "grant.*", "active")
     assert ann.get("/admin/webhooks/deliveries").status_code == 200
-    answer = ann.send(f"/admin/webhooks/{added.webhook.id}", choice="replay")
+    answer = ann.send(f"/admin/webhooks/{added.webhook.id}", choice="send")
     assert (answer.status_code, answer.headers["location"]) == (303, "/admin/webhooks")
     payres.write(lambda work: subscriptions.remove_webhook(work, added.webhook.id))
 

@@ -189,7 +189,7 @@ def test_each_of_several_signatures_is_examined(
     client = shared.new_client(f"proxied-{next(FRESH)}")
     second = generate_private_key()
     keys_of_client = jwk_from_public_bytes("key-2", second.public_key().public_bytes_raw())
-    shared.write(partial(keys.add_key, path=client.wallet_address.rpartition("/")[2], jwk=keys_of_client))
+    shared.write(partial(keys.add_key, wallet=client.wallet_address.rpartition("/")[2], jwk=keys_of_client))
     token = client.grant({"type": "quote", "actions": ["read"]})
     created, url = shared.clock.now() // SECOND, f"{shared.base_url}/quotes/none"
 

@@ -25,7 +25,7 @@ def test_did_document_lists_the_keys_in_force(shared: Instance, anonymous: httpx
     wallet_address = shared.create_wallet(path)
     first, second, revoked = new_jwk("key-1"), new_jwk("2026/09 #2"), new_jwk("old")
     for key in (first, second, revoked):
-        shared.write(partial(keys.add_key, path=path, jwk=key))
+        shared.write(partial(keys.add_key, wallet=path, jwk=key))
     shared.write(lambda tx: keys.revoke_key(tx, path, "old"))
     answer = anonymous.get(f"{wallet_address}/did.json")
     assert answer.status_code == 200

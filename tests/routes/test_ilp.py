@@ -14,7 +14,7 @@ from payres.errors import Unavailable
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_reply, encode
 from payres.interledger.responses import NoReply
 from payres.operator import peers
-from payres.operator.peers import NewPeer, PeerChange
+from payres.operator.peer_terms import NewPeer, PeerChange
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import TIMEOUT
 from tests.interledger.node import Sender

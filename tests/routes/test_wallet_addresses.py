@@ -80,7 +80,7 @@ def test_keys_are_those_in_force(shared: Instance, anonymous: httpx2.Client) -> 
     first, second = new_jwk("key-1"), new_jwk("key-2")
     assert anonymous.get(f"{wallet_address}/jwks.json").json() == {"keys": []}
     for key in (first, second):
-        shared.write(partial(keys.add_key, path="keyed", jwk=key))
+        shared.write(partial(keys.add_key, wallet="keyed", jwk=key))
     answer = anonymous.get(f"{wallet_address}/jwks.json")
     assert answer.status_code == 200
     assert answer.headers["cache-control"] == "no-cache"

@@ -12,7 +12,8 @@ from payres.amounts import Asset
 from payres.interledger import balances
 from payres.operator import assets, wallets
 from payres.operator.invariant_checks import check_ledger
-from payres.operator.peers import NewPeer, PeerChange, add_peer, change_peer
+from payres.operator.peer_terms import NewPeer, PeerChange
+from payres.operator.peers import add_peer, change_peer
 from payres.store import clients
 from payres.store.connections import connect_writer
 from payres.store.invariants import LEDGER_INVARIANTS, RECENTLY_USED, Invariant, breaches, examined, sums_to

@@ -1,13 +1,17 @@
-"""A payment's full history in plain sentences, in the order of time."""
+"""A payment's story: its facts, and its history in plain sentences in the order of time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from payres.admin.payment_history import PaymentHistory
-from payres.admin.wire import LedgerEntry, Packet, Payment, Refund
 from payres.clock import format_time
 from payres.identifiers import moment_of
-from payres.operator.shapes import Cell, path_of
+from payres.operator.ledger import LedgerEntry
+from payres.operator.operations import command, endpoint
+from payres.operator.payment_history import Packet, PaymentEvent, PaymentHistory, Refund, history
+from payres.operator.payments import Payment, PaymentName, require_payment
+from payres.operator.shapes import Cell, Shape, fact, labelled, path_of
+from payres.store.payments import PaymentRecord
+from payres.store.work import Work
 from payres.urls import Urls
 
 OUTCOMES: Final = {
@@ -25,7 +29,84 @@ class Moment(NamedTuple):
     said: Sequence[Cell]
 
 
-def moments_of(history: PaymentHistory, urls: Urls) -> Sequence[Moment]:
+def is_above_zero(amount: str) -> bool:
+    return bool(amount.strip("0."))
+
+
+def _money(payment: Payment, amount: str | None) -> str | None:
+    return None if amount is None else f"{payment.asset_code} {amount}"
+
+
+def _when(direction: str, value: Callable[[Payment], str | None]) -> Callable[[PaymentHistory], str | None]:
+    """What is said of payments of one direction alone."""
+    return lambda one: value(one.payment) if one.payment.direction == direction else None
+
+
+def _moved(payment: Payment) -> str | None:
+    return _money(payment, payment.moved)
+
+
+def _wanted(payment: Payment) -> str | None:
+    return _money(payment, payment.amount)
+
+
+def _refunded(payment: Payment) -> str | None:
+    return _money(payment, payment.refunded if is_above_zero(payment.refunded) else None)
+
+
+def _delivered(one: PaymentHistory) -> str | None:
+    return f"{one.delivered.asset_code} {one.delivered.amount}" if one.delivered else None
+
+
+HISTORY: Final = Shape(
+    history,
+    fact("Payment", lambda one: one.payment.id, "code"),
+    fact("Direction", lambda one: one.payment.direction),
+    fact("State", lambda one: one.payment.state, "state"),
+    fact("Wallet", lambda one: one.payment.wallet, "long", section="wallets"),
+    fact("Wants", _when("incoming", _wanted)),
+    fact("May debit", _when("outgoing", _wanted)),
+    fact("Received", _when("incoming", _moved)),
+    fact("Sent", _when("outgoing", _moved)),
+    fact("Delivered", _delivered),
+    fact("Sent back", _when("incoming", _refunded)),
+    fact("Came back", _when("outgoing", _refunded)),
+    fact("Client", lambda one: one.payment.client),
+    fact("Refund of", lambda one: one.payment.refund_of, "code", section="payments"),
+    fact("Grant", lambda one: one.payment.grant, "code", section="grants"),
+    fact("Receiver", lambda one: one.payment.receiver, "code"),
+    fact("Failure", lambda one: one.payment.failure),
+    fact("Created (UTC)", lambda one: one.payment.created_at, "time"),
+    fact("Ended (UTC)", lambda one: one.payment.ended_at, "time"),
+    fact("Takes money until (UTC)", lambda one: one.payment.expires_at, "time"),
+    fact("Paid by", "payers", "code"),
+)
+
+
+def _text(one: PaymentHistory) -> str:
+    facts = [(column.label, column.cell(one).printed) for column in HISTORY.columns]
+    moments = [(moment.at.text, "".join(part.printed for part in moment.said)) for moment in story_of(one)]
+    sent = [(event.timestamp, _event(event)) for event in one.events]
+    parts = ([(label, text) for label, text in rows if text] for rows in (facts, moments, sent))
+    return "\n\n".join(labelled(*rows) for rows in parts if rows)
+
+
+def _event(event: PaymentEvent) -> str:
+    sent = "".join(f", {one.state} to {one.webhook} in attempt {one.attempts}" for one in event.deliveries)
+    return f"Event {event.sequence}, {event.type}{sent}."
+
+
+@endpoint("GET /payments/{id}", "payments:read", HISTORY)
+@command("payment show ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", text=_text)
+def show_payment(work: Work, id: PaymentName) -> PaymentRecord:
+    """Show a payment with its history.
+
+    What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back, and its events.
+    """
+    return require_payment(work, id)
+
+
+def story_of(history: PaymentHistory, urls: Urls | None = None) -> Sequence[Moment]:
     """The moments, oldest first; of one time, what causes comes before what follows from it."""
     payment = history.payment
     moments = [
@@ -58,7 +139,7 @@ def _quoted(history: PaymentHistory) -> Iterator[Moment]:
         )
 
 
-def _begun(payment: Payment, urls: Urls) -> Moment:
+def _begun(payment: Payment, urls: Urls | None) -> Moment:
     wallet = _link("wallets", payment.wallet, payment.wallet)
     amount = "any amount" if payment.amount is None else f"{payment.asset_code} {payment.amount}"
     if payment.direction == "incoming":
@@ -83,10 +164,10 @@ def _begun(payment: Payment, urls: Urls) -> Moment:
     return _moment(payment.created_at, *said)
 
 
-def _receiver(url: str, urls: Urls) -> Cell:
+def _receiver(url: str, urls: Urls | None) -> Cell:
     """The incoming payment that a URL names; one of this server has a page."""
-    own = urls.resource_id("incoming-payments", url)
-    return Cell(url) if own is None else _link("payments", own, url)
+    own = urls and urls.resource_id("incoming-payments", url)
+    return _link("payments", own, url) if own else Cell(url)
 
 
 def _packet(packet: Packet) -> Moment:

@@ -1,0 +1,135 @@
+"""Operations of more than one transaction, or that ask other servers: they get a `call` in place of a unit of work."""
+
+import asyncio
+import sqlite3
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from payres.admin.call import Call, OperatorRequest
+from payres.errors import Unavailable, WrongState
+from payres.events import subscriptions
+from payres.grants.sign_in import hash_password
+from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
+from payres.operator import api_keys, backups, invariant_checks, wallets
+from payres.operator.api_keys import CreatedApiKey
+from payres.operator.backups import BackupError, MadeBackup
+from payres.operator.inputs import DecimalText, Name, Reference, TimeText, said
+from payres.operator.ledger import LedgerCheck, ledger_check
+from payres.operator.operations import List, endpoint, form
+from payres.operator.payment_history import Refund, refund
+from payres.operator.payments import PAYMENT
+from payres.operator.wallets import Wallet
+from payres.operator.webhooks import WebhookTest
+from payres.payments import refunds
+from payres.store.migrations import UnusableDatabase
+from payres.store.work import Work
+from payres.wire import Body, Text
+
+Scopes = Annotated[list[str], Meta(min_length=1)]
+Returned = Annotated[DecimalText | None, said("What is left if there is none.")]
+Receiver = Annotated[
+    Text | None, said("Only for money that came from another server: the wallet address where it shall go.")
+]
+
+
+class NewPassword(Body, frozen=True, kw_only=True):
+    password: Annotated[str, Meta(min_length=MIN_PASSWORD_LENGTH, max_length=MAX_PASSWORD_LENGTH)]
+    forget_browsers: bool = False
+
+    def __repr__(self) -> str:
+        return "NewPassword(...)"
+
+
+@endpoint("PUT /wallets/{wallet}/password", "wallets:write")
+async def set_password(call: Call, wallet: str, new: NewPassword) -> Wallet:
+    """Give a wallet's owner a new password. Browsers that are signed in must sign in again."""
+    hashed = await asyncio.to_thread(hash_password, new.password)
+
+    def unit(work: Work) -> Wallet:
+        return wallets.wallet(work, wallets.set_password(work, wallet, hashed, new.forget_browsers))
+
+    return await call.write(unit)
+
+
+@endpoint("POST /api-keys", "keys:write", shows_secret=True)
+async def create_api_key(call: Call, name: Name, scopes: Scopes, expires_at: TimeText | None = None) -> CreatedApiKey:
+    """Create an API key, with no more scopes than one's own. The key is shown this once."""
+    key = (name, scopes, expires_at, call.key.scopes)
+    return await call.write(lambda work: api_keys.create_key_within(work, *key))
+
+
+@endpoint("POST /webhooks/{id}/tests", "webhooks:write")
+async def test_webhook(call: Call, id: str) -> WebhookTest:
+    """Send the event webhook.test now, and return the answer of the endpoint."""
+    event, target = await call.write(partial(subscriptions.make_test, webhook_id=id))
+    made = await call.context.sender.send(target, event)
+    await call.write(partial(subscriptions.record_test, webhook_id=id, attempt=made))
+    return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
+
+
+@endpoint("POST /payments/{id}/refunds", "payments:refund")
+@form(
+    "/payments/{id}/refund",
+    "Refund a payment",
+    "Send it back",
+    [
+        "The amount leaves the wallet and goes back to the wallets here that paid it, the last one first.",
+        "What came from another server goes to the wallet address that you name: ask who paid for it.",
+    ],
+    PAYMENT,
+    is_over=lambda payment: payment.direction != "incoming",
+    moves_money=True,
+)
+async def send_back(
+    call: OperatorRequest, id: str, amount: Returned = None, to: Receiver = None, *, reference: Reference
+) -> List[Refund]:
+    """Send back what an incoming payment received: to the wallets here that paid, or to a wallet address.
+
+    All that is left when there is no amount. What wallets here paid goes back to them, a refund for each payment. What
+    came from another server goes `to` a wallet address, and is `sending` until it has arrived there. What has the
+    reference already is not done again.
+    """
+    wanted = refunds.Wanted(id, reference, amount, to)
+    offer = await call.context.remote_quotes.offer_for_refund(wanted)
+    made = await call.write(lambda work: [refund(work, one) for one in refunds.refund(work, wanted, offer)])
+    call.context.remote_payments.wake()
+    return List(result=made)
+
+
+@endpoint("GET /ledger/check", "ledger:read")
+async def check_ledger(call: Call) -> LedgerCheck:
+    """Check every invariant of the ledger, over one snapshot. It takes long where there are many payments."""
+    at, findings = await call.read(lambda work: (work.now, invariant_checks.check(work)))
+    with suppress(Unavailable):  # what was found can be shown all the same
+        await call.write(partial(invariant_checks.note, findings=findings, checked_at=at))
+    return ledger_check(findings)
+
+
+@endpoint("POST /backups", "backup:write")
+async def make_backup(call: Call) -> MadeBackup:
+    """Make a verified copy of the database in the directory of the setting backup_directory."""
+    directory, database = call.context.settings.backup_directory, call.context.database.path
+    if not directory:
+        raise WrongState("There is no directory for backups: name one in the setting backup_directory")
+    # One at a time: each reads the whole database.
+    async with call.context.idempotency_slots.slot("backups", directory):
+        now = call.context.clock.now()
+        try:
+            made = await asyncio.to_thread(_make_in, Path(directory), Path(database), now)
+        except (BackupError, UnusableDatabase) as error:
+            raise WrongState(str(error)) from error
+        except (sqlite3.Error, OSError) as error:
+            raise Unavailable(f"The backup could not be made: {error}") from error
+    await call.write(lambda work: backups.record_backup(work, made))
+    return backups.shown(database, made)
+
+
+def _make_in(directory: Path, database: Path, now: int) -> backups.Backup:
+    # To `make_backup`, what is no directory is the name of the file.
+    if not directory.is_dir():
+        raise BackupError(f"The setting backup_directory names {directory}, which is not a directory")
+    return backups.make_backup(database, directory, False, now)

@@ -1,0 +1,121 @@
+"""The ledger as operators read it: its entries, and what the invariant checks found."""
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+from msgspec import UNSET, Meta, UnsetType
+
+from payres.amounts import format_decimal
+from payres.clock import format_time
+from payres.errors import InvalidRequest, require
+from payres.operator.assets import require_asset
+from payres.operator.inputs import Name
+from payres.operator.invariant_checks import Finding, first_broken
+from payres.operator.operations import endpoint
+from payres.operator.payments import require_payment
+from payres.operator.peers import require_peer
+from payres.operator.shapes import Shape
+from payres.operator.wallets import require_wallet
+from payres.store import accounts
+from payres.store.entries import EntryRecord, page_of_entries
+from payres.store.rows import PageBounds, PageQuery
+from payres.store.work import Work
+from payres.wire import Resource
+
+# As an entry names it: `wallet alice`, `peer second` or `liquidity USD 2`.
+AccountName = Annotated[str, Meta(max_length=300)]
+
+
+class LedgerEntry(Resource, frozen=True, kw_only=True):
+    """A transfer between two accounts of one asset, each a kind such as `wallet` and, of those, whose."""
+
+    id: str
+    kind: str
+    amount: str
+    asset_code: str
+    asset_scale: int
+    debit: str
+    credit: str
+    outgoing_payment: str | None
+    incoming_payment: str | None
+    packet: str | None
+    refund: str | None
+    created_at: str
+
+
+class InvariantCheck(Resource, frozen=True, kw_only=True):
+    name: str
+    claim: str
+    holds: bool
+    examined: int
+    breaches: list[str]
+
+
+class LedgerCheck(Resource, frozen=True, kw_only=True):
+    """`broken` names the first invariant that does not hold."""
+
+    ok: bool
+    broken: str | None
+    checks: list[InvariantCheck]
+
+
+def ledger_entry(work: Work, record: EntryRecord) -> LedgerEntry:
+    return LedgerEntry(
+        id=str(record.id),
+        kind=record.kind,
+        amount=format_decimal(record.amount, record.asset),
+        asset_code=record.asset_code,
+        asset_scale=record.asset_scale,
+        debit=record.debit,
+        credit=record.credit,
+        outgoing_payment=record.outgoing_payment_id,
+        incoming_payment=record.incoming_payment_id,
+        packet=record.packet_id,
+        refund=record.refund_id,
+        created_at=format_time(record.created_at),
+    )
+
+
+def ledger_check(findings: Sequence[Finding]) -> LedgerCheck:
+    broken = first_broken(findings)
+    checks = [
+        InvariantCheck(
+            name=one.name, claim=one.claim, holds=one.holds, examined=one.examined, breaches=list(one.breaches)
+        )
+        for one in findings
+    ]
+    return LedgerCheck(ok=broken is None, broken=broken.name if broken else None, checks=checks)
+
+
+ENTRY: Final = Shape(ledger_entry)
+
+
+@endpoint("GET /ledger/entries", "ledger:read", ENTRY)
+def list_entries(
+    work: Work, page: PageQuery, payment: Name | UnsetType = UNSET, account: AccountName | UnsetType = UNSET
+) -> tuple[Sequence[EntryRecord], PageBounds]:
+    """List the transfers of the ledger, or those of one account, which are looked for one by one."""
+    account_id = _find_account(work, account) if account else None
+    record = require_payment(work, payment) if payment else None
+    return page_of_entries(work, page, account_id=account_id, payment=record)
+
+
+def _find_account(work: Work, name: str) -> int:
+    """The id of an account such as `wallet alice`, `peer second` or `liquidity USD 2`.
+
+    Raises NotFound, InvalidRequest for another kind of name.
+    """
+    kind, _, whose = name.partition(" ")
+    if kind == "wallet":
+        return require_wallet(work, whose).account_id
+    if kind == "peer":
+        return require_peer(work, whose).account_id
+    code, _, scale = whose.rpartition(" ")
+    if kind not in {"liquidity", "fees", "external"} or not (scale.isascii() and scale.isdigit() and len(scale) <= 3):
+        raise InvalidRequest(
+            f"{name!r} names no account: write `wallet alice`, `peer second`, `liquidity USD 2`, `fees USD 2` or"
+            " `external USD 2`",
+            field="account",
+        )
+    found = accounts.find_operator_account(work, require_asset(work, code, int(scale)).id, kind)
+    return require(found, f"The account {name} was not used yet").id
