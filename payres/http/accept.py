@@ -5,33 +5,27 @@ from collections.abc import Sequence
 from typing import Final
 
 from payres.errors import NotAcceptable
+from payres.http.request_head import Headers
 from payres.http.responses import JSON
 from payres.limits import MAX_ACCEPT_BYTES
 
 # What nearly all clients send, so that nothing need be parsed.
-COMMON: Final = frozenset({b"*/*", JSON.encode(), b""})
+COMMON: Final = ("*/*", JSON, "")
 MEDIA_RANGE: Final = re.compile(r"\*/\*|[\w!#$%&'+.^`|~-]+/(?:\*|[\w!#$%&'+.^`|~-]+)", re.ASCII)
 RANGES_OF_JSON: Final = (JSON, "application/*", "*/*")
 ZERO_QUALITY: Final = re.compile(r"q=0(?:\.0*)?")
 
 
-def check_accept(headers: Sequence[tuple[bytes, bytes]], types: Sequence[str] = ()) -> None:
-    """Raises 406 for headers that take neither JSON nor one of the other types. A very long Accept is ignored."""
-    for name, value in headers:
-        if name == b"accept" and value not in COMMON:
-            break
-    else:
-        return
-    if not accepts(_joined(headers), types):
+def check_accept(headers: Headers, types: Sequence[str] = ()) -> None:
+    """Raises 406 for headers that take neither JSON nor one of the other types."""
+    accept = _accept(headers)
+    if accept not in COMMON and not accepts(accept, types):
         raise NotAcceptable(f"The answer is {JSON}: name it in Accept, or leave Accept out")
 
 
-def asks_for(headers: Sequence[tuple[bytes, bytes]], media_type: str) -> bool:
+def asks_for(headers: Headers, media_type: str) -> bool:
     """Whether the headers name this very media type as one that the client takes."""
-    wanted = media_type.encode()
-    if not any(name == b"accept" and wanted in value.lower() for name, value in headers):
-        return False  # nearly always, so that nothing need be parsed
-    return bool(_ranges(_joined(headers)).get(media_type))
+    return bool(_ranges(_accept(headers)).get(media_type))
 
 
 def accepts(accept: str, types: Sequence[str] = ()) -> bool:
@@ -43,7 +37,7 @@ def accepts(accept: str, types: Sequence[str] = ()) -> bool:
     return next((ranges[name] for name in RANGES_OF_JSON if name in ranges), False)
 
 
-def _joined(headers: Sequence[tuple[bytes, bytes]]) -> str:
+def _accept(headers: Headers) -> str:
     """All lines of Accept as one; nothing, as if there were none, when that is longer than anyone needs."""
     joined = b",".join([value for name, value in headers if name == b"accept"])
     return joined.decode("latin-1") if len(joined) <= MAX_ACCEPT_BYTES else ""

@@ -27,11 +27,6 @@ from payres.slots import Slots
 ADMIN: Final = f"{ADMIN_API}/"
 # What a request that has proven nothing may have been answered when it was a guess.
 FAILED: Final = (400, 401, 404, 406, 431)
-# In the scope of a request: that it has proven who sent it; and the error for its address that it gets if not.
-PROVEN: Final = "payres.proven"
-ADDRESS_ERROR: Final = "payres.address_error"
-# In the scope of a request: gives back the slot that it has among those in progress of its address.
-SLOT: Final = "payres.slot"
 UNAUTHENTICATED: Final = (
     "Too many grant requests of this client, or requests from this address of clients that are known by a key alone."
     " Wait as Retry-After says"
@@ -82,15 +77,16 @@ class RateLimits:
 
     def prove(self, scope: Scope) -> None:
         """The request carries an API key, a peer's token or a client's signature, so it is no guess in any case."""
-        scope[PROVEN] = True
+        observation_of(scope).is_proven = True
 
     def address_error(self, scope: Scope) -> TooManyRequests | None:
         """The error that a request which has proven nothing gets for its address; None when it gets none."""
-        return None if scope.get(PROVEN) else scope.get(ADDRESS_ERROR)
+        found = observation_of(scope)
+        return None if found.is_proven else found.address_error
 
     def count_failure(self, scope: Scope, status: int) -> None:
         """Counts a request that is answered with this status, if that can be a guess."""
-        if status in FAILED and not scope.get(PROVEN):
+        if status in FAILED and not observation_of(scope).is_proven:
             address = address_of(scope)
             if address is not None:
                 self._unauthenticated.take(address)
@@ -98,7 +94,8 @@ class RateLimits:
 
 def release_slot(scope: Scope) -> None:
     """From now on the request does nothing, and no longer counts as one in progress."""
-    release = scope.pop(SLOT, None)
+    found = observation_of(scope)
+    release, found.release_slot = found.release_slot, None
     if release is not None:
         release()
 
@@ -120,12 +117,12 @@ class Admission:
             if slot is not None and not self._in_progress.try_take(slot):
                 raise too_many(SECOND, TOO_MANY_IN_PROGRESS)
         except TooManyRequests as error:
-            scope[ADDRESS_ERROR] = error
+            observation_of(scope).address_error = error
             is_page = path.startswith(PAGES)  # which says it to a person
             await (self.app if is_page else self._answer(scope, error))(scope, receive, send)
             return
         if slot is not None:
-            scope[SLOT] = partial(self._in_progress.release, slot)
+            observation_of(scope).release_slot = partial(self._in_progress.release, slot)
         try:
             if section_bytes(scope) <= MAX_HEADER_BYTES:
                 await self.app(scope, receive, send)
@@ -147,7 +144,7 @@ class Admission:
         except TooManyRequests as error:
             if not _may_prove(scope):
                 raise
-            scope[ADDRESS_ERROR] = error
+            observation_of(scope).address_error = error
 
 
 def _may_prove(scope: Scope) -> bool:

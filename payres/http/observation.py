@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+from collections.abc import Callable
 from time import perf_counter
 from typing import Final
 from urllib.parse import urlsplit
@@ -12,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from payres.counters import Metrics
 from payres.endpoints import SECRET_PATHS
-from payres.errors import DomainError
+from payres.errors import DomainError, TooManyRequests
 from payres.http.streams import CutShort
 from payres.logs import RequestLog
 from payres.signatures.reasons import shown
@@ -32,13 +33,20 @@ NOT_ANSWERED: Final = 499  # as nginx has it: the server stopped before it had a
 
 
 class Observation(msgspec.Struct):
-    """What is known of one request, as far as it has come; it holds no secrets."""
+    """What is known of one request, as far as it has come; it holds no secrets.
+
+    `address_error` is what it gets for its address unless it has proven who sent it; `release_slot` gives back the slot
+    that it has among the requests of its address.
+    """
 
     cut: str | None = None  # why the answer ended before its end
     route: str = "unknown"  # as in the table of endpoints
     error: DomainError | None = None
     grant: str | None = None
     payment: str | None = None
+    is_proven: bool = False
+    address_error: TooManyRequests | None = None
+    release_slot: Callable[[], None] | None = None
 
 
 def observation_of(scope: Scope) -> Observation:

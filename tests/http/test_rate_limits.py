@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 from payres.clock import SECOND, MovableClock
 from payres.errors import TooManyRequests
 from payres.http.admission import RateLimits
+from payres.http.observation import OBSERVATION, Observation
 from payres.limits import BURST_SECONDS, MAX_FORM_FIELDS
 from payres.rate_limiter import RateLimiter
 from payres.settings import Settings
@@ -147,7 +149,8 @@ def test_request_counts_as_guessing_unless_it_has_proven_who_sent_it(
 ) -> None:
     limits = limited.context.rate_limits
     headers = [(b"signature", b"x"), (b"authorization", b"x")]
-    scope = {"type": "http", "client": ("203.0.113.1", 1), "headers": headers, "path": "/quotes"}
+    scope: dict[str, Any] = {"type": "http", "client": ("203.0.113.1", 1), "headers": headers, "path": "/quotes"}
+    scope[OBSERVATION] = Observation()
     if is_proven:
         limits.prove(scope)
     for _ in range(BURST):
