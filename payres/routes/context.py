@@ -3,6 +3,7 @@
 from typing import Final
 
 import msgspec
+from msgspec import field
 from starlette.requests import Request
 
 from payres.clock import Clock
@@ -20,6 +21,13 @@ from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.quoting import RemoteQuotes
 from payres.interledger.remote_payments import RemotePayments
+from payres.limits import (
+    MAX_EXPORTS,
+    MAX_EXPORTS_OF_CALLER,
+    MAX_WAITING_REQUESTS,
+    MAX_WAITING_REQUESTS_OF_CLIENT,
+)
+from payres.operator import operators
 from payres.operator.volume import DailyVolume
 from payres.routes.readiness import Readiness
 from payres.settings import Settings
@@ -36,7 +44,6 @@ class Context(msgspec.Struct, frozen=True):
     settings: Settings
     urls: Urls
     database: Database
-    holders: Holders
     clock: Clock
     metrics: Metrics
     http: GuardedClient
@@ -46,17 +53,21 @@ class Context(msgspec.Struct, frozen=True):
     remote_payments: RemotePayments
     connector: Connector
     credentials: CredentialSource
-    sign_in: SignInGuard
-    operator_sign_in: SignInGuard
     rate_limits: RateLimits
     admin_hosts: AdminHosts
-    idempotency_slots: Slots  # one for each key of a client, so that copies of a request wait for its answer
     changes: Changes
     sender: Sender
-    waiting_slots: Slots  # of requests that wait for a change
-    export_slots: Slots  # of exports that are read, under the key or the operator
     readiness: Readiness
-    volume: DailyVolume
+    holders: Holders = field(default_factory=Holders)
+    sign_in: SignInGuard = field(default_factory=SignInGuard)
+    operator_sign_in: SignInGuard = field(default_factory=lambda: SignInGuard(operators.WHAT))
+    volume: DailyVolume = field(default_factory=DailyVolume)
+    # One for each key of a client, so that copies of a request wait for its answer.
+    idempotency_slots: Slots = field(default_factory=lambda: Slots(None, None, 1))
+    # Of requests that wait for a change.
+    waiting_slots: Slots = field(default_factory=lambda: Slots(MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT))
+    # Of exports that are read, under the key or the operator.
+    export_slots: Slots = field(default_factory=lambda: Slots(MAX_EXPORTS, MAX_EXPORTS_OF_CALLER))
 
 
 def context_of(request: Request) -> Context:

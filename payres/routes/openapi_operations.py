@@ -44,6 +44,8 @@ ERRORS_HERE: Final = openapi.ERRORS | {
     431: "The request line or the headers are too long",
     500: "A fault of payres",
 }
+# Prefixes of the paths of what a grant gives access to.
+RESOURCES: Final = ("/incoming-payments", "/quotes", "/outgoing-payment")
 ALWAYS: Final = {406, 408, 429, 431, 500, 503}
 SIGNED: Final = {400, 401, 413, 415}
 SECURITY_SCHEMES: Final = {
@@ -69,7 +71,6 @@ SECURITY_SCHEMES: Final = {
 }
 SIGNATURE: Final[openapi.Schema] = {"signature": [], "signatureInput": []}
 TOKEN: Final[openapi.Schema] = {"gnap": [], **SIGNATURE}
-MANAGED: Final = (TOKEN, SIGNATURE)  # the current token may come along
 DIGEST: Final[openapi.Schema] = {
     "name": "Content-Digest",
     "in": "header",
@@ -101,100 +102,76 @@ class PublicKeys(msgspec.Struct, frozen=True):
 
 
 class Operation(NamedTuple):
-    """What the routes do not tell. The ids are those of the published Open Payments documents.
-
-    Each of `security` is what must be there together; an empty one is nothing.
-    """
+    """What its route does not tell. The ids are those of the published Open Payments documents."""
 
     id: str
     summary: str
     answer: Any = None
-    status: int = 200
     body: Any = None
     parameters: Sequence[openapi.Schema] = ()
-    errors: frozenset[int] = frozenset()
     media_types: Mapping[str, openapi.Schema] = {}
-    security: Sequence[openapi.Schema] = (TOKEN,)
+    has_public_form: bool = False
+    can_be_late: bool = False  # the state of what it is about may not allow it any more
 
 
 LISTED: Final = [{**openapi.query_parameter("wallet-address", TEXT), "required": True}, *openapi.page_parameters()]
-CREATED: Final = frozenset({403, 422})
-FORBIDDEN: Final = frozenset({403})
-LATE: Final = frozenset({403, 409})
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "POST /incoming-payments": Operation(
-        "create-incoming-payment",
-        "Creates an incoming payment.",
-        IncomingPayment,
-        201,
-        IncomingPaymentRequest,
-        [openapi.idempotency_key()],
-        CREATED,
+        "create-incoming-payment", "Creates an incoming payment.", IncomingPayment, IncomingPaymentRequest
     ),
     "GET /incoming-payments": Operation(
-        "list-incoming-payments", "Lists incoming payments.", Page[IncomingPayment], parameters=LISTED, errors=FORBIDDEN
+        "list-incoming-payments", "Lists incoming payments.", Page[IncomingPayment], parameters=LISTED
     ),
     "GET /incoming-payments/{id}": Operation(
         "get-incoming-payment",
         "Reads an incoming payment; without Authorization its public form.",
         (IncomingPayment, PublicIncomingPayment),
         parameters=[WAIT],
-        errors=FORBIDDEN,
-        security=[TOKEN, {}],
+        has_public_form=True,
     ),
     "POST /incoming-payments/{id}/complete": Operation(
         "complete-incoming-payment",
         "Completes an incoming payment: it takes no more money.",
         IncomingPayment,
-        errors=LATE,
+        can_be_late=True,
     ),
-    "POST /quotes": Operation(
-        "create-quote", "Creates a quote.", Quote, 201, QuoteRequest, [openapi.idempotency_key()], CREATED
-    ),
-    "GET /quotes/{id}": Operation("get-quote", "Reads a quote.", Quote, errors=FORBIDDEN),
+    "POST /quotes": Operation("create-quote", "Creates a quote.", Quote, QuoteRequest),
+    "GET /quotes/{id}": Operation("get-quote", "Reads a quote.", Quote),
     "POST /outgoing-payments": Operation(
         "create-outgoing-payment",
         "Creates an outgoing payment, which moves money.",
         OutgoingPayment,
-        201,
         OutgoingPaymentRequest,
-        [openapi.idempotency_key()],
-        CREATED | LATE,
+        can_be_late=True,
     ),
     "GET /outgoing-payments": Operation(
-        "list-outgoing-payments", "Lists outgoing payments.", Page[OutgoingPayment], parameters=LISTED, errors=FORBIDDEN
+        "list-outgoing-payments", "Lists outgoing payments.", Page[OutgoingPayment], parameters=LISTED
     ),
     "GET /outgoing-payments/{id}": Operation(
-        "get-outgoing-payment", "Reads an outgoing payment.", OutgoingPayment, parameters=[WAIT], errors=FORBIDDEN
+        "get-outgoing-payment", "Reads an outgoing payment.", OutgoingPayment, parameters=[WAIT]
     ),
     "GET /outgoing-payment-grant": Operation(
-        "get-outgoing-payment-grant",
-        "What the token's grant has spent in its current interval.",
-        GrantSpending,
-        errors=FORBIDDEN,
+        "get-outgoing-payment-grant", "What the token's grant has spent in its current interval.", GrantSpending
     ),
-    "POST /": Operation("post-request", "Asks for a grant.", GrantResponse, body=GrantRequest, security=[SIGNATURE]),
+    "POST /": Operation("post-request", "Asks for a grant.", GrantResponse, GrantRequest),
     "POST /continue/{id}": Operation(
-        "post-continue", "Continues a grant after consent, or waits for it.", GrantResponse, body=ContinueRequest
+        "post-continue", "Continues a grant after consent, or waits for it.", GrantResponse, ContinueRequest
     ),
-    "DELETE /continue/{id}": Operation("delete-continue", "Cancels a grant, with all its tokens.", status=204),
-    "OPTIONS /": Operation(
-        "discover", "What the authorization server can do (RFC 9635 section 9).", OBJECT, security=()
-    ),
-    "POST /token/{id}": Operation("post-token", "Rotates an access token.", TokenResponse, security=MANAGED),
-    "DELETE /token/{id}": Operation("delete-token", "Revokes an access token.", status=204, security=MANAGED),
+    "DELETE /continue/{id}": Operation("delete-continue", "Cancels a grant, with all its tokens."),
+    "OPTIONS /": Operation("discover", "What the authorization server can do (RFC 9635 section 9).", OBJECT),
+    "POST /token/{id}": Operation("post-token", "Rotates an access token.", TokenResponse),
+    "DELETE /token/{id}": Operation("delete-token", "Revokes an access token."),
     "GET /{path:wallet}": Operation(
         "get-wallet-address",
         "Shows a wallet address, or how to pay it by SPSP. Slashes in its path are sent as they are.",
         WalletAddress,
         media_types={SPSP_TYPE: OBJECT},
-        security=(),
     ),
     "GET /{path:wallet}/jwks.json": Operation(
-        "get-wallet-address-keys", "The keys of a client with this wallet address.", PublicKeys, security=()
+        "get-wallet-address-keys", "The keys of a client with this wallet address.", PublicKeys
     ),
     "GET /{path:wallet}/did.json": Operation(
-        "get-wallet-address-did-document", "The same keys as a DID document.", OBJECT, security=()
+        "get-wallet-address-did-document", "The same keys as a DID document.", OBJECT
     ),
 }
 
@@ -215,21 +192,40 @@ def public_document() -> dict[str, Any]:
 
 
 def _described(method: str, path: str, operation: Operation) -> openapi.Described:
-    names = re.findall(r"{(\w+)", path)
+    names, security = re.findall(r"{(\w+)", path), _security(method, path)
+    needs_access = path.startswith(RESOURCES)
+    creates = needs_access and operation.body is not None
     answers = {} if operation.answer is None else {JSON: operation.answer, **operation.media_types}
-    statuses = ALWAYS | operation.errors | ({404} if names else set()) | (SIGNED if operation.security else set())
+    statuses = (
+        ALWAYS | (SIGNED if security else set()) | ({404} if names else set()) | ({403} if needs_access else set())
+    )
+    statuses |= ({422} if creates else set()) | ({409} if operation.can_be_late else set())
     return openapi.Described(
         Endpoint(method, path, operation.id),
-        {"operationId": operation.id, "summary": operation.summary, "security": operation.security},
+        {
+            "operationId": operation.id,
+            "summary": operation.summary,
+            "security": [*security, {}] if operation.has_public_form else security,
+        },
         [
             *(openapi.path_parameter(name, TEXT) for name in names),
             *operation.parameters,
+            *([openapi.idempotency_key()] if creates else []),
             *([] if operation.body is None else [DIGEST]),
         ],
-        operation.status,
+        204 if operation.answer is None else 201 if creates else 200,
         "Done" if operation.answer is None else "What was asked for",
         answers,
         {status: ERRORS_HERE[status] for status in statuses},
         operation.body,
         operation.body is not ContinueRequest,  # who only asks again sends none
     )
+
+
+def _security(method: str, path: str) -> Sequence[openapi.Schema]:
+    """Which of the schemes must be there together."""
+    if path.startswith("/{") or method == "OPTIONS":
+        return []
+    if path == "/":
+        return [SIGNATURE]
+    return [TOKEN, SIGNATURE] if path.startswith("/token/") else [TOKEN]  # the current token may come along

@@ -12,11 +12,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from payres import application
 from payres.clock import format_time
 from payres.grants.tokens import revoke_grant
 from payres.limits import MAX_WAIT_SECONDS, MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT
-from payres.routes import resources
+from payres.routes import context, resources
 from payres.routes.waiting import preferred_wait
 from payres.store.database import Database
 from payres.testing.instance import Instance, run_instance
@@ -220,9 +219,9 @@ def test_thousand_wait_without_threads_and_without_asking_the_database(
 def test_one_too_many_is_answered_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait: Any, limit: str, rest: int
 ) -> None:
-    assert {"MAX_WAITING_REQUESTS": MAX_WAITING_REQUESTS, limit: getattr(application, limit)}[limit] == rest
+    assert {"MAX_WAITING_REQUESTS": MAX_WAITING_REQUESTS, limit: getattr(context, limit)}[limit] == rest
     assert MAX_WAITING_REQUESTS_OF_CLIENT < MAX_WAITING_REQUESTS
-    monkeypatch.setattr(application, limit, 1)
+    monkeypatch.setattr(context, limit, 1)
     with run_instance(tmp_path / "payres.db") as instance:
         url, token = bill(instance)
         first = wait(instance, url, token)
