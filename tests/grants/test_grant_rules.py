@@ -52,11 +52,7 @@ INCOMING: Json = {"type": "incoming-payment", "actions": ["create", "read"]}
 @pytest.fixture(scope="module")
 def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     """An instance whose clock stands still until a test moves it, and whose clients must wait before they continue."""
-    settings = {
-        "continue_wait": WAIT,
-        "access_token_lifetime": TOKEN_LIFETIME,
-        "interaction_lifetime": TIME_TO_DECIDE,
-    }
+    settings = {"continue_wait": WAIT, "access_token_lifetime": TOKEN_LIFETIME, "interaction_lifetime": TIME_TO_DECIDE}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(instances, "MovableClock", partial(MovableClock, frozen=True))
         with run_instance(tmp_path_factory.mktemp("still") / "payres.db", **settings) as instance:
@@ -346,11 +342,7 @@ def key_client(still: Instance) -> Iterator[Callable[[str], Client]]:
 
 @pytest.mark.parametrize("endpoint", ["request", "continue", "cancel", "rotate", "revoke"])
 def test_authorization_server_takes_signed_requests_only(
-    still: Instance,
-    anonymous: httpx2.Client,
-    key_client: Callable[[str], Client],
-    refused: Refused,
-    endpoint: str,
+    still: Instance, anonymous: httpx2.Client, key_client: Callable[[str], Client], refused: Refused, endpoint: str
 ) -> None:
     asked, reference = approved(still, None)
     token = still.client.obtain_grant(QUOTE)["access_token"]
@@ -521,10 +513,7 @@ def test_client_needs_a_wallet_address_only_when_an_owner_is_asked(
     for interact in (POLLED, None):
         answer = keys_only.request_grant(INCOMING | {"actions": ["read-all"]}, interact=interact)
         assert answer.status_code == 200, answer.text
-    for asked in (
-        keys_only.request_grant(spending(still)),
-        keys_only.request_grant(QUOTE, subject=subject(still)),
-    ):
+    for asked in (keys_only.request_grant(spending(still)), keys_only.request_grant(QUOTE, subject=subject(still))):
         refused(asked, 401, "invalid_client", reason="unknown_client")
 
 

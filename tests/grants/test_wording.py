@@ -110,11 +110,7 @@ def test_spending_is_absent_where_nothing_may_be_spent() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "actions"),
-    [
-        ("outgoing-payment", OUTGOING_ACTIONS),
-        ("incoming-payment", INCOMING_ACTIONS),
-        ("quote", QUOTE_ACTIONS),
-    ],
+    [("outgoing-payment", OUTGOING_ACTIONS), ("incoming-payment", INCOMING_ACTIONS), ("quote", QUOTE_ACTIONS)],
 )
 def test_every_action_has_words(kind: str, actions: Any) -> None:
     said = set(ACTIONS[kind]) | ({"create"} if kind == "outgoing-payment" else set())

@@ -75,10 +75,7 @@ class Attempt:
         lines = [f'"{name}": {values.get(name, "")}' for name in components]
         base = "\n".join([*lines, f'"@signature-params": {params}'])
         signature = (signer or self.instance.client).private_key.sign(base.encode())
-        signed = {
-            "signature-input": f"sig1={params}",
-            "signature": f"sig1=:{base64.b64encode(signature).decode()}:",
-        }
+        signed = {"signature-input": f"sig1={params}", "signature": f"sig1=:{base64.b64encode(signature).decode()}:"}
         going: dict[str, str | None] = {**headers, **signed, **(sent or {})}
         content = self.body if body is None else body
         going["content-length"] = str(len(content))

@@ -323,11 +323,7 @@ def test_digest_problem_says_what_is_wrong(header: str, reason: Reason) -> None:
 
 @given(st.text(max_size=200), st.binary(max_size=20))
 def test_digest_problem_never_accepts_nor_raises_on_random_text(header: str, body: bytes) -> None:
-    assert digest_problem(header, body) in {
-        Reason.DIGEST_MALFORMED,
-        Reason.DIGEST_UNSUPPORTED,
-        Reason.DIGEST_MISMATCH,
-    }
+    assert digest_problem(header, body) in {Reason.DIGEST_MALFORMED, Reason.DIGEST_UNSUPPORTED, Reason.DIGEST_MISMATCH}
 
 
 @given(st.binary(max_size=300), st.sampled_from(["sha-256", "sha-512"]), st.data())

@@ -51,11 +51,7 @@ SHAPES = {
 
 def message(shape: str, body: bytes = b'{"interact_ref":"abc"}') -> Message:
     signature_input, signature = SHAPES[shape]
-    headers = [
-        *HEADERS,
-        (b"signature-input", signature_input.encode()),
-        (b"signature", signature.encode()),
-    ]
+    headers = [*HEADERS, (b"signature-input", signature_input.encode()), (b"signature", signature.encode())]
     return Message("POST", "https://auth.example/continue/1", headers, body)
 
 

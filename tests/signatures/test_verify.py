@@ -138,8 +138,7 @@ REFUSED: list[tuple[Reason, str | None, Message]] = [
         Reason.MALFORMED_COMPONENT,
         "x-a",
         plus(
-            unsigned(f'sig1=("@method" "@target-uri" "x-a"){PARAMETERS}', f"sig1={SIGNATURE}"),
-            (b"x-a", b'1\n"x-b": 2'),
+            unsigned(f'sig1=("@method" "@target-uri" "x-a"){PARAMETERS}', f"sig1={SIGNATURE}"), (b"x-a", b'1\n"x-b": 2')
         ),
     ),
     (Reason.MALFORMED_COMPONENT, "@target-uri", msgspec.structs.replace(LINE, target_uri=TARGET + "\n")),
