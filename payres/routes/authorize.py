@@ -24,7 +24,7 @@ from payres.requester import count_for_client
 from payres.routes.context import Context, context_of
 from payres.routes.requests import signed_message
 from payres.signatures.jwk import JWK
-from payres.signatures.reasons import Reason, Rejected
+from payres.signatures.reasons import Rejected
 from payres.signatures.verify import Unverified, Verified, parse, verify, with_likely_cause
 from payres.store.clients import ClientRecord, use_nonce
 from payres.store.work import Work
@@ -132,13 +132,11 @@ async def _verify(
         keys = await _fetch_keys(context, client, are_stored=bool(keys))
         verified = verify(unverified, keys)
     if isinstance(verified, Rejected):
-        if asks_for_grant and verified.reason is Reason.UNKNOWN_KEY and client.wallet_address is not None:
+        if asks_for_grant and verified.reason == "unknown_key" and client.wallet_address is not None:
             # Clients take a 401 as the end of what they were granted, and begin again after a 400.
-            raise InvalidClient(
-                f"{verified.description} Publish it at the wallet address", reason=verified.reason.value
-            )
+            raise InvalidClient(f"{verified.description} Publish it at the wallet address", reason=verified.reason)
         # Not for an address that is over its limit: it gets another error, and may have nothing more computed.
-        if verified.reason is Reason.SIGNATURE_MISMATCH and not context.rate_limits.address_error(request.scope):
+        if verified.reason == "signature_mismatch" and not context.rate_limits.address_error(request.scope):
             verified = with_likely_cause(verified, unverified, keys)
         raise _rejection(verified)
     context.rate_limits.prove(request.scope)
@@ -183,4 +181,4 @@ async def _use_nonce(context: Context, client: Client, verified: Verified, now: 
 def _rejection(rejected: Rejected) -> ClientUnproven:
     details = {"component": rejected.component, "signatureBase": rejected.signature_base}
     given = {name: value for name, value in details.items() if value is not None}
-    return ClientUnproven(rejected.description, reason=str(rejected.reason), **given)
+    return ClientUnproven(rejected.description, reason=rejected.reason, **given)

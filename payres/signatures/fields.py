@@ -21,7 +21,7 @@ import http_sf
 import msgspec
 
 from payres.limits import MAX_KEYID_LENGTH, MAX_NONCE_LENGTH, MAX_SIGNATURE_HEADER_BYTES, MAX_SIGNATURES
-from payres.signatures.reasons import Reason, SignatureError, shown
+from payres.signatures.reasons import SignatureError, shown
 
 # One dictionary member: key, an inner list if there is one, the rest up to the next comma outside quotes. Every
 # quantifier is possessive, so no input makes it backtrack.
@@ -78,21 +78,21 @@ def read_signatures(input_value: bytes, signature_value: bytes) -> list[Signatur
     """
     if not input_value or not signature_value:
         absent = "Signature" if input_value else "Signature-Input"
-        raise SignatureError(Reason.MISSING_SIGNATURE, f"Sign the request: it has no {absent} header.")
-    inputs = _split(input_value, "Signature-Input", Reason.MALFORMED_SIGNATURE_INPUT)
+        raise SignatureError("missing_signature", f"Sign the request: it has no {absent} header.")
+    inputs = _split(input_value, "Signature-Input", "malformed_signature_input")
     for label, components, _ in inputs:
         if not components:
             says = f'Signature-Input {shown(label)} must be a list of components: ("@method" ...).'
-            raise SignatureError(Reason.MALFORMED_SIGNATURE_INPUT, says)
+            raise SignatureError("malformed_signature_input", says)
     if len(inputs) == 1 and _UNLABELLED_SIGNATURE.fullmatch(signature_value):
         signatures = {inputs[0][0]: signature_value.decode("ascii")}
     else:
-        members = _split(signature_value, "Signature", Reason.MALFORMED_SIGNATURE)
+        members = _split(signature_value, "Signature", "malformed_signature")
         signatures = {label: components + rest for label, components, rest in members}
     found = [SignatureMember(names, rest, signatures[label]) for label, names, rest in inputs if label in signatures]
     if not found:
         says = "Use the same label in the Signature-Input and the Signature header."
-        raise SignatureError(Reason.MISSING_SIGNATURE, says)
+        raise SignatureError("missing_signature", says)
     return found
 
 
@@ -101,7 +101,7 @@ def signature_bytes(text: str) -> bytes:
     match = _SIGNATURE.fullmatch(text)
     if match is None:
         says = "Send the 64 bytes of an Ed25519 signature as canonical base64 between colons."
-        raise SignatureError(Reason.MALFORMED_SIGNATURE, says)
+        raise SignatureError("malformed_signature", says)
     return a2b_base64(match[2] + "==")
 
 
@@ -116,9 +116,9 @@ def covered_components(text: str) -> tuple[str, ...]:
     for name in names:
         if not _COMPONENT.fullmatch(name):
             says = f"Component {shown(name)} is not a lower-case header name or derived component."
-            raise SignatureError(Reason.UNSUPPORTED_COMPONENT, says, name[:64])
+            raise SignatureError("unsupported_component", says, name[:64])
         if name in seen:
-            raise SignatureError(Reason.DUPLICATE_COMPONENT, f"List component {shown(name)} only once.", name[:64])
+            raise SignatureError("duplicate_component", f"List component {shown(name)} only once.", name[:64])
         seen.add(name)
     return names
 
@@ -132,16 +132,16 @@ def read_parameters(text: str) -> Parameters:
     keyid, created, expires, nonce = found.get("keyid"), found.get("created"), found.get("expires"), found.get("nonce")
     # type() rather than isinstance() or ==: to Python a structured-field boolean is an int and a token equals its text.
     if type(keyid) is not str or not 0 < len(keyid) <= MAX_KEYID_LENGTH:
-        raise SignatureError(Reason.MISSING_KEYID, "Give the kid of your key as the string parameter keyid.")
-    _check_fixed(found, "alg", "ed25519", Reason.UNSUPPORTED_ALGORITHM)
-    _check_fixed(found, "tag", "gnap", Reason.UNSUPPORTED_TAG)
+        raise SignatureError("missing_keyid", "Give the kid of your key as the string parameter keyid.")
+    _check_fixed(found, "alg", "ed25519", "unsupported_algorithm")
+    _check_fixed(found, "tag", "gnap", "unsupported_tag")
     if type(created) is not int:
-        raise SignatureError(Reason.MISSING_CREATED, "Give the time of signing as created, an integer of Unix seconds.")
+        raise SignatureError("missing_created", "Give the time of signing as created, an integer of Unix seconds.")
     if expires is not None and type(expires) is not int:
-        raise SignatureError(Reason.EXPIRED, "The expires parameter must be an integer of Unix seconds.")
+        raise SignatureError("expired", "The expires parameter must be an integer of Unix seconds.")
     if nonce is not None and (type(nonce) is not str or not 0 < len(nonce) <= MAX_NONCE_LENGTH):
         says = f"The nonce must be a string of 1 to {MAX_NONCE_LENGTH} characters."
-        raise SignatureError(Reason.MALFORMED_NONCE, says)
+        raise SignatureError("malformed_nonce", says)
     return Parameters(keyid, created, nonce, expires)
 
 
@@ -150,7 +150,7 @@ def content_digest(body: bytes, algorithm: str = "sha-512") -> str:
     return f"{algorithm}=:{b64encode(_ALGORITHMS[algorithm](body).digest()).decode('ascii')}:"
 
 
-def digest_problem(header: str, body: bytes) -> Reason | None:
+def digest_problem(header: str, body: bytes) -> str | None:
     """Return None if the Content-Digest `header` matches the raw `body`, else the reason why not.
 
     At least one supported algorithm must be listed and every supported one must match; others are ignored.
@@ -160,26 +160,26 @@ def digest_problem(header: str, body: bytes) -> Reason | None:
     if algorithm in _ALGORITHMS and header == content_digest(body, algorithm):
         return None
     if len(header) > MAX_SIGNATURE_HEADER_BYTES:
-        return Reason.DIGEST_MALFORMED
+        return "digest_malformed"
     try:
         members = http_sf.parse(header.encode("ascii"), tltype="dictionary", on_duplicate_key=_reject_duplicate)
     except ValueError:
-        return Reason.DIGEST_MALFORMED
+        return "digest_malformed"
     if not isinstance(members, dict) or not members:
-        return Reason.DIGEST_MALFORMED
+        return "digest_malformed"
     supported = {name: member for name, member in members.items() if name in _ALGORITHMS}
     if not supported:
-        return Reason.DIGEST_UNSUPPORTED
+        return "digest_unsupported"
     for name, member in supported.items():
         value = member[0] if isinstance(member, tuple) else member
         if not isinstance(value, bytes):
-            return Reason.DIGEST_MALFORMED
+            return "digest_malformed"
         if not hmac.compare_digest(value, _ALGORITHMS[name](body).digest()):
-            return Reason.DIGEST_MISMATCH
+            return "digest_mismatch"
     return None
 
 
-def _split(value: bytes, header: str, reason: Reason) -> list[tuple[str, str, str]]:
+def _split(value: bytes, header: str, reason: str) -> list[tuple[str, str, str]]:
     """Return (label, inner list or empty, rest) of every member of a dictionary."""
     if len(value) > MAX_SIGNATURE_HEADER_BYTES:
         says = f"The {header} header is longer than {MAX_SIGNATURE_HEADER_BYTES} bytes; send one signature."
@@ -198,7 +198,7 @@ def _split(value: bytes, header: str, reason: Reason) -> list[tuple[str, str, st
             raise SignatureError(reason, f"The {header} header has the label {shown(label)} twice.")
         if len(members) == MAX_SIGNATURES:
             says = f"At most {MAX_SIGNATURES} signatures are examined; send one."
-            raise SignatureError(Reason.TOO_MANY_SIGNATURES, says)
+            raise SignatureError("too_many_signatures", says)
         members.append((label, components, rest))
         position, expected = match.end(), match[4] is not None
     return members
@@ -215,10 +215,10 @@ def _component_names(text: str) -> tuple[str, ...]:
         raise _malformed_input("component list", "is", error) from None
     for name, parameters in items:
         if type(name) is not str:
-            raise SignatureError(Reason.MALFORMED_SIGNATURE_INPUT, "Component names must be quoted strings.")
+            raise SignatureError("malformed_signature_input", "Component names must be quoted strings.")
         if parameters:
             says = f"Cover {shown(name)} without component parameters."
-            raise SignatureError(Reason.UNSUPPORTED_COMPONENT, says, name[:64])
+            raise SignatureError("unsupported_component", says, name[:64])
     return tuple(name for name, _ in items)
 
 
@@ -238,7 +238,7 @@ def _parse_parameters(text: str) -> Mapping[str, object]:
     return read
 
 
-def _check_fixed(found: Mapping[str, object], name: str, only: str, reason: Reason) -> None:
+def _check_fixed(found: Mapping[str, object], name: str, only: str, reason: str) -> None:
     value = found.get(name, only)
     if type(value) is not str or value != only:
         raise SignatureError(reason, f'Leave the {name} parameter out or send {name}="{only}".')
@@ -246,7 +246,7 @@ def _check_fixed(found: Mapping[str, object], name: str, only: str, reason: Reas
 
 def _malformed_input(part: str, verb: str, error: ValueError) -> SignatureError:
     says = f"The {part} of Signature-Input {verb} malformed: {str(error)[:160]}."
-    return SignatureError(Reason.MALFORMED_SIGNATURE_INPUT, says)
+    return SignatureError("malformed_signature_input", says)
 
 
 def _reject_duplicate(name: str, _kind: str) -> NoReturn:

@@ -11,7 +11,7 @@ import http_sf
 import msgspec
 
 from payres.signatures.fields import content_digest
-from payres.signatures.reasons import Reason, SignatureError, shown
+from payres.signatures.reasons import SignatureError, shown
 
 Fields: TypeAlias = Mapping[bytes, Sequence[bytes]]
 
@@ -103,7 +103,7 @@ def signature_base(message: Message, components: Sequence[str], parameters: str,
         value = _derived(message, name) if name[0] == "@" else _header(fields, name)
         # A line break would let one component's value pass for another component's line.
         if _LF in value or _CR in value or _NUL in value:
-            raise SignatureError(Reason.MALFORMED_COMPONENT, f"The value of {shown(name)} has a line break.", name)
+            raise SignatureError("malformed_component", f"The value of {shown(name)} has a line break.", name)
         lines.append(b'"%b": %b\n' % (name.encode("ascii"), value))
     lines.append(b'"@signature-params": ' + parameters.encode("ascii"))
     return b"".join(lines)
@@ -113,7 +113,7 @@ def _header(fields: Fields, name: str) -> bytes:
     lines = fields.get(name.encode("ascii"))
     if lines is None:
         says = f"The signature covers {shown(name)}, but no such header arrived."
-        raise SignatureError(Reason.COMPONENT_NOT_IN_MESSAGE, says, name)
+        raise SignatureError("component_not_in_message", says, name)
     return field_value(lines)
 
 
@@ -125,10 +125,10 @@ def _derived(message: Message, name: str) -> bytes:
     elif name in _FROM_TARGET_URI:
         match = _ABSOLUTE_URI.match(message.target_uri)
         if match is None:
-            raise SignatureError(Reason.MALFORMED_COMPONENT, f"{name} needs an absolute target URI.", name)
+            raise SignatureError("malformed_component", f"{name} needs an absolute target URI.", name)
         value = _FROM_TARGET_URI[name](match)
     else:
-        raise SignatureError(Reason.UNSUPPORTED_COMPONENT, f"Do not cover the derived component {shown(name)}.", name)
+        raise SignatureError("unsupported_component", f"Do not cover the derived component {shown(name)}.", name)
     # surrogatepass: a request target may hold anything, and building a base must not fail on it.
     return value.encode("utf-8", "surrogatepass")
 

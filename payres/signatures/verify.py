@@ -22,15 +22,15 @@ from payres.signatures.fields import (
     signature_bytes,
 )
 from payres.signatures.jwk import JWK, public_bytes
-from payres.signatures.reasons import Reason, Rejected, SignatureError, shown
+from payres.signatures.reasons import Rejected, SignatureError, shown
 from payres.signatures.sign import Fields, Message, field_value, header_fields, signature_base
 
 SECOND: Final = 1_000_000  # microseconds
 MAX_FUTURE_SECONDS: Final = 60  # so far ahead `created` may be
 _WRONG_DIGEST: Final = {
-    Reason.DIGEST_MALFORMED: "The Content-Digest header is not a dictionary of base64 digests.",
-    Reason.DIGEST_UNSUPPORTED: "The Content-Digest header has neither sha-256 nor sha-512.",
-    Reason.DIGEST_MISMATCH: "The Content-Digest header does not match the body. The body was changed after signing, or"
+    "digest_malformed": "The Content-Digest header is not a dictionary of base64 digests.",
+    "digest_unsupported": "The Content-Digest header has neither sha-256 nor sha-512.",
+    "digest_mismatch": "The Content-Digest header does not match the body. The body was changed after signing, or"
     " serialized again.",
 }
 
@@ -81,7 +81,7 @@ def parse(message: Message, max_age: int, now: int) -> Unverified | Rejected:
     try:
         members = read_signatures(_value(fields, b"signature-input"), _value(fields, b"signature"))
         if len(fields.get(b"authorization", ())) > 1:  # the wrong one may be read
-            raise SignatureError(Reason.REPEATED_HEADER, "Send the Authorization header only once.", "authorization")
+            raise SignatureError("repeated_header", "Send the Authorization header only once.", "authorization")
     except SignatureError as error:
         return error.rejected
     candidates: list[Candidate] = []
@@ -114,9 +114,9 @@ def verify(unverified: Unverified, keys: Mapping[str, JWK]) -> Verified | Reject
     first = unverified.candidates[0]
     if first.parameters.keyid not in keys:
         says = f"The client has no valid key with kid {shown(first.parameters.keyid)}."
-        return Rejected(Reason.UNKNOWN_KEY, says)
+        return Rejected("unknown_key", says)
     says = "The signature does not verify with this key. Compare the signature base computed here with yours."
-    return Rejected(Reason.SIGNATURE_MISMATCH, says, signature_base=first.base.decode("utf-8", "backslashreplace"))
+    return Rejected("signature_mismatch", says, signature_base=first.base.decode("utf-8", "backslashreplace"))
 
 
 def with_likely_cause(rejected: Rejected, unverified: Unverified, keys: Mapping[str, JWK]) -> Rejected:
@@ -176,12 +176,12 @@ def _check_coverage(message: Message, fields: Fields, components: tuple[str, ...
         required.append("authorization")
     for name in required:
         if name not in components:
-            raise SignatureError(Reason.MISSING_COMPONENT, f"The signature must cover {shown(name)}.", name)
+            raise SignatureError("missing_component", f"The signature must cover {shown(name)}.", name)
     if message.body and b"content-digest" not in fields:
         says = "Send a Content-Digest header with the body, and cover it."
-        raise SignatureError(Reason.MISSING_DIGEST, says, "content-digest")
+        raise SignatureError("missing_digest", says, "content-digest")
     if message.body and "content-digest" not in components:
-        raise SignatureError(Reason.MISSING_COMPONENT, "The signature must cover 'content-digest'.", "content-digest")
+        raise SignatureError("missing_component", "The signature must cover 'content-digest'.", "content-digest")
 
 
 def _check_freshness(parameters: Parameters, max_age: int, now: int) -> None:
@@ -192,12 +192,12 @@ def _check_freshness(parameters: Parameters, max_age: int, now: int) -> None:
             f"The signature is {age // SECOND} s old, and {max_age} s are allowed; sign the request again, and check"
             " your clock."
         )
-        raise SignatureError(Reason.CREATED_TOO_OLD, says)
+        raise SignatureError("created_too_old", says)
     if -age > MAX_FUTURE_SECONDS * SECOND:
         says = f"The signature was created {-age // SECOND} s in the future; check your clock."
-        raise SignatureError(Reason.CREATED_IN_FUTURE, says)
+        raise SignatureError("created_in_future", says)
     if parameters.expires is not None and now >= parameters.expires * SECOND:
-        raise SignatureError(Reason.EXPIRED, "The signature has expired; sign the request again.")
+        raise SignatureError("expired", "The signature has expired; sign the request again.")
 
 
 def _digest_rejection(message: Message, fields: Fields, candidates: list[Candidate]) -> Rejected | None:

@@ -20,7 +20,7 @@ from payres.signatures.fields import (
     read_signatures,
     signature_bytes,
 )
-from payres.signatures.reasons import Reason, SignatureError
+from payres.signatures.reasons import SignatureError
 from tests.helpers import examples
 
 RAW = bytes(range(64))
@@ -50,7 +50,7 @@ def test_read_signatures_agrees_with_the_structured_field_parser(fields: dict[st
     ]
 
 
-def refused_by(read: Callable[..., object], *arguments: object) -> Reason:
+def refused_by(read: Callable[..., object], *arguments: object) -> str:
     with pytest.raises(SignatureError) as caught:
         read(*arguments)
     return caught.value.rejected.reason
@@ -80,33 +80,33 @@ def test_read_signatures_reads(input_value: bytes, signature_value: bytes, membe
 @pytest.mark.parametrize(
     ("input_value", "signature_value", "reason"),
     [
-        (b"undefined", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=:AAAA:", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"Sig1=()", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=(", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=())", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=(())", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b'sig1=("a)', b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=(),", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=(),,sig2=()", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=(), sig1=()", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"sig1=(); caf\xe9", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"a=(" + b" " * 8190 + b")", b"sig1=:AAAA:", Reason.MALFORMED_SIGNATURE_INPUT),
-        (b"a=(), b=(), c=(), d=(), e=()", b"sig1=:AAAA:", Reason.TOO_MANY_SIGNATURES),
-        (b"sig1=()", b"undefined", Reason.MALFORMED_SIGNATURE),
-        (b"sig1=()", b"sig1", Reason.MALFORMED_SIGNATURE),
-        (b"sig1=()", b"sig1=:a:, sig1=:b:", Reason.MALFORMED_SIGNATURE),
-        (b"sig1=()", b"sig1=:\xff:", Reason.MALFORMED_SIGNATURE),
-        (b"sig1=()", b"s=" + b"A" * 8192, Reason.MALFORMED_SIGNATURE),
-        (b"sig1=()", BASE64[:-4].encode(), Reason.MALFORMED_SIGNATURE),
-        (b"a=(), b=()", BASE64.encode(), Reason.MALFORMED_SIGNATURE),
-        (b"a=()", b"b=:AAAA:", Reason.MISSING_SIGNATURE),
-        (b"", b"", Reason.MISSING_SIGNATURE),
+        (b"undefined", b"sig1=:AAAA:", "malformed_signature_input"),
+        (b"sig1", b"sig1=:AAAA:", "malformed_signature_input"),
+        (b"sig1=", b"sig1=:AAAA:", "malformed_signature_input"),
+        (b"sig1=:AAAA:", b"sig1=:AAAA:", "malformed_signature_input"),
+        (b"Sig1=()", b"sig1=:AAAA:", "malformed_signature_input"),
+        (b"sig1=(", b"sig1=:AAAA:", "malformed_signature_input"),
+        (b"sig1=())", b"sig1=:AAAA:", "malformed_signature_input"),
+        (b"sig1=(())", b"sig1=:AAAA:", "malformed_signature_input"),
+        (b'sig1=("a)', b"sig1=:AAAA:", "malformed_signature_input"),
+        (b"sig1=(),", b"sig1=:AAAA:", "malformed_signature_input"),
+        (b"sig1=(),,sig2=()", b"sig1=:AAAA:", "malformed_signature_input"),
+        (b"sig1=(), sig1=()", b"sig1=:AAAA:", "malformed_signature_input"),
+        (b"sig1=(); caf\xe9", b"sig1=:AAAA:", "malformed_signature_input"),
+        (b"a=(" + b" " * 8190 + b")", b"sig1=:AAAA:", "malformed_signature_input"),
+        (b"a=(), b=(), c=(), d=(), e=()", b"sig1=:AAAA:", "too_many_signatures"),
+        (b"sig1=()", b"undefined", "malformed_signature"),
+        (b"sig1=()", b"sig1", "malformed_signature"),
+        (b"sig1=()", b"sig1=:a:, sig1=:b:", "malformed_signature"),
+        (b"sig1=()", b"sig1=:\xff:", "malformed_signature"),
+        (b"sig1=()", b"s=" + b"A" * 8192, "malformed_signature"),
+        (b"sig1=()", BASE64[:-4].encode(), "malformed_signature"),
+        (b"a=(), b=()", BASE64.encode(), "malformed_signature"),
+        (b"a=()", b"b=:AAAA:", "missing_signature"),
+        (b"", b"", "missing_signature"),
     ],
 )
-def test_read_signatures_refuses(input_value: bytes, signature_value: bytes, reason: Reason) -> None:
+def test_read_signatures_refuses(input_value: bytes, signature_value: bytes, reason: str) -> None:
     assert refused_by(read_signatures, input_value, signature_value) is reason
 
 
@@ -136,7 +136,7 @@ def test_signature_bytes_reads_colons_or_none_and_padding_or_none(text: str) -> 
     ],
 )
 def test_signature_bytes_refuses(text: str) -> None:
-    assert refused_by(signature_bytes, text) is Reason.MALFORMED_SIGNATURE
+    assert refused_by(signature_bytes, text) == "malformed_signature"
 
 
 def test_signature_bytes_takes_only_one_spelling_of_the_last_character() -> None:
@@ -166,28 +166,28 @@ def test_covered_components_reads_quoted_and_bare_names(text: str, names: tuple[
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("(@method  date)", Reason.MALFORMED_SIGNATURE_INPUT),
-        ('(@method "date")', Reason.MALFORMED_SIGNATURE_INPUT),
-        ('("@method" date)', Reason.MALFORMED_SIGNATURE_INPUT),
-        ('("@method""date")', Reason.MALFORMED_SIGNATURE_INPUT),
-        ('("@method"\t"date")', Reason.MALFORMED_SIGNATURE_INPUT),
-        ("(1 2.5)", Reason.MALFORMED_SIGNATURE_INPUT),
-        ("(:AAAA:)", Reason.MALFORMED_SIGNATURE_INPUT),
-        ('("@method";req)', Reason.UNSUPPORTED_COMPONENT),
-        ('("date";sf)', Reason.UNSUPPORTED_COMPONENT),
-        ('("date";bs)', Reason.UNSUPPORTED_COMPONENT),
-        ('("date";key="a")', Reason.UNSUPPORTED_COMPONENT),
-        ('("Date")', Reason.UNSUPPORTED_COMPONENT),
-        ("(@method Date)", Reason.UNSUPPORTED_COMPONENT),
-        ('("")', Reason.UNSUPPORTED_COMPONENT),
-        ('("a b")', Reason.UNSUPPORTED_COMPONENT),
-        ('("a\\"b")', Reason.UNSUPPORTED_COMPONENT),
-        ('("a@b")', Reason.UNSUPPORTED_COMPONENT),
-        ('("date" "@method" "date")', Reason.DUPLICATE_COMPONENT),
-        ("(date @method date)", Reason.DUPLICATE_COMPONENT),
+        ("(@method  date)", "malformed_signature_input"),
+        ('(@method "date")', "malformed_signature_input"),
+        ('("@method" date)', "malformed_signature_input"),
+        ('("@method""date")', "malformed_signature_input"),
+        ('("@method"\t"date")', "malformed_signature_input"),
+        ("(1 2.5)", "malformed_signature_input"),
+        ("(:AAAA:)", "malformed_signature_input"),
+        ('("@method";req)', "unsupported_component"),
+        ('("date";sf)', "unsupported_component"),
+        ('("date";bs)', "unsupported_component"),
+        ('("date";key="a")', "unsupported_component"),
+        ('("Date")', "unsupported_component"),
+        ("(@method Date)", "unsupported_component"),
+        ('("")', "unsupported_component"),
+        ('("a b")', "unsupported_component"),
+        ('("a\\"b")', "unsupported_component"),
+        ('("a@b")', "unsupported_component"),
+        ('("date" "@method" "date")', "duplicate_component"),
+        ("(date @method date)", "duplicate_component"),
     ],
 )
-def test_covered_components_refuses_every_time(text: str, reason: Reason) -> None:
+def test_covered_components_refuses_every_time(text: str, reason: str) -> None:
     for _ in range(2):  # the second time, a remembered answer must not let it through
         assert refused_by(covered_components, text) is reason
 
@@ -210,44 +210,44 @@ def test_read_parameters_reads(text: str, expected: Parameters) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", Reason.MISSING_KEYID),
-        (";created=7", Reason.MISSING_KEYID),
-        (";created=7;keyid", Reason.MISSING_KEYID),
-        (";created=7;keyid=k", Reason.MISSING_KEYID),
-        (";created=7;keyid=1", Reason.MISSING_KEYID),
-        (';created=7;keyid=""', Reason.MISSING_KEYID),
-        (';created=7;keyid=%"k"', Reason.MISSING_KEYID),
-        (f';created=7;keyid="{"k" * 257}"', Reason.MISSING_KEYID),
-        (';keyid="k"', Reason.MISSING_CREATED),
-        (';keyid="k";created', Reason.MISSING_CREATED),
-        (';keyid="k";created=?1', Reason.MISSING_CREATED),
-        (';keyid="k";created=7.0', Reason.MISSING_CREATED),
-        (';keyid="k";created="7"', Reason.MISSING_CREATED),
-        (';keyid="k";created=@7', Reason.MISSING_CREATED),
-        (';keyid="k";created=7;expires=?1', Reason.EXPIRED),
-        (';keyid="k";created=7;expires="9"', Reason.EXPIRED),
-        (';keyid="k";created=7;alg="rsa-pss-sha512"', Reason.UNSUPPORTED_ALGORITHM),
-        (';keyid="k";created=7;alg="EdDSA"', Reason.UNSUPPORTED_ALGORITHM),
-        (';keyid="k";created=7;alg=ed25519', Reason.UNSUPPORTED_ALGORITHM),
-        (';keyid="k";created=7;alg', Reason.UNSUPPORTED_ALGORITHM),
-        (';keyid="k";created=7;tag="gnap-rotate"', Reason.UNSUPPORTED_TAG),
-        (';keyid="k";created=7;tag=gnap', Reason.UNSUPPORTED_TAG),
-        (';keyid="k";created=7;nonce=n', Reason.MALFORMED_NONCE),
-        (';keyid="k";created=7;nonce=1', Reason.MALFORMED_NONCE),
-        (';keyid="k";created=7;nonce=""', Reason.MALFORMED_NONCE),
-        (f';keyid="k";created=7;nonce="{"n" * 257}"', Reason.MALFORMED_NONCE),
-        (';keyid="k";created=7;keyid="l"', Reason.MALFORMED_SIGNATURE_INPUT),
-        (';keyid="k";created=7;created=7', Reason.MALFORMED_SIGNATURE_INPUT),
-        (';keyid="k";created=1234567890123456', Reason.MALFORMED_SIGNATURE_INPUT),
-        (';keyid="k";created=undefined;', Reason.MALFORMED_SIGNATURE_INPUT),
-        (' ;keyid="k";created=7', Reason.MALFORMED_SIGNATURE_INPUT),
-        (';keyid="k" ;created=7', Reason.MALFORMED_SIGNATURE_INPUT),
-        (';keyid="\x01";created=7', Reason.MALFORMED_SIGNATURE_INPUT),
-        ("keyid", Reason.MALFORMED_SIGNATURE_INPUT),
-        (';keyid="k";created=7,()', Reason.MALFORMED_SIGNATURE_INPUT),
+        ("", "missing_keyid"),
+        (";created=7", "missing_keyid"),
+        (";created=7;keyid", "missing_keyid"),
+        (";created=7;keyid=k", "missing_keyid"),
+        (";created=7;keyid=1", "missing_keyid"),
+        (';created=7;keyid=""', "missing_keyid"),
+        (';created=7;keyid=%"k"', "missing_keyid"),
+        (f';created=7;keyid="{"k" * 257}"', "missing_keyid"),
+        (';keyid="k"', "missing_created"),
+        (';keyid="k";created', "missing_created"),
+        (';keyid="k";created=?1', "missing_created"),
+        (';keyid="k";created=7.0', "missing_created"),
+        (';keyid="k";created="7"', "missing_created"),
+        (';keyid="k";created=@7', "missing_created"),
+        (';keyid="k";created=7;expires=?1', "expired"),
+        (';keyid="k";created=7;expires="9"', "expired"),
+        (';keyid="k";created=7;alg="rsa-pss-sha512"', "unsupported_algorithm"),
+        (';keyid="k";created=7;alg="EdDSA"', "unsupported_algorithm"),
+        (';keyid="k";created=7;alg=ed25519', "unsupported_algorithm"),
+        (';keyid="k";created=7;alg', "unsupported_algorithm"),
+        (';keyid="k";created=7;tag="gnap-rotate"', "unsupported_tag"),
+        (';keyid="k";created=7;tag=gnap', "unsupported_tag"),
+        (';keyid="k";created=7;nonce=n', "malformed_nonce"),
+        (';keyid="k";created=7;nonce=1', "malformed_nonce"),
+        (';keyid="k";created=7;nonce=""', "malformed_nonce"),
+        (f';keyid="k";created=7;nonce="{"n" * 257}"', "malformed_nonce"),
+        (';keyid="k";created=7;keyid="l"', "malformed_signature_input"),
+        (';keyid="k";created=7;created=7', "malformed_signature_input"),
+        (';keyid="k";created=1234567890123456', "malformed_signature_input"),
+        (';keyid="k";created=undefined;', "malformed_signature_input"),
+        (' ;keyid="k";created=7', "malformed_signature_input"),
+        (';keyid="k" ;created=7', "malformed_signature_input"),
+        (';keyid="\x01";created=7', "malformed_signature_input"),
+        ("keyid", "malformed_signature_input"),
+        (';keyid="k";created=7,()', "malformed_signature_input"),
     ],
 )
-def test_read_parameters_refuses(text: str, reason: Reason) -> None:
+def test_read_parameters_refuses(text: str, reason: str) -> None:
     assert refused_by(read_parameters, text) is reason
 
 
@@ -296,34 +296,34 @@ def test_digest_problem_accepts_every_good_form(header: str) -> None:
 @pytest.mark.parametrize(
     ("header", "reason"),
     [
-        ("", Reason.DIGEST_MALFORMED),
-        ("undefined", Reason.DIGEST_UNSUPPORTED),  # a structured field: the key "undefined" with the value true
-        ("sha-256", Reason.DIGEST_MALFORMED),
-        ("sha-256=", Reason.DIGEST_MALFORMED),
-        ("SHA-256=:AAAA:", Reason.DIGEST_MALFORMED),
-        (SHA_256.replace(":", ""), Reason.DIGEST_MALFORMED),
-        ('sha-256="X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPE="', Reason.DIGEST_MALFORMED),
-        ("sha-256=(:AAAA:)", Reason.DIGEST_MALFORMED),
-        (f"{SHA_256},", Reason.DIGEST_MALFORMED),
-        (f"{SHA_256_LF}, {SHA_256}", Reason.DIGEST_MALFORMED),  # the same algorithm twice
-        (f"{SHA_256}, {SHA_256}", Reason.DIGEST_MALFORMED),
-        (f"é=:AAAA:, {SHA_256}", Reason.DIGEST_MALFORMED),
-        ("x" * 8193, Reason.DIGEST_MALFORMED),
-        ("md5=:AAAA:", Reason.DIGEST_UNSUPPORTED),
-        ("sha-384=:AAAA:", Reason.DIGEST_UNSUPPORTED),
-        (SHA_256_LF, Reason.DIGEST_MISMATCH),
-        ("sha-256=::", Reason.DIGEST_MISMATCH),
-        (f"{SHA_256}, {SHA_512_LF}", Reason.DIGEST_MISMATCH),  # one good digest does not excuse a bad one
-        (f"{SHA_256_LF}, {SHA_512}", Reason.DIGEST_MISMATCH),
+        ("", "digest_malformed"),
+        ("undefined", "digest_unsupported"),  # a structured field: the key "undefined" with the value true
+        ("sha-256", "digest_malformed"),
+        ("sha-256=", "digest_malformed"),
+        ("SHA-256=:AAAA:", "digest_malformed"),
+        (SHA_256.replace(":", ""), "digest_malformed"),
+        ('sha-256="X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPE="', "digest_malformed"),
+        ("sha-256=(:AAAA:)", "digest_malformed"),
+        (f"{SHA_256},", "digest_malformed"),
+        (f"{SHA_256_LF}, {SHA_256}", "digest_malformed"),  # the same algorithm twice
+        (f"{SHA_256}, {SHA_256}", "digest_malformed"),
+        (f"é=:AAAA:, {SHA_256}", "digest_malformed"),
+        ("x" * 8193, "digest_malformed"),
+        ("md5=:AAAA:", "digest_unsupported"),
+        ("sha-384=:AAAA:", "digest_unsupported"),
+        (SHA_256_LF, "digest_mismatch"),
+        ("sha-256=::", "digest_mismatch"),
+        (f"{SHA_256}, {SHA_512_LF}", "digest_mismatch"),  # one good digest does not excuse a bad one
+        (f"{SHA_256_LF}, {SHA_512}", "digest_mismatch"),
     ],
 )
-def test_digest_problem_says_what_is_wrong(header: str, reason: Reason) -> None:
+def test_digest_problem_says_what_is_wrong(header: str, reason: str) -> None:
     assert digest_problem(header, BODY) is reason
 
 
 @given(st.text(max_size=200), st.binary(max_size=20))
 def test_digest_problem_never_accepts_nor_raises_on_random_text(header: str, body: bytes) -> None:
-    assert digest_problem(header, body) in {Reason.DIGEST_MALFORMED, Reason.DIGEST_UNSUPPORTED, Reason.DIGEST_MISMATCH}
+    assert digest_problem(header, body) in {"digest_malformed", "digest_unsupported", "digest_mismatch"}
 
 
 @given(st.binary(max_size=300), st.sampled_from(["sha-256", "sha-512"]), st.data())
@@ -331,10 +331,10 @@ def test_digest_problem_accepts_a_body_and_no_other(body: bytes, algorithm: str,
     header = content_digest(body, algorithm)
     other = data.draw(st.binary(max_size=300).filter(lambda drawn: drawn != body))
     assert digest_problem(header, body) is None
-    assert digest_problem(header, other) is Reason.DIGEST_MISMATCH
+    assert digest_problem(header, other) == "digest_mismatch"
 
 
 @given(st.binary(min_size=1, max_size=64))
 def test_digest_problem_refuses_a_digest_cut_short(body: bytes) -> None:
     digest = b64encode(body[:31]).decode()
-    assert digest_problem(f"sha-256=:{digest}:", body) is Reason.DIGEST_MISMATCH
+    assert digest_problem(f"sha-256=:{digest}:", body) == "digest_mismatch"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from payres.signatures.fields import content_digest
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
-from payres.signatures.reasons import Reason, SignatureError
+from payres.signatures.reasons import SignatureError
 from payres.signatures.sign import Message, field_value, sign, signature_base
 from payres.signatures.verify import Verified, is_signature
 from tests.helpers import verify_message
@@ -135,17 +135,17 @@ def test_signature_base_keeps_header_bytes_that_are_not_ascii() -> None:
 @pytest.mark.parametrize(
     ("component", "reason"),
     [
-        ("x-absent", Reason.COMPONENT_NOT_IN_MESSAGE),
-        ("@status", Reason.UNSUPPORTED_COMPONENT),
-        ("@query-param", Reason.UNSUPPORTED_COMPONENT),
-        ("@signature-params", Reason.UNSUPPORTED_COMPONENT),
-        ("@", Reason.UNSUPPORTED_COMPONENT),
-        ("x-break", Reason.MALFORMED_COMPONENT),
-        ("x-return", Reason.MALFORMED_COMPONENT),
-        ("x-null", Reason.MALFORMED_COMPONENT),
+        ("x-absent", "component_not_in_message"),
+        ("@status", "unsupported_component"),
+        ("@query-param", "unsupported_component"),
+        ("@signature-params", "unsupported_component"),
+        ("@", "unsupported_component"),
+        ("x-break", "malformed_component"),
+        ("x-return", "malformed_component"),
+        ("x-null", "malformed_component"),
     ],
 )
-def test_signature_base_refuses_a_component(component: str, reason: Reason) -> None:
+def test_signature_base_refuses_a_component(component: str, reason: str) -> None:
     headers = [(b"x-break", b'a\n"@method": DELETE'), (b"x-return", b"a\rb"), (b"x-null", b"a\0b")]
     with pytest.raises(SignatureError) as caught:
         lines(Message("GET", "https://example.com/", headers), component)
@@ -166,7 +166,7 @@ def test_signature_base_refuses_a_component(component: str, reason: Reason) -> N
 def test_signature_base_refuses_a_request_line(method: str, target_uri: str, component: str) -> None:
     with pytest.raises(SignatureError) as caught:
         lines(Message(method, target_uri, []), component)
-    assert caught.value.rejected.reason is Reason.MALFORMED_COMPONENT
+    assert caught.value.rejected.reason == "malformed_component"
     assert caught.value.rejected.component == component
 
 

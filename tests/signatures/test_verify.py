@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from payres.signatures.fields import content_digest, covered_components
 from payres.signatures.jwk import jwk_from_public_bytes
-from payres.signatures.reasons import Reason, Rejected
+from payres.signatures.reasons import MEANINGS, Rejected
 from payres.signatures.sign import Message, signature_base
 from payres.signatures.verify import Unverified, Verified, is_signature, parse, verify
 from tests.helpers import verify_message
@@ -106,83 +106,83 @@ ACCEPTED = {
     "empty authorization": signed('("@method" "@target-uri" "authorization")', headers=[(b"authorization", b"")]),
 }
 
-REFUSED: list[tuple[Reason, str | None, Message]] = [
-    (Reason.MISSING_SIGNATURE, None, Message("GET", TARGET, [])),
-    (Reason.MISSING_SIGNATURE, None, without(LINE, b"signature")),
-    (Reason.MISSING_SIGNATURE, None, without(LINE, b"signature-input")),
-    (Reason.MISSING_SIGNATURE, None, unsigned(" \t", SIGNATURE)),
-    (Reason.MALFORMED_SIGNATURE_INPUT, None, unsigned(f"sig1={COVER_LINE}{PARAMETERS};", f"sig1={SIGNATURE}")),
-    (Reason.MALFORMED_SIGNATURE_INPUT, None, plus(LINE, (b"signature-input", b"undefined"))),
-    (Reason.MALFORMED_SIGNATURE_INPUT, None, plus(LINE, (b"signature-input", b'sig1=("@method")'))),
-    (Reason.MALFORMED_SIGNATURE, None, unsigned(f"sig1={COVER_LINE}{PARAMETERS}", "sig1=::")),
-    (Reason.MALFORMED_SIGNATURE, None, plus(LINE, (b"signature", f"sig1={SIGNATURE}".encode()))),
-    (Reason.TOO_MANY_SIGNATURES, None, unsigned(", ".join(f"s{n}=()" for n in range(5)), f"s1={SIGNATURE}")),
-    (Reason.TOO_MANY_SIGNATURES, None, unsigned("s1=()", ", ".join(f"s{n}={SIGNATURE}" for n in range(5)))),
-    (Reason.REPEATED_HEADER, "authorization", plus(FULL, AUTHORIZATION)),
-    (Reason.MISSING_COMPONENT, "@method", signed("()")),
-    (Reason.MISSING_COMPONENT, "@method", signed('("@target-uri")')),
-    (Reason.MISSING_COMPONENT, "@target-uri", signed('("@method" "@path" "@query" "@authority")')),
-    (Reason.MISSING_COMPONENT, "authorization", signed(headers=[AUTHORIZATION])),
-    (Reason.MISSING_COMPONENT, "authorization", plus(LINE, (b"authorization", b""))),
-    (Reason.MISSING_COMPONENT, "content-digest", signed(headers=CONTENT, body=BODY)),
-    (Reason.MISSING_DIGEST, "content-digest", signed(body=BODY)),
-    (Reason.MISSING_DIGEST, "content-digest", msgspec.structs.replace(LINE, body=b"x")),
-    (Reason.DUPLICATE_COMPONENT, "@method", unsigned(f'sig1=("@method" "@method"){PARAMETERS}', f"sig1={SIGNATURE}")),
-    (Reason.UNSUPPORTED_COMPONENT, "@method", unsigned('sig1=("@method";req)', f"sig1={SIGNATURE}")),
+REFUSED: list[tuple[str, str | None, Message]] = [
+    ("missing_signature", None, Message("GET", TARGET, [])),
+    ("missing_signature", None, without(LINE, b"signature")),
+    ("missing_signature", None, without(LINE, b"signature-input")),
+    ("missing_signature", None, unsigned(" \t", SIGNATURE)),
+    ("malformed_signature_input", None, unsigned(f"sig1={COVER_LINE}{PARAMETERS};", f"sig1={SIGNATURE}")),
+    ("malformed_signature_input", None, plus(LINE, (b"signature-input", b"undefined"))),
+    ("malformed_signature_input", None, plus(LINE, (b"signature-input", b'sig1=("@method")'))),
+    ("malformed_signature", None, unsigned(f"sig1={COVER_LINE}{PARAMETERS}", "sig1=::")),
+    ("malformed_signature", None, plus(LINE, (b"signature", f"sig1={SIGNATURE}".encode()))),
+    ("too_many_signatures", None, unsigned(", ".join(f"s{n}=()" for n in range(5)), f"s1={SIGNATURE}")),
+    ("too_many_signatures", None, unsigned("s1=()", ", ".join(f"s{n}={SIGNATURE}" for n in range(5)))),
+    ("repeated_header", "authorization", plus(FULL, AUTHORIZATION)),
+    ("missing_component", "@method", signed("()")),
+    ("missing_component", "@method", signed('("@target-uri")')),
+    ("missing_component", "@target-uri", signed('("@method" "@path" "@query" "@authority")')),
+    ("missing_component", "authorization", signed(headers=[AUTHORIZATION])),
+    ("missing_component", "authorization", plus(LINE, (b"authorization", b""))),
+    ("missing_component", "content-digest", signed(headers=CONTENT, body=BODY)),
+    ("missing_digest", "content-digest", signed(body=BODY)),
+    ("missing_digest", "content-digest", msgspec.structs.replace(LINE, body=b"x")),
+    ("duplicate_component", "@method", unsigned(f'sig1=("@method" "@method"){PARAMETERS}', f"sig1={SIGNATURE}")),
+    ("unsupported_component", "@method", unsigned('sig1=("@method";req)', f"sig1={SIGNATURE}")),
     (
-        Reason.UNSUPPORTED_COMPONENT,
+        "unsupported_component",
         "@status",
         unsigned(f'sig1=("@method" "@target-uri" "@status"){PARAMETERS}', f"sig1={SIGNATURE}"),
     ),
     (
-        Reason.MALFORMED_COMPONENT,
+        "malformed_component",
         "x-a",
         plus(
             unsigned(f'sig1=("@method" "@target-uri" "x-a"){PARAMETERS}', f"sig1={SIGNATURE}"), (b"x-a", b'1\n"x-b": 2')
         ),
     ),
-    (Reason.MALFORMED_COMPONENT, "@target-uri", msgspec.structs.replace(LINE, target_uri=TARGET + "\n")),
+    ("malformed_component", "@target-uri", msgspec.structs.replace(LINE, target_uri=TARGET + "\n")),
     (
-        Reason.COMPONENT_NOT_IN_MESSAGE,
+        "component_not_in_message",
         "date",
         unsigned(f'sig1=("@method" "@target-uri" "date"){PARAMETERS}', f"sig1={SIGNATURE}"),
     ),
     (
-        Reason.COMPONENT_NOT_IN_MESSAGE,
+        "component_not_in_message",
         "content-digest",
         unsigned(f'sig1=("@method" "@target-uri" "content-digest"){PARAMETERS}', f"sig1={SIGNATURE}"),
     ),
-    (Reason.COMPONENT_NOT_IN_MESSAGE, "authorization", without(FULL, b"authorization")),
-    (Reason.COMPONENT_NOT_IN_MESSAGE, "content-length", without(FULL, b"content-length")),
-    (Reason.MISSING_DIGEST, "content-digest", without(FULL, b"content-digest")),
-    (Reason.MISSING_KEYID, None, signed(parameters=f";created={CREATED}")),
-    (Reason.UNKNOWN_KEY, None, signed(parameters=f';keyid="K";created={CREATED}')),
-    (Reason.UNSUPPORTED_ALGORITHM, None, signed(parameters=PARAMETERS + ';alg="hmac-sha256"')),
-    (Reason.UNSUPPORTED_TAG, None, signed(parameters=PARAMETERS + ';tag="other"')),
-    (Reason.MISSING_CREATED, None, signed(parameters=';keyid="k"')),
-    (Reason.CREATED_TOO_OLD, None, signed(parameters=f';keyid="k";created={CREATED - 301}')),
-    (Reason.CREATED_IN_FUTURE, None, signed(parameters=f';keyid="k";created={CREATED + 61}')),
-    (Reason.EXPIRED, None, signed(parameters=PARAMETERS + f";expires={CREATED}")),
-    (Reason.MALFORMED_NONCE, None, signed(parameters=PARAMETERS + ";nonce=1")),
+    ("component_not_in_message", "authorization", without(FULL, b"authorization")),
+    ("component_not_in_message", "content-length", without(FULL, b"content-length")),
+    ("missing_digest", "content-digest", without(FULL, b"content-digest")),
+    ("missing_keyid", None, signed(parameters=f";created={CREATED}")),
+    ("unknown_key", None, signed(parameters=f';keyid="K";created={CREATED}')),
+    ("unsupported_algorithm", None, signed(parameters=PARAMETERS + ';alg="hmac-sha256"')),
+    ("unsupported_tag", None, signed(parameters=PARAMETERS + ';tag="other"')),
+    ("missing_created", None, signed(parameters=';keyid="k"')),
+    ("created_too_old", None, signed(parameters=f';keyid="k";created={CREATED - 301}')),
+    ("created_in_future", None, signed(parameters=f';keyid="k";created={CREATED + 61}')),
+    ("expired", None, signed(parameters=PARAMETERS + f";expires={CREATED}")),
+    ("malformed_nonce", None, signed(parameters=PARAMETERS + ";nonce=1")),
     (
-        Reason.DIGEST_MALFORMED,
+        "digest_malformed",
         "content-digest",
         signed('("@method" "@target-uri" "content-digest")', headers=[(b"content-digest", b"sha-512=\xff")], body=BODY),
     ),
     (
-        Reason.DIGEST_UNSUPPORTED,
+        "digest_unsupported",
         "content-digest",
         signed('("@method" "@target-uri" "content-digest")', headers=[(b"content-digest", b"md5=:AA==:")], body=BODY),
     ),
-    (Reason.DIGEST_MISMATCH, "content-digest", msgspec.structs.replace(FULL, body=BODY + b"\n")),
-    (Reason.DIGEST_MISMATCH, "content-digest", msgspec.structs.replace(FULL, body=b"")),
-    (Reason.SIGNATURE_MISMATCH, None, unsigned(f"sig1={COVER_LINE}{PARAMETERS}", f"sig1={SIGNATURE}")),
-    (Reason.SIGNATURE_MISMATCH, None, msgspec.structs.replace(LINE, method="DELETE")),
-    (Reason.SIGNATURE_MISMATCH, None, plus(FULL, (b"content-type", b"application/json"))),
+    ("digest_mismatch", "content-digest", msgspec.structs.replace(FULL, body=BODY + b"\n")),
+    ("digest_mismatch", "content-digest", msgspec.structs.replace(FULL, body=b"")),
+    ("signature_mismatch", None, unsigned(f"sig1={COVER_LINE}{PARAMETERS}", f"sig1={SIGNATURE}")),
+    ("signature_mismatch", None, msgspec.structs.replace(LINE, method="DELETE")),
+    ("signature_mismatch", None, plus(FULL, (b"content-type", b"application/json"))),
 ]
 
 # Callers find these with their database; the words live here so that there is one list.
-CALLERS_REASONS = {Reason.UNKNOWN_KEY, Reason.NONCE_REUSED}
+CALLERS_REASONS = {"unknown_key", "nonce_reused"}
 
 
 @pytest.mark.parametrize("message", ACCEPTED.values(), ids=ACCEPTED.keys())
@@ -193,16 +193,16 @@ def test_verify_message_accepts(message: Message) -> None:
 
 
 @pytest.mark.parametrize(("reason", "component", "message"), REFUSED)
-def test_verify_message_refuses(reason: Reason, component: str | None, message: Message) -> None:
+def test_verify_message_refuses(reason: str, component: str | None, message: Message) -> None:
     rejected = verify_message(message, KEY, NOW)
     assert isinstance(rejected, Rejected)
     assert (rejected.reason, rejected.component) == (reason, component)
     assert 20 <= len(rejected.description) <= 250
-    assert (rejected.signature_base is not None) == (reason is Reason.SIGNATURE_MISMATCH)
+    assert (rejected.signature_base is not None) == (reason == "signature_mismatch")
 
 
 def test_verify_message_has_a_test_for_each_reason() -> None:
-    assert {reason for reason, _, _ in REFUSED} | CALLERS_REASONS == set(Reason)
+    assert {reason for reason, _, _ in REFUSED} | CALLERS_REASONS == MEANINGS.keys()
 
 
 def test_verify_message_shows_the_base_it_computed_when_nothing_else_is_wrong() -> None:
@@ -225,19 +225,19 @@ def test_verify_message_shows_the_base_it_computed_when_nothing_else_is_wrong() 
     [
         (0, None, None),
         (300_000_000, None, None),
-        (300_000_001, None, Reason.CREATED_TOO_OLD),
+        (300_000_001, None, "created_too_old"),
         (-60_000_000, None, None),
-        (-60_000_001, None, Reason.CREATED_IN_FUTURE),
+        (-60_000_001, None, "created_in_future"),
         (0, 1, None),
         (999_999, 1, None),
-        (1_000_000, 1, Reason.EXPIRED),
-        (0, -1, Reason.EXPIRED),
-        (301_000_000, 1000, Reason.CREATED_TOO_OLD),  # expires extends nothing
-        (-NOW, None, Reason.CREATED_IN_FUTURE),
-        (10**30, None, Reason.CREATED_TOO_OLD),
+        (1_000_000, 1, "expired"),
+        (0, -1, "expired"),
+        (301_000_000, 1000, "created_too_old"),  # expires extends nothing
+        (-NOW, None, "created_in_future"),
+        (10**30, None, "created_too_old"),
     ],
 )
-def test_freshness_at_its_edges(later: int, expires: int | None, reason: Reason | None) -> None:
+def test_freshness_at_its_edges(later: int, expires: int | None, reason: str | None) -> None:
     message = LINE if expires is None else signed(parameters=f"{PARAMETERS};expires={CREATED + expires}")
     found = verify_message(message, KEY, NOW + later)
     assert (found.reason if isinstance(found, Rejected) else None) is reason
@@ -254,7 +254,7 @@ def test_verify_refuses_the_right_kid_with_another_key() -> None:
     other = jwk_from_public_bytes("k", Ed25519PrivateKey.generate().public_key().public_bytes_raw())
     rejected = verify_message(LINE, other, NOW)
     assert isinstance(rejected, Rejected)
-    assert rejected.reason is Reason.SIGNATURE_MISMATCH
+    assert rejected.reason == "signature_mismatch"
 
 
 def test_verify_refuses_a_signature_shifted_by_the_group_order() -> None:
@@ -320,16 +320,14 @@ def test_verify_message_takes_labels_from_several_header_lines() -> None:
 @pytest.mark.parametrize(
     ("pairs", "reason"),
     [
-        ([PROXY, STALE], Reason.MALFORMED_SIGNATURE),
-        ([STALE, PROXY], Reason.CREATED_TOO_OLD),
-        ([STALE, FORGED], Reason.SIGNATURE_MISMATCH),
-        ([OTHERS, STALE], Reason.UNKNOWN_KEY),
-        ([FORGED, FORGED], Reason.MALFORMED_SIGNATURE_INPUT),
+        ([PROXY, STALE], "malformed_signature"),
+        ([STALE, PROXY], "created_too_old"),
+        ([STALE, FORGED], "signature_mismatch"),
+        ([OTHERS, STALE], "unknown_key"),
+        ([FORGED, FORGED], "malformed_signature_input"),
     ],
 )
-def test_verify_message_reports_the_first_failure_when_none_is_good(
-    pairs: list[tuple[str, str]], reason: Reason
-) -> None:
+def test_verify_message_reports_the_first_failure_when_none_is_good(pairs: list[tuple[str, str]], reason: str) -> None:
     rejected = verify_message(combined(*pairs), KEY, NOW)
     assert isinstance(rejected, Rejected)
     assert rejected.reason is reason
@@ -484,7 +482,7 @@ def test_verify_message_refuses_a_100_kb_header_quickly(name: bytes, byte: bytes
 def test_verify_message_refuses_a_strange_target(target_uri: str) -> None:
     rejected = verify_message(msgspec.structs.replace(FULL, target_uri=target_uri), KEY, NOW)
     assert isinstance(rejected, Rejected)
-    assert rejected.reason is Reason.SIGNATURE_MISMATCH
+    assert rejected.reason == "signature_mismatch"
 
 
 @given(st.binary(min_size=32, max_size=32))
