@@ -87,26 +87,19 @@ def test_next_step(changes: Json, retryable: bool | None, in_flight: bool, step:
     assert next_step(payment, failure, in_flight=in_flight, now=0) == step
 
 
-def test_packets_that_never_left_are_asked_about_and_sent_again(
-    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("arrived", "later"),
+    [(False, 22), (True, 22), (True, 86_400)],
+    ids=["before they left", "after they arrived", "a day later, when its quote has expired"],
+)
+def test_packets_in_flight_at_an_interruption_are_asked_about(
+    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch, arrived: bool, later: int
 ) -> None:
     a, b = pair
-    created = begin_and_interrupt(a, receiver, never, monkeypatch)
-    assert received(b, receiver).received == 0
-    let_time_pass(pair, 22)
-    goes_on_to_the_end(pair, created, receiver)
-
-
-@pytest.mark.parametrize("later", [22, 86_400], ids=["at once", "a day later, when its quote has expired"])
-def test_packets_whose_answer_nobody_waited_for_are_not_sent_again(
-    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch, later: int
-) -> None:
-    a, b = pair
-
-    def some_arrived() -> bool:
-        return received(b, receiver).received > 0
-
-    created = begin_and_interrupt(a, receiver, forgetting(Link.post), monkeypatch, some_arrived)
+    post = forgetting(Link.post) if arrived else never
+    created = begin_and_interrupt(
+        a, receiver, post, monkeypatch, lambda: (received(b, receiver).received > 0) == arrived
+    )
     assert sent(a, created).sent == 0
     let_time_pass(pair, later)
     goes_on_to_the_end(pair, created, receiver)

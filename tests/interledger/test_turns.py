@@ -156,12 +156,14 @@ def test_wallet_whose_receivers_hold_packets_leaves_others_places_on_the_link(
 ) -> None:
     """Each payment has twenty packets, all under way at once; four payments have more than the link has places."""
     a, b = pair
-    hurried(a, first_round=20)
+    hurried(a, first_round=a.context.remote_payments.outbound.timing.largest_round)
     change(b, "a", max_packet=VALUE // 20)
     slow, quick = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
     made = example(pair)
     gate = shut(slow)
-    stuck = begin(a, made, "alice", slow, 4)
+    stuck = begin(a, made, "alice", slow)
+    wait_until(lambda: gate.held == 20)
+    stuck += begin(a, made, "alice", slow, 3)
     wait_until(lambda: gate.held == outbound.AT_ONCE_FROM_WALLET)
     wait_until_completed(a, begin(a, made, "bob", quick))
     assert received(b, quick).received == VALUE
@@ -170,19 +172,6 @@ def test_wallet_whose_receivers_hold_packets_leaves_others_places_on_the_link(
     gate.open()
     wait_until_completed(a, stuck)
     assert received(b, slow).received == 4 * VALUE
-
-
-def test_payment_alone_has_all_its_packets_under_way(pair: Pair, shut: Callable[..., Gate]) -> None:
-    a, b = pair
-    hurried(a, first_round=20)
-    change(b, "a", max_packet=VALUE // 20)
-    slow = bill(b, b.wallet("bob"))
-    made = example(pair)
-    gate = shut(slow)
-    paid = begin(a, made, "alice", slow)
-    wait_until(lambda: gate.held == a.context.remote_payments.outbound.timing.largest_round == 20)
-    gate.open()
-    wait_until_completed(a, paid)
 
 
 def test_packets_of_every_kind_fit_into_what_a_peer_takes() -> None:

@@ -146,21 +146,6 @@ def test_smaller_amount_after_one_that_was_too_large(code: str, data: bytes, fou
         assert [Answer(Reject(code)).smaller(amount) for amount in (9, 2, 1)] == [1, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("outcome", "expected"),
-    [
-        (Reject(Code.INSUFFICIENT_LIQUIDITY), True),
-        (Reject("T99"), True),
-        (Unanswered("no answer"), True),
-        (Reject(Code.TRANSFER_TIMED_OUT), False),
-        (Reject(Code.APPLICATION_ERROR), False),
-        (Fulfill(b"f" * 32), False),
-    ],
-)
-def test_congestion(outcome: Outcome, expected: bool) -> None:
-    assert Answer(outcome).congested == expected
-
-
 def test_sentences_quote_peers_cut_and_escaped() -> None:
     reject = Reject("F00", "test." + "a" * 1000, "\x1b[31mred\r\n" + "x" * 5000)
     sentence = describe(reject)

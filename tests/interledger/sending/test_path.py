@@ -40,6 +40,16 @@ def test_bounds_hold_a_steady_rate(rate: Fraction, amounts: list[int]) -> None:
         bounds = narrower
 
 
+@given(st.lists(st.tuples(st.integers(1, 10**12), st.integers(0, 10**12)), min_size=1, max_size=20))
+def test_bounds_hold_what_the_last_packet_shows(packets: list[tuple[int, int]]) -> None:
+    bounds = RateBounds.of(*packets[0])
+    for sent, delivered in packets:
+        bounds = bounds.learn(sent, delivered)
+        assert bounds.low < bounds.high
+        assert bounds.low < Fraction(delivered + 1, sent)
+        assert bounds.high > Fraction(delivered, sent)
+
+
 @given(st.integers(1, 10**6), rates, st.sampled_from((Fraction(0), Fraction(1, 100), Fraction(1, 10))))
 def test_sendable_amounts_deliver_their_minimum_and_as_much(amount: int, low: Fraction, slippage: Fraction) -> None:
     minimum = low * (1 - slippage)

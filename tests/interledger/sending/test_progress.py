@@ -62,23 +62,6 @@ def test_example_of_the_documentation() -> None:
     assert not progress.next_round(20)
 
 
-def test_packets_of_a_plan_that_sends_all() -> None:
-    progress = Progress(sending(1000, 400))
-    assert take(progress, 1) == [(400, 396)]
-    assert take(progress, 4) == [(400, 396), (200, 198)]
-    assert take(progress, 4) == []
-
-
-@pytest.mark.parametrize("plan", [sending(1000, 700), delivering(1000, 700)])
-def test_rejected_amount_is_sent_again_and_a_lost_one_is_not(plan: Plan) -> None:
-    progress = Progress(plan)
-    assert [amount for amount, _ in take(progress, 4, CONGESTED, CONGESTED)] == [700, 300]
-    assert [amount for amount, _ in take(progress, 4, LOST)] == [700, 300]
-    assert take(progress, 4) == []
-    result = progress.result(None)
-    assert (result.sent, result.unresolved, result.failure) == (300, 700, None)
-
-
 @pytest.mark.parametrize(("amount", "promised", "minimum"), [(50, 49, 49), (50, 48, 49), (50, 50, 50), (1, 0, 0)])
 def test_last_packet_may_deliver_a_unit_less_if_the_promise_is_kept(amount: int, promised: int, minimum: int) -> None:
     assert take(Progress(Plan(amount, promised, RATE, exact(), sends_all=True)), 1) == [(amount, minimum)]
@@ -89,12 +72,6 @@ def test_last_packet_with_others_in_flight_or_unresolved_may_not() -> None:
     assert take(progress, 2, CONGESTED, CONGESTED) == [(50, 50), (50, 50)]
     assert take(progress, 1, LOST) == [(50, 50)]
     assert take(progress, 1) == [(50, 50)]
-
-
-def test_claim_below_the_minimum_counts_as_the_minimum() -> None:
-    progress = Progress(sending(1000))
-    take(progress, 1, fulfilled(5))
-    assert progress.delivered == 990
 
 
 def test_rest_that_no_packet_could_deliver_is_shared_with_the_packet_before() -> None:
@@ -108,14 +85,6 @@ def test_packet_that_may_just_pass_is_tried() -> None:
     assert take(Progress(plan), 5) == [(5, 5)]
     with pytest.raises(SendingFailed):
         take(Progress(Plan(5, 5, Fraction(1), Path(Fraction(7, 8), Fraction(1), 5), sends_all=True)), 5)
-
-
-@pytest.mark.parametrize("sends_all", [True, False])
-@pytest.mark.parametrize("bounds", [(Fraction(0), Fraction(1, 2)), (Fraction(9, 10), RATE)])
-def test_rate_below_the_minimum(bounds: tuple[Fraction, Fraction], sends_all: bool) -> None:
-    with pytest.raises(SendingFailed) as caught:
-        take(Progress(Plan(2000, 1000, RATE, Path(*bounds, 500), sends_all)), 1)
-    assert caught.value.retryable
 
 
 fates = st.lists(st.lists(st.sampled_from(("fulfilled", "rejected", "lost", "too large")), max_size=5), max_size=12)

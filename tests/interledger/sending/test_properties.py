@@ -15,7 +15,6 @@ from payres.interledger.sending.connection import Connection, SendingFailed, mon
 from payres.interledger.sending.path import max_source, min_delivery
 from payres.interledger.sending.payment import Plan, Result, pay
 from payres.interledger.sending.probe import probe
-from payres.terms import RateBounds
 from tests.helpers import examples
 from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, connect
 from tests.interledger.sending.virtual_time import run
@@ -177,13 +176,3 @@ def test_payment_over_a_steady_path_is_complete(weather: Weather, amount: int, s
     if payment:
         assert (payment.result.failure, payment.result.unresolved) == (None, 0)
         assert payment.result.delivered >= payment.plan.min_delivery
-
-
-@given(st.lists(st.tuples(st.integers(1, 10**12), st.integers(0, 10**12)), min_size=1, max_size=20))
-def test_bounds_hold_what_the_last_packet_shows(packets: list[tuple[int, int]]) -> None:
-    bounds = RateBounds.of(*packets[0])
-    for sent, delivered in packets:
-        bounds = bounds.learn(sent, delivered)
-        assert bounds.low < bounds.high
-        assert bounds.low < Fraction(delivered + 1, sent)
-        assert bounds.high > Fraction(delivered, sent)
