@@ -117,11 +117,11 @@ def test_rounds_grow_to_twenty_and_are_halved_by_congestion() -> None:
     assert [times.count(time) for time in sorted(set(times))] == [1, 4, 16, 20, 20, 10, 5, 20, 6]
 
 
-def test_two_thousand_packets_take_little_more_than_ten_seconds() -> None:
+def test_two_thousand_packets_take_a_little_more_than_ten_seconds() -> None:
     path = SimulatedPath(max_packet=100, delay=0.02)
     result, took = pay_over(path, plan(200_000, 100))
     assert (result.sent, result.failure) == (200_000, None)
-    assert took <= 11 * SECOND
+    assert 9 * SECOND < took <= 11 * SECOND, "no more than 200 a second"
     assert path.most_packets <= 20
 
 
