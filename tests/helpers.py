@@ -22,6 +22,7 @@ from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_byt
 from payres.signatures.reasons import Rejected
 from payres.signatures.sign import Message
 from payres.signatures.verify import Verified, parse, verify
+from payres.testing.client import Client
 from payres.testing.instance import Instance
 
 Json = dict[str, Any]
@@ -89,6 +90,13 @@ def receiver_of(instance: Instance, value: int | None = None, wallet: str = "bob
     """The URL of a new incoming payment, of any amount or of so many cents."""
     wanted = None if value is None else usd(value)
     return str(instance.client.create_incoming_payment(instance.wallet(wallet), wanted, **members)["id"])
+
+
+def client_with_key(instance: Instance, kid: str = "key") -> Client:
+    """A client that is known by its key alone. Close it."""
+    private_key = generate_private_key()
+    jwk = jwk_from_public_bytes(kid, private_key.public_key().public_bytes_raw())
+    return Client("", private_key, jwk, instance.base_url, instance.clock, instance.approve)
 
 
 def new_jwk(kid: str) -> JWK:

@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 import pytest
 from argon2 import PasswordHasher
 
-from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
-from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import TIMEOUT, child, free_of_settings, read_to_end
 
@@ -91,13 +89,6 @@ def answers(received: bytes) -> list[Answer]:
         found.append(Answer(int(status.split(" ")[1]), headers, received[:length]))
         received = received[length:]
     return found
-
-
-def unregistered(instance: Instance) -> Client:
-    """A client that is known by its key alone. Close it."""
-    private_key = generate_private_key()
-    jwk = jwk_from_public_bytes("key", private_key.public_key().public_bytes_raw())
-    return Client("", private_key, jwk, instance.base_url, instance.clock, instance.approve)
 
 
 # As cheap to check as Argon2 allows, so that the tests need not wait for it.

@@ -13,9 +13,8 @@ from payres.limits import MAX_KEYID_LENGTH, MAX_METADATA_BYTES, MAX_PAGE
 from payres.signatures.jwk import parse_jwk, thumbprint
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from tests.attacks.conftest import unregistered
 from tests.conftest import Refused
-from tests.helpers import Json
+from tests.helpers import Json, client_with_key
 
 # What a payment of a page has besides its metadata, and an answer besides its payments.
 ENVELOPE = 1000
@@ -23,7 +22,7 @@ ENVELOPE = 1000
 
 @pytest.fixture
 def attacker(shared: Instance) -> Iterator[Client]:
-    with closing(unregistered(shared)) as client:
+    with closing(client_with_key(shared)) as client:
         yield client
 
 

@@ -14,8 +14,7 @@ from payres.grants.sign_in import hash_password
 from payres.limits import MAX_WRONG_PASSWORDS_PER_WALLET
 from payres.operator import wallets
 from payres.testing.instance import Instance
-from tests.attacks.conftest import unregistered
-from tests.helpers import TIMEOUT, Json
+from tests.helpers import TIMEOUT, Json, client_with_key
 
 Refused = Callable[..., Json]
 
@@ -23,7 +22,7 @@ Refused = Callable[..., Json]
 def test_bill_completed_by_another_client(shared: Instance, refused: Refused) -> None:
     """A key that nobody has seen gets `complete` without consent. It ends no bill of others, and reads none."""
     bill = shared.client.create_incoming_payment(shared.wallet("bob"), metadata={"order": "secret"})["id"]
-    with closing(unregistered(shared)) as thief:
+    with closing(client_with_key(shared)) as thief:
         for item in (
             {"type": "incoming-payment", "actions": ["complete"]},
             {"type": "incoming-payment", "actions": ["complete", "read-all"], "identifier": shared.wallet("bob")},

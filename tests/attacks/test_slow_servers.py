@@ -21,9 +21,8 @@ from payres.limits import MAX_EXCHANGES, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_
 from payres.store.peers import PeerRecord
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from tests.attacks.conftest import unregistered
 from tests.attacks.test_ssrf import QUOTE
-from tests.helpers import TIMEOUT, last_segment, wait_until
+from tests.helpers import TIMEOUT, client_with_key, last_segment, wait_until
 from tests.interledger.network import amount, bill, ended, hurried
 
 Pair = Sequence[Instance]
@@ -83,7 +82,7 @@ def test_slow_servers_named_in_quotes_fail_no_payment_and_no_quote_of_others(
     a, b = pair
     first, second = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
     quote = a.client.create_quote(a.wallet("alice"), first, debitAmount=amount(100))
-    with closing(unregistered(a)) as attacker:
+    with closing(client_with_key(a)) as attacker:
         token = token_of(attacker)
 
         def ask(number: int) -> httpx2.Response:
@@ -97,7 +96,7 @@ def test_slow_servers_named_in_quotes_fail_no_payment_and_no_quote_of_others(
         paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))
         assert (paid.record.state, paid.record.attempts, paid.record.delivered) == ("completed", 1, 100)
         assert a.client.create_quote(a.wallet("alice"), second, debitAmount=amount(100))["receiver"] == second
-        with closing(unregistered(a)) as other:
+        with closing(client_with_key(a)) as other:
             asked = {
                 "walletAddress": a.wallet("alice"),
                 "receiver": second,

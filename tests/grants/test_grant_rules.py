@@ -33,7 +33,7 @@ from payres.testing import instance as instances
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
 from payres.urls import Urls
-from tests.helpers import Json
+from tests.helpers import Json, client_with_key
 from tests.http_server import reply, serving
 from tests.works import work_at
 
@@ -330,9 +330,7 @@ def key_client(still: Instance) -> Iterator[Callable[[str], Client]]:
     made: list[Client] = []
 
     def make(kid: str) -> Client:
-        private_key = generate_private_key()
-        jwk = jwk_from_public_bytes(kid, private_key.public_key().public_bytes_raw())
-        made.append(Client("", private_key, jwk, still.base_url, still.clock, still.approve))
+        made.append(client_with_key(still, kid))
         return made[-1]
 
     yield make

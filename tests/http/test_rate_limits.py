@@ -1,7 +1,7 @@
 """Rate limits over HTTP; the addresses are what a proxy on this machine says."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from payres.http.observation import OBSERVATION, Observation
 from payres.limits import BURST_SECONDS, MAX_FORM_FIELDS
 from payres.rate_limiter import RateLimiter
 from payres.settings import Settings
-from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
+from tests.helpers import client_with_key
 from tests.routes.test_ilp import add_peer
 
 FROM_A = {"x-forwarded-for": "203.0.113.1"}
@@ -237,11 +237,8 @@ def test_asking_for_grants_counts_as_guessing(limited: Instance, still: MovableC
 @pytest.fixture
 def strange_client(limited: Instance) -> Iterator[Client]:
     """A client that nobody vouches for: it is known by its key alone."""
-    private_key = generate_private_key()
-    jwk = jwk_from_public_bytes("key", private_key.public_key().public_bytes_raw())
-    client = Client("", private_key, jwk, limited.base_url, limited.clock, limited.approve)
-    yield client
-    client.close()
+    with closing(client_with_key(limited)) as client:
+        yield client
 
 
 def token_of(client: Client) -> str:

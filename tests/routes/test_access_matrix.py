@@ -16,10 +16,8 @@ import pytest
 from payres.grants.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS
 from payres.routes import resources
 from payres.routes.routing import ROUTES
-from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
-from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import Json
+from tests.helpers import Json, client_with_key
 
 Refused = Callable[..., Json]
 Cell = tuple[str, str]  # who asks, and which wallet address the grant names
@@ -111,9 +109,7 @@ class Scene:
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.alice, self.bob = instance.wallet("alice"), instance.wallet("bob")
-        private_key = generate_private_key()
-        jwk = jwk_from_public_bytes("key-1", private_key.public_key().public_bytes_raw())
-        by_key = Client("", private_key, jwk, instance.base_url, instance.clock, instance.approve)
+        by_key = client_with_key(instance)
         self.clients = {"maker": instance.client, "other": instance.new_client("other"), "key": by_key}
         maker = instance.client
         self.receiver = maker.create_incoming_payment(self.bob)["id"]

@@ -1,5 +1,6 @@
 import re
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import httpx2
@@ -7,10 +8,9 @@ import msgspec
 import pytest
 
 from payres.clock import format_time
-from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from tests.helpers import Json
+from tests.helpers import Json, client_with_key
 
 Refused = Callable[..., Json]
 
@@ -48,13 +48,10 @@ def test_all_payments_of_another_wallet_may_be_read_and_not_these(shared: Instan
 def test_metadata_can_be_read_by_whoever_knows_the_url(shared: Instance, anonymous: httpx2.Client) -> None:
     """As docs/integrating.md says: servers that pay need to read what they pay, so nobody is asked."""
     url = shared.client.create_incoming_payment(shared.wallet("bob"), metadata={"order": "17"})["id"]
-    key = generate_private_key()
-    jwk = jwk_from_public_bytes("key", key.public_key().public_bytes_raw())
-    nobody = Client("", key, jwk, shared.base_url, shared.clock, shared.approve)
     access = {"type": "incoming-payment", "actions": ["read-all"]}
-    token = nobody.grant(access, client={"jwk": msgspec.to_builtins(jwk)}, interact=None)
-    assert nobody.get(url, token).json()["metadata"] == {"order": "17"}
-    nobody.close()
+    with closing(client_with_key(shared)) as nobody:
+        token = nobody.grant(access, client={"jwk": msgspec.to_builtins(nobody.jwk)}, interact=None)
+        assert nobody.get(url, token).json()["metadata"] == {"order": "17"}
     assert "metadata" not in anonymous.get(url).json()
 
 
