@@ -3,7 +3,7 @@
 The routes are in `payres.routes.routing`; tests compare what is said here with them.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 # Where Interledger peers post packets: they have limits of their own.
 ILP: Final = "/ilp"
@@ -30,16 +30,3 @@ RESERVED_SEGMENTS: Final = SIGNED_SEGMENTS | {
     *("account", "discovery", "grant", "pay", "settings", "static"),
     *(".well-known", "did.json", "favicon.ico", "jwks.json"),
 }
-
-
-class Endpoint(NamedTuple):
-    """A method at a path of the operator, where `{id}` stands for a segment."""
-
-    method: str
-    path: str
-    handler: str
-    takes_json: bool = False
-    is_page: bool = False
-    scope: str = ""  # the scope that the API key must have; empty for none
-    shows_secret: bool = False  # once, so the answer is not stored under an Idempotency-Key
-    streams: tuple[str, ...] = ()  # media types of answers other than JSON, of no known length

@@ -1,4 +1,4 @@
-"""OpenAPI 3.1 documents, made of the table of endpoints and of the structs that cross HTTP.
+"""OpenAPI 3.1 documents, made of operations and of the structs that cross HTTP.
 
 There are two: `payres/routes/openapi_operations.py` makes that of the Open Payments endpoints,
 `payres/admin/openapi.py` that of the operator's API.
@@ -11,12 +11,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from payres import __version__
-from payres.endpoints import Endpoint
 from payres.http.responses import JSON
 from payres.limits import DEFAULT_PAGE, MAX_IDEMPOTENCY_KEY_LENGTH, MAX_PAGE
 from payres.wire import Resource
 
-FILE: Final = "openapi.json"
 REFERENCE: Final = "#/components/schemas/{name}"
 # What each status means wherever it is answered; a document adds those that mean something of their own there.
 ERRORS: Final = {
@@ -50,13 +48,14 @@ class ErrorBody(Resource, frozen=True, kw_only=True):
 
 
 class Described(NamedTuple):
-    """An operation of a document: `members` are those of its OpenAPI object that the table of endpoints lacks.
+    """An operation of a document: `members` are those of its OpenAPI object that are not made of the rest.
 
     `answers` has a struct, several to choose from, or a JSON Schema for each media type of the answer `status`; it is
     empty for an answer without content.
     """
 
-    endpoint: Endpoint
+    method: str
+    path: str
     members: Mapping[str, Any]
     parameters: Sequence[Schema]
     status: int
@@ -82,8 +81,8 @@ def document(
     by_type = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        path = operation.endpoint.path.replace(":wallet}", "}")
-        paths.setdefault(path, {})[operation.endpoint.method.lower()] = _described(operation, by_type)
+        path = operation.path.replace(":wallet}", "}")
+        paths.setdefault(path, {})[operation.method.lower()] = _described(operation, by_type)
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": __version__.removesuffix(".dev0"), "description": description},
@@ -126,7 +125,7 @@ def idempotency_key() -> Schema:
 
 
 def as_text(document: Schema) -> str:
-    """The document as its file has it."""
+    """The document as it is shown."""
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from payres.admin.serving import admin_endpoints
-from payres.endpoints import ADMIN_ROOT, CLOSED, PAGES, RESERVED_SEGMENTS, SECRET_PATHS, SIGNED_SEGMENTS
+from payres.endpoints import ADMIN_API, ADMIN_ROOT, CLOSED, PAGES, RESERVED_SEGMENTS, SECRET_PATHS, SIGNED_SEGMENTS
 from payres.http.cross_origin import PREFLIGHT
 from payres.pages.endpoints import admin_pages
 from payres.routes.routing import ROUTES
@@ -34,7 +34,7 @@ def test_scripts_of_other_origins_are_told_the_methods_of_the_api() -> None:
 
 
 def test_paths_with_a_secret_are_known() -> None:
-    paths = [*(one.path for one in ROUTES), *(one.path for one in (*admin_endpoints(), *admin_pages()))]
+    paths = [*(one.path for one in ROUTES), *(f"{ADMIN_API}{one.path}" for one in admin_endpoints()), *admin_pages()]
     assert {path.partition("{")[0] for path in paths if path.endswith(("{nonce}", "{secret}"))} == set(SECRET_PATHS)
 
 

@@ -8,7 +8,7 @@ import msgspec
 from payres import openapi
 from payres.admin.exports import Download
 from payres.admin.serving import admin_endpoints
-from payres.endpoints import Endpoint
+from payres.endpoints import ADMIN_API
 from payres.http.responses import JSON
 from payres.operator.api_keys import SCOPES
 from payres.operator.exports import MEDIA_TYPES
@@ -33,13 +33,13 @@ def admin_document() -> dict[str, Any]:
     return openapi.document(
         "The operator's API of payres",
         "Scopes: " + "; ".join(f"`{scope}`: {what}" for scope, what in SCOPES.items()) + ".",
-        [_described(one, operation) for one, operation in admin_endpoints().items() if one.scope],
+        [_described(one) for one in admin_endpoints() if one.scope],
         {"apiKey": {"type": "http", "scheme": "bearer", "description": "A key of `payres api-key create`."}},
         [{"apiKey": []}],
     )
 
 
-def _described(endpoint: Endpoint, operation: Operation) -> openapi.Described:
+def _described(operation: Operation) -> openapi.Described:
     meaning, answers = "What was asked for", {JSON: operation.answer_type}
     if operation.answer_type is Download:
         meaning = (
@@ -47,11 +47,12 @@ def _described(endpoint: Endpoint, operation: Operation) -> openapi.Described:
         )
         answers = {media_type: {"type": "string"} for media_type in MEDIA_TYPES.values()}
     return openapi.Described(
-        endpoint,
+        operation.method,
+        ADMIN_API + operation.path,
         {
-            "operationId": endpoint.handler,
+            "operationId": operation.id,
             "summary": operation.summary,
-            "description": f"Needs the scope `{endpoint.scope}`.",
+            "description": f"Needs the scope `{operation.scope}`.",
         },
         _parameters(operation),
         operation.status,

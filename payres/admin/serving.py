@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from payres.admin.call import Call
 from payres.admin.exports import Download, send_download
-from payres.endpoints import ADMIN_API, Endpoint
+from payres.endpoints import ADMIN_API
 from payres.errors import BearerTokenInvalid, InvalidRequest, NotFound, TokenInvalid, Unavailable
 from payres.http.accept import asks_for
 from payres.http.request_head import credentials
@@ -27,34 +27,31 @@ from payres.payments.idempotency import KeyedRequest, cache_response, find_respo
 from payres.routes.bodies import read_json_body
 from payres.routes.context import context_of
 from payres.routes.requests import idempotency_key, other_parameters, page_query
-from payres.routes.routing import Handler, Route, build_routes
+from payres.routes.routing import Handler, Route
 from payres.store.work import Work
 from payres.wire import decode, encode
 
 PAGE_PARAMETERS: Final = ("first", "last", "cursor")
 
 
-def admin_endpoints() -> Mapping[Endpoint, Operation]:
-    """The endpoints of the operator's API, which its operations have."""
-    return {_endpoint(one): one for one in declared() if one.method}
+def admin_endpoints() -> Sequence[Operation]:
+    """The operations that are endpoints of the operator's API; their paths are below ADMIN_API."""
+    return [one for one in declared() if one.method]
 
 
 def admin_routes() -> Sequence[Route]:
     """The routes of the operator's API."""
-    served = admin_endpoints()
-    return build_routes(served, lambda endpoint: _handler(served[endpoint]))
-
-
-def _endpoint(operation: Operation) -> Endpoint:
-    return Endpoint(
-        operation.method,
-        ADMIN_API + operation.path,
-        operation.id,
-        takes_json=operation.takes_json,
-        scope=operation.scope,
-        shows_secret=operation.shows_secret,
-        streams=tuple(operation.media_types),
-    )
+    by_path: dict[str, list[Operation]] = {}
+    for one in admin_endpoints():
+        by_path.setdefault(one.path, []).append(one)
+    return [
+        Route(
+            ADMIN_API + path,
+            {one.method: _handler(one) for one in found},
+            streams=[media_type for one in found for media_type in one.media_types],
+        )
+        for path, found in by_path.items()
+    ]
 
 
 def _handler(operation: Operation) -> Handler:

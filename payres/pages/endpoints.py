@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from payres.endpoints import ADMIN_ROOT, Endpoint
+from payres.endpoints import ADMIN_ROOT
 from payres.operator.operations import declared
 from payres.pages import details, exports, overview, settings, sign_in
 from payres.pages.actions import Action
@@ -28,7 +28,7 @@ PAGES: Final[Mapping[str, Callable[..., Any]]] = {
 }
 
 
-def admin_pages() -> Mapping[Endpoint, Callable[..., Any]]:
+def admin_pages() -> Mapping[str, Callable[..., Any]]:
     """What answers at each address. A path without names comes before one that they could make."""
     pages = dict(PAGES)
     for one in declared():
@@ -37,4 +37,4 @@ def admin_pages() -> Mapping[Endpoint, Callable[..., Any]]:
         if one.form:
             pages[one.form.path] = Action(one, one.form)
     found = sorted(pages.items(), key=lambda item: "{" in item[0])
-    return {Endpoint("GET", ADMIN_ROOT + path, path, is_page=True): page for path, page in found}
+    return {ADMIN_ROOT + path: page for path, page in found}

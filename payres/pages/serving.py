@@ -17,13 +17,13 @@ from payres.pages.actions import Action
 from payres.pages.endpoints import admin_pages
 from payres.pages.visit import STYLE_SHEETS, Form, Page, Visit
 from payres.routes.pages import PAGE_METHODS, error_page, read_form, serve_page
-from payres.routes.routing import Handler, Route, build_routes
+from payres.routes.routing import Handler, Route
 
 
 def page_routes() -> Sequence[Route]:
     """The routes of the operator's pages."""
-    pages = admin_pages()
-    return build_routes(pages, lambda endpoint: _handler(pages[endpoint]))
+    pages = admin_pages().items()
+    return [Route(path, {"GET": _handler(page)}, is_json=False, takes_all=True) for path, page in pages]
 
 
 def _handler(found: Callable[..., Any]) -> Handler:

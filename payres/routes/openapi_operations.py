@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from payres import openapi
-from payres.endpoints import Endpoint
 from payres.grants.gnap import ContinueRequest, GrantRequest, GrantResponse, TokenResponse
 from payres.http.responses import JSON
 from payres.limits import MAX_WAIT_SECONDS
@@ -201,7 +200,8 @@ def _described(method: str, path: str, operation: Operation) -> openapi.Describe
     )
     statuses |= ({422} if creates else set()) | ({409} if operation.can_be_late else set())
     return openapi.Described(
-        Endpoint(method, path, operation.id),
+        method,
+        path,
         {
             "operationId": operation.id,
             "summary": operation.summary,

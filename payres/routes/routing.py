@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from payres.endpoints import ADMIN_ROOT, ILP, RESERVED_SEGMENTS, Endpoint
+from payres.endpoints import ADMIN_ROOT, ILP, RESERVED_SEGMENTS
 from payres.errors import DomainError, MethodNotAllowed, NotFound, nothing_here
 from payres.http.accept import check_accept
 from payres.http.admin_hosts import AdminHosts
@@ -146,23 +146,6 @@ class Router(routing.Router):
         if len(path) > 1 and path.endswith("/"):
             scope["path"] = path[:-1]
         await self.app(scope, receive, send)
-
-
-def build_routes(endpoints: Iterable[Endpoint], handler: Callable[[Endpoint], Handler]) -> list[Route]:
-    """A route for each path of the endpoints, in their order."""
-    by_path: dict[str, list[Endpoint]] = {}
-    for one in endpoints:
-        by_path.setdefault(one.path, []).append(one)
-    return [
-        Route(
-            path,
-            {one.method: handler(one) for one in found},
-            is_json=not found[0].is_page,
-            takes_all=found[0].is_page,
-            streams=[media_type for one in found for media_type in one.streams],
-        )
-        for path, found in by_path.items()
-    ]
 
 
 async def _refuse(error: DomainError, scope: Scope, receive: Receive, send: Send) -> None:

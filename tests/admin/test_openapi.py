@@ -21,7 +21,7 @@ DOCUMENT = json.loads(msgspec.json.encode(admin_document()))
 
 def test_paths_are_those_of_the_routes() -> None:
     described = {(method.upper(), path) for path, item in DOCUMENT["paths"].items() for method in item}
-    assert described == {(one.method, one.path) for one in admin_endpoints() if one.scope}
+    assert described == {(one.method, BASE + one.path) for one in admin_endpoints() if one.scope}
 
 
 def test_server_shows_it_without_a_key(payres: Instance, program: Program) -> None:

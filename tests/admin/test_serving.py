@@ -5,8 +5,8 @@ import pytest
 
 from payres.admin.serving import admin_endpoints
 from payres.clock import MINUTE, SECOND
-from payres.endpoints import Endpoint
 from payres.operator.api_keys import revoke_api_key
+from payres.operator.operations import Operation
 from payres.store.operators import API_KEYS
 from payres.testing.instance import Instance, run_instance
 from tests.admin.conftest import BASE, NewProgram, Program
@@ -23,13 +23,13 @@ def error_of(answer: httpx2.Response, status: int, code: str) -> Json:
     return details
 
 
-def path_of(endpoint: Endpoint) -> str:
-    return endpoint.path.removeprefix(BASE).replace("{", "").replace("}", "")
+def path_of(endpoint: Operation) -> str:
+    return endpoint.path.replace("{", "").replace("}", "")
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda one: f"{one.method} {one.path}")
 def test_every_endpoint_wants_a_key_with_its_scope(
-    endpoint: Endpoint, program: Program, new_program: NewProgram
+    endpoint: Operation, program: Program, new_program: NewProgram
 ) -> None:
     url = f"{program.instance.base_url}{BASE}{path_of(endpoint)}"
     answer = program.http.request(endpoint.method, url)
