@@ -1,7 +1,7 @@
-"""Limits of outgoing-payment grants: what was spent in the current window, and whether one more payment fits.
+"""Limits of outgoing-payment grants: the sums spent in the current window, and whether one more payment fits.
 
-Spent is what is held or was sent under the grant in the window. The unit that creates a payment reads it and adds to
-it, so two payments cannot both use the last of a limit.
+Spent are the amounts that are held or were sent under the grant in the window. The unit that creates a payment reads
+them and adds to them, so two payments cannot both use the last of a limit.
 """
 
 import msgspec
@@ -33,7 +33,7 @@ class Spent(msgspec.Struct, frozen=True):
 
 
 def check_limits(work: Work, grant_id: str, limits: Limits | None, terms: Terms) -> tuple[int, Spent]:
-    """The start of the payment's window, and what was spent in it. Raises LimitExceeded, which names the limit."""
+    """The start of the payment's window, and the sums spent in it. Raises LimitExceeded, which names the limit."""
     limits = limits or Limits()
     if limits.receiver and canonical(limits.receiver) != canonical(terms.receiver):
         raise _exceeded("receiver", "The grant allows payments to another receiver only")

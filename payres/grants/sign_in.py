@@ -39,7 +39,7 @@ BUSY_SECONDS: Final = 5  # in which a full queue is processed, also on a slow ma
 # The secret in a cookie as a regular expression: 256 bits of URL-safe base64, as `new_secret` makes them.
 COOKIE_VALUE: Final = rb"[A-Za-z0-9_-]{43}"
 
-Account = WalletRecord | OperatorRecord  # what has a password
+Account = WalletRecord | OperatorRecord
 
 
 class Guesser(NamedTuple):
@@ -50,11 +50,11 @@ class Guesser(NamedTuple):
 
 
 class _Count(NamedTuple):
-    """A key that attempts are counted under, how many may be wrong, and the words for it in errors."""
+    """A key that attempts are counted under, how many may be wrong, and its words in errors."""
 
     key: tuple[object, ...]
     most: int
-    what: str
+    words: str
 
 
 class SignInGuard:
@@ -65,9 +65,9 @@ class SignInGuard:
     than writing each attempt would cost.
     """
 
-    def __init__(self, what: str = "wallet") -> None:
-        """`what` is the word for the accounts in sentences."""
-        self._what = what
+    def __init__(self, noun: str = "wallet") -> None:
+        """`noun` is the word for the accounts in sentences."""
+        self._noun = noun
         self._attempts: OrderedDict[tuple[object, ...], list[int]] = OrderedDict()
         # One password of an account at a time, so that one owner cannot take all the slots.
         queue = PASSWORDS_WAITING // PASSWORDS_AT_ONCE
@@ -88,7 +88,7 @@ class SignInGuard:
             sentence = "Too many people are signing in just now, so your password was not looked at. Try again shortly"
             raise Unavailable(sentence, retry_after=BUSY_SECONDS) from busy
         if not is_right:
-            raise wrong_password(self._what)
+            raise wrong_password(self._noun)
         here, *wider = counts  # the wider counts are shared with others, so only this attempt is taken back
         self._attempts.pop(here.key, None)
         self._take_back(wider, now)
@@ -100,7 +100,7 @@ class SignInGuard:
         # A time in the future is of a clock that was set back since; that must not make attempts free.
         if account.unlocked_at is not None and account.unlocked_at <= now:
             since = max(since, account.unlocked_at)  # the operator has cleared the counts
-        counts = _counts(account, guesser, f"for this {self._what}")
+        counts = _counts(account, guesser, f"for this {self._noun}")
         recent = {count: [moment for moment in self._attempts.get(count.key, ()) if moment > since] for count in counts}
         for count, moments in recent.items():
             if len(moments) >= count.most:
@@ -134,13 +134,13 @@ def _counts(account: Account, guesser: Guesser, for_this: str) -> list[_Count]:
 def _too_many(count: _Count, wait: int) -> TooManyRequests:
     minutes = -(-wait // MINUTE)  # both rounded up, so that the next attempt is accepted after that time
     unit = "minute" if minutes == 1 else "minutes"
-    says = f"There were {count.most} wrong passwords {count.what}. Try again in {minutes} {unit}"
+    says = f"There were {count.most} wrong passwords {count.words}. Try again in {minutes} {unit}"
     return TooManyRequests(says, retry_after=-(-wait // SECOND))
 
 
-def wrong_password(what: str = "wallet") -> SignInFailed:
+def wrong_password(noun: str = "wallet") -> SignInFailed:
     """The password is not the account's."""
-    return SignInFailed(f"This is not the password of this {what}", reason="wrong_password")
+    return SignInFailed(f"This is not the password of this {noun}", reason="wrong_password")
 
 
 def hash_password(password: str) -> str:

@@ -33,8 +33,8 @@ class Holders:
     """Finds the holder of a token, in memory as long as nothing has changed that it was read from.
 
     Triggers of the database see to that (`authorization_revision` in schema.sql), also when a command makes the change:
-    the revision is read in the transaction that asks. Units of one lane ask, so never two at a time. What ends by
-    itself, as tokens do, is for the caller to look at.
+    the revision is read in the transaction that asks. Units of one lane ask, so never two at a time. Whether a token
+    has expired is for the caller to check.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ def revoke_grant(work: Work, grant_id: str) -> GrantRecord:
 
 
 def emit(work: Work, event: str, grant: GrantRecord) -> None:
-    """Writes an event of a grant, but not of one that needed no consent: anyone can make those."""
+    """Writes an event of a grant that needed consent; anyone can make others."""
     if grant.wallet_address_id is not None:
         wallet = WALLETS.by_id(work, grant.wallet_address_id)
         work.emit(event, grant.id, representations.grant_event(work.urls, wallet, grant))

@@ -1,10 +1,9 @@
 """The headers of a signature: the members of Signature-Input and Signature, their parameters, and Content-Digest
 (RFC 9530).
 
-http_sf parses what is a structured field (RFC 9651). For the signature headers a split of our own comes first, for two
-reasons: a signature covers the text of its member as it was sent, and official SDKs send forms that are no structured
-fields. PHP leaves out the colons of the signature, Rust sends a signature without a label and component names without
-quotes.
+http_sf parses structured fields (RFC 9651). The signature headers are split into members here first, for two reasons: a
+signature covers the text of its member as it was sent, and official SDKs send forms that are no structured fields. PHP
+leaves out the colons of the signature, Rust sends a signature without a label and component names without quotes.
 """
 
 import hashlib
@@ -57,7 +56,7 @@ class SignatureMember(msgspec.Struct, frozen=True):
 
     @property
     def signed_text(self) -> str:
-        """The member of Signature-Input as sent, which is what the last line of the signature base repeats."""
+        """The member of Signature-Input as sent, which the last line of the signature base repeats."""
         return self.components + self.parameters
 
 
@@ -155,7 +154,7 @@ def digest_problem(header: str, body: bytes) -> str | None:
 
     At least one supported algorithm must be listed and every supported one must match; others are ignored.
     """
-    # What nearly every client sends is exactly what we would write ourselves, and needs no parser.
+    # Nearly every client sends the header exactly as we would write it, and that needs no parser.
     algorithm = header.partition("=")[0]
     if algorithm in _ALGORITHMS and header == content_digest(body, algorithm):
         return None

@@ -1,8 +1,8 @@
 """Verify the signature of a request (RFC 9421 section 3.2, RFC 9635 section 7.3.1).
 
-Two steps, because the key is looked up by what the first one finds: `parse` does all that needs no key, `verify` the
-rest. Both are pure and return a `Rejected` for any bytes of an unauthenticated client; neither raises. Whether a nonce
-was used before is for the caller to know.
+Two steps, because the first one finds the id of the key: `parse` does all that needs no key, `verify` the rest. Both
+are pure and return a `Rejected` for any bytes of an unauthenticated client; neither raises. Whether a nonce was used
+before is for the caller to know.
 """
 
 from collections.abc import Iterable, Mapping
@@ -74,8 +74,8 @@ def parse(message: Message, max_age: int, now: int) -> Unverified | Rejected:
     """Check structure, coverage, freshness and digest. `max_age` of a signature is in seconds, `now` in microseconds
     since the Unix epoch.
 
-    Every signature of the message is examined (RFC 9635 section 7.3.1). If none is acceptable, the answer is what is
-    wrong with the first.
+    Every signature of the message is examined (RFC 9635 section 7.3.1). If none is acceptable, the answer is
+    the problem of the first.
     """
     fields = header_fields(message.headers)
     try:
@@ -102,7 +102,7 @@ def parse(message: Message, max_age: int, now: int) -> Unverified | Rejected:
 def verify(unverified: Unverified, keys: Mapping[str, JWK]) -> Verified | Rejected:
     """Check each candidate with the key that its keyid names, and return the first that verifies.
 
-    `keys` are the client's by kid. If none verifies, the answer is what is wrong with the first candidate.
+    `keys` are the client's by kid. If none verifies, the answer is the problem of the first candidate.
     """
     for candidate in unverified.candidates:
         found, key = candidate.parameters, keys.get(candidate.parameters.keyid)

@@ -11,11 +11,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
+from payres.signatures import verify as verify_module
 from payres.signatures.fields import content_digest, covered_components
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.signatures.reasons import MEANINGS, Rejected
 from payres.signatures.sign import Message, signature_base
-from payres.signatures.verify import Unverified, Verified, is_signature, parse, verify
+from payres.signatures.verify import Unverified, Verified, is_signature, parse, verify, with_likely_cause
 from tests.helpers import verify_message
 
 CREATED = 1_618_884_473
@@ -268,6 +269,18 @@ def test_verify_refuses_a_signature_shifted_by_the_group_order() -> None:
     forged = msgspec.structs.replace(candidate, signature=shifted)
     assert isinstance(verify(msgspec.structs.replace(unverified, candidates=(candidate,)), KEYS), Verified)
     assert isinstance(verify(msgspec.structs.replace(unverified, candidates=(forged,)), KEYS), Rejected)
+
+
+def test_likely_cause_costs_two_verifications_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    verified: list[bytes] = []
+    monkeypatch.setattr(verify_module, "is_signature", lambda signature, base, key: verified.append(base))
+    message = plus(msgspec.structs.replace(LINE, method="PUT"), (b"host", b"pay.example"))
+    unverified = parse(message, 300, NOW)
+    assert isinstance(unverified, Unverified)
+    rejected = Rejected("signature_mismatch", "It does not verify.")
+    assert with_likely_cause(rejected, unverified, KEYS) == rejected
+    targets = [base.split(b"\n")[1].partition(b": ")[2].partition(b"/incoming")[0] for base in verified]
+    assert targets == [b"http://wallet.example", b"https://pay.example"]
 
 
 # Several signatures
