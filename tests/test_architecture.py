@@ -27,7 +27,7 @@ VALUES = {
         "logs",
         "counters",
     ),
-    *("rate_limiter", "requester", "settings", "slots", "terms", "urls", "wire", "worker"),
+    *("rate_limiter", "settings", "slots", "terms", "urls", "wire", "worker"),
 }
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
@@ -42,7 +42,6 @@ ROOMS: dict[str, set[str]] = {
     "identifiers": set(),
     "logs": set(),
     "counters": set(),
-    "requester": set(),
     "slots": set(),
     "worker": set(),
     "rate_limiter": {"clock", "errors", "limits"},

@@ -18,8 +18,7 @@ from payres.limits import (
     MAX_EXCHANGES_OF_KEY,
     MAX_FETCHED_BYTES,
 )
-from payres.rate_limiter import RateLimiter, too_many
-from payres.requester import Requester, requested_by
+from payres.rate_limiter import RateLimiter, Requester, requested_by, too_many
 from payres.slots import Key, Slots, SlotsBusy
 
 # How many exchanges may wait for each one in flight; more fail at once.

@@ -23,7 +23,7 @@ from payres.limits import (
     MAX_LOOKUPS_OF_REQUESTS,
     SLOW_LOOKUP_SECONDS,
 )
-from payres.requester import Requester, requested_by
+from payres.rate_limiter import Requester, requested_by
 from payres.slots import Slots
 from payres.urls import canonical_host, is_loopback
 

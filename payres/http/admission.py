@@ -19,8 +19,7 @@ from payres.http.observation import observation_of
 from payres.http.request_head import section_bytes, too_long
 from payres.http.responses import json_error
 from payres.limits import FAILED_READS_PART, KEY_REFETCH_RATE, MAX_HEADER_BYTES, MAX_REQUESTS_PER_ADDRESS
-from payres.rate_limiter import RateLimiter, too_many
-from payres.requester import address_of, requested_by
+from payres.rate_limiter import RateLimiter, address_of, requested_by, too_many
 from payres.settings import Settings
 from payres.slots import Slots
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from payres.limits import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, SPARE_FILES
-from payres.requester import counted_address
+from payres.rate_limiter import counted_address
 
 
 class Connection(Protocol):

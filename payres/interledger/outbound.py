@@ -18,7 +18,7 @@ from payres.interledger.routing import Hop, next_hop
 from payres.interledger.sending.connection import Timing
 from payres.limits import DRAIN_SECONDS, MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
 from payres.payments.settlement import end_if_finished
-from payres.requester import requested_by
+from payres.rate_limiter import requested_by
 from payres.slots import Slots
 from payres.store.database import Database
 from payres.store.packets import PacketRecord

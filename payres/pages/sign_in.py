@@ -12,7 +12,7 @@ from payres.grants.sign_in import Guesser, hash_password
 from payres.limits import MIN_PASSWORD_LENGTH
 from payres.operator import operators
 from payres.pages.visit import STYLE_SHEETS, Form, Visit
-from payres.requester import address_of
+from payres.rate_limiter import address_of
 from payres.routes.context import context_of
 from payres.routes.cookies import operator_session_of, set_operator_session
 from payres.routes.exception_handlers import note_error

@@ -20,7 +20,7 @@ from payres.grants.gnap import AccessType
 from payres.grants.tokens import Holder, check_valid
 from payres.http.observation import observation_of
 from payres.http.request_head import credentials
-from payres.requester import count_for_client
+from payres.rate_limiter import count_for_client
 from payres.routes.context import Context, context_of
 from payres.routes.requests import signed_message
 from payres.signatures.jwk import JWK

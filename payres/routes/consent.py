@@ -24,7 +24,7 @@ from payres.grants import consent, wording
 from payres.grants.consent import ConsentRequest
 from payres.grants.intervals import describe_moment
 from payres.grants.sign_in import Guesser, csrf_token, open_session
-from payres.requester import address_of
+from payres.rate_limiter import address_of
 from payres.routes.context import context_of
 from payres.routes.cookies import browser_of, set_signed_in, set_signed_out
 from payres.routes.exception_handlers import note_error

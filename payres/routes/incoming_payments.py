@@ -12,7 +12,7 @@ from payres.grants.tokens import require_valid_token
 from payres.http.request_head import header
 from payres.http.responses import json_response
 from payres.payments import incoming as rules
-from payres.requester import address_of
+from payres.rate_limiter import address_of
 from payres.routes import resources
 from payres.routes.authorize import authorize
 from payres.routes.bodies import read_body, read_json_body

@@ -14,7 +14,7 @@ import pytest
 from payres.federation import http, ip_addresses
 from payres.federation.connection import FetchFailed
 from payres.federation.http import Bounds, GuardedClient
-from payres.requester import requested_by
+from payres.rate_limiter import requested_by
 from tests.federation.site import Site
 from tests.helpers import TIMEOUT
 from tests.internet import Internet

@@ -20,8 +20,7 @@ from payres.limits import (
     MAX_LOOKUPS_OF_CLIENT,
     MAX_LOOKUPS_OF_REQUESTS,
 )
-from payres.rate_limiter import RateLimiter
-from payres.requester import Requester, requested_by
+from payres.rate_limiter import RateLimiter, Requester, requested_by
 from tests.federation.conftest import (
     HURRY,
     UNHURRIED,

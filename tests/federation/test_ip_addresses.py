@@ -24,7 +24,7 @@ from payres.limits import (
     MAX_LOOKUPS_OF_REQUESTS,
     SLOW_LOOKUP_SECONDS,
 )
-from payres.requester import Requester, requested_by
+from payres.rate_limiter import Requester, requested_by
 from tests.federation.conftest import Elapse, NameServers
 from tests.federation.conftest import failure_of as failure_at
 from tests.helpers import TIMEOUT
