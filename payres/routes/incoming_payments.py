@@ -96,5 +96,4 @@ INCOMING_PAYMENTS = resources.ResourceKind(
 )
 
 create = partial(resources.create, kind=INCOMING_PAYMENTS)  # POST /incoming-payments: with methods
-# GET /incoming-payments: without methods
-list_page = partial(resources.list_page, kind=INCOMING_PAYMENTS, page=incoming.page_of_incoming)
+list_page = partial(resources.list_page, kind=INCOMING_PAYMENTS)  # GET /incoming-payments: without methods

@@ -76,5 +76,4 @@ OUTGOING_PAYMENTS = resources.ResourceKind(
 # POST /outgoing-payments: with what the grant has now spent. A payment to a receiver here has then arrived.
 create = partial(resources.create, kind=OUTGOING_PAYMENTS)
 read = partial(resources.read, kind=OUTGOING_PAYMENTS)  # GET /outgoing-payments/{id}
-# GET /outgoing-payments
-list_page = partial(resources.list_page, kind=OUTGOING_PAYMENTS, page=outgoing.page_of_outgoing)
+list_page = partial(resources.list_page, kind=OUTGOING_PAYMENTS)  # GET /outgoing-payments

@@ -1,6 +1,6 @@
 """Resources: how incoming payments, quotes and outgoing payments are created, read and listed alike."""
 
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
@@ -28,9 +28,9 @@ from payres.store.grants import keep_grant
 from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
 from payres.store.quotes import QuoteRecord
-from payres.store.rows import PageBounds, PageQuery, Table
+from payres.store.rows import Table, page_of_wallet
 from payres.store.wallets import WalletRecord
-from payres.store.work import Transaction, Work
+from payres.store.work import Work
 from payres.terms import Offer
 from payres.urls import Urls
 from payres.wallet_addresses import active_wallet
@@ -112,18 +112,15 @@ async def read(request: Request, kind: ResourceKind[A, R, B]) -> Response:
     return json_response(shown, headers=found.headers)
 
 
-async def list_page(
-    request: Request,
-    kind: ResourceKind[A, R, B],
-    page: Callable[[Transaction, int, int | None, PageQuery], tuple[Sequence[R], PageBounds]],
-) -> Response:
-    """The page that the query asks for. `page` finds it, for one client or for all. Specification 4.1, 4.2."""
+async def list_page(request: Request, kind: ResourceKind[A, R, B]) -> Response:
+    """The page that the query asks for, of one client or of all. Specification 4.1, 4.2."""
     body = await read_body(request)
 
     def unit(work: Work, caller: Caller) -> "Page[B]":
         query, caller = page_query(request), caller.about(wallet_address_of(request), work.urls)
         wallet = active_wallet(work, caller.wallet_address, "wallet-address")
-        return page_of(page(work, wallet.id, caller.only_client, query), partial(kind.show, work.urls, wallet))
+        found = page_of_wallet(work, kind.table, query, wallet.id, caller.only_client)
+        return page_of(found, partial(kind.show, work.urls, wallet))
 
     return json_response(await authorize_reading(request, body, kind.type, "list", unit))
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.rows import PageBounds, PageQuery, Table, find_number, of_client, select_page
+from payres.store.rows import Table, find_number
 from payres.store.work import Transaction
 
 
@@ -40,11 +40,6 @@ class IncomingRecord(msgspec.Struct, frozen=True):
 
 
 INCOMING = Table(IncomingRecord, "incoming_payment")
-_ADD_PART, _ADD_LAST = (
-    f"UPDATE incoming_payment SET {completing}received = received + ?, partial_event_at = ?"
-    " WHERE id = ? AND completed_at IS NULL"
-    for completing in ("", "completed_at = ?, ")
-)
 
 
 def expiry_event_at(tx: Transaction, payment_id: str) -> int | None:
@@ -52,21 +47,15 @@ def expiry_event_at(tx: Transaction, payment_id: str) -> int | None:
     return find_number(tx, "SELECT expiry_event_at FROM incoming_payment WHERE id = ?", payment_id)
 
 
-def page_of_incoming(
-    tx: Transaction, wallet_id: int, client_id: int | None, query: PageQuery
-) -> tuple[Sequence[IncomingRecord], PageBounds]:
-    """A page, newest first; `pages.select_page` has the SQL."""
-    return select_page(tx, INCOMING, query, of_client(wallet_id, client_id))
-
-
 def add_received(
     tx: Transaction, payment_id: str, amount: int, completed_at: int | None, partial_event_at: int | None
 ) -> None:
     """Counts what the ledger has just credited; completed_at when that was the last of it."""
-    if completed_at is None:  # and left out, so that SQLite need not look at the index of what is to expire
-        tx.execute(_ADD_PART, (amount, partial_event_at, payment_id))
-    else:
-        tx.execute(_ADD_LAST, (completed_at, amount, partial_event_at, payment_id))
+    tx.execute(
+        "UPDATE incoming_payment SET received = received + ?, completed_at = ?, partial_event_at = ?"
+        " WHERE id = ? AND completed_at IS NULL",
+        (amount, completed_at, partial_event_at, payment_id),
+    )
 
 
 def complete_incoming(tx: Transaction, payment_id: str, now: int) -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from payres.amounts import MAX_LEDGER
 from payres.store.quotes import TERMS
-from payres.store.rows import PageBounds, PageQuery, Table, of_client, select_page
+from payres.store.rows import Table
 from payres.store.work import Transaction
 from payres.terms import Terms
 
@@ -54,13 +54,6 @@ class OutgoingRecord(msgspec.Struct, frozen=True):
 
 
 OUTGOING = Table(OutgoingRecord, "outgoing_payment", terms=TERMS)
-
-
-def page_of_outgoing(
-    tx: Transaction, wallet_id: int, client_id: int | None, query: PageQuery
-) -> tuple[Sequence[OutgoingRecord], PageBounds]:
-    """A page, newest first; `pages.select_page` has the SQL."""
-    return select_page(tx, OUTGOING, query, of_client(wallet_id, client_id))
 
 
 def sending_remote(tx: Transaction, limit: int, after: str = "") -> Sequence[str]:

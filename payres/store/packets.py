@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from payres.store.rows import Table
+from payres.store.rows import Table, number
 from payres.store.work import Transaction
 
 # `doubtful` is an unresolved packet: its outcome stays unknown until an operator records it. The table and the
@@ -54,11 +54,8 @@ def newest_of_payment(tx: Transaction, outgoing_payment_id: str, limit: int) -> 
 
 def in_flight_of_payment(tx: Transaction, outgoing_payment_id: str) -> int:
     """What the payment's packets in flight would take from it, in the payer's asset."""
-    total: int = tx.execute(
-        "SELECT coalesce(sum(source_amount), 0) FROM packet WHERE outgoing_payment_id = ? AND state = 'prepared'",
-        (outgoing_payment_id,),
-    ).fetchone()[0]
-    return total
+    in_flight = "SELECT sum(source_amount) FROM packet WHERE outgoing_payment_id = ? AND state = 'prepared'"
+    return number(tx, in_flight, outgoing_payment_id)
 
 
 def decide_packet(tx: Transaction, packet_id: str, state: str) -> bool:

@@ -6,7 +6,7 @@ import msgspec
 
 from payres.amounts import Asset
 from payres.store import secrets
-from payres.store.rows import Table, number
+from payres.store.rows import Table, insert_row, number
 from payres.store.work import Transaction
 
 TOKENS_SECRET = "peer_tokens"  # noqa: S105 - the name of the secret that outgoing tokens are encrypted with
@@ -54,11 +54,6 @@ _ASSET = {"asset_id": "a.asset_id", "asset_code": "s.code", "asset_scale": "s.sc
 INBOUND = Table(InboundPeer, _SOURCE, prefix="p.", **_ASSET)
 PEERS = Table(PeerRecord, _SOURCE, prefix="p.", balance="a.balance", held="a.held", floor="a.floor", **_ASSET)
 ACTIVE = "p.removed_at IS NULL"
-_BY_ID = f"WHERE p.id = ? AND {ACTIVE}"
-_BY_TOKEN = f"WHERE p.incoming_token_hash = ? AND {ACTIVE}"
-_INSERT_ANSWER = """
-INSERT INTO answered_request (peer_id, request_id, condition, reply, answered_at) VALUES (?, ?, ?, ?, ?)
-"""
 _FIND_REQUEST = """
 SELECT condition, reply FROM answered_request WHERE peer_id = ?1 AND request_id = ?2 UNION ALL
 SELECT NULL, prepare FROM packet WHERE from_peer_id = ?1 AND from_request_id = ?2 AND prepare IS NOT NULL
@@ -96,11 +91,11 @@ def find_peer(tx: Transaction, name: str) -> PeerRecord | None:
 
 def peer_by_id(tx: Transaction, peer_id: int) -> PeerRecord | None:
     """The peer while it is active."""
-    return PEERS.find(tx, _BY_ID, peer_id)
+    return PEERS.find(tx, f"WHERE p.id = ? AND {ACTIVE}", peer_id)
 
 
 def peer_by_token(tx: Transaction, token_hash: bytes) -> InboundPeer | None:
-    return INBOUND.find(tx, _BY_TOKEN, token_hash)
+    return INBOUND.find(tx, f"WHERE p.incoming_token_hash = ? AND {ACTIVE}", token_hash)
 
 
 def account_of_peer(tx: Transaction, peer_id: int) -> int:
@@ -149,4 +144,5 @@ def find_request(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes 
 
 
 def insert_answer(tx: Transaction, peer_id: int, request_id: str, condition: bytes, reply: bytes, now: int) -> None:
-    tx.execute(_INSERT_ANSWER, (peer_id, request_id, condition, reply, now))
+    columns = {"peer_id": peer_id, "request_id": request_id, "condition": condition, "reply": reply}
+    insert_row(tx, "answered_request", **columns, answered_at=now)

@@ -190,7 +190,9 @@ def select_page(
     return records, PageBounds(has_older, has_newer)
 
 
-def of_client(wallet_id: int, client_id: int | None) -> dict[str, int]:
-    """The conditions of a wallet's rows: of one client's own when client_id is given."""
+def page_of_wallet(
+    tx: Transaction, table: Table[R], query: PageQuery, wallet_id: int, client_id: int | None
+) -> tuple[Sequence[R], PageBounds]:
+    """A page of a wallet's rows: of one client's own when client_id is given."""
     conditions = {"wallet_address_id = ?": wallet_id}
-    return conditions if client_id is None else conditions | {"client_id = ?": client_id}
+    return select_page(tx, table, query, conditions if client_id is None else conditions | {"client_id = ?": client_id})

@@ -1,7 +1,7 @@
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -11,9 +11,9 @@ from payres.amounts import Asset
 from payres.store.assets import ensure_asset
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
-from payres.store.incoming import INCOMING, IncomingRecord, page_of_incoming
-from payres.store.outgoing import OUTGOING, OutgoingRecord, page_of_outgoing
-from payres.store.rows import PageBounds, PageQuery
+from payres.store.incoming import INCOMING, IncomingRecord
+from payres.store.outgoing import OUTGOING, OutgoingRecord
+from payres.store.rows import PageQuery, Table, page_of_wallet
 from payres.store.work import Transaction
 from payres.terms import Terms
 from tests.helpers import examples
@@ -21,7 +21,6 @@ from tests.works import sending_payment
 
 Towards = Literal["older", "newer"]
 Record = IncomingRecord | OutgoingRecord
-Page = tuple[Sequence[Record], PageBounds]
 
 
 class Item(NamedTuple):
@@ -36,7 +35,7 @@ class Kind(NamedTuple):
     """One of the two kinds of payments that are listed."""
 
     insert: Callable[[Transaction, Item], None]
-    page: Callable[[Transaction, int, int | None, PageQuery], Page]
+    table: Table[Any]
 
 
 def identifier(number: int) -> str:
@@ -68,8 +67,8 @@ def add_outgoing(tx: Transaction, item: Item) -> None:
 
 
 KINDS = {
-    "incoming": Kind(add_incoming, page_of_incoming),
-    "outgoing": Kind(add_outgoing, page_of_outgoing),
+    "incoming": Kind(add_incoming, INCOMING),
+    "outgoing": Kind(add_outgoing, OUTGOING),
 }
 
 
@@ -119,7 +118,7 @@ def ask(
 ) -> tuple[list[int], bool, bool]:
     """The numbers on a page of wallet 1, and whether older and newer ones exist."""
     query = PageQuery(count, None if cursor is None else identifier(cursor), towards)
-    records, bounds = kind.page(tx, 1, client, query)
+    records, bounds = page_of_wallet(tx, kind.table, query, 1, client)
     return numbers(records), bounds.has_older, bounds.has_newer
 
 
@@ -152,7 +151,7 @@ def test_page_lies_on_the_asked_side_of_the_cursor(
 
 def test_records_come_back_as_they_were_stored(connection: sqlite3.Connection, kind: Kind) -> None:
     with holding(connection, kind, [Item(1, client=2), Item(2, wallet=2)]) as tx:
-        (record,), _ = kind.page(tx, 1, None, PageQuery(5))
+        (record,), _ = page_of_wallet(tx, kind.table, PageQuery(5), 1, None)
         assert (record.id, record.wallet_address_id, record.client_id) == (identifier(1), 1, 2)
         assert record.created_at == 1
 

@@ -31,7 +31,7 @@ from payres.store import (
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
 from payres.store.payments import PaymentFilter, PaymentRecord
-from payres.store.rows import PageQuery, Table, first_row_from, select_page
+from payres.store.rows import PageQuery, Table, first_row_from, page_of_wallet, select_page
 from payres.store.work import Transaction
 
 Query = Callable[[Transaction], object]
@@ -39,13 +39,13 @@ NEWEST = PageQuery(5)
 TOWARDS: tuple[Literal["older"], Literal["newer"]] = ("older", "newer")
 
 
-def page(pages: Callable[[Transaction, int, int | None, PageQuery], object], query: PageQuery, own: bool) -> Query:
-    return lambda tx: pages(tx, 1, 1 if own else None, query)
+def page(table: Table[Any], query: PageQuery, own: bool) -> Query:
+    return lambda tx: page_of_wallet(tx, table, query, 1, 1 if own else None)
 
 
 PAGES: dict[str, Query] = {
-    f"{name}, {'own' if own else 'all'}, {towards} than {cursor}": page(pages, PageQuery(5, cursor, towards), own)
-    for name, pages in (("incoming", incoming.page_of_incoming), ("outgoing", outgoing.page_of_outgoing))
+    f"{name}, {'own' if own else 'all'}, {towards} than {cursor}": page(table, PageQuery(5, cursor, towards), own)
+    for name, table in (("incoming", incoming.INCOMING), ("outgoing", outgoing.OUTGOING))
     for own in (True, False)
     for towards in TOWARDS
     for cursor in (None, "00000001-0000-7000-8000-000000000000")
