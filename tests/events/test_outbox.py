@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from payres import ledger
 from payres.cli import main
 from payres.clock import SECOND, format_time
 from payres.event_types import EVENT_TYPES
@@ -19,7 +18,6 @@ from payres.identifiers import event_id, sequence_of
 from payres.operator import assets, payment_history, wallets
 from payres.operator.payments import require_payment
 from payres.payments import refunds
-from payres.payments.liquidity import warn_of_low
 from payres.store import events
 from payres.store.accounts import ACCOUNTS
 from payres.store.connections import connect_writer
@@ -29,7 +27,7 @@ from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from payres.wire import Resource
 from tests.events.conftest import Outbox
-from tests.helpers import Json, last_segment, usd, wait_until
+from tests.helpers import Json, amount, last_segment, usd, wait_until
 from tests.interledger.network import network
 from tests.works import work_at
 
@@ -56,25 +54,24 @@ def without(shown: Json, *names: str) -> Json:
     return {name: value for name, value in shown.items() if name not in names}
 
 
-def test_events_of_a_subject_are_found_by_their_times() -> None:
-    with closing(connect_writer(":memory:")) as connection:
-        for step in range(500):
-            work = work_at(connection, NOW + step * SECOND)
-            for subject in ("a", "b"):
-                work.emit("grant.issued", subject, Sample(number=step))
-        set_back = work_at(connection, NOW + 499 * SECOND - SECOND // 2)
-        set_back.emit("grant.revoked", "a", Sample(number=-1))
-        connection.execute("DELETE FROM event WHERE sequence % 7 = 3")
+def test_events_of_a_subject_are_found_by_their_times(tx: Work) -> None:
+    for step in range(500):
+        work = work_at(tx, NOW + step * SECOND)
+        for subject in ("a", "b"):
+            work.emit("grant.issued", subject, Sample(number=step))
+    set_back = work_at(tx, NOW + 499 * SECOND - SECOND // 2)
+    set_back.emit("grant.revoked", "a", Sample(number=-1))
+    tx.execute("DELETE FROM event WHERE sequence % 7 = 3")
 
-        def found(*seconds: float) -> list[tuple[int, bytes]]:
-            moments = [NOW + round(one * SECOND) for one in seconds]
-            return [(one.sequence, one.data) for one in events.events_of(connection, "a", moments)]
+    def found(*seconds: float) -> list[tuple[int, bytes]]:
+        moments = [NOW + round(one * SECOND) for one in seconds]
+        return [(one.sequence, one.data) for one in events.events_of(tx, "a", moments)]
 
-        assert found(0, 123, 123, 499) == [(1, b'{"number":0}'), (247, b'{"number":123}'), (999, b'{"number":499}')]
-        assert found(498.5) == [(1001, b'{"number":-1}')], "the clock was set back a little"
-        assert found(1, 0.5, -3, 1000) == [], "purged, or of no event"
-        connection.execute("DELETE FROM event")
-        assert found(0) == []
+    assert found(0, 123, 123, 499) == [(1, b'{"number":0}'), (247, b'{"number":123}'), (999, b'{"number":499}')]
+    assert found(498.5) == [(1001, b'{"number":-1}')], "the clock was set back a little"
+    assert found(1, 0.5, -3, 1000) == [], "purged, or of no event"
+    tx.execute("DELETE FROM event")
+    assert found(0) == []
 
 
 def test_event_has_the_incoming_payment_as_its_client_sees_it(instance: Instance, outbox: Outbox) -> None:
@@ -206,27 +203,34 @@ def test_refund_has_an_event(instance: Instance, outbox: Outbox) -> None:
 
 
 def test_low_liquidity_has_one_event_until_there_is_more_again(outbox: Outbox, instance: Instance) -> None:
-    def move(taken: int) -> list[Json]:
-        """Takes so much out of the liquidity, and gives what was told of it."""
+    euros = instance.create_wallet("elise", "EUR")
+    instance.write(lambda work: assets.set_rate(work, "USD", "EUR", "1"))
+    in_euros = instance.client.create_incoming_payment(euros)["id"]
+    in_dollars = bill(instance)["id"]
 
-        def unit(work: Work) -> None:
-            asset = assets.require_asset(work, "EUR", 2)
-            liquidity = ledger.operator_account(work, asset.id, "liquidity")
-            fees = ledger.operator_account(work, asset.id, "fees")
-            sides = (liquidity, fees) if taken > 0 else (fees, liquidity)
-            warn_of_low(work, ledger.transfer(work, *sides, abs(taken), "fee" if taken > 0 else "exchange").low)
+    def told() -> list[int]:
+        """What was left, as the events tell it."""
+        return [int(one.data["left"]["value"]) for one in outbox.take() if one.type == "liquidity.low"]
 
-        instance.write(unit)
-        return [one.data for one in outbox.take() if one.type == "liquidity.low"]
+    def pay_out(value: int) -> list[int]:
+        """Takes so much out of the liquidity, or puts it in, by a payment."""
+        if value > 0:
+            instance.client.pay(instance.wallet("alice"), in_euros, debitAmount=usd(value))
+        else:
+            instance.client.pay(euros, in_dollars, debitAmount=amount(-value, "EUR"))
+        return told()
 
-    instance.write(lambda work: assets.deposit_liquidity(work, "EUR", 2, "100.00"))
-    assert move(9000) == []
-    assert move(1) == [{"left": {"value": "999", "assetCode": "EUR", "assetScale": 2}}]
-    assert move(1) == []
-    assert move(-500) == []
-    assert move(500) == [], "it was never twice as much"
-    assert move(-2000) == []
-    assert move(2000) == [{"left": {"value": "998", "assetCode": "EUR", "assetScale": 2}}]
+    instance.write(lambda work: assets.deposit_liquidity(work, "EUR", 2, "95.00"))
+    instance.write(lambda work: assets.withdraw_liquidity(work, "EUR", 2, "90.00"))
+    assert told() == [500]
+    instance.write(lambda work: assets.deposit_liquidity(work, "EUR", 2, "95.00"))
+    assert pay_out(9000) == []
+    assert pay_out(1) == [999]
+    assert pay_out(1) == []
+    assert pay_out(-500) == []
+    assert pay_out(500) == [], "it was never twice as much"
+    assert pay_out(-2000) == []
+    assert pay_out(2000) == [998]
 
 
 def test_low_credit_of_a_peer_has_an_event(tmp_path: Any) -> None:
@@ -290,31 +294,28 @@ async def test_sequence_rises_while_a_server_and_commands_write(tmp_path: Any) -
     await database.close()
 
 
-def test_sequence_of_a_purged_event_is_not_used_again() -> None:
-    with closing(connect_writer(":memory:")) as connection:
-        work = work_at(connection, NOW)
-        for _ in range(2):
-            work.emit("wallet.deposited", None, Sample(1))
-        connection.execute("DELETE FROM event")
-        work.emit("wallet.deposited", None, Sample(1))
-        assert events.last_sequence(work) == 3
+def test_sequence_of_a_purged_event_is_not_used_again(tx: Work) -> None:
+    for _ in range(2):
+        tx.emit("wallet.deposited", None, Sample(1))
+    tx.execute("DELETE FROM event")
+    tx.emit("wallet.deposited", None, Sample(1))
+    assert events.last_sequence(tx) == 3
 
 
-def test_id_is_a_uuid_of_the_time_that_leads_to_its_event() -> None:
-    with closing(connect_writer(":memory:")) as connection:
-        work = work_at(connection, NOW + 1234)
-        work.emit("wallet.deposited", None, Sample(1))
-        [event] = events.events_after(work, 0, 2)
-        assert event.id == "evt_01a3185c-5001-70ea-8000-000000000001"
-        assert events.find_event(work, event.id) == event
-        for other in ("evt_01a3185c-5002-70ea-8000-000000000001", event.id.upper(), "1", "evt_", event_id(NOW, 2)):
-            assert events.find_event(work, other) is None
+def test_id_is_a_uuid_of_the_time_that_leads_to_its_event(tx: Work) -> None:
+    work = work_at(tx, NOW + 1234)
+    work.emit("wallet.deposited", None, Sample(1))
+    [event] = events.events_after(work, 0, 2)
+    assert event.id == "evt_01a3185c-5001-70ea-8000-000000000001"
+    assert events.find_event(work, event.id) == event
+    for other in ("evt_01a3185c-5002-70ea-8000-000000000001", event.id.upper(), "1", "evt_", event_id(NOW, 2)):
+        assert events.find_event(work, other) is None
     assert sequence_of(event_id(NOW, 2**61)) == 2**61
 
 
-def test_type_that_is_not_in_the_table_is_a_fault() -> None:
-    with closing(connect_writer(":memory:")) as connection, pytest.raises(AssertionError, match=r"wallet\.stolen"):
-        work_at(connection, NOW).emit("wallet.stolen", None, Sample(1))
+def test_type_that_is_not_in_the_table_is_a_fault(tx: Work) -> None:
+    with pytest.raises(AssertionError, match=r"wallet\.stolen"):
+        tx.emit("wallet.stolen", None, Sample(1))
 
 
 def test_types_are_written_alike() -> None:

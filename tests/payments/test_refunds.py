@@ -14,7 +14,7 @@ from payres.errors import DomainError, InsufficientFunds, InvalidAmount, Invalid
 from payres.operator import assets, invariant_checks, wallets
 from payres.payments.refunds import Wanted, refund
 from payres.payments.settlement import end_remote, has_sent_all, pay_locally, payment_hold
-from payres.store import clients, incoming, outgoing, peers
+from payres.store import clients, events, incoming, outgoing, peers
 from payres.store.accounts import ACCOUNTS
 from payres.store.connections import connect_writer
 from payres.store.incoming import INCOMING, IncomingRecord
@@ -128,6 +128,15 @@ def test_wallet_that_paid_itself_gets_its_money_back(tx: Work) -> None:
     refund(tx, Wanted("bill", "r-1"))
     assert balance(tx, "shop") == "5.00"
     check_books(tx)
+
+
+def test_refund_that_leaves_little_liquidity_warns_of_it(tx: Work) -> None:
+    pay(tx, "emma", 300, debit=300)
+    assets.withdraw_liquidity(tx, "EUR", 2, "1000.00")
+    assets.deposit_liquidity(tx, "EUR", 2, "0.01")
+    before = events.last_sequence(tx)
+    refund(tx, Wanted("bill", "r-1"))
+    assert [one.type for one in events.events_after(tx, before, 10)] == ["liquidity.low", "refund.completed"]
 
 
 def test_payer_who_is_inactive_takes_no_money(tx: Work) -> None:
