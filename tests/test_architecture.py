@@ -94,8 +94,7 @@ ROOMS: dict[str, set[str]] = {
 ENTRANCES: dict[str, set[str]] = {
     "application": set(),
     "testing": {"application"},
-    "demo": {"application", "testing"},
-    "cli": {"application", "demo"},
+    "cli": {"application", "testing"},
     "__main__": {"cli"},
 }
 BEGINS_TRANSACTIONS = {

@@ -21,7 +21,7 @@ def demo() -> None:
     """A shop requests money for one wallet, the owner of another consents and pays. No settings and no database are
     read.
     """
-    from payres.demo import demonstrate  # loads slowly, with a client and a server
+    from payres.cli.payment_demo import demonstrate  # loads slowly, with a client and a server
 
     demonstrate(click.echo)
 

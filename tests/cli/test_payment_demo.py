@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 
-from payres.demo import Demonstration
+from payres.cli.payment_demo import Demonstration
 from payres.testing.instance import Instance
 
 
