@@ -3,14 +3,16 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 from payres.cli.payment_demo import Demonstration
-from payres.testing.instance import Instance
+from payres.testing.instance import run_instance
 
 
-def test_demo_tells_every_step_with_its_amounts(payres: Instance) -> None:
+def test_demo_tells_every_step_with_its_amounts(tmp_path: Path) -> None:
     lines: list[str] = []
-    Demonstration(payres, lines.append).run()
+    with run_instance(tmp_path / "payres.db") as payres:
+        Demonstration(payres, lines.append).run()
     told = "\n".join(lines)
     assert [int(number) for number in re.findall(r"^(\d+)\. ", told, re.M)] == list(range(1, 9))
     asked = re.findall(r"-> ((?:GET|POST) /[\w-]*)", told)
