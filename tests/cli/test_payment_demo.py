@@ -13,6 +13,7 @@ def test_demo_tells_every_step_with_its_amounts(tmp_path: Path) -> None:
     lines: list[str] = []
     with run_instance(tmp_path / "payres.db") as payres:
         Demonstration(payres, lines.append).run()
+        assert (payres.balance("alice"), payres.balance("bob")) == ("974.77", "1025.00")
     told = "\n".join(lines)
     assert [int(number) for number in re.findall(r"^(\d+)\. ", told, re.M)] == list(range(1, 9))
     asked = re.findall(r"-> ((?:GET|POST) /[\w-]*)", told)
@@ -25,7 +26,6 @@ def test_demo_tells_every_step_with_its_amounts(tmp_path: Path) -> None:
     assert "sentAmount      USD 25.23, failed: no" in told
     assert "receivedAmount  USD 25.00, completed: yes" in told
     assert "alice has USD 974.77, bob has USD 1025.00." in told
-    assert (payres.balance("alice"), payres.balance("bob")) == ("974.77", "1025.00")
 
 
 def test_demo_runs_by_itself_where_pytest_is_missing() -> None:
