@@ -6,12 +6,11 @@ from typing import Any, Final
 import msgspec
 
 from payres import openapi
-from payres.admin.exports import Download
 from payres.admin.serving import admin_endpoints
 from payres.endpoints import ADMIN_API
 from payres.http.responses import JSON
 from payres.operator.api_keys import SCOPES
-from payres.operator.exports import MEDIA_TYPES
+from payres.operator.exports import MEDIA_TYPES, Export
 from payres.operator.operations import Operation, endpoint
 
 ERRORS_HERE: Final = openapi.ERRORS | {
@@ -41,7 +40,7 @@ def admin_document() -> dict[str, Any]:
 
 def _described(operation: Operation) -> openapi.Described:
     meaning, answers = "What was asked for", {JSON: operation.answer_type}
-    if operation.answer_type is Download:
+    if operation.answer_type is Export:
         meaning = (
             "The rows as `format` says: CSV with a heading, or an object a line. One that is cut off has no last chunk"
         )

@@ -15,13 +15,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.admin.call import Call
-from payres.admin.exports import Download, send_download
+from payres.admin.exports import send_export
 from payres.endpoints import ADMIN_API
 from payres.errors import BearerTokenInvalid, InvalidRequest, NotFound, TokenInvalid, Unavailable
 from payres.http.accept import asks_for
 from payres.http.request_head import credentials
 from payres.http.responses import json_response
 from payres.operator import api_keys
+from payres.operator.exports import Export
 from payres.operator.operations import Operation, declared
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response, once
 from payres.routes.bodies import read_json_body
@@ -67,9 +68,9 @@ async def _serve(request: Request, operation: Operation) -> Response:
     try:
         call = await _authorize(request, operation.scope)
         given, body = await _given(request, operation)
-        if operation.answer_type is Download:
-            download = operation.function(**operation.arguments(given))
-            return await send_download(request, download, call.key.actor, call.read)
+        if operation.answer_type is Export:
+            export = operation.function(**operation.arguments(given))
+            return await send_export(request, export, call.key.actor, call.read)
         headers = request.scope["headers"]
         if operation.stream is not None and any(asks_for(headers, one) for one in operation.media_types):
             streamed: Response = await operation.stream(call, **operation.arguments(given))

@@ -57,7 +57,12 @@ COMMANDS: Mapping[str, Noun] = {
     ),
     "webhook": Noun("webhook", "Send events to your programs, and see what became of them.", "operator.webhooks"),
     "ledger": Noun("ledger", "Check the ledger."),
-    "export": Noun("export", "Export payments, the ledger and statements."),
+    "export": Noun(
+        "",
+        "Export payments, the ledger and statements.",
+        "operator.exports",
+        "The rows go to standard output, in constant memory.",
+    ),
     "api-key": Noun(
         "",
         "Let programs use the operator's API.",

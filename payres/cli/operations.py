@@ -8,12 +8,15 @@ import click
 from msgspec import UNSET
 
 from payres.cli.commands import Command
+from payres.cli.export import write
 from payres.cli.options import TimeText, WholeNumber, limit_option, require_secret, secret_option
 from payres.cli.session import Session, with_session
+from payres.errors import InvalidRequest
+from payres.operator.exports import Export
 from payres.operator.operations import Input, Operation, declared
 from payres.operator.shapes import Column, Shape, labelled
 from payres.store.rows import PageQuery
-from payres.store.work import Work
+from payres.store.work import Environment, Work
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -34,6 +37,9 @@ def _command(operation: Operation) -> click.Command:
     def run(session: Session, /, **given: Any) -> None:
         _check(operation, options, given)
         asked = {key: value for key, value in given.items() if value is not None and value != ()}
+        if operation.answer_type is Export:
+            write(session, _export(session, operation, asked))
+            return
         unit = partial(_unit, operation, asked)
         found = (session.read if operation.only_reads else session.write)(unit)
         _show(session, operation, found, given)
@@ -67,7 +73,16 @@ def _unit(operation: Operation, given: Mapping[str, Any], work: Work) -> Any:
     return found
 
 
-def _meant(work: Work, one: Input, value: Any) -> Any:
+def _export(session: Session, operation: Operation, given: Mapping[str, Any]) -> Export:
+    typed = {name: _meant(session.environment, operation.inputs[name], value) for name, value in given.items()}
+    try:
+        found: Export = operation.function(**operation.arguments(typed))
+    except InvalidRequest as error:
+        raise click.UsageError("--from must be before --to") from error
+    return found
+
+
+def _meant(work: Work | Environment, one: Input, value: Any) -> Any:
     """What was typed as the rule takes it."""
     return one.extra["typed"](work, value) if "typed" in one.extra else value
 

@@ -6,17 +6,19 @@ transaction of its own, so that no snapshot is held; what is written after the f
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from payres.amounts import Asset, format_decimal
 from payres.clock import DAY, LATEST, format_time, format_time_if_any
 from payres.errors import InvalidRequest
 from payres.identifiers import first_identifier
-from payres.operator.inputs import require_time
-from payres.operator.wallets import require_wallet
+from payres.operator.inputs import Name, Query, TimeText, require_time, said
+from payres.operator.operations import command, endpoint
+from payres.operator.wallets import named_wallet, require_wallet
 from payres.store import entries
 from payres.store.entries import TransferLine
 from payres.store.payments import PaymentRecord, payments_in_order
@@ -25,214 +27,232 @@ from payres.store.work import Work
 
 Row = Mapping[str, str | int | None]
 Format = Literal["csv", "jsonl"]
+# Yields rows with the part of all that has come by then, from 0 to 1, and is sent the unit to make the next rows in.
+Walk = Generator[tuple[Sequence[Row], float], Work, None]
 
 MEDIA_TYPES: Final[Mapping[Format, str]] = {"csv": "text/csv", "jsonl": "application/jsonl"}
+FILES: Final = tuple(MEDIA_TYPES.values())
 BATCH_TRANSFERS: Final = 2_000  # of which those of other wallets or times are skipped
 BATCH_PAYMENTS: Final = 1_000
 SLACK: Final = DAY  # how far the time in an id, which is of the machine, may be from that of the payment
+LEDGER: Final = (
+    *("id", "createdAt", "kind", "amount", "assetCode", "assetScale", "debitAccount", "creditAccount"),
+    *("outgoingPayment", "incomingPayment"),
+)
+STATEMENT: Final = ("createdAt", "kind", "amount", "balance", "assetCode", "counterpart", "payment")
+PAYMENTS: Final = (
+    *("direction", "id", "walletAddress", "state", "amount", "moved", "assetCode", "assetScale", "receiver"),
+    *("failure", "metadata", "createdAt", "endedAt"),
+)
+
+WalletName = Annotated[Name, said("Of this wallet only.", metavar="PATH", typed=named_wallet)]
+
+
+class PeriodQuery(Query, frozen=True, kw_only=True):
+    """A period from a day or a time until just before another, and the form of the file."""
+
+    from_: Annotated[TimeText | UnsetType, said("From a day or a time on (UTC).", metavar="TIME")] = msgspec.field(
+        name="from", default=UNSET
+    )
+    to: Annotated[TimeText | UnsetType, said("Until just before it (UTC).", metavar="TIME")] = UNSET
+    format: Format = "csv"
+
+    @property
+    def period(self) -> tuple[int, int]:
+        """The times that it begins and ends at. Raises InvalidRequest."""
+        begins = require_time(self.from_, "from") if self.from_ else 0
+        ends = require_time(self.to, "to") if self.to else LATEST
+        if begins >= ends:
+            raise InvalidRequest("from must be before to", field="from")
+        return begins, ends
+
+
+class ExportQuery(PeriodQuery, frozen=True, kw_only=True):
+    wallet: WalletName | UnsetType = UNSET
 
 
 class Export:
-    """A table that comes in batches, one with each step until `done`.
+    """A table that comes in batches, one with each step until `done`; the file is called `name`.
 
     `columns` are the names of all members of a row, in their order; `part` is how much has come, from 0 to 1.
     """
 
-    columns: Sequence[str]
-    done = False
-    part = 0.0
-
-    def __init__(self, since: int, until: int) -> None:
-        self._since, self._until = since, until
+    def __init__(self, name: str, columns: Sequence[str], walk: Callable[[Work], Walk], form: Format = "csv") -> None:
+        self.name = name
+        self.columns = columns
+        self.form = form
+        self.part = 0.0
+        self.done = False
+        self._begin = walk
+        self._walk: Walk | None = None
 
     def step(self, work: Work) -> Sequence[Row]:
-        """The next rows."""
-        raise NotImplementedError
+        """The next rows. The first step raises NotFound, InvalidRequest."""
+        if self._walk is None:
+            self._walk = self._begin(work)
+            rows, self.part = next(self._walk)
+        else:
+            rows, self.part = self._walk.send(work)
+        self.done = self.part >= 1
+        return rows
+
+    def text(self, work: Work) -> str:
+        """The next rows, a line each, or several for a text of several lines in CSV (RFC 4180), which has a heading."""
+        heading = [] if self._walk is not None else [self.columns]
+        rows = self.step(work)
+        if self.form == "jsonl":
+            return "".join(f"{msgspec.json.encode(row).decode()}\n" for row in rows)
+        file = io.StringIO()
+        csv.writer(file, lineterminator="\n").writerows(
+            [*heading, *([row[column] for column in self.columns] for row in rows)]
+        )
+        return file.getvalue()
 
 
-def period(since: str | None, until: str | None) -> tuple[int, int]:
-    """The times that a period begins and ends at, all of time for None. Raises InvalidRequest."""
-    begins = 0 if since is None else require_time(since, "from")
-    ends = LATEST if until is None else require_time(until, "to")
-    if begins >= ends:
-        raise InvalidRequest("from must be before to", field="from")
-    return begins, ends
+@endpoint("GET /exports/payments", "payments:read", media_types=FILES)
+@command("export payments", "--from 2026-01-01 --to 2026-02-01 > january.csv")
+def export_payments(query: ExportQuery) -> Export:
+    """Export incoming and outgoing payments, oldest first."""
+    return payments_of(*query.period, query.wallet or None, query.format)
 
 
-def heading(export: Export, form: Format) -> str:
-    """What comes before the rows: the names of the columns as CSV, nothing before lines of JSON."""
-    return _as_csv([export.columns]) if form == "csv" else ""
+@endpoint("GET /exports/ledger", "ledger:read", media_types=FILES)
+@command("export ledger", "--format jsonl > ledger.jsonl")
+def export_ledger(query: ExportQuery) -> Export:
+    """Export every transfer of the ledger, oldest first."""
+    return ledger_of(*query.period, query.wallet or None, query.format)
 
 
-def lines(export: Export, rows: Sequence[Row], form: Format) -> str:
-    """The rows, a line each, or several for a text of several lines in CSV (RFC 4180)."""
-    if form == "csv":
-        return _as_csv([[row[column] for column in export.columns] for row in rows])
-    return "".join(f"{msgspec.json.encode(row).decode()}\n" for row in rows)
+@endpoint("GET /wallets/{wallet}/statement", "ledger:read", media_types=FILES)
+@command("export statement", "--wallet alice --from 2026-01-01 --to 2026-02-01")
+def export_statement(wallet: WalletName, query: PeriodQuery) -> Export:
+    """Export what went into a wallet and out of it.
+
+    Each line has the balance after it. The first is the opening balance, the last the closing one.
+    """
+    return statement_of(wallet, *query.period, query.format)
 
 
-def _as_csv(rows: Sequence[Sequence[str | int | None]]) -> str:
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(rows)
-    return file.getvalue()
-
-
-class _Transfers(Export):
-    """The walk along the transfers that there are at the first step."""
-
-    _next = 1
-    _last: int | None = None
-    _at_end = False
-
-    def _batch(self, work: Work) -> tuple[int, int]:
-        """The ids to look at next."""
-        if self._last is None:
-            self._last = entries.last_transfer(work)
-        first, self._next = self._next, min(self._next + BATCH_TRANSFERS, self._last + 1)
-        self.part = (self._next - 1) / max(self._last, 1)
-        self._at_end = self._next > self._last
-        return first, self._next - 1
-
-
-class Ledger(_Transfers):
+def ledger_of(since: int, until: int, path: str | None = None, form: Format = "csv") -> Export:
     """Every posted transfer, oldest first."""
 
-    columns = (
-        *("id", "createdAt", "kind", "amount", "assetCode", "assetScale", "debitAccount", "creditAccount"),
-        *("outgoingPayment", "incomingPayment"),
-    )
+    def walk(work: Work) -> Walk:
+        account_id = None if path is None else require_wallet(work, path).account_id
+        last = entries.last_transfer(work)
+        for first, end in _batches(last):
+            found = entries.transfers(work, first, end, since, until, account_id)
+            work = yield [_entry(one) for one in found], end / max(last, 1) if end < last else 1
 
-    def __init__(self, since: int, until: int, path: str | None = None) -> None:
-        super().__init__(since, until)
-        self._path = path
-
-    def step(self, work: Work) -> Sequence[Row]:
-        """Raises NotFound, InvalidRequest for a wallet that does not exist."""
-        account_id = None if self._path is None else require_wallet(work, self._path).account_id
-        found = entries.transfers(work, *self._batch(work), self._since, self._until, account_id)
-        self.done = self._at_end
-        return [self._row(one) for one in found]
-
-    def _row(self, one: TransferLine) -> Row:
-        return {
-            "id": str(one.id),
-            "createdAt": format_time(one.created_at),
-            "kind": one.kind,
-            "amount": format_decimal(one.amount, one.asset),
-            "assetCode": one.asset_code,
-            "assetScale": one.asset_scale,
-            "debitAccount": one.debit,
-            "creditAccount": one.credit,
-            "outgoingPayment": one.outgoing_payment_id,
-            "incomingPayment": one.incoming_payment_id,
-        }
+    return Export("ledger", LEDGER, walk, form)
 
 
-class Statement(_Transfers):
+def _batches(last: int) -> Iterator[tuple[int, int]]:
+    """The first and the last id of each batch; one is empty if there are no transfers."""
+    for first in range(1, max(last, 1) + 1, BATCH_TRANSFERS):
+        yield first, min(first + BATCH_TRANSFERS - 1, last)
+
+
+def _entry(one: TransferLine) -> Row:
+    return {
+        "id": str(one.id),
+        "createdAt": format_time(one.created_at),
+        "kind": one.kind,
+        "amount": format_decimal(one.amount, one.asset),
+        "assetCode": one.asset_code,
+        "assetScale": one.asset_scale,
+        "debitAccount": one.debit,
+        "creditAccount": one.credit,
+        "outgoingPayment": one.outgoing_payment_id,
+        "incomingPayment": one.incoming_payment_id,
+    }
+
+
+def statement_of(path: str, since: int, until: int, form: Format = "csv") -> Export:
     """What went into a wallet and out of it, with the balance after each line.
 
     The first row is the balance at `since`, the last the balance at `until`: the amounts between are the difference.
     Of a period that goes on, the last is the balance at the first step.
     """
 
-    columns = ("createdAt", "kind", "amount", "balance", "assetCode", "counterpart", "payment")
+    def walk(work: Work) -> Walk:
+        wallet = require_wallet(work, path)
+        if since > work.now:
+            raise InvalidRequest("from is in the future, and what the balance will be is not known", field="from")
+        closes_at, last, balance = min(until, work.now), entries.last_transfer(work), 0
+        for first, end in _batches(last):
+            balance += entries.net_change(work, wallet.account_id, first, end, since)
+            if end < last:
+                work = yield [], end / last / 2
+        opens_at = min(max(since, wallet.created_at), closes_at)
+        work = yield [_total(balance, wallet.asset, "opening balance", opens_at)], 0.5
+        for first, end in _batches(last):
+            rows = []
+            for one in entries.transfers(work, first, end, since, until, wallet.account_id):
+                balance += one.amount if one.credit_account_id == wallet.account_id else -one.amount
+                rows.append(_line(work, wallet.account_id, one, balance))
+            if end < last:
+                work = yield rows, 0.5 + end / last / 2
+        yield [*rows, _total(balance, wallet.asset, "closing balance", closes_at)], 1
 
-    def __init__(self, path: str, since: int, until: int) -> None:
-        super().__init__(since, until)
-        self._path = path
-        self._closes_at: int | None = None
-        self._balance = 0
-        self._is_open = False
-
-    def step(self, work: Work) -> Sequence[Row]:
-        """Sums up what was before, and then gives the lines. Raises NotFound, InvalidRequest."""
-        wallet = require_wallet(work, self._path)
-        if self._closes_at is None:
-            if self._since > work.now:
-                raise InvalidRequest("from is in the future, and what the balance will be is not known", field="from")
-            self._closes_at = min(self._until, work.now)
-        first, last = self._batch(work)
-        if not self._is_open:
-            self._balance += entries.net_change(work, wallet.account_id, first, last, self._since)
-            if not self._at_end:
-                return []
-            self._is_open, self._next = True, 1
-            opens_at = min(max(self._since, wallet.created_at), self._closes_at)
-            return [self._total(wallet.asset, "opening balance", opens_at)]
-        found = entries.transfers(work, first, last, self._since, self._until, wallet.account_id)
-        rows = [self._line(work, wallet.account_id, one) for one in found]
-        self.done = self._at_end
-        return [*rows, self._total(wallet.asset, "closing balance", self._closes_at)] if self.done else rows
-
-    def _line(self, work: Work, account_id: int, one: TransferLine) -> Row:
-        is_credit = one.credit_account_id == account_id
-        amount = one.amount if is_credit else -one.amount
-        self._balance += amount
-        counterpart = (work.urls.wallet(one.payer) if one.payer else None) if is_credit else one.receiver
-        return {
-            "createdAt": format_time(one.created_at),
-            "kind": one.kind,
-            "amount": format_decimal(amount, one.asset),
-            "balance": format_decimal(self._balance, one.asset),
-            "assetCode": one.asset_code,
-            "counterpart": (None if one.kind == "fee" else counterpart) or (one.debit if is_credit else one.credit),
-            # What was received goes back from the payment that received it to the one that paid.
-            "payment": one.incoming_payment_id if is_credit != (one.kind == "refund") else one.outgoing_payment_id,
-        }
-
-    def _total(self, asset: Asset, kind: str, moment: int) -> Row:
-        balance = format_decimal(self._balance, asset)
-        empty = dict.fromkeys(self.columns)
-        return empty | {"createdAt": format_time(moment), "kind": kind, "balance": balance, "assetCode": asset.code}
+    return Export(f"statement {path}", STATEMENT, walk, form)
 
 
-class Payments(Export):
+def _line(work: Work, account_id: int, one: TransferLine, balance: int) -> Row:
+    is_credit = one.credit_account_id == account_id
+    counterpart = (work.urls.wallet(one.payer) if one.payer else None) if is_credit else one.receiver
+    return {
+        "createdAt": format_time(one.created_at),
+        "kind": one.kind,
+        "amount": format_decimal(one.amount if is_credit else -one.amount, one.asset),
+        "balance": format_decimal(balance, one.asset),
+        "assetCode": one.asset_code,
+        "counterpart": (None if one.kind == "fee" else counterpart) or (one.debit if is_credit else one.credit),
+        # What was received goes back from the payment that received it to the one that paid.
+        "payment": one.incoming_payment_id if is_credit != (one.kind == "refund") else one.outgoing_payment_id,
+    }
+
+
+def _total(balance: int, asset: Asset, kind: str, moment: int) -> Row:
+    shown = {"createdAt": format_time(moment), "kind": kind, "assetCode": asset.code}
+    return dict.fromkeys(STATEMENT) | shown | {"balance": format_decimal(balance, asset)}
+
+
+def payments_of(since: int, until: int, path: str | None = None, form: Format = "csv") -> Export:
     """Payments of both directions, oldest first."""
 
-    columns = (
-        *("direction", "id", "walletAddress", "state", "amount", "moved", "assetCode", "assetScale", "receiver"),
-        *("failure", "metadata", "createdAt", "endedAt"),
-    )
+    def walk(work: Work) -> Walk:
+        wallet_id = None if path is None else require_wallet(work, path).id
+        now, ends = work.now, min(until, work.now)
+        after, before, begins = first_identifier(since - SLACK), first_identifier(ends + SLACK), None
+        while True:
+            found = payments_in_order(work, after, before, since, ends, wallet_id, BATCH_PAYMENTS)
+            owners = {one.wallet_address_id for one in found}
+            wallets = {owner: WALLETS.by_id(work, owner) for owner in owners}
+            rows = [_payment(work, one, wallets[one.wallet_address_id], now) for one in found]
+            if len(found) < BATCH_PAYMENTS:
+                break
+            after, begins = found[-1].id, begins or found[0].created_at
+            work = yield rows, min((found[-1].created_at - begins) / max(ends - begins, 1), 0.999)
+        yield rows, 1
 
-    def __init__(self, since: int, until: int, path: str | None = None) -> None:
-        super().__init__(since, until)
-        self._path = path
-        self._after = first_identifier(since - SLACK)
-        self._now: int | None = None
-        self._begins_at: int | None = None
+    return Export("payments", PAYMENTS, walk, form)
 
-    def step(self, work: Work) -> Sequence[Row]:
-        """Raises NotFound, InvalidRequest for a wallet that does not exist."""
-        wallet_id = None if self._path is None else require_wallet(work, self._path).id
-        self._now = self._now or work.now
-        until = min(self._until, self._now)
-        before = first_identifier(until + SLACK)
-        found = payments_in_order(work, self._after, before, self._since, until, wallet_id, BATCH_PAYMENTS)
-        self.done = len(found) < BATCH_PAYMENTS
-        if self.done:
-            self.part = 1.0
-        else:
-            self._after = found[-1].id
-            self._begins_at = self._begins_at or found[0].created_at
-            self.part = (found[-1].created_at - self._begins_at) / max(until - self._begins_at, 1)
-        wallets = {wallet_id: WALLETS.by_id(work, wallet_id) for wallet_id in {one.wallet_address_id for one in found}}
-        return [self._row(work, one, wallets[one.wallet_address_id], self._now) for one in found]
 
-    def _row(self, work: Work, one: PaymentRecord, wallet: WalletRecord, now: int) -> Row:
-        state = one.state_at(now)
-        ended_at = one.expires_at if state == "expired" else one.ended_at
-        return {
-            "direction": one.direction,
-            "id": work.urls.resource(f"{one.direction}-payments", one.id),
-            "walletAddress": work.urls.wallet(wallet.path),
-            "state": state,
-            "amount": None if one.amount is None else format_decimal(int(one.amount), wallet.asset),
-            "moved": format_decimal(one.moved, wallet.asset),
-            "assetCode": wallet.asset_code,
-            "assetScale": wallet.asset_scale,
-            "receiver": one.receiver,
-            "failure": one.failure,
-            "metadata": one.metadata,
-            "createdAt": format_time(one.created_at),
-            "endedAt": format_time_if_any(ended_at),
-        }
+def _payment(work: Work, one: PaymentRecord, wallet: WalletRecord, now: int) -> Row:
+    state = one.state_at(now)
+    ended_at = one.expires_at if state == "expired" else one.ended_at
+    return {
+        "direction": one.direction,
+        "id": work.urls.resource(f"{one.direction}-payments", one.id),
+        "walletAddress": work.urls.wallet(wallet.path),
+        "state": state,
+        "amount": None if one.amount is None else format_decimal(int(one.amount), wallet.asset),
+        "moved": format_decimal(one.moved, wallet.asset),
+        "assetCode": wallet.asset_code,
+        "assetScale": wallet.asset_scale,
+        "receiver": one.receiver,
+        "failure": one.failure,
+        "metadata": one.metadata,
+        "createdAt": format_time(one.created_at),
+        "endedAt": format_time_if_any(ended_at),
+    }

@@ -30,7 +30,7 @@ NOUNS: Final = (
     *("operator.wallets", "operator.keys", "operator.grants", "operator.assets", "operator.peers"),
     *("operator.unresolved_packets", "operator.payments", "operator.payment_story", "operator.webhooks"),
     *("operator.status", "operator.ledger", "operator.api_keys", "operator.audit", "admin.steps"),
-    *("admin.exports", "admin.events", "admin.openapi"),
+    *("operator.exports", "admin.events", "admin.openapi"),
 )
 
 

@@ -118,6 +118,7 @@ PAYMENT: Final = Shape(
     Column("Wallet", "wallet", "long", section="wallets"),
     Column("Amount", "amount", "number"),
     Column("Moved", "moved", "number"),
+    Column("Refunded", lambda one: one.refunded if one.refunded.strip("0.") else None, "number"),
     Column("Asset", "asset_code"),
     Column("State", "state", "state"),
     Column("Receiver", "receiver", "long"),

@@ -1,5 +1,7 @@
 """Shapes: how operators see a thing, and its labelled facts, of which command text, pages and CSV are made."""
 
+import csv
+import io
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -125,6 +127,35 @@ def cell_of(value: object, kind: Kind = "text", section: str | None = None) -> C
 def path_of(*names: str) -> str:
     """The path of the page of a thing: a section, then the names that lead to it."""
     return "/".join(["/admin", *(quote(name, safe="") for name in names)])
+
+
+class Table(NamedTuple):
+    """`none` stands for a table without rows."""
+
+    name: str
+    headings: Sequence[Cell]
+    rows: Sequence[Sequence[Cell]]
+    none: str
+
+
+def make_table(name: str, columns: Sequence[Column], records: Iterable[Any], none: str) -> Table:
+    """The table of these records."""
+    rows = [[column.cell(one) for column in columns] for one in records]
+    kinds = [cell.kind for cell in rows[0]] if rows else ["text"] * len(columns)
+    headings = [
+        Cell(column.label, "number" if kind == "number" else "text")
+        for column, kind in zip(columns, kinds, strict=True)
+    ]
+    return Table(name, headings, rows, none)
+
+
+def as_csv(table: Table) -> str:
+    """The table with its headings (RFC 4180)."""
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(heading.text for heading in table.headings)
+    writer.writerows([cell.written for cell in row] for row in table.rows)
+    return file.getvalue()
 
 
 def labelled(*rows: tuple[str, object]) -> str:

@@ -6,9 +6,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from starlette.responses import Response
 
-from payres.admin.exports import PeriodQuery
 from payres.grants.wording import describe_access, visible_text
 from payres.operator import keys, payments, peers, unresolved_packets, wallets
+from payres.operator.exports import PeriodQuery
 from payres.operator.grants import GRANT
 from payres.operator.keys import KEY
 from payres.operator.movements import MOVEMENT
@@ -17,12 +17,11 @@ from payres.operator.payment_history import PaymentEvent
 from payres.operator.payment_story import HISTORY, is_above_zero, show_payment, story_of
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER
-from payres.operator.shapes import Cell, Column, cell_of, facts_of, path_of
+from payres.operator.shapes import Cell, Column, cell_of, facts_of, make_table, path_of
 from payres.operator.unresolved_packets import PACKET
 from payres.operator.wallets import WALLET
 from payres.operator.webhooks import EventDelivery
 from payres.pages.list_page import filters_of
-from payres.pages.tables import make_table
 from payres.pages.visit import Visit
 from payres.store.rows import PageQuery
 from payres.store.work import Work

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any, Final
 
 from payres.endpoints import ADMIN_ROOT
+from payres.operator.exports import export_ledger, export_payments, export_statement
 from payres.operator.operations import declared
-from payres.pages import details, exports, overview, settings, sign_in
+from payres.pages import details, exports, overview, sign_in
 from payres.pages.actions import Action
 from payres.pages.list_page import show_list
 
@@ -17,14 +18,14 @@ PAGES: Final[Mapping[str, Callable[..., Any]]] = {
     "": overview.page,
     "/link/{secret}": sign_in.follow_link,
     "/wallets/{wallet}": details.wallet_page,
-    "/wallets/{wallet}/statement": exports.STATEMENT,
+    "/wallets/{wallet}/statement": partial(exports.send, rule=export_statement),
     "/payments/{id}": details.payment_page,
     "/grants/{id}": details.grant_page,
     "/peers/{name}": details.peer_page,
     "/exports": exports.page,
-    "/exports/payments": exports.PAYMENTS,
-    "/exports/ledger": exports.LEDGER,
-    "/settings": settings.page,
+    "/exports/payments": partial(exports.send, rule=export_payments),
+    "/exports/ledger": partial(exports.send, rule=export_ledger),
+    "/settings": overview.settings_page,
 }
 
 

@@ -12,7 +12,7 @@ from payres.admin.exports import attachment
 from payres.admin.serving import PAGE_PARAMETERS, read_filters, read_parameters
 from payres.limits import DEFAULT_PAGE, MAX_PAGE
 from payres.operator.operations import Input, Operation
-from payres.pages.tables import as_csv, make_table
+from payres.operator.shapes import as_csv, make_table
 from payres.pages.visit import Visit
 from payres.routes.pages import HEADERS, redirect
 from payres.wire import Page

@@ -1,20 +1,32 @@
-"""The overview: whether payments can be taken, what needs attention, and how the server and its money stand."""
+"""The overview: whether payments can be taken, what needs attention, and how the server and its money stand; and the
+settings in effect."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final
 
+import msgspec
 from starlette.responses import Response
 
 from payres.amounts import Asset, describe_amount, format_decimal
 from payres.clock import DAY, format_time
 from payres.operator import doctor
-from payres.operator.shapes import Cell, Column, facts_of
+from payres.operator.shapes import Cell, Column, facts_of, make_table
 from payres.operator.status import KINDS, STATUS, read_status
-from payres.pages.tables import make_table
 from payres.pages.visit import Visit
+from payres.settings import Settings
 from payres.store.work import Work
 
+SECRET: Final = frozenset({"metrics_token"})
+# Stands for secrets and for the query of a URL, which may have one.
+MASK: Final = "••••••••"
+
+SETTING_COLUMNS: Final = (
+    Column("Setting", "name", "code"),
+    Column("Value", "value", "code"),
+    Column("From", lambda one: Cell("default" if one.is_default else "set")),
+)
 LIVE_SECONDS: Final = 30
 STEP: Final = 8  # of which a bar takes 6
 HEIGHT: Final = 96
@@ -92,3 +104,21 @@ def _bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int])
         "last": dates[-1],
         "table": make_table(title, columns, reversed(days), ""),
     }
+
+
+async def settings_page(visit: Visit) -> Response:
+    """All settings, without secrets."""
+    found = visit.context.settings
+    rows = [_effective(field, getattr(found, field.name)) for field in msgspec.structs.fields(Settings)]
+    table = make_table("Settings", SETTING_COLUMNS, rows, "")
+    return visit.show("settings.html", "/settings", table=table)
+
+
+def _effective(field: Any, value: object) -> SimpleNamespace:
+    """One setting in words."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if field.name in SECRET and text:
+        text = MASK
+    before, mark, _ = text.partition("?")
+    shown = f"{before}{mark}{MASK}" if mark else text
+    return SimpleNamespace(name=field.name, value=shown, is_default=value == field.default)

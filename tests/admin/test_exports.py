@@ -19,7 +19,7 @@ from payres.http.protocol import HttpProtocol
 from payres.limits import EXPORT_SECONDS, MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
 from payres.operator import wallets
 from payres.operator.api_keys import revoke_api_key
-from payres.operator.exports import BATCH_TRANSFERS, Export, Format, _Transfers
+from payres.operator.exports import BATCH_TRANSFERS, Export, Format
 from payres.store.work import Work
 from payres.testing.instance import Instance
 from tests.admin.conftest import BASE, NewProgram, Program
@@ -58,13 +58,13 @@ def _many(payres: Instance) -> None:
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[Export]:
     """Grows with each batch that an export of transfers reads."""
     taken: list[Export] = []
-    batch = _Transfers._batch
+    step = Export.step
 
-    def counted(export: Any, work: Work) -> tuple[int, int]:
+    def counted(export: Export, work: Work) -> Any:
         taken.append(export)
-        return batch(export, work)
+        return step(export, work)
 
-    monkeypatch.setattr(_Transfers, "_batch", counted)
+    monkeypatch.setattr(Export, "step", counted)
     return taken
 
 

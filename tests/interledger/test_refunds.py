@@ -134,7 +134,7 @@ def test_refund_is_in_both_histories_in_the_ledger_and_in_the_events(three: Thre
     assert event["returnPayment"] == a.context.urls.resource("outgoing-payments", made["returnPayment"])
     assert (event["amount"]["value"], event["returned"]["value"]) == ("5000", "5000")
 
-    statement = exports.Statement("alice", 0, 2**62)
+    statement = exports.statement_of("alice", 0, 2**62)
     lines = a.read(lambda work: [line for _ in range(9) if not statement.done for line in statement.step(work)])
     sent = [Decimal(line["amount"] or 0) for line in lines if (line["kind"], line["payment"]) == ("refund", paid)]
     assert sum(sent) == -50
@@ -277,4 +277,4 @@ def test_command_on_the_file_has_the_server_send_it(
     assert run("refund", paid, "--to", b.wallet("bob"), "--reference", "r-1")["refunds"][0]["id"] == made["id"]
     assert run("show", made["returnPayment"])["payment"]["refundOf"] == paid
     result = CliRunner().invoke(main, ["payment", "show", paid])
-    assert f"to {b.wallet('bob')}, r-1, completed" in result.stdout
+    assert f"was to be sent back to {b.wallet('bob')} by a payment, under the reference r-1." in result.stdout
