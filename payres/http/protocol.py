@@ -104,11 +104,12 @@ class Exchange(RequestResponseCycle):
     def _start(self, message: Any) -> bool:
         """Takes the head of an answer. False for one that uvicorn is to frame."""
         headers, is_old = message["headers"], self.scope["http_version"] == "1.0"
-        if any(name == b"connection" for name, _ in headers):
+        names = [name for name, _ in headers]
+        if b"connection" in names:
             self.keep_alive = False
         if not self.keep_alive:
             self.default_headers = last_headers(self.default_headers)
-        is_plain = is_old or any(name == b"content-length" for name, _ in headers)
+        is_plain = is_old or b"content-length" in names
         if not is_plain or self.scope["method"] == "HEAD" or message["status"] in WITHOUT_BODY:
             return False
         fields = [b"%b: %b\r\n" % field for field in (*self.default_headers, *headers) if field[0] != b"connection"]
@@ -137,6 +138,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._address: str | None = None  # for which the connection is counted
         self._deadline: asyncio.TimerHandle | None = None
         self._held = bytearray()  # what has come and is not parsed
+        self._is_counted = False  # for what it buffers
         self._section_end = b""  # how the section that is being parsed ends so far, where that may be half an end
         self._unfinished = 0  # bytes that were parsed since the parser last had something to hand on
         self._body_left: int | None = None  # bytes of the body that are still to come; None for one in chunks
@@ -229,7 +231,8 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self._unfinished = 0
-        self._drop_deadline()
+        if self._deadline is not None:
+            self._drop_deadline()
         self.state = IDLE if self.cycle.response_complete else ANSWER
 
     def on_response_complete(self) -> None:
@@ -279,9 +282,10 @@ class HttpProtocol(HttpToolsProtocol):
                 self._reject(too_long())
         if self._held:
             self.flow.pause_reading()
-        else:
+        elif self.flow.read_paused:
             self.flow.resume_reading()
-        self._count_buffers()
+        if self._held or self._is_counted:
+            self._count_buffers()
         if self._deadline is None and self.state < ANSWER:
             self._set_deadline(self.timeout_keep_alive if self.state == IDLE else REQUEST_SECONDS)
 
@@ -313,8 +317,8 @@ class HttpProtocol(HttpToolsProtocol):
                 return
 
     def _count_buffers(self) -> None:
-        is_buffering = self.flow.write_paused or self._held
-        self._counts.buffer(self, self.buffered_bytes() if is_buffering else 0)
+        self._is_counted = self.flow.write_paused or bool(self._held)
+        self._counts.buffer(self, self.buffered_bytes() if self._is_counted else 0)
 
     def _drop_deadline(self) -> None:
         if self._deadline is not None:

@@ -64,12 +64,16 @@ class Route(routing.Route):
     ) -> None:
         super().__init__(path, next(iter(handlers.values())))
         self.path_regex = re.compile(self.path_regex.pattern.removesuffix("$") + r"\Z")  # `$` passes a line break over
-        self.methods = None  # all are answered in `handle`
         self.handlers = {**handlers, "HEAD": handlers["GET"]} if "GET" in handlers else handlers
         self.is_json = is_json
         self.streams = streams
         self._takes_all = takes_all
         self._allowed = ", ".join(sorted({"OPTIONS", *self.handlers}))  # RFC 9110 section 10.2.1
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """By the path alone, which is under no other."""
+        found = self.path_regex.match(scope["path"])
+        return (Match.NONE, {}) if found is None else (Match.FULL, {"path_params": found.groupdict()})
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers the request, with an error for what its function raises."""
@@ -119,7 +123,7 @@ class Operator(BaseRoute):
             return
         if self._routes is None:
             self._routes = await asyncio.to_thread(self._load)
-        sent = {"type": "http", "path": scope["raw_path"].decode("latin-1").removesuffix("/")}
+        sent = {"path": scope["raw_path"].decode("latin-1").removesuffix("/")}
         for route in self._routes:
             match, found = route.matches(sent)
             if match is Match.FULL:
