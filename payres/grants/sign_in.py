@@ -40,6 +40,7 @@ BUSY_SECONDS: Final = 5  # in which a full queue is processed, also on a slow ma
 COOKIE_VALUE: Final = rb"[A-Za-z0-9_-]{43}"
 
 Account = WalletRecord | OperatorRecord
+Key = tuple[object, ...]  # that attempts are counted under
 
 
 class Guesser(NamedTuple):
@@ -47,14 +48,6 @@ class Guesser(NamedTuple):
 
     address: str | None = None
     known_browser: bytes | None = None
-
-
-class _Count(NamedTuple):
-    """A key that attempts are counted under, how many may be wrong, and its words in errors."""
-
-    key: tuple[object, ...]
-    most: int
-    words: str
 
 
 class SignInGuard:
@@ -68,7 +61,7 @@ class SignInGuard:
     def __init__(self, noun: str = "wallet") -> None:
         """`noun` is the word for the accounts in sentences."""
         self._noun = noun
-        self._attempts: OrderedDict[tuple[object, ...], list[int]] = OrderedDict()
+        self._attempts: OrderedDict[Key, list[int]] = OrderedDict()  # when each was made, microseconds UTC
         # One password of an account at a time, so that one owner cannot take all the slots.
         queue = PASSWORDS_WAITING // PASSWORDS_AT_ONCE
         self._others = Slots(PASSWORDS_AT_ONCE, 1, queue=queue)
@@ -76,7 +69,7 @@ class SignInGuard:
 
     async def check_password(self, account: Account, password: str, now: int, guesser: Guesser) -> None:
         """Raises SignInFailed unless the password is the account's, TooManyRequests, Unavailable when too many wait."""
-        counts = self._count(account, guesser, now)
+        keys = self._count(account, guesser, now)
         try:
             async with AsyncExitStack() as slots:
                 if guesser.known_browser is None:  # known browsers pass all of this queue but the first
@@ -84,57 +77,59 @@ class SignInGuard:
                 await slots.enter_async_context(self._hashing.slot(account.id))
                 is_right = await asyncio.to_thread(verify_password, account, password)
         except SlotsBusy as busy:
-            self._take_back(counts, now)
+            self._take_back(keys, now)
             sentence = "Too many people are signing in just now, so your password was not looked at. Try again shortly"
             raise Unavailable(sentence, retry_after=BUSY_SECONDS) from busy
         if not is_right:
             raise wrong_password(self._noun)
-        here, *wider = counts  # the wider counts are shared with others, so only this attempt is taken back
-        self._attempts.pop(here.key, None)
+        here, *wider = keys  # the wider counts are shared with others, so only this attempt is taken back
+        self._attempts.pop(here, None)
         self._take_back(wider, now)
 
-    def _count(self, account: Account, guesser: Guesser, now: int) -> Sequence[_Count]:
+    def _count(self, account: Account, guesser: Guesser, now: int) -> Sequence[Key]:
         """Counts the attempt as wrong until it is known to be right, so that many concurrent attempts cannot exceed the
-        limit. Returns the counts that it went into, the narrowest first."""
+        limit. Returns the keys that it was counted under, the narrowest first."""
         since = now - WINDOW
         # A time in the future is of a clock that was set back since; that must not make attempts free.
         if account.unlocked_at is not None and account.unlocked_at <= now:
             since = max(since, account.unlocked_at)  # the operator has cleared the counts
-        counts = _counts(account, guesser, f"for this {self._noun}")
-        recent = {count: [moment for moment in self._attempts.get(count.key, ()) if moment > since] for count in counts}
-        for count, moments in recent.items():
-            if len(moments) >= count.most:
-                raise _too_many(count, moments[-count.most] + WINDOW - now)
-        for count, moments in recent.items():
-            self._attempts.pop(count.key, None)
-            self._attempts[count.key] = [*moments, now]
+        limits = _limits(account, guesser)
+        recent = {key: [moment for moment in self._attempts.get(key, ()) if moment > since] for key in limits}
+        for key, moments in recent.items():
+            if len(moments) >= limits[key]:
+                whose = "from your address" if key[0] == "address" else f"for this {self._noun}"
+                raise _too_many(f"{limits[key]} wrong passwords {whose}", moments[-limits[key]] + WINDOW - now)
+        for key, moments in recent.items():
+            self._attempts.pop(key, None)
+            self._attempts[key] = [*moments, now]
         while len(self._attempts) > MAX_COUNTED:
             self._attempts.popitem(last=False)
-        return counts
+        return list(limits)
 
-    def _take_back(self, counts: Sequence[_Count], now: int) -> None:
+    def _take_back(self, keys: Sequence[Key], now: int) -> None:
         """Counts the attempt as if it had not been made."""
-        for count in counts:
-            if now in self._attempts.get(count.key, ()):
-                self._attempts[count.key].remove(now)
+        for key in keys:
+            if now in self._attempts.get(key, ()):
+                self._attempts[key].remove(now)
 
 
-def _counts(account: Account, guesser: Guesser, for_this: str) -> list[_Count]:
+def _limits(account: Account, guesser: Guesser) -> dict[Key, int]:
+    """How many attempts may be wrong under each key that this one is counted under, the narrowest first."""
     if guesser.known_browser is not None:
-        return [_Count(("browser", account.id, guesser.known_browser), MAX_WRONG_PASSWORDS, for_this)]
-    counts = [
-        _Count(("account and address", account.id, guesser.address), MAX_WRONG_PASSWORDS, for_this),
-        _Count(("account", account.id), MAX_WRONG_PASSWORDS_PER_WALLET, for_this),
-    ]
+        return {("browser", account.id, guesser.known_browser): MAX_WRONG_PASSWORDS}
+    limits: dict[Key, int] = {
+        ("account and address", account.id, guesser.address): MAX_WRONG_PASSWORDS,
+        ("account", account.id): MAX_WRONG_PASSWORDS_PER_WALLET,
+    }
     if guesser.address is not None:
-        counts.append(_Count(("address", guesser.address), MAX_WRONG_PASSWORDS_PER_ADDRESS, "from your address"))
-    return counts
+        limits["address", guesser.address] = MAX_WRONG_PASSWORDS_PER_ADDRESS
+    return limits
 
 
-def _too_many(count: _Count, wait: int) -> TooManyRequests:
+def _too_many(wrong: str, wait: int) -> TooManyRequests:
     minutes = -(-wait // MINUTE)  # both rounded up, so that the next attempt is accepted after that time
     unit = "minute" if minutes == 1 else "minutes"
-    says = f"There were {count.most} wrong passwords {count.words}. Try again in {minutes} {unit}"
+    says = f"There were {wrong}. Try again in {minutes} {unit}"
     return TooManyRequests(says, retry_after=-(-wait // SECOND))
 
 
