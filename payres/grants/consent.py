@@ -16,7 +16,7 @@ from payres.grants.sign_in import Browser, check_csrf, keyed
 from payres.grants.tokens import emit
 from payres.identifiers import hash_secret
 from payres.limits import APPROVAL_SECONDS
-from payres.store import grants, retention, sessions
+from payres.store import grants, retention, wallets
 from payres.store.clients import CLIENTS, ClientRecord
 from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
 from payres.store.wallets import WALLETS, WalletRecord
@@ -65,9 +65,9 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
     wallet_id = pending.grant.wallet_address_id
     assert wallet_id is not None, "only a grant that its owner must consent to has an interaction"
     session, secret = browser.session, browser.known.get(wallet_id)
-    signed_in = session is not None and sessions.session_wallet(work, hash_secret(session), work.now) == wallet_id
+    signed_in = session is not None and wallets.session_wallet(work, hash_secret(session), work.now) == wallet_id
     known = hash_secret(secret) if secret is not None else None
-    is_known = known is not None and sessions.knows_browser(work, known, wallet_id, work.now)
+    is_known = known is not None and wallets.knows_browser(work, known, wallet_id, work.now)
     return ConsentRequest(
         grant=pending.grant,
         interaction=pending.interaction,
@@ -93,7 +93,7 @@ def close_session(tx: Transaction, request: ConsentRequest, csrf: str) -> None:
     """
     if request.session is not None:
         check_csrf(request.session, csrf)
-        sessions.delete_session(tx, hash_secret(request.session))
+        wallets.delete_session(tx, hash_secret(request.session))
 
 
 def decide_as_owner(work: Work, request: ConsentRequest, approve: bool, csrf: str, shown: str) -> str | None:

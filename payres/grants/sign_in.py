@@ -28,7 +28,7 @@ from payres.limits import (
     PASSWORDS_WAITING,
 )
 from payres.slots import Slots, SlotsBusy
-from payres.store import sessions
+from payres.store import wallets
 from payres.store.operators import OperatorRecord
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
@@ -202,12 +202,12 @@ def open_session(work: Work, verified: WalletRecord, browser: Browser) -> Signed
     if WALLETS.by_id(work, verified.id).password_hash != verified.password_hash:
         raise wrong_password()
     if browser.session is not None:
-        sessions.delete_session(work, hash_secret(browser.session))
+        wallets.delete_session(work, hash_secret(browser.session))
     if verified.id in browser.known:
-        sessions.delete_browser(work, hash_secret(browser.known[verified.id]), verified.id)
+        wallets.delete_browser(work, hash_secret(browser.known[verified.id]), verified.id)
     signed_in = SignedIn(verified.id, work.new_secret(), work.new_secret())
-    sessions.insert_session(work, hash_secret(signed_in.session), verified.id, work.now, work.now + SESSION_LIFETIME)
-    sessions.insert_browser(work, hash_secret(signed_in.known), verified.id, work.now)
+    wallets.insert_session(work, hash_secret(signed_in.session), verified.id, work.now, work.now + SESSION_LIFETIME)
+    wallets.insert_browser(work, hash_secret(signed_in.known), verified.id, work.now)
     return signed_in
 
 

@@ -16,7 +16,7 @@ from payres.operator.inputs import Amount, Code, Name, Reference, check_name, sa
 from payres.operator.movements import MOVEMENT, NamedAccount
 from payres.operator.operations import command, endpoint, form, lists
 from payres.operator.shapes import Column, Shape, fact
-from payres.store import audit, sessions, wallets
+from payres.store import audit, wallets
 from payres.store.accounts import ACCOUNTS
 from payres.store.assets import ASSETS
 from payres.store.entries import MovementRecord, page_of_movements
@@ -259,9 +259,9 @@ def set_password(work: Work, path: str, password_hash: str, forget_browsers: boo
     """
     wallet = require_wallet(work, path)
     WALLETS.update(work, wallet.id, password_hash=password_hash, unlocked_at=work.now)
-    sessions.delete_sessions_of_wallet(work, wallet.id)
+    wallets.delete_sessions_of_wallet(work, wallet.id)
     if forget_browsers:
-        sessions.delete_browsers_of_wallet(work, wallet.id)
+        wallets.delete_browsers_of_wallet(work, wallet.id)
     audit.record(work, "wallet.set_password", wallet.path, forgetBrowsers=forget_browsers)
     return require_wallet(work, path)
 

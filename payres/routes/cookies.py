@@ -11,7 +11,7 @@ from payres.clock import SECOND
 from payres.grants.sign_in import COOKIE_VALUE, SESSION_LIFETIME, Browser, SignedIn
 from payres.operator.operators import SESSION_LIFETIME as OPERATOR_SESSION_LIFETIME
 from payres.routes.context import context_of
-from payres.store.sessions import BROWSER_LIFETIME
+from payres.store.wallets import BROWSER_LIFETIME
 
 # Over https the prefix makes browsers refuse a cookie that another host, or http, would plant (RFC 6265bis).
 HOST_PREFIX: Final = "__Host-"

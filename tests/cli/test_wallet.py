@@ -9,7 +9,7 @@ import pytest
 from payres.clock import SystemClock
 from payres.grants.sign_in import verify_password
 from payres.operator.wallets import require_wallet
-from payres.store import sessions
+from payres.store import wallets
 from payres.store.connections import connect_writer
 from payres.store.wallets import find_wallet
 from payres.store.work import Work
@@ -233,10 +233,10 @@ def test_unlock_clears_the_counts_of_wrong_passwords(payres: Command, as_json: A
 def test_password_forgets_browsers_when_asked_to(payres: Command, tx: Work, forget: bool) -> None:
     payres(*CREATE)
     wallet = require_wallet(tx, "alice")
-    sessions.insert_browser(tx, b"browser", wallet.id, tx.now)
+    wallets.insert_browser(tx, b"browser", wallet.id, tx.now)
     options = ["--forget-browsers"] if forget else []
     assert payres("wallet", "password", "alice", *options, input="correct horse\ncorrect horse\n").exit_code == 0
-    assert sessions.knows_browser(tx, b"browser", wallet.id, tx.now) is not forget
+    assert wallets.knows_browser(tx, b"browser", wallet.id, tx.now) is not forget
 
 
 def test_create_reads_a_password_from_standard_input(payres: Command, database: Path) -> None:

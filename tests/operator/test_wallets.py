@@ -5,7 +5,7 @@ from payres.amounts import MAX_LEDGER
 from payres.errors import DomainError
 from payres.grants.sign_in import hash_password, verify_password
 from payres.operator import wallets
-from payres.store import accounts, sessions
+from payres.store import accounts
 from payres.store import wallets as wallet_store
 from payres.store.accounts import ACCOUNTS
 from payres.store.work import Work
@@ -162,23 +162,23 @@ def test_deactivate_twice_is_the_same_as_once(tx: Work) -> None:
 def test_set_password_replaces_the_old_one_and_ends_sessions_of_this_wallet_only(tx: Work) -> None:
     alice = wallets.create_wallet(tx, "alice", "USD", 2, None, "old words")
     bob = open_wallet(tx, "bob")
-    sessions.insert_session(tx, b"a", alice.id, NOW, NOW + 10)
-    sessions.insert_session(tx, b"b", bob.id, NOW, NOW + 10)
+    wallet_store.insert_session(tx, b"a", alice.id, NOW, NOW + 10)
+    wallet_store.insert_session(tx, b"b", bob.id, NOW, NOW + 10)
     changed = wallets.set_password(tx, "alice", hash_password("new words"))
     assert verify_password(changed, "new words")
     assert not verify_password(changed, "old words")
-    assert sessions.session_wallet(tx, b"a", NOW) is None
-    assert sessions.session_wallet(tx, b"b", NOW) == bob.id
+    assert wallet_store.session_wallet(tx, b"a", NOW) is None
+    assert wallet_store.session_wallet(tx, b"b", NOW) == bob.id
 
 
 @pytest.mark.parametrize("forget", [False, True])
 def test_set_password_forgets_the_browsers_of_this_wallet_when_asked_to(tx: Work, forget: bool) -> None:
     alice, bob = open_wallet(tx), open_wallet(tx, "bob")
     for name, wallet in ((b"a", alice), (b"b", bob)):
-        sessions.insert_browser(tx, name, wallet.id, NOW)
+        wallet_store.insert_browser(tx, name, wallet.id, NOW)
     wallets.set_password(tx, "alice", hash_password("battery staple"), forget)
-    assert sessions.knows_browser(tx, b"a", alice.id, NOW) is not forget
-    assert sessions.knows_browser(tx, b"b", bob.id, NOW)
+    assert wallet_store.knows_browser(tx, b"a", alice.id, NOW) is not forget
+    assert wallet_store.knows_browser(tx, b"b", bob.id, NOW)
 
 
 def test_unlock_says_since_when_wrong_passwords_count(tx: Work) -> None:
