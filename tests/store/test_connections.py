@@ -38,14 +38,6 @@ def test_second_is_refused_until_the_first_ends(tmp_path: Path) -> None:
         pass
 
 
-def test_lock_ends_with_the_block_that_fails(tmp_path: Path) -> None:
-    database = str(tmp_path / "payres.db")
-    with pytest.raises(ZeroDivisionError), server_lock(database):
-        _ = 1 // 0
-    with server_lock(database):
-        pass
-
-
 def test_a_link_to_the_database_is_the_same_database(tmp_path: Path) -> None:
     link = tmp_path / "link.db"
     link.symlink_to(tmp_path / "payres.db")
