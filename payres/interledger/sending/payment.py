@@ -228,7 +228,7 @@ class Progress:
             if self._bounds.least(packet.amount) >= packet.minimum:
                 return packet
             possible = sendable(packet.amount, self._bounds.low, self._plan.min_rate)
-            if possible > self._too_small:
+            if self._too_small < possible < packet.amount:
                 return self._packet(possible, rounded_up(possible, self._plan.min_rate))
             if packet.most >= packet.minimum and not before:
                 return packet  # trying costs nothing, and a rejection makes the bounds exact

@@ -67,11 +67,18 @@ def test_last_packet_may_deliver_a_unit_less_if_the_promise_is_kept(amount: int,
     assert take(Progress(Plan(amount, promised, RATE, exact(), sends_all=True)), 1) == [(amount, minimum)]
 
 
-@pytest.mark.parametrize(("arrived", "minimum"), [(600, 396), (594, 398)])
-def test_last_packet_makes_up_for_what_others_lack_of_the_promise(arrived: int, minimum: int) -> None:
-    progress = Progress(Plan(1000, 992, RATE, exact(600), sends_all=True))
-    assert take(progress, 1, fulfilled(arrived)) == [(600, 594)]
+@pytest.mark.parametrize(("promised", "minimum"), [(992, 396), (998, 398)])
+def test_last_packet_delivers_what_the_others_lack_of_the_promise(promised: int, minimum: int) -> None:
+    progress = Progress(Plan(1000, promised, RATE, exact(600), sends_all=True))
+    assert take(progress, 1, fulfilled(600)) == [(600, 594)]
     assert take(progress, 1) == [(400, minimum)]
+
+
+def test_last_packet_that_cannot_keep_the_promise_is_not_sent() -> None:
+    progress = Progress(Plan(1000, 992, RATE, exact(600), sends_all=True))
+    take(progress, 1, fulfilled(594))
+    with pytest.raises(SendingFailed):
+        take(progress, 1)
 
 
 def test_last_packet_with_others_in_flight_or_unresolved_may_not() -> None:
