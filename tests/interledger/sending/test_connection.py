@@ -69,12 +69,13 @@ def test_packet_that_asks_cannot_be_fulfilled() -> None:
     async def twice() -> None:
         connection = connect(path)
         assert (await connection.ask(1000)).arrived == 1000
+        await connection.ask(1000)
         connection.begin()
         await connection.ask(1000)
 
     run(twice())
-    assert [entry.stream.sequence for entry in path.log] == [0, 1]
-    assert all(entry.stream.frames == LIMITS for entry in path.log)
+    assert [entry.stream.sequence for entry in path.log] == [0, 1, 2]
+    assert [entry.stream.frames for entry in path.log] == [LIMITS, (), LIMITS]
     assert path.log[0].prepare.condition != path.log[1].prepare.condition
     assert path.receiver.received == 0
 

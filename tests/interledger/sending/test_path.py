@@ -59,7 +59,9 @@ def test_sendable_amounts_deliver_their_minimum_and_as_much(amount: int, low: Fr
         assert floor(possible * low) == floor(amount * low) >= ceil(possible * minimum)
         assert possible == amount or floor((possible - 1) * low) < floor(possible * low), "not one unit too many"
     else:
+        cheapest = ceil(floor(amount * low) / low)  # what delivers as much
         assert floor(amount * low) < ceil(amount * minimum)
+        assert not cheapest or floor(amount * low) < ceil(cheapest * minimum)
 
 
 def test_surplus_that_rounding_would_take_is_not_sendable() -> None:
