@@ -152,7 +152,8 @@ def test_no_path_makes_a_payment_spend_or_believe_too_much(
     # What every packet must deliver holds for their sum, less the one unit that is forgiven.
     assert result.delivered >= (result.sent - 1) * plan.min_rate
     assert took < 5 * MINUTE
-    if result.failure is None and not result.unresolved:
+    # A payment that has spent all it could is complete, so it must have kept its promise.
+    if (result.failure is None and not result.unresolved) or result.sent == plan.max_source:
         assert result.delivered >= plan.min_delivery
 
 
