@@ -24,7 +24,6 @@ from payres.interledger.packets import (
     Outcome,
     Reject,
     Rejected,
-    Reply,
     Unanswered,
     decode_prepare,
     fulfills,
@@ -46,8 +45,6 @@ ASKED_AT_ONCE_OF_ONE: Final = 8
 TICK_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 5.0
 PAGE: Final = 512  # rows that are looked at in a second
-UNNUMBERED: Final = Unanswered("The peer before does not number its requests")
-REMOVED: Final = Unanswered("The peer was removed")
 NOT_REPEATED: Final = Unanswered("The peer does not repeat answers")
 
 log = logging.getLogger("payres.interledger")
@@ -101,31 +98,19 @@ class Recovery:
         return None if self._tasks or self._carrier.awaited else min(later, default=None)
 
     async def _take_up(self, case: str, packet: PacketRecord, slot: tuple[Hashable, ...]) -> None:
-        resolve = self._resolve_forwarded if packet.outgoing_payment_id is None else self._resolve_payment
         try:
-            due = await retry(
-                f"recovery of packet {packet.id}", self._database, partial(resolve, packet), RETRY_SECONDS
-            )
+            step = partial(self._resolve, packet)
+            due = await retry(f"recovery of packet {packet.id}", self._database, step, RETRY_SECONDS)
             self._due[case] = due or 0
         finally:
             self._slots.release(*slot)
             del self._tasks[case]
 
-    async def _resolve_forwarded(self, packet: PacketRecord) -> int | None:
-        """When to ask again; None when the packet has its outcome."""
-        # Nobody can ask for the answer to a request without a number.
-        outcome, may_change = await self._ask(packet) if packet.from_request_id else (UNNUMBERED, False)
-        if isinstance(outcome, Unanswered) and may_change:
-            return next_look(self._clock.now(), packet.expires_at)
-        with suppress(Rejected):  # it was given up meanwhile
-            await self._database.write(partial(_end_forwarded, packet=packet, outcome=outcome))
-        return None
-
-    async def _resolve_payment(self, packet: PacketRecord) -> int | None:
-        """When to look again at the payment of a packet; None when all its packets have their outcome."""
-        payment_id = packet.outgoing_payment_id
-        assert payment_id is not None
-        found = await self._database.read(lambda work: packets.packets_of_payment(work, payment_id, "prepared"))
+    async def _resolve(self, packet: PacketRecord) -> int | None:
+        """When to look again at the case of a packet; None when all of it has its outcome."""
+        payment_id, found = packet.outgoing_payment_id, [packet]
+        if payment_id is not None:
+            found = [*await self._database.read(lambda work: packets.packets_of_payment(work, payment_id, "prepared"))]
         expired_at = max((one.expires_at for one in found), default=0) + MARGIN
         if self._clock.now() < expired_at:
             return expired_at
@@ -133,15 +118,19 @@ class Recovery:
             outcome, may_change = await self._ask(one)
             if isinstance(outcome, Unanswered) and may_change:
                 return next_look(self._clock.now(), one.expires_at)
-            if not isinstance(outcome, Unanswered):
-                await self._database.write(partial(_end_own, packet=one, outcome=outcome))
+            with suppress(Rejected):  # it was given up meanwhile
+                await self._database.write(partial(_end, packet=one, outcome=outcome))
+        if payment_id is None:
+            return None
         return await reconcile(self._database, self._clock, self._receivers, payment_id)
 
     async def _ask(self, packet: PacketRecord) -> tuple[Outcome, bool]:
         """What became of an expired packet, and whether asking again may say more. Raises Unavailable."""
         found = await self._database.read(partial(_peer_and_token, peer_id=packet.to_peer_id))
+        if packet.outgoing_payment_id is None and packet.from_request_id is None:
+            return Unanswered("The peer before does not number its requests"), False  # and waits for no answer
         if found is None:
-            return REMOVED, False
+            return Unanswered("The peer was removed"), False
         peer, token = found
         if not peer.repeats_answers or packet.prepare is None:
             return NOT_REPEATED, False
@@ -159,17 +148,17 @@ async def pause(clock: Clock, due: int | None) -> None:
     await asyncio.sleep(min(max(seconds, 0), TICK_SECONDS))
 
 
-def _end_own(work: Work, packet: PacketRecord, outcome: Reply) -> None:
+def _end(work: Work, packet: PacketRecord, outcome: Outcome) -> None:
+    """Posts or voids the money of a packet. Of a payment, one that stays unanswered is left to reconciliation."""
+    is_own = packet.outgoing_payment_id is not None
     if isinstance(outcome, Fulfill):
-        balances.fulfil(work, packet.id, _expected(work, packet))
-    else:
+        if is_own:
+            balances.fulfil(work, packet.id, _expected(work, packet))
+        else:
+            land_forwarded(work, packet, outcome)
+    elif isinstance(outcome, Reject):
         balances.reject(work, packet.id)
-
-
-def _end_forwarded(work: Work, packet: PacketRecord, outcome: Outcome) -> None:
-    if isinstance(outcome, Fulfill):
-        land_forwarded(work, packet, outcome)
-    elif balances.reject(work, packet.id) and isinstance(outcome, Unanswered):
+    elif not is_own and balances.reject(work, packet.id):
         note = f"Packet {packet.id} over {packet.amount} was released unanswered. {outcome.why}"
         peers.note_error(work, packet.to_peer_id, note, work.now)
         log.warning("%s", note)
