@@ -216,15 +216,6 @@ def test_request_smuggling(exchange: Exchange, headers: bytes) -> None:
     assert [answer.status for answer in found] == [400]
 
 
-def test_pipelining(exchange: Exchange, shared: Instance) -> None:
-    """Many requests at once are answered in their order, each as if it were alone."""
-    paths = [b"/alice", b"/nobody", b"/healthz", b"/incoming-payments"] * 50
-    sent = b"".join(b"GET %b HTTP/1.1\r\nhost: h\r\n\r\n" % path for path in paths)
-    found = exchange(sent + b"GET /alice HTTP/1.1\r\nhost: h\r\n" + CLOSE + b"\r\n")
-    assert [answer.status for answer in found] == [200, 404, 200, 401] * 50 + [200]
-    assert shared.wallet("alice").encode() in found[-1].body
-
-
 @pytest.mark.parametrize(
     "lies",
     [

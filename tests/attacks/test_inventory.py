@@ -95,7 +95,7 @@ INVENTORY = {
     "duplicate JSON keys": "attacks/test_hostile_input test_wire",
     "duplicate headers": "attacks/test_hostile_input",
     "request smuggling": "attacks/test_hostile_input http/test_protocol",
-    "pipelining": "attacks/test_hostile_input http/test_protocol http/test_pipelining",
+    "pipelining": "http/test_protocol http/test_pipelining",
     "endless pipelining": "http/test_pipelining",
     "answers that nobody reads": "http/test_pipelining http/test_timing",
     "one address that takes the connections of all": "http/test_connections",
