@@ -12,7 +12,7 @@ from payres.admin.call import Call
 from payres.amounts import MAX_LEDGER
 from payres.errors import DomainError, InvalidRequest, TokenInvalid
 from payres.events.sender import EventView, event_view
-from payres.http.streams import CutShort, Stream
+from payres.http.responses import CutShort, Stream
 from payres.limits import MAX_PAGE, MAX_WAIT_SECONDS
 from payres.operator.inputs import Query
 from payres.operator.operations import List, endpoint

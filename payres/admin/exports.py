@@ -13,7 +13,7 @@ from starlette.types import Receive
 
 from payres.clock import SECOND
 from payres.errors import DomainError
-from payres.http.streams import CutShort, Stream
+from payres.http.responses import CutShort, Stream
 from payres.limits import EXPORT_SECONDS, MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
 from payres.operator.exports import MEDIA_TYPES, Export, Format
 from payres.rate_limiter import too_many

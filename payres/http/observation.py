@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from payres.counters import Metrics
 from payres.endpoints import SECRET_PATHS
 from payres.errors import DomainError, TooManyRequests
-from payres.http.streams import CutShort
+from payres.http.responses import CutShort
 from payres.logs import RequestLog
 from payres.signatures.reasons import shown
 from payres.urls import is_loopback

@@ -20,8 +20,7 @@ from payres.clock import SECOND
 from payres.errors import DomainError, TooSlow, Unavailable
 from payres.http.connections import Connections, most_connections, most_of_one_address
 from payres.http.request_head import ambiguity, declared_length, malformed, section_bytes, too_long
-from payres.http.responses import last_headers, last_response
-from payres.http.streams import CutShort
+from payres.http.responses import CutShort, last_headers, last_response
 from payres.limits import MAX_HEADER_BYTES, REQUEST_SECONDS, SPARE_FILES, UNREAD_SECONDS
 from payres.rate_limiter import too_many
 

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
-from payres.http import observation, streams
+from payres.http import observation, responses
 from payres.http.protocol import HttpProtocol
 from payres.limits import EXPORT_SECONDS, MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
 from payres.operator import wallets
@@ -180,7 +180,7 @@ def test_reader_that_stops_holds_nothing_up_and_gets_a_statement_that_adds_up(
     before = program.get("/wallets/rich")["balance"]
     with download(program, "/wallets/rich/statement") as answer:
         wait_until(stuck(payres))
-        assert max(one.buffered_bytes() for one in connections(payres)) < 2 * streams.PIECE_BYTES
+        assert max(one.buffered_bytes() for one in connections(payres)) < 2 * responses.PIECE_BYTES
         assert payres.context.database._examiner.waiting == 0
         program.post("/wallets/rich/deposits", {"amount": "7.00"})
         with closing(sqlite3.connect(payres.context.settings.database)) as other:

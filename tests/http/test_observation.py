@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.counters import Metrics
 from payres.http import observation
-from payres.http.streams import CutShort
+from payres.http.responses import CutShort
 from payres.logs import RequestLog
 from payres.testing.instance import Instance, run_instance
 

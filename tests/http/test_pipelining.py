@@ -11,7 +11,7 @@ import pytest
 
 from payres.http import connections
 from payres.http.protocol import ANSWER, UNSENT_BYTES, HttpProtocol
-from payres.http.streams import CutShort
+from payres.http.responses import CutShort
 from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, read_to_end, wait_until
 from tests.http.conftest import GET, LAST, POST, on_loop
