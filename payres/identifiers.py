@@ -1,9 +1,11 @@
-"""Ids, tokens and nonces, and what is an ILP address."""
+"""Ids, tokens and nonces, bytes as base64url, and what is an ILP address."""
 
 import hashlib
 import re
 import secrets
 import uuid
+from base64 import urlsafe_b64decode
+from binascii import b2a_base64
 from functools import lru_cache
 from typing import Final
 
@@ -11,6 +13,7 @@ import uuid_utils
 
 TOKEN_BYTES = 32
 EVENT_ID = "evt_"
+URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 MAX_ILP_ADDRESS: Final = 1023  # characters (Interledger RFC 15)
 _ILP_ADDRESS: Final = re.compile(r"(g|private|example|peer|self|test[1-3]?|local)([.][a-zA-Z0-9_~-]+)+")
 
@@ -65,3 +68,17 @@ def is_ilp_address(text: str) -> bool:
 @lru_cache(maxsize=256)  # all packets of a payment have the same
 def _is_well_formed(text: str) -> bool:
     return _ILP_ADDRESS.fullmatch(text) is not None
+
+
+def base64url(data: bytes) -> str:
+    """Base64url without padding (RFC 4648 section 5, RFC 7515 section 2)."""
+    # urlsafe_b64encode is these three steps with as many calls of Python.
+    return b2a_base64(data, newline=False).rstrip(b"=").translate(URL_SAFE).decode("ascii")
+
+
+def base64url_decoded(text: str) -> bytes:
+    """Raises ValueError for an impossible length.
+
+    Skips other characters than those of base64: check input before.
+    """
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))

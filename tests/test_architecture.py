@@ -18,7 +18,6 @@ VALUES = {
     *(
         "amounts",
         "clock",
-        "encoding",
         "endpoints",
         "errors",
         "event_types",
@@ -32,14 +31,13 @@ VALUES = {
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
     "limits": set(),
-    "encoding": set(),
+    "identifiers": set(),
     "endpoints": set(),
-    "signatures": {"encoding", "limits"},
+    "signatures": {"identifiers", "limits"},
     "errors": {"signatures"},  # for the reasons of rejected signatures
     "amounts": set(),
     "terms": {"amounts"},
     "clock": set(),
-    "identifiers": set(),
     "logs": set(),
     "counters": set(),
     "slots": set(),

@@ -11,8 +11,8 @@ import click
 from payres.cli.commands import Command
 from payres.cli.permissions import explain_database_denial
 from payres.cli.session import Session, warn, with_session
-from payres.encoding import format_size
 from payres.operator import backups
+from payres.operator.shapes import format_size
 from payres.store.connections import DatabaseServed
 from payres.store.work import Work
 

@@ -12,9 +12,9 @@ from msgspec import Raw
 
 from payres.clock import SECOND, Clock, format_time
 from payres.counters import Metrics
-from payres.encoding import base64url_decoded
 from payres.federation.connection import FetchFailed
 from payres.federation.http import Bounds, GuardedClient
+from payres.identifiers import base64url_decoded
 from payres.limits import DELIVERY_SECONDS, MAX_DELIVERIES_OF_WEBHOOK, MAX_RETRY_AFTER_SECONDS, MAX_WEBHOOKS
 from payres.store import events
 from payres.store.events import EventRecord, WebhookRecord

@@ -15,13 +15,12 @@ from msgspec import Meta
 
 from payres.amounts import Asset, parse_value
 from payres.clock import SECOND, Clock, format_time, parse_time
-from payres.encoding import base64url_decoded
 from payres.federation.connection import FetchFailed, Response, bad_content
 from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity, request_token
 from payres.federation.targets import origin_of, parse_target
 from payres.federation.wallet_addresses import fetch_wallet_address
-from payres.identifiers import is_ilp_address
+from payres.identifiers import base64url_decoded, is_ilp_address
 from payres.urls import canonical, is_http_url
 from payres.wire import Amount
 

@@ -10,9 +10,9 @@ import msgspec
 
 from payres.amounts import Asset, format_decimal
 from payres.clock import DAY, format_time
-from payres.encoding import MEBIBYTE, format_size
 from payres.limits import MIN_FREE_BYTES
 from payres.operator.backups import AFTER_TAKEOVER, describe
+from payres.operator.shapes import MEBIBYTE, format_size
 from payres.store import assets, events, peers, status
 from payres.store.accounts import LOW_PART
 from payres.store.connections import free_bytes, log_bytes

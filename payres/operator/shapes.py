@@ -14,6 +14,8 @@ import msgspec
 from payres.grants.wording import visible_text
 from payres.store.work import Work
 
+MEBIBYTE: Final = 1024 * 1024
+GIBIBYTE: Final = 1024 * MEBIBYTE
 GOOD: Final = frozenset({"active", "completed", "valid", "issued", "approved", "fulfilled"})
 BAD: Final = frozenset({"failed", "revoked", "denied", "inactive", "doubtful", "unresolved"})
 # What a spreadsheet would take for a formula (OWASP, CSV injection).
@@ -162,3 +164,8 @@ def labelled(*rows: tuple[str, object]) -> str:
     """One line a row: the label, and the value in a column of its own."""
     width = max(len(label) for label, _ in rows)
     return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
+
+
+def format_size(count: int) -> str:
+    """A number of bytes, such as `64.0 MiB`."""
+    return f"{count / MEBIBYTE:,.1f} MiB" if count < GIBIBYTE else f"{count / GIBIBYTE:,.1f} GiB"

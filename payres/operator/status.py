@@ -8,10 +8,9 @@ from typing import Final, NamedTuple
 from payres import __version__
 from payres.amounts import Asset, format_decimal
 from payres.clock import DAY, SECOND, format_time, format_time_if_any
-from payres.encoding import format_size
 from payres.identifiers import first_identifier
 from payres.operator.operations import endpoint
-from payres.operator.shapes import Cell, Shape, fact
+from payres.operator.shapes import Cell, Shape, fact, format_size
 from payres.store import events, peers, status, wallets
 from payres.store.connections import changed_at, free_bytes, is_followed, log_bytes
 from payres.store.work import Work

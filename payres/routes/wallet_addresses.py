@@ -9,12 +9,12 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.encoding import base64url_decoded
 from payres.errors import MethodNotAllowed, nothing_here
 from payres.grants.clients import stored_jwk
 from payres.http.accept import asks_for, check_accept
 from payres.http.cross_origin import ANY_ORIGIN
 from payres.http.responses import json_response
+from payres.identifiers import base64url_decoded
 from payres.routes.context import context_of
 from payres.signatures.jwk import JWK
 from payres.store import wallets

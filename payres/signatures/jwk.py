@@ -12,7 +12,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec import UNSET, UnsetType
 
-from payres.encoding import base64url, base64url_decoded
+from payres.identifiers import base64url, base64url_decoded
 from payres.limits import MAX_KEYID_LENGTH
 from payres.signatures.reasons import shown
 
