@@ -14,7 +14,7 @@ from payres.clock import DAY, HOUR, SECOND
 from payres.store.rows import Row
 from payres.store.work import Transaction
 
-# Microseconds after which a row may be deleted that has the time of that in `purge_at`:
+# Microseconds that a row stays whose `purge_at` says when it may be deleted:
 UNUSED_GRANT: Final = DAY  # after its last token expired, or the time to decide on it; until then that can be rotated
 DECIDED_GRANT: Final = 30 * DAY  # after it was denied, or approved and not continued
 UNUSED_QUOTE: Final = DAY  # after it expired: longer than the response to its creation is cached
@@ -27,7 +27,7 @@ TOKENS_AT_ONCE: Final = 64
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Rows of a table may be deleted `after` microseconds have passed since a time in them, so many `at_once`.
+    """Rows of a table are deleted once `after` microseconds have passed since a time in them, so many `at_once` or all.
 
     `delete` gets the selected columns and the time of now, where more is to be done than to delete the row of this key.
     """

@@ -79,8 +79,12 @@ def plan_of(connection: sqlite3.Connection, query: str) -> list[str]:
     return [row[3] for row in explained]
 
 
-def test_names_are_distinct() -> None:
-    assert len({one.name for one in LEDGER_INVARIANTS}) == len(LEDGER_INVARIANTS)
+def test_every_section_of_the_file_is_an_invariant() -> None:
+    assert " ".join(one.name for one in LEDGER_INVARIANTS) == (
+        "zero_sum balances transfers sides movements accounts held floors received sent debited delivered ended sending"
+        " decided under_way promised refunds refunded limits spending"
+    )
+    assert all(one.sql.startswith(("SELECT", "--")) and ";" not in one.sql for one in LEDGER_INVARIANTS)
 
 
 # Packets in flight: of another peer's in one asset and across two, and of a payment of ours across two
