@@ -187,9 +187,10 @@ def test_frames_of_the_receiver(frame: Frame, expected: str | None, retryable: b
     assert result.sent == result.delivered == (500 if expected else 1000)
 
 
-def test_receiver_that_closes_with_the_last_packet_has_been_paid() -> None:
+@pytest.mark.parametrize("sends_all", [True, False])
+def test_receiver_that_closes_with_the_last_packet_has_been_paid(sends_all: bool) -> None:
     path = SimulatedPath(receiver=Receiver(frames=(ConnectionClose(),)))
-    assert pay_over(path, plan(1000))[0] == Result(1000, 1000, 0, None)
+    assert pay_over(path, plan(1000, sends_all=sends_all))[0] == Result(1000, 1000, 0, None)
 
 
 @pytest.mark.parametrize(
