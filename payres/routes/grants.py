@@ -1,4 +1,6 @@
-"""Grants over HTTP: requests, continuation, cancellation (RFC 9635 sections 2, 5). Specification 4.10."""
+"""Grants over HTTP (RFC 9635): requests, continuation, cancellation (sections 2, 5), and management of their tokens, each
+at a URL of its own (section 6). Specification 4.10.
+"""
 
 from functools import partial
 
@@ -6,21 +8,24 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import ClientUnproven
+from payres.errors import ClientUnproven, DomainError, NotFound, TokenInvalid
 from payres.federation.connection import FetchFailed
 from payres.federation.wallet_addresses import fetch_wallet_address
-from payres.grants import clients, requests
+from payres.grants import clients, requests, tokens
 from payres.grants.clients import Client
-from payres.grants.gnap import ContinueRequest, GrantRequest
+from payres.grants.gnap import ContinueRequest, GrantRequest, TokenResponse
 from payres.http.observation import observation_of
 from payres.http.request_head import credentials
 from payres.http.responses import json_response
+from payres.identifiers import hash_secret
 from payres.routes.authorize import parse_signature, unreadable_client, verify_client
 from payres.routes.bodies import read_body, read_json_body
 from payres.routes.context import Context, context_of
+from payres.store import grants as stored
 from payres.store import wallets
 from payres.store.clients import CLIENTS, ClientRecord
-from payres.store.work import Transaction
+from payres.store.grants import GRANTS, TOKENS
+from payres.store.work import Transaction, Work
 from payres.wire import decode
 
 GRANT_REQUEST = msgspec.json.Decoder(GrantRequest)
@@ -79,6 +84,24 @@ async def cancel(request: Request) -> Response:
     return Response(status_code=204)
 
 
+async def rotate_token(request: Request) -> Response:
+    """POST /token/{id}: a new value at a new manage URL."""
+    context = context_of(request)
+    token_id = request.path_params["id"]
+    await _verify_holder(request, token_id, tokens.invalid_rotation())
+    token = await context.database.write(partial(tokens.rotate_token, token_id=token_id))
+    return json_response(TokenResponse(token))
+
+
+async def revoke_token(request: Request) -> Response:
+    """DELETE /token/{id}: 204, also when it was revoked before."""
+    context = context_of(request)
+    token_id = request.path_params["id"]
+    await _verify_holder(request, token_id, NotFound("There is no token at this URL"))
+    await context.database.write(partial(tokens.revoke_token, token_id=token_id))
+    return Response(status_code=204)
+
+
 async def _verify_continuing_client(request: Request, body: bytes, grant_id: str) -> str:
     """The continuation token, once it and the client's signature are verified. Raises 401 and 404."""
     context = context_of(request)
@@ -92,6 +115,33 @@ async def _verify_continuing_client(request: Request, body: bytes, grant_id: str
 
     await verify_client(request, unverified, await context.database.read(unit))
     return token
+
+
+async def _verify_holder(request: Request, token_id: str, missing: DomainError) -> None:
+    """Checks that the token's client signed the request, and that no other valid token was sent along.
+
+    The token itself may be missing: an existing SDK rotates with the last token it was given, or none, and the manage
+    URL cannot be guessed. Raises `missing` when nothing was ever at this URL.
+    """
+    context = context_of(request)
+    body = await read_body(request)
+    unverified = parse_signature(request, body)
+    sent = hash_secret(request.headers.get("authorization", "").partition(" ")[2].strip())
+
+    def unit(work: Work) -> tuple[ClientRecord, bool]:
+        token = TOKENS.get(work, token_id)
+        grant = GRANTS.get(work, token.grant_id) if token else None
+        if token is None or grant is None:
+            raise missing
+        holder = stored.find_holder(work, sent) if sent != token.value_hash else None
+        return CLIENTS.by_id(work, grant.client_id), holder is not None and tokens.is_valid(holder, work.now)
+
+    client, is_other_token = await context.database.read(unit)
+    await verify_client(request, unverified, client)
+    if is_other_token:
+        raise TokenInvalid(
+            "The Authorization header carries another token than the one managed here", reason="other_token"
+        )
 
 
 async def _client_name(context: Context, client: Client) -> str | None:

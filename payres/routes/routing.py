@@ -28,7 +28,6 @@ from payres.routes import (
     openapi,
     outgoing_payments,
     quotes,
-    tokens,
     wallet_addresses,
 )
 from payres.routes.exception_handlers import fault_response, render_error
@@ -174,7 +173,7 @@ ROUTES: Final = (
     Route("/outgoing-payment-grant", {"GET": outgoing_payments.read_grant_spending}),
     Route("/", {"POST": grants.request, "OPTIONS": grants.discover}),
     Route("/continue/{id}", {"POST": grants.continue_request, "DELETE": grants.cancel}),
-    Route("/token/{id}", {"POST": tokens.rotate, "DELETE": tokens.revoke}),
+    Route("/token/{id}", {"POST": grants.rotate_token, "DELETE": grants.revoke_token}),
     Route("/interact/{id}/{nonce}", {"GET": consent.serve, "POST": consent.serve}, is_json=False, takes_all=True),
     Route("/healthz", {"GET": health.healthz}, is_json=False),
     Route("/readyz", {"GET": health.readyz}, is_json=False),
