@@ -1,4 +1,4 @@
-"""Grants over HTTP (RFC 9635): requests, continuation, cancellation (sections 2, 5), and management of their tokens, each
+"""Grants over HTTP (RFC 9635): requests, continuation and cancellation (sections 2, 5), and their tokens, each managed
 at a URL of its own (section 6). Specification 4.10.
 """
 
