@@ -219,10 +219,11 @@ def _decode(url: str, response: Response, kind: type[T]) -> T:
 
 def _understood(url: str, body: _Private) -> RemoteIncomingPayment:
     try:
+        _check(url, body)
         return RemoteIncomingPayment(
             url=url,
-            wallet_address=_checked_wallet(body, url),
-            asset=_asset(body),
+            wallet_address=body.wallet_address,
+            asset=body.received_amount.asset,
             incoming_value=None if body.incoming_amount is None else parse_value(body.incoming_amount.value),
             received=parse_value(body.received_amount.value),
             expires_at=None if body.expires_at is None else parse_time(body.expires_at),
@@ -233,23 +234,16 @@ def _understood(url: str, body: _Private) -> RemoteIncomingPayment:
         raise bad_content(f"{url} is not an incoming payment: {error}") from error
 
 
-def _checked_wallet(body: _Private, url: str) -> str:
+def _check(url: str, body: _Private) -> None:
+    """Raises ValueError. The asset must be the same in both amounts: the official client rejects two."""
     if body.id != url and canonical(body.id) != canonical(url):
         raise ValueError("its id is another URL than the one asked for")
     if not is_http_url(body.wallet_address):
         raise ValueError("its walletAddress is not an http or https URL")
-    return body.wallet_address
-
-
-def _asset(body: _Private) -> Asset:
-    """The asset, the same in both amounts: the official client rejects two."""
-    asset = body.received_amount.asset
-    if not asset.code.isprintable():
+    if not body.received_amount.asset.code.isprintable():
         raise ValueError("its assetCode is not printable")
-    wanted = body.incoming_amount
-    if wanted is not None and wanted.asset != asset:
+    if body.incoming_amount is not None and body.incoming_amount.asset != body.received_amount.asset:
         raise ValueError("its incomingAmount and its receivedAmount are in two assets")
-    return asset
 
 
 def _ilp_method(methods: list[dict[str, Any]]) -> IlpMethod | None:
