@@ -28,26 +28,17 @@ reference_option = partial(
 )
 
 
-class Time(click.ParamType[int]):
-    """A day or a time in UTC, as microseconds."""
+class TimeText(click.ParamType[str]):
+    """A day or a time in UTC, as it was typed."""
 
     name = "time"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
-            return parse_day_or_time(value)
+            parse_day_or_time(value)
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
-
-
-class TimeText(Time):
-    """The same, as it was typed."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        super().convert(value, param, ctx)
-        return value
+        return str(value)
 
 
 class InputFile(click.File):

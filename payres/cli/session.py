@@ -181,18 +181,6 @@ def writes(text: Callable[[Any], str]) -> Callable[[Callable[..., Any]], Callabl
     return partial(_unit_command, Session.write, lambda session, found, _: session.show(found, text(found)))
 
 
-def lists(name: str, line: Callable[[Any], str], none: str) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """The same of a unit that reads a list, printed as `show_list` does.
-
-    `none` may name the command's options in braces.
-    """
-
-    def show(session: Session, found: Sequence[Any], options: Mapping[str, Any]) -> None:
-        session.show_list(name, found, line, none.format(**options))
-
-    return partial(_unit_command, Session.read, show)
-
-
 def _unit_command(run: Callable[..., T], show: Callable[..., None], unit: Callable[..., T]) -> Callable[..., None]:
     @with_session
     @wraps(unit)

@@ -51,7 +51,3 @@ def test_key_gives_no_more_than_it_has(new_program: NewProgram) -> None:
 )
 def test_key_that_cannot_be_is_refused(body: object, field: str, program: Program) -> None:
     assert error_of(program.ask("POST", "/api-keys", body), 400, "invalid_request")["field"] == field
-
-
-def test_unknown_key_cannot_be_revoked(program: Program) -> None:
-    error_of(program.ask("DELETE", "/api-keys/1"), 404, "not_found")

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 
 from payres.clock import SECOND, SystemClock, format_time
@@ -11,18 +9,6 @@ from tests.cli.conftest import AsJson, Command
 @pytest.fixture(autouse=True)
 def made(payres: Command) -> None:
     payres("init")
-
-
-def test_liquidity_goes_in_and_out(as_json: AsJson) -> None:
-    assert as_json("liquidity", "deposit", "EUR", "2", "1000.00")["liquidity"] == "1000.00"
-    assert as_json("liquidity", "withdraw", "EUR", "2", "250.00")["liquidity"] == "750.00"
-
-
-def test_liquidity_withdraw_says_what_is_free(payres: Command) -> None:
-    payres("liquidity", "deposit", "EUR", "2", "1.00")
-    result = payres("liquidity", "withdraw", "EUR", "2", "1.01")
-    assert result.exit_code == 1
-    assert "has 1.00 EUR free, less than 1.01 EUR" in result.stderr
 
 
 def test_rate_set_and_list(payres: Command, as_json: AsJson, tx: Transaction) -> None:
@@ -104,13 +90,6 @@ def test_fee_set_leaves_out_what_is_left_out(payres: Command, as_json: AsJson) -
 def test_fee_set_refuses_what_cannot_be_one(payres: Command, options: list[str]) -> None:
     result = payres("fee", "set", "USD", "2", *options)
     assert (result.exit_code, result.stdout) == (1, "")
-
-
-def test_fee_withdraw_takes_no_more_than_was_collected(payres: Command, database: Path) -> None:
-    payres("fee", "set", "USD", "2")
-    result = payres("fee", "withdraw", "USD", "2", "0.01")
-    assert result.exit_code == 1
-    assert "has 0.00 USD free" in result.stderr
 
 
 def test_asset_list_of_none_says_so(payres: Command) -> None:

@@ -187,16 +187,3 @@ def test_add_refuses_a_private_jwk_without_repeating_it(payres: Command, databas
         assert result.exit_code == 1
         assert "private member" in result.stderr
         assert "hush" not in result.output
-
-
-@pytest.mark.usefixtures("alice")
-def test_revoke_ends_a_key(payres: Command, as_json: AsJson, tx: Transaction) -> None:
-    payres("key", "generate", "alice", "--out", "private.pem", "--kid", "app")
-    assert as_json("key", "revoke", "alice", "app")["revokedAt"] is not None
-    assert find_key(tx, "alice", "app") is None
-    assert as_json("key", "list", "alice") == {"keys": []}
-    assert len(as_json("key", "list", "alice", "--revoked")["keys"]) == 1
-    assert rows_of(payres("key", "list", "alice", "--revoked"))[1][:2] == ["app", "revoked"]
-    result = payres("key", "revoke", "alice", "app")
-    assert result.exit_code == 1
-    assert "has no valid key app" in result.stderr

@@ -13,7 +13,7 @@ from payres.store import wallets
 from payres.store.connections import connect_writer
 from payres.store.wallets import find_wallet
 from payres.store.work import Work
-from tests.cli.conftest import CREATE, AsJson, Command, facts_of, rows_of
+from tests.cli.conftest import CREATE, AsJson, Command, rows_of
 from tests.helpers import TIMEOUT, free_of_settings
 
 
@@ -97,22 +97,6 @@ def test_wallet_address_follows_the_base_url(payres: Command, monkeypatch: pytes
     )
 
 
-def test_deposit_and_withdraw_move_money(payres: Command, as_json: AsJson) -> None:
-    payres(*CREATE)
-    assert as_json("wallet", "deposit", "alice", "100.00")["balance"] == "100.00"
-    assert as_json("wallet", "withdraw", "alice", "0.01")["balance"] == "99.99"
-    assert facts_of(payres("wallet", "show", "alice"))["Balance"] == "99.99"
-
-
-def test_withdraw_of_too_much_says_what_is_free(payres: Command, as_json: AsJson) -> None:
-    payres(*CREATE)
-    payres("wallet", "deposit", "alice", "5")
-    result = payres("wallet", "withdraw", "alice", "6")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "Error: The wallet alice has 5.00 USD free, less than 6.00 USD\n"
-    assert as_json("wallet", "show", "alice")["balance"] == "5.00"
-
-
 def test_show_takes_the_whole_wallet_address(payres: Command, as_json: AsJson) -> None:
     payres(*CREATE)
     assert as_json("wallet", "show", "http://127.0.0.1:8080/alice/")["path"] == "alice"
@@ -153,12 +137,6 @@ def test_rename_changes_the_public_name_and_nothing_else(payres: Command, as_jso
         assert (result.exit_code, result.stderr) == (1, "Error: A public name has 1 to 200 printable characters\n")
     assert "There is no wallet bob" in payres("wallet", "rename", "bob", "Bob").stderr
     assert as_json("wallet", "show", "alice")["publicName"] is None
-
-
-def test_deactivate_and_activate(payres: Command, as_json: AsJson) -> None:
-    payres(*CREATE)
-    assert as_json("wallet", "deactivate", "alice")["state"] == "inactive"
-    assert as_json("wallet", "activate", "alice")["state"] == "active"
 
 
 def test_password_is_asked_for_on_standard_error(payres: Command, database: Path) -> None:

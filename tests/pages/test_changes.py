@@ -3,7 +3,7 @@
 import pytest
 
 from payres.events import subscriptions
-from payres.operator import api_keys, keys
+from payres.operator import keys
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store.payments import refunds_of_incoming
 from payres.store.work import Work
@@ -48,14 +48,6 @@ def test_grant_is_revoked(payres: Instance, ann: Browser) -> None:
     assert last_entries(ann) == [("page:ann", "grant.revoke", newest["Grant"], "")]
 
 
-def test_api_key_is_revoked(payres: Instance, ann: Browser) -> None:
-    record = payres.write(lambda work: api_keys.create_api_key(work, "Old", ["audit:read"], None))
-    path = f"/admin/api-keys/{record.id}"
-    assert ann.send(path, choice="revoke").headers["location"] == "/admin/api-keys"
-    assert "State revoked" in ann.words(path)
-    assert last_entries(ann) == [("page:ann", "api_key.revoke", record.id, "")]
-
-
 def test_key_of_a_wallet_is_revoked(payres: Instance, ann: Browser) -> None:
     own = open_wallet(payres, "keyed")
     jwk = jwk_from_public_bytes("a/b?c", bytes(range(32)))
@@ -65,14 +57,6 @@ def test_key_of_a_wallet_is_revoked(payres: Instance, ann: Browser) -> None:
     assert ann.send(path, choice="revoke").headers["location"] == own
     assert "State revoked" in ann.words(path)
     assert last_entries(ann)[0][1] == "key.revoke"
-
-
-def test_wallet_is_deactivated_and_activated(payres: Instance, ann: Browser) -> None:
-    own = open_wallet(payres, "asleep")
-    assert ann.send(f"{own}/deactivate", choice="deactivate").headers["location"] == own
-    assert "State inactive" in ann.words(own)
-    assert ann.send(f"{own}/activate", choice="activate").headers["location"] == own
-    assert "State active" in ann.words(own)
 
 
 def test_deposit_takes_the_password_again_and_is_made_once(payres: Instance, ann: Browser) -> None:
@@ -91,14 +75,6 @@ def test_deposit_takes_the_password_again_and_is_made_once(payres: Instance, ann
     [(who, what, whom, details)] = last_entries(ann)
     assert (who, what, whom) == ("page:ann", "wallet.deposit", "paid-in")
     assert details.startswith("amount 12.50 USD, reference page ")
-
-
-def test_withdrawal_has_the_reference_that_was_given(payres: Instance, ann: Browser) -> None:
-    own = open_wallet(payres, "paid-out")
-    fields = {"choice": "withdraw", "amount": "30.00", "reference": "invoice 7", "password": PASSWORD}
-    assert ann.send(f"{own}/withdraw", **fields).status_code == 303
-    assert payres.balance("paid-out") == "70.00"
-    assert ann.rows(f"{own}/movements")[0]["Reference"] == "invoice 7"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,335 @@
+"""Every operation that is a command and an endpoint, or a form too: the same answer, audit and refusals on each."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+import httpx2
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from payres.cli import main
+from payres.operator import keys, peers
+from payres.operator.operations import Operation, declared
+from payres.operator.peer_terms import NewPeer
+from payres.signatures.jwk import jwk_from_public_bytes
+from payres.store.assets import set_rate
+from payres.testing.instance import Instance
+from tests.admin.conftest import Program
+from tests.helpers import Json, usd
+from tests.pages.browser import PASSWORD, Browser, words_of
+
+Given = dict[str, Any]
+OPERATIONS: Final = {one.id: one for one in declared()}
+# What differs each time.
+VOLATILE: Final = re.compile(r'"(id|secret|timestamp|sequence|behind|\w+At)":("[^"]*"|null|\d+)')
+ARGUMENT: Final = re.compile(r"\[?[A-Z]+\]?")
+
+
+class New:
+    """Things that nobody has used, each with a name of its own."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.count = 0
+        self.made: list[str] = []
+
+    def _name(self, kind: str) -> str:
+        self.count += 1
+        self.made.append(f"{kind}-{self.count}")
+        return self.made[-1]
+
+    def wallet(self) -> str:
+        path = self._name("wallet")
+        self.instance.create_wallet(path, deposit="100.00")
+        return path
+
+    def keyed(self) -> Given:
+        path = self.wallet()
+        jwk = jwk_from_public_bytes("app", bytes(range(32)))
+        self.instance.write(lambda work: keys.add_key(work, path, jwk))
+        return {"wallet": path, "kid": "app"}
+
+    def peer(self, **terms: Any) -> str:
+        name = self._name("peer")
+        self.instance.write(lambda work: peers.add_peer(work, NewPeer(**_terms(name) | terms)))
+        return name
+
+    def terms(self) -> Given:
+        return _terms(self._name("peer"))
+
+    def asset(self) -> Given:
+        code = self._name("ASSET").replace("-", "")
+        self.made.append(code)
+        return {"code": code, "scale": 2}
+
+    def rated(self) -> Given:
+        codes = [self.asset()["code"], self.asset()["code"]]
+        self.instance.write(lambda work: set_rate(work, codes[0], codes[1], "2", work.now))
+        return dict(zip(("base", "counter"), codes, strict=True))
+
+    def webhook(self, program: Program) -> str:
+        url = f"https://hooks.example/{self._name('hook')}"
+        self.made.append(program.post("/webhooks", {"url": url})["id"])
+        return self.made[-1]
+
+    def api_key(self, program: Program) -> str:
+        self.made.append(program.post("/api-keys", {"name": self._name("key"), "scopes": ["audit:read"]})["id"])
+        return self.made[-1]
+
+    def grant(self) -> str:
+        wallet = self.instance.wallet(self.wallet())
+        self.instance.client.obtain_grant({"type": "incoming-payment", "actions": ["read"], "identifier": wallet})
+        [newest] = self.instance.read(lambda work: work.execute('SELECT max(id) FROM "grant"').fetchone())
+        self.made.append(newest)
+        return str(newest)
+
+    def payment(self) -> str:
+        made = self.instance.client.create_incoming_payment(self.instance.wallet(self.wallet()), usd(100))
+        self.made.append(made["id"].rpartition("/")[2])
+        return self.made[-1]
+
+
+def _terms(name: str) -> Given:
+    tokens = {"outgoing_token": f"to-{name}", "incoming_token": f"from-{name}"}
+    address = {"ilp_address": f"test.{name}", "url": f"https://{name}.example/ilp"}
+    return {"name": name, "asset_code": "USD", "asset_scale": 2} | address | tokens
+
+
+class Case(NamedTuple):
+    """What an operation is given, on each surface something new; and what the audit log has of it, if anything."""
+
+    id: str
+    given: Callable[[New, Program], Given]
+    action: str | None = None
+
+
+CASES: Final = (
+    Case("wallets.show_wallet", lambda new, _: {"wallet": new.wallet()}),
+    Case("wallets.deposit", lambda new, _: _moved(new, "5.00"), "wallet.deposit"),
+    Case("wallets.withdraw", lambda new, _: _moved(new, "5.00"), "wallet.withdraw"),
+    Case("wallets.list_movements", lambda new, _: {"wallet": new.wallet()}),
+    Case("wallets.deactivate", lambda new, _: {"wallet": new.wallet()}, "wallet.deactivate"),
+    Case("wallets.activate", lambda new, _: {"wallet": new.wallet()}, "wallet.activate"),
+    Case("wallets.unlock", lambda new, _: {"wallet": new.wallet()}, "wallet.unlock"),
+    Case("keys.list_keys", lambda new, _: {"wallet": new.keyed()["wallet"]}),
+    Case("keys.revoke_key", lambda new, _: new.keyed(), "key.revoke"),
+    Case("grants.list_grants", lambda new, _: {"state": "denied"}),
+    Case("grants.show_grant", lambda new, _: {"id": new.grant()}),
+    Case("grants.revoke", lambda new, _: {"id": new.grant()}, "grant.revoke"),
+    Case("assets.list_assets", lambda new, _: {}),
+    Case("assets.set_fee", lambda new, _: new.asset() | {"fixed": "0.10", "basis_points": 50}, "fee.set"),
+    Case("assets.list_rates", lambda new, _: {}),
+    Case("assets.set_rate", lambda new, _: new.rated() | {"rate": "0.5"}, "rate.set"),
+    Case("assets.remove_rate", lambda new, _: new.rated(), "rate.remove"),
+    Case("assets.deposit_liquidity", lambda new, _: new.asset() | {"amount": "9.50"}, "liquidity.deposit"),
+    Case("assets.withdraw_liquidity", lambda new, program: _funded(new, program), "liquidity.withdraw"),
+    Case("peers.list_peers", lambda new, _: {}),
+    Case("peers.show_peer", lambda new, _: {"name": new.peer()}),
+    Case("peers.add_peer", lambda new, _: new.terms() | {"credit_limit": "10.00", "routes": ("g.far",)}, "peer.add"),
+    Case("peers.change_peer", lambda new, _: {"name": new.peer(), "add_routes": ("g",)}, "peer.change"),
+    Case("peers.remove_peer", lambda new, _: {"name": new.peer()}, "peer.remove"),
+    Case("peers.deposit", lambda new, _: {"name": new.peer(), "amount": "5.00"}, "peer.deposit"),
+    Case("peers.withdraw", lambda new, _: {"name": new.peer(credit_limit="9.00"), "amount": "5.00"}, "peer.withdraw"),
+    Case("unresolved_packets.list_unresolved", lambda new, _: {"name": new.peer()}),
+    Case("payments.list_payments", lambda new, _: {"state": "failed", "direction": "outgoing"}),
+    Case("payment_story.show_payment", lambda new, _: {"id": new.payment()}),
+    Case("webhooks.list_webhooks", lambda new, _: {}),
+    Case("webhooks.add", lambda new, _: {"url": f"https://{new.terms()['name']}.example/"}, "webhook.add"),
+    Case("webhooks.remove", lambda new, program: {"id": new.webhook(program)}, "webhook.remove"),
+    Case("webhooks.rotate", lambda new, program: {"id": new.webhook(program)}, "webhook.rotate"),
+    Case("webhooks.replay_failed", lambda new, program: {"id": new.webhook(program)}, "webhook.replay"),
+    Case("webhooks.list_deliveries", lambda new, _: {"state": "failed"}),
+    Case("api_keys.revoke_api_key", lambda new, program: {"id": new.api_key(program)}, "api_key.revoke"),
+    Case("audit.list_entries", lambda new, _: {}),
+)
+# Given besides what a thing new has; and what is said then, on each surface.
+REFUSALS: Final = (
+    ("wallets.deposit", {"amount": "1.001"}, "'1.001' is not an amount of USD"),
+    ("wallets.deposit", {"amount": "0.00"}, "0.00 USD cannot be used: an amount lies from 0.01 USD to"),
+    ("wallets.deposit", {"amount": "1e5"}, "'1e5' is not an amount of USD"),
+    ("wallets.deposit", {"amount": "92233720368547758.08"}, "an amount lies from 0.01 USD to 92233720368547758.07 USD"),
+    ("wallets.withdraw", {"amount": "100.01"}, "has 100.00 USD free, less than 100.01 USD"),
+    ("wallets.withdraw", {"wallet": "nobody"}, "There is no wallet nobody"),
+    ("wallets.deactivate", {"wallet": "nobody"}, "There is no wallet nobody"),
+    ("keys.revoke_key", {"kid": "other"}, " key other"),
+    ("grants.revoke", {"id": "unknown"}, "There is no grant unknown"),
+    ("assets.set_fee", {"fixed": "0.001"}, "'0.001' is not an amount of"),
+    ("assets.set_rate", {"rate": "0"}, "'0' cannot be a rate"),
+    ("assets.set_rate", {"rate": "1e3"}, "'1e3' cannot be a rate"),
+    ("assets.withdraw_liquidity", {"amount": "9.51"}, "has 9.50 ASSET"),
+    ("assets.deposit_liquidity", {"code": "usd"}, "Asset codes are written in upper case: give USD, not usd"),
+    ("peers.add_peer", {"ilp_address": "peer.x"}, "Packets for peer.x are never passed on"),
+    ("peers.change_peer", {"credit_limit": "-1"}, "'-1' is not an amount of USD"),
+    ("peers.withdraw", {"amount": "9.01"}, "has 9.00 USD free, less than 9.01 USD"),
+    ("peers.show_peer", {"name": "nobody"}, "There is no peer 'nobody'"),
+    ("payment_story.show_payment", {"id": "unknown"}, "There is no payment unknown"),
+    ("webhooks.rotate", {"id": "unknown"}, "There is no webhook 'unknown'"),
+    ("api_keys.revoke_api_key", {"id": "unknown"}, "There is no API key unknown"),
+)
+
+
+def _funded(new: New, program: Program) -> Given:
+    asset = new.asset()
+    program.post(f"/assets/{asset['code']}/2/liquidity/deposits", {"amount": "9.50"})
+    return asset | {"amount": "9.00"}
+
+
+def _moved(new: New, amount: str) -> Given:
+    return {"wallet": new.wallet(), "amount": amount, "reference": "of mine"}
+
+
+class Outcome(NamedTuple):
+    """The answer of a surface, without what differs each time, or what it said in its place; None of what it lacks."""
+
+    answer: Json | None
+    refusal: str
+
+
+@pytest.fixture(scope="module")
+def new(payres: Instance) -> New:
+    return New(payres)
+
+
+@pytest.fixture(scope="module")
+def ann(payres: Instance) -> Iterator[Browser]:
+    with Browser(payres) as opened:
+        opened.follow_link("ann")
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[httpx2.Client]:
+    with httpx2.Client(timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def program(payres: Instance, http: httpx2.Client) -> Program:
+    return Program(payres, http)
+
+
+def by_command(payres: Instance, operation: Operation, given: Given) -> Outcome:
+    words = operation.command.split()
+    arguments = [word for word in words if ARGUMENT.fullmatch(word)]
+    inputs = list(operation.inputs.values())
+    line = [word for word in words if word not in arguments]
+    line += [str(given[one.name]) for one in inputs[: len(arguments)] if one.name in given]
+    for one in inputs[len(arguments) :]:
+        flag = one.extra.get("option", f"--{one.name.replace('_', '-')}")
+        for value in _each(given.get(one.name)):
+            line += [flag] if value is True else [f"{flag}={value}"]
+    line += ["--json", "--database", payres.context.database.path]
+    result = CliRunner().invoke(main, line, env={"PAYRES_BASE_URL": payres.base_url}, catch_exceptions=False)
+    if result.exit_code:
+        assert (result.exit_code, result.stdout) == (1, ""), result.output
+        return Outcome(None, result.stderr.splitlines()[-1].removeprefix("Error: "))
+    return Outcome(json.loads(result.stdout), "")
+
+
+def _each(value: Any) -> list[Any]:
+    return [] if value is None else list(value) if isinstance(value, tuple) else [value]
+
+
+def by_request(program: Program, operation: Operation, given: Given) -> Outcome:
+    path = operation.path.format(**{name: quote(str(given[name]), safe="") for name in operation.segments})
+    names = {one.name: one.encode_name for one in msgspec.structs.fields(operation.struct or msgspec.Struct)}
+    body = {names[name]: value for name, value in given.items() if name not in operation.segments}
+    asked = {"body": body} if operation.takes_json else body
+    answer = program.ask(operation.method, path, **asked)
+    if answer.status_code >= 400:
+        return Outcome(None, str(answer.json()["error"]["details"]["hint"]))
+    return Outcome(answer.json(), "")
+
+
+def by_form(ann: Browser, operation: Operation, given: Given) -> Outcome:
+    assert operation.form is not None
+    path = f"/admin{operation.form.path}".format(**{name: quote(str(one), safe="") for name, one in given.items()})
+    fields = {name: str(value) for name, value in given.items() if name not in operation.segments}
+    page = ann.get(path)
+    if page.status_code != 200:
+        return Outcome(None, words_of(page))
+    answer = ann.send(path, choice=next(iter(operation.form.buttons)), password=PASSWORD, **fields)
+    if answer.status_code != 303:
+        return Outcome(None, words_of(answer))
+    assert ann.get(answer.headers["location"]).status_code == 200, "the page behind it"
+    return Outcome({}, "")
+
+
+def surfaces(operation: Operation) -> list[str]:
+    has = {"command": operation.command, "request": operation.method, "form": operation.form}
+    return [name for name, found in has.items() if found]
+
+
+def carry_out(surface: str, payres: Instance, program: Program, ann: Browser, one: Operation, given: Given) -> Outcome:
+    if surface == "command":
+        return by_command(payres, one, given)
+    return by_request(program, one, given) if surface == "request" else by_form(ann, one, given)
+
+
+def plain(new: New, found: Any) -> Any:
+    """Without what differs each time, and the names of what is new."""
+    text = msgspec.json.encode(found).decode()
+    for name in sorted(new.made, key=len, reverse=True):
+        text = text.replace(name, "NEW")
+    return json.loads(VOLATILE.sub(r'"\1":"..."', text))
+
+
+def test_each_operation_of_several_surfaces_is_in_the_table() -> None:
+    """But exports, which are files, what is written by hand on a surface, and fees, of which there are none."""
+    derived = {one.id for one in OPERATIONS.values() if len(surfaces(one)) > 1 and not one.is_async}
+    by_hand = {
+        "unresolved_packets.resolve",
+        *(f"exports.export_{what}" for what in ("payments", "ledger", "statement")),
+    }
+    by_hand |= {"assets.withdraw_fees"}  # of which there are none
+    assert derived - by_hand <= {one.id for one in CASES}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_operation_is_the_same_on_each_surface(
+    case: Case, payres: Instance, program: Program, ann: Browser, new: New
+) -> None:
+    operation, answers, audited = OPERATIONS[case.id], [], []
+    for surface in surfaces(operation):
+        given = case.given(new, program)
+        before = program.audited()[0]
+        outcome = carry_out(surface, payres, program, ann, operation, given)
+        assert outcome.refusal == ""
+        new.made += [outcome.answer["id"]] if outcome.answer and "id" in outcome.answer else []
+        if surface != "form" and (surface == "request" or operation.then is None):
+            answers.append(_members(operation, outcome.answer))
+        newest = program.audited()[0]
+        assert (newest != before) == (case.action is not None)
+        if case.action is not None:
+            assert newest[0].startswith({"command": "shell:", "request": "api:", "form": "page:ann"}[surface])
+            details = {name: value for name, value in newest[3].items() if name != "reference"}
+            audited.append([newest[1], *plain(new, [newest[2], details])])
+    assert all(plain(new, found) == plain(new, answers[0]) for found in answers)
+    assert all(found == audited[0] for found in audited)
+    assert [found[0] for found in audited[:1]] == ([] if case.action is None else [case.action])
+
+
+def _members(operation: Operation, answer: Json | None) -> Any:
+    """A list is a member of what a command prints, and the result of an answer."""
+    assert answer is not None
+    if operation.listing is None:
+        return answer
+    return answer[operation.listing.member if operation.listing.member in answer else "result"][:20]
+
+
+@pytest.mark.parametrize(("name", "wrong", "says"), REFUSALS)
+def test_refusal_is_the_same_on_each_surface(
+    name: str, wrong: Mapping[str, Any], says: str, payres: Instance, program: Program, ann: Browser, new: New
+) -> None:
+    operation = OPERATIONS[name]
+    case = next(one for one in CASES if one.id == name)
+    for surface in surfaces(operation):
+        given = case.given(new, program) | dict(wrong)
+        before = program.audited()[0]
+        outcome = carry_out(surface, payres, program, ann, operation, given)
+        assert says in outcome.refusal, surface
+        assert program.audited()[0] == before
