@@ -1,17 +1,14 @@
 """Who operates the server, in one request: a program with an API key, or a person who is signed in to the pages."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
+from starlette.requests import Request
 
+from payres.routes.context import Context, context_of
 from payres.store.operators import ApiKeyRecord
 from payres.store.work import Work
-
-if TYPE_CHECKING:  # they load slowly, and commands, which run the same endpoints, need none of them
-    from starlette.requests import Request
-
-    from payres.routes.context import Context
 
 T = TypeVar("T")
 
@@ -23,13 +20,11 @@ class OperatorRequest(msgspec.Struct, frozen=True):
     may not ask now.
     """
 
-    request: "Request"
+    request: Request
     authenticate: Callable[[Work], str]
 
     @property
-    def context(self) -> "Context":
-        from payres.routes.context import context_of
-
+    def context(self) -> Context:
         return context_of(self.request)
 
     async def read(self, unit: Callable[[Work], T]) -> T:
