@@ -35,9 +35,14 @@ from payres.wire import decode, encode
 PAGE_PARAMETERS: Final = ("first", "last", "cursor")
 
 
+def all_operations() -> Sequence[Operation]:
+    """Those of the rules, and those here."""
+    return [*declared(), *declared("admin.steps", "admin.events", "admin.openapi")]
+
+
 def admin_endpoints() -> Sequence[Operation]:
     """The operations that are endpoints of the operator's API; their paths are below ADMIN_API."""
-    return [one for one in declared() if one.method]
+    return [one for one in all_operations() if one.method]
 
 
 def admin_routes() -> Sequence[Route]:

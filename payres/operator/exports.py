@@ -10,13 +10,13 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Annotated, Final, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from payres.amounts import Asset, format_decimal
 from payres.clock import DAY, LATEST, format_time, format_time_if_any
 from payres.errors import InvalidRequest
 from payres.identifiers import first_identifier
-from payres.operator.inputs import Name, Query, TimeText, require_time, said
+from payres.operator.inputs import MAX_NAME_LENGTH, Query, TimeText, require_time, said
 from payres.operator.operations import command, endpoint
 from payres.operator.wallets import named_wallet, require_wallet
 from payres.store import entries
@@ -45,7 +45,7 @@ PAYMENTS: Final = (
     *("failure", "metadata", "createdAt", "endedAt"),
 )
 
-WalletName = Annotated[Name, said("Of this wallet only.", metavar="PATH", typed=named_wallet)]
+WalletName = Annotated[str, said("Of this wallet only.", metavar="PATH", typed=named_wallet)]
 
 
 class PeriodQuery(Query, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ class PeriodQuery(Query, frozen=True, kw_only=True):
 
 
 class ExportQuery(PeriodQuery, frozen=True, kw_only=True):
-    wallet: WalletName | UnsetType = UNSET
+    wallet: Annotated[WalletName, Meta(min_length=1, max_length=MAX_NAME_LENGTH)] | UnsetType = UNSET
 
 
 class Export:

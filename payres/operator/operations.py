@@ -25,12 +25,10 @@ from payres.wire import Body, Page, Resource
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 REQUIRED: Final = Parameter.empty
-# The modules with operations, in the order of the endpoints.
+# The rules with operations, in the order of the endpoints.
 NOUNS: Final = (
-    *("operator.wallets", "operator.keys", "operator.grants", "operator.assets", "operator.peers"),
-    *("operator.unresolved_packets", "operator.payments", "operator.payment_story", "operator.webhooks"),
-    *("operator.status", "operator.ledger", "operator.api_keys", "operator.audit", "admin.steps"),
-    *("operator.exports", "admin.events", "admin.openapi"),
+    *("wallets", "keys", "grants", "assets", "peers", "unresolved_packets", "payments", "payment_story", "webhooks"),
+    *("status", "ledger", "exports", "api_keys", "audit"),
 )
 
 
@@ -311,8 +309,8 @@ def _declare(shows: Shape | None = None, **members: Any) -> Callable[[F], F]:
 
 
 def declared(*modules: str) -> Sequence[Operation]:
-    """The operations of these modules, of all when none is named, in their order."""
-    names = [f"payres.{module}" for module in modules or NOUNS]
+    """The operations of these modules, such as `operator.wallets`, of all rules when none is named; in their order."""
+    names = [f"payres.{module}" for module in modules or (f"operator.{noun}" for noun in NOUNS)]
     for name in names:
         import_module(name)
     return [one for name in names for one in _DECLARED.values() if one.function.__module__ == name]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from payres.admin.serving import all_operations
 from payres.endpoints import ADMIN_ROOT
 from payres.operator.exports import export_ledger, export_payments, export_statement
-from payres.operator.operations import declared
 from payres.pages import details, exports, overview, sign_in
 from payres.pages.actions import Action
 from payres.pages.list_page import show_list
@@ -32,7 +32,7 @@ PAGES: Final[Mapping[str, Callable[..., Any]]] = {
 def admin_pages() -> Mapping[str, Callable[..., Any]]:
     """What answers at each address. A path without names comes before one that they could make."""
     pages = dict(PAGES)
-    for one in declared():
+    for one in all_operations():
         if one.listing and one.listing.title:
             pages[one.listing.page or one.path] = partial(show_list, operation=one)
         if one.form:

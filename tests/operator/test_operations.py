@@ -11,9 +11,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from payres.admin.serving import all_operations
 from payres.cli import main
 from payres.operator import keys, peers
-from payres.operator.operations import Operation, declared
+from payres.operator.operations import Operation
 from payres.operator.peer_terms import NewPeer
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store.assets import set_rate
@@ -23,7 +24,7 @@ from tests.helpers import Json, usd
 from tests.pages.browser import PASSWORD, Browser, words_of
 
 Given = dict[str, Any]
-OPERATIONS: Final = {one.id: one for one in declared()}
+OPERATIONS: Final = {one.id: one for one in all_operations()}
 # What differs each time.
 VOLATILE: Final = re.compile(r'"(id|secret|timestamp|sequence|behind|\w+At)":("[^"]*"|null|\d+)')
 ARGUMENT: Final = re.compile(r"\[?[A-Z]+\]?")
