@@ -37,10 +37,10 @@ async def read(request: Request) -> Response:
     context = context_of(request)
     if header(request.scope["headers"], b"authorization") is None:
         return await _read_public(request)
-    found = await resources.find_visible(request, INCOMING_PAYMENTS)
-    shown = representations.incoming_payment(context.urls, found.wallet, found.record)
-    is_open = found.record.open_at(context.clock.now())
-    return json_response(_with_methods(context, shown, is_open=is_open), headers=found.headers)
+    wallet, payment, headers = await resources.find_visible(request, INCOMING_PAYMENTS)
+    shown = representations.incoming_payment(context.urls, wallet, payment)
+    is_open = payment.open_at(context.clock.now())
+    return json_response(_with_methods(context, shown, is_open=is_open), headers=headers)
 
 
 async def complete(request: Request) -> Response:
@@ -71,7 +71,7 @@ def _with_methods(context: Context, shown: IncomingPayment, *, is_open: bool) ->
 
 def _complete(work: Work, caller: Caller, payment_id: str) -> IncomingPayment:
     require_valid_token(work, caller)
-    wallet, payment = resources.require_visible(work, INCOMING_PAYMENTS, caller, payment_id)
+    wallet, payment = resources.find(work, INCOMING_PAYMENTS, payment_id, caller)
     return rules.complete(work, wallet, payment)
 
 
@@ -80,10 +80,11 @@ async def _read_public(request: Request) -> Response:
     await read_body(request)  # what comes after it says that the client has gone
     unit = partial(resources.find, kind=INCOMING_PAYMENTS, record_id=request.path_params["id"])
     before = await context.database.read(unit)
-    found = await resources.find_changed(request, INCOMING_PAYMENTS, address_of(request.scope), before, unit)
-    received = representations.amount(found.record.received, found.wallet.asset)
+    who = address_of(request.scope)
+    wallet, payment, headers = await resources.find_changed(request, INCOMING_PAYMENTS, who, before, unit)
+    received = representations.amount(payment.received, wallet.asset)
     shown = PublicIncomingPayment(received_amount=received, auth_server=context.urls.auth_server)
-    return json_response(shown, headers=found.headers)
+    return json_response(shown, headers=headers)
 
 
 INCOMING_PAYMENTS = resources.ResourceKind(

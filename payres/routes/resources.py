@@ -67,14 +67,6 @@ class ResourceKind(msgspec.Struct, Generic[A, R, B], frozen=True):
     is_final: Callable[[R, int], bool] | None = None
 
 
-class Found(msgspec.Struct, Generic[R], frozen=True):
-    """A resource with its wallet, and headers of the answer that shows it."""
-
-    wallet: WalletRecord
-    record: R
-    headers: Mapping[str, str] = {}
-
-
 async def create(request: Request, kind: ResourceKind[A, R, B]) -> Response:
     """201 with what is created, or was before.
 
@@ -107,9 +99,8 @@ async def create(request: Request, kind: ResourceKind[A, R, B]) -> Response:
 
 async def read(request: Request, kind: ResourceKind[A, R, B]) -> Response:
     """The resource that the path names. Raises NotFound, InsufficientAccess."""
-    found = await find_visible(request, kind)
-    shown = kind.show(context_of(request).urls, found.wallet, found.record)
-    return json_response(shown, headers=found.headers)
+    wallet, record, headers = await find_visible(request, kind)
+    return json_response(kind.show(context_of(request).urls, wallet, record), headers=headers)
 
 
 async def list_page(request: Request, kind: ResourceKind[A, R, B]) -> Response:
@@ -125,8 +116,9 @@ async def list_page(request: Request, kind: ResourceKind[A, R, B]) -> Response:
     return json_response(await authorize_reading(request, body, kind.type, "list", unit))
 
 
-async def find_visible(request: Request, kind: ResourceKind[A, R, B]) -> Found[R]:
-    """The resource that the path names, once it has changed if the request prefers to wait for that.
+async def find_visible(request: Request, kind: ResourceKind[A, R, B]) -> tuple[WalletRecord, R, Mapping[str, str]]:
+    """The resource that the path names, once it has changed if the request prefers to wait for that; with its wallet,
+    and headers of the answer that shows it.
 
     Raises NotFound, InsufficientAccess; TokenInvalid for a token that has ended meanwhile.
     """
@@ -134,14 +126,14 @@ async def find_visible(request: Request, kind: ResourceKind[A, R, B]) -> Found[R
     record_id: str = request.scope["path_params"]["id"]
 
     # The types are quoted because those of an inner function are made each time.
-    def find(work: Work, caller: Caller) -> "tuple[Caller, tuple[WalletRecord, R]]":
-        return caller, require_visible(work, kind, caller, record_id)
+    def find_first(work: Work, caller: Caller) -> "tuple[Caller, tuple[WalletRecord, R]]":
+        return caller, find(work, kind, record_id, caller)
 
     def find_again(work: Work) -> "tuple[WalletRecord, R]":
         require_valid_token(work, caller)
-        return require_visible(work, kind, caller, record_id)
+        return find(work, kind, record_id, caller)
 
-    caller, found = await authorize_reading(request, body, kind.type, "read", find)
+    caller, found = await authorize_reading(request, body, kind.type, "read", find_first)
     return await find_changed(request, kind, caller.client_id, found, find_again)
 
 
@@ -151,36 +143,31 @@ async def find_changed(
     who: Hashable,
     before: tuple[WalletRecord, R],
     find_again: Callable[[Work], tuple[WalletRecord, R]],
-) -> Found[R]:
+) -> tuple[WalletRecord, R, Mapping[str, str]]:
     """What was found; for a request that prefers to wait, what `find_again` finds when that has changed."""
     seconds = preferred_wait(request.scope["headers"])
     is_final = kind.is_final
     if seconds is None or is_final is None:
-        return Found(*before)
+        return *before, {}
     context = context_of(request)
 
     def ends(found: tuple[WalletRecord, R]) -> bool:
         return found != before or is_final(found[1], context.clock.now())
 
     found, headers = await wait_for_change(request, seconds, who, before[1].id, find_again, ends)
-    return Found(*found, headers)
+    return *found, headers
 
 
-def require_visible(work: Work, kind: ResourceKind[A, R, B], caller: Caller, record_id: str) -> tuple[WalletRecord, R]:
-    """The resource, if it exists for the caller. Raises NotFound, InsufficientAccess."""
+def find(
+    work: Work, kind: ResourceKind[A, R, B], record_id: str, caller: Caller | None = None
+) -> tuple[WalletRecord, R]:
+    """The resource and its wallet, as far as it exists for the caller, or whosever it is. Raises NotFound, and
+    InsufficientAccess for the caller's own on a wallet address that its grant does not cover."""
     # What is hidden is not even found where that can be known before: it takes no longer than what does not exist.
-    found = wallets.find_with_wallet(work, kind.table, record_id, caller.only_client)
-    if found is None or not caller.sees(work.urls.wallet(found[1].path), found[0].client_id):
-        raise _missing(kind)
-    record, wallet = found
-    return wallet, record
-
-
-def find(work: Work, kind: ResourceKind[A, R, B], record_id: str) -> tuple[WalletRecord, R]:
-    """The resource of any client. Raises NotFound."""
-    found = wallets.find_with_wallet(work, kind.table, record_id)
-    if found is None:
-        raise _missing(kind)
+    found = wallets.find_with_wallet(work, kind.table, record_id, caller.only_client if caller else None)
+    if found is None or (caller and not caller.sees(work.urls.wallet(found[1].path), found[0].client_id)):
+        # The same answer whether it does not exist or is another client's.
+        raise NotFound(f"There is no such {kind.type.replace('-', ' ')}, or it is not this client's")
     record, wallet = found
     return wallet, record
 
@@ -225,8 +212,3 @@ class Creation(msgspec.Struct, Generic[A, R, B]):
             keep_grant(work, self.caller.grant_id)
         self.made = self.kind.create(work, self.context, self.caller, self.asked, self.offer)
         return encode(self.made)
-
-
-def _missing(kind: ResourceKind[A, R, B]) -> NotFound:
-    """The same answer whether it does not exist or is another client's."""
-    return NotFound(f"There is no such {kind.type.replace('-', ' ')}, or it is not this client's")
