@@ -156,18 +156,26 @@ class Lane:
                     log.exception("the database failed a batch of %d units", len(batch))
                     outcomes = [Raised(error)] * len(batch)
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
-                    _resolve(future, self._reported(outcome))
+                    self._answer(future, outcome)
                 if self.waiting:
                     await asyncio.sleep(0)  # the next batch is for the next turn of the loop
         finally:
             self._drain = None
 
-    def _reported(self, outcome: Any) -> Any:
-        """The outcome as its caller may know it."""
-        if isinstance(outcome, Raised) and isinstance(outcome.error, FailStop):
-            self._on_stop(outcome.error)
-            return Raised(Unavailable(outcome.error.message, retry_after=STOPPED_SECONDS))
-        return outcome
+    def _answer(self, future: "asyncio.Future[Any]", outcome: Any) -> None:
+        """Gives a caller the outcome, as it may know it."""
+        error = outcome.error if isinstance(outcome, Raised) else None
+        if isinstance(error, FailStop):
+            self._on_stop(error)
+            error = Unavailable(error.message, retry_after=STOPPED_SECONDS)
+        elif isinstance(error, StopIteration):  # a future cannot carry one, and the caller would wait forever
+            error = RuntimeError("a unit of work raised StopIteration")
+        if future.done():  # the caller was cancelled; the work stands all the same
+            return
+        if error is None:
+            future.set_result(outcome)
+        else:
+            future.set_exception(error)
 
     async def _finish(self) -> None:
         if self._drain is not None:
@@ -278,14 +286,3 @@ def units_of(batch: Sequence[Queued]) -> list[Unit]:
 def _set_lock_timeout(connection: sqlite3.Connection, milliseconds: int) -> None:
     """How long statements wait from now on for the locks of other programs; with 0 they fail at once."""
     connection.execute(f"PRAGMA busy_timeout = {milliseconds}")
-
-
-def _resolve(future: "asyncio.Future[Any]", outcome: Any) -> None:
-    if future.done():  # the caller was cancelled; the work stands all the same
-        return
-    if not isinstance(outcome, Raised):
-        future.set_result(outcome)
-    elif isinstance(outcome.error, StopIteration):  # a future cannot carry one, and the caller would wait forever
-        future.set_exception(RuntimeError("a unit of work raised StopIteration"))
-    else:
-        future.set_exception(outcome.error)

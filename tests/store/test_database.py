@@ -215,13 +215,6 @@ async def statements_of(database: Database, together: Crowd, units: list[Unit]) 
     return seen
 
 
-@pytest.mark.parametrize(("together", "in_front"), [(in_flight, 0), (behind_a_lock, 1)])
-async def test_waiting_units_share_one_commit(database: Database, together: Crowd, in_front: int) -> None:
-    statements = await statements_of(database, together, [keep(str(n)) for n in range(50)])
-    assert statements.count("COMMIT") == in_front + 1
-    assert sum(statement.startswith("INSERT") for statement in statements) == 50
-
-
 @pytest.mark.parametrize(("together", "in_front"), [(in_flight, []), (behind_a_lock, [0])])
 async def test_no_commit_holds_more_units_than_allowed(
     database: Database, together: Crowd, in_front: list[int]
