@@ -38,6 +38,8 @@ T = TypeVar("T")
 OWN = "test.node"
 START = 1_800_000_000_000_000
 LIFETIME = 20 * SECOND
+FULFILLMENT = bytes(range(32))
+THANKS = Fulfill(FULFILLMENT, b"thanks")  # the reply of peers that are `fulfilling`
 
 
 class Node:
@@ -115,6 +117,10 @@ class Node:
             return ACCOUNTS.by_id(tx, wallets.require_wallet(tx, path).account_id).balance
 
         return await self.database.read(unit)
+
+    async def last_error(self, name: str = "far") -> str:
+        """What went wrong with a peer last, or nothing."""
+        return (await self.database.read(lambda tx: require_peer(tx, name))).last_error or ""
 
     async def received(self, payment_id: str) -> IncomingRecord:
         found = await self.database.read(lambda tx: INCOMING.get(tx, payment_id))

@@ -27,9 +27,11 @@ from payres.store import peers
 from payres.store.peers import PeerRecord
 from tests.helpers import TIMEOUT
 from tests.interledger.node import (
+    FULFILLMENT,
     LIFETIME,
     OWN,
     START,
+    THANKS,
     Behaviour,
     FakePeer,
     Node,
@@ -43,8 +45,6 @@ from tests.interledger.node import (
     with_status,
 )
 
-FULFILLMENT = bytes(range(32))
-THANKS = Fulfill(FULFILLMENT, b"thanks")
 FAR_REJECT = Reject("F99", "test.far.receiver", "Not now", b"sealed")
 
 
@@ -56,12 +56,6 @@ async def pair(node: Node, far: FakePeer, **terms: Any) -> PeerRecord:
 
 def code(reply: Reply) -> str:
     return reply.code if isinstance(reply, Reject) else "FULFILL"
-
-
-async def last_error(node: Node, name: str = "far") -> str | None:
-    found = await node.database.read(lambda tx: peers.find_peer(tx, name))
-    assert found is not None
-    return found.last_error
 
 
 async def test_fulfilled_packet_moves_its_money_from_peer_to_peer(node: Node) -> None:
@@ -159,7 +153,7 @@ async def test_money_stays_or_is_held_while_the_packet_can_still_be_fulfilled(
         assert await node.answer(near, prepare, request_id) == (numbered if request_id else plain)
         in_flight = [packet.amount for packet in await node.under_way()]
         assert in_flight == [500] * (numbered is UNKNOWN)  # test_recovery.py has when it is released
-        assert noted in (await last_error(node) or "")
+        assert noted in await node.last_error()
         if request_id and in_flight:
             assert await node.answer(near, prepare, request_id) is UNKNOWN
             node.clock.advance(60)
@@ -187,7 +181,7 @@ async def test_peer_that_says_nothing_is_waited_for_until_the_packet_expires(nod
         near, prepare = await pair(node, far), far_prepare(node, 500, FULFILLMENT)
         node.clock.advance((LIFETIME - 2 * SECOND) / SECOND)
         assert await node.answer(near, prepare, "number") is NoReply.OUTCOME_UNKNOWN
-    assert await last_error(node) == "127.0.0.1 did not answer within 1 seconds"
+    assert await node.last_error() == "127.0.0.1 did not answer within 1 seconds"
 
 
 async def test_expiry_shrinks_and_has_whole_milliseconds(node: Node) -> None:

@@ -3,8 +3,6 @@
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,6 +12,7 @@ from payres.errors import Unavailable
 from payres.federation.http import GuardedClient
 from payres.interledger.link import BOUNDS, Link
 from payres.interledger.packets import Code, Fulfill, Outcome, Reject, Unanswered, encode
+from payres.operator.peers import require_peer
 from payres.store import peers
 from payres.store.peers import PeerRecord
 from tests.interledger.node import (
@@ -24,7 +23,6 @@ from tests.interledger.node import (
     answered,
     fulfilling,
     hanging_up,
-    open_node,
     rejecting,
     silent,
     with_status,
@@ -33,12 +31,6 @@ from tests.interledger.node import (
 PREPARE = b"\x0c\x03abc"
 TOKEN = "a-token-that-nobody-may-see"
 REQUEST_ID = "01a1fc79-0911-70a0-a0fa-6dccf4c9252b"
-
-
-@pytest.fixture
-async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    async with open_node(tmp_path / "node.db") as opened:
-        yield opened
 
 
 async def post(
@@ -50,9 +42,7 @@ async def post(
 
 
 async def record(node: Node) -> PeerRecord:
-    found = await node.database.read(lambda tx: peers.find_peer(tx, "next"))
-    assert found is not None
-    return found
+    return await node.database.read(lambda tx: require_peer(tx, "next"))
 
 
 async def test_request_is_that_of_ilp_over_http(node: Node) -> None:

@@ -11,11 +11,10 @@ from payres.clock import SECOND
 from payres.interledger import outbound as module
 from payres.interledger.outbound import ASKED_AT_ONCE_OF_CLIENT, Outbound, WalletPackets
 from payres.interledger.packets import Code, Reject, decode_prepare
-from tests.interledger.node import OWN, FakePeer, Node, far_prepare, fulfilling, rejecting
+from tests.interledger.node import FULFILLMENT, OWN, FakePeer, Node, far_prepare, fulfilling, rejecting
 
 USD = Asset("USD", 2)
 WALLET = 1
-FULFILLMENT = bytes(range(32))
 FAR_REJECT = Reject("F99", "test.far.receiver", "Not now", b"sealed")
 
 

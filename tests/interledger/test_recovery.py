@@ -18,13 +18,14 @@ from payres.interledger import recovery as module
 from payres.interledger.packets import Fulfill, Prepare, Reject
 from payres.interledger.recovery import ASKED_AT_ONCE, ASKED_AT_ONCE_OF_ONE, PAGE, Recovery
 from payres.interledger.responses import NoReply
-from payres.operator import peers as operator
 from payres.store import peers
 from payres.store.packets import PACKETS, PacketRecord
 from payres.store.peers import PeerRecord
 from tests.helpers import TIMEOUT
 from tests.interledger.node import (
+    FULFILLMENT,
     LIFETIME,
+    THANKS,
     Behaviour,
     FakePeer,
     Node,
@@ -39,18 +40,13 @@ from tests.interledger.node import (
     with_status,
 )
 
-FULFILLMENT = bytes(range(32))
-THANKS = Fulfill(FULFILLMENT, b"thanks")
 FAR_REJECT = Reject("R00", "test.far")
 NO_RECEIVERS = cast(RemoteReceivers, None)  # packets of other peers have none
 
 
-@pytest.fixture
-async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
+@pytest.fixture(autouse=True)
+def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TICK_SECONDS", 0.01)
-    async with open_node(tmp_path / "node.db") as opened:
-        yield opened
-        await opened.check_books()
 
 
 async def lose(
@@ -120,11 +116,6 @@ def to_expiry(node: Node, packet: PacketRecord, seconds: float) -> None:
     node.clock.advance((packet.expires_at - node.clock.now()) / SECOND + seconds)
 
 
-async def last_error(node: Node) -> str:
-    found = await node.database.read(lambda tx: operator.require_peer(tx, "far"))
-    return found.last_error or ""
-
-
 OUTCOMES: dict[str, tuple[Behaviour, str, bool]] = {  # the answer, what it makes of the packet, whether that is proved
     "fulfilled": (fulfilling(FULFILLMENT), "fulfilled", True),
     "rejected": (rejecting(FAR_REJECT), "rejected", True),
@@ -148,7 +139,7 @@ async def test_peer_is_asked_once_after_the_expiry_and_all_are_squared(
     assert await state(node, packet) == wanted
     moved = 500 if wanted == "fulfilled" else 0
     assert (await node.balance("near"), await node.balance("far")) == (-moved, moved)
-    assert ("was released unanswered. The peer does not repeat answers" in await last_error(node)) is not proved
+    assert ("was released unanswered. The peer does not repeat answers" in await node.last_error()) is not proved
     reply = await node.send(near, prepare, "number")
     assert reply == THANKS if moved else isinstance(reply, Reject)
 
@@ -210,7 +201,7 @@ async def test_packet_about_which_nobody_can_be_asked_is_released(node: Node, ch
         assert len(far.requests) == 1
     assert await state(node, packet) == "rejected"
     if change != "removed":
-        assert "was released unanswered" in await last_error(node)
+        assert "was released unanswered" in await node.last_error()
         assert isinstance(await node.send(near, prepare, "number"), Reject)
         assert (await node.balance("near"), await node.balance("far")) == (0, 0)
 
@@ -241,7 +232,7 @@ async def test_peer_that_stays_away_is_given_up_after_an_hour(node: Node) -> Non
         assert 10 <= len(far.requests) <= 25
     assert node.clock.now() >= packet.expires_at + HOUR
     assert await state(node, packet) == "rejected"
-    assert f"Packet {packet.id} over 500 was released unanswered" in await last_error(node)
+    assert f"Packet {packet.id} over 500 was released unanswered" in await node.last_error()
 
 
 async def test_backlog_of_a_peer_that_is_away_takes_few_requests_at_a_time_and_ends(node: Node) -> None:

@@ -18,9 +18,8 @@ from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.helpers import TIMEOUT, last_segment
 from tests.interledger.network import USD, bill, change, received, wallet_money
-from tests.interledger.node import FakePeer, Node, Sender, far_prepare, fulfilling
+from tests.interledger.node import FULFILLMENT, FakePeer, Node, Sender, far_prepare, fulfilling
 
-FULFILLMENT = bytes(range(32))
 FUNDS = 100_000
 TOKEN = "what-the-peer-shows"
 
