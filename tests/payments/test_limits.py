@@ -1,16 +1,14 @@
-"""What grants may spend: long histories against an independent reckoning, and each refusal in both shapes over HTTP.
+"""What grants may spend: long histories against an independent reckoning.
 
-Single cases of each limit, and a hundred payments at once, are in tests/payments/test_outgoing.py, 200 requests at once
-in tests/attacks/test_money.py; the windows by themselves are in tests/grants/test_intervals.py.
+Each refusal over HTTP, and a hundred payments at once, are in tests/payments/test_outgoing.py, 200 requests at once in
+tests/attacks/test_money.py; the windows by themselves are in tests/grants/test_intervals.py.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from functools import partial
 from itertools import count, takewhile
 from typing import Any, NamedTuple
 
@@ -20,29 +18,25 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from payres import ledger
 from payres.amounts import Asset
-from payres.clock import MovableClock, format_time
+from payres.clock import MovableClock
 from payres.errors import DomainError
 from payres.grants.access import Caller
 from payres.grants.gnap import IncomingPaymentAccess, Limits, OutgoingPaymentAccess
 from payres.grants.limits import current_window, spent_in_window
 from payres.operator import invariant_checks, wallets
-from payres.operator.assets import deposit_liquidity, set_fee, set_rate, withdraw_liquidity
+from payres.operator.assets import deposit_liquidity, set_fee, set_rate
 from payres.payments import incoming, outgoing, quotes
 from payres.payments.settlement import end_remote
 from payres.settings import Settings
-from payres.store.accounts import ACCOUNTS
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, GrantRecord
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Offer, Path, Terms
-from payres.testing.client import Client
-from payres.testing.instance import Instance
 from payres.wire import Amount, IncomingPaymentRequest, OutgoingPayment, OutgoingPaymentRequest, QuoteRequest
-from tests.helpers import Json, amount, examples, last_segment, usd
+from tests.helpers import Json, examples, last_segment
 from tests.works import savepoint, work_at
 
 Refused = Callable[..., Json]
@@ -425,181 +419,3 @@ def attempt(books: Books, shape: str, receiver: str, value: int, code: str) -> O
             return books.pay(shape, receiver, value, code)
     except DomainError as refusal:
         return refusal
-
-
-# Over HTTP: each refusal in both shapes, and what it leaves behind
-
-FRESH = count()
-LATER = "R/2999-01-01T00:00:00Z/P1D"
-
-
-class Shopper:
-    """A wallet with 10.00 USD and a grant to spend from it, within limits."""
-
-    def __init__(self, instance: Instance, limits: Json | None = None) -> None:
-        self.instance, self.client = instance, instance.client
-        self.path = f"shopper-{next(FRESH)}"
-        self.address = instance.create_wallet(self.path, deposit="10.00")
-        self.renew(limits)
-
-    def renew(self, limits: Json | None) -> None:
-        """Asks for another grant."""
-        item = {"type": "outgoing-payment", "actions": ["create", "list"], "identifier": self.address}
-        self.grant = self.client.obtain_grant(item | ({"limits": limits} if limits else {}))["access_token"]
-
-    def order(self, shape: str, receiver: str, value: int) -> Json:
-        """The body of a request to pay, with a fresh quote if that is its shape."""
-        if shape == "direct":
-            return {"walletAddress": self.address, "incomingPayment": receiver, "debitAmount": usd(value)}
-        quote = self.client.create_quote(self.address, receiver, debitAmount=usd(value))
-        return {"walletAddress": self.address, "quoteId": quote["id"]}
-
-    def place(self, order: Json, client: Client | None = None) -> Any:
-        return (client or self.client).post("/outgoing-payments", order, self.grant["value"])
-
-    def state(self) -> tuple[Json, list[Json], int]:
-        """What the grant has spent, the payments that there are, and what is free in the wallet."""
-        token = self.grant["value"]
-        spent = self.client.get("/outgoing-payment-grant", token).json()
-        made = self.client.get(f"/outgoing-payments?wallet-address={self.address}", token).json()["result"]
-
-        def free(tx: Work) -> int:
-            return ledger.free_balance(ACCOUNTS.by_id(tx, wallets.require_wallet(tx, self.path).account_id))
-
-        return spent, made, self.instance.read(free)
-
-
-@pytest.fixture(scope="session")
-def receiver_in(shared: Instance) -> Callable[[str], str]:
-    """Makes incoming payments; a dollar is worth as much in the other currencies."""
-    addresses = {"USD": shared.wallet("bob")}
-    for code in ("DKK", "CHF"):
-        addresses[code] = shared.create_wallet(f"in-{code.lower()}", code)
-        shared.write(partial(set_rate, base="USD", counter=code, rate="1"))
-        shared.write(partial(deposit_liquidity, code=code, scale=2, amount="1000.00"))
-
-    def make(code: str) -> str:
-        url: str = shared.client.create_incoming_payment(addresses[code])["id"]
-        return url
-
-    return make
-
-
-@pytest.mark.parametrize("shape", ["direct", "quote"])
-@pytest.mark.parametrize(
-    ("limits", "value", "currency", "code", "details"),
-    [
-        ({"debitAmount": usd(399)}, 400, "USD", "limit_exceeded", ("debitAmount", "399", "400")),
-        ({"debitAmount": usd(399)}, 400, "DKK", "limit_exceeded", ("debitAmount", "399", "400")),
-        ({"receiveAmount": usd(399)}, 400, "USD", "limit_exceeded", ("receiveAmount", "399", "400")),
-        ({"receiveAmount": amount(399, "DKK")}, 400, "DKK", "limit_exceeded", ("receiveAmount", "399", "400")),
-        ({"receiveAmount": usd(399)}, 1, "DKK", "limit_exceeded", ("receiveAmount",)),
-        ({"receiveAmount": amount(399, "DKK")}, 1, "USD", "limit_exceeded", ("receiveAmount",)),
-        ({"receiver": "{another}"}, 1, "USD", "limit_exceeded", ("receiver",)),
-        ({"receiver": "{another}", "interval": LATER}, 1, "USD", "limit_exceeded", ("receiver",)),
-        ({"interval": LATER}, 1, "USD", "limit_exceeded", ("interval",)),
-        ({"interval": LATER, "debitAmount": usd(1000)}, 1, "USD", "limit_exceeded", ("interval",)),
-        (None, 1001, "USD", "insufficient_funds", ("wallet",)),
-        ({"debitAmount": usd(2000)}, 1001, "USD", "insufficient_funds", ("wallet",)),
-        (None, 1, "CHF", "insufficient_funds", ("liquidity",)),
-    ],
-)
-def test_refused_payment_leaves_nothing_behind(
-    shared: Instance,
-    receiver_in: Callable[[str], str],
-    refused: Refused,
-    shape: str,
-    limits: Json | None,
-    value: int,
-    currency: str,
-    code: str,
-    details: tuple[str, ...],
-) -> None:
-    receiver, another = receiver_in(currency), receiver_in("USD")
-    if limits and "receiver" in limits:
-        limits = limits | {"receiver": another}
-    shopper = Shopper(shared, limits)
-    order, before = shopper.order(shape, receiver, value), shopper.state()
-    if details == ("liquidity",):
-        shared.write(lambda tx: withdraw_liquidity(tx, currency, 2, "1000.00"))
-    expected = dict(zip(("reason", "left", "needed"), details, strict=False))
-    for _ in range(2):
-        refused(shopper.place(order), 403, code, **expected)
-        assert shopper.state() == before == ({"spentDebitAmount": None, "spentReceiveAmount": None}, [], 1000)
-    if code == "limit_exceeded":  # the order was good, and a grant that allows it takes it
-        shopper.renew({"debitAmount": usd(value), "receiver": receiver, "interval": "R/2000-01-01T00:00:00Z/P1Y"})
-        assert shopper.place(order).json()["grantSpentDebitAmount"] == usd(value)
-    if details == ("liquidity",):
-        shared.write(lambda tx: deposit_liquidity(tx, currency, 2, "1000.00"))
-    shared.check_ledger()
-
-
-@pytest.fixture
-def crowd(shared: Instance) -> Iterator[list[Client]]:
-    """The instance's client many times, each with connections of its own."""
-    known = shared.client
-    about = (known.wallet_address, known.private_key, known.jwk, known.base_url, shared.clock, shared.approve)
-    clients = [Client(*about) for _ in range(16)]
-    yield clients
-    for client in clients:
-        client.close()
-
-
-def test_window_for_seven_takes_seven_of_a_hundred_quotes_at_once(shared: Instance, crowd: list[Client]) -> None:
-    """The other quotes are as good as before, for a grant that allows them."""
-    limits = {"receiveAmount": usd(79), "interval": f"R/{format_time(shared.clock.now())}/P1D"}
-    shopper = Shopper(shared, limits)
-    receiver = shared.client.create_incoming_payment(shared.wallet("bob"))["id"]
-    with ThreadPoolExecutor(len(crowd)) as pool:
-        orders = list(pool.map(lambda n: order_with(crowd[n % len(crowd)], shopper, receiver), range(100)))
-        place = [(order, crowd[n % len(crowd)]) for n, order in enumerate(orders)]
-        statuses = list(pool.map(lambda one: shopper.place(*one).status_code, place))
-    assert Counter(statuses) == {201: 7, 403: 93}
-    assert shopper.state()[0] == {"spentDebitAmount": usd(70), "spentReceiveAmount": usd(70)}
-    assert shopper.state()[2] == 1000 - 70
-    shopper.renew(None)
-    left_over = [order for order, status in zip(orders, statuses, strict=True) if status == 403]
-    assert [shopper.place(order).status_code for order in left_over[:3]] == [201, 201, 201]
-    shared.check_ledger()
-
-
-def order_with(client: Client, shopper: Shopper, receiver: str) -> Json:
-    """An order for 0.10 USD from a quote that `client` asked for."""
-    quote = client.create_quote(shopper.address, receiver, debitAmount=usd(10))
-    return {"walletAddress": shopper.address, "quoteId": quote["id"]}
-
-
-def test_limit_holds_while_its_token_is_rotated(shared: Instance, crowd: list[Client]) -> None:
-    """Payments come in with whatever token is the newest at the time; the grant counts them all."""
-    shopper = Shopper(shared, {"debitAmount": usd(79)})
-    order = shopper.order("direct", shared.client.create_incoming_payment(shared.wallet("bob"))["id"], 10)
-
-    def act(n: int) -> int:
-        if n % 10 == 0:
-            answer = shared.client.post(shopper.grant["manage"], None, shopper.grant["value"])
-            shopper.grant = answer.json()["access_token"]
-            return 0
-        status: int = shopper.place(order, crowd[n % len(crowd)]).status_code
-        return status
-
-    with ThreadPoolExecutor(4) as pool:
-        rotations = pool.submit(lambda: [act(0) for _ in range(8)])
-        statuses = Counter(pool.map(act, [n for n in range(100) if n % 10]))
-        rotations.result()
-    while (status := shopper.place(order).status_code) == 201:  # what came in with a token that had just ended
-        statuses[status] += 1
-    assert (statuses[201], status) == (7, 403)
-    assert statuses.keys() <= {201, 401, 403}
-    assert shopper.state()[0] == {"spentDebitAmount": usd(70), "spentReceiveAmount": usd(70)}
-    assert shared.balance(shopper.path) == "9.30"
-    shared.check_ledger()
-
-
-def test_quote_that_was_paid_cannot_be_paid_again(shared: Instance, refused: Refused) -> None:
-    shopper = Shopper(shared, {"debitAmount": usd(900)})
-    order = shopper.order("quote", shared.client.create_incoming_payment(shared.wallet("bob"))["id"], 400)
-    assert shopper.place(order).status_code == 201
-    before = shopper.state()
-    refused(shopper.place(order), 409, "wrong_state", field="quoteId")
-    assert shopper.state() == before
-    shared.check_ledger()
