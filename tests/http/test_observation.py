@@ -1,6 +1,7 @@
 """What the log and the metrics say of each request."""
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +15,8 @@ from payres.http import observation
 from payres.http.responses import CutShort
 from payres.logs import RequestLog
 from payres.testing.instance import Instance, run_instance
+
+PUBLIC = "pay.example"  # what a proxy calls a server whose base URL only this machine reaches
 
 Line = Mapping[str, Any]
 SECRET = "c2VjcmV0LXRva2Vu"
@@ -169,3 +172,44 @@ def test_rate_limited_request_is_logged_too(tmp_path: Path, anonymous: httpx2.Cl
             anonymous.get(f"{instance.base_url}/alice", headers={"X-Forwarded-For": "203.0.113.9"})
         assert instance.context.metrics.errors["too_many_requests"] >= 1
         assert counted(instance, "unknown", "GET", 429) >= 1
+
+
+def ask_through_proxy(instance: Instance, forwarded: str) -> None:
+    headers = {b"x-forwarded-host": forwarded.encode("latin-1")}
+    assert httpx2.get(f"{instance.base_url}/healthz", headers=headers, verify=False).status_code == 200
+
+
+def test_public_name_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with run_instance(tmp_path / "payres.db") as instance, caplog.at_level(logging.WARNING, "payres.http"):
+        for _ in range(3):
+            ask_through_proxy(instance, f"{PUBLIC}, proxy.internal")
+            ask_through_proxy(instance, "other.example")
+        [record] = caplog.records
+        assert f"X-Forwarded-Host: '{PUBLIC}, proxy.internal', but base_url is {instance.base_url}" in record.message
+
+
+@pytest.mark.parametrize(
+    "forwarded",
+    ["127.0.0.1:8080", "localhost", "app.localhost:80", "[::1]:8080", "", "[", ":", "localhost, other.example"],
+)
+def test_name_of_this_machine_is_not(shared: Instance, caplog: pytest.LogCaptureFixture, forwarded: str) -> None:
+    with caplog.at_level(logging.WARNING, "payres.http"):
+        ask_through_proxy(shared, forwarded)
+    assert not caplog.records
+
+
+def test_long_name_is_cut_and_cannot_forge_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with run_instance(tmp_path / "payres.db") as instance, caplog.at_level(logging.WARNING, "payres.http"):
+        ask_through_proxy(instance, "\x85\xa0é" + "a" * 4000 + ".example")
+        [record] = caplog.records
+    assert len(record.message) < 300
+    assert record.message.isprintable()
+
+
+def test_public_base_url_is_what_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with run_instance(tmp_path / "payres.db", base_url="https://pay.example") as instance:
+        address = instance._server._listener.getsockname()[1]
+        with caplog.at_level(logging.WARNING, "payres.http"):
+            headers = {"x-forwarded-host": "other.example"}
+            assert httpx2.get(f"http://127.0.0.1:{address}/healthz", headers=headers, verify=False).status_code == 200
+    assert not caplog.records
