@@ -268,11 +268,10 @@ def exchange(server: Instance) -> httpx2.Response:
 
 
 def last_error(server: Instance, peer: str) -> str:
-    """What `payres peer show` tells the operator."""
+    """What `payres peer show` tells the operator, with its time."""
     database = server.context.settings.database
     shown = CliRunner().invoke(main, ["peer", "show", peer, "--database", database]).stdout
-    (line,) = [line for line in shown.splitlines() if line.startswith("last error ")]
-    return line
+    return "\n".join(line for line in shown.splitlines() if line.startswith("Last error "))
 
 
 def check_that_the_rest_is_well(server: Instance) -> None:
