@@ -56,7 +56,7 @@ COMMANDS: Mapping[str, Noun] = {
         "operator.peers operator.unresolved_packets",
     ),
     "webhook": Noun("webhook", "Send events to your programs, and see what became of them.", "operator.webhooks"),
-    "ledger": Noun("ledger", "Check the ledger."),
+    "ledger": Noun("status", "Check the ledger."),
     "export": Noun(
         "",
         "Export payments, the ledger and statements.",

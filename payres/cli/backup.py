@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 
 from payres.cli.commands import Command
-from payres.cli.permissions import explain_database_denial
-from payres.cli.session import Session, warn, with_session
+from payres.cli.session import Session, explain_database_denial, warn, with_session
 from payres.operator import backups
 from payres.operator.shapes import format_size
 from payres.store.connections import DatabaseServed

@@ -95,7 +95,7 @@ class Action:
             return back
 
         back = await visit.write(unit)
-        if operation.is_async:
+        if operation.is_async:  # it has the form's reference, under which nothing is done twice
             await operation.function(visit, **operation.arguments(given))
         return back
 

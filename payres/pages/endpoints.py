@@ -10,21 +10,21 @@ from typing import Any, Final
 from payres.admin.serving import all_operations
 from payres.endpoints import ADMIN_ROOT
 from payres.operator.exports import export_ledger, export_payments, export_statement
-from payres.pages import details, exports, overview, sign_in
+from payres.pages import details, overview, sign_in
 from payres.pages.actions import Action
-from payres.pages.list_page import show_list
+from payres.pages.list_page import exports_page, send_file, show_list
 
 PAGES: Final[Mapping[str, Callable[..., Any]]] = {
     "": overview.page,
     "/link/{secret}": sign_in.follow_link,
     "/wallets/{wallet}": details.wallet_page,
-    "/wallets/{wallet}/statement": partial(exports.send, rule=export_statement),
+    "/wallets/{wallet}/statement": partial(send_file, rule=export_statement),
     "/payments/{id}": details.payment_page,
     "/grants/{id}": details.grant_page,
     "/peers/{name}": details.peer_page,
-    "/exports": exports.page,
-    "/exports/payments": partial(exports.send, rule=export_payments),
-    "/exports/ledger": partial(exports.send, rule=export_ledger),
+    "/exports": exports_page,
+    "/exports/payments": partial(send_file, rule=export_payments),
+    "/exports/ledger": partial(send_file, rule=export_ledger),
     "/settings": overview.settings_page,
 }
 

@@ -1,6 +1,6 @@
-"""The page of a list: what an endpoint of the operator's API lists, with its filters in the URL, and as CSV."""
+"""The page of a list: what an operation lists, with its filters in the URL, and as CSV; and the files of exports."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
 from urllib.parse import urlencode
@@ -8,10 +8,12 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
-from payres.admin.exports import attachment
+from payres.admin.exports import attachment, send_export
 from payres.admin.serving import PAGE_PARAMETERS, read_filters, read_parameters
 from payres.limits import DEFAULT_PAGE, MAX_PAGE
-from payres.operator.operations import Input, Operation
+from payres.operator.exports import Export, ExportQuery
+from payres.operator.operations import Input, Operation, operation_of
+from payres.operator.operators import actor_of
 from payres.operator.shapes import as_csv, make_table
 from payres.pages.visit import Visit
 from payres.routes.pages import HEADERS, redirect
@@ -109,3 +111,16 @@ def _filter(field: msgspec.structs.FieldInfo, value: str) -> Filter:
 def _url(visit: Visit, parameters: Mapping[str, str]) -> str:
     path = visit.request.scope["raw_path"].decode("ascii")
     return f"{path}?{urlencode(parameters)}" if parameters else path
+
+
+async def exports_page(visit: Visit) -> Response:
+    """The forms of all exports but that of a wallet's statement."""
+    return visit.show("exports.html", "/exports", fields=filters_of(ExportQuery))
+
+
+async def send_file(visit: Visit, rule: Callable[..., Export]) -> Response:
+    """The file of an export."""
+    request, operation = visit.request, operation_of(rule)
+    filters = {name: value for name, value in read_filters(request, operation).items() if value}
+    export = rule(**operation.arguments(read_parameters(request, operation, filters)))
+    return await send_export(request, export, actor_of(visit.operator), visit.read)

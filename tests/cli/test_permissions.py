@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from payres.cli.permissions import explain_denial
+from payres.cli.session import explain_denial
 from tests.cli.conftest import CREATE, Command
 
 NOBODY = 65534
