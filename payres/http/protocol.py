@@ -374,4 +374,5 @@ class HttpProtocol(HttpToolsProtocol):
         """Closes the connection, and cuts it after a while unless the client has read what is left to send."""
         self.state = END
         self.transport.close()
-        self._set_deadline(UNREAD_SECONDS)
+        if self in self.connections:  # it has not ended yet
+            self._set_deadline(UNREAD_SECONDS)
