@@ -15,11 +15,12 @@ from payres.clock import Clock
 from payres.events.changes import Changes, poll_events
 from payres.events.deliveries import Deliveries, purge_events
 from payres.events.sender import Sender
-from payres.federation.http import Bounds, GuardedClient
+from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import watch_rates
 from payres.federation.takeover import watch_base_url
+from payres.federation.transport import Bounds
 from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin

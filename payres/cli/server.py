@@ -110,8 +110,9 @@ def _require_address(session: Session) -> None:
     session.read(_require_current)
     if settings.base_url == local_url(settings.host, settings.port):
         return
-    from payres.federation.http import Bounds, GuardedClient
+    from payres.federation.http import GuardedClient
     from payres.federation.takeover import find_other
+    from payres.federation.transport import Bounds
 
     restored_at = session.read(last_restore)
 

@@ -13,7 +13,8 @@ from msgspec import Raw
 from payres.clock import SECOND, Clock, format_time
 from payres.counters import Metrics
 from payres.federation.connection import FetchFailed
-from payres.federation.http import Bounds, GuardedClient
+from payres.federation.http import GuardedClient
+from payres.federation.transport import Bounds
 from payres.identifiers import base64url_decoded
 from payres.limits import DELIVERY_SECONDS, MAX_DELIVERIES_OF_WEBHOOK, MAX_RETRY_AFTER_SECONDS, MAX_WEBHOOKS
 from payres.store import events

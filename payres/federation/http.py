@@ -10,14 +10,8 @@ import msgspec
 from payres.federation.connection import FetchFailed, NoAnswer, Response, bad_content
 from payres.federation.ip_addresses import Lookups, RecentFailures
 from payres.federation.targets import Target, parse_target
-from payres.federation.transport import Transport, system_tls
-from payres.limits import (
-    FAILED_SERVER_SECONDS,
-    MAX_EXCHANGES,
-    MAX_EXCHANGES_OF_CLIENT,
-    MAX_EXCHANGES_OF_KEY,
-    MAX_FETCHED_BYTES,
-)
+from payres.federation.transport import Bounds, Transport, system_tls
+from payres.limits import FAILED_SERVER_SECONDS, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY
 from payres.rate_limiter import RateLimiter, Requester, requested_by, too_many
 from payres.slots import Key, Slots, SlotsBusy
 
@@ -25,23 +19,6 @@ from payres.slots import Key, Slots, SlotsBusy
 WAITING_FOR_SLOT: Final = 3
 
 _NAMES = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # of headers, one after the other (RFC 9110 section 5.1)
-
-
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one exchange: seconds from the lookup to the last byte, seconds of waiting before, body bytes.
-
-    `per_host` and `in_all` bound the concurrent exchanges, `idle` the connections kept open. `untrusted_hosts` says
-    that clients' requests name the hosts: these share the exchanges and the lookups fairly, and payments have as many
-    exchanges of their own.
-    """
-
-    seconds: float = 4.0
-    queue_seconds: float = 2.0
-    max_body_bytes: int = MAX_FETCHED_BYTES
-    per_host: int = 4
-    in_all: int = MAX_EXCHANGES
-    idle: int = 16
-    untrusted_hosts: bool = True
 
 
 class GuardedClient:
@@ -61,13 +38,7 @@ class GuardedClient:
         self._bounds = bounds = bounds or Bounds()
         self._failed_reads = failed_reads
         self._failed = RecentFailures()
-        self._transport = Transport(
-            allow_private_hosts,
-            Lookups(self._failed, bounds.untrusted_hosts),
-            seconds=bounds.seconds,
-            max_body_bytes=bounds.max_body_bytes,
-            most_idle=bounds.idle,
-        )
+        self._transport = Transport(allow_private_hosts, bounds, Lookups(self._failed, bounds.untrusted_hosts))
         # One requester may have half of a host's slots. That slot is taken first: waiting for it holds no other slot.
         per_host = bounds.per_host
         self._of_hosts = Slots(None, None, per_host, max(per_host // 2, 1), queue=WAITING_FOR_SLOT)

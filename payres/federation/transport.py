@@ -9,8 +9,11 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
+import msgspec
+
 from payres.federation.connection import Connection, FetchFailed, NoAnswer, Server
 from payres.federation.ip_addresses import Lookups, is_permitted
+from payres.limits import MAX_EXCHANGES, MAX_FETCHED_BYTES
 
 MAX_ADDRESSES = 8
 # Servers commonly close a connection after 5 s of silence; one that was idle for longer may be closed when it is used.
@@ -29,28 +32,35 @@ _HASHED_NAME = re.compile(r"[0-9a-f]{8}\.[0-9]")
 log = logging.getLogger("payres.federation")
 
 
-class Transport:
-    """Opens connections to permitted addresses, without proxies, and keeps up to `most_idle` for the next exchange.
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one exchange: seconds from the lookup to the last byte, seconds of waiting before, body bytes.
 
-    The addresses of a server together have `seconds` to accept a connection. They are those that were checked, from the
-    same lookup, so it does not matter if the name has another address a moment later (DNS rebinding). TLS still
-    verifies the name.
+    `per_host` and `in_all` bound the concurrent exchanges, `idle` the connections kept open. `untrusted_hosts` says
+    that clients' requests name the hosts: these share the exchanges and the lookups fairly, and payments have as many
+    exchanges of their own.
     """
 
-    def __init__(
-        self,
-        allow_private_hosts: bool,
-        lookups: Lookups,
-        *,
-        seconds: float,
-        max_body_bytes: int,
-        most_idle: int,
-    ) -> None:
+    seconds: float = 4.0
+    queue_seconds: float = 2.0
+    max_body_bytes: int = MAX_FETCHED_BYTES
+    per_host: int = 4
+    in_all: int = MAX_EXCHANGES
+    idle: int = 16
+    untrusted_hosts: bool = True
+
+
+class Transport:
+    """Opens connections to permitted addresses, without proxies, and keeps some for the next exchange.
+
+    It connects to the very addresses that were checked, from the same lookup, so it does not matter if the name has
+    another address a moment later (DNS rebinding). TLS still verifies the name.
+    """
+
+    def __init__(self, allow_private_hosts: bool, bounds: Bounds, lookups: Lookups) -> None:
         self._allow_private_hosts = allow_private_hosts
+        self._bounds = bounds
         self._lookups = lookups
-        self._seconds = seconds
-        self._max_body_bytes = max_body_bytes
-        self._most_idle = most_idle
+        self._most_idle = bounds.idle
         self._idle: list[Connection] = []  # the longest idle first
 
     async def connect(self, server: Server, tls: ssl.SSLContext | None) -> Connection:
@@ -89,7 +99,7 @@ class Transport:
         """A connection to the first permitted address that accepts one. Raises FetchFailed."""
         addresses = await self._permitted(server.host, server.port)
         # An address that drops packets must leave time for the next address.
-        seconds = self._seconds / min(len(addresses), 4)
+        seconds = self._bounds.seconds / min(len(addresses), 4)
         options: dict[str, Any] = {}
         if tls is not None:
             tls.set_alpn_protocols(["http/1.1"])
@@ -98,7 +108,7 @@ class Transport:
         for address in addresses:
             try:
                 async with asyncio.timeout(seconds):
-                    opened = partial(Connection, server, self._max_body_bytes)
+                    opened = partial(Connection, server, self._bounds.max_body_bytes)
                     return (await open_connection(opened, address, server.port, **options))[1]
             except (OSError, ValueError) as error:
                 failure = error

@@ -9,7 +9,8 @@ from payres.clock import SECOND
 from payres.counters import Metrics
 from payres.errors import Unavailable
 from payres.federation.connection import FetchFailed, Response
-from payres.federation.http import Bounds, GuardedClient
+from payres.federation.http import GuardedClient
+from payres.federation.transport import Bounds
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import Fulfill, Outcome, Unanswered, decode_reply
 from payres.store import peers

@@ -11,7 +11,7 @@ from typing import cast
 import httpx2
 import pytest
 
-from payres.federation.http import Bounds
+from payres.federation.transport import Bounds
 from payres.limits import MAX_FETCHED_BYTES, MAX_JWKS_KEYS
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.client import Client

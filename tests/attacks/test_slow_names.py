@@ -13,7 +13,7 @@ import pytest
 from payres import application
 from payres.federation import ip_addresses, rates
 from payres.federation.connection import FetchFailed
-from payres.federation.http import Bounds
+from payres.federation.transport import Bounds
 from payres.limits import MAX_LOOKUPS_OF_CLIENT, MAX_LOOKUPS_OF_REQUESTS
 from payres.testing.instance import Instance
 from tests.attacks.test_ssrf import QUOTE, as_payment, as_receiver

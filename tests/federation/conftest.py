@@ -13,7 +13,8 @@ import pytest
 
 from payres.federation import http, ip_addresses
 from payres.federation.connection import FetchFailed
-from payres.federation.http import Bounds, GuardedClient
+from payres.federation.http import GuardedClient
+from payres.federation.transport import Bounds
 from payres.rate_limiter import requested_by
 from tests.federation.site import Site
 from tests.helpers import TIMEOUT

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from payres.federation import transport
 from payres.federation.connection import MAX_FRAMING_BYTES, Connection, FetchFailed
-from payres.federation.http import Bounds, GuardedClient
-from payres.federation.transport import KEEPALIVE_SECONDS
+from payres.federation.http import GuardedClient
+from payres.federation.transport import KEEPALIVE_SECONDS, Bounds
 from tests.federation.conftest import HURRY, UNHURRIED, Elapse, Serve, failure_of, loopback
 from tests.helpers import examples
 

@@ -9,8 +9,8 @@ from payres.clock import MovableClock
 from payres.errors import TooManyRequests
 from payres.federation import transport
 from payres.federation.connection import Connection, FetchFailed, NoAnswer
-from payres.federation.http import Bounds, GuardedClient
-from payres.federation.transport import open_connection
+from payres.federation.http import GuardedClient
+from payres.federation.transport import Bounds, open_connection
 from payres.limits import (
     BURST_SECONDS,
     FAILED_SERVER_SECONDS,

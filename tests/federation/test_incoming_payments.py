@@ -13,9 +13,10 @@ from payres.amounts import Asset
 from payres.clock import DAY, SECOND, MovableClock, format_time, parse_time
 from payres.federation import incoming_payments
 from payres.federation.connection import FetchFailed, Response
-from payres.federation.http import Bounds, GuardedClient
+from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import IlpMethod, RemoteIncomingPayment, RemoteReceivers
+from payres.federation.transport import Bounds
 from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 from tests.federation.conftest import OpenSite, Serve

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from payres.federation import ip_addresses
 from payres.federation.connection import FetchFailed, NoAnswer
-from payres.federation.http import Bounds, GuardedClient
+from payres.federation.http import GuardedClient
 from payres.federation.ip_addresses import Lookups, RecentFailures, is_permitted
+from payres.federation.transport import Bounds
 from payres.limits import (
     FAILED_LOOKUP_SECONDS,
     MAX_LOOKUPS,
@@ -309,7 +310,8 @@ def test_lookup_that_ends_after_its_loop_is_no_fault(
 def test_process_ends_while_lookups_hang(loop: str) -> None:
     program = f"""
 import asyncio, threading, {loop}
-from payres.federation.http import Bounds, GuardedClient
+from payres.federation.http import GuardedClient
+from payres.federation.transport import Bounds
 from payres.federation import ip_addresses
 ip_addresses.find_addresses = lambda host, port: threading.Event().wait()
 async def main():

@@ -16,8 +16,9 @@ import pytest
 from payres.clock import SECOND, MovableClock
 from payres.federation import rates
 from payres.federation.connection import FetchFailed
-from payres.federation.http import Bounds, GuardedClient
+from payres.federation.http import GuardedClient
 from payres.federation.rates import fetch_rates, refresh_rates, watch_rates
+from payres.federation.transport import Bounds
 from payres.operator.assets import deposit_liquidity
 from payres.store import assets
 from payres.store.assets import RateRecord
