@@ -14,14 +14,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from payres import limits
 from payres.identifiers import is_ilp_address
-from payres.limits import (
-    DEFAULT_BODY_BYTES,
-    DEFAULT_RATE_PER_ADDRESS,
-    DEFAULT_RATE_PER_CLIENT,
-    DEFAULT_RATE_PER_PEER,
-    DEFAULT_RATE_UNAUTHENTICATED,
-)
 from payres.logs import LogFormat
 from payres.urls import is_http_url
 
@@ -62,11 +56,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     incoming_payment_lifetime: Seconds = 2592000
     signature_max_age: Seconds = 300
     allow_private_hosts: bool = False
-    max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=16 * 1024 * 1024)] = DEFAULT_BODY_BYTES
-    rate_limit_per_client: Rate = DEFAULT_RATE_PER_CLIENT
-    rate_limit_per_address: Rate = DEFAULT_RATE_PER_ADDRESS
-    rate_limit_unauthenticated: Rate = DEFAULT_RATE_UNAUTHENTICATED
-    rate_limit_per_peer: Rate = DEFAULT_RATE_PER_PEER
+    max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=16 * 1024 * 1024)] = limits.DEFAULT_BODY_BYTES
+    rate_limit_per_client: Rate = limits.DEFAULT_RATE_PER_CLIENT
+    rate_limit_per_address: Rate = limits.DEFAULT_RATE_PER_ADDRESS
+    rate_limit_unauthenticated: Rate = limits.DEFAULT_RATE_UNAUTHENTICATED
+    rate_limit_per_peer: Rate = limits.DEFAULT_RATE_PER_PEER
     trusted_proxies: str = "127.0.0.1"
     admin_hosts: str = ""
     backup_directory: str = ""
