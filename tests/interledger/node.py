@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from payres.amounts import Asset, format_decimal
-from payres.clock import SECOND, MovableClock
+from payres.clock import SECOND, Clock, MovableClock
 from payres.counters import Metrics
 from payres.federation.http import GuardedClient
 from payres.identifiers import new_id
@@ -93,9 +93,7 @@ class Node:
     def sender(self, payment_id: str, asset: Asset | None = None) -> "Sender":
         """One who has the credentials of an incoming payment."""
         made = self.credentials.for_payment(payment_id, asset or Asset("USD", 2))
-        opened = self.credentials.open(made.ilp_address)
-        assert opened is not None
-        return Sender(made.ilp_address, opened.shared_secret, self.clock)
+        return sender_to(made.ilp_address, self.credentials, self.clock)
 
     async def send(self, peer: PeerRecord, prepare: Prepare, request_id: str | None = None) -> Reply:
         """The node's reply to a peer."""
@@ -149,7 +147,7 @@ async def open_node(path: Path, own: str = OWN, secret: bytes = bytes(range(32))
 class Sender:
     """The sending end of a STREAM connection, one packet at a time."""
 
-    def __init__(self, address: str, secret: SharedSecret, clock: MovableClock) -> None:
+    def __init__(self, address: str, secret: SharedSecret, clock: Clock) -> None:
         self.address = address
         self.secret = secret
         self.clock = clock
@@ -173,6 +171,18 @@ class Sender:
     def read(self, reply: Reply) -> StreamPacket:
         """The receiver's words. Raises CodecError when there are none."""
         return self.secret.decrypt_packet(reply.data)
+
+
+def sender_to(address: str, source: CredentialSource, clock: Clock) -> Sender:
+    """One who was given the address by the server whose source this is."""
+    opened = source.open(address)
+    assert opened is not None
+    return Sender(address, opened.shared_secret, clock)
+
+
+def code(reply: Reply) -> str:
+    """The code of a reject, or FULFILL."""
+    return reply.code if isinstance(reply, Reject) else "FULFILL"
 
 
 def far_prepare(node: Node, amount: int, fulfillment: bytes, destination: str = "test.far.receiver") -> Prepare:

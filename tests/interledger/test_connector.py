@@ -33,14 +33,10 @@ from payres.rate_limiter import RateLimiter
 from payres.store import peers, retention
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
-from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, open_node
+from tests.interledger.node import LIFETIME, OWN, START, Node, Sender, code, open_node, sender_to
 from tests.traces import commit_held
 
 USD, EUR = Asset("USD", 2), Asset("EUR", 2)
-
-
-def code(reply: Reply) -> str:
-    return reply.code if isinstance(reply, Reject) else "FULFILL"
 
 
 def decoded(answer: bytes | NoReply) -> Reply:
@@ -227,46 +223,45 @@ async def test_packet_that_expires_while_it_waits_for_the_writer_is_not_fulfille
     assert await node.wallet_balance() == 0
 
 
-async def test_fault_is_a_temporary_error_that_says_nothing(
+async def test_fault_is_a_temporary_error_that_says_nothing_and_holds_no_place(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     peer = await node.peer("up")
     monkeypatch.setattr(node.credentials, "open", lambda _: 1 / 0)
-    reply = await node.send(peer, _prepare(node))
-    assert reply == Reject(Code.INTERNAL_ERROR, OWN)
+    for _ in range(MAX_PACKETS_IN_FLIGHT + 1):
+        assert await node.send(peer, to(f"{OWN}.token")) == Reject(Code.INTERNAL_ERROR, OWN)
     assert "a packet from peer up failed" in caplog.text
 
 
-def _prepare(node: Node) -> Prepare:
-    return Prepare(5, node.clock.now() + LIFETIME, bytes(32), f"{OWN}.token")
+def to(
+    address: str, amount: int = 5, *, lifetime: int = LIFETIME, condition: bytes = CONFIGURATION_CONDITION
+) -> Prepare:
+    return Prepare(amount, START + lifetime, condition, address)
 
 
-async def test_body_that_is_no_prepare_is_an_invalid_packet(node: Node) -> None:
-    peer = await node.peer("up")
-    for body in (b"", b"hello", encode(Fulfill(bytes(32))), encode(_prepare(node))[:-1]):
-        reply = decoded(await node.connector.handle(peer, body, "number"))
-        assert code(reply) == "F01"
+TOO_SOON = (1000, SECOND, 2 * SECOND - 1000)  # for the packet to be passed on
 
 
 @pytest.mark.parametrize(
-    ("destination", "wanted"),
+    ("body", "wanted"),
     [
-        (OWN, "F02"),
-        (f"{OWN}.nonsense", "F06"),
-        (f"{OWN}er.token", "F02"),
-        ("test.elsewhere", "F02"),
-        ("peer.settle", "F02"),
-        ("peer.config.more", "F02"),
-        ("self.x", "F02"),
+        *((body, "F01") for body in (b"", b"hello", encode(Fulfill(bytes(32))), encode(to(f"{OWN}.token"))[:-1])),
+        *((to(address), "F02") for address in (OWN, f"{OWN}er.token", "test.elsewhere")),
+        *((to(address), "F02") for address in ("peer.settle", "peer.config.more", "self.x")),
+        (to(f"{OWN}.nonsense"), "F06"),
+        (to(CONFIGURATION, 1), "F00"),
+        (to(CONFIGURATION, 0, condition=bytes(32)), "F00"),
+        (to(CONFIGURATION, 0, lifetime=0), "R00"),
+        *((to("test.far.x", amount, lifetime=lifetime), "R02") for amount in (0, 5) for lifetime in TOO_SOON),
     ],
 )
-async def test_address_that_leads_nowhere(node: Node, destination: str, wanted: str) -> None:
+async def test_packet_that_is_refused(node: Node, body: bytes | Prepare, wanted: str) -> None:
     peer = await node.peer("up", routes=["test"])
-    prepare = Prepare(5, START + LIFETIME, bytes(32), destination)
-    reply = await node.send(peer, prepare)
-    assert (code(reply), reply.data) == (wanted, b"")
+    await node.peer("far")  # where nothing answers, so that a packet that left would be T01
+    reply = decoded(await node.connector.handle(peer, body if isinstance(body, bytes) else encode(body), None))
     assert isinstance(reply, Reject)
-    assert reply.triggered_by == OWN
+    assert (reply.code, reply.triggered_by, reply.data) == (wanted, OWN, b"")
+    assert await node.balance("up") == 0
 
 
 # IL-DCP
@@ -280,15 +275,6 @@ async def test_configuration_is_that_of_the_peer(node: Node, vectors: dict[str, 
     assert question.condition == CONFIGURATION_CONDITION
     asked = Prepare(0, START + LIFETIME, question.condition, question.destination)
     assert await node.connector.handle(peer, encode(asked), None) == bytes.fromhex(given["response"]["hex"])
-
-
-async def test_question_for_the_configuration_carries_no_money_and_expires(node: Node) -> None:
-    peer = await node.peer("child")
-    paid = Prepare(1, START + LIFETIME, CONFIGURATION_CONDITION, CONFIGURATION)
-    assert code(await node.send(peer, paid)) == "F00"
-    unanswerable = Prepare(0, START + LIFETIME, bytes(32), CONFIGURATION)
-    assert code(await node.send(peer, unanswerable)) == "F00"
-    assert code(await node.send(peer, Prepare(0, START, CONFIGURATION_CONDITION, CONFIGURATION))) == "R00"
 
 
 # Across assets
@@ -371,10 +357,7 @@ async def test_scales_are_converted_within_one_currency(node: Node) -> None:
 async def test_wallet_itself_takes_any_number_of_payments(node: Node) -> None:
     peer, wallet = await node.peer("up"), await node.wallet()
     for _ in range(2):
-        made = node.credentials.for_wallet(wallet, USD)
-        opened = node.credentials.open(made.ilp_address)
-        assert opened is not None
-        sender = Sender(made.ilp_address, opened.shared_secret, node.clock)
+        sender = sender_to(node.credentials.for_wallet(wallet, USD).ilp_address, node.credentials, node.clock)
         assert isinstance(await node.send(peer, sender.prepare(70)), Fulfill)
     assert await node.wallet_balance() == 140
     await node.write(lambda tx: wallets.deactivate(tx, "alice"))
@@ -397,13 +380,6 @@ async def test_packets_in_flight_are_limited_for_each_peer(node: Node, monkeypat
     assert isinstance(await theirs, Fulfill)
     assert {code(reply) for reply in await asyncio.gather(*held_back)} == {"FULFILL"}
     assert isinstance(await node.send(one, sender.prepare(1)), Fulfill)
-
-
-async def test_packet_that_fails_is_no_longer_in_flight(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    peer = await node.peer("up")
-    monkeypatch.setattr(node.credentials, "open", lambda _: 1 / 0)
-    for _ in range(MAX_PACKETS_IN_FLIGHT + 1):
-        assert code(await node.send(peer, _prepare(node))) == "T00"
 
 
 async def test_packets_a_second_are_limited_for_each_peer(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -443,15 +419,6 @@ async def test_requests_at_once_with_one_number_move_money_once_and_those_of_oth
     assert len(set(answers)) == 1
     assert isinstance(await node.send(await node.peer("other"), sender.prepare(5), "one"), Fulfill)
     assert await node.wallet_balance() == 12
-
-
-async def test_number_of_another_packet_is_refused(node: Node) -> None:
-    peer, sender, _ = await begun(node)
-    await node.send(peer, sender.prepare(5), "number")
-    for lifetime in (LIFETIME, -1):
-        answer = await node.answer(peer, sender.prepare(5, lifetime=lifetime), "number")
-        assert answer is NoReply.REQUEST_ID_REUSED
-    assert await node.wallet_balance() == 5
 
 
 async def test_rejected_request_may_be_repeated_and_is_then_taken(node: Node) -> None:

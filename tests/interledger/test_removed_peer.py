@@ -18,7 +18,7 @@ from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.helpers import TIMEOUT, last_segment
 from tests.interledger.network import USD, bill, change, received, wallet_money
-from tests.interledger.node import FULFILLMENT, FakePeer, Node, Sender, far_prepare, fulfilling
+from tests.interledger.node import FULFILLMENT, FakePeer, Node, far_prepare, fulfilling, sender_to
 
 FUNDS = 100_000
 TOKEN = "what-the-peer-shows"
@@ -30,7 +30,9 @@ def test_packet_whose_body_comes_after_the_removal_is_not_paid(tmp_path: Path) -
         peer(a, b)
         change(b, "a", incoming_token=TOKEN)
         receiver = bill(b, b.wallet("bob"), 500)
-        body = encode(sender(b, receiver).prepare(500))
+        source = b.context.credentials
+        address = source.for_payment(last_segment(receiver), USD).ilp_address
+        body = encode(sender_to(address, source, b.clock).prepare(500))
         with request_under_way(b, len(body)) as connection:
             removed = CliRunner().invoke(main, ["peer", "remove", "test.a", "--database", str(database)])
             assert removed.stdout == "The peer test.a is removed\n", removed.output
@@ -43,18 +45,6 @@ def test_packet_whose_body_comes_after_the_removal_is_not_paid(tmp_path: Path) -
         assert received(b, receiver).received == 0
         assert wallet_money(b, "bob") == (FUNDS, 0)
         b.check_ledger()
-
-
-async def test_packet_that_is_decided_after_the_removal_is_not_delivered(node: Node) -> None:
-    near = await node.peer("near")
-    payment_id = await node.payment(await node.wallet())
-    prepare = node.sender(payment_id).prepare(500)
-    await node.write(lambda tx: peers.remove_peer(tx, "near"))
-    reply = await node.send(near, prepare, "number")
-    assert isinstance(reply, Reject)
-    assert reply.code == Code.UNREACHABLE
-    assert (await node.received(payment_id)).received == await node.wallet_balance() == 0
-    assert await money_of(node, near.id) == 0
 
 
 async def test_packet_that_is_decided_after_the_removal_is_not_passed_on(node: Node) -> None:
@@ -84,15 +74,6 @@ async def test_answer_of_before_is_still_given_and_moves_nothing(node: Node) -> 
 async def money_of(node: Node, peer_id: int) -> int:
     """What we owe a peer, removed or not."""
     return await node.database.read(lambda tx: ACCOUNTS.by_id(tx, account_of_peer(tx, peer_id)).balance)
-
-
-def sender(instance: Instance, receiver: str) -> Sender:
-    """One who pays the incoming payment of that URL."""
-    source = instance.context.credentials
-    made = source.for_payment(last_segment(receiver), USD)
-    opened = source.open(made.ilp_address)
-    assert opened is not None
-    return Sender(made.ilp_address, opened.shared_secret, instance.clock)
 
 
 @contextmanager

@@ -139,21 +139,3 @@ def test_route_that_ends_in_the_middle_of_a_payment_fails_it_in_part(row: Row) -
     assert 0 < paid.record.sent < paid.record.terms.debit
     assert paid.record.delivered == received(c, receiver).received
     assert wallet_money(a, "payer") == (100_000 - paid.record.sent, 0)
-
-
-def test_receiver_beyond_the_middle_without_a_route_is_refused(row: Row, refused: Refused) -> None:
-    a, _, c = row
-    change(a, "b", remove_routes=["test.c"])
-    receiver = bill(c, c.wallet("getter"), 1472, JPY)
-    token = a.client.grant({"type": "quote", "actions": ["create"], "identifier": a.wallet("payer")})
-    body = {"walletAddress": a.wallet("payer"), "receiver": receiver, "method": "ilp"}
-    refused(a.client.post("/quotes", body, token), 400, "invalid_receiver", reason="no_path")
-
-
-def test_rate_of_the_middle_that_falls_too_far_fails_the_payment(row: Row) -> None:
-    a, b, c = row
-    receiver = bill(c, c.wallet("getter"), 1472, JPY)
-    quoted = a.client.create_quote(a.wallet("payer"), receiver)
-    set_rate(b, "USD", "EUR", "0.90")
-    paid = ended(a, a.client.create_outgoing_payment(a.wallet("payer"), quoted["id"]))
-    assert (paid.ended["failed"], paid.record.sent) == (True, 0)

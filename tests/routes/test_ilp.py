@@ -17,7 +17,7 @@ from payres.operator import peers
 from payres.operator.peer_terms import NewPeer, PeerChange
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import TIMEOUT
-from tests.interledger.node import Sender
+from tests.interledger.node import LIFETIME, Sender, sender_to
 
 Refused = Callable[..., dict[str, Any]]
 OCTETS = "application/octet-stream"
@@ -53,9 +53,7 @@ def incoming_payment(instance: Instance, path: str, wanted: int | None = None) -
     """One who pays a new incoming payment, from the credentials in the `methods` of the API."""
     amount = None if wanted is None else {"value": str(wanted), "assetCode": "USD", "assetScale": 2}
     [method] = instance.client.create_incoming_payment(instance.wallet(path), amount)["methods"]
-    opened = instance.context.credentials.open(method["ilpAddress"])
-    assert opened is not None
-    return Sender(method["ilpAddress"], opened.shared_secret, instance.clock)
+    return sender_to(method["ilpAddress"], instance.context.credentials, instance.clock)
 
 
 def post(
@@ -191,20 +189,20 @@ def test_number_that_is_not_kept_is_not_promised(server: Instance, anonymous: ht
     assert server.balance(path) == "0.02"
 
 
-def test_repeated_request_moves_money_once(server: Instance, anonymous: httpx2.Client) -> None:
+def test_repeated_request_moves_money_once_and_its_number_is_for_no_other(
+    server: Instance, anonymous: httpx2.Client, refused: Refused
+) -> None:
     path, number = new_wallet(server), str(uuid.uuid4())
-    prepare = incoming_payment(server, path).prepare(5)
-    answers = {post(anonymous, server, prepare, number=number).content for _ in range(3)}
-    assert [type(decode_reply(answer)) for answer in answers] == [Fulfill]
+    sender = incoming_payment(server, path)
+    prepare = sender.prepare(5)
+    first = post(anonymous, server, prepare, number=number)
+    assert isinstance(reply_of(first), Fulfill)
+    assert post(anonymous, server, prepare, number=number).content == first.content
+    for lifetime in (LIFETIME, -1):
+        answer = post(anonymous, server, sender.prepare(5, lifetime=lifetime), number=number)
+        refused(answer, 400, "invalid_request", field="Request-Id")
+        assert answer.headers["request-id"] == number
     assert server.balance(path) == "0.05"
-
-
-def test_number_of_another_packet_is_refused(server: Instance, anonymous: httpx2.Client, refused: Refused) -> None:
-    sender, number = incoming_payment(server, "alice"), str(uuid.uuid4())
-    post(anonymous, server, sender.prepare(5), number=number)
-    answer = post(anonymous, server, sender.prepare(5), number=number)
-    refused(answer, 400, "invalid_request", field="Request-Id")
-    assert answer.headers["request-id"] == number
 
 
 def test_answer_that_is_not_known_yet_is_asked_for_again(
