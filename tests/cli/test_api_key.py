@@ -17,7 +17,6 @@ def test_create_prints_a_key_that_is_good(payres: Command, tx: Work) -> None:
 
 
 def test_list_shows_state_scopes_and_use(payres: Command, as_json: AsJson) -> None:
-    assert "There are no API keys yet" in payres("api-key", "list").stdout
     made = as_json("api-key", "create", "Mine", "--scope", "audit:read", "--expires", "2100-01-01T00:00:00Z")
     [labels, cells] = rows_of(payres("api-key", "list"))
     assert labels == ["Key", "Name", "Scopes", "State", "Created (UTC)", "Expires (UTC)"]
@@ -31,8 +30,6 @@ def test_list_shows_state_scopes_and_use(payres: Command, as_json: AsJson) -> No
     [
         (("create", "Mine"), "--scope"),
         (("create", "Mine", "--scope", "everything"), "everything"),
-        (("create", "Mine", "--scope", "audit:read", "--expires", "2020-01-01T00:00:00Z"), "future"),
-        (("revoke", "nothing"), "There is no API key nothing"),
     ],
 )
 def test_what_cannot_be_is_refused(payres: Command, arguments: tuple[str, ...], says: str) -> None:

@@ -77,14 +77,6 @@ def test_show_finds_a_grant_by_id_and_by_redirect_url(payres: Command, as_json: 
     assert (facts["Client"], facts["Consent page"]) == (f"{BASE}/shop “The Shop”", asked.redirect)
 
 
-def test_list_filters_by_state(payres: Command, as_json: AsJson, asked: Asked) -> None:
-    assert [grant["id"] for grant in as_json("grant", "list")["grants"]] == [asked.id]
-    assert [grant["id"] for grant in as_json("grant", "list", "--state", "pending")["grants"]] == [asked.id]
-    assert as_json("grant", "list", "--state", "issued") == {"grants": []}
-    assert asked.id in payres("grant", "list").stdout
-    assert payres("grant", "list", "--state", "odd").exit_code == 2
-
-
 def test_list_tells_who_asks_whom_for_how_much_and_until_when(payres: Command, as_json: AsJson, asked: Asked) -> None:
     [labels, cells] = rows_of(payres("grant", "list"))
     assert dict(zip(labels, cells, strict=True)) == {
@@ -156,18 +148,6 @@ def test_deny_prints_the_finish_url_with_the_result(as_json: AsJson, asked: Aske
     assert answer["redirect"] == "https://shop.example/finish?order=7&result=grant_rejected"
 
 
-def test_approve_without_a_finish_uri_prints_null(payres: Command, as_json: AsJson, tx: Work) -> None:
-    asked = Asked(tx, None)
-    assert as_json("grant", "approve", asked.id)["redirect"] is None
-
-
-def test_second_decision_is_refused(payres: Command, asked: Asked) -> None:
-    assert payres("grant", "deny", asked.id).exit_code == 0
-    result = payres("grant", "approve", asked.id)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "decided already" in result.stderr
-
-
 def test_late_decision_is_refused(payres: Command, as_json: AsJson, tx: Work) -> None:
     asked = Asked(tx, None, lifetime=-MINUTE)
     result = payres("grant", "approve", asked.id)
@@ -183,15 +163,6 @@ def test_grant_without_interaction_needs_no_decision(payres: Command, tx: Transa
     assert result.exit_code == 1
     assert "needs no consent" in result.stderr
     assert facts_of(payres("grant", "show", "quiet"))["State"] == "issued"
-
-
-def test_revoke_ends_the_grant_and_its_tokens(as_json: AsJson, asked: Asked, tx: Transaction) -> None:
-    grant = as_json("grant", "revoke", asked.id)
-    assert grant["state"] == "revoked"
-    assert grant["endedAt"] is not None
-    token = TOKENS.get(tx, "token")
-    assert token is not None
-    assert token.revoked_at is not None
 
 
 @pytest.mark.parametrize("command", ["show", "approve", "deny", "revoke"])

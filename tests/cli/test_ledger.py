@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import pytest
 
@@ -47,10 +46,3 @@ def test_check_waits_for_nobody_who_writes(payres: Command, tx: Transaction) -> 
     tx.execute("BEGIN IMMEDIATE")
     assert payres("ledger", "check").exit_code == 0
     tx.execute("ROLLBACK")
-
-
-def test_check_without_a_database_makes_none(payres: Command, database: Path) -> None:
-    result = payres("ledger", "check")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert f"There is no database at {database}. Make one with `payres init`" in result.stderr
-    assert not database.exists()

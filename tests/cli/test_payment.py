@@ -52,11 +52,7 @@ def test_list_shows_both_directions_newest_first(run: Run, books: Json) -> None:
     ("options", "found"),
     [
         (("--wallet", "bob"), ["bill"]),
-        (("--direction", "outgoing"), ["paid"]),
-        (("--counterpart", "bob"), ["paid"]),
         (("--wallet", "bob", "--min", "5.00", "--max", "5.00"), ["bill"]),
-        (("--wallet", "bob", "--min", "5.01"), []),
-        (("--state", "failed", "--reason", "path"), []),
         (("--from", "2020-01-01", "--to", "2020-01-02T00:00:00Z"), []),
         (("--limit", "1"), ["paid"]),
     ],

@@ -57,12 +57,6 @@ def test_add_shows_the_whole_peer(as_json: AsJson) -> None:
     }
 
 
-def test_add_needs_no_more_than_the_link(as_json: AsJson) -> None:
-    added = as_json(*ADD)
-    assert (added["creditLimit"], added["left"], added["maxPacket"]) == ("0.00", "0.00", None)
-    assert added["routes"] == ["test.first-bank"]
-
-
 def test_show_tells_people_who_owes_whom(payres: Command, as_json: AsJson) -> None:
     payres(*ADD, "--max-packet", "5000", "--credit-limit", "1000.00")
     payres("peer", "withdraw", "first-bank", "12.00")
@@ -115,51 +109,14 @@ def test_show_tells_what_the_server_noted(payres: Command, as_json: AsJson, tx: 
     assert (facts["In flight to it"], facts["Unresolved packets"]) == ("2.00 in 1 packet", "3.00 in 1 packet")
 
 
-def test_list_of_none_says_so(payres: Command, as_json: AsJson) -> None:
-    assert "There are no peers; `payres peer add`" in payres("peer", "list").stdout
-    assert as_json("peer", "list") == {"peers": []}
-
-
-def test_deposit_and_withdraw_settle_and_the_books_hold(payres: Command, as_json: AsJson) -> None:
-    payres(*ADD)
-    assert as_json("peer", "deposit", "first-bank", "100.00")["standing"] == "we owe the peer 100.00 USD"
-    assert as_json("peer", "withdraw", "first-bank", "40.00")["balance"] == "60.00"
-    assert "has 60.00 USD free, less than 60.01 USD" in refused(payres("peer", "withdraw", "first-bank", "60.01"))
-    assert as_json("ledger", "check")["ok"] is True
-
-
-def test_change_changes_what_is_named(payres: Command, as_json: AsJson) -> None:
+def test_change_sets_a_limit_aside_and_takes_routes_away(payres: Command, as_json: AsJson) -> None:
     payres(*ADD, "--max-packet", "5000", "--route", "g")
-    changed = as_json(
-        *("peer", "change", "first-bank", "--credit-limit", "2500.00", "--url", "https://new.example/ilp"),
-        *("--max-packet", "0", "--route", "test", "--no-route", "g", "--no-route", "test.first-bank"),
-    )
-    assert (changed["creditLimit"], changed["url"], changed["maxPacket"]) == (
-        "2500.00",
-        "https://new.example/ilp",
-        None,
-    )
-    assert changed["routes"] == ["test"]
-    bare = as_json("peer", "change", "first-bank", "--no-route", "test")
-    assert (bare["routes"], bare["creditLimit"]) == ([], "2500.00")
+    changed = as_json("peer", "change", "first-bank", "--max-packet", "0", "--no-route", "g")
+    assert (changed["maxPacket"], changed["routes"]) == (None, ["test.first-bank"])
+    payres("peer", "change", "first-bank", "--no-route", "test.first-bank")
     assert facts_of(payres("peer", "show", "first-bank"))["Routes"] == "none: nothing is sent to it"
-
-
-def test_change_of_nothing_is_a_usage_error(payres: Command) -> None:
-    payres(*ADD)
     assert "Name what is to change" in refused(payres("peer", "change", "first-bank"), 2)
-
-
-def test_remove_and_add_again_under_the_same_name(payres: Command, as_json: AsJson) -> None:
-    payres(*ADD)
-    payres("peer", "deposit", "first-bank", "1.00")
-    assert "`payres peer withdraw first-bank 1.00`" in refused(payres("peer", "remove", "first-bank"))
-    payres("peer", "withdraw", "first-bank", "1.00")
     assert payres("peer", "remove", "first-bank").stdout == "The peer first-bank is removed\n"
-    assert "There is no peer 'first-bank'" in refused(payres("peer", "show", "first-bank"))
-    assert as_json(*ADD)["packetsSent"] == 0
-    assert as_json("peer", "remove", "first-bank")["name"] == "first-bank"
-    assert as_json("ledger", "check")["ok"] is True
 
 
 def test_tokens_come_from_files_and_standard_input(payres: Command, database: Path, tx: Transaction) -> None:
@@ -188,14 +145,9 @@ def test_tokens_come_from_files_and_standard_input(payres: Command, database: Pa
         ((*TOKENS, "--incoming-token-file", "token"), 2, "Give the incoming token once"),
         ((*TOKENS[:2], "--incoming-token-file", "nowhere"), 2, "nowhere"),
         ((*TOKENS[:2], "--incoming-token-file", "empty"), 1, "The incoming token cannot be a bearer token"),
-        ((*TOKENS[:2], "--incoming-token-file", "spaced"), 1, "The incoming token cannot be a bearer token"),
-        ((*TOKENS[:2], "--incoming-token-file", "accented"), 1, "The incoming token cannot be a bearer token"),
         ((*TOKENS[:2], "--incoming-token-file", "binary"), 1, "The file with the incoming token is not text in UTF-8"),
         ((*TOKENS[:2], "--incoming-token", f"{IN} {OUT}"), 1, "The incoming token cannot be a bearer token"),
         ((*TOKENS, "--max-packet", "0"), 2, "Invalid value for '--max-packet'"),
-        ((*TOKENS, "--credit-limit", "-1"), 1, "'-1' is not an amount of USD"),
-        ((*TOKENS, "--url", "first-bank.example"), 1, "must be an http or https URL"),
-        ((*TOKENS, "--route", "peer.first-bank"), 1, "Packets for peer.first-bank are never passed on"),
     ],
 )
 def test_add_refuses_in_one_sentence(
@@ -203,8 +155,6 @@ def test_add_refuses_in_one_sentence(
 ) -> None:
     (database.parent / "token").write_text(IN)
     (database.parent / "empty").write_text("\n")
-    (database.parent / "spaced").write_text(f"{IN} \n")
-    (database.parent / "accented").write_text(f"{IN}é", encoding="utf-8")
     (database.parent / "binary").write_bytes(f"{IN}\xff".encode("latin-1"))
     assert sentence in refused(payres("peer", "add", "first-bank", *LINK, *options), exit_code)
     assert json.loads(payres("peer", "list", "--json").stdout) == {"peers": []}

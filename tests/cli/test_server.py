@@ -1,7 +1,6 @@
 import json
 import signal
 import socket
-import sqlite3
 import struct
 import subprocess
 import sys
@@ -266,14 +265,3 @@ def test_serve_on_another_machines_address_is_one_sentence() -> None:
         output, errors = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, output) == (1, "")
     assert errors == "Error: The host 192.0.2.1 is not an address of this machine; choose another with --host\n"
-
-
-def test_serve_on_a_newer_database_is_one_sentence(payres: Command, database: Path) -> None:
-    connection = sqlite3.connect(database)
-    connection.execute("PRAGMA user_version = 99999")
-    connection.close()
-    with serving() as process:
-        output, errors = process.communicate(timeout=TIMEOUT)
-    assert (process.returncode, output) == (1, "")
-    assert errors.startswith("Error: The database has version 99999")
-    assert len(errors.splitlines()) == 1

@@ -140,9 +140,19 @@ def test_refused_command_changes_nothing(payres: Command, as_json: AsJson) -> No
     assert [one["path"] for one in as_json("wallet", "list")["wallets"]] == ["alice"]
 
 
-def test_what_a_command_commits_is_there_for_a_connection_that_is_open_already(
-    payres: Command, tx: Transaction
-) -> None:
-    assert tx.execute("SELECT count(*) FROM wallet_address").fetchone() == (0,)
-    payres(*CREATE)
-    assert tx.execute("SELECT count(*) FROM wallet_address").fetchone() == (1,)
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("wallet list", "no wallets yet"),
+        ("asset list", "no assets yet"),
+        ("rate list", "No rates are set"),
+        ("peer list", "There are no peers; `payres peer add`"),
+        ("webhook list", "There are no webhooks; `payres webhook add`"),
+        ("api-key list", "There are no API keys yet"),
+        ("audit list", "Nothing was changed yet"),
+    ],
+)
+def test_list_of_nothing_says_so(payres: Command, as_json: AsJson, command: str, says: str) -> None:
+    payres("init")
+    assert says in payres(*command.split()).stdout
+    assert [*as_json(*command.split()).values()] == [[]]

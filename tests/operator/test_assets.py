@@ -56,13 +56,6 @@ def test_another_scale_of_a_code_in_use_is_worth_a_warning(tx: Work, warnings: l
     assert "scale 2 and 9" in warnings.pop()
 
 
-def test_set_fee_reads_the_fixed_part_in_units(tx: Work) -> None:
-    asset = assets.set_fee(tx, "USD", 2, "0.10", 50)
-    assert (asset.fee_fixed, asset.fee_basis_points) == (10, 50)
-    asset = assets.set_fee(tx, "USD", 2, "0", 0)
-    assert (asset.fee_fixed, asset.fee_basis_points) == (0, 0)
-
-
 @pytest.mark.parametrize("fixed", ["-0.10", "0.001", "x", "92233720368547758.08"])
 def test_set_fee_refuses_what_is_no_amount(tx: Work, fixed: str) -> None:
     with pytest.raises(DomainError) as refusal:

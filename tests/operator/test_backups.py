@@ -220,44 +220,10 @@ def test_restore_of_an_older_version_is_migrated_and_the_source_is_not(
     assert not list(tmp_path.glob("*before-version*"))
 
 
-def newer(backup: Path) -> None:
-    change(backup, f"PRAGMA user_version = {NEWEST + 1}")
-
-
-def unbalanced(backup: Path) -> None:
-    change(backup, "UPDATE account SET balance = balance + 1 WHERE kind = 'wallet'")
-
-
-def below_zero(backup: Path) -> None:
-    change(backup, "PRAGMA user_version = -1")
-
-
-def unchecked(backup: Path) -> None:
-    change(backup, "PRAGMA ignore_check_constraints = ON", "UPDATE wallet_address SET state = 'unheard of'")
-
-
-def without_a_table(backup: Path) -> None:
-    change(backup, "PRAGMA foreign_keys = OFF", "DROP TABLE session")
-
-
-def without_an_index(backup: Path) -> None:
-    change(backup, "DROP INDEX wallet_key_in_force")
-
-
-def without_a_column(backup: Path) -> None:
-    change(backup, "ALTER TABLE wallet_address DROP COLUMN public_name")
-
-
-def minting(backup: Path) -> None:
-    change(backup, "CREATE TRIGGER mint AFTER INSERT ON transfer BEGIN UPDATE account SET balance = balance + 1; END")
-
-
-def too_old(backup: Path) -> None:
-    change(backup, f"PRAGMA user_version = {FIRST - 1}")
-
-
-def dangling(backup: Path) -> None:
-    change(backup, "PRAGMA foreign_keys = OFF", "DELETE FROM asset")
+def sql(*statements: str) -> Callable[[Path], None]:
+    return lambda backup: change(
+        backup, "PRAGMA foreign_keys = OFF", "PRAGMA ignore_check_constraints = ON", *statements
+    )
 
 
 def damaged(backup: Path) -> None:
@@ -276,41 +242,44 @@ def foreign_with_a_version(backup: Path) -> None:
     change(backup, f"PRAGMA user_version = {NEWEST}")
 
 
-def empty(backup: Path) -> None:
-    backup.write_bytes(b"")
-
-
-def garbage(backup: Path) -> None:
-    backup.write_bytes(b"garbage" * 1000)
-
-
-def gone(backup: Path) -> None:
-    backup.unlink()
+MINTING = "CREATE TRIGGER mint AFTER INSERT ON transfer BEGIN UPDATE account SET balance = balance + 1; END"
 
 
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
-        (newer, f"has version {NEWEST + 1}, this payres knows"),
-        (unbalanced, "is not sound: the invariant `zero_sum` is broken"),
-        (below_zero, "has version -1, which no payres writes"),
-        (unchecked, "is not sound: CHECK constraint failed in wallet_address"),
-        (without_a_table, "is not sound: the table 'session' is missing"),
-        (without_an_index, "is not sound: the index 'wallet_key_in_force' is missing"),
-        (without_a_column, "is not sound: the table 'wallet_address' is not the one that payres made"),
-        (minting, "is not sound: the trigger 'mint' is not one of payres"),
-        (too_old, f"has version {FIRST - 1}, and this payres knows versions from {FIRST} on"),
-        (dangling, "is not sound: a row of .* refers to a missing asset"),
+        (sql(f"PRAGMA user_version = {NEWEST + 1}"), f"has version {NEWEST + 1}, this payres knows"),
+        (
+            sql("UPDATE account SET balance = balance + 1 WHERE kind = 'wallet'"),
+            "is not sound: the invariant `zero_sum` is broken",
+        ),
+        (sql("PRAGMA user_version = -1"), "has version -1, which no payres writes"),
+        (
+            sql("UPDATE wallet_address SET state = 'unheard of'"),
+            "is not sound: CHECK constraint failed in wallet_address",
+        ),
+        (sql("DROP TABLE session"), "is not sound: the table 'session' is missing"),
+        (sql("DROP INDEX wallet_key_in_force"), "is not sound: the index 'wallet_key_in_force' is missing"),
+        (
+            sql("ALTER TABLE wallet_address DROP COLUMN public_name"),
+            "is not sound: the table 'wallet_address' is not the one that payres made",
+        ),
+        (sql(MINTING), "is not sound: the trigger 'mint' is not one of payres"),
+        (
+            sql(f"PRAGMA user_version = {FIRST - 1}"),
+            f"has version {FIRST - 1}, and this payres knows versions from {FIRST} on",
+        ),
+        (sql("DELETE FROM asset"), "is not sound: a row of .* refers to a missing asset"),
         (damaged, "is not sound|malformed"),
         (foreign, "a database of another program"),
         (foreign_with_a_version, "not a database of payres"),
-        (empty, "not a database of payres"),
-        (garbage, "file is not a database"),
-        (gone, "There is no file"),
+        (lambda backup: backup.write_bytes(b""), "not a database of payres"),
+        (lambda backup: backup.write_bytes(b"garbage" * 1000), "file is not a database"),
+        (Path.unlink, "There is no file"),
     ],
 )
 def test_restore_of_what_is_no_sound_backup_changes_nothing(
-    database: Path, backup: Path, tmp_path: Path, spoil: Callable[[Path], None], sentence: str
+    database: Path, backup: Path, tmp_path: Path, spoil: Callable[[Path], object], sentence: str
 ) -> None:
     spoil(backup)
     before = database.read_bytes()
@@ -364,22 +333,29 @@ def test_restore_of_a_file_with_its_log_leaves_nothing_beside_it(database: Path,
     assert names(folder) == {"payres.db", "payres.db-wal"}
 
 
-def test_restore_over_a_database_that_may_not_be_written_is_refused(
-    database: Path, backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "answer", "sentence"),
+    [
+        (
+            "access",
+            lambda path, right: right != os.W_OK,
+            "is read-only for this user; make it writable",
+        ),  # root may all
+        ("geteuid", lambda: os.getuid() + 1, "belongs to another user; run this as that user"),
+    ],
+)
+def test_restore_over_a_database_that_is_not_this_users_is_refused(
+    database: Path,
+    backup: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    answer: Callable[..., object],
+    sentence: str,
 ) -> None:
     before = names(tmp_path)
-    monkeypatch.setattr(os, "access", lambda path, right: (path, right) != (database, os.W_OK))  # root may all
-    with pytest.raises(BackupError, match=r"payres\.db is read-only for this user; make it writable"):
-        restore_backup(backup, database, NOW)
-    assert names(tmp_path) == before
-
-
-def test_restore_over_the_database_of_another_user_is_refused(
-    database: Path, backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = names(tmp_path)
-    monkeypatch.setattr(os, "geteuid", lambda: database.stat().st_uid + 1)
-    with pytest.raises(BackupError, match=r"payres\.db belongs to another user; run this as that user"):
+    monkeypatch.setattr(os, name, answer)
+    with pytest.raises(BackupError, match=rf"payres\.db {sentence}"):
         restore_backup(backup, database, NOW)
     assert names(tmp_path) == before
 

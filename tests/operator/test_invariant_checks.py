@@ -8,13 +8,7 @@ import pytest
 
 from payres import ledger
 from payres.amounts import Asset
-from payres.errors import InvalidReceiver
-from payres.grants.access import Caller
-from payres.grants.gnap import IncomingPaymentAccess, OutgoingPaymentAccess
 from payres.operator import assets, invariant_checks, wallets
-from payres.operator.wallets import require_wallet
-from payres.payments import incoming as incoming_rules
-from payres.payments import outgoing as outgoing_rules
 from payres.payments.refunds import Wanted, refund
 from payres.store import accounts, clients, grants, incoming, outgoing
 from payres.store.connections import connect_writer
@@ -25,9 +19,7 @@ from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
-from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest
-from tests.helpers import last_segment
-from tests.works import NOW, savepoint, sending_payment, work_at
+from tests.works import NOW, sending_payment, work_at
 
 MAX_DECIMAL = "92233720368547758.07"
 
@@ -312,33 +304,3 @@ def test_check_reports_a_damaged_file(tmp_path: Path) -> None:
     assert broken is not None
     assert broken.name == "balances"
     assert "malformed" in broken.breaches[0]
-
-
-@pytest.mark.parametrize("fee", [("0", 0), ("0.10", 50)])
-@pytest.mark.parametrize("receiver", ["bob", "carol", "alice"])
-@pytest.mark.parametrize("is_completed_first", [False, True])
-def test_check_holds_after_a_payment_and_after_one_that_was_refused(
-    tx: Work, fee: tuple[str, int], receiver: str, is_completed_first: bool
-) -> None:
-    assets.set_fee(tx, "USD", 2, *fee)
-    assets.set_rate(tx, "USD", "EUR", "0.92")
-    address = tx.urls.wallet
-    receiving = Caller(1, "grant", "token", "create", (IncomingPaymentAccess(actions=["create"]),))
-    asked = IncomingPaymentRequest(wallet_address=address(receiver))
-    target = incoming_rules.create(tx, receiving.about(address(receiver), tx.urls), asked).id
-    request = OutgoingPaymentRequest(
-        wallet_address=address("alice"),
-        incoming_payment=target,
-        debit_amount=Amount(value="200", asset_code="USD", asset_scale=2),
-    )
-    item = OutgoingPaymentAccess(actions=["create"], identifier=address("alice"))
-    paying = Caller(1, "grant", "token", "create", (item,), wallet_address=address("alice"))
-    if is_completed_first:
-        incoming_rules.complete(tx, require_wallet(tx, receiver), INCOMING.by_id(tx, last_segment(target)))
-        with pytest.raises(InvalidReceiver), savepoint(tx):
-            outgoing_rules.create(tx, paying, request, None)
-    else:
-        created = outgoing_rules.create(tx, paying, request, None)
-        found = OUTGOING.by_id(tx, last_segment(created.id))
-        assert (found.state, found.sent) == ("completed", 200)
-    assert invariant_checks.first_broken(invariant_checks.check(tx)) is None

