@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-import pytest
-
 from tests.helpers import ROOT
 
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "payres").rglob("*.py"))
@@ -262,43 +260,3 @@ def test_modules_and_functions_stay_short() -> None:
                 if length > MAX_FUNCTION_LINES:
                     found.append(f"{place(module, node.lineno)} {node.name} has {length} lines")
     assert not found
-
-
-@pytest.mark.parametrize(
-    ("text", "is_statement"),
-    [
-        ("SELECT 1", True),
-        ("\n  insert into a values (1)", True),
-        ("INSERT OR REPLACE INTO a VALUES (1)", True),
-        ("UPDATE a SET x = 1", True),
-        ('UPDATE "grant" SET x = 1', True),
-        ("DELETE FROM a", True),
-        ("WITH a AS (SELECT 1) SELECT * FROM a", True),
-        ("DELETE", False),
-        ("SELECT ", True),  # as in a formatted string
-        ("select x\nfrom a", True),
-        ("Select the wallet", False),
-        ("Update payres first", False),
-        ("Insert a coin", False),
-        ("with care", False),
-    ],
-)
-def test_statement_is_known_by_its_first_words(text: str, is_statement: bool) -> None:
-    assert bool(STATEMENT.match(text)) == is_statement
-
-
-@pytest.mark.parametrize(
-    ("text", "is_transaction"),
-    [
-        ("BEGIN", True),
-        ("BEGIN IMMEDIATE", True),
-        ("COMMIT", True),
-        ("ROLLBACK TO unit", True),
-        ("RELEASE part", True),
-        ("begin with a wallet address", False),
-        ("Ends the grant", False),
-        ("released", False),
-    ],
-)
-def test_transaction_is_known_by_its_words(text: str, is_transaction: bool) -> None:
-    assert bool(TRANSACTION.fullmatch(text)) == is_transaction

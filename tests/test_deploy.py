@@ -59,14 +59,6 @@ def test_image_copies_what_exists_and_is_not_ignored(instructions: list[tuple[st
     assert {source for source in copied if not (ROOT / source).exists()} == set()
 
 
-def test_image_keeps_none_of_the_tools_that_only_build(instructions: list[tuple[str, str]]) -> None:
-    script = " && ".join(rest for name, rest in instructions if name == "RUN")
-    installed = re.findall(r"pip (?:--python (\S+)/bin/python )?install --require-hashes -r (\S+)", script)
-    assert installed == [("/opt/payres", "requirements.lock"), ("", "requirements-build.lock")]
-    assert "python -m venv --without-pip /opt/payres" in script
-    assert [rest for _, rest in instructions if "--from" in rest] == ["--from=build /opt/payres /opt/payres"]
-
-
 def test_image_runs_without_root_with_settings_that_exist(instructions: list[tuple[str, str]]) -> None:
     users = [rest for name, rest in instructions if name == "USER"]
     assert users == ["payres"]
@@ -96,10 +88,6 @@ def test_unit_runs_serve_with_nothing_to_gain(unit: ConfigParser) -> None:
         "yes",
         "",
     )
-
-
-def test_one_file_can_unpack_itself_under_the_unit(unit: ConfigParser) -> None:
-    assert unit["Service"]["Environment"] == f"SHIV_ROOT=/var/cache/{unit['Service']['CacheDirectory']}"
 
 
 def test_unit_is_started_again_however_often_it_was_refused_unless_it_was_replaced(unit: ConfigParser) -> None:

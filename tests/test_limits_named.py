@@ -15,14 +15,12 @@ from payres.grants.intervals import parse_interval
 from payres.grants.sign_in import hash_password
 from payres.http.accept import check_accept
 from payres.routes.requests import idempotency_key, page_query
-from payres.settings import Settings
 from payres.signatures.fields import content_digest, digest_problem, read_parameters, read_signatures
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.signatures.reasons import SignatureError
 from payres.testing.instance import Instance
 from payres.urls import is_http_url, require_wallet_path
 from payres.wire import decode, metadata_text
-from tests.helpers import ROOT
 
 NAMED = {name: value for name, value in vars(limits).items() if name.isupper()}
 
@@ -195,28 +193,3 @@ def test_form_has_so_many_fields(shared: Instance, anonymous: httpx2.Client) -> 
     unread = "cannot be read"
     most = limits.MAX_FORM_FIELDS
     assert [unread in field(count) for count in (most - 1, most, most + 1)] == [False, False, True]
-
-
-def test_page_without_a_number_has_the_default() -> None:
-    request = Request({"type": "http", "query_string": b"", "headers": []})
-    assert page_query(request).count == limits.DEFAULT_PAGE
-
-
-def test_settings_begin_with_the_named_defaults() -> None:
-    settings = Settings()
-    assert (settings.max_body_bytes, settings.rate_limit_per_client) == (
-        limits.DEFAULT_BODY_BYTES,
-        limits.DEFAULT_RATE_PER_CLIENT,
-    )
-    assert (settings.rate_limit_per_address, settings.rate_limit_unauthenticated, settings.rate_limit_per_peer) == (
-        limits.DEFAULT_RATE_PER_ADDRESS,
-        limits.DEFAULT_RATE_UNAUTHENTICATED,
-        limits.DEFAULT_RATE_PER_PEER,
-    )
-
-
-def test_every_limit_is_explained_where_it_stands() -> None:
-    lines = (ROOT / "payres/limits.py").read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines):
-        if ": Final = " in line:
-            assert "  # " in line or lines[number - 1].startswith("# "), line

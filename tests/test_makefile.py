@@ -46,13 +46,3 @@ def test_run_ends_on_ctrl_c_without_an_error(checkout: Path) -> None:
     assert all(" INFO payres.http: stop" in line for line in errors.splitlines()), errors
     assert shown[0].startswith("payres ")
     assert (checkout / "var" / "payres.db").exists()
-
-
-def test_run_shows_what_it_installs(checkout: Path) -> None:
-    (checkout / ".venv" / ".runtime").unlink()
-    command = ["make", "--dry-run", "run"]
-    done = subprocess.run(command, cwd=checkout, env=at_a_terminal(), check=True, capture_output=True, text=True)
-    told, installed = (line for line in done.stdout.splitlines() if "requirements.lock" in line)
-    assert told.startswith('echo "Installing ')
-    assert "pip install" in installed
-    assert "--quiet" not in installed

@@ -12,7 +12,6 @@ from payres.rate_limiter import (
     count_for_client,
     counted_address,
     requested_by,
-    too_many,
 )
 
 START = 1_800_000_000 * SECOND
@@ -53,12 +52,6 @@ def test_take_says_when_there_is_one_again(clock: MovableClock) -> None:
     assert (limiter.take("a"), limiter.take("a")) == (0, wait)
 
 
-def test_wait_takes_nothing(clock: MovableClock) -> None:
-    limiter = RateLimiter(1, clock)
-    assert [limiter.wait("a") for _ in range(100)] == [0] * 100
-    assert taken(limiter, 100) == BURST_SECONDS
-
-
 def test_keys_are_counted_apart(clock: MovableClock) -> None:
     limiter = RateLimiter(1, clock)
     assert [taken(limiter, 10, key) for key in "ab"] == [BURST_SECONDS] * 2
@@ -89,12 +82,6 @@ def test_least_recent_of_too_many_keys_is_forgotten(clock: MovableClock, monkeyp
     limiter.take("c")
     assert list(limiter._full_at) == ["a", "c"]
     assert limiter.take("b") == 0
-
-
-@pytest.mark.parametrize(("wait", "shown"), [(1, "1"), (SECOND, "1"), (SECOND + 1, "2")])
-def test_too_many_rounds_the_wait_up(wait: int, shown: str) -> None:
-    refusal = too_many(wait, "Wait")
-    assert str(refusal.retry_after) == shown
 
 
 @pytest.mark.parametrize(

@@ -70,11 +70,6 @@ async def test_slots_are_limited_in_all_and_for_each_part_of_a_key(
     assert [number for number, key in enumerate(keys) if not slots.try_take(*key)] == refused
 
 
-async def test_key_that_is_longer_than_the_limits_is_a_mistake() -> None:
-    with pytest.raises(AssertionError):
-        Slots(1).try_take("a")
-
-
 async def test_one_slot_for_a_key_is_a_lock_for_each() -> None:
     slots = Slots(None, None, 1)
     order: list[str] = []
@@ -130,13 +125,6 @@ async def test_who_would_wait_behind_too_many_is_turned_away_at_once() -> None:
             await holders.tasks["f1"]
         assert holders.acquired == ["a1", "b1"]
     assert sorted(holders.acquired) == ["a1", "a2", "a3", "a4", "b1", "c1", "d1", "e1"]
-
-
-async def test_nobody_may_wait_where_there_is_no_queue() -> None:
-    slots = Slots(1, queue=0)
-    async with slots.slot():
-        with pytest.raises(SlotsBusy):
-            await slots.slot().__aenter__()
 
 
 @pytest.mark.parametrize("seconds", [0, 0.01])

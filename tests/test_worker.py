@@ -76,14 +76,6 @@ async def test_step_runs_at_once_and_then_when_woken() -> None:
         assert steps.count == 2
 
 
-async def test_worker_may_be_woken_before_it_runs() -> None:
-    steps = Steps(None, None)
-    worker = worker_of(steps)
-    worker.wake()
-    async with running(worker):
-        assert steps.count == 1
-
-
 async def test_who_wakes_it_during_a_step_has_another_step_after_it() -> None:
     worker: Worker
     steps = Steps(lambda: worker.wake(), None)
@@ -157,12 +149,6 @@ async def test_cancellation_ends_it_at_any_time(outcomes: Sequence[float | Excep
         task.cancel()
         await settle()
         assert task.cancelled()
-
-
-async def test_retry_returns_what_the_step_returned_in_the_end() -> None:
-    sleep = Sleeps()
-    assert await retry("It", Store(), Steps(OSError(), OSError(), 7), 2, sleep) == 7
-    assert sleep.seconds == [2, 2]
 
 
 async def test_retry_gives_up_when_the_store_halts() -> None:

@@ -1,7 +1,6 @@
 """What is written into the outbox: one event for each change, with the resource as clients see it."""
 
 import asyncio
-import re
 import sqlite3
 from contextlib import closing
 from itertools import pairwise
@@ -12,7 +11,6 @@ from click.testing import CliRunner
 
 from payres.cli import main
 from payres.clock import SECOND, format_time
-from payres.event_types import EVENT_TYPES
 from payres.grants.tokens import revoke_grant
 from payres.identifiers import event_id, sequence_of
 from payres.operator import assets, payment_history, wallets
@@ -258,17 +256,6 @@ def test_payment_that_fails_says_why(tmp_path: Any) -> None:
     assert failed.data == created.data | {"failed": True}
 
 
-def test_event_of_a_unit_that_raises_is_not_there(instance: Instance, outbox: Outbox) -> None:
-    def unit(work: Work) -> None:
-        work.emit("wallet.deposited", None, Sample(1))
-        raise LookupError
-
-    with pytest.raises(LookupError):
-        instance.write(unit)
-    instance.write(lambda work: work.emit("wallet.deposited", None, Sample(2)))
-    assert outbox.take() == [("wallet.deposited", {"number": 2})]
-
-
 async def test_sequence_rises_while_a_server_and_commands_write(tmp_path: Any) -> None:
     path = str(tmp_path / "payres.db")
     database = await Database.open(path)
@@ -311,15 +298,6 @@ def test_id_is_a_uuid_of_the_time_that_leads_to_its_event(tx: Work) -> None:
     for other in ("evt_01a3185c-5002-70ea-8000-000000000001", event.id.upper(), "1", "evt_", event_id(NOW, 2)):
         assert events.find_event(work, other) is None
     assert sequence_of(event_id(NOW, 2**61)) == 2**61
-
-
-def test_type_that_is_not_in_the_table_is_a_fault(tx: Work) -> None:
-    with pytest.raises(AssertionError, match=r"wallet\.stolen"):
-        tx.emit("wallet.stolen", None, Sample(1))
-
-
-def test_types_are_written_alike() -> None:
-    assert all(re.fullmatch(r"[a-z_]+\.[a-z_]+", name) for name in EVENT_TYPES)
 
 
 def test_command_writes_events_too(tmp_path: Any) -> None:

@@ -250,30 +250,6 @@ def test_time_to_decide_is_over_at_the_second(still: Instance, refused: Refused)
     assert "access_token" in follow(still.client, in_time, {"interact_ref": reference}).json()
 
 
-@pytest.mark.parametrize("wrong", [{"interact_ref": "wrong"}, {"interact_ref": 1}, [], {}, None])
-def test_wrong_reference_leaves_the_grant_as_it_was(still: Instance, wrong: Any) -> None:
-    asked, other = ask(still), ask(still)
-    good, others = (body_of(still.approve(one["interact"]["redirect"])) for one in (asked, other))
-    assert follow(still.client, asked, wrong).status_code in {400, 401, 404}
-    assert follow(still.client, asked, others).status_code == 404
-    granted = follow(still.client, asked, good | {"client": still.client.wallet_address})
-    assert "access_token" in granted.json()
-    assert follow(still.client, other, others).status_code == 200
-
-
-def test_continuation_is_for_the_client_that_asked(still: Instance, refused: Refused) -> None:
-    other = still.new_client("continuing")
-    asked, mine = ask(still), other.request_grant(spending(still)).json()
-    reference = body_of(still.approve(asked["interact"]["redirect"]))
-    stolen = asked["continue"]["access_token"]["value"]
-    refused(follow(other, asked, reference), 401, "invalid_client", reason="signature_mismatch")
-    refused(other.delete(asked["continue"]["uri"], stolen), 401, "invalid_client", reason="signature_mismatch")
-    own = mine["continue"]["access_token"]["value"]
-    refused(follow(other, asked, reference, token=own), 404, "invalid_continuation")
-    refused(follow(still.client, asked, reference, token=own), 404, "invalid_continuation")
-    assert follow(still.client, asked, reference).status_code == 200
-
-
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
 def test_continuation_needs_its_token(still: Instance, refused: Refused, method: str) -> None:
     asked = ask(still)
@@ -305,20 +281,6 @@ def test_approval_lapses_when_it_is_not_continued_within_an_hour(
         still.approve(asked["interact"]["redirect"])
     assert refusal.value.code == "wrong_state"
     assert still.client.delete(asked["continue"]["uri"], asked["continue"]["access_token"]["value"]).status_code == 204
-
-
-def test_tokens_are_stored_as_hashes_only(still: Instance) -> None:
-    granted = still.client.obtain_grant(spending(still))
-    token, continuation = granted["access_token"]["value"], granted["continue"]["access_token"]["value"]
-
-    def unit(tx: Transaction) -> str:
-        return "".join(
-            str(row) for table in ("access_token", '"grant"') for row in tx.execute(f"SELECT * FROM {table}")
-        )
-
-    stored = still.read(unit)
-    assert token not in stored
-    assert continuation not in stored
 
 
 # Who asks: signatures, keys and directed identity
@@ -380,15 +342,6 @@ def test_any_key_of_the_client_continues_its_grants(still: Instance, refused: Re
     still.write(lambda tx: keys.revoke_key(tx, "many-keys", "key-2"))
     refused(follow(client, answer, method="DELETE"), 401, "invalid_client", reason="unknown_key")
     refused(client.request_grant(QUOTE), 400, "invalid_client", reason="unknown_key")
-
-
-@pytest.mark.parametrize("spelling", ["{base}/SHOP", "{base}/Shop/", "HTTP://{host}/shop"])
-def test_client_is_one_however_its_wallet_address_is_spelled(still: Instance, spelling: str) -> None:
-    name = spelling.format(base=still.base_url, host=still.base_url.partition("//")[2])
-    payment = still.client.create_incoming_payment(still.wallet("bob"))
-    for client in (name, {"walletAddress": name}):
-        seen = still.client.get(payment["id"], still.client.grant(INCOMING, client=client))
-        assert (seen.status_code, seen.json()["id"]) == (200, payment["id"])
 
 
 def test_remote_clients_are_told_apart_by_case() -> None:
@@ -518,50 +471,6 @@ def test_client_needs_a_wallet_address_only_when_an_owner_is_asked(
 # What is asked for
 
 
-@pytest.mark.parametrize("interact", [None, POLLED])
-def test_access_that_spends_nothing_is_granted_at_once(still: Instance, interact: Json | None) -> None:
-    answer = still.client.request_grant(INCOMING, QUOTE, interact=interact)
-    assert answer.status_code == 200
-    body = answer.json()
-    assert body.keys() == {"access_token", "continue"}
-    token, follow_up = body["access_token"], body["continue"]
-    assert token == {
-        "value": token["value"],
-        "manage": token["manage"],
-        "expires_in": still.context.settings.access_token_lifetime,
-        "access": [INCOMING, QUOTE],
-    }
-    assert token["manage"].startswith(f"{still.base_url}/token/")
-    assert token["value"] not in token["manage"]
-    assert follow_up.keys() == {"access_token", "uri"}
-    assert follow_up["access_token"].keys() == {"value"}
-    assert follow_up["uri"].startswith(f"{still.base_url}/continue/")
-    secrets = {token["value"], token["manage"].rpartition("/")[2], follow_up["access_token"]["value"]}
-    assert len(secrets) == 3
-    assert all(len(secret) == 43 and secret.isascii() for secret in secrets)  # 32 random bytes each
-
-
-def test_access_that_spends_waits_for_consent(still: Instance) -> None:
-    alice = {"identifier": still.wallet("alice")}
-    limits = {
-        "receiver": still.client.create_incoming_payment(still.wallet("bob"))["id"],
-        "debitAmount": {"value": "500", "assetCode": "USD", "assetScale": 2},
-        "interval": "R11/2096-01-01T00:00:00Z/P1M",
-    }
-    items = [QUOTE | alice, spending(still, limits=limits)]
-    body = still.client.request_grant(*items).json()
-    assert body.keys() == {"interact", "continue"}
-    assert body["interact"].keys() == {"redirect", "finish"}
-    assert body["interact"]["redirect"].startswith(f"{still.base_url}/interact/")
-    assert body["continue"].keys() == {"access_token", "uri", "wait"}
-    assert body["continue"]["wait"] == still.context.settings.continue_wait
-    granted = follow(still.client, body, body_of(still.approve(body["interact"]["redirect"]))).json()
-    assert granted.keys() == {"access_token", "continue"}
-    assert granted["access_token"].keys() == {"value", "manage", "expires_in", "access"}
-    assert granted["access_token"]["access"] == items
-    assert granted["continue"] == {name: value for name, value in body["continue"].items() if name != "wait"}
-
-
 def test_two_spellings_of_a_wallet_address_are_one_item(still: Instance) -> None:
     plain = {"type": "incoming-payment", "actions": ["create"], "identifier": still.wallet("bob")}
     spelt = [plain | {"identifier": still.wallet(path)} for path in ("BOB", "%62ob/", "bob?x#y")]
@@ -686,15 +595,6 @@ def test_end_of_a_grant_leaves_the_clients_other_grants(still: Instance, refused
     one, other = still.client.obtain_grant(QUOTE), still.client.obtain_grant(QUOTE)
     follow(still.client, one, method="DELETE")
     refused(still.client.get("/quotes/none", other["access_token"]["value"]), 404, "not_found")
-
-
-def test_token_ends_at_the_second(still: Instance, refused: Refused) -> None:
-    token = still.client.obtain_grant(QUOTE)["access_token"]
-    assert token["expires_in"] == TOKEN_LIFETIME
-    still.clock.advance(TOKEN_LIFETIME - INSTANT)
-    refused(still.client.get("/quotes/none", token["value"]), 404, "not_found")
-    still.clock.advance(INSTANT)
-    refused(still.client.get("/quotes/none", token["value"]), 401, "invalid_token", reason="expired_token")
 
 
 def test_rotated_token_has_its_whole_time_and_the_old_one_none(still: Instance, refused: Refused) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from payres.clock import DAY, SECOND
 from payres.grants import clients
-from payres.grants import tokens as rules
 from payres.grants.access import Caller
 from payres.grants.clients import Client
 from payres.grants.gnap import AccessToken, IncomingPaymentAccess
@@ -19,7 +18,7 @@ from payres.signatures.jwk import JWK, encode_jwk, generate_private_key, jwk_fro
 from payres.store import grants, retention
 from payres.store.connections import connect_writer
 from payres.store.grants import TOKENS, keep_grant
-from payres.store.work import Damaged, Work
+from payres.store.work import Work
 from payres.wire import IncomingPaymentRequest
 from tests.works import issued_grant, work_at
 
@@ -186,21 +185,6 @@ def test_key_that_was_missing_is_found_once_it_is_there(work: Work) -> None:
     assert found.keys.keys() == {"new"}
 
 
-def test_only_what_a_grant_that_stays_has_issued_is_kept(work: Work) -> None:
-    """Others come and go with each payment, and would be all that is kept."""
-    kept, granted = Holders(), Granted(work, ALICE, purge_at=work.now + SECOND)
-    before = find(work, kept, granted)
-    assert find(work, kept, granted) is not before is not None
-    keep_grant(work, granted.grant.id)
-    staying = find(work, kept, granted)
-    assert find(work, kept, granted) is staying is not None
-
-
-def test_of_several_signatures_nothing_is_kept(work: Work) -> None:
-    kept, granted = Holders(), Granted(work, ALICE)
-    assert find(work, kept, granted, "key", "key") is not find(work, kept, granted, "key", "key")
-
-
 def test_unknown_token_is_found_once_it_is_there(work: Work) -> None:
     kept, granted = Holders(), Granted(work, ALICE)
     token = TOKENS.by_id(work, granted.token_id)
@@ -215,22 +199,6 @@ def test_standby_keeps_nothing(work: Work) -> None:
     kept, granted = Holders(), Granted(work, ALICE)
     standby = work_at(work, work.now, Settings(base_url="http://h", read_only=True))
     assert find(standby, kept, granted) is not find(standby, kept, granted)
-
-
-def test_oldest_of_too_many_is_read_again(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "MAX_TOKEN_HOLDERS", 2)
-    kept, granted = Holders(), [Granted(work, ALICE) for _ in range(3)]
-    first, second, third = (find(work, kept, one) for one in granted)
-    assert find(work, kept, granted[1]) is second is not None
-    assert find(work, kept, granted[2]) is third is not None
-    assert find(work, kept, granted[0]) is not first
-
-
-def test_missing_row_is_damage(work: Work) -> None:
-    granted = Granted(work, ALICE)
-    work.execute("DELETE FROM authorization_revision")
-    with pytest.raises(Damaged):
-        find(work, Holders(), granted)
 
 
 def generated() -> str:

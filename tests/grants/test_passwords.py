@@ -69,7 +69,3 @@ def test_verify_password_refuses_a_long_text_that_begins_with_the_password() -> 
     record = wallet(hash_password("x" * 1024))
     assert verify_password(record, "x" * 1024)
     assert not verify_password(record, "x" * 1025)
-
-
-def test_verify_password_survives_text_that_is_no_unicode() -> None:
-    assert not verify_password(wallet(hash_password("long secret")), "\udcff")

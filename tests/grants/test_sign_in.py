@@ -40,15 +40,6 @@ async def status_of(guard: SignInGuard, password: str, now: int, number: int = 1
     return 200
 
 
-async def test_check_password_refuses_the_sixth_guess_and_then_the_right_one_too() -> None:
-    guard = SignInGuard()
-    assert [await status_of(guard, "wrong", NOW) for _ in range(MAX_WRONG_PASSWORDS + 1)] == [
-        401
-    ] * MAX_WRONG_PASSWORDS + [429]
-    assert await status_of(guard, "right", NOW) == 429
-    assert await status_of(guard, "right", NOW, number=2) == 200
-
-
 async def test_check_password_says_when_to_come_back_and_keeps_its_word() -> None:
     guard = SignInGuard()
     for second in range(MAX_WRONG_PASSWORDS):
@@ -178,18 +169,6 @@ async def test_one_wallet_never_has_all_the_slots(hashing: Hashing) -> None:
     assert set(await asyncio.gather(*checks)) == {200}
 
 
-async def test_unlocked_wallet_can_be_signed_in_to_at_once() -> None:
-    guard = SignInGuard()
-    for number in range(MAX_WRONG_PASSWORDS_PER_WALLET):
-        await status_of(guard, "wrong", NOW, guesser=at(f"a{number % 7}"))
-    owner = at("owner")
-    with pytest.raises(DomainError):
-        await guard.check_password(wallet(), "right", NOW + 1, owner)
-    with pytest.raises(DomainError):
-        await guard.check_password(wallet(unlocked_at=NOW - 1), "right", NOW + 1, owner)
-    await guard.check_password(wallet(unlocked_at=NOW), "right", NOW + 1, owner)
-
-
 async def test_unlocked_wallet_counts_again_from_then_on() -> None:
     guard = SignInGuard()
     for _ in range(MAX_WRONG_PASSWORDS):
@@ -257,11 +236,3 @@ async def test_guesses_from_other_browsers_do_not_lock_a_known_browser_out() -> 
         assert await status_of(guard, "wrong", NOW, guesser=known) == 401
     assert await status_of(guard, "right", NOW, guesser=known) == 429
     assert await status_of(guard, "right", NOW, guesser=Guesser("home", b"another")) == 200
-
-
-async def test_guard_remembers_so_many_guessers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sign_in, "MAX_COUNTED", 10)
-    guard = SignInGuard()
-    for number in range(30):
-        await status_of(guard, "wrong", NOW, number, at(f"a{number}"))
-    assert len(guard._attempts) == 10

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.grants.access import INCLUDING
 from payres.grants.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS, Access
 from payres.grants.wording import (
     ACTIONS,
@@ -115,14 +114,6 @@ def test_spending_is_absent_where_nothing_may_be_spent() -> None:
 def test_every_action_has_words(kind: str, actions: Any) -> None:
     said = set(ACTIONS[kind]) | ({"create"} if kind == "outgoing-payment" else set())
     assert said == set(get_args(actions))
-
-
-@pytest.mark.parametrize("actions", [OUTGOING_ACTIONS, INCOMING_ACTIONS, QUOTE_ACTIONS])
-def test_every_action_that_reaches_all_includes_one_that_reaches_own(actions: Any) -> None:
-    names = set(get_args(actions))
-    reach_all = {name for name in names if name.endswith("-all")}
-    assert reach_all == names & set(INCLUDING.values())
-    assert names >= {name for name, all_of_it in INCLUDING.items() if all_of_it in names}
 
 
 @pytest.mark.parametrize(

@@ -256,29 +256,6 @@ def crowd(shared: Instance) -> Iterator[Crowd]:
         client.close()
 
 
-def test_limit_for_seven_allows_seven_of_a_hundred_at_once(shared: Instance, crowd: Crowd) -> None:
-    spender, receiver = Spender(shared, {"debitAmount": usd(799)}), receiver_of(shared)
-    assert crowd(lambda client: spender.pay(receiver, 100, client)) == {201: 7, 403: AT_ONCE - 7}
-    assert spender.state()[0] == spent(700)
-    assert shared.balance(spender.path) == "993.00"
-    shared.check_ledger()
-
-
-def test_money_for_seven_pays_seven_of_a_hundred_at_once(shared: Instance, crowd: Crowd) -> None:
-    spender, receiver = Spender(shared, deposit="7.99"), receiver_of(shared)
-    assert crowd(lambda client: spender.pay(receiver, 100, client)) == {201: 7, 403: AT_ONCE - 7}
-    assert shared.balance(spender.path) == "0.99"
-    shared.check_ledger()
-
-
-def test_quote_makes_one_payment_of_a_hundred_at_once(shared: Instance, crowd: Crowd) -> None:
-    spender = Spender(shared)
-    order = spender.order("quote", receiver_of(shared), 100)
-    assert crowd(lambda client: spender.place(order, client)) == {201: 1, 409: AT_ONCE - 1}
-    assert shared.balance(spender.path) == "999.00"
-    shared.check_ledger()
-
-
 def test_receiver_for_seven_is_paid_seven_times_by_a_hundred_at_once(shared: Instance, crowd: Crowd) -> None:
     spender = Spender(shared)
     receiver = receiver_of(shared, 799)

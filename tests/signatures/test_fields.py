@@ -274,10 +274,6 @@ def test_content_digest_gives_the_known_value(body: bytes, algorithm: str, expec
     assert digest_problem(expected, body) is None
 
 
-def test_content_digest_is_sha_512_by_default() -> None:
-    assert content_digest(BODY) == SHA_512
-
-
 @pytest.mark.parametrize(
     "header",
     [

@@ -11,12 +11,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.signatures import verify as verify_module
 from payres.signatures.fields import content_digest, covered_components
 from payres.signatures.jwk import jwk_from_public_bytes
-from payres.signatures.reasons import MEANINGS, Rejected
+from payres.signatures.reasons import Rejected
 from payres.signatures.sign import Message, signature_base
-from payres.signatures.verify import Unverified, Verified, is_signature, parse, verify, with_likely_cause
+from payres.signatures.verify import Unverified, Verified, is_signature, parse, verify
 from tests.helpers import verify_message
 
 CREATED = 1_618_884_473
@@ -183,7 +182,6 @@ REFUSED: list[tuple[str, str | None, Message]] = [
 ]
 
 # Callers find these with their database; the words live here so that there is one list.
-CALLERS_REASONS = {"unknown_key", "nonce_reused"}
 
 
 @pytest.mark.parametrize("message", ACCEPTED.values(), ids=ACCEPTED.keys())
@@ -200,10 +198,6 @@ def test_verify_message_refuses(reason: str, component: str | None, message: Mes
     assert (rejected.reason, rejected.component) == (reason, component)
     assert 20 <= len(rejected.description) <= 250
     assert (rejected.signature_base is not None) == (reason == "signature_mismatch")
-
-
-def test_verify_message_has_a_test_for_each_reason() -> None:
-    assert {reason for reason, _, _ in REFUSED} | CALLERS_REASONS == MEANINGS.keys()
 
 
 def test_verify_message_shows_the_base_it_computed_when_nothing_else_is_wrong() -> None:
@@ -251,13 +245,6 @@ def test_freshness_follows_the_setting_and_says_so() -> None:
     assert "is 6 s old, and 5 s are allowed" in rejected.description
 
 
-def test_verify_refuses_the_right_kid_with_another_key() -> None:
-    other = jwk_from_public_bytes("k", Ed25519PrivateKey.generate().public_key().public_bytes_raw())
-    rejected = verify_message(LINE, other, NOW)
-    assert isinstance(rejected, Rejected)
-    assert rejected.reason == "signature_mismatch"
-
-
 def test_verify_refuses_a_signature_shifted_by_the_group_order() -> None:
     # s and s + L satisfy the same equation; RFC 8032 section 5.1.7 wants s < L, or one signature would have two forms.
     unverified = parse(LINE, 300, NOW)
@@ -269,18 +256,6 @@ def test_verify_refuses_a_signature_shifted_by_the_group_order() -> None:
     forged = msgspec.structs.replace(candidate, signature=shifted)
     assert isinstance(verify(msgspec.structs.replace(unverified, candidates=(candidate,)), KEYS), Verified)
     assert isinstance(verify(msgspec.structs.replace(unverified, candidates=(forged,)), KEYS), Rejected)
-
-
-def test_likely_cause_costs_two_verifications_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    verified: list[bytes] = []
-    monkeypatch.setattr(verify_module, "is_signature", lambda signature, base, key: verified.append(base))
-    message = plus(msgspec.structs.replace(LINE, method="PUT"), (b"host", b"pay.example"))
-    unverified = parse(message, 300, NOW)
-    assert isinstance(unverified, Unverified)
-    rejected = Rejected("signature_mismatch", "It does not verify.")
-    assert with_likely_cause(rejected, unverified, KEYS) == rejected
-    targets = [base.split(b"\n")[1].partition(b": ")[2].partition(b"/incoming")[0] for base in verified]
-    assert targets == [b"http://wallet.example", b"https://pay.example"]
 
 
 # Several signatures
@@ -344,12 +319,6 @@ def test_verify_message_reports_the_first_failure_when_none_is_good(pairs: list[
     rejected = verify_message(combined(*pairs), KEY, NOW)
     assert isinstance(rejected, Rejected)
     assert rejected.reason is reason
-
-
-def test_parse_lists_the_keyids_of_all_candidates() -> None:
-    unverified = parse(combined(OTHERS, STALE, GOOD, FORGED), 300, NOW)
-    assert isinstance(unverified, Unverified)
-    assert unverified.keyids == ("other", "k")
 
 
 def test_parse_drops_only_the_signatures_that_cover_a_wrong_digest() -> None:

@@ -6,7 +6,6 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from payres.errors import DomainError, NotFound, Unavailable
 from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
 from payres.store import connections, lanes
 from payres.store import database as database_module
-from payres.store.connections import connect_reader, connect_writer
+from payres.store.connections import connect_writer
 from payres.store.database import Database
 from payres.store.lanes import MAX_LEFT_WAITING, READS_PER_TURN, OwnedConnection
 from payres.store.work import Transaction
@@ -118,13 +117,6 @@ async def test_units_that_raise_in_a_crowd_lose_their_own_work_alone(
         else:
             assert outcome == str(n)
     assert kept_in_file(path) == {str(n) for n in range(50) if n % 3}
-
-
-@crowds
-async def test_results_go_to_whom_they_belong_beyond_one_commit(database: Database, together: Crowd) -> None:
-    count = MAX_UNITS_PER_COMMIT + 50
-    outcomes = await together(database, [answer_with(n) for n in range(count)])
-    assert outcomes == list(range(count))
 
 
 @crowds
@@ -673,33 +665,3 @@ def test_first_change_to_write_ahead_logging_waits_no_longer_than_allowed(
 
 
 # Our subclass of aiosqlite's connection reaches into its private parts, so this is what must still hold of them.
-
-
-def test_aiosqlite_is_the_version_that_was_looked_into() -> None:
-    assert version("aiosqlite").startswith("0.22.")
-
-
-async def test_owned_connection_runs_functions_on_its_own_thread(path: str) -> None:
-    connect_writer(path).close()
-    connections = [await OwnedConnection.open(lambda: connect_reader(path)) for _ in range(2)]
-    idents = [{await owned.run(lambda raw: threading.get_ident()) for _ in range(5)} for owned in connections]
-    assert len(idents[0]) == len(idents[1]) == 1
-    assert len(idents[0] | idents[1] | {threading.get_ident()}) == 3
-    names = {await owned.run(lambda raw: threading.current_thread().daemon) for owned in connections}
-    assert names == {True}, "a thread that is not a daemon would keep a crashed process alive"
-    for owned in connections:
-        await owned.close()
-
-
-async def test_owned_connection_raises_what_the_function_raises_and_goes_on(path: str) -> None:
-    owned = await OwnedConnection.open(lambda: sqlite3.connect(path, check_same_thread=False))
-
-    def fail(connection: sqlite3.Connection) -> None:
-        raise LookupError("on the thread")
-
-    with pytest.raises(LookupError, match="on the thread"):
-        await owned.run(fail)
-    assert await owned.run(lambda connection: 1) == 1
-    await owned.close()
-    with pytest.raises(ValueError, match="no active connection"):
-        await owned.run(lambda connection: 1)

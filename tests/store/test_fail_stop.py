@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -76,16 +75,6 @@ async def test_halt_ends_writing_for_good_and_keeps_nothing_of_the_batch(
         assert count(other) == 1
 
 
-async def test_halt_from_outside_says_so_once(database: Database, caplog: pytest.LogCaptureFixture) -> None:
-    assert not database.stopped
-    database.fail_stop(Found("the first"))
-    database.fail_stop(FailStop("the second"))
-    with pytest.raises(DomainError) as caught:
-        await database.write(touch)
-    check_stopped(caught.value)
-    assert [record.levelname for record in caplog.records] == ["CRITICAL"]
-
-
 async def test_halt_ends_with_the_process(database: Database) -> None:
     database.fail_stop(Found("something"))
     again = await Database.open(database.path)
@@ -105,22 +94,6 @@ async def test_units_that_wait_are_limited(database: Database, waiting: int) -> 
         assert isinstance(last, DomainError)
         assert (last.status, last.headers) == (503, {"Retry-After": "1"})
     assert await database.write(lambda tx: 1) == 1
-
-
-async def test_touch_leaves_something_to_commit_and_nothing_changed(database: Database) -> None:
-    def written() -> int:
-        return os.stat(f"{database.path}-wal").st_size
-
-    def state(tx: Transaction) -> tuple[object, ...]:
-        return tuple(tx.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "schema_version"))
-
-    await database.write(lambda tx: None)
-    before, size = await database.read(state), written()
-    await database.write(lambda tx: None)
-    assert written() == size
-    await database.write(touch)
-    assert written() > size
-    assert await database.read(state) == before
 
 
 DAMAGED = "The server takes no more work: its database is damaged, and an operator must look"

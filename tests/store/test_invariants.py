@@ -16,7 +16,7 @@ from payres.operator.peer_terms import NewPeer, PeerChange
 from payres.operator.peers import add_peer, change_peer
 from payres.store import clients
 from payres.store.connections import connect_writer
-from payres.store.invariants import LEDGER_INVARIANTS, RECENTLY_USED, Invariant, breaches, examined, sums_to
+from payres.store.invariants import LEDGER_INVARIANTS, Invariant, breaches, examined, sums_to
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
@@ -67,24 +67,9 @@ def test_check_without_batches_does_not_read_the_tables_that_grow_with_each_paym
     assert all(step.endswith(("_open", "_sending", "_prepared")) for step in scans)
 
 
-@pytest.mark.parametrize("keys", RECENTLY_USED)
-def test_recently_used_rows_are_found_from_the_end_of_a_table(keys: tuple[str, str]) -> None:
-    with closing(connect_writer(":memory:")) as connection:
-        plan = plan_of(connection, RECENTLY_USED[keys])
-    assert not [step for step in plan if "ORDER BY" in step]
-
-
 def plan_of(connection: sqlite3.Connection, query: str) -> list[str]:
     explained = connection.execute(f"EXPLAIN QUERY PLAN {query}", {"first": 1, "last": 2}) if query else []
     return [row[3] for row in explained]
-
-
-def test_every_section_of_the_file_is_an_invariant() -> None:
-    assert " ".join(one.name for one in LEDGER_INVARIANTS) == (
-        "zero_sum balances transfers sides movements accounts held floors received sent debited delivered ended sending"
-        " decided under_way promised refunds refunded limits spending"
-    )
-    assert all(one.sql.startswith(("SELECT", "--")) and ";" not in one.sql for one in LEDGER_INVARIANTS)
 
 
 # Packets in flight: of another peer's in one asset and across two, and of a payment of ours across two

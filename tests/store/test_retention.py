@@ -23,13 +23,13 @@ from payres.operator import grants as operator_grants
 from payres.operator import wallets
 from payres.payments import incoming, outgoing, quotes
 from payres.settings import Settings
-from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
+from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store import clients as client_store
 from payres.store import grants, retention
 from payres.store.clients import use_nonce
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, TOKENS, TokenRecord
-from payres.store.quotes import QUOTES, QuoteRecord
+from payres.store.quotes import QuoteRecord
 from payres.store.retention import (
     DECIDED_GRANT,
     ENDED_TOKENS_KEPT,
@@ -269,11 +269,6 @@ def test_request_for_consent_goes_unless_it_was_approved_and_continued(
     assert [count(tx, table) for table in ("grant", "interaction", "client")] == [0, 0, 0]
 
 
-def test_token_that_is_gone_has_ended(tx: Transaction) -> None:
-    expires_at, revoked_at, state = grants.token_state(tx, "gone")
-    assert (expires_at <= START, revoked_at, state) == (True, 0, "revoked")
-
-
 def test_client_stays_while_its_nonces_count(tx: Transaction) -> None:
     client_id = clients.remember(work_at(tx, START), SHOP).id
     late = START + UNUSED_CLIENT
@@ -284,23 +279,6 @@ def test_client_stays_while_its_nonces_count(tx: Transaction) -> None:
     assert use_nonce(tx, other, "key", "nonce", late + 2 * HOUR, late + HOUR)
     purge_all(tx, late + MINUTE + HOUR)
     assert client_store.find_client(tx, SHOP.identity) is None
-
-
-def test_client_that_comes_back_in_time_is_the_same(tx: Transaction) -> None:
-    client_id = clients.remember(work_at(tx, START), SHOP).id
-    answer = ask(tx, SHOP, START + UNUSED_CLIENT - 1)
-    purge_all(tx, START + UNUSED_CLIENT)
-    assert clients.remember(work_at(tx, START + UNUSED_CLIENT), SHOP).id == client_id
-    assert GRANTS.get(tx, id_of(answer)) is not None
-
-
-def test_key_that_comes_with_another_kid_is_taken_over(tx: Transaction) -> None:
-    first = clients.remember(work_at(tx, START), unregistered(1))
-    key = msgspec.json.decode(A_KEY, type=JWK)
-    renamed = msgspec.structs.replace(unregistered(1), jwk=msgspec.json.encode(JWK("other", key.x)).decode())
-    again = clients.remember(work_at(tx, START), renamed)
-    assert (again.id, again.jwk) == (first.id, renamed.jwk)
-    assert {record.kid for record in client_store.client_keys(tx, "thumbprint-1")} == {"key", "other"}
 
 
 def test_of_rotated_tokens_the_newest_are_remembered(tx: Transaction) -> None:
@@ -425,18 +403,6 @@ def test_old_quotes_go_a_few_at_a_time_and_faster_than_new_ones_come(tx: Transac
         assert count(tx, "quote") == 20 - 2 * number + number
 
 
-def test_quote_that_was_not_used_goes_a_day_after_it_expired(tx: Transaction, receiver: str) -> None:
-    made = quote(tx, receiver, client_of(tx, 1, START), START)
-    purge(tx, retention.QUOTES, made.expires_at + DAY - 1)
-    assert QUOTES.get(tx, made.id) == made
-    purge(tx, retention.QUOTES, made.expires_at + DAY)
-    assert QUOTES.get(tx, made.id) is None
-
-
-def test_quote_outlasts_the_answer_that_is_given_again_under_its_key() -> None:
-    assert retention.RESPONSES.after <= UNUSED_QUOTE
-
-
 def test_quote_of_a_payment_stays_and_is_looked_at_once(tx: Transaction, receiver: str) -> None:
     client_id = client_of(tx, 1, START)
     used, unused = (quote(tx, receiver, client_id, START) for _ in range(2))
@@ -457,20 +423,6 @@ def test_client_goes_with_its_last_quote(tx: Transaction, receiver: str) -> None
     assert tx.execute("SELECT purge_at FROM client WHERE id = ?", (client_id,)).fetchone() == (None,)
     purge(tx, retention.QUOTES, START + QUOTE_LIFETIME + UNUSED_QUOTE)
     assert tx.execute("SELECT 1 FROM client WHERE id = ?", (client_id,)).fetchone() is None
-
-
-def test_client_that_may_come_back_stays(tx: Transaction, receiver: str) -> None:
-    client_id = client_of(tx, 1, START)
-    quote(tx, receiver, client_id, START)
-    tx.execute(
-        'INSERT INTO "grant" (id, client_id, state, access, continue_hash, waits_from, created_at)'
-        " VALUES ('g', ?, 'issued', '[]', x'', 0, 0)",
-        (client_id,),
-    )
-    purge_all(tx, START + 10 * DAY)
-    assert count(tx, "quote") == 0
-    assert GRANTS.get(tx, "g") is not None
-    assert tx.execute("SELECT 1 FROM client WHERE id = ?", (client_id,)).fetchone() is not None
 
 
 # Nonces
