@@ -6,12 +6,9 @@ from payres.limits import BURST_SECONDS
 from payres.rate_limiter import (
     UNREADABLE,
     RateLimiter,
-    Requester,
     _counted,
     address_of,
-    count_for_client,
     counted_address,
-    requested_by,
 )
 
 START = 1_800_000_000 * SECOND
@@ -50,11 +47,6 @@ def test_take_says_when_there_is_one_again(clock: MovableClock) -> None:
     clock.advance(1 / SECOND)
     assert limiter.wait("a") == 0
     assert (limiter.take("a"), limiter.take("a")) == (0, wait)
-
-
-def test_keys_are_counted_apart(clock: MovableClock) -> None:
-    limiter = RateLimiter(1, clock)
-    assert [taken(limiter, 10, key) for key in "ab"] == [BURST_SECONDS] * 2
 
 
 def test_rate_of_zero_takes_everything_and_remembers_nothing(clock: MovableClock) -> None:
@@ -133,23 +125,3 @@ def test_long_texts_that_are_no_address_are_not_kept() -> None:
     for number in range(10):
         assert counted_address(f"{number}" * 30_000) == UNREADABLE
     assert _counted.cache_info().currsize == before
-
-
-@pytest.mark.parametrize(
-    ("before", "is_key", "after"),
-    [
-        (None, False, None),
-        (None, True, None),
-        (ADDRESS, False, CLIENT),
-        (ADDRESS, True, (*ADDRESS, *CLIENT)),
-        ((*ADDRESS, "thumbprint"), True, (*ADDRESS, *CLIENT)),
-        (CLIENT, False, CLIENT),
-    ],
-)
-def test_request_is_counted_for_a_client_once_it_is_known(
-    before: Requester | None, is_key: bool, after: Requester | None
-) -> None:
-    token = requested_by.set(before)
-    count_for_client(CLIENT[0], is_key)
-    assert requested_by.get() == after
-    requested_by.reset(token)

@@ -30,7 +30,7 @@ from tests.federation.conftest import (
     failure_of,
     loopback,
 )
-from tests.helpers import TIMEOUT, settle
+from tests.helpers import settle
 from tests.internet import Internet
 from tests.tls import Tls
 
@@ -86,20 +86,6 @@ async def test_header_value_that_would_be_several_is_not_sent(serve: Serve, head
     assert (caught.value.unsent, caught.value.retryable) == (True, False)
 
 
-async def test_redirect_is_returned_and_not_followed(serve: Serve) -> None:
-    heads: list[bytes] = []
-
-    async def handler(head: bytes, writer: asyncio.StreamWriter) -> None:
-        heads.append(head)
-        writer.write(f"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:{port}/x\r\nContent-Length: 0\r\n\r\n".encode())
-
-    port = await serve(handler)
-    async with loopback() as client:
-        assert (await client.request("GET", f"http://127.0.0.1:{port}/")).status == 302
-        assert "answered 302" in (await failure_of(client, f"http://127.0.0.1:{port}/")).sentence
-    assert [head.split()[1] for head in heads] == [b"/"] * 2
-
-
 async def test_proxies_of_the_environment_are_ignored(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     port, proxy = await serve(OK), await serve(b'HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n"proxy"')
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
@@ -121,30 +107,6 @@ async def test_client_keeps_a_connection_and_opens_again_after_closing(serve: Se
         await client.aclose()
         await client.get_json(f"http://wallet.example:{port}/")
     assert internet.lookups["wallet.example"] == 2
-
-
-async def test_connection_in_use_when_the_client_is_closed_is_closed_after_its_answer() -> None:
-    asked, answers, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        asked.set()
-        await answers.wait()
-        writer.write(OK)
-        await reader.read()  # until the client closes
-        writer.close()
-        ended.set()
-
-    async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
-        client = loopback(UNHURRIED)
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        asking = asyncio.create_task(client.get_json(url))
-        await asked.wait()
-        await client.aclose()
-        answers.set()
-        assert (await asking)[0] == {}
-        async with asyncio.timeout(TIMEOUT):
-            await ended.wait()
 
 
 # Time, and whether the request may have left
@@ -206,22 +168,6 @@ async def test_client_can_be_used_again_after_a_timeout(serve: Serve, elapse: El
         with pytest.raises(FetchFailed):
             await client.get_json(f"http://127.0.0.1:{port}/")
         assert (await client.get_json(f"http://127.0.0.1:{port}/"))[0] == {}
-
-
-async def test_request_is_cancelled_with_its_task(serve: Serve) -> None:
-    arrived = asyncio.Event()
-
-    async def silent(head: bytes, writer: asyncio.StreamWriter) -> None:
-        arrived.set()
-        await asyncio.Event().wait()
-
-    port = await serve(silent)
-    async with loopback() as client:
-        task = asyncio.create_task(client.get_json(f"http://127.0.0.1:{port}/"))
-        await arrived.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
 
 
 # How many at a time

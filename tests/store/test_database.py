@@ -3,7 +3,6 @@ import os
 import sqlite3
 import stat
 import tempfile
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -15,10 +14,9 @@ from hypothesis import strategies as st
 from payres.errors import DomainError, NotFound, Unavailable
 from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
 from payres.store import connections, lanes
-from payres.store import database as database_module
 from payres.store.connections import connect_writer
 from payres.store.database import Database
-from payres.store.lanes import MAX_LEFT_WAITING, READS_PER_TURN, OwnedConnection
+from payres.store.lanes import MAX_LEFT_WAITING, READS_PER_TURN
 from payres.store.work import Transaction
 from tests.helpers import TIMEOUT, examples
 from tests.traces import Gate, commit_held, trace
@@ -125,18 +123,6 @@ async def test_broken_constraint_is_raised_as_it_is(database: Database, path: st
     assert outcomes[0] == "a"
     assert isinstance(outcomes[1], sqlite3.IntegrityError)
     assert kept_in_file(path) == {"a", "b"}
-
-
-async def test_exception_that_a_unit_returns_is_a_result(database: Database) -> None:
-    refusal = NotFound("a value like any other")
-
-    def unit(tx: Transaction) -> DomainError:
-        keep("a")(tx)
-        return refusal
-
-    assert await database.write(unit) is refusal
-    assert await database.read(lambda tx: refusal) is refusal
-    assert await database.read(kept) == {"a"}
 
 
 @crowds
@@ -524,19 +510,6 @@ async def test_close_lets_the_queue_run_dry(path: str) -> None:
     assert len(kept_in_file(path)) == MAX_UNITS_PER_COMMIT + 10
 
 
-async def test_close_again_does_nothing(path: str) -> None:
-    before = threading.enumerate()
-    database = await Database.open(path)
-    threads = [thread for thread in threading.enumerate() if thread not in before]
-    assert len(threads) == 3  # of the one that writes, the one that reads, and the one that examines
-    await database.close()
-    await database.close()
-    for thread in threads:
-        thread.join(TIMEOUT)
-    assert not any(thread.is_alive() for thread in threads)
-    assert os.listdir(os.path.dirname(path)) == ["payres.db"], "the last connection has folded the log into the file"
-
-
 async def test_close_given_up_is_finished_all_the_same(path: str) -> None:
     database = await Database.open(path)
     async with writer_held(database):
@@ -593,62 +566,6 @@ async def test_writer_is_durable_and_strict(database: Database) -> None:
     }
     read = await database.read(pragmas)
     assert (read["journal_mode"], read["query_only"]) == ("wal", 1)
-
-
-@pytest.fixture
-def threads(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
-    """The threads of the connections that the test opens; others of the process come and go as they like."""
-    found: list[threading.Thread] = []
-    make = OwnedConnection.__init__
-
-    def note(connection: OwnedConnection, connector: Callable[[], sqlite3.Connection]) -> None:
-        make(connection, connector)
-        found.append(connection._thread)
-
-    monkeypatch.setattr(OwnedConnection, "__init__", note)
-    return found
-
-
-async def test_failed_open_leaves_nothing_open(
-    path: str, monkeypatch: pytest.MonkeyPatch, threads: list[threading.Thread]
-) -> None:
-    def fail(path: str) -> sqlite3.Connection:
-        raise sqlite3.OperationalError("unable to open database file")
-
-    monkeypatch.setattr(database_module, "connect_reader", fail)
-    with pytest.raises(sqlite3.OperationalError, match="unable"):
-        await Database.open(path)
-    assert threads
-    for thread in threads:
-        thread.join(TIMEOUT)
-        assert not thread.is_alive()
-
-
-def test_failed_open_does_not_outlast_its_loop(path: str, threads: list[threading.Thread]) -> None:
-    Path(path).write_bytes(b"not a database, but long enough to look for one in it" * 100)
-    for _ in range(20):  # an exception of the thread would be a warning, and so an error, of this test
-        with pytest.raises(sqlite3.DatabaseError, match="not a database"):
-            asyncio.run(Database.open(path))
-        assert not any(thread.is_alive() for thread in threads)
-
-
-def test_first_change_to_write_ahead_logging_waits_for_other_programs(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    waited = threading.Event()
-
-    def trace(statement: str) -> None:
-        if statement == "BEGIN EXCLUSIVE" and not waited.is_set():  # the change was refused; now it waits
-            other.execute("COMMIT")
-            waited.set()
-
-    monkeypatch.setattr(connections, "check_usable", lambda connection: connection.set_trace_callback(trace))
-    with closing(other), closing(connect_writer(path)) as connection:
-        assert waited.is_set()
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert connection.execute("PRAGMA user_version").fetchone() > (0,)
 
 
 @pytest.mark.parametrize("hold", ["BEGIN IMMEDIATE", "BEGIN; SELECT count(*) FROM of_another"])

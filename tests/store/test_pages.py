@@ -122,40 +122,6 @@ def ask(
     return numbers(records), bounds.has_older, bounds.has_newer
 
 
-@pytest.mark.parametrize(
-    ("count", "cursor", "towards", "expected"),
-    [
-        (3, None, "older", ([19, 18, 17], True, False)),
-        (3, None, "newer", ([19, 18, 17], True, False)),
-        (10, None, "older", ([19, 18, 17, 16, 15, 14, 13, 12, 11, 10], False, False)),
-        (3, 17, "older", ([16, 15, 14], True, True)),
-        (3, 13, "older", ([12, 11, 10], False, True)),
-        (3, 10, "older", ([], False, True)),
-        (3, 99, "older", ([19, 18, 17], True, False)),
-        (3, 16, "newer", ([19, 18, 17], True, False)),
-        (3, 12, "newer", ([15, 14, 13], True, True)),
-        (3, 19, "newer", ([], True, False)),
-    ],
-)
-def test_page_lies_on_the_asked_side_of_the_cursor(
-    connection: sqlite3.Connection,
-    kind: Kind,
-    count: int,
-    cursor: int | None,
-    towards: Towards,
-    expected: tuple[list[int], bool, bool],
-) -> None:
-    with holding(connection, kind, [Item(n) for n in range(10, 20)]) as tx:
-        assert ask(tx, kind, count, cursor, towards) == expected
-
-
-def test_records_come_back_as_they_were_stored(connection: sqlite3.Connection, kind: Kind) -> None:
-    with holding(connection, kind, [Item(1, client=2), Item(2, wallet=2)]) as tx:
-        (record,), _ = page_of_wallet(tx, kind.table, PageQuery(5), 1, None)
-        assert (record.id, record.wallet_address_id, record.client_id) == (identifier(1), 1, 2)
-        assert record.created_at == 1
-
-
 # Against a plain list
 
 

@@ -5,12 +5,10 @@ from contextlib import ExitStack, closing, suppress
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import settings as bounds
 from hypothesis import strategies as st
 
-from payres.cli import main
 from payres.clock import DAY, HOUR, MINUTE, SECOND
 from payres.errors import DomainError
 from payres.grants import clients
@@ -393,16 +391,6 @@ def test_quotes_of_unauthenticated_clients_are_bounded(tx: Transaction, receiver
     assert tx.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
-def test_old_quotes_go_a_few_at_a_time_and_faster_than_new_ones_come(tx: Transaction, receiver: str) -> None:
-    client_id = client_of(tx, 1, START)
-    for _ in range(20):
-        quote(tx, receiver, client_id, START)
-    later = START + QUOTE_LIFETIME + UNUSED_QUOTE
-    for number in range(1, 11):
-        quote(tx, receiver, client_id, later)
-        assert count(tx, "quote") == 20 - 2 * number + number
-
-
 def test_quote_of_a_payment_stays_and_is_looked_at_once(tx: Transaction, receiver: str) -> None:
     client_id = client_of(tx, 1, START)
     used, unused = (quote(tx, receiver, client_id, START) for _ in range(2))
@@ -521,25 +509,6 @@ def test_over_http_a_grant_is_used_by_creating_something(
     else:
         assert rotated.status_code == 200
     payres.check_ledger()
-
-
-def test_commands_list_what_is_left(payres: Instance, fresh_key: FreshKey) -> None:
-    grant_id = ask_by_key(fresh_key(), FREE)["continue"]["uri"].rpartition("/")[2]
-    database = ("--database", payres.context.database.path)
-    before = CliRunner().invoke(main, ("grant", "list", "--limit", "10000", *database))
-    assert grant_id in before.stdout
-    payres.clock.advance(3 * 86400)
-    for _ in range(200):
-        payres.write(lambda tx: purge(tx, retention.GRANTS, payres.clock.now()))
-    after = CliRunner().invoke(main, ("grant", "list", "--limit", "10000", *database))
-    assert after.exit_code == 0
-    assert after.stdout
-    assert grant_id not in after.stdout
-    shown = CliRunner().invoke(main, ("grant", "show", grant_id, *database))
-    assert (shown.exit_code, shown.stderr) == (
-        1,
-        f"Error: There is no grant {grant_id}; `payres grant list` shows all\n",
-    )
 
 
 def test_redirect_to_a_forgotten_request_leads_nowhere(payres: Instance, fresh_key: FreshKey) -> None:
