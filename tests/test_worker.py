@@ -151,6 +151,12 @@ async def test_cancellation_ends_it_at_any_time(outcomes: Sequence[float | Excep
         assert task.cancelled()
 
 
+async def test_retry_returns_what_the_step_returned_in_the_end() -> None:
+    sleep = Sleeps()
+    assert await retry("It", Store(), Steps(OSError(), OSError(), 7), 2, sleep) == 7
+    assert sleep.seconds == [2, 2]
+
+
 async def test_retry_gives_up_when_the_store_halts() -> None:
     store, sleep = Store(), Sleeps()
     store.stopped = "The books do not balance"

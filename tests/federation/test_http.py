@@ -155,21 +155,6 @@ async def test_request_may_have_less_time_than_the_bounds_give(serve: Serve, ela
             assert caught.value.unsent is unsent
 
 
-async def test_client_can_be_used_again_after_a_timeout(serve: Serve, elapse: Elapse) -> None:
-    answers = [b"HTTP/1.1 200 OK\r\n", OK]
-
-    async def handler(head: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(answers.pop(0))
-        if answers:
-            elapse(UNHURRIED.seconds)
-
-    port = await serve(handler)
-    async with loopback(Bounds(seconds=UNHURRIED.seconds, per_host=1, in_all=1)) as client:
-        with pytest.raises(FetchFailed):
-            await client.get_json(f"http://127.0.0.1:{port}/")
-        assert (await client.get_json(f"http://127.0.0.1:{port}/"))[0] == {}
-
-
 # How many at a time
 
 

@@ -5,10 +5,9 @@ import pytest
 
 from payres.errors import InvalidRequest
 from payres.grants.access import Action, Caller, permit
-from payres.grants.gnap import AccessType, Limits
+from payres.grants.gnap import AccessType
 from payres.store.grants import TokenHolder
 from payres.urls import Urls
-from payres.wire import Amount
 
 ALICE, BOB = "https://pay.example/alice", "https://pay.example/bob"
 URLS = Urls("https://pay.example")
@@ -24,18 +23,6 @@ def caller(action: Action, *items: dict[str, Any], kind: AccessType = "incoming-
     access = json.dumps(items)
     holder = TokenHolder("token", 0, None, "grant", "issued", access, MINE, "https://shop.example/", None, None)
     return permit(holder, kind, action)
-
-
-def test_first_item_that_covers_the_wallet_address_counts() -> None:
-    limits = {"debitAmount": {"value": "5", "assetCode": "USD", "assetScale": 2}}
-    items = [
-        item("read", ALICE, "outgoing-payment"),
-        item("create", BOB, "outgoing-payment"),
-        item("create", ALICE, "outgoing-payment", limits=limits),
-    ]
-    allowed = caller("create", *items, kind="outgoing-payment")
-    assert allowed.about(BOB, URLS).limits is None
-    assert allowed.about(ALICE, URLS).limits == Limits(debit_amount=Amount(value="5", asset_code="USD", asset_scale=2))
 
 
 @pytest.mark.parametrize(

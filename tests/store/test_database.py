@@ -3,7 +3,7 @@ import os
 import sqlite3
 import stat
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
@@ -123,20 +123,6 @@ async def test_broken_constraint_is_raised_as_it_is(database: Database, path: st
     assert outcomes[0] == "a"
     assert isinstance(outcomes[1], sqlite3.IntegrityError)
     assert kept_in_file(path) == {"a", "b"}
-
-
-@crowds
-async def test_stop_iteration_from_a_unit_answers_everyone(database: Database, together: Crowd) -> None:
-    empty: Iterator[int] = iter(())
-
-    def unit(tx: Transaction) -> int:
-        keep("lost")(tx)
-        return next(empty)
-
-    outcomes = await together(database, [keep("a"), unit, keep("b")])
-    assert isinstance(outcomes[1], RuntimeError)
-    assert (outcomes[0], outcomes[2]) == ("a", "b")
-    assert await database.read(kept) == {"a", "b"}
 
 
 @crowds
@@ -579,6 +565,3 @@ def test_first_change_to_write_ahead_logging_waits_no_longer_than_allowed(
             other.execute(statement).fetchall()
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             connect_writer(path)
-
-
-# Our subclass of aiosqlite's connection reaches into its private parts, so this is what must still hold of them.

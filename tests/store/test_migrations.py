@@ -280,7 +280,7 @@ def test_failing_schema_leaves_an_empty_file_that_can_be_opened_later(
 
 
 def test_connections_that_open_a_fresh_file_at_once_all_succeed(tmp_path: Path) -> None:
-    """The same, often enough to meet the moments in which SQLite answers that the file is locked."""
+    """Often enough to meet the moments in which SQLite answers that the file is locked."""
     rounds, together = 15, 4
     barrier = threading.Barrier(together)
     found: list[int] = []

@@ -87,11 +87,6 @@ def connection() -> Iterator[sqlite3.Connection]:
         yield opened
 
 
-@pytest.fixture(params=list(KINDS))
-def kind(request: pytest.FixtureRequest) -> Kind:
-    return KINDS[request.param]
-
-
 @contextmanager
 def holding(connection: sqlite3.Connection, kind: Kind, items: Sequence[Item]) -> Iterator[Transaction]:
     """The database with these payments in it, for the length of the block."""
