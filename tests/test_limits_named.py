@@ -154,12 +154,6 @@ HELD: list[tuple[str, Callable[[int], bool]]] = [
 ]
 
 
-@pytest.mark.parametrize("take", [lambda size: hash_password("a" * size), password_member])
-def test_password_has_so_many_characters(take: Callable[[int], object]) -> None:
-    is_taken, least = holds(take), limits.MIN_PASSWORD_LENGTH
-    assert [is_taken(size) for size in (0, least - 1, least)] == [False, False, True]
-
-
 @pytest.mark.parametrize(("name", "is_taken"), HELD)
 def test_limit_is_taken_and_what_is_above_is_not(name: str, is_taken: Callable[[int], bool]) -> None:
     most = NAMED[name]

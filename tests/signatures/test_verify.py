@@ -300,11 +300,6 @@ def test_verify_message_finds_the_acceptable_one_among_several(pairs: list[tuple
     assert verified.nonce == "good"
 
 
-def test_verify_message_takes_labels_from_several_header_lines() -> None:
-    message = plus(LINE, (b"signature-input", OTHERS[0].encode()), (b"signature", OTHERS[1].encode()))
-    assert isinstance(verify_message(message, KEY, NOW), Verified)
-
-
 @pytest.mark.parametrize(
     ("pairs", "reason"),
     [

@@ -511,15 +511,6 @@ def test_over_http_a_grant_is_used_by_creating_something(
     payres.check_ledger()
 
 
-def test_redirect_to_a_forgotten_request_leads_nowhere(payres: Instance, fresh_key: FreshKey) -> None:
-    item = SPENDING | {"identifier": payres.wallet("alice")}
-    redirect = payres.client.request_grant(item).json()["interact"]["redirect"]
-    payres.clock.advance(3 * 86400)
-    for _ in range(20):
-        ask_by_key(fresh_key(), FREE)
-    assert payres.client.get(redirect).status_code == 404
-
-
 def test_over_http_a_forgotten_quote_is_not_there(payres: Instance, refused: Refused) -> None:
     alice, client = payres.wallet("alice"), payres.client
     receiver = client.create_incoming_payment(payres.wallet("bob"))["id"]
