@@ -1,6 +1,6 @@
 """OpenAPI 3.1 documents, made of operations and of the structs that cross HTTP.
 
-There are two: `payres/routes/openapi_operations.py` makes that of the Open Payments endpoints,
+There are two: `payres/routes/openapi.py` makes that of the Open Payments endpoints,
 `payres/admin/openapi.py` that of the operator's API.
 """
 

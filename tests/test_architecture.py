@@ -16,7 +16,6 @@ VALUES = {
     *(
         "amounts",
         "clock",
-        "endpoints",
         "errors",
         "event_types",
         "identifiers",
@@ -30,7 +29,6 @@ VALUES = {
 ROOMS: dict[str, set[str]] = {
     "limits": set(),
     "identifiers": set(),
-    "endpoints": set(),
     "signatures": {"identifiers", "limits"},
     "errors": {"signatures"},  # for the reasons of rejected signatures
     "amounts": set(),
@@ -41,7 +39,7 @@ ROOMS: dict[str, set[str]] = {
     "slots": set(),
     "worker": set(),
     "rate_limiter": {"clock", "errors", "limits"},
-    "urls": {"endpoints", "errors", "limits"},
+    "urls": {"errors", "limits"},
     "settings": {"errors", "identifiers", "limits", "logs", "urls"},
     "wire": {"amounts", "errors", "limits", "urls"},
     "event_types": {"wire"},
@@ -51,17 +49,15 @@ ROOMS: dict[str, set[str]] = {
     },
     "representations": {"amounts", "clock", "event_types", "store", "urls", "wire"},
     "ledger": VALUES | {"store"},
-    "wallet_addresses": {"errors", "store"},
-    "grants": VALUES | {"representations", "signatures", "store", "wallet_addresses"},
-    "payments": VALUES | {"grants", "ledger", "representations", "store", "wallet_addresses"},
+    "grants": VALUES | {"representations", "signatures", "store"},
+    "payments": VALUES | {"grants", "ledger", "representations", "store"},
     "federation": VALUES | {"signatures", "store"},
     "events": VALUES | {"federation", "representations", "store"},
     "operator": VALUES
     | {
         *("events", "federation", "grants", "ledger", "payments", "representations", "signatures", "store"),
-        "wallet_addresses",
     },
-    "interledger": VALUES | {"federation", "ledger", "payments", "representations", "store", "wallet_addresses"},
+    "interledger": VALUES | {"federation", "ledger", "payments", "representations", "store"},
     "http": VALUES | {"signatures"},  # to show what was sent in a sentence
     "openapi": VALUES | {"http"},
     "routes": VALUES
@@ -77,7 +73,6 @@ ROOMS: dict[str, set[str]] = {
         "representations",
         "signatures",
         "store",
-        "wallet_addresses",
     },
     "admin": VALUES
     | {

@@ -13,7 +13,7 @@ from payres.errors import DomainError
 from payres.grants.gnap import AccessTokenRequest, ContinueRequest
 from payres.grants.intervals import parse_interval
 from payres.grants.sign_in import hash_password
-from payres.http.accept import check_accept
+from payres.http.responses import check_accept
 from payres.routes.requests import idempotency_key, page_query
 from payres.signatures.fields import content_digest, digest_problem, read_parameters, read_signatures
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes

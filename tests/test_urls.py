@@ -2,10 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.endpoints import RESERVED_SEGMENTS
 from payres.errors import DomainError
 from payres.limits import MAX_URL_LENGTH
 from payres.urls import (
+    RESERVED_SEGMENTS,
     Urls,
     app_scheme,
     canonical,

@@ -16,7 +16,7 @@ from payres.http.responses import CutShort, Stream
 from payres.limits import MAX_PAGE, MAX_WAIT_SECONDS
 from payres.operator.inputs import Query
 from payres.operator.operations import List, endpoint
-from payres.routes.bodies import read_body
+from payres.routes.requests import read_body
 from payres.routes.waiting import wait_for_change, watch
 from payres.store import events
 from payres.store.work import EVENTS, Work

@@ -7,11 +7,11 @@ import msgspec
 
 from payres import openapi
 from payres.admin.serving import admin_endpoints
-from payres.endpoints import ADMIN_API
 from payres.http.responses import JSON
 from payres.operator.api_keys import SCOPES
 from payres.operator.exports import MEDIA_TYPES, Export
 from payres.operator.operations import Operation, endpoint
+from payres.urls import ADMIN_API
 
 ERRORS_HERE: Final = openapi.ERRORS | {
     401: "The API key is missing, unknown, expired or revoked",

@@ -16,20 +16,18 @@ from starlette.responses import Response
 
 from payres.admin.call import Call
 from payres.admin.exports import send_export
-from payres.endpoints import ADMIN_API
 from payres.errors import BearerTokenInvalid, InvalidRequest, NotFound, TokenInvalid, Unavailable
-from payres.http.accept import asks_for
 from payres.http.request_head import credentials
-from payres.http.responses import json_response
+from payres.http.responses import asks_for, json_response
 from payres.operator import api_keys
 from payres.operator.exports import Export
 from payres.operator.operations import Operation, declared
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response, once
-from payres.routes.bodies import read_json_body
 from payres.routes.context import context_of
-from payres.routes.requests import idempotency_key, other_parameters, page_query
+from payres.routes.requests import idempotency_key, other_parameters, page_query, read_json_body
 from payres.routes.routing import Handler, Route
 from payres.store.work import Work
+from payres.urls import ADMIN_API
 from payres.wire import decode, encode
 
 PAGE_PARAMETERS: Final = ("first", "last", "cursor")

@@ -5,11 +5,10 @@ import click
 from payres.cli.commands import Group
 from payres.cli.session import JsonObject, warn, writes
 from payres.clock import format_time
-from payres.endpoints import LINK_PATH
 from payres.operator import operators
 from payres.settings import local_url
 from payres.store.work import Work
-from payres.urls import is_loopback
+from payres.urls import LINK_PATH, is_loopback
 
 
 @click.group(cls=Group)

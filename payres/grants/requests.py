@@ -28,10 +28,9 @@ from payres.grants.tokens import emit, issue_token, revoke_grant
 from payres.identifiers import hash_secret
 from payres.store import grants, retention
 from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
-from payres.store.wallets import WalletRecord
+from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Transaction, Work
 from payres.urls import Urls, app_scheme, with_ascii_host
-from payres.wallet_addresses import active_wallet
 from payres.wire import encode
 
 ITEMS = "access_token.access"  # the member of a grant request

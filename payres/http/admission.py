@@ -13,7 +13,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from payres.clock import SECOND, Clock
-from payres.endpoints import ADMIN_API, ILP, PAGES, SIGNED_SEGMENTS
 from payres.errors import DomainError, TooManyRequests
 from payres.http.observation import observation_of
 from payres.http.request_head import section_bytes, too_long
@@ -22,6 +21,7 @@ from payres.limits import FAILED_READS_PART, KEY_REFETCH_RATE, MAX_HEADER_BYTES,
 from payres.rate_limiter import RateLimiter, address_of, requested_by, too_many
 from payres.settings import Settings
 from payres.slots import Slots
+from payres.urls import ADMIN_API, ILP, PAGES, SIGNED_SEGMENTS
 
 ADMIN: Final = f"{ADMIN_API}/"
 # What a request that has proven nothing may have been answered when it was a guess.

@@ -12,8 +12,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from payres.endpoints import CLOSED
 from payres.http.request_head import header
+from payres.urls import CLOSED
 
 # Answers that caches share carry this one always: a copy made for a program must serve a script too.
 ANY_ORIGIN: Final[Mapping[str, str]] = {"Access-Control-Allow-Origin": "*"}

@@ -12,12 +12,11 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from payres.counters import Metrics
-from payres.endpoints import SECRET_PATHS
 from payres.errors import DomainError, TooManyRequests
 from payres.http.responses import CutShort
 from payres.logs import RequestLog
 from payres.signatures.reasons import shown
-from payres.urls import is_loopback
+from payres.urls import SECRET_PATHS, is_loopback
 
 log = logging.getLogger("payres.http")
 

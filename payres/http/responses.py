@@ -1,7 +1,11 @@
-"""What every JSON answer looks like, errors among them; and answers that are made while they are sent."""
+"""JSON answers, errors among them, and answers that are made while they are sent.
+
+A request whose Accept rules JSON out (RFC 9110 section 12.5.1) is answered 406 before it does anything.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
+import re
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any, Final
@@ -9,14 +13,22 @@ from typing import Any, Final
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from payres.errors import DomainError
+from payres.errors import DomainError, NotAcceptable
 from payres.http import cross_origin
+from payres.http.request_head import Headers
+from payres.limits import MAX_ACCEPT_BYTES
 from payres.wire import encode
 
 JSON: Final = "application/json"
 JSON_CONTENT: Final = (b"content-type", JSON.encode())
 # Bytes that are handed to a connection at a time.
 PIECE_BYTES: Final = 64 * 1024
+
+# What nearly all clients send, so that nothing need be parsed.
+COMMON: Final = ("*/*", JSON, "")
+MEDIA_RANGE: Final = re.compile(r"\*/\*|[\w!#$%&'+.^`|~-]+/(?:\*|[\w!#$%&'+.^`|~-]+)", re.ASCII)
+RANGES_OF_JSON: Final = (JSON, "application/*", "*/*")
+ZERO_QUALITY: Final = re.compile(r"q=0(?:\.0*)?")
 
 
 def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -39,6 +51,27 @@ def json_error(error: DomainError) -> Response:
     details = {"hint": str(error), **error.details}
     shown = {"code": error.code, "description": error.description, "details": details}
     return json_response({"error": shown}, error.status, error.headers)
+
+
+def check_accept(headers: Headers, types: Sequence[str] = ()) -> None:
+    """Raises 406 for headers that take neither JSON nor one of the other types."""
+    accept = _accept(headers)
+    if accept not in COMMON and not accepts(accept, types):
+        raise NotAcceptable(f"The answer is {JSON}: name it in Accept, or leave Accept out")
+
+
+def asks_for(headers: Headers, media_type: str) -> bool:
+    """Whether the headers name this very media type as one that the client takes."""
+    return bool(_ranges(_accept(headers)).get(media_type))
+
+
+def accepts(accept: str, types: Sequence[str] = ()) -> bool:
+    """Whether an Accept header takes JSON, or names one of the other types. What is malformed in it is passed over."""
+    ranges = _ranges(accept)
+    if not ranges or any(ranges.get(media_type) for media_type in types):
+        return True
+    # The most specific range decides.
+    return next((ranges[name] for name in RANGES_OF_JSON if name in ranges), False)
 
 
 def last_response(error: DomainError, headers: Iterable[tuple[bytes, bytes]], method: bytes) -> bytes:
@@ -105,3 +138,20 @@ async def _send(send: Send, part: bytes) -> None:
     for start in range(0, len(part), PIECE_BYTES):
         piece = part[start : start + PIECE_BYTES]
         await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+def _accept(headers: Headers) -> str:
+    """All lines of Accept as one; nothing, as if there were none, when that is longer than anyone needs."""
+    joined = b",".join([value for name, value in headers if name == b"accept"])
+    return joined.decode("latin-1") if len(joined) <= MAX_ACCEPT_BYTES else ""
+
+
+def _ranges(accept: str) -> dict[str, bool]:
+    """The media ranges of an Accept header in lower case, and whether each is taken or ruled out."""
+    ranges: dict[str, bool] = {}
+    for member in accept.lower().split(","):
+        media_range, *parameters = [part.strip() for part in member.split(";")]
+        if MEDIA_RANGE.fullmatch(media_range):
+            taken = not any(ZERO_QUALITY.fullmatch(parameter) for parameter in parameters)
+            ranges[media_range] = ranges.get(media_range, False) or taken
+    return ranges

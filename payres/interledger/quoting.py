@@ -21,11 +21,10 @@ from payres.payments.liquidity import check_liquidity
 from payres.payments.outgoing import check_funds
 from payres.payments.quotes import check_amounts, check_fits, nothing_arrives, unit_rate_between, wanted_amount
 from payres.store.database import Database
-from payres.store.wallets import WalletRecord
+from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms
 from payres.urls import Urls, canonical
-from payres.wallet_addresses import active_wallet
 from payres.wire import Amount, OutgoingPaymentRequest, QuoteRequest, value_in
 
 # How much the rate may move between the quote and the payment, or differ from ours.

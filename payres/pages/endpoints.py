@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any, Final
 
 from payres.admin.serving import all_operations
-from payres.endpoints import ADMIN_ROOT
 from payres.operator.exports import export_ledger, export_payments, export_statement
 from payres.pages import details, overview, sign_in
 from payres.pages.actions import Action
 from payres.pages.list_page import exports_page, send_file, show_list
+from payres.urls import ADMIN_ROOT
 
 PAGES: Final[Mapping[str, Callable[..., Any]]] = {
     "": overview.page,

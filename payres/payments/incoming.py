@@ -13,10 +13,9 @@ from payres.limits import OVERPAY_TOLERANCE
 from payres.store import incoming, wallets
 from payres.store.database import Database
 from payres.store.incoming import INCOMING, IncomingRecord
-from payres.store.wallets import WALLETS, WalletRecord
+from payres.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.urls import Urls
-from payres.wallet_addresses import active_wallet
 from payres.wire import IncomingPayment, IncomingPaymentRequest, metadata_text, value_in
 from payres.worker import Worker
 

@@ -18,10 +18,9 @@ from payres.payments.settlement import emit, pay_locally
 from payres.representations import amount
 from payres.store import grants, quotes
 from payres.store.outgoing import OUTGOING, OutgoingRecord
-from payres.store.wallets import WalletRecord
+from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Terms
-from payres.wallet_addresses import active_wallet
 from payres.wire import OutgoingPayment, OutgoingPaymentRequest, metadata_text
 
 

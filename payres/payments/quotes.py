@@ -24,10 +24,9 @@ from payres.payments.incoming import LocalReceiver, fits, open_receiver
 from payres.payments.liquidity import check_liquidity
 from payres.store import assets, retention
 from payres.store.quotes import QUOTES, QuoteRecord
-from payres.store.wallets import WalletRecord
+from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Terms
-from payres.wallet_addresses import active_wallet
 from payres.wire import Amount, QuoteRequest, value_in
 
 

@@ -29,11 +29,10 @@ from payres.store.assets import ASSETS
 from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.payments import REFUNDS, RefundRecord, payers_of, refunds_of_incoming
-from payres.store.wallets import WALLETS, WalletRecord
+from payres.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Terms
 from payres.urls import ROOT_WALLET_PATH, canonical, canonical_url
-from payres.wallet_addresses import active_wallet
 from payres.wire import require_amount
 
 

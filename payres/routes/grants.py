@@ -19,8 +19,8 @@ from payres.http.request_head import credentials
 from payres.http.responses import json_response
 from payres.identifiers import hash_secret
 from payres.routes.authorize import parse_signature, unreadable_client, verify_client
-from payres.routes.bodies import read_body, read_json_body
 from payres.routes.context import Context, context_of
+from payres.routes.requests import read_body, read_json_body
 from payres.store import grants as stored
 from payres.store import wallets
 from payres.store.clients import CLIENTS, ClientRecord

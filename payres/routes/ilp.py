@@ -13,8 +13,8 @@ from payres.identifiers import hash_secret
 from payres.interledger.packets import result_of
 from payres.interledger.responses import NoReply
 from payres.limits import MAX_PACKET_BODY_BYTES
-from payres.routes.bodies import media_type_of, read_body
 from payres.routes.context import Context, context_of
+from payres.routes.requests import media_type_of, read_body
 from payres.store import peers
 
 MEDIA_TYPE: Final = "application/octet-stream"

@@ -15,8 +15,8 @@ from payres.payments import incoming as rules
 from payres.rate_limiter import address_of
 from payres.routes import resources
 from payres.routes.authorize import authorize
-from payres.routes.bodies import read_body, read_json_body
 from payres.routes.context import Context, context_of
+from payres.routes.requests import read_body, read_json_body
 from payres.store import incoming
 from payres.store.work import Work
 from payres.terms import Offer

@@ -1,28 +1,238 @@
-"""The OpenAPI document of the Open Payments endpoints over HTTP. `payres/routes/openapi_operations.py` makes it."""
+"""What each Open Payments endpoint takes and answers: the OpenAPI document that `/openapi.json` shows.
 
-import asyncio
+It is made of the routes and of the structs when it is first asked for; the server imports this no earlier.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
-from starlette.requests import Request
-from starlette.responses import Response
 
-from payres.http.cross_origin import ANY_ORIGIN
-from payres.http.responses import json_response
+from payres import openapi
+from payres.grants.gnap import ContinueRequest, GrantRequest, GrantResponse, TokenResponse
+from payres.http.responses import JSON
+from payres.limits import MAX_WAIT_SECONDS
+from payres.routes.routing import ROUTES
+from payres.routes.wallet_addresses import SPSP_TYPE
+from payres.wire import (
+    GrantSpending,
+    IncomingPayment,
+    IncomingPaymentRequest,
+    OutgoingPayment,
+    OutgoingPaymentRequest,
+    Page,
+    PublicIncomingPayment,
+    Quote,
+    QuoteRequest,
+    WalletAddress,
+)
 
-CACHE: Final = {"Cache-Control": "public, max-age=3600", **ANY_ORIGIN}
+TITLE: Final = "Open Payments at payres"
+DESCRIPTION: Final = (
+    "Wallet addresses, grants (GNAP, RFC 9635), incoming payments, quotes and outgoing payments. All requests but those"
+    " for wallet addresses and public forms are signed (RFC 9421) with the key of the client."
+)
+OBJECT: Final[openapi.Schema] = {"type": "object"}
+TEXT: Final[openapi.Schema] = {"type": "string"}
+ERRORS_HERE: Final = openapi.ERRORS | {
+    401: "The signature, the key or the token is missing, unknown or not valid: `details.reason` says which",
+    403: "The grant does not permit it, or there is not enough money",
+    404: "It does not exist, or not for this client",
+    408: "The request did not come in time",
+    431: "The request line or the headers are too long",
+    500: "A fault of payres",
+}
+# Prefixes of the paths of what a grant gives access to.
+RESOURCES: Final = ("/incoming-payments", "/quotes", "/outgoing-payment")
+ALWAYS: Final = {406, 408, 429, 431, 500, 503}
+SIGNED: Final = {400, 401, 413, 415}
+SECURITY_SCHEMES: Final = {
+    scheme: {"type": "apiKey", "in": "header", "name": header, "description": description}
+    for scheme, header, description in (
+        (
+            "gnap",
+            "Authorization",
+            "`GNAP `, then the access token of a grant; at /continue/{id} the continuation token.",
+        ),
+        (
+            "signature",
+            "Signature",
+            "Ed25519 over what `Signature-Input` covers (RFC 9421): `@method`, `@target-uri`, with a token"
+            " `authorization`, with a body `content-digest`.",
+        ),
+        (
+            "signatureInput",
+            "Signature-Input",
+            "The components covered, with `created` and the `keyid` of the client's key (RFC 9421).",
+        ),
+    )
+}
+SIGNATURE: Final[openapi.Schema] = {"signature": [], "signatureInput": []}
+TOKEN: Final[openapi.Schema] = {"gnap": [], **SIGNATURE}
+DIGEST: Final[openapi.Schema] = {
+    "name": "Content-Digest",
+    "in": "header",
+    "description": "sha-256 or sha-512 of the body (RFC 9530). A request with a body needs it.",
+    "schema": TEXT,
+}
+WAIT: Final[openapi.Schema] = {
+    "name": "Prefer",
+    "in": "header",
+    "description": "`wait=20`: answers once the payment changes, or after so many seconds,"
+    f" {MAX_WAIT_SECONDS} at most.",
+    "schema": TEXT,
+}
 
 
-async def read(_: Request) -> Response:
-    """GET /openapi.json."""
-    return json_response(await asyncio.to_thread(_document), headers=CACHE)
+class PublicKey(msgspec.Struct, frozen=True):
+    """An Ed25519 key that is valid (RFC 8037)."""
+
+    kid: str
+    x: str
+    alg: str
+    kty: str
+    crv: str
+    use: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class PublicKeys(msgspec.Struct, frozen=True):
+    keys: Sequence[PublicKey]
+
+
+class Operation(NamedTuple):
+    """What its route does not tell. The ids are those of the published Open Payments documents."""
+
+    id: str
+    summary: str
+    answer: Any = None
+    body: Any = None
+    parameters: Sequence[openapi.Schema] = ()
+    media_types: Mapping[str, openapi.Schema] = {}
+    has_public_form: bool = False
+    can_be_late: bool = False  # the state of what it is about may not allow it any more
+
+
+LISTED: Final = [{**openapi.query_parameter("wallet-address", TEXT), "required": True}, *openapi.page_parameters()]
+OPERATIONS: Final[Mapping[str, Operation]] = {
+    "POST /incoming-payments": Operation(
+        "create-incoming-payment", "Creates an incoming payment.", IncomingPayment, IncomingPaymentRequest
+    ),
+    "GET /incoming-payments": Operation(
+        "list-incoming-payments", "Lists incoming payments.", Page[IncomingPayment], parameters=LISTED
+    ),
+    "GET /incoming-payments/{id}": Operation(
+        "get-incoming-payment",
+        "Reads an incoming payment; without Authorization its public form.",
+        (IncomingPayment, PublicIncomingPayment),
+        parameters=[WAIT],
+        has_public_form=True,
+    ),
+    "POST /incoming-payments/{id}/complete": Operation(
+        "complete-incoming-payment",
+        "Completes an incoming payment: it takes no more money.",
+        IncomingPayment,
+        can_be_late=True,
+    ),
+    "POST /quotes": Operation("create-quote", "Creates a quote.", Quote, QuoteRequest),
+    "GET /quotes/{id}": Operation("get-quote", "Reads a quote.", Quote),
+    "POST /outgoing-payments": Operation(
+        "create-outgoing-payment",
+        "Creates an outgoing payment, which moves money.",
+        OutgoingPayment,
+        OutgoingPaymentRequest,
+        can_be_late=True,
+    ),
+    "GET /outgoing-payments": Operation(
+        "list-outgoing-payments", "Lists outgoing payments.", Page[OutgoingPayment], parameters=LISTED
+    ),
+    "GET /outgoing-payments/{id}": Operation(
+        "get-outgoing-payment", "Reads an outgoing payment.", OutgoingPayment, parameters=[WAIT]
+    ),
+    "GET /outgoing-payment-grant": Operation(
+        "get-outgoing-payment-grant", "What the token's grant has spent in its current interval.", GrantSpending
+    ),
+    "POST /": Operation("post-request", "Asks for a grant.", GrantResponse, GrantRequest),
+    "POST /continue/{id}": Operation(
+        "post-continue", "Continues a grant after consent, or waits for it.", GrantResponse, ContinueRequest
+    ),
+    "DELETE /continue/{id}": Operation("delete-continue", "Cancels a grant, with all its tokens."),
+    "OPTIONS /": Operation("discover", "What the authorization server can do (RFC 9635 section 9).", OBJECT),
+    "POST /token/{id}": Operation("post-token", "Rotates an access token.", TokenResponse),
+    "DELETE /token/{id}": Operation("delete-token", "Revokes an access token."),
+    "GET /{path:wallet}": Operation(
+        "get-wallet-address",
+        "Shows a wallet address, or how to pay it by SPSP. Slashes in its path are sent as they are.",
+        WalletAddress,
+        media_types={SPSP_TYPE: OBJECT},
+    ),
+    "GET /{path:wallet}/jwks.json": Operation(
+        "get-wallet-address-keys", "The keys of a client with this wallet address.", PublicKeys
+    ),
+    "GET /{path:wallet}/did.json": Operation(
+        "get-wallet-address-did-document", "The same keys as a DID document.", OBJECT
+    ),
+}
 
 
 @cache
-def _document() -> msgspec.Raw:
-    """Made once, on a thread of its own: that takes a while."""
-    from payres.openapi import as_text
-    from payres.routes.openapi_operations import public_document
+def encoded_document() -> msgspec.Raw:
+    """The document as it is sent."""
+    return msgspec.Raw(openapi.as_text(public_document()).encode())
 
-    return msgspec.Raw(as_text(public_document()).encode())
+
+def public_document() -> dict[str, Any]:
+    """The document."""
+    shown = ((method, route.path, f"{method} {route.path}") for route in ROUTES for method in route.handlers)
+    found = [_described(method, path, OPERATIONS[name]) for method, path, name in shown if name in OPERATIONS]
+    made = openapi.document(TITLE, DESCRIPTION, found, SECURITY_SCHEMES, [TOKEN])
+    schemas = made["components"]["schemas"]
+    # What the structs leave as JSON: what was granted has the form of what was asked for.
+    schemas["AccessToken"]["properties"]["access"] = schemas["AccessTokenRequest"]["properties"]["access"]
+    schemas["ClientInstance"]["properties"]["jwk"] = {"$ref": openapi.REFERENCE.format(name=PublicKey.__name__)}
+    for schema in schemas.values():
+        if "metadata" in schema.get("properties", {}):
+            schema["properties"]["metadata"] = OBJECT
+    return made
+
+
+def _described(method: str, path: str, operation: Operation) -> openapi.Described:
+    names, security = re.findall(r"{(\w+)", path), _security(method, path)
+    needs_access = path.startswith(RESOURCES)
+    creates = needs_access and operation.body is not None
+    answers = {} if operation.answer is None else {JSON: operation.answer, **operation.media_types}
+    statuses = (
+        ALWAYS | (SIGNED if security else set()) | ({404} if names else set()) | ({403} if needs_access else set())
+    )
+    statuses |= ({422} if creates else set()) | ({409} if operation.can_be_late else set())
+    return openapi.Described(
+        method,
+        path,
+        {
+            "operationId": operation.id,
+            "summary": operation.summary,
+            "security": [*security, {}] if operation.has_public_form else security,
+        },
+        [
+            *(openapi.path_parameter(name, TEXT) for name in names),
+            *operation.parameters,
+            *([openapi.idempotency_key()] if creates else []),
+            *([] if operation.body is None else [DIGEST]),
+        ],
+        204 if operation.answer is None else 201 if creates else 200,
+        "Done" if operation.answer is None else "What was asked for",
+        answers,
+        {status: ERRORS_HERE[status] for status in statuses},
+        operation.body,
+        operation.body is not ContinueRequest,  # who only asks again sends none
+    )
+
+
+def _security(method: str, path: str) -> Sequence[openapi.Schema]:
+    """Which of the schemes must be there together."""
+    if path.startswith("/{") or method == "OPTIONS":
+        return []
+    if path == "/":
+        return [SIGNATURE]
+    return [TOKEN, SIGNATURE] if path.startswith("/token/") else [TOKEN]  # the current token may come along

@@ -1,4 +1,7 @@
-"""Outgoing payments over HTTP, and what the grant behind a token has spent. Specification 4.1, 4.3, 4.9."""
+"""Quotes and outgoing payments over HTTP, and the spending of the grant behind a token.
+
+Specification 4.1, 4.3, 4.7 to 4.9.
+"""
 
 from functools import partial
 
@@ -14,14 +17,15 @@ from payres.grants.limits import Spent, current_window, spent_in_window
 from payres.http.responses import json_response
 from payres.interledger.quoting import RemoteQuotes
 from payres.payments import outgoing as rules
+from payres.payments import quotes as quote_rules
 from payres.routes import resources
 from payres.routes.authorize import authorize_reading
-from payres.routes.bodies import read_body
 from payres.routes.context import Context
-from payres.store import outgoing, wallets
+from payres.routes.requests import read_body
+from payres.store import outgoing, quotes, wallets
 from payres.store.work import Work
 from payres.terms import Offer
-from payres.wire import GrantSpending, OutgoingPayment, OutgoingPaymentRequest
+from payres.wire import GrantSpending, OutgoingPayment, OutgoingPaymentRequest, Quote, QuoteRequest
 
 
 async def read_grant_spending(request: Request) -> Response:
@@ -37,6 +41,11 @@ async def read_grant_spending(request: Request) -> Response:
             spent_receive_amount=representations.amount(spent.receive, spent.receive_asset),
         )
     )
+
+
+def _create_quote(work: Work, _: Context, caller: Caller, asked: QuoteRequest, offer: Offer | None) -> Quote:
+    wallet, quote = quote_rules.create(work, caller, asked, offer)
+    return representations.quote(work.urls, wallet, quote)
 
 
 def _create(
@@ -62,6 +71,14 @@ def _find_spending(work: Work, caller: Caller) -> tuple[Asset, Spent] | None:
     return (wallet.asset, spent) if spent else None
 
 
+QUOTES = resources.ResourceKind(
+    type="quote",
+    table=quotes.QUOTES,
+    show=representations.quote,
+    decoder=msgspec.json.Decoder(QuoteRequest),
+    create=_create_quote,
+    find_offer=RemoteQuotes.offer_for_quote,
+)
 OUTGOING_PAYMENTS = resources.ResourceKind(
     type="outgoing-payment",
     table=outgoing.OUTGOING,
@@ -73,6 +90,8 @@ OUTGOING_PAYMENTS = resources.ResourceKind(
     is_final=lambda payment, _: payment.state != "sending",
 )
 
+create_quote = partial(resources.create, kind=QUOTES)  # POST /quotes
+read_quote = partial(resources.read, kind=QUOTES)  # GET /quotes/{id}
 # POST /outgoing-payments: with what the grant has now spent. A payment to a receiver here has then arrived.
 create = partial(resources.create, kind=OUTGOING_PAYMENTS)
 read = partial(resources.read, kind=OUTGOING_PAYMENTS)  # GET /outgoing-payments/{id}

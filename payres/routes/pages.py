@@ -21,9 +21,9 @@ from starlette.responses import HTMLResponse, Response
 from payres.errors import DomainError, InsufficientAccess, InvalidRequest, ServerFailed, UnsupportedMediaType
 from payres.http.observation import observation_of
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
-from payres.routes.bodies import media_type_of, read_body
 from payres.routes.context import context_of
 from payres.routes.exception_handlers import note_error, where_to_ask
+from payres.routes.requests import media_type_of, read_body
 from payres.urls import canonical
 
 if TYPE_CHECKING:  # it loads slowly, and most servers are asked for consent long after they have started

@@ -19,9 +19,8 @@ from payres.interledger.quoting import RemoteQuotes
 from payres.payments.idempotency import KeyedRequest, find_response, once
 from payres.representations import page_of
 from payres.routes.authorize import authorize, authorize_reading
-from payres.routes.bodies import read_body, read_json_body
 from payres.routes.context import Context, context_of
-from payres.routes.requests import idempotency_key, page_query, wallet_address_of
+from payres.routes.requests import idempotency_key, page_query, read_body, read_json_body, wallet_address_of
 from payres.routes.waiting import preferred_wait, wait_for_change
 from payres.store import wallets
 from payres.store.grants import keep_grant
@@ -29,11 +28,10 @@ from payres.store.incoming import IncomingRecord
 from payres.store.outgoing import OutgoingRecord
 from payres.store.quotes import QuoteRecord
 from payres.store.rows import Table, page_of_wallet
-from payres.store.wallets import WalletRecord
+from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer
 from payres.urls import Urls
-from payres.wallet_addresses import active_wallet
 from payres.wire import Page, WalletResource, decode, encode
 
 
@@ -83,17 +81,16 @@ async def create(request: Request, kind: ResourceKind[A, R, B]) -> Response:
     if key is not None:
         implied = None if asked.wallet_address else caller.wallet_address
         keyed = KeyedRequest(caller.client_id, key, request.scope["path"], body, implied)
-    creation = Creation(kind, context, caller, asked, keyed)
     if key is None:
-        answer = await creation.run()
+        answer, made = await _create(kind, context, caller, asked, keyed)
     else:
         # A copy waits for the first, whose way to another server takes seconds, and gets its answer.
         async with context.idempotency_slots.slot(caller.client_id, key):
-            answer = await creation.run()
-    if creation.made is not None:
-        observation_of(request.scope).payment = creation.made.id.rpartition("/")[2]
+            answer, made = await _create(kind, context, caller, asked, keyed)
+    if made is not None:
+        observation_of(request.scope).payment = made.id.rpartition("/")[2]
         if kind.on_created is not None:
-            kind.on_created(context, creation.made)
+            kind.on_created(context, made)
     return json_response(msgspec.Raw(answer), 201)
 
 
@@ -172,43 +169,35 @@ def find(
     return wallet, record
 
 
-class Creation(msgspec.Struct, Generic[A, R, B]):
-    """One request that creates something. `made` is None for a repeated request."""
+async def _create(
+    kind: ResourceKind[A, R, B], context: Context, caller: Caller, asked: A, keyed: KeyedRequest | None
+) -> tuple[bytes, B | None]:
+    """The body of the answer, and what was created; None for a repeated request, for which no other server is asked.
 
-    kind: ResourceKind[A, R, B]
-    context: Context
-    caller: Caller
-    asked: A
-    keyed: KeyedRequest | None
+    The body is stored under the key in the same commit as what it shows. Raises TokenInvalid for a token that has ended
+    meanwhile, KeyReused, and what creating raises: then nothing is stored, and the key stays unused.
+    """
     offer: Offer | None = None
     made: B | None = None
 
-    async def run(self) -> bytes:
-        """The body of the answer. Asks other servers first, unless the request was answered before."""
-        database, kind = self.context.database, self.kind
-        if kind.find_offer is not None:
-            cached = None if self.keyed is None else await database.read(self.find_before)
-            if cached is not None:
-                return cached
-            self.offer = await kind.find_offer(self.context.remote_quotes, self.asked)
-        return await database.write(self.create)
+    def find_before(work: Work) -> "bytes | None":
+        require_valid_token(work, caller)
+        return None if keyed is None else find_response(work, keyed)
 
-    def create(self, work: Work) -> bytes:
-        """The body of the answer, which is stored under the key in the same commit as what it shows.
+    def create_once(work: Work) -> bytes:
+        require_valid_token(work, caller)
+        return once(work, keyed, partial(make, work))
 
-        Raises TokenInvalid for a token that has ended meanwhile, KeyReused, and what creating raises: then nothing is
-        stored, and the key stays unused.
-        """
-        require_valid_token(work, self.caller)
-        return once(work, self.keyed, partial(self._make, work))
+    def make(work: Work) -> bytes:
+        nonlocal made
+        if not caller.grant_stays:
+            keep_grant(work, caller.grant_id)
+        made = kind.create(work, context, caller, asked, offer)
+        return encode(made)
 
-    def find_before(self, work: Work) -> bytes | None:
-        """The body that answered this request before. Raises TokenInvalid, KeyReused."""
-        require_valid_token(work, self.caller)
-        return None if self.keyed is None else find_response(work, self.keyed)
-
-    def _make(self, work: Work) -> bytes:
-        if not self.caller.grant_stays:
-            keep_grant(work, self.caller.grant_id)
-        self.made = self.kind.create(work, self.context, self.caller, self.asked, self.offer)
-        return encode(self.made)
+    if kind.find_offer is not None:
+        before = None if keyed is None else await context.database.read(find_before)
+        if before is not None:
+            return before, None
+        offer = await kind.find_offer(context.remote_quotes, asked)
+    return await context.database.write(create_once), made

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
+import msgspec
 from starlette import routing
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
@@ -13,11 +14,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from payres.endpoints import ADMIN_ROOT, ILP, RESERVED_SEGMENTS
 from payres.errors import DomainError, MethodNotAllowed, NotFound, nothing_here
-from payres.http.accept import check_accept
 from payres.http.admin_hosts import AdminHosts
+from payres.http.cross_origin import ANY_ORIGIN
 from payres.http.observation import observation_of
+from payres.http.responses import check_accept, json_response
 from payres.routes import (
     consent,
     grants,
@@ -25,15 +26,15 @@ from payres.routes import (
     ilp,
     incoming_payments,
     metrics,
-    openapi,
     outgoing_payments,
-    quotes,
     wallet_addresses,
 )
 from payres.routes.exception_handlers import fault_response, render_error
-from payres.urls import ROOT_WALLET_PATH
+from payres.urls import ADMIN_ROOT, ILP, RESERVED_SEGMENTS, ROOT_WALLET_PATH
 
 Handler = Callable[[Request], Awaitable[Response]]
+
+OPENAPI_CACHE: Final = {"Cache-Control": "public, max-age=3600", **ANY_ORIGIN}
 
 
 class WalletConvertor(StringConvertor):
@@ -134,10 +135,13 @@ class Operator(BaseRoute):
 
 class Router(routing.Router):
     """Starlette's router, in which a trailing slash is accepted on every path and never redirected: the signature check
-    sees the path as it was sent. It tries the routes in their order, the most frequent first."""
+    sees the path as it was sent. A path without parameters finds its route at once; the other routes are tried in
+    their order, the most frequent first."""
 
     def __init__(self, operator: Operator) -> None:
-        super().__init__([*ROUTES[:-3], operator, *ROUTES[-3:]], redirect_slashes=False, default=_refuse_all)
+        self._by_path = {route.path: route for route in ROUTES if "{" not in route.path}
+        tried = [route for route in ROUTES if "{" in route.path]
+        super().__init__([*tried[:-3], operator, *tried[-3:]], redirect_slashes=False, default=_refuse_all)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request."""
@@ -147,8 +151,9 @@ class Router(routing.Router):
             await _refuse(NotFound(sentence), scope, receive, send)
             return
         if len(path) > 1 and path.endswith("/"):
-            scope["path"] = path[:-1]
-        await self.app(scope, receive, send)
+            path = scope["path"] = path[:-1]
+        route = self._by_path.get(path)
+        await (self.app if route is None else route.handle)(scope, receive, send)
 
 
 async def _refuse(error: DomainError, scope: Scope, receive: Receive, send: Send) -> None:
@@ -159,6 +164,17 @@ async def _refuse_all(scope: Scope, receive: Receive, send: Send) -> None:
     await _refuse(nothing_here(), scope, receive, send)
 
 
+async def _read_openapi(_: Request) -> Response:
+    """GET /openapi.json. To make the document takes a while, the first time."""
+    return json_response(await asyncio.to_thread(_openapi_document), headers=OPENAPI_CACHE)
+
+
+def _openapi_document() -> msgspec.Raw:
+    from payres.routes.openapi import encoded_document  # loads slowly
+
+    return encoded_document()
+
+
 ROUTES: Final = (
     Route(ILP, {"POST": ilp.receive}, is_json=False),
     Route("/incoming-payments/{id}", {"GET": incoming_payments.read}),
@@ -166,8 +182,8 @@ ROUTES: Final = (
     Route("/incoming-payments/{id}/complete", {"POST": incoming_payments.complete}),
     # The official .NET client completes with two slashes; what it signed cannot be redirected.
     Route("/incoming-payments/{id}//complete", {"POST": incoming_payments.complete}),
-    Route("/quotes", {"POST": quotes.create}),
-    Route("/quotes/{id}", {"GET": quotes.read}),
+    Route("/quotes", {"POST": outgoing_payments.create_quote}),
+    Route("/quotes/{id}", {"GET": outgoing_payments.read_quote}),
     Route("/outgoing-payments", {"POST": outgoing_payments.create, "GET": outgoing_payments.list_page}),
     Route("/outgoing-payments/{id}", {"GET": outgoing_payments.read}),
     Route("/outgoing-payment-grant", {"GET": outgoing_payments.read_grant_spending}),
@@ -178,7 +194,7 @@ ROUTES: Final = (
     Route("/healthz", {"GET": health.healthz}, is_json=False),
     Route("/readyz", {"GET": health.readyz}, is_json=False),
     Route("/metrics", {"GET": metrics.read}, is_json=False),
-    Route("/openapi.json", {"GET": openapi.read}),
+    Route("/openapi.json", {"GET": _read_openapi}),
     Route("/{path:wallet}/jwks.json", {"GET": wallet_addresses.read_keys}, is_json=False, takes_all=True),
     Route("/{path:wallet}/did.json", {"GET": wallet_addresses.read_did}, is_json=False, takes_all=True),
     Route("/{path:wallet}", {"GET": wallet_addresses.read}, is_json=False, takes_all=True),

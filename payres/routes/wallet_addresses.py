@@ -11,9 +11,8 @@ from starlette.responses import Response
 
 from payres.errors import MethodNotAllowed, nothing_here
 from payres.grants.clients import stored_jwk
-from payres.http.accept import asks_for, check_accept
 from payres.http.cross_origin import ANY_ORIGIN
-from payres.http.responses import json_response
+from payres.http.responses import asks_for, check_accept, json_response
 from payres.identifiers import base64url_decoded
 from payres.routes.context import context_of
 from payres.signatures.jwk import JWK

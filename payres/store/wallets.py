@@ -8,10 +8,11 @@ import msgspec
 
 from payres.amounts import Asset, Fee
 from payres.clock import DAY
+from payres.errors import InvalidRequest
 from payres.limits import KNOWN_BROWSER_DAYS, MAX_KNOWN_BROWSERS
 from payres.store.retention import BROWSERS, SESSIONS, purge
 from payres.store.rows import R, Table, find_number, insert_row, number
-from payres.store.work import Transaction
+from payres.store.work import Transaction, Work
 
 
 class WalletRecord(msgspec.Struct, frozen=True):
@@ -73,6 +74,15 @@ KEYS = Table(KeyRecord, "wallet_key")
 
 def find_wallet(tx: Transaction, path: str) -> WalletRecord | None:
     return WALLETS.find(tx, "WHERE w.path = ?", path)
+
+
+def active_wallet(work: Work, url: str, field: str = "walletAddress") -> WalletRecord:
+    """The active wallet address at `url`. Raises InvalidRequest, naming `field`, when this server has none such."""
+    path = work.urls.wallet_path(url)
+    wallet = find_wallet(work, path) if path is not None else None
+    if wallet is None or not wallet.active:
+        raise InvalidRequest(f"{field} is not an active wallet address of this server", field=field)
+    return wallet
 
 
 def find_with_wallet(

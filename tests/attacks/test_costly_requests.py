@@ -17,7 +17,7 @@ from payres.errors import DomainError
 from payres.federation.connection import FetchFailed
 from payres.federation.targets import parse_target
 from payres.grants.intervals import parse_interval
-from payres.http.accept import asks_for, check_accept
+from payres.http.responses import asks_for, check_accept
 from payres.limits import MAX_ACCEPT_BYTES, MAX_FORM_BYTES, MAX_HOST_LENGTH, MAX_QUERY_BYTES
 from payres.rate_limiter import counted_address
 from payres.routes.cookies import browser_of

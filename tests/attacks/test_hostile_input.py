@@ -21,7 +21,7 @@ import pytest
 from payres.errors import DomainError
 from payres.grants.gnap import GrantRequest
 from payres.grants.intervals import describe, parse_interval
-from payres.http.accept import accepts
+from payres.http.responses import accepts
 from payres.interledger import frames, packets
 from payres.interledger.oer import CodecError, Reader, parse_timestamp
 from payres.interledger.stream import SharedSecret, encrypt

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.http.accept import accepts
+from payres.http.responses import accepts
 from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from payres.clock import SystemClock
-from payres.endpoints import ILP
 from payres.http.admission import Admission, RateLimits
 from payres.http.observation import OBSERVATION, Observation
 from payres.limits import MAX_REQUESTS_PER_ADDRESS
 from payres.settings import Settings
+from payres.urls import ILP
 
 A, B, HERE = "203.0.113.1", "203.0.113.2", "127.0.0.1"
 

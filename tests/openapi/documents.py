@@ -9,8 +9,7 @@ from typing import Any, Final, NamedTuple
 import jsonschema_rs
 import yaml
 
-from payres.endpoints import RESERVED_SEGMENTS
-from payres.urls import ROOT_WALLET_PATH
+from payres.urls import RESERVED_SEGMENTS, ROOT_WALLET_PATH
 from tests.helpers import Json
 from tests.openapi.deviations import AMENDMENTS
 

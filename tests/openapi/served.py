@@ -6,7 +6,7 @@ from functools import cache
 import jsonschema_rs
 
 from payres.openapi import as_text
-from payres.routes.openapi_operations import public_document
+from payres.routes.openapi import public_document
 from tests.helpers import Json
 from tests.openapi.documents import JSON
 

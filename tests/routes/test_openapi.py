@@ -13,7 +13,7 @@ from payres.testing.instance import Instance
 from tests.openapi import documents, served
 
 OWN = {"/openapi.json", "/incoming-payments/{id}//complete"}  # itself, and another spelling
-MAKES_IT = {"payres.openapi", "payres.routes.openapi_operations"}
+MAKES_IT = {"payres.openapi", "payres.routes.openapi"}
 
 
 def test_paths_are_those_of_the_routes() -> None:

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from payres.endpoints import RESERVED_SEGMENTS
 from payres.signatures.sign import Message, sign
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from payres.urls import RESERVED_SEGMENTS
 from tests.helpers import TIMEOUT, Json
 
 Refused = Callable[..., Json]

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from payres.admin.serving import admin_endpoints
-from payres.endpoints import ADMIN_API, ADMIN_ROOT, CLOSED, PAGES, RESERVED_SEGMENTS, SECRET_PATHS, SIGNED_SEGMENTS
 from payres.http.cross_origin import PREFLIGHT
 from payres.pages.endpoints import admin_pages
 from payres.routes.routing import ROUTES
+from payres.urls import ADMIN_API, ADMIN_ROOT, CLOSED, PAGES, RESERVED_SEGMENTS, SECRET_PATHS, SIGNED_SEGMENTS
 
-INTEGRATING = Path(__file__).parents[1] / "docs" / "integrating.md"
+INTEGRATING = Path(__file__).parents[2] / "docs" / "integrating.md"
 API = [one for one in ROUTES if one.is_json]
 FOR_LATER = {"account", "discovery", "grant", "pay", "settings", "static"}
 OF_ANY_SITE = {".well-known", "did.json", "favicon.ico", "jwks.json"}
