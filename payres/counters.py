@@ -1,4 +1,4 @@
-"""Counters since the start. Counting changes a dictionary, without a lock; `routes/metrics.py` says what `/metrics`
+"""Counters since the start. Counting changes a dictionary, without a lock; `routes/monitoring.py` says what `/metrics`
 shows of them and of the database."""
 
 from bisect import bisect_left

@@ -5,8 +5,8 @@ There are two: `payres/routes/openapi.py` makes that of the Open Payments endpoi
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -47,49 +47,54 @@ class ErrorBody(Resource, frozen=True, kw_only=True):
     error: Error
 
 
-class Described(NamedTuple):
-    """An operation of a document: `members` are those of its OpenAPI object that are not made of the rest.
-
-    `answers` has a struct, several to choose from, or a JSON Schema for each media type of the answer `status`; it is
-    empty for an answer without content.
-    """
-
-    method: str
-    path: str
-    members: Mapping[str, Any]
-    parameters: Sequence[Schema]
-    status: int
-    meaning: str
-    answers: Mapping[str, Any]
-    errors: Mapping[int, str]
-    body: Any = None
-    needs_body: bool = True
-
-    @property
-    def types(self) -> Sequence[Any]:
-        """The structs that it takes and answers with."""
-        found = [one for answer in self.answers.values() for one in (answer if _is_choice(answer) else (answer,))]
-        return [one for one in (*found, self.body) if one is not None and not isinstance(one, Mapping)]
-
-
 def document(
-    title: str, description: str, operations: Sequence[Described], security_schemes: Schema, security: Sequence[Schema]
+    title: str,
+    description: str,
+    operations: Iterable[tuple[str, str, Schema]],
+    security_schemes: Schema,
+    security: Sequence[Schema],
 ) -> dict[str, Any]:
-    """The document; `security` is what an operation needs that does not say otherwise."""
-    types = [*(one for operation in operations for one in operation.types), ErrorBody]
-    schemas, components = msgspec.json.schema_components(types, ref_template=REFERENCE)
-    by_type = dict(zip(types, schemas, strict=True))
+    """The document of these methods, paths and operations; `security` is what an operation needs that does not say
+    otherwise."""
     paths: dict[str, dict[str, Any]] = {}
-    for operation in operations:
-        path = operation.path.replace(":wallet}", "}")
-        paths.setdefault(path, {})[operation.method.lower()] = _described(operation, by_type)
+    found: list[Any] = []
+    for method, path, shown in operations:
+        _with_schemas(shown, found.append)
+        paths.setdefault(path.replace(":wallet}", "}"), {})[method.lower()] = shown
+    types = [*(one for one in found if one is not ErrorBody), ErrorBody]  # components are in this order
+    schemas, components = msgspec.json.schema_components(types, ref_template=REFERENCE)
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": __version__.removesuffix(".dev0"), "description": description},
         "security": security,
-        "paths": paths,
+        "paths": _with_schemas(paths, dict(zip(types, schemas, strict=True)).__getitem__),
         "components": {"securitySchemes": security_schemes, "schemas": components},
     }
+
+
+def operation(
+    members: Schema,
+    parameters: Sequence[Schema],
+    status: int,
+    meaning: str,
+    answers: Mapping[str, Any],
+    errors: Mapping[int, str],
+    body: Any = None,
+    *,
+    needs_body: bool = True,
+) -> dict[str, Any]:
+    """The OpenAPI object of an operation, in which a struct stands for its schema, and a tuple for one of several.
+
+    `members` are those that are not made of the rest. `answers` has what each media type of the answer `status` holds;
+    it is empty for an answer without content.
+    """
+    responses = {str(status): _response(meaning, answers)}
+    for error, sentence in sorted(errors.items()):
+        responses[str(error)] = _response(sentence, {JSON: ErrorBody})
+    shown = {**members, "parameters": parameters, "responses": responses}
+    if body is not None:
+        shown["requestBody"] = {"required": needs_body, "content": {JSON: {"schema": body}}}
+    return shown
 
 
 def page_parameters() -> list[Schema]:
@@ -129,29 +134,17 @@ def as_text(document: Schema) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def _described(operation: Described, schemas: Mapping[Any, Schema]) -> dict[str, Any]:
-    answers = {media_type: _schema(answer, schemas) for media_type, answer in operation.answers.items()}
-    responses = {str(operation.status): _response(operation.meaning, answers)}
-    for status, meaning in sorted(operation.errors.items()):
-        responses[str(status)] = _response(meaning, {JSON: schemas[ErrorBody]})
-    described = {**operation.members, "parameters": operation.parameters, "responses": responses}
-    if operation.body is not None:
-        content = {JSON: {"schema": schemas[operation.body]}}
-        described["requestBody"] = {"required": operation.needs_body, "content": content}
-    return described
+def _with_schemas(value: Any, schema: Callable[[Any], Any]) -> Any:
+    """The value with what `schema` gives for each struct in it."""
+    if isinstance(value, Mapping):
+        return {name: _with_schemas(member, schema) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_with_schemas(one, schema) for one in value]
+    if isinstance(value, tuple):
+        return {"anyOf": [schema(one) for one in value]}
+    return value if isinstance(value, str | int) else schema(value)
 
 
-def _schema(answer: Any, schemas: Mapping[Any, Schema]) -> Schema:
-    if _is_choice(answer):
-        return {"anyOf": [schemas[one] for one in answer]}
-    found: Schema = answer if isinstance(answer, Mapping) else schemas[answer]
-    return found
-
-
-def _is_choice(answer: Any) -> bool:
-    return isinstance(answer, tuple)
-
-
-def _response(description: str, content: Mapping[str, Schema]) -> Schema:
+def _response(description: str, content: Mapping[str, Any]) -> Schema:
     shown = {"content": {media_type: {"schema": schema} for media_type, schema in content.items()}} if content else {}
     return {"description": description, **shown}

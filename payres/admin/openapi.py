@@ -32,22 +32,20 @@ def admin_document() -> dict[str, Any]:
     return openapi.document(
         "The operator's API of payres",
         "Scopes: " + "; ".join(f"`{scope}`: {what}" for scope, what in SCOPES.items()) + ".",
-        [_described(one) for one in admin_endpoints() if one.scope],
+        [(one.method, ADMIN_API + one.path, _operation(one)) for one in admin_endpoints() if one.scope],
         {"apiKey": {"type": "http", "scheme": "bearer", "description": "A key of `payres api-key create`."}},
         [{"apiKey": []}],
     )
 
 
-def _described(operation: Operation) -> openapi.Described:
+def _operation(operation: Operation) -> openapi.Schema:
     meaning, answers = "What was asked for", {JSON: operation.answer_type}
     if operation.answer_type is Export:
         meaning = (
             "The rows as `format` says: CSV with a heading, or an object a line. One that is cut off has no last chunk"
         )
         answers = {media_type: {"type": "string"} for media_type in MEDIA_TYPES.values()}
-    return openapi.Described(
-        operation.method,
-        ADMIN_API + operation.path,
+    return openapi.operation(
         {
             "operationId": operation.id,
             "summary": operation.summary,

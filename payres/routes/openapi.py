@@ -185,7 +185,9 @@ def encoded_document() -> msgspec.Raw:
 def public_document() -> dict[str, Any]:
     """The document."""
     shown = ((method, route.path, f"{method} {route.path}") for route in ROUTES for method in route.handlers)
-    found = [_described(method, path, OPERATIONS[name]) for method, path, name in shown if name in OPERATIONS]
+    found = [
+        (method, path, _operation(method, path, OPERATIONS[name])) for method, path, name in shown if name in OPERATIONS
+    ]
     made = openapi.document(TITLE, DESCRIPTION, found, SECURITY_SCHEMES, [TOKEN])
     schemas = made["components"]["schemas"]
     # What the structs leave as JSON: what was granted has the form of what was asked for.
@@ -197,7 +199,7 @@ def public_document() -> dict[str, Any]:
     return made
 
 
-def _described(method: str, path: str, operation: Operation) -> openapi.Described:
+def _operation(method: str, path: str, operation: Operation) -> openapi.Schema:
     names, security = re.findall(r"{(\w+)", path), _security(method, path)
     needs_access = path.startswith(RESOURCES)
     creates = needs_access and operation.body is not None
@@ -206,9 +208,7 @@ def _described(method: str, path: str, operation: Operation) -> openapi.Describe
         ALWAYS | (SIGNED if security else set()) | ({404} if names else set()) | ({403} if needs_access else set())
     )
     statuses |= ({422} if creates else set()) | ({409} if operation.can_be_late else set())
-    return openapi.Described(
-        method,
-        path,
+    return openapi.operation(
         {
             "operationId": operation.id,
             "summary": operation.summary,
@@ -225,7 +225,7 @@ def _described(method: str, path: str, operation: Operation) -> openapi.Describe
         answers,
         {status: ERRORS_HERE[status] for status in statuses},
         operation.body,
-        operation.body is not ContinueRequest,  # who only asks again sends none
+        needs_body=operation.body is not ContinueRequest,  # who only asks again sends none
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from payres.routes import health, readiness
+from payres.routes import monitoring, readiness
 from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 
@@ -25,7 +25,7 @@ def test_health_says_why_not_when_the_database_does_not_answer(
     def broken(tx: Transaction) -> bool:
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(health, "answers", broken)
+    monkeypatch.setattr(monitoring, "answers", broken)
     answer = anonymous.get(f"{shared.base_url}/healthz")
     assert answer.status_code == 503
     assert answer.json() == {

@@ -1,8 +1,9 @@
-"""Metrics for Prometheus: what was counted since the start, and what the database shows now. docs/operating.md."""
+"""Monitoring: whether the server lives, whether it can take payments, and metrics for Prometheus. docs/operating.md."""
 
 import asyncio
 import hmac
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import accumulate
 from typing import Any, Final
@@ -11,24 +12,55 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres import __version__
+from payres.clock import format_time_if_any
 from payres.counters import Histogram
-from payres.errors import nothing_here
+from payres.errors import DomainError, nothing_here
 from payres.event_types import EVENT_TYPES
 from payres.http.request_head import credentials
+from payres.http.responses import json_response
 from payres.operator.status import Gauge, read_gauges
 from payres.routes.context import Context, context_of
+from payres.store.connections import changed_at, log_bytes
+from payres.store.database import answers
+from payres.store.status import last_restore
 
 # The library is imported where it is used: it loads slowly, and many servers are never asked.
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-async def read(request: Request) -> Response:
+async def healthz(request: Request) -> Response:
+    """GET /healthz: 200 when the process lives and the database can be read, 503 with the reason when it cannot."""
+    try:
+        await context_of(request).database.read(answers)
+    except DomainError as error:
+        return _unavailable(str(error))
+    return json_response({"status": "ok"})
+
+
+async def readyz(request: Request) -> Response:
+    """GET /readyz: 200 when payments can be taken, 503 with the reason when they cannot; details in any case."""
+    context = context_of(request)
+    problem = await context.readiness.problem()
+    shown: dict[str, Any] = {"walBytes": log_bytes(context.database.path)}
+    with suppress(DomainError):
+        shown["restoredAt"] = format_time_if_any(await context.database.read(last_restore))
+    if context.settings.read_only:
+        shown |= {"readOnly": True, "changedAt": format_time_if_any(changed_at(context.database.path))}
+    details = {"details": shown}
+    return _unavailable(problem, **details) if problem else json_response({"status": "ok"} | details)
+
+
+async def read_metrics(request: Request) -> Response:
     """GET /metrics: for whom `admin_hosts` lets in, or who has `metrics_token`. Raises NotFound for everyone else."""
     context = context_of(request)
     if not _may_read(request, context):
         raise nothing_here()
     found = await context.database.examine(read_gauges)
     return Response(await asyncio.to_thread(_render, context, found), media_type=CONTENT_TYPE)
+
+
+def _unavailable(reason: str, **details: Any) -> Response:
+    return json_response({"status": "unavailable", "reason": reason, **details}, 503)
 
 
 def _may_read(request: Request, context: Context) -> bool:
