@@ -9,6 +9,7 @@ from payres.rate_limiter import (
     _counted,
     address_of,
     counted_address,
+    too_many,
 )
 
 START = 1_800_000_000 * SECOND
@@ -74,6 +75,12 @@ def test_least_recent_of_too_many_keys_is_forgotten(clock: MovableClock, monkeyp
     limiter.take("c")
     assert list(limiter._full_at) == ["a", "c"]
     assert limiter.take("b") == 0
+
+
+@pytest.mark.parametrize(("wait", "shown"), [(1, "1"), (SECOND, "1"), (SECOND + 1, "2")])
+def test_too_many_rounds_the_wait_up(wait: int, shown: str) -> None:
+    refusal = too_many(wait, "Wait")
+    assert str(refusal.retry_after) == shown
 
 
 @pytest.mark.parametrize(
