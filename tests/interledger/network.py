@@ -93,9 +93,17 @@ def bill(instance: Instance, wallet: str, wanted: int | None = None, asset: Asse
 
 def pay(instance: Instance, wallet: str, receiver: str, limits: Json | None = None, **amounts: Json) -> Paid:
     """Quotes, pays, and waits for the end."""
-    quote = instance.client.create_quote(wallet, receiver, **amounts)
-    created = instance.client.create_outgoing_payment(wallet, quote["id"], limits)
-    return ended(instance, created, quote)
+    quoted = instance.client.create_quote(wallet, receiver, **amounts)
+    created = instance.client.create_outgoing_payment(wallet, quoted["id"], limits)
+    return ended(instance, created, quoted)
+
+
+def quote(instance: Instance, receiver: str, path: str = "alice", **amounts: Json) -> Any:
+    """The answer to a request for a quote from a wallet."""
+    wallet = instance.wallet(path)
+    token = instance.client.grant({"type": "quote", "actions": ["create"], "identifier": wallet})
+    body = {"walletAddress": wallet, "receiver": receiver, "method": "ilp", **amounts}
+    return instance.client.post("/quotes", body, token)
 
 
 def ended(instance: Instance, created: Json, quote: Json | None = None) -> Paid:

@@ -64,16 +64,12 @@ async def test_stopping_waits_for_packets_that_have_left_and_lets_no_more_leave(
     leaving.cancel()
 
 
-async def test_stopping_waits_for_answers_for_a_while_only(outbound: Outbound, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "DRAIN_SECONDS", 0.01)
-    async with outbound.departure():
-        await outbound.drain()
-
-
-async def test_stopping_waits_for_nothing_when_nothing_has_left(
-    outbound: Outbound, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("seconds", "in_flight"), [(0.01, True), (float("inf"), False)])
+async def test_stopping_waits_for_answers_for_a_while_only_and_for_nothing_when_none_is_missing(
+    outbound: Outbound, monkeypatch: pytest.MonkeyPatch, seconds: float, in_flight: bool
 ) -> None:
-    monkeypatch.setattr(module, "DRAIN_SECONDS", float("inf"))
+    monkeypatch.setattr(module, "DRAIN_SECONDS", seconds)
     async with outbound.departure():
-        pass
+        if in_flight:
+            await outbound.drain()
     await outbound.drain()

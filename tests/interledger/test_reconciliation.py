@@ -69,11 +69,11 @@ class Road:
     def bill(self, wanted: int | None = 1000) -> str:
         return bill(self.b, self.b.wallet("bob"), wanted)
 
-    def begin(self, receiver: str, *fates: Fate, then: Fate = "answered", limits: Json | None = None) -> Json:
+    def begin(self, receiver: str, *fates: Fate, then: Fate = "answered") -> Json:
         """A payment whose packets have these fates, and all after them another."""
         quote = self.a.client.create_quote(self.a.wallet("alice"), receiver)
         self.link.script = chain(fates, () if then == "answered" else repeat(then))
-        return self.a.client.create_outgoing_payment(self.a.wallet("alice"), quote["id"], limits)
+        return self.a.client.create_outgoing_payment(self.a.wallet("alice"), quote["id"])
 
     def end(self, created: Json, seconds: int = 10) -> Paid:
         """The payment at its end, which is soon: so many seconds pass whenever it only waits."""
@@ -163,18 +163,18 @@ def test_packets_stop_when_one_is_unanswered(road: Road, lost: Fate) -> None:
     assert road.end(created).record.state == "completed"
 
 
-def test_payment_to_a_peer_that_answers_nothing_ends_all_the_same(road: Road) -> None:
+@pytest.mark.parametrize(
+    ("fates", "then", "failure", "arrived"),
+    [(["answered"], "502 before", NOT_IN_FULL, 100), ([], "lost after", None, 1000)],
+    ids=["takes nothing", "delivers"],
+)
+def test_peer_that_answers_nothing_is_paid_what_it_delivered(
+    road: Road, fates: Sequence[Fate], then: Fate, failure: str | None, arrived: int
+) -> None:
     receiver = road.bill()
-    paid = road.end(road.begin(receiver, "answered", then="502 before"))
-    assert (paid.record.state, paid.record.failure) == ("failed", NOT_IN_FULL)
-    road.check(paid, receiver, arrived=100)
-
-
-def test_peer_that_delivers_and_answers_nothing_is_paid(road: Road) -> None:
-    receiver = road.bill()
-    paid = road.end(road.begin(receiver, then="lost after"))
-    assert paid.record.state == "completed"
-    road.check(paid, receiver)
+    paid = road.end(road.begin(receiver, *fates, then=then))
+    assert (paid.record.state, paid.record.failure) == ("failed" if failure else "completed", failure)
+    road.check(paid, receiver, arrived)
 
 
 def test_packets_in_flight_to_a_peer_that_does_not_repeat_answers_are_few(road: Road) -> None:
@@ -201,10 +201,7 @@ def test_money_of_others_proves_nothing_and_the_payer_has_the_unproven_part_back
     a, b = road.a, road.b
     set_fee(a, "0.10", 0)
     receiver = road.bill(None)
-    quote = a.client.create_quote(a.wallet("alice"), receiver, debitAmount=amount(500 + FEE))
-    limits = {"debitAmount": amount(1000)}
-    road.link.script = iter(["answered", "answered", "lost after", "502 before", "answered"])
-    created = a.client.create_outgoing_payment(a.wallet("alice"), quote["id"], limits)
+    created = pay_all(road, receiver, 500 + FEE, "answered", "answered", "lost after", "502 before", "answered")
     road.wait_until_unanswered(created)
     b.client.pay(b.wallet("alice"), receiver, debitAmount=amount(1234))
     paid = road.end(created)

@@ -119,25 +119,6 @@ addresses = st.builds(
 )
 
 
-@pytest.mark.parametrize(
-    ("prefix", "address", "expected"),
-    [
-        ("g.bank", "g.bank", True),
-        ("g.bank", "g.bank.alice", True),
-        ("g.bank", "g.bank.alice.token", True),
-        ("g", "g.bank", True),
-        ("g.bank", "g.banker", False),
-        ("g.bank", "g.bank-2.alice", False),
-        ("g.bank.alice", "g.bank", False),
-        ("g.bank", "g.Bank.alice", False),
-        ("test", "test1.alice", False),
-        ("g.bank", "private.g.bank", False),
-    ],
-)
-def test_prefix_covers_whole_segments(prefix: str, address: str, expected: bool) -> None:
-    assert covers(prefix, address) is expected
-
-
 @given(addresses, addresses)
 def test_prefix_covers_as_its_segments_begin_the_address(prefix: str, address: str) -> None:
     parts = prefix.split(".")
@@ -198,8 +179,3 @@ def outcome(rates: Transaction, amount: int, here: Asset, there: Asset) -> int |
 @given(st.integers(0, MAX_VALUE))
 def test_one_asset_is_not_converted(rates: Transaction, amount: int) -> None:
     assert converted(work_at(rates, 0), amount, Asset("XYZ", 3), Asset("XYZ", 3)) == amount
-
-
-def test_reject_names_the_node_that_rejects() -> None:
-    reject = Rejected(Code.AMOUNT_TOO_LARGE, "Too much", b"data").reject("test.here")
-    assert (reject.code, reject.triggered_by, reject.message, reject.data) == ("F08", "test.here", "Too much", b"data")

@@ -1,8 +1,7 @@
 """Payments across a server in the middle, which exchanges them and owes and is owed on both sides."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -34,7 +33,6 @@ from tests.interledger.network import (
     wallet_money,
 )
 
-Refused = Callable[..., dict[str, Any]]
 Row = Sequence[Instance]
 
 

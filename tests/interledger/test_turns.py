@@ -40,6 +40,7 @@ from tests.interledger.network import (
     network,
     pay,
     peer_of,
+    quote,
     received,
 )
 
@@ -200,14 +201,11 @@ def test_peer_that_leaves_the_packets_of_quotes_unanswered_has_that_as_its_last_
 ) -> None:
     a, b = pair
     receiver = bill(b, b.wallet("bob"))
-    wallet = a.wallet("alice")
-    token = a.client.grant({"type": "quote", "actions": ["create"], "identifier": wallet})
-    asked = {"walletAddress": wallet, "receiver": receiver, "method": "ilp", "debitAmount": amount(VALUE)}
-    assert a.client.post("/quotes", asked, token).status_code == 201
+    assert quote(a, receiver, debitAmount=amount(VALUE)).status_code == 201
     assert peer_of(a, "b").last_error is None
     hurried(a, probe_timeout=SECOND // 2)
     gate = shut(receiver)
-    assert a.client.post("/quotes", asked, token).status_code == 400
+    assert quote(a, receiver, debitAmount=amount(VALUE)).status_code == 400
     assert peer_of(a, "b").last_error == outbound.SILENT
     gate.open()
 
@@ -235,7 +233,7 @@ def test_probes_that_hang_fill_no_place_that_money_needs(pair: Pair, shut: Calla
     """Anyone may ask for quotes. Those for a receiver whose server never answers take all that one wallet may have."""
     a, b = pair
     slow, receiver = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
-    quote = a.client.create_quote(a.wallet("alice"), receiver, debitAmount=amount(VALUE))
+    quoted = a.client.create_quote(a.wallet("alice"), receiver, debitAmount=amount(VALUE))
     wallet = a.wallet("bob")
     token = a.client.grant({"type": "quote", "actions": ["create"], "identifier": wallet})
     asked = {"walletAddress": wallet, "receiver": slow, "method": "ilp", "debitAmount": amount(VALUE)}
@@ -243,7 +241,7 @@ def test_probes_that_hang_fill_no_place_that_money_needs(pair: Pair, shut: Calla
     with ThreadPoolExecutor(12) as threads:
         answers = [threads.submit(a.client.post, "/quotes", asked, token) for _ in range(12)]
         wait_until(lambda: gate.held == outbound.ASKED_AT_ONCE_OF_CLIENT)
-        paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))
+        paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"]))
         assert (paid.record.state, paid.record.delivered) == ("completed", VALUE)
         assert gate.held == outbound.ASKED_AT_ONCE_OF_CLIENT
         assert not any(answer.done() for answer in answers)

@@ -30,6 +30,7 @@ from tests.interledger.network import (
     network,
     pay,
     peer_of,
+    quote,
     received,
     set_fee,
     set_rate,
@@ -418,14 +419,6 @@ def test_payments_both_ways_cancel_out(pair: Pair) -> None:
         other = threads.submit(pay, b, b.wallet("alice"), back)
     assert (one.result().record.state, other.result().record.state) == ("completed", "completed")
     assert peer_of(a, "b").balance == 0
-
-
-def quote(instance: Instance, receiver: str, path: str = "alice", **amounts: Json) -> Any:
-    """The answer to a request for a quote from a wallet."""
-    wallet = instance.wallet(path)
-    token = instance.client.grant({"type": "quote", "actions": ["create"], "identifier": wallet})
-    body = {"walletAddress": wallet, "receiver": receiver, "method": "ilp", **amounts}
-    return instance.client.post("/quotes", body, token)
 
 
 def spending_token(instance: Instance, limits: Json | None = None) -> str:
