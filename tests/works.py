@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from payres.clock import MovableClock
 from payres.grants.gnap import IncomingPaymentAccess
@@ -58,19 +58,19 @@ def issued_grant(work: Work, client_id: int, purge_at: int | None = None) -> Gra
     return grant
 
 
-def add_usd_peer(work: Work, name: str, credit_limit: str) -> PeerRecord:
-    """A peer that settles in US cents, with the tokens `out` and `in`."""
-    new = NewPeer(
-        name=name,
-        ilp_address=f"test.{name}",
-        asset_code="USD",
-        asset_scale=2,
-        url=f"https://{name}.example/ilp",
-        outgoing_token="out",
-        incoming_token="in",
-        credit_limit=credit_limit,
-    )
-    return add_peer(work, new)
+def add_usd_peer(work: Work, name: str, credit_limit: str = "0", **terms: Any) -> PeerRecord:
+    """A peer that settles in US cents, with the tokens `out` and `in`, unless the terms say otherwise."""
+    usual: dict[str, Any] = {
+        "name": name,
+        "ilp_address": f"test.{name}",
+        "asset_code": "USD",
+        "asset_scale": 2,
+        "url": f"https://{name}.example/ilp",
+        "outgoing_token": "out",
+        "incoming_token": "in",
+        "credit_limit": credit_limit,
+    }
+    return add_peer(work, NewPeer(**(usual | terms)))
 
 
 def sending_payment(

@@ -22,8 +22,7 @@ from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_r
 from payres.interledger.responses import NoReply
 from payres.interledger.stream import SharedSecret
 from payres.operator import invariant_checks, wallets
-from payres.operator.peer_terms import NewPeer
-from payres.operator.peers import add_peer, require_peer
+from payres.operator.peers import require_peer
 from payres.rate_limiter import RateLimiter
 from payres.settings import Settings
 from payres.store import clients, packets
@@ -33,6 +32,7 @@ from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Environment, Transaction, Work
+from tests.works import add_usd_peer
 
 T = TypeVar("T")
 OWN = "test.node"
@@ -60,16 +60,10 @@ class Node:
         self, name: str, code: str = "USD", scale: int = 2, credit: int = 10**15, **terms: Any
     ) -> PeerRecord:
         """A new peer at `test.NAME` whose credit limit does not bother."""
-        defaults = {"ilp_address": f"test.{name}", "url": "http://127.0.0.1:9/", "incoming_token": f"in-{name}"}
-        new = NewPeer(
-            name=name,
-            asset_code=code,
-            asset_scale=scale,
-            outgoing_token=f"out-{name}",
-            credit_limit=format_decimal(credit, Asset(code, scale)),
-            **(defaults | terms),
-        )
-        return await self.write(lambda tx: add_peer(tx, new))
+        tokens = {"outgoing_token": f"out-{name}", "incoming_token": f"in-{name}"}
+        terms = {"asset_code": code, "asset_scale": scale, "url": "http://127.0.0.1:9/"} | tokens | terms
+        limit = format_decimal(credit, Asset(code, scale))
+        return await self.write(lambda tx: add_usd_peer(tx, name, limit, **terms))
 
     async def wallet(self, path: str = "alice", code: str = "USD", scale: int = 2) -> int:
         """A new wallet; its id."""

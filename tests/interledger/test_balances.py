@@ -17,8 +17,7 @@ from payres.amounts import MAX_LEDGER, Asset
 from payres.interledger import balances
 from payres.interledger.packets import Code, Rejected
 from payres.operator import assets, invariant_checks, wallets
-from payres.operator.peer_terms import NewPeer
-from payres.operator.peers import add_peer, require_peer
+from payres.operator.peers import require_peer
 from payres.payments.settlement import end_remote
 from payres.store import accounts, clients, events, packets
 from payres.store.connections import connect_writer
@@ -27,7 +26,7 @@ from payres.store.packets import PacketRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Path as Way
 from payres.terms import Terms
-from tests.works import savepoint, sending_payment, work_at
+from tests.works import add_usd_peer, savepoint, sending_payment, work_at
 
 NOW = 1_800_000_000_000_000
 FUNDS, DEBIT, FEE = 100_000, 1_000, 30
@@ -81,17 +80,8 @@ def _fill(tx: Work) -> None:
     assets.set_rate(tx, "USD", "EUR", "0.5")
     client = clients.ensure_client(tx, "https://shop.example/shop", "https://shop.example/shop", None, NOW)
     for name, code, credit in (*((code, code, 0) for code in ONWARD), (INBOUND, "dollars", CREDIT)):
-        new = NewPeer(
-            name=name,
-            ilp_address=f"test.{name}",
-            asset_code="USD" if code == "dollars" else "EUR",
-            asset_scale=2,
-            url="http://127.0.0.1:9/",
-            outgoing_token="shown",
-            incoming_token=f"seen-{name}",
-            credit_limit=f"{credit // 100}.00",
-        )
-        add_peer(tx, new)
+        terms = {"asset_code": "USD" if code == "dollars" else "EUR", "incoming_token": f"seen-{name}"}
+        add_usd_peer(tx, name, f"{credit // 100}.00", **terms)
     assets.deposit_liquidity(tx, "EUR", 2, f"{LIQUIDITY // 100}.00")
     way = Way(Fraction(1), Fraction(2), 1000)
     for payment_id in PAYMENTS:

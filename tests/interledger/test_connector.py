@@ -11,7 +11,7 @@ import pytest
 from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import MILLISECOND, SECOND
 from payres.interledger.connector import CONFIGURATION, CONFIGURATION_CONDITION
-from payres.interledger.frames import ConnectionClose
+from payres.interledger.frames import ConnectionClose, PacketType
 from payres.interledger.packets import (
     Code,
     Fulfill,
@@ -154,8 +154,10 @@ async def test_overshoot_is_taken_as_far_as_rounding_goes(
     assert found.received == received + (amount if taken else 0)
     assert found.completed == (found.received >= wanted)
     if not taken:
-        assert code(reply) == "F99"
-        assert sender.read(reply).frames == (ConnectionClose(),)
+        assert isinstance(reply, Reject)
+        assert (reply.code, reply.triggered_by) == ("F99", OWN)
+        said = sender.read(reply)
+        assert (said.packet_type, said.prepare_amount, said.frames) == (PacketType.REJECT, amount, (ConnectionClose(),))
 
 
 async def test_overshoot_of_a_sender_with_large_units_is_taken(node: Node) -> None:
@@ -296,7 +298,8 @@ async def test_money_crosses_assets_rounded_down(node: Node) -> None:
     assert sender.read(reply).prepare_amount == 899
     assert (await node.wallet_balance("erika"), await node.balance("up")) == (899, -999)
     assert (await node.received(payment)).received == 899
-    assert code(await node.send(peer, sender.prepare(999, 900))) == "F99"
+    reply = await node.send(peer, sender.prepare(999, 900))
+    assert (code(reply), sender.read(reply).prepare_amount) == ("F99", 899)
 
 
 async def test_amount_that_is_worth_nothing_is_too_little(node: Node) -> None:

@@ -152,27 +152,15 @@ async def test_token_is_in_no_sentence_and_no_log(node: Node, caplog: pytest.Log
 
 
 async def test_peer_that_repeats_the_number_is_remembered_in_the_database(node: Node) -> None:
-    numbered = True
-
     async def behave(request: PeerRequest) -> bytes:
-        return answered(REJECT, request.request_id if numbered else None)
+        return answered(REJECT, number)
 
     async with FakePeer(behave) as peer:
-        await post(node, peer.url)
-        assert (await record(node)).repeats_answers
-        numbered = False  # another program now runs there
-        await post(node, peer.url)
-        assert not (await record(node)).repeats_answers
-
-
-async def test_number_of_another_request_is_no_promise(node: Node) -> None:
-    async def behave(request: PeerRequest) -> bytes:
-        return answered(REJECT, "another")
-
-    async with FakePeer(behave) as peer:
-        outcome = await post(node, peer.url)
-    assert outcome == (REJECT, False)
-    assert not (await record(node)).repeats_answers
+        # Another program runs there meanwhile; the number of another request is no promise.
+        for number in (REQUEST_ID, None, REQUEST_ID, "another"):
+            repeats = number == REQUEST_ID
+            assert await post(node, peer.url) == (REJECT, repeats)
+            assert bool((await record(node)).repeats_answers) == repeats
 
 
 async def test_promise_is_written_once(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

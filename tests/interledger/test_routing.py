@@ -12,12 +12,10 @@ from payres.identifiers import is_ilp_address
 from payres.interledger.packets import Code, Rejected, parse_too_large
 from payres.interledger.routing import converted, covers, next_peer, prefixes_of
 from payres.operator.assets import set_rate
-from payres.operator.peer_terms import NewPeer
-from payres.operator.peers import add_peer
 from payres.store import peers
 from payres.store.connections import connect_writer
 from payres.store.work import Transaction, Work
-from tests.works import work_at
+from tests.works import add_usd_peer, work_at
 
 OWN = "test.here"
 USD = Asset("USD", 2)
@@ -28,16 +26,8 @@ def made(tx: Work, routes: Mapping[str, list[str]], assets: Mapping[str, str] | 
     """Peers with these prefixes, by name."""
     ids = {}
     for name, prefixes in routes.items():
-        new = NewPeer(
-            name=name,
-            ilp_address=f"private.{name}",
-            asset_code=(assets or {}).get(name, "USD"),
-            asset_scale=2,
-            url="https://peer.example/",
-            outgoing_token="out",
-            incoming_token=name,
-        )
-        ids[name] = add_peer(tx, new).id
+        terms = {"ilp_address": f"private.{name}", "incoming_token": name}
+        ids[name] = add_usd_peer(tx, name, asset_code=(assets or {}).get(name, "USD"), **terms).id
         for prefix in prefixes:
             peers.add_route(tx, ids[name], prefix)
     return ids

@@ -14,10 +14,11 @@ from payres.errors import Unavailable
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_reply, encode
 from payres.interledger.responses import NoReply
 from payres.operator import peers
-from payres.operator.peer_terms import NewPeer, PeerChange
+from payres.operator.peer_terms import PeerChange
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import TIMEOUT
 from tests.interledger.node import LIFETIME, Sender, sender_to
+from tests.works import add_usd_peer
 
 Refused = Callable[..., dict[str, Any]]
 OCTETS = "application/octet-stream"
@@ -27,17 +28,8 @@ NUMBERS = count(1)
 def add_peer(instance: Instance, name: str) -> str:
     """A new peer; the token that it shows."""
     token = f"token-of-{name}"
-    new = NewPeer(
-        name=name,
-        ilp_address=f"test.{name}",
-        asset_code="USD",
-        asset_scale=2,
-        url="http://127.0.0.1:9/",
-        outgoing_token=f"token-for-{name}",
-        incoming_token=token,
-        credit_limit="10000000.00",
-    )
-    instance.write(lambda tx: peers.add_peer(tx, new))
+    tokens = {"outgoing_token": f"token-for-{name}", "incoming_token": token}
+    instance.write(lambda tx: add_usd_peer(tx, name, "10000000.00", **tokens))
     return token
 
 

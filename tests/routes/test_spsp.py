@@ -56,8 +56,7 @@ def test_money_goes_straight_to_the_wallet(server: Instance, anonymous: httpx2.C
     body = ask(anonymous, server.wallet("tips")).json()
     opened = server.context.credentials.open(body["destination_account"])
     assert opened is not None
-    sender = Sender(body["destination_account"], opened.shared_secret, server.clock)
-    prepare = sender.prepare(123)
+    prepare = Sender(body["destination_account"], opened.shared_secret, server.clock).prepare(123)
     # The secret that was given away is the one that the server reads with.
     secret = base64.b64decode(body["shared_secret"])
     assert fulfills(type(opened.shared_secret)(secret).fulfillment(prepare.data), prepare.condition)
