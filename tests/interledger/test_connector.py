@@ -302,16 +302,15 @@ async def test_money_crosses_assets_rounded_down(node: Node) -> None:
     assert (code(reply), sender.read(reply).prepare_amount) == ("F99", 899)
 
 
-async def test_amount_that_is_worth_nothing_is_too_little(node: Node) -> None:
-    peer, sender, _ = await exchange(node)
-    assert code(await node.send(peer, sender.prepare(1))) == "R01"
-    assert isinstance(await node.send(peer, sender.prepare(0)), Fulfill)
-
-
-async def test_exchange_without_liquidity_is_declined_for_now(node: Node) -> None:
-    peer, sender, _ = await exchange(node, funds="8.99")
-    assert code(await node.send(peer, sender.prepare(1000))) == "T04"
-    assert isinstance(await node.send(peer, sender.prepare(999)), Fulfill)
+@pytest.mark.parametrize(
+    ("funds", "amount", "wanted"),
+    [("1000.00", 1, "R01"), ("1000.00", 0, "FULFILL"), ("8.99", 1000, "T04"), ("8.99", 999, "FULFILL")],
+)
+async def test_exchange_needs_an_amount_that_is_worth_something_and_liquidity(
+    node: Node, funds: str, amount: int, wanted: str
+) -> None:
+    peer, sender, _ = await exchange(node, funds=funds)
+    assert code(await node.send(peer, sender.prepare(amount))) == wanted
 
 
 async def test_exchange_without_a_rate_cannot_be_and_with_an_old_one_not_yet(node: Node) -> None:

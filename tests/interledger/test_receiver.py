@@ -60,16 +60,16 @@ def sender() -> Sender:
     return sender_to(SOURCE.for_payment("payment", USD).ilp_address, SOURCE, MovableClock(10**15, frozen=True))
 
 
-def arrival(one: Sender, prepare: Prepare, arrived: int | None = None) -> Arrival:
+def arrival(prepare: Prepare) -> Arrival:
     opened = SOURCE.open(prepare.destination)
     assert opened is not None
-    return Arrival(prepare, prepare.amount if arrived is None else arrived, opened, "test.node")
+    return Arrival(prepare, prepare.amount, opened, "test.node")
 
 
 def test_asset_is_told_to_whoever_introduces_itself_also_when_fulfilled() -> None:
     one = sender()
     for fulfillable in (True, False):
-        reply = arrival(one, one.prepare(0, 0, ConnectionNewAddress(""), fulfillable=fulfillable)).reply()
+        reply = arrival(one.prepare(0, 0, ConnectionNewAddress(""), fulfillable=fulfillable)).reply()
         assert isinstance(reply, Fulfill) == fulfillable
         assert one.read(reply).frames == (ConnectionAssetDetails("USD", 2),)
 
@@ -87,9 +87,9 @@ def test_packet_is_fulfilled_only_when_it_can_be_and_is_enough(
     prepare = one.prepare(amount, minimum, fulfillable=fulfillable, kind=kind)
     if kind is not PacketType.PREPARE:
         with pytest.raises(Rejected, match=Code.BAD_REQUEST):
-            arrival(one, prepare)
+            arrival(prepare)
         return
-    reply = arrival(one, prepare).reply()
+    reply = arrival(prepare).reply()
     good = fulfillable and amount >= minimum
     assert isinstance(reply, Fulfill) == good
     said = one.read(reply)
@@ -101,4 +101,4 @@ def test_packet_is_fulfilled_only_when_it_can_be_and_is_enough(
 def test_data_that_the_sender_did_not_seal_is_unexpected(data: bytes) -> None:
     one = sender()
     with pytest.raises(Rejected, match=Code.UNEXPECTED_PAYMENT):
-        arrival(one, Prepare(5, 10**15, bytes(32), one.address, data))
+        arrival(Prepare(5, 10**15, bytes(32), one.address, data))

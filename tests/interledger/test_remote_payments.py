@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from payres.errors import Unavailable
 from payres.interledger import balances, quoting, remote_payments
 from payres.interledger.link import Link
-from payres.interledger.remote_payments import LONGEST, MAX_ATTEMPTS, RemotePayments, next_step
+from payres.interledger.remote_payments import LONGEST, MAX_ATTEMPTS, next_step
 from payres.interledger.sending.connection import SendingFailed
 from payres.payments.incoming import PAID_MEANWHILE
 from payres.slots import Slots
@@ -115,7 +116,7 @@ def test_interruptions_while_something_arrives_do_not_use_up_the_attempts(
         patch.setattr(Link, "post", holding(Link.post, lambda: received(b, receiver).received >= 100 * times))
         created = begin(a, receiver)
         for times in range(1, MAX_ATTEMPTS + 2):
-            wait_for_money(b, receiver, 100 * times)
+            wait_until(partial(lambda least: received(b, receiver).received >= least, 100 * times))
             interrupt(a, created)
             assert sent(a, created).state == "sending"
             let_time_pass(pair, 22)
@@ -195,7 +196,7 @@ def test_storage_that_fails_for_a_moment_holds_a_payment_up_and_no_more(
     read = database.read
 
     async def failing(unit: Any, **how: bool) -> Any:
-        worker = asyncio.current_task() in payment_tasks(a.context.remote_payments)
+        worker = asyncio.current_task() in a.context.remote_payments._sending.values()
         if worker and (refusal := next(refusals, None)):
             raise refusal
         return await read(unit, **how)
@@ -382,10 +383,6 @@ def interrupt(instance: Instance, created: Json) -> None:
     wait_until(lambda: payment_id not in payments._sending)
 
 
-def payment_tasks(payments: RemotePayments) -> set[Any]:
-    return set(payments._sending.values())
-
-
 def pay_at_home(instance: Instance, receiver: str, value: int) -> None:
     """Somebody else pays into the incoming payment, from a wallet of its own server."""
     instance.client.pay(instance.wallet("alice"), receiver, receiveAmount=amount(value))
@@ -404,7 +401,3 @@ def goes_on_to_the_end(pair: Pair, created: Json, receiver: str, spent: int = 10
     assert (paid.record.state, paid.record.sent, paid.record.delivered) == ("completed", 1000, 1000)
     assert received(b, receiver).received == 1000
     assert wallet_money(a, "alice") == (FUNDS - spent, 0)
-
-
-def wait_for_money(instance: Instance, receiver: str, least: int) -> None:
-    wait_until(lambda: received(instance, receiver).received >= least)

@@ -323,9 +323,7 @@ def test_quote_beyond_the_liquidity_for_the_link_is_refused(
     a.write(lambda tx: assets.withdraw_liquidity(tx, "EUR", 2, "0.01"))
     refused(quote(a, receiver, "alice", **members), 403, "insufficient_funds", reason="liquidity")
     if "debitAmount" in members:  # and so is a payment without a quote
-        body = {"walletAddress": a.wallet("alice"), "incomingPayment": receiver, **members}
-        answer = a.client.post("/outgoing-payments", body, spending_token(a))
-        refused(answer, 403, "insufficient_funds", reason="liquidity")
+        refused(pay_directly(a, receiver, 5000), 403, "insufficient_funds", reason="liquidity")
         assert wallet_money(a, "alice") == (FUNDS, 0)
 
 
@@ -440,9 +438,5 @@ def create(instance: Instance, token: str, receiver: str, **amounts: Json) -> An
 
 def pay_directly(instance: Instance, receiver: str, value: int) -> Any:
     """The answer to an outgoing payment without a quote."""
-    body = {
-        "walletAddress": instance.wallet("alice"),
-        "incomingPayment": receiver,
-        "debitAmount": amount(value),
-    }
+    body = {"walletAddress": instance.wallet("alice"), "incomingPayment": receiver, "debitAmount": amount(value)}
     return instance.client.post("/outgoing-payments", body, spending_token(instance))

@@ -48,20 +48,6 @@ def take(progress: Progress, size: int, *answers: Answer) -> list[tuple[int, int
     return [(packet.amount, packet.minimum) for packet in packets]
 
 
-def test_example_of_the_documentation() -> None:
-    path = Path(Fraction(699, 777), Fraction(700, 777), 777)
-    progress = Progress(Plan(5612, 5000, Fraction(5000, 5612), path, sends_all=False))
-    whole = (777, 693)
-    assert take(progress, 1, fulfilled(699)) == [whole]
-    assert take(progress, 4, *[fulfilled(699)] * 3, CONGESTED) == [whole] * 4
-    assert take(progress, 2, *[fulfilled(699)] * 2) == [whole] * 2
-    assert take(progress, 8, fulfilled(699), too_little(106)) == [whole, (119, 107)]
-    assert take(progress, 20, fulfilled(107)) == [(121, 107)]
-    result = progress.result(None)
-    assert (result.sent, result.delivered, result.failure) == (5560, 5000, None)
-    assert not progress.next_round(20)
-
-
 @pytest.mark.parametrize(("amount", "promised", "minimum"), [(50, 49, 49), (50, 48, 49), (50, 50, 50), (1, 0, 0)])
 def test_last_packet_may_deliver_a_unit_less_if_the_promise_is_kept(amount: int, promised: int, minimum: int) -> None:
     assert take(Progress(Plan(amount, promised, RATE, exact(), sends_all=True)), 1) == [(amount, minimum)]
