@@ -13,7 +13,6 @@ from payres.rate_limiter import (
 )
 
 START = 1_800_000_000 * SECOND
-ADDRESS, CLIENT = ("203.0.113.1",), ("https://shop.example/alice",)
 
 
 @pytest.fixture

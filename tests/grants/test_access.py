@@ -11,7 +11,7 @@ from payres.urls import Urls
 
 ALICE, BOB = "https://pay.example/alice", "https://pay.example/bob"
 URLS = Urls("https://pay.example")
-MINE, OTHERS = 1, 2
+MINE = 1
 
 
 def item(actions: str, identifier: str | None = None, kind: str = "incoming-payment", **members: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tests.works import work_at
 USD, EUR = Asset("USD", 2), Asset("EUR", 2)
 RECEIVER = "https://pay.example/incoming-payments/1"
 NOW = parse_time("2026-03-15T12:00:00Z")
-MARCH, APRIL = parse_time("2026-03-01T00:00:00Z"), parse_time("2026-04-01T00:00:00Z")
+MARCH = parse_time("2026-03-01T00:00:00Z")
 MONTHLY = "R/2026-01-01T00:00:00Z/P1M"
 GRANT = "grant-1"
 

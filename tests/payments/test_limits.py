@@ -5,7 +5,7 @@ tests/attacks/test_money.py; the windows by themselves are in tests/grants/test_
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -38,8 +38,6 @@ from payres.terms import Offer, Path, Terms
 from payres.wire import Amount, IncomingPaymentRequest, OutgoingPayment, OutgoingPaymentRequest, QuoteRequest
 from tests.helpers import Json, examples, last_segment
 from tests.works import savepoint, work_at
-
-Refused = Callable[..., Json]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
