@@ -40,7 +40,7 @@ from payres.operator.invariant_checks import BackgroundCheck
 from payres.payments.incoming import report_expired
 from payres.rate_limiter import RateLimiter
 from payres.routes.context import Context
-from payres.routes.readiness import Readiness
+from payres.routes.monitoring import Readiness
 from payres.routes.routing import Operator, Route, Router
 from payres.settings import Settings
 from payres.store.connections import server_lock

@@ -245,11 +245,8 @@ def _obstacle(account: AccountRecord, balance: int, held: int) -> Exception:
 
 
 def _sound_account(work: Work, account_id: int) -> AccountRecord:
-    return _sound(ACCOUNTS.by_id(work, account_id))
-
-
-def _sound(account: AccountRecord) -> AccountRecord:
     """The account. Raises LedgerBroken when no movement can have left it like this."""
+    account = ACCOUNTS.by_id(work, account_id)
     floor, free = account.floor, account.balance - account.held
     if account.held < 0 or (free < floor if floor is not None else account.kind != "external"):
         raise LedgerBroken(f"{_shown(account)} is not what any movement leaves behind")

@@ -1,6 +1,6 @@
 """What every endpoint works with, built once when the application starts."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import field
@@ -29,11 +29,13 @@ from payres.limits import (
 )
 from payres.operator import operators
 from payres.operator.volume import DailyVolume
-from payres.routes.readiness import Readiness
 from payres.settings import Settings
 from payres.slots import Slots
 from payres.store.database import Database
 from payres.urls import Urls
+
+if TYPE_CHECKING:  # which itself needs the context
+    from payres.routes.monitoring import Readiness
 
 CONTEXT: Final = "payres.context"  # in the scope of a request, once it was asked for
 
@@ -57,7 +59,7 @@ class Context(msgspec.Struct, frozen=True):
     admin_hosts: AdminHosts
     changes: Changes
     sender: Sender
-    readiness: Readiness
+    readiness: "Readiness"
     holders: Holders = field(default_factory=Holders)
     sign_in: SignInGuard = field(default_factory=SignInGuard)
     operator_sign_in: SignInGuard = field(default_factory=lambda: SignInGuard(operators.WHAT))

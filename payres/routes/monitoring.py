@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -18,14 +19,18 @@ from payres.errors import DomainError, nothing_here
 from payres.event_types import EVENT_TYPES
 from payres.http.request_head import credentials
 from payres.http.responses import json_response
+from payres.limits import MIN_FREE_BYTES
 from payres.operator.status import Gauge, read_gauges
 from payres.routes.context import Context, context_of
-from payres.store.connections import changed_at, log_bytes
-from payres.store.database import answers
+from payres.store.connections import changed_at, free_bytes, log_bytes
+from payres.store.database import Database, answers
 from payres.store.status import last_restore
+from payres.store.transactions import touch
 
 # The library is imported where it is used: it loads slowly, and many servers are never asked.
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+COMMIT_SECONDS: Final = 2.0  # for a commit
+CACHE_SECONDS: Final = 1.0  # so that asking often does not make work
 
 
 async def healthz(request: Request) -> Response:
@@ -57,6 +62,42 @@ async def read_metrics(request: Request) -> Response:
         raise nothing_here()
     found = await context.database.examine(read_gauges)
     return Response(await asyncio.to_thread(_render, context, found), media_type=CONTENT_TYPE)
+
+
+class Readiness:
+    """Whether payments can be taken now. Finds out by a real commit, at most once a second."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._asking = asyncio.Lock()
+        self._asked_at = float("-inf")
+        self._problem: str | None = None
+
+    async def problem(self) -> str | None:
+        """Why no payments can be taken, or None when they can."""
+        async with self._asking:
+            now = asyncio.get_running_loop().time()
+            if now >= self._asked_at + CACHE_SECONDS:
+                self._problem = self._no_room() or await self._no_commit()
+                self._asked_at = now
+        return self._database.stopped or self._problem
+
+    def _no_room(self) -> str | None:
+        try:
+            is_enough = free_bytes(Path(self._database.path).parent) >= MIN_FREE_BYTES
+        except OSError:  # the folder has gone, of which the commit says more
+            return None
+        return None if is_enough else f"The disk of the database has less than {MIN_FREE_BYTES // 1024**2} MiB free"
+
+    async def _no_commit(self) -> str | None:
+        try:
+            async with asyncio.timeout(COMMIT_SECONDS):
+                await self._database.write(touch)
+        except DomainError as error:
+            return str(error)
+        except TimeoutError:
+            return f"The database did not take a commit within {COMMIT_SECONDS:g} seconds"
+        return None
 
 
 def _unavailable(reason: str, **details: Any) -> Response:

@@ -10,7 +10,7 @@ from payres.events import deliveries
 from payres.interledger import outbound, reconciliation, recovery, remote_payments
 from payres.interledger.remote_payments import Backoff
 from payres.interledger.sending.connection import Timing
-from payres.routes import readiness
+from payres.routes import monitoring
 from payres.store import lanes, work
 from tests.crash import shared_clock
 from tests.crash.shared_clock import SharedClock
@@ -26,8 +26,8 @@ def serve_impatient() -> None:
     """The same, but it soon gives up waiting for storage, looks often whether that works, and tells webhooks then."""
     with (
         patch.object(lanes, "BUSY_TIMEOUT_SECONDS", 2),
-        patch.object(readiness, "COMMIT_SECONDS", 1),
-        patch.object(readiness, "CACHE_SECONDS", 0.1),
+        patch.object(monitoring, "COMMIT_SECONDS", 1),
+        patch.object(monitoring, "CACHE_SECONDS", 0.1),
         patch.object(deliveries, "RETRY_SECONDS", 0.1),
     ):
         serve()

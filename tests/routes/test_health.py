@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from payres.routes import monitoring, readiness
+from payres.routes import monitoring
 from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 
@@ -65,7 +65,7 @@ def test_ready_shows_the_log_that_a_long_reader_makes_grow(
             while shown() < 2 * LOG_BYTES:
                 grow()
         (tmp_path / "payres.db-wal").rename(tmp_path / "elsewhere")
-        monkeypatch.setattr(readiness, "CACHE_SECONDS", 0)
+        monkeypatch.setattr(monitoring, "CACHE_SECONDS", 0)
         answer = anonymous.get(f"{instance.base_url}/readyz")
         assert (answer.status_code, answer.json()["details"]) == (503, {"walBytes": 0, "restoredAt": None})
         (tmp_path / "elsewhere").rename(tmp_path / "payres.db-wal")

@@ -7,8 +7,8 @@ import pytest
 
 from payres.errors import Unavailable
 from payres.limits import MIN_FREE_BYTES
-from payres.routes import readiness
-from payres.routes.readiness import Readiness
+from payres.routes import monitoring
+from payres.routes.monitoring import Readiness
 from payres.store.database import Database
 from payres.store.work import FailStop
 from tests.traces import trace
@@ -29,7 +29,7 @@ async def test_readiness_commits_at_most_once_a_second(database: Database, monke
     assert await asyncio.gather(*(found.problem() for _ in range(50))) == [None] * 50
     assert statements.count("COMMIT") == 1
     assert any("user_version =" in statement for statement in statements)
-    monkeypatch.setattr(readiness, "CACHE_SECONDS", 0)
+    monkeypatch.setattr(monitoring, "CACHE_SECONDS", 0)
     assert await found.problem() is None
     assert statements.count("COMMIT") == 2
 
@@ -38,7 +38,7 @@ async def test_readiness_commits_at_most_once_a_second(database: Database, monke
 async def test_readiness_wants_room_on_the_disk(
     database: Database, monkeypatch: pytest.MonkeyPatch, free: int, is_ready: bool
 ) -> None:
-    monkeypatch.setattr(readiness, "free_bytes", lambda folder: free)
+    monkeypatch.setattr(monitoring, "free_bytes", lambda folder: free)
     problem = await Readiness(database).problem()
     assert problem == (None if is_ready else "The disk of the database has less than 64 MiB free")
 
@@ -56,7 +56,7 @@ async def test_readiness_does_not_wait_long_for_a_commit(database: Database, mon
         await asyncio.Event().wait()
 
     monkeypatch.setattr(database, "write", wait)
-    monkeypatch.setattr(readiness, "COMMIT_SECONDS", 0.01)
+    monkeypatch.setattr(monitoring, "COMMIT_SECONDS", 0.01)
     assert await Readiness(database).problem() == "The database did not take a commit within 0.01 seconds"
 
 
