@@ -13,9 +13,8 @@ from payres.amounts import Asset
 from payres.clock import DAY, SystemClock
 from payres.identifiers import new_id, new_secret
 from payres.interledger.credentials import CredentialSource
-from payres.interledger.frames import PacketType, StreamMoney, StreamPacket
 from payres.interledger.packets import Prepare, encode
-from payres.interledger.stream import SharedSecret
+from payres.interledger.stream import PacketType, SharedSecret, StreamMoney, StreamPacket
 from payres.settings import Settings
 from payres.store.connections import connect_writer
 from payres.store.secrets import ensure_secret

@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from payres.clock import DAY
 from payres.grants import clients
-from payres.grants.clients import Client
 from payres.grants.gnap import Access, IncomingPaymentAccess, OutgoingPaymentAccess, QuoteAccess
 from payres.grants.tokens import issue_token
 from payres.identifiers import hash_secret
@@ -20,7 +19,7 @@ from payres.operator.keys import add_key
 from payres.operator.wallets import create_wallet, deposit
 from payres.settings import Settings
 from payres.signatures.jwk import jwk_from_public_bytes
-from payres.store.clients import ClientRecord
+from payres.store.clients import Client, ClientRecord
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, GrantRecord
 from payres.store.migrations import schema

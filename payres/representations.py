@@ -10,9 +10,7 @@ from payres.amounts import Asset
 from payres.clock import format_time
 from payres.event_types import GrantEvent, OutgoingPaymentEvent, RefundEvent
 from payres.store.grants import GrantRecord
-from payres.store.incoming import IncomingRecord
-from payres.store.outgoing import OutgoingRecord
-from payres.store.payments import RefundRecord
+from payres.store.payments import IncomingRecord, OutgoingRecord, RefundRecord
 from payres.store.quotes import QuoteRecord
 from payres.store.rows import PageBounds
 from payres.store.wallets import WalletRecord

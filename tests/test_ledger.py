@@ -12,13 +12,12 @@ from payres.amounts import MAX_LEDGER, Asset
 from payres.errors import DomainError, InvalidAmount
 from payres.ledger import LedgerBroken, NotEnough
 from payres.operator import invariant_checks
-from payres.store import accounts, incoming, outgoing
+from payres.store import accounts, payments
 from payres.store.accounts import ACCOUNTS, HOLDS, AccountRecord
 from payres.store.assets import ensure_asset
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
-from payres.store.incoming import IncomingRecord
-from payres.store.outgoing import OutgoingRecord
+from payres.store.payments import IncomingRecord, OutgoingRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from tests.helpers import examples
@@ -65,8 +64,8 @@ def open_books(tx: sqlite3.Connection) -> Books:
         (euro, alice),
     )
     client = ensure_client(tx, "client", "https://client.example", None, NOW).id
-    incoming.INCOMING.insert(tx, IncomingRecord(INCOMING, 1, client, None, 0, None, NOW, NOW + 1, None))
-    outgoing.OUTGOING.insert(tx, outgoing_payment(client))
+    payments.INCOMING.insert(tx, IncomingRecord(INCOMING, 1, client, None, 0, None, NOW, NOW + 1, None))
+    payments.OUTGOING.insert(tx, outgoing_payment(client))
     return Books(tx, work, euro, dollar, alice, bob, ledger.operator_account(work, euro, "external"), carol)
 
 

@@ -11,7 +11,7 @@ from payres.operator.peer_terms import NewPeer
 from payres.operator.peers import add_peer
 from payres.settings import Settings
 from payres.store.grants import GRANTS, GrantRecord
-from payres.store.outgoing import OutgoingRecord
+from payres.store.payments import OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Environment, Transaction, Work
 from payres.terms import Terms

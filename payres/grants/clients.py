@@ -16,19 +16,11 @@ from payres.grants.gnap import ClientInstance
 from payres.limits import MAX_PRESENTED_KIDS
 from payres.signatures.jwk import JWK, encode_jwk, parse_jwk, thumbprint
 from payres.store import clients, retention, wallets
-from payres.store.clients import ClientRecord
+from payres.store.clients import Client, ClientRecord
 from payres.store.work import Work
 from payres.urls import Urls, canonical, is_http_url
 
 REMOTE_KEY_LIFETIME = 60 * SECOND  # microseconds after which a remote key is fetched again at the latest
-
-
-class Client(msgspec.Struct, frozen=True):
-    """Exactly one of wallet_address (as the client wrote it) and jwk (as `encode_jwk` writes it) is present."""
-
-    identity: str
-    wallet_address: str | None
-    jwk: str | None
 
 
 def identify(urls: Urls, client: str | ClientInstance) -> Client:
@@ -54,7 +46,7 @@ def _invalid_client(description: str) -> InvalidClient:
     return InvalidClient(description, field="client")
 
 
-def find_keys(work: Work, client: Client | ClientRecord, kids: Sequence[str]) -> dict[str, JWK]:
+def find_keys(work: Work, client: Client, kids: Sequence[str]) -> dict[str, JWK]:
     """The client's valid public keys with these kids, as stored here.
 
     Of a client on another server (`is_remote`), they are all keys that are still fresh; the client may have others by
@@ -75,12 +67,12 @@ def find_keys(work: Work, client: Client | ClientRecord, kids: Sequence[str]) ->
     return {one.kid: stored_jwk(one.kid, one.x) for one in remote if one.good_until and work.now < one.good_until}
 
 
-def is_remote(urls: Urls, client: Client | ClientRecord) -> bool:
+def is_remote(urls: Urls, client: Client) -> bool:
     """Whether the client's keys are published by another server."""
     return client.wallet_address is not None and urls.wallet_path(client.wallet_address) is None
 
 
-def is_known(work: Work, client: Client | ClientRecord) -> bool:
+def is_known(work: Work, client: Client) -> bool:
     return isinstance(client, ClientRecord) or clients.find_client(work, client.identity) is not None
 
 

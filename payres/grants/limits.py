@@ -13,7 +13,7 @@ from payres.errors import InvalidRequest, LimitExceeded
 from payres.grants.gnap import Limits
 from payres.grants.intervals import parse_interval
 from payres.store import grants
-from payres.store.incoming import INCOMING
+from payres.store.payments import INCOMING
 from payres.store.wallets import WALLETS
 from payres.store.work import Transaction, Work
 from payres.terms import Terms

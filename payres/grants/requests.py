@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from payres.clock import SECOND
 from payres.errors import ContinuationUnknown, GrantDenied, GrantNotIssued, InvalidClient, InvalidRequest, TooEarly
-from payres.grants.clients import Client, remember
+from payres.grants.clients import remember
 from payres.grants.consent import has_lapsed
 from payres.grants.gnap import (
     Access,
@@ -27,6 +27,7 @@ from payres.grants.limits import check_requested_limits
 from payres.grants.tokens import emit, issue_token, revoke_grant
 from payres.identifiers import hash_secret
 from payres.store import grants, retention
+from payres.store.clients import Client
 from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Transaction, Work

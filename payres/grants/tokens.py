@@ -1,7 +1,6 @@
 """Access tokens: issued, rotated and revoked (RFC 9635 section 6), and who holds them. Only their hashes are stored."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -10,13 +9,14 @@ from payres import representations
 from payres.clock import SECOND
 from payres.errors import RotationUnknown, TokenInvalid
 from payres.grants.access import Caller
-from payres.grants.clients import Client, find_keys, is_remote
+from payres.grants.clients import find_keys, is_remote
 from payres.grants.gnap import AccessToken
 from payres.identifiers import hash_secret
 from payres.limits import MAX_TOKEN_HOLDERS
 from payres.signatures.jwk import JWK
 from payres.store import grants, retention
-from payres.store.grants import GRANTS, TOKENS, GrantRecord, TokenHolder, TokenRecord
+from payres.store.clients import Client
+from payres.store.grants import GRANTS, HOLDERS, TOKENS, GrantRecord, TokenHolder, TokenRecord
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
 
@@ -120,21 +120,13 @@ def require_valid_token(work: Work, caller: Caller) -> None:
 
     Fetching a client's key from another server can take seconds, and the token may have been revoked meanwhile.
     """
-    expires_at, revoked_at, grant_state = grants.token_state(work, caller.token_id)
-    check_valid(expires_at, revoked_at, grant_state, work.now)
+    check_valid(HOLDERS.get(work, caller.token_id), work.now)
 
 
-def check_valid(expires_at: int, revoked_at: int | None, grant_state: str, now: int) -> None:
-    """Raises TokenInvalid for a token that was revoked, with its grant or alone, or has expired."""
-    if revoked_at is not None or grant_state != "issued":
+def check_valid(holder: TokenHolder | None, now: int) -> None:
+    """Raises TokenInvalid for a token that was revoked, with its grant or alone, or has expired. One that is no longer
+    there was revoked long ago."""
+    if holder is None or holder.revoked:
         raise TokenInvalid("The access token was revoked; ask for a new grant", reason="revoked_token")
-    if now >= expires_at:
+    if not holder.valid_at(now):
         raise TokenInvalid("The access token has expired; rotate it or ask for a new grant", reason="expired_token")
-
-
-def is_valid(holder: TokenHolder, now: int) -> bool:
-    """Whether neither the token nor its grant has ended."""
-    with suppress(TokenInvalid):
-        check_valid(holder.expires_at, holder.revoked_at, holder.grant_state, now)
-        return True
-    return False

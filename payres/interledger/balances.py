@@ -18,10 +18,10 @@ from payres.interledger.packets import Code, Rejected
 from payres.ledger import NotEnough
 from payres.payments.liquidity import warn_of_low
 from payres.payments.settlement import count_unresolved, payment_hold
-from payres.store import accounts, outgoing, packets, peers
+from payres.store import accounts, packets, payments, peers
 from payres.store.accounts import ACCOUNTS
-from payres.store.outgoing import OUTGOING
 from payres.store.packets import PACKETS, PacketRecord
+from payres.store.payments import OUTGOING
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 
@@ -73,7 +73,7 @@ def fulfil(work: Work, packet_id: str, delivered: int) -> bool:
         ledger.post(work, holds[0].id, target, packet.amount, "payment", packet_id=packet.id)
     if packet.outgoing_payment_id is not None:
         # The receiver says so, and STREAM can express more than a row can hold.
-        outgoing.add_sent(work, packet.outgoing_payment_id, packet.source_amount, min(delivered, MAX_LEDGER))
+        payments.add_sent(work, packet.outgoing_payment_id, packet.source_amount, min(delivered, MAX_LEDGER))
         work.changed.append(packet.outgoing_payment_id)
     peers.count_sent(work, packet.to_peer_id)
     return True

@@ -3,16 +3,20 @@
 A packet with money is recorded before it leaves, and its money is posted or voided before its outcome is told: the rows
 always say what was sent and what may have been sent. A packet without an answer stays in flight; what became of it is
 found out after it has expired (`payres.interledger.recovery`).
+
+A peer that has lost a response repeats its request unchanged, also after the packet has expired, and learns the
+outcome: responses are cached for peers that send a Request-Id (ILP over HTTP), so that no money moves twice.
 """
 
 from collections.abc import Callable
+from enum import Enum, auto
 from functools import partial
 from typing import Final
 
 import msgspec
 
 from payres.amounts import Asset
-from payres.clock import SECOND, Clock
+from payres.clock import MILLISECOND, SECOND, Clock
 from payres.interledger import balances
 from payres.interledger.link import Link, note_failure
 from payres.interledger.packets import (
@@ -27,14 +31,29 @@ from payres.interledger.packets import (
     encode,
     fulfills,
 )
-from payres.interledger.responses import Request, require_new, store_response
 from payres.interledger.routing import Hop, next_hop
-from payres.store import peers
+from payres.store import peers, retention
 from payres.store.database import Database
 from payres.store.packets import PACKETS, PacketRecord
 from payres.store.work import Work
 
 MARGIN: Final = SECOND  # how long the answer to a packet of our own may come after its expiry
+PURGE_INTERVAL: Final = 16  # milliseconds; 32 are then purged at once, twice as many as are cached meanwhile
+
+
+class Request(msgspec.Struct, frozen=True):
+    """The peer that asks, its Request-Id if any, and the condition of the packet."""
+
+    peer_id: int
+    request_id: str | None
+    condition: bytes
+
+
+class NoReply(Enum):
+    """Why a request gets no reply packet."""
+
+    OUTCOME_UNKNOWN = auto()  # it was forwarded and has no outcome yet: the peer should ask again
+    REQUEST_ID_REUSED = auto()  # the peer used the Request-Id for another packet before
 
 
 def land_forwarded(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
@@ -146,3 +165,32 @@ class Carrier:
 
     async def _note(self, hop: Hop, why: str) -> None:
         await note_failure(self._database, hop.peer, why, self._clock.now())
+
+
+def find_response(work: Work, request: Request) -> bytes | NoReply | None:
+    """The reply that fulfilled this request before, or why there is none yet; None for a new request."""
+    if request.request_id is None:
+        return None
+    found = peers.find_request(work, request.peer_id, request.request_id)
+    if found is None:
+        return None
+    condition, packet = found
+    if (decode_prepare(packet).condition if condition is None else condition) != request.condition:
+        return NoReply.REQUEST_ID_REUSED
+    return NoReply.OUTCOME_UNKNOWN if condition is None else packet
+
+
+def require_new(work: Work, request: Request) -> None:
+    """Raises Rejected for a request that was fulfilled or forwarded before: `find_response` has its answer."""
+    if find_response(work, request) is not None:
+        raise Rejected(Code.INTERNAL_ERROR, "The request was made before")
+
+
+def store_response(work: Work, request: Request, reply: Fulfill) -> None:
+    """Caches the reply to a request that was fulfilled in this unit."""
+    if request.request_id is None:
+        return
+    peers.insert_answer(work, request.peer_id, request.request_id, request.condition, encode(reply), work.now)
+    # By the time, of which a peer cannot choose the moments that purge nothing.
+    if work.now // MILLISECOND % PURGE_INTERVAL == 0:
+        retention.purge(work, retention.ANSWERS, work.now)

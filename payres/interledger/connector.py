@@ -11,7 +11,7 @@ from payres.amounts import MAX_LEDGER
 from payres.clock import MILLISECOND, SECOND, Clock
 from payres.errors import Unavailable
 from payres.interledger import oer
-from payres.interledger.carrying import Carrier, Payer
+from payres.interledger.carrying import Carrier, NoReply, Payer, Request, find_response
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import (
@@ -28,7 +28,6 @@ from payres.interledger.packets import (
     too_large_data,
 )
 from payres.interledger.receiver import receive
-from payres.interledger.responses import NoReply, Request, find_response
 from payres.interledger.routing import next_hop
 from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
 from payres.rate_limiter import RateLimiter

@@ -13,8 +13,7 @@ from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteRec
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.routing import next_peer
 from payres.interledger.sending.connection import Connection, Destination, SendingFailed
-from payres.interledger.sending.path import max_source, min_delivery
-from payres.interledger.sending.probe import price_of, probe, promise_of
+from payres.interledger.sending.path import max_source, min_delivery, price_of, probe, promise_of
 from payres.payments import refunds
 from payres.payments.incoming import is_remote, unpayable
 from payres.payments.liquidity import check_liquidity

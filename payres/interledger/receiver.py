@@ -10,8 +10,12 @@ from payres import ledger
 from payres.amounts import Asset
 from payres.errors import InvalidAmount
 from payres.interledger.balances import insufficient
+from payres.interledger.carrying import Request, require_new, store_response
 from payres.interledger.credentials import Opened, wallet_of
-from payres.interledger.frames import (
+from payres.interledger.oer import CodecError
+from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Rejected, Reply, fulfills
+from payres.interledger.routing import converted
+from payres.interledger.stream import (
     ConnectionAssetDetails,
     ConnectionClose,
     ConnectionNewAddress,
@@ -19,16 +23,12 @@ from payres.interledger.frames import (
     PacketType,
     StreamPacket,
 )
-from payres.interledger.oer import CodecError
-from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Rejected, Reply, fulfills
-from payres.interledger.responses import Request, require_new, store_response
-from payres.interledger.routing import converted
 from payres.ledger import NotEnough, Side
 from payres.payments.incoming import credit, fits_with_tolerance
 from payres.payments.liquidity import warn_of_low
 from payres.store import peers, wallets
 from payres.store.database import Database
-from payres.store.incoming import INCOMING, IncomingRecord
+from payres.store.payments import INCOMING, IncomingRecord
 from payres.store.peers import InboundPeer
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work

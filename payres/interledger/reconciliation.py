@@ -25,10 +25,10 @@ from payres.federation.connection import FetchFailed
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.interledger import balances
 from payres.payments.settlement import end_remote, has_arrived
-from payres.store import outgoing, packets, peers
+from payres.store import packets, payments, peers
 from payres.store.database import Database
-from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.packets import PacketRecord
+from payres.store.payments import OUTGOING, OutgoingRecord
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
 
@@ -102,7 +102,7 @@ def find_standing(work: Work, payment_id: str) -> Standing | None:
     found = packets.packets_of_payment(work, payment_id, "prepared")
     if payment is None or payment.state != "sending" or not found:
         return None
-    others = outgoing.remote_payments_since(work, payment.terms.receiver, payment.created_at)
+    others = payments.remote_payments_since(work, payment.terms.receiver, payment.created_at)
     # Payments that have not begun to send do not count.
     is_alone = not any(one.received_before is not None or one.sent for one in others if one.id != payment.id)
     unresolved = [Unresolved(packet, *_delivers(payment, packet.source_amount)) for packet in found]

@@ -25,9 +25,9 @@ from payres.interledger.sending.payment import Plan, pay
 from payres.payments.incoming import PAID_MEANWHILE, overpay_tolerance
 from payres.payments.settlement import end_sending, is_finished
 from payres.slots import Slots
-from payres.store import outgoing, packets
+from payres.store import packets, payments
 from payres.store.database import Database
-from payres.store.outgoing import OUTGOING, OutgoingRecord
+from payres.store.payments import OUTGOING, OutgoingRecord
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 from payres.worker import Worker, cancel_all, retry
@@ -118,7 +118,7 @@ class RemotePayments:
         up those that a crash interrupted."""
         after: str | None = ""
         while after is not None:
-            found = await self._database.read(partial(outgoing.sending_remote, limit=BATCH, after=after))
+            found = await self._database.read(partial(payments.sending_remote, limit=BATCH, after=after))
             for payment_id in found:
                 self.begin(payment_id)
             after = found[-1] if len(found) == BATCH else None
@@ -152,7 +152,7 @@ class RemotePayments:
 
     async def _attempt(self, payment: OutgoingRecord, wallet: WalletRecord) -> SendingFailed | None:
         """Reads the receiver and sends what is left. None when the rows say what comes next."""
-        count_attempt = partial(outgoing.begin_attempt, payment_id=payment.id, number=payment.attempts + 1)
+        count_attempt = partial(payments.begin_attempt, payment_id=payment.id, number=payment.attempts + 1)
         try:
             receiver = await self._receivers.fetch_open(payment.terms.receiver)
         except FetchFailed as error:

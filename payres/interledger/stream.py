@@ -1,19 +1,169 @@
-"""The shared secret of a STREAM connection (RFC 29): it encrypts packets and makes fulfillments."""
+"""STREAM packets (RFC 29): what the two ends of a payment send each other in the encrypted data of ILP packets, and the
+shared secret, which encrypts them and makes fulfillments.
+
+A packet is a sequence number, an amount and frames; each frame is a type, a length and fields. Only the frames below
+are read or written; all others, about bytes, flow control and receipts, are skipped as unknown ones are.
+"""
 
 import hmac
 import os
 from collections.abc import Callable
-from typing import Final
+from enum import IntEnum
+from typing import Any, Final
 
+import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from payres.interledger.frames import StreamPacket, decode_stream_packet, encode_stream_packet
-from payres.interledger.oer import CodecError
+from payres.interledger import oer
+from payres.interledger.oer import CodecError, Reader
 
+VERSION: Final = 1
 SECRET_BYTES: Final = 32
 IV_BYTES: Final = 12
 TAG_BYTES: Final = 16
+
+
+class PacketType(IntEnum):
+    """The ILP packet that its author put the STREAM packet into; connectors may turn a Fulfill into a Reject."""
+
+    PREPARE = 12
+    FULFILL = 13
+    REJECT = 14
+
+
+class ConnectionClose(msgspec.Struct, frozen=True):
+    """The connection ends, by default without an error; `code` says why (RFC 29, 5.5)."""
+
+    code: int = 1
+    message: str = ""
+
+
+class ConnectionNewAddress(msgspec.Struct, frozen=True):
+    """The sender's own ILP address, unchecked; empty when it has none."""
+
+    address: str
+
+
+class ConnectionMaxData(msgspec.Struct, frozen=True):
+    """How many bytes may be sent in all."""
+
+    max_offset: int
+
+
+class ConnectionMaxStreamId(msgspec.Struct, frozen=True):
+    """The highest stream that may be opened."""
+
+    max_stream_id: int
+
+
+class ConnectionAssetDetails(msgspec.Struct, frozen=True):
+    """The asset that the author of the packet counts in."""
+
+    code: str
+    scale: int
+
+
+class StreamClose(msgspec.Struct, frozen=True):
+    """A stream ends."""
+
+    stream_id: int
+    code: int
+    message: str
+
+
+class StreamMoney(msgspec.Struct, frozen=True):
+    """The packet's money belongs to the streams in the ratio of their shares."""
+
+    stream_id: int
+    shares: int
+
+
+class StreamMaxMoney(msgspec.Struct, frozen=True):
+    """How much the stream accepts and how much it has received, in the author's units."""
+
+    stream_id: int
+    receive_max: int
+    total_received: int
+
+
+Frame = (
+    ConnectionClose
+    | ConnectionNewAddress
+    | ConnectionMaxData
+    | ConnectionMaxStreamId
+    | ConnectionAssetDetails
+    | StreamClose
+    | StreamMoney
+    | StreamMaxMoney
+)
+
+
+class StreamPacket(msgspec.Struct, frozen=True):
+    """A message from one end to the other.
+
+    In a Prepare, `prepare_amount` is the least that may arrive; in a reply it is what arrived, and `sequence` repeats
+    that of the Prepare.
+    """
+
+    sequence: int
+    packet_type: int
+    prepare_amount: int
+    frames: tuple[Frame, ...] = ()
+
+
+_Field = tuple[Callable[[Any], bytes], Callable[[Reader], Any]]  # writes and reads it
+
+_UINT8: Final[_Field] = oer.uint8, Reader.uint8
+_NUMBER: Final[_Field] = oer.var_uint, Reader.var_uint
+_LIMIT: Final[_Field] = oer.var_uint, lambda reader: reader.var_uint(saturate=True)  # "no limit" may be longer
+_TEXT: Final[_Field] = oer.var_text, Reader.text
+
+# The frames and their fields by their type on the wire.
+_FRAMES: Final[dict[int, tuple[Callable[..., Frame], tuple[_Field, ...]]]] = {
+    0x01: (ConnectionClose, (_UINT8, _TEXT)),
+    0x02: (ConnectionNewAddress, (_TEXT,)),
+    0x03: (ConnectionMaxData, (_NUMBER,)),
+    0x05: (ConnectionMaxStreamId, (_NUMBER,)),
+    0x07: (ConnectionAssetDetails, (_TEXT, _UINT8)),
+    0x10: (StreamClose, (_NUMBER, _UINT8, _TEXT)),
+    0x11: (StreamMoney, (_NUMBER, _NUMBER)),
+    0x12: (StreamMaxMoney, (_NUMBER, _LIMIT, _NUMBER)),
+}
+_NUMBERS: Final = {struct: number for number, (struct, _) in _FRAMES.items()}
+
+
+def encode_stream_packet(packet: StreamPacket) -> bytes:
+    """The packet before it is encrypted. Raises ValueError when a field cannot be written."""
+    head = bytes((VERSION, packet.packet_type)) + oer.var_uint(packet.sequence) + oer.var_uint(packet.prepare_amount)
+    return b"".join((head, oer.var_uint(len(packet.frames)), *map(_encode_frame, packet.frames)))
+
+
+def decode_stream_packet(data: bytes) -> StreamPacket:
+    """Reads a decrypted packet; frames of other types and what follows the last frame are ignored.
+
+    `packet_type` may be any byte: what to do about a wrong one is the receiver's choice. Raises CodecError.
+    """
+    reader = Reader(data)
+    if reader.uint8() != VERSION:
+        raise CodecError(f"the STREAM packet has another version than {VERSION}")
+    packet_type, sequence, prepare_amount = reader.uint8(), reader.var_uint(), reader.var_uint()
+    frames: list[Frame] = []
+    # The sender chooses the count, up to 2^64-1, but each round consumes bytes or ends in an error.
+    remaining = reader.var_uint()
+    while remaining:
+        remaining -= 1
+        number, contents = reader.uint8(), Reader(reader.var_octets())
+        if number in _FRAMES:
+            frame, fields = _FRAMES[number]
+            frames.append(frame(*[read(contents) for _, read in fields]))
+    return StreamPacket(sequence, packet_type, prepare_amount, tuple(frames))
+
+
+def _encode_frame(frame: Frame) -> bytes:
+    number = _NUMBERS[type(frame)]
+    written = zip(_FRAMES[number][1], msgspec.structs.astuple(frame), strict=True)
+    return oer.uint8(number) + oer.var_octets(b"".join([write(value) for (write, _), value in written]))
 
 
 class SharedSecret:

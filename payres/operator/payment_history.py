@@ -11,13 +11,11 @@ from payres.operator.grants import Grant
 from payres.operator.ledger import LedgerEntry
 from payres.operator.payments import Payment, payment, refunds_of
 from payres.operator.webhooks import EventDelivery, event_delivery
-from payres.store import events, incoming, packets
+from payres.store import events, packets, payments
 from payres.store.entries import EntryRecord, page_of_entries
 from payres.store.events import EventRecord
 from payres.store.grants import GRANTS
-from payres.store.incoming import INCOMING
-from payres.store.outgoing import OUTGOING
-from payres.store.payments import PaymentRecord, RefundRecord, RefundState, payers_of
+from payres.store.payments import INCOMING, OUTGOING, PaymentRecord, RefundRecord, RefundState, payers_of
 from payres.store.quotes import QUOTES, QuoteRecord
 from payres.store.rows import PageQuery
 from payres.store.wallets import WALLETS
@@ -190,7 +188,7 @@ def _events(work: Work, record: PaymentRecord, entries: Sequence[EntryRecord]) -
     """Those of the times at which the payment began, received something, ended and was refunded."""
     moments = {record.created_at, record.ended_at}
     if record.direction == "incoming":
-        moments |= {incoming.expiry_event_at(work, record.id), *(one.created_at for one in entries)}
+        moments |= {payments.expiry_event_at(work, record.id), *(one.created_at for one in entries)}
     found = [*events.events_of(work, record.id, {moment for moment in moments if moment is not None})]
     for one in refunds_of(work, record):
         found += [] if one.ended_at is None else events.events_of(work, one.id, [one.ended_at])

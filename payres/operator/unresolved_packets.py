@@ -22,8 +22,8 @@ from payres.payments.settlement import payment_of, release_unresolved
 from payres.store import accounts, audit, packets, peers
 from payres.store.accounts import ACCOUNTS, Cause
 from payres.store.assets import ASSETS
-from payres.store.outgoing import OutgoingRecord
 from payres.store.packets import PACKETS, PacketRecord
+from payres.store.payments import OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work

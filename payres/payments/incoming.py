@@ -10,9 +10,9 @@ from payres.clock import SECOND, format_time, parse_time
 from payres.errors import InvalidAmount, InvalidExpiry, InvalidReceiver, WrongState
 from payres.grants.access import Caller
 from payres.limits import OVERPAY_TOLERANCE
-from payres.store import incoming, wallets
+from payres.store import payments, wallets
 from payres.store.database import Database
-from payres.store.incoming import INCOMING, IncomingRecord
+from payres.store.payments import INCOMING, IncomingRecord
 from payres.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.urls import Urls
@@ -64,7 +64,7 @@ def complete(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> Incom
         return representations.incoming_payment(work.urls, wallet, payment)
     if not payment.open_at(work.now):
         raise WrongState("The incoming payment has expired and can no longer be completed")
-    incoming.complete_incoming(work, payment.id, work.now)
+    payments.complete_incoming(work, payment.id, work.now)
     completed = msgspec.structs.replace(payment, completed_at=work.now)
     return _emit(work, "incoming_payment.completed", wallet, completed)
 
@@ -74,7 +74,7 @@ async def report_expired(database: Database) -> None:
     notices that they do. Ends when the database is in fail-stop."""
 
     async def write_events() -> int:
-        while await database.read(lambda work: incoming.expired_without_event(work, work.now, 1)):
+        while await database.read(lambda work: payments.expired_without_event(work, work.now, 1)):
             await database.write(_expire_due)
         return EXPIRY_SECONDS
 
@@ -82,7 +82,7 @@ async def report_expired(database: Database) -> None:
 
 
 def _expire_due(work: Work) -> None:
-    for payment in incoming.expired_without_event(work, work.now, EXPIRY_BATCH):
+    for payment in payments.expired_without_event(work, work.now, EXPIRY_BATCH):
         INCOMING.update(work, payment.id, expiry_event_at=work.now)
         _emit(work, "incoming_payment.expired", WALLETS.by_id(work, payment.wallet_address_id), payment)
 
@@ -183,7 +183,7 @@ def credit(work: Work, wallet: WalletRecord, payment: IncomingRecord, amount: in
     completed_at, told_at = work.now if reached else None, payment.partial_event_at
     is_told = reached or told_at is None or not 0 <= work.now - told_at < PARTIAL_EVENT_PAUSE
     told_at = work.now if is_told else told_at
-    incoming.add_received(work, payment.id, amount, completed_at, told_at)
+    payments.add_received(work, payment.id, amount, completed_at, told_at)
     if is_told:
         received = payment.received + amount
         credited = msgspec.structs.replace(payment, received=received, completed_at=completed_at)

@@ -17,7 +17,7 @@ from payres.payments.quotes import local_terms
 from payres.payments.settlement import emit, pay_locally
 from payres.representations import amount
 from payres.store import grants, quotes
-from payres.store.outgoing import OUTGOING, OutgoingRecord
+from payres.store.payments import OUTGOING, OutgoingRecord
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Terms

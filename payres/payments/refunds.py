@@ -26,9 +26,16 @@ from payres.payments.outgoing import check_funds, check_movable, insert, pay_or_
 from payres.payments.quotes import local_terms
 from payres.store import audit, clients
 from payres.store.assets import ASSETS
-from payres.store.incoming import INCOMING, IncomingRecord
-from payres.store.outgoing import OUTGOING, OutgoingRecord
-from payres.store.payments import REFUNDS, RefundRecord, payers_of, refunds_of_incoming
+from payres.store.payments import (
+    INCOMING,
+    OUTGOING,
+    REFUNDS,
+    IncomingRecord,
+    OutgoingRecord,
+    RefundRecord,
+    payers_of,
+    refunds_of_incoming,
+)
 from payres.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Terms

@@ -7,12 +7,10 @@ from payres.amounts import MAX_LEDGER
 from payres.ledger import Side
 from payres.payments.incoming import credit
 from payres.payments.liquidity import warn_of_low
-from payres.store import accounts, grants, outgoing, packets
+from payres.store import accounts, grants, packets, payments
 from payres.store.accounts import ACCOUNTS, HoldRecord
-from payres.store.incoming import IncomingRecord
-from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.packets import PacketRecord
-from payres.store.payments import refund_by_return_payment
+from payres.store.payments import OUTGOING, IncomingRecord, OutgoingRecord, refund_by_return_payment
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Damaged, Transaction, Work
 from payres.wire import OutgoingPayment
@@ -106,7 +104,7 @@ def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None
     unused = terms.debit - sent - payment.unresolved_debit
     _give_back(work, payment, unused, terms.receive - payment.spent_receive)
     failure = None if sent == terms.debit else failure
-    outgoing.end_outgoing(work, payment.id, sent, payment.delivered, failure, work.now)
+    payments.end_outgoing(work, payment.id, sent, payment.delivered, failure, work.now)
     state, name = ("failed", "outgoing_payment.failed") if failure else ("completed", "outgoing_payment.completed")
     ended = msgspec.structs.replace(payment, sent=sent, state=state, failure=failure)
     emit(work, WALLETS.by_id(work, payment.wallet_address_id), ended, name)

@@ -15,7 +15,6 @@ from payres.federation.connection import FetchFailed
 from payres.federation.wallet_addresses import fetch_keys
 from payres.grants import clients
 from payres.grants.access import Action, Caller, permit
-from payres.grants.clients import Client
 from payres.grants.gnap import AccessType
 from payres.grants.tokens import Holder, check_valid
 from payres.http.observation import observation_of
@@ -26,7 +25,7 @@ from payres.routes.requests import signed_message
 from payres.signatures.jwk import JWK
 from payres.signatures.reasons import Rejected
 from payres.signatures.verify import Unverified, Verified, parse, verify, with_likely_cause
-from payres.store.clients import ClientRecord, use_nonce
+from payres.store.clients import Client, use_nonce
 from payres.store.work import Work
 
 T = TypeVar("T")
@@ -65,7 +64,7 @@ async def authorize_reading(
     record = holder.record
     observation_of(request.scope).grant = record.grant_id
     try:
-        check_valid(record.expires_at, record.revoked_at, record.grant_state, unverified.now)
+        check_valid(record, unverified.now)
     except TokenInvalid:
         if isinstance(verify(unverified, holder.keys), Verified):
             context.rate_limits.prove(request.scope)
@@ -77,14 +76,14 @@ async def authorize_reading(
     if has_asked_remote:  # which can take seconds, and what was revoked meanwhile may do nothing any more
         holder, outcome = await context.database.read(unit)
         record = holder.record
-        check_valid(record.expires_at, record.revoked_at, record.grant_state, context.clock.now())
+        check_valid(record, context.clock.now())
     if isinstance(outcome, DomainError):
         raise outcome
     return outcome
 
 
 async def verify_client(
-    request: Request, unverified: Unverified, client: Client | ClientRecord, *, asks_for_grant: bool = False
+    request: Request, unverified: Unverified, client: Client, *, asks_for_grant: bool = False
 ) -> None:
     """Checks that the signature is this client's. Raises 401 `invalid_client`.
 
@@ -97,8 +96,7 @@ async def verify_client(
     is_known, keys = await context_of(request).database.read(unit, for_write=True)
     if is_known:
         _count_for(client)
-    named = Client(client.identity, client.wallet_address, client.jwk)
-    await _verify(request, named, unverified, keys, asks_for_grant=asks_for_grant)
+    await _verify(request, client, unverified, keys, asks_for_grant=asks_for_grant)
     _count_for(client)
 
 
@@ -111,7 +109,7 @@ def parse_signature(request: Request, body: bytes) -> Unverified:
     return parsed
 
 
-def _count_for(client: Client | ClientRecord) -> None:
+def _count_for(client: Client) -> None:
     """What the request asks of other servers counts for this client, which is known or has proven itself."""
     count_for_client(client.identity, is_key=client.jwk is not None)
 

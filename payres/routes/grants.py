@@ -12,7 +12,6 @@ from payres.errors import ClientUnproven, DomainError, NotFound, TokenInvalid
 from payres.federation.connection import FetchFailed
 from payres.federation.wallet_addresses import fetch_wallet_address
 from payres.grants import clients, requests, tokens
-from payres.grants.clients import Client
 from payres.grants.gnap import ContinueRequest, GrantRequest, TokenResponse
 from payres.http.observation import observation_of
 from payres.http.request_head import credentials
@@ -23,7 +22,7 @@ from payres.routes.context import Context, context_of
 from payres.routes.requests import read_body, read_json_body
 from payres.store import grants as stored
 from payres.store import wallets
-from payres.store.clients import CLIENTS, ClientRecord
+from payres.store.clients import CLIENTS, Client, ClientRecord
 from payres.store.grants import GRANTS, TOKENS
 from payres.store.work import Transaction, Work
 from payres.wire import decode
@@ -134,7 +133,7 @@ async def _verify_holder(request: Request, token_id: str, missing: DomainError) 
         if token is None or grant is None:
             raise missing
         holder = stored.find_holder(work, sent) if sent != token.value_hash else None
-        return CLIENTS.by_id(work, grant.client_id), holder is not None and tokens.is_valid(holder, work.now)
+        return CLIENTS.by_id(work, grant.client_id), holder is not None and holder.valid_at(work.now)
 
     client, is_other_token = await context.database.read(unit)
     await verify_client(request, unverified, client)

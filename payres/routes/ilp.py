@@ -10,8 +10,8 @@ from starlette.responses import Response
 from payres.errors import BearerTokenInvalid, DomainError, InvalidRequest, OutcomeUnknown
 from payres.http.request_head import credentials, header
 from payres.identifiers import hash_secret
+from payres.interledger.carrying import NoReply
 from payres.interledger.packets import result_of
-from payres.interledger.responses import NoReply
 from payres.limits import MAX_PACKET_BODY_BYTES
 from payres.routes.context import Context, context_of
 from payres.routes.requests import media_type_of, read_body

@@ -17,7 +17,7 @@ from payres.routes import resources
 from payres.routes.authorize import authorize
 from payres.routes.context import Context, context_of
 from payres.routes.requests import read_body, read_json_body
-from payres.store import incoming
+from payres.store import payments
 from payres.store.work import Work
 from payres.terms import Offer
 from payres.wire import (
@@ -89,7 +89,7 @@ async def _read_public(request: Request) -> Response:
 
 INCOMING_PAYMENTS = resources.ResourceKind(
     type="incoming-payment",
-    table=incoming.INCOMING,
+    table=payments.INCOMING,
     show=representations.incoming_payment,
     decoder=msgspec.json.Decoder(IncomingPaymentRequest),
     create=_create,

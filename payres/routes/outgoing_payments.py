@@ -22,7 +22,7 @@ from payres.routes import resources
 from payres.routes.authorize import authorize_reading
 from payres.routes.context import Context
 from payres.routes.requests import read_body
-from payres.store import outgoing, quotes, wallets
+from payres.store import payments, quotes, wallets
 from payres.store.work import Work
 from payres.terms import Offer
 from payres.wire import GrantSpending, OutgoingPayment, OutgoingPaymentRequest, Quote, QuoteRequest
@@ -81,7 +81,7 @@ QUOTES = resources.ResourceKind(
 )
 OUTGOING_PAYMENTS = resources.ResourceKind(
     type="outgoing-payment",
-    table=outgoing.OUTGOING,
+    table=payments.OUTGOING,
     show=representations.outgoing_payment,
     decoder=msgspec.json.Decoder(OutgoingPaymentRequest),
     create=_create,

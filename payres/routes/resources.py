@@ -24,8 +24,7 @@ from payres.routes.requests import idempotency_key, page_query, read_body, read_
 from payres.routes.waiting import preferred_wait, wait_for_change
 from payres.store import wallets
 from payres.store.grants import keep_grant
-from payres.store.incoming import IncomingRecord
-from payres.store.outgoing import OutgoingRecord
+from payres.store.payments import IncomingRecord, OutgoingRecord
 from payres.store.quotes import QuoteRecord
 from payres.store.rows import Table, page_of_wallet
 from payres.store.wallets import WalletRecord, active_wallet

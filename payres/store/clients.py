@@ -10,13 +10,18 @@ from payres.store.rows import Table
 from payres.store.work import Transaction
 
 
-class ClientRecord(msgspec.Struct, frozen=True):
+class Client(msgspec.Struct, frozen=True):
     """A client. Exactly one of wallet_address (as first written) and jwk (JSON of its public members) is present."""
 
-    id: int
     identity: str
     wallet_address: str | None
     jwk: str | None
+
+
+class ClientRecord(Client, frozen=True):
+    """A row of `client`."""
+
+    id: int
 
 
 class ClientKeyRecord(msgspec.Struct, frozen=True):
@@ -30,7 +35,7 @@ class ClientKeyRecord(msgspec.Struct, frozen=True):
     good_until: int | None
 
 
-CLIENTS = Table(ClientRecord, "client")
+CLIENTS = Table(ClientRecord, "client", key="id")
 KEYS = Table(ClientKeyRecord, "client_key k JOIN client c ON c.id = k.client_id", prefix="k.")
 
 

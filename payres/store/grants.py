@@ -173,6 +173,14 @@ class TokenHolder(msgspec.Struct, frozen=True):
     client_jwk: str | None
     grant_stays: int = 0
 
+    @property
+    def revoked(self) -> bool:
+        """Whether the token was revoked, alone or with its grant."""
+        return self.revoked_at is not None or self.grant_state != "issued"
+
+    def valid_at(self, now: int) -> bool:
+        return not self.revoked and now < self.expires_at
+
 
 TOKENS = Table(TokenRecord, "access_token")
 HOLDERS = Table(
@@ -202,19 +210,6 @@ def authorization_revision(tx: Transaction) -> int:
     if revision is None:
         raise Damaged("authorization_revision has no row")
     return revision
-
-
-def token_state(tx: Transaction, token_id: str) -> tuple[int, int | None, str]:
-    """When the token expires, when it was revoked if it was, and the state of its grant.
-
-    One that is no longer there has ended long ago.
-    """
-    row: tuple[int, int | None, str] | None = tx.execute(
-        'SELECT t.expires_at, t.revoked_at, g.state FROM access_token t JOIN "grant" g ON g.id = t.grant_id'
-        " WHERE t.id = ?",
-        (token_id,),
-    ).fetchone()
-    return (0, 0, "revoked") if row is None else row
 
 
 def revoke_token(tx: Transaction, token_id: str, now: int) -> bool:

@@ -1,15 +1,166 @@
-"""SQL of payments in both directions, for operators, and of refunds."""
+"""SQL of payments: incoming ones, outgoing ones, both together as operators see them, and refunds."""
 
 from collections.abc import Sequence
 from typing import Any, Final, Literal, cast
 
 import msgspec
 
-from payres.store.rows import PageBounds, PageQuery, Table, select_page
+from payres.amounts import MAX_LEDGER
+from payres.store.quotes import TERMS
+from payres.store.rows import PageBounds, PageQuery, Table, find_number, select_page
 from payres.store.work import Transaction
+from payres.terms import Terms
 
 Direction = Literal["incoming", "outgoing"]
 State = Literal["pending", "expired", "sending", "completed", "failed"]
+
+
+class IncomingRecord(msgspec.Struct, frozen=True):
+    """A row of `incoming_payment`. incoming_value is decimal text or None; metadata is JSON text or None.
+
+    partial_event_at is when the last event of a partial payment was written.
+    """
+
+    id: str
+    wallet_address_id: int
+    client_id: int
+    incoming_value: str | None
+    received: int
+    metadata: str | None
+    created_at: int
+    expires_at: int
+    completed_at: int | None
+    partial_event_at: int | None = None
+
+    @property
+    def completed(self) -> bool:
+        return self.completed_at is not None
+
+    def open_at(self, now: int) -> bool:
+        """Whether it still takes money: neither completed nor expired."""
+        return self.completed_at is None and now < self.expires_at
+
+    @property
+    def remaining(self) -> int | None:
+        """What it still wants, in the minor unit; None when it has no incomingAmount."""
+        return None if self.incoming_value is None else max(int(self.incoming_value) - self.received, 0)
+
+
+INCOMING = Table(IncomingRecord, "incoming_payment")
+
+
+def expiry_event_at(tx: Transaction, payment_id: str) -> int | None:
+    """The time of the event that says that the payment has expired."""
+    return find_number(tx, "SELECT expiry_event_at FROM incoming_payment WHERE id = ?", payment_id)
+
+
+def add_received(
+    tx: Transaction, payment_id: str, amount: int, completed_at: int | None, partial_event_at: int | None
+) -> None:
+    """Counts what the ledger has just credited; completed_at when that was the last of it."""
+    tx.execute(
+        "UPDATE incoming_payment SET received = received + ?, completed_at = ?, partial_event_at = ?"
+        " WHERE id = ? AND completed_at IS NULL",
+        (amount, completed_at, partial_event_at, payment_id),
+    )
+
+
+def complete_incoming(tx: Transaction, payment_id: str, now: int) -> None:
+    tx.execute("UPDATE incoming_payment SET completed_at = ? WHERE id = ? AND completed_at IS NULL", (now, payment_id))
+
+
+def expired_without_event(tx: Transaction, now: int, limit: int) -> Sequence[IncomingRecord]:
+    """Payments that have expired and without an event of that, the earliest first."""
+    where = "WHERE completed_at IS NULL AND expiry_event_at IS NULL AND expires_at <= ? ORDER BY expires_at LIMIT ?"
+    return INCOMING.list(tx, where, now, limit)
+
+
+class OutgoingRecord(msgspec.Struct, frozen=True):
+    """A row of `outgoing_payment`; `sent` is in the sender's asset, `delivered` in the receiver's.
+
+    `received_before` is what the receiver had received when the payment began, less what it had delivered by then; None
+    until then. The unresolved amounts, in the assets of `sent` and `delivered`, are of packets whose outcome nobody
+    could prove: the payer has got them back.
+    """
+
+    id: str
+    wallet_address_id: int
+    client_id: int
+    grant_id: str | None
+    window_start: int
+    quote_id: str | None
+    terms: Terms
+    sent: int
+    delivered: int
+    state: str
+    failure: str | None
+    metadata: str | None
+    created_at: int
+    ended_at: int | None
+    attempts: int = 0
+    received_before: int | None = None
+    unresolved_debit: int = 0
+    unresolved_receive: int = 0
+
+    @property
+    def spent_debit(self) -> int:
+        """What its grant counts of it as spent once it has ended: what was sent, and what may have been."""
+        return self.sent + self.unresolved_debit
+
+    @property
+    def spent_receive(self) -> int:
+        """The same of what was delivered, or may have been; no more than was quoted counts."""
+        return min(self.delivered + self.unresolved_receive, self.terms.receive)
+
+    @property
+    def failed(self) -> bool:
+        return self.state == "failed"
+
+
+OUTGOING = Table(OutgoingRecord, "outgoing_payment", terms=TERMS)
+
+
+def sending_remote(tx: Transaction, limit: int, after: str = "") -> Sequence[str]:
+    """Ids of payments in flight to receivers on other servers, oldest first, from the one that follows id `after`."""
+    remote = "state = 'sending' AND incoming_payment_id IS NULL AND id > ? ORDER BY id LIMIT ?"
+    return [row[0] for row in tx.execute(f"SELECT id FROM outgoing_payment WHERE {remote}", (after, limit))]
+
+
+def remote_payments_since(tx: Transaction, receiver: str, since: int) -> Sequence[OutgoingRecord]:
+    """Payments to a receiver on another server that are in flight, or ended at that time or later."""
+    there = "WHERE receiver = ? AND incoming_payment_id IS NULL AND ended_at"
+    return [*OUTGOING.list(tx, f"{there} IS NULL", receiver), *OUTGOING.list(tx, f"{there} >= ?", receiver, since)]
+
+
+def add_sent(tx: Transaction, payment_id: str, sent: int, delivered: int) -> None:
+    """Counts a packet of a payment in flight, whose money the ledger moves in this same unit.
+
+    What was delivered is the receiver's word and may be any number: the sum stops at MAX_LEDGER. An attempt in which
+    something arrives counts as the first, so that no number of restarts ends a payment that gets on.
+    """
+    tx.execute(
+        "UPDATE outgoing_payment SET sent = sent + ?, delivered = min(delivered, ?) + ?,"
+        " attempts = iif(? > 0, 1, attempts) WHERE id = ? AND state = 'sending'",
+        (sent, MAX_LEDGER - delivered, delivered, delivered, payment_id),
+    )
+
+
+def begin_attempt(tx: Transaction, payment_id: str, number: int, received_before: int | None = None) -> None:
+    """Stores how many attempts there were to reach a remote receiver since something has arrived. What it had received
+    when the payment began is stored once."""
+    tx.execute(
+        "UPDATE outgoing_payment SET attempts = ?, received_before = coalesce(received_before, ?) WHERE id = ?",
+        (number, received_before, payment_id),
+    )
+
+
+def end_outgoing(tx: Transaction, payment_id: str, sent: int, delivered: int, failure: str | None, now: int) -> None:
+    """Ends a payment in flight: completed, or failed when there is a failure."""
+    tx.execute(
+        "UPDATE outgoing_payment SET sent = ?, delivered = ?, state = ?, failure = ?, ended_at = ?"
+        " WHERE id = ? AND state = 'sending'",
+        (sent, delivered, "failed" if failure else "completed", failure, now, payment_id),
+    )
 
 
 class PaymentRecord(msgspec.Struct, frozen=True):

@@ -37,7 +37,9 @@ class Table(Generic[R]):
     `columns` names no other column for. One field at most is Embedded.
     """
 
-    def __init__(self, record: type[R], source: str, prefix: str = "", **columns: str | Embedded) -> None:
+    def __init__(
+        self, record: type[R], source: str, prefix: str = "", key: str = "", **columns: str | Embedded
+    ) -> None:
         self._record = record
         self._embedded: tuple[slice, Embedded] | None = None
         names: list[str] = []
@@ -52,7 +54,7 @@ class Table(Generic[R]):
         self.width = len(names)
         self.source = source
         self._table = source.partition(" ")[0]
-        self.key = names[0]
+        self.key = key or names[0]
         self._select = f"SELECT {self.columns} FROM {source} "
         self._into = f"INTO {source} ({self.columns}) VALUES ({', '.join('?' * len(names))})"
 

@@ -25,7 +25,7 @@ from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store import wallets as stored_wallets
 from payres.store.accounts import ACCOUNTS
-from payres.store.outgoing import OUTGOING
+from payres.store.payments import OUTGOING
 from payres.store.work import Transaction, Work
 from payres.testing.client import Client, Json
 

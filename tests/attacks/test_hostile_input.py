@@ -22,7 +22,7 @@ from payres.errors import DomainError
 from payres.grants.gnap import GrantRequest
 from payres.grants.intervals import describe, parse_interval
 from payres.http.responses import accepts
-from payres.interledger import frames, packets
+from payres.interledger import packets, stream
 from payres.interledger.oer import CodecError, Reader, parse_timestamp
 from payres.interledger.stream import SharedSecret, encrypt
 from payres.limits import DEFAULT_BODY_BYTES, MAX_HEADER_BYTES
@@ -437,11 +437,11 @@ PREPARE = packets.Prepare(1000, NOW * 1_000_000, b"c" * 32, "test.payres.bob", b
 CONFIGURATION = b"\x11test.payres.child\x02\x03USD"  # as IL-DCP answers (RFC 31)
 REPLIES: list[packets.Reply] = [packets.Fulfill(b"f" * 32, b"data"), packets.Fulfill(bytes(32), CONFIGURATION)]
 REJECT = packets.Reject(packets.Code.AMOUNT_TOO_LARGE, "test.payres", "too large", packets.too_large_data(2, 1))
-PLAIN = frames.StreamPacket(
+PLAIN = stream.StreamPacket(
     7,
-    frames.PacketType.PREPARE,
+    stream.PacketType.PREPARE,
     5,
-    (frames.StreamMoney(1, 2), frames.ConnectionNewAddress("test.a"), frames.StreamClose(1, 3, "abc")),
+    (stream.StreamMoney(1, 2), stream.ConnectionNewAddress("test.a"), stream.StreamClose(1, 3, "abc")),
 )
 
 
@@ -462,8 +462,8 @@ def test_fuzz_of_oer_and_packets() -> None:
 
 def test_fuzz_of_stream() -> None:
     secret = SharedSecret(b"s" * 32)
-    plain, sealed = frames.encode_stream_packet(PLAIN), secret.encrypt_packet(PLAIN)
-    fuzz("frames", [plain], frames.decode_stream_packet, CodecError)
+    plain, sealed = stream.encode_stream_packet(PLAIN), secret.encrypt_packet(PLAIN)
+    fuzz("frames", [plain], stream.decode_stream_packet, CodecError)
     fuzz("sealed", [sealed], secret.decrypt_packet, CodecError)
     seal = partial(encrypt, secret._cipher, iv=bytes(12))
     fuzz("sealed nonsense", [plain], lambda data: secret.decrypt_packet(seal(data)), CodecError)

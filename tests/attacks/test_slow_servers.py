@@ -14,9 +14,9 @@ import pytest
 
 from payres.clock import SECOND
 from payres.interledger import outbound
+from payres.interledger.carrying import NoReply
 from payres.interledger.connector import Connector
 from payres.interledger.packets import decode_prepare
-from payres.interledger.responses import NoReply
 from payres.limits import MAX_EXCHANGES, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY
 from payres.store.peers import PeerRecord
 from payres.testing.client import Client

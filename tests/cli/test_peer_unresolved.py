@@ -14,8 +14,8 @@ from payres.payments.settlement import end_remote
 from payres.store import clients, grants
 from payres.store.accounts import ACCOUNTS
 from payres.store.grants import GRANTS, GrantRecord
-from payres.store.outgoing import OUTGOING
 from payres.store.packets import PACKETS, PacketRecord
+from payres.store.payments import OUTGOING
 from payres.store.work import Work
 from payres.terms import Path as Way
 from payres.terms import Terms

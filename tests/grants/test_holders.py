@@ -8,7 +8,6 @@ import pytest
 from payres.clock import DAY, SECOND
 from payres.grants import clients
 from payres.grants.access import Caller
-from payres.grants.clients import Client
 from payres.grants.gnap import AccessToken, IncomingPaymentAccess
 from payres.grants.tokens import Holder, Holders, issue_token, revoke_grant, revoke_token, rotate_token
 from payres.operator import keys, wallets
@@ -16,6 +15,7 @@ from payres.payments import incoming
 from payres.settings import Settings
 from payres.signatures.jwk import JWK, encode_jwk, generate_private_key, jwk_from_public_bytes, thumbprint
 from payres.store import grants, retention
+from payres.store.clients import Client
 from payres.store.connections import connect_writer
 from payres.store.grants import TOKENS, keep_grant
 from payres.store.work import Work

@@ -15,7 +15,7 @@ from payres.amounts import Asset, format_decimal
 from payres.clock import SECOND, Clock
 from payres.interledger import recovery
 from payres.interledger.recovery import Recovery, pause
-from payres.interledger.sending import payment, probe
+from payres.interledger.sending import path, payment
 from payres.interledger.sending.connection import monotonic as monotonic_now
 from payres.operator import assets
 from payres.operator.assets import require_asset
@@ -24,8 +24,7 @@ from payres.operator.peers import change_peer, require_peer
 from payres.operator.wallets import require_wallet
 from payres.store import packets, peers
 from payres.store.accounts import ACCOUNTS, AccountRecord
-from payres.store.incoming import INCOMING, IncomingRecord
-from payres.store.outgoing import OUTGOING, OutgoingRecord
+from payres.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
@@ -75,7 +74,7 @@ def skip_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         nonlocal skipped
         skipped += microseconds
 
-    for module in (payment, probe):
+    for module in (payment, path):
         monkeypatch.setattr(module, "monotonic", lambda: monotonic_now() + skipped)
         monkeypatch.setattr(module, "pause", pause)
 

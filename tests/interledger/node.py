@@ -13,14 +13,12 @@ from payres.clock import SECOND, Clock, MovableClock
 from payres.counters import Metrics
 from payres.federation.http import GuardedClient
 from payres.identifiers import new_id
-from payres.interledger.carrying import Carrier
+from payres.interledger.carrying import Carrier, NoReply
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
-from payres.interledger.frames import Frame, PacketType, StreamMoney, StreamPacket
 from payres.interledger.link import BOUNDS, Link
 from payres.interledger.packets import Fulfill, Prepare, Reject, Reply, decode_reply, encode
-from payres.interledger.responses import NoReply
-from payres.interledger.stream import SharedSecret
+from payres.interledger.stream import Frame, PacketType, SharedSecret, StreamMoney, StreamPacket
 from payres.operator import invariant_checks, wallets
 from payres.operator.peers import require_peer
 from payres.rate_limiter import RateLimiter
@@ -28,8 +26,8 @@ from payres.settings import Settings
 from payres.store import clients, packets
 from payres.store.accounts import ACCOUNTS
 from payres.store.database import Database
-from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.packets import PacketRecord
+from payres.store.payments import INCOMING, IncomingRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Environment, Transaction, Work
 from tests.works import add_usd_peer

@@ -21,8 +21,8 @@ from payres.operator.peers import require_peer
 from payres.payments.settlement import end_remote
 from payres.store import accounts, clients, events, packets
 from payres.store.connections import connect_writer
-from payres.store.outgoing import OUTGOING
 from payres.store.packets import PacketRecord
+from payres.store.payments import OUTGOING
 from payres.store.work import Transaction, Work
 from payres.terms import Path as Way
 from payres.terms import Terms

@@ -10,8 +10,8 @@ import pytest
 
 from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import MILLISECOND, SECOND
+from payres.interledger.carrying import NoReply, Request, store_response
 from payres.interledger.connector import CONFIGURATION, CONFIGURATION_CONDITION
-from payres.interledger.frames import ConnectionClose, PacketType
 from payres.interledger.packets import (
     Code,
     Fulfill,
@@ -24,7 +24,7 @@ from payres.interledger.packets import (
     fulfills,
     parse_too_large,
 )
-from payres.interledger.responses import NoReply, Request, store_response
+from payres.interledger.stream import ConnectionClose, PacketType
 from payres.limits import BURST_SECONDS, MAX_PACKETS_IN_FLIGHT
 from payres.operator import assets, wallets
 from payres.operator.assets import set_rate

@@ -10,6 +10,7 @@ import pytest
 from payres.clock import SECOND
 from payres.errors import Unavailable
 from payres.interledger import connector as module
+from payres.interledger.carrying import NoReply
 from payres.interledger.packets import (
     Code,
     Fulfill,
@@ -18,7 +19,6 @@ from payres.interledger.packets import (
     Reply,
     decode_prepare,
 )
-from payres.interledger.responses import NoReply
 from payres.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
 from payres.operator import assets
 from payres.operator.assets import set_rate

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.interledger import frames, oer
-from payres.interledger.frames import (
+from payres.interledger import oer, stream
+from payres.interledger.oer import MAX_UINT64, CodecError
+from payres.interledger.stream import (
     ConnectionAssetDetails,
     ConnectionClose,
     ConnectionMaxData,
@@ -21,7 +22,6 @@ from payres.interledger.frames import (
     decode_stream_packet,
     encode_stream_packet,
 )
-from payres.interledger.oer import MAX_UINT64, CodecError
 
 Vector = dict[str, Any]
 Mangle = Callable[[int, int, Sequence[bytes]], Iterator[bytes]]
@@ -44,8 +44,8 @@ HEADER = bytes.fromhex("010c01000100")  # version 1, in a Prepare, sequence 0, a
 
 def frames_of(fields: Sequence[Vector]) -> tuple[Frame, ...]:
     """The frames of a vector that are read; all others are skipped."""
-    known = [frame for frame in fields if hasattr(frames, frame["name"])]
-    return tuple(getattr(frames, frame["name"])(**named(frame)) for frame in known)
+    known = [frame for frame in fields if hasattr(stream, frame["name"])]
+    return tuple(getattr(stream, frame["name"])(**named(frame)) for frame in known)
 
 
 def named(frame: Vector) -> Vector:

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from payres.amounts import Asset
 from payres.clock import MovableClock
 from payres.interledger.credentials import CredentialSource
-from payres.interledger.frames import (
+from payres.interledger.packets import Code, Fulfill, Prepare, Rejected, Reply, decode_prepare, encode
+from payres.interledger.receiver import Arrival
+from payres.interledger.stream import (
     ConnectionAssetDetails,
     ConnectionNewAddress,
     PacketType,
+    SharedSecret,
 )
-from payres.interledger.packets import Code, Fulfill, Prepare, Rejected, Reply, decode_prepare, encode
-from payres.interledger.receiver import Arrival
-from payres.interledger.stream import SharedSecret
 from tests.interledger.node import Sender, sender_to
 
 OLDER = "stream-receiver@0.3.3-alpha.3"  # whose one code for "understood, not fulfilled" every sender understands

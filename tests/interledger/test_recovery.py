@@ -15,9 +15,9 @@ from payres.clock import HOUR, SECOND
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.interledger import balances
 from payres.interledger import recovery as module
+from payres.interledger.carrying import NoReply
 from payres.interledger.packets import Fulfill, Prepare, Reject
 from payres.interledger.recovery import ASKED_AT_ONCE, ASKED_AT_ONCE_OF_ONE, PAGE, Recovery
-from payres.interledger.responses import NoReply
 from payres.store import peers
 from payres.store.packets import PACKETS, PacketRecord
 from payres.store.peers import PeerRecord

@@ -16,7 +16,7 @@ from payres.federation.incoming_payments import RemoteIncomingPayment
 from payres.interledger import remote_payments
 from payres.operator import exports, wallets
 from payres.payments.refunds import Wanted, refund
-from payres.store import events, incoming
+from payres.store import events, payments
 from payres.store.work import Work
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
@@ -180,7 +180,7 @@ def take_at_most(work: Work, receiver: str, amount: int) -> None:
     if amount:
         work.execute("UPDATE incoming_payment SET incoming_value = ? WHERE id = ?", (str(amount), receiver))
     else:
-        incoming.complete_incoming(work, receiver, work.now)
+        payments.complete_incoming(work, receiver, work.now)
 
 
 def test_refund_is_exchanged_at_the_rates_of_now(three: Three, program: Program, paid: str) -> None:

@@ -18,7 +18,7 @@ from payres.interledger.remote_payments import LONGEST, MAX_ATTEMPTS, next_step
 from payres.interledger.sending.connection import SendingFailed
 from payres.payments.incoming import PAID_MEANWHILE
 from payres.slots import Slots
-from payres.store import outgoing, packets
+from payres.store import packets, payments
 from payres.store.work import Work
 from payres.terms import Terms
 from payres.testing.instance import Instance
@@ -163,7 +163,7 @@ def test_payment_that_finds_no_slot_to_read_its_receiver_uses_up_no_attempt(
 def test_attempts_that_are_used_up_end_the_payment(pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = pair
     created = begin_and_interrupt(a, receiver, never, monkeypatch)
-    a.write(lambda tx: outgoing.begin_attempt(tx, last_segment(created["id"]), MAX_ATTEMPTS))
+    a.write(lambda tx: payments.begin_attempt(tx, last_segment(created["id"]), MAX_ATTEMPTS))
     let_time_pass(pair, 22)
     a.context.remote_payments.wake()
     paid = ended(a, created)

@@ -9,10 +9,18 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.interledger.frames import PacketType, StreamMoney, StreamPacket, decode_stream_packet, encode_stream_packet
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import decode_prepare, decode_reply, fulfills
-from payres.interledger.stream import SharedSecret, decrypt, encrypt
+from payres.interledger.stream import (
+    PacketType,
+    SharedSecret,
+    StreamMoney,
+    StreamPacket,
+    decode_stream_packet,
+    decrypt,
+    encode_stream_packet,
+    encrypt,
+)
 
 Vector = dict[str, Any]
 Mangle = Callable[[int, int, Sequence[bytes]], Iterator[bytes]]

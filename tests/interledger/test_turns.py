@@ -14,17 +14,17 @@ from payres import ledger, terms
 from payres.clock import SECOND
 from payres.identifiers import new_id
 from payres.interledger import outbound, quoting, recovery
+from payres.interledger.carrying import NoReply
 from payres.interledger.link import BOUNDS
 from payres.interledger.packets import decode_prepare
 from payres.interledger.remote_payments import AT_ONCE, AT_ONCE_FROM_WALLET
-from payres.interledger.responses import NoReply
 from payres.interledger.sending.connection import Connection
-from payres.interledger.sending.probe import probe
+from payres.interledger.sending.path import probe
 from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON
 from payres.operator.wallets import require_wallet
 from payres.slots import Slots
 from payres.store import packets
-from payres.store.outgoing import OUTGOING, OutgoingRecord
+from payres.store.payments import OUTGOING, OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance

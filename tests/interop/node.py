@@ -9,7 +9,7 @@ from typing import Any
 from payres.interledger.sending.connection import Timing
 from payres.operator import assets, peers
 from payres.operator.peer_terms import NewPeer
-from payres.store.outgoing import OUTGOING, OutgoingRecord
+from payres.store.payments import OUTGOING, OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance

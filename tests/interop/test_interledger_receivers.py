@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from payres.interledger.remote_payments import Backoff
-from payres.store.outgoing import OutgoingRecord
+from payres.store.payments import OutgoingRecord
 from payres.store.peers import PeerRecord
 from tests.helpers import Json, amount, wait_until
 from tests.interledger.network import Waits

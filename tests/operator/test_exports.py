@@ -15,8 +15,7 @@ from payres.operator.exports import Export, Row, ledger_of, payments_of, stateme
 from payres.payments import refunds
 from payres.store import clients
 from payres.store.connections import connect_writer
-from payres.store.incoming import INCOMING, IncomingRecord
-from payres.store.outgoing import OUTGOING
+from payres.store.payments import INCOMING, OUTGOING, IncomingRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
 from tests.helpers import examples

@@ -10,12 +10,11 @@ from payres import ledger
 from payres.amounts import Asset
 from payres.operator import assets, invariant_checks, wallets
 from payres.payments.refunds import Wanted, refund
-from payres.store import accounts, clients, grants, incoming, outgoing
+from payres.store import accounts, clients, grants, payments
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, GrantRecord
-from payres.store.incoming import INCOMING, IncomingRecord
 from payres.store.invariants import LEDGER_INVARIANTS
-from payres.store.outgoing import OUTGOING, OutgoingRecord
+from payres.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
@@ -90,15 +89,15 @@ def _complete(tx: Work, payment: OutgoingRecord, sender: WalletRecord, receiver:
         incoming_payment_id=payment.terms.incoming_payment_id,
     )
     assert payment.terms.incoming_payment_id
-    incoming.add_received(tx, payment.terms.incoming_payment_id, payment.terms.receive, None, None)
-    outgoing.end_outgoing(tx, payment.id, payment.terms.debit, payment.terms.receive, None, NOW)
+    payments.add_received(tx, payment.terms.incoming_payment_id, payment.terms.receive, None, None)
+    payments.end_outgoing(tx, payment.id, payment.terms.debit, payment.terms.receive, None, NOW)
 
 
 def _fail(tx: Work, payment: OutgoingRecord) -> None:
     (promised,) = accounts.holds_of_payment(tx, payment.id)
     ledger.void(tx, promised.id)
     grants.add_spending(tx, "grant", 0, payment.terms.asset.code, 2, -payment.terms.debit, -payment.terms.receive, NOW)
-    outgoing.end_outgoing(tx, payment.id, 0, 0, "the receiver has gone", NOW)
+    payments.end_outgoing(tx, payment.id, 0, 0, "the receiver has gone", NOW)
 
 
 def test_check_proves_right_books_and_says_over_how_much(tx: Transaction) -> None:

@@ -13,8 +13,8 @@ from payres.payments.settlement import end_remote
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store import clients, events
 from payres.store.events import DELIVERIES, WEBHOOKS, DeliveryRecord
-from payres.store.outgoing import OUTGOING
 from payres.store.packets import PacketRecord
+from payres.store.payments import OUTGOING
 from payres.store.wallets import find_wallet
 from payres.store.work import Work
 from payres.terms import Path, Terms

@@ -1,7 +1,7 @@
 import pytest
 
 from payres.payments.incoming import fits, fits_with_tolerance
-from payres.store.incoming import IncomingRecord
+from payres.store.payments import IncomingRecord
 
 
 def wanting(value: int | None, received: int) -> IncomingRecord:

@@ -32,7 +32,7 @@ from payres.settings import Settings
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, GrantRecord
-from payres.store.outgoing import OUTGOING, OutgoingRecord
+from payres.store.payments import OUTGOING, OutgoingRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Offer, Path, Terms
 from payres.wire import Amount, IncomingPaymentRequest, OutgoingPayment, OutgoingPaymentRequest, QuoteRequest

@@ -14,12 +14,10 @@ from payres.errors import DomainError, InsufficientFunds, InvalidAmount, Invalid
 from payres.operator import assets, invariant_checks, wallets
 from payres.payments.refunds import Wanted, refund
 from payres.payments.settlement import end_remote, has_sent_all, pay_locally, payment_hold
-from payres.store import clients, events, incoming, outgoing, peers
+from payres.store import clients, events, payments, peers
 from payres.store.accounts import ACCOUNTS
 from payres.store.connections import connect_writer
-from payres.store.incoming import INCOMING, IncomingRecord
-from payres.store.outgoing import OUTGOING, OutgoingRecord
-from payres.store.payments import refunds_of_incoming
+from payres.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord, refunds_of_incoming
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms
@@ -158,7 +156,7 @@ def pay_from_remote(work: Work, amount: int, path: str = "shop", payment_id: str
     ledger.transfer(
         work, remote_peer_account(work), wallet.account_id, amount, "payment", incoming_payment_id=payment_id
     )
-    incoming.add_received(work, payment_id, amount, None, None)
+    payments.add_received(work, payment_id, amount, None, None)
 
 
 def test_what_came_from_other_servers_goes_back_by_itself(tx: Work) -> None:
@@ -254,7 +252,7 @@ class Books:
             ledger.post(
                 self.work, payment_hold(self.work, payment_id).id, remote_peer_account(self.work), sent, "payment"
             )
-            outgoing.add_sent(self.work, payment_id, sent, sent)
+            payments.add_sent(self.work, payment_id, sent, sent)
         OUTGOING.update(self.work, payment_id, unresolved_debit=int((found[0].amount - sent) * unknown))
         payment = OUTGOING.get(self.work, payment_id)
         assert payment is not None

@@ -19,7 +19,6 @@ from payres.application import create_app
 from payres.clock import MovableClock
 from payres.errors import DomainError
 from payres.grants import consent, requests, tokens
-from payres.grants.clients import Client
 from payres.grants.gnap import GrantRequest, GrantResponse
 from payres.grants.requests import request_grant
 from payres.grants.sign_in import Browser, hash_password, open_session
@@ -30,6 +29,7 @@ from payres.routes.context import Context
 from payres.settings import Settings
 from payres.slots import Slots, SlotsBusy
 from payres.store import wallets as wallet_store
+from payres.store.clients import Client
 from payres.store.grants import GRANTS
 from payres.store.work import Transaction, Work
 from tests.pages.browser import hidden_fields, words_of

@@ -22,12 +22,12 @@ from starlette.applications import Starlette
 from payres.application import create_app
 from payres.clock import SECOND, MovableClock
 from payres.grants import clients, tokens
-from payres.grants.clients import Client
 from payres.operator import keys, wallets
 from payres.routes.context import Context
 from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.signatures.sign import Message, sign
+from payres.store.clients import Client
 from payres.store.connections import connect_writer
 from payres.store.grants import GrantRecord
 from payres.store.work import Environment, Work

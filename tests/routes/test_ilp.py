@@ -11,8 +11,8 @@ import pytest
 
 from payres.clock import SECOND
 from payres.errors import Unavailable
+from payres.interledger.carrying import NoReply
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_reply, encode
-from payres.interledger.responses import NoReply
 from payres.operator import peers
 from payres.operator.peer_terms import PeerChange
 from payres.testing.instance import Instance, run_instance

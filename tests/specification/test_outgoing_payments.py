@@ -12,7 +12,7 @@ from payres.grants.access import permit
 from payres.identifiers import hash_secret
 from payres.payments import outgoing, settlement
 from payres.store.grants import find_holder
-from payres.store.outgoing import OUTGOING
+from payres.store.payments import OUTGOING
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms
 from payres.wire import Amount, OutgoingPaymentRequest

@@ -17,8 +17,8 @@ from payres.operator.peers import add_peer, change_peer
 from payres.store import clients
 from payres.store.connections import connect_writer
 from payres.store.invariants import LEDGER_INVARIANTS, Invariant, breaches, examined, sums_to
-from payres.store.outgoing import OUTGOING, OutgoingRecord
 from payres.store.packets import PacketRecord
+from payres.store.payments import OUTGOING, OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Terms

@@ -11,8 +11,7 @@ from payres.amounts import Asset
 from payres.store.assets import ensure_asset
 from payres.store.clients import ensure_client
 from payres.store.connections import connect_writer
-from payres.store.incoming import INCOMING, IncomingRecord
-from payres.store.outgoing import OUTGOING, OutgoingRecord
+from payres.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord
 from payres.store.rows import PageQuery, Table, page_of_wallet
 from payres.store.work import Transaction
 from payres.terms import Terms

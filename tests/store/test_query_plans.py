@@ -17,9 +17,7 @@ from payres.store import (
     entries,
     events,
     grants,
-    incoming,
     operators,
-    outgoing,
     packets,
     payments,
     peers,
@@ -44,7 +42,7 @@ def page(table: Table[Any], query: PageQuery, own: bool) -> Query:
 
 PAGES: dict[str, Query] = {
     f"{name}, {'own' if own else 'all'}, {towards} than {cursor}": page(table, PageQuery(5, cursor, towards), own)
-    for name, table in (("incoming", incoming.INCOMING), ("outgoing", outgoing.OUTGOING))
+    for name, table in (("incoming", payments.INCOMING), ("outgoing", payments.OUTGOING))
     for own in (True, False)
     for towards in TOWARDS
     for cursor in (None, "00000001-0000-7000-8000-000000000000")
@@ -97,7 +95,7 @@ QUERIES: dict[str, Query] = PAGES | {
     "clients.store_presented_key": lambda tx: clients.store_presented_key(tx, 1, "kid", "x", 1, 0),
     "events.events_after": lambda tx: events.events_after(tx, 1, 5),
     "events.events_of": lambda tx: events.events_of(tx, "1", [1]),
-    "incoming.expired_without_event": lambda tx: incoming.expired_without_event(tx, 1, 5),
+    "payments.expired_without_event": lambda tx: payments.expired_without_event(tx, 1, 5),
     "peers.peer_with_account": lambda tx: peers.peer_with_account(tx, 1),
     "events.due_deliveries": lambda tx: events.due_deliveries(tx, "1", 1, 5),
     "events.deliveries_of": lambda tx: events.deliveries_of(tx, "1", "failed", 5),
@@ -118,8 +116,8 @@ QUERIES: dict[str, Query] = PAGES | {
     "page of wallets": lambda tx: select_page(tx, wallets.WALLETS, NEWEST),
     "page of the audit log": lambda tx: select_page(tx, audit.AUDIT, PageQuery(5, "1", "newer")),
     "retention.RESPONSES": lambda tx: retention.purge(tx, retention.RESPONSES, 1),
-    "incoming.add_received": lambda tx: incoming.add_received(tx, "1", 1, None, None),
-    "incoming.complete_incoming": lambda tx: incoming.complete_incoming(tx, "1", 1),
+    "payments.add_received": lambda tx: payments.add_received(tx, "1", 1, None, None),
+    "payments.complete_incoming": lambda tx: payments.complete_incoming(tx, "1", 1),
     "clients.use_nonce": lambda tx: clients.use_nonce(tx, 1, "kid", "nonce", 2, 1),
     "operators.find_operator": lambda tx: operators.find_operator(tx, "ann"),
     "operators.operator_of_link": lambda tx: operators.operator_of_link(tx, b"1"),
@@ -127,8 +125,8 @@ QUERIES: dict[str, Query] = PAGES | {
     "operators.insert_session": lambda tx: operators.insert_session(tx, b"1", 1, 1, 2),
     "operators.delete_session": lambda tx: operators.delete_session(tx, b"1"),
     "operators.delete_sessions_of_operator": lambda tx: operators.delete_sessions_of_operator(tx, 1),
-    "outgoing.end_outgoing": lambda tx: outgoing.end_outgoing(tx, "1", 1, 1, None, 1),
-    "outgoing.remote_payments_since": lambda tx: outgoing.remote_payments_since(tx, "https://a.example/1", 1),
+    "payments.end_outgoing": lambda tx: payments.end_outgoing(tx, "1", 1, 1, None, 1),
+    "payments.remote_payments_since": lambda tx: payments.remote_payments_since(tx, "https://a.example/1", 1),
     "packets.packets_of_payment": lambda tx: packets.packets_of_payment(tx, "1", "prepared"),
     "packets.unresolved": lambda tx: packets.unresolved(tx, 1),
     "packets.in_flight_of_payment": lambda tx: packets.in_flight_of_payment(tx, "1"),
@@ -165,7 +163,7 @@ QUERIES: dict[str, Query] = PAGES | {
     "grants.find_holder": lambda tx: grants.find_holder(tx, b"1"),
     "grants.revoke_token": lambda tx: grants.revoke_token(tx, "1", 1),
     "grants.revoke_tokens_of_grant": lambda tx: grants.revoke_tokens_of_grant(tx, "1", 1),
-    "grants.token_state": lambda tx: grants.token_state(tx, "1"),
+    "grants.HOLDERS": lambda tx: grants.HOLDERS.get(tx, "1"),
     "wallets.find_wallet": lambda tx: wallets.find_wallet(tx, "alice"),
     "wallets.find_key": lambda tx: wallets.find_key(tx, "alice", "key"),
     "wallets.list_keys": lambda tx: wallets.list_keys(tx, 1),
@@ -247,7 +245,7 @@ def plans(connection: RecordingConnection, query: Query) -> dict[str, list[str]]
 
 TABLES = {
     f"{module.__name__}.{name}": table
-    for module in (accounts, assets, clients, events, grants, incoming, operators, outgoing, packets, quotes, wallets)
+    for module in (accounts, assets, clients, events, grants, operators, packets, payments, quotes, wallets)
     for name, table in vars(module).items()
     if isinstance(table, Table) and table.key.rpartition(".")[2] == "id"
 }
@@ -311,7 +309,7 @@ def test_whole_list_is_walked_in_its_order(connection: RecordingConnection, name
 
 
 def test_payments_under_way_are_walked_in_an_index_of_their_own(connection: RecordingConnection) -> None:
-    (plan,) = plans(connection, lambda tx: outgoing.sending_remote(tx, 5)).values()
+    (plan,) = plans(connection, lambda tx: payments.sending_remote(tx, 5)).values()
     assert plan == ["SEARCH outgoing_payment USING INDEX outgoing_payment_sending (id>?)"]
     partial = connection.execute("SELECT partial FROM pragma_index_list('outgoing_payment') WHERE name LIKE '%sending'")
     assert partial.fetchall() == [(1,)], "it holds the payments under way and no others"

@@ -13,7 +13,6 @@ from payres.clock import DAY, HOUR, MINUTE, SECOND
 from payres.errors import DomainError
 from payres.grants import clients
 from payres.grants.access import Caller
-from payres.grants.clients import Client
 from payres.grants.gnap import GrantRequest, GrantResponse, IncomingPaymentAccess, OutgoingPaymentAccess
 from payres.grants.requests import continue_grant, request_grant
 from payres.grants.tokens import revoke_grant, rotate_token
@@ -24,7 +23,7 @@ from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store import clients as client_store
 from payres.store import grants, retention
-from payres.store.clients import use_nonce
+from payres.store.clients import Client, use_nonce
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, TOKENS, TokenRecord
 from payres.store.quotes import QuoteRecord

@@ -11,18 +11,6 @@ import msgspec
 
 from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import MILLISECOND, SECOND
-from payres.interledger.frames import (
-    ConnectionAssetDetails,
-    ConnectionClose,
-    ConnectionMaxData,
-    ConnectionMaxStreamId,
-    Frame,
-    PacketType,
-    StreamClose,
-    StreamMaxMoney,
-    StreamMoney,
-    StreamPacket,
-)
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import (
     HASH_BYTES,
@@ -35,7 +23,19 @@ from payres.interledger.packets import (
     Unanswered,
     parse_too_large,
 )
-from payres.interledger.stream import SharedSecret
+from payres.interledger.stream import (
+    ConnectionAssetDetails,
+    ConnectionClose,
+    ConnectionMaxData,
+    ConnectionMaxStreamId,
+    Frame,
+    PacketType,
+    SharedSecret,
+    StreamClose,
+    StreamMaxMoney,
+    StreamMoney,
+    StreamPacket,
+)
 
 log = logging.getLogger("payres.interledger")
 

@@ -8,7 +8,6 @@ from math import floor
 from typing import NamedTuple
 
 from payres.amounts import Asset
-from payres.interledger.frames import ConnectionClose, Frame, PacketType, StreamPacket
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import (
     Code,
@@ -25,7 +24,7 @@ from payres.interledger.packets import (
     too_large_data,
 )
 from payres.interledger.sending.connection import Connection, Destination, Timing, monotonic
-from payres.interledger.stream import SharedSecret
+from payres.interledger.stream import ConnectionClose, Frame, PacketType, SharedSecret, StreamPacket
 
 SECRET = bytes(range(32))
 ADDRESS = "test.receiver.token"

@@ -6,14 +6,6 @@ from collections.abc import Callable
 import pytest
 
 from payres.amounts import MAX_LEDGER, Asset
-from payres.interledger.frames import (
-    ConnectionClose,
-    ConnectionMaxData,
-    ConnectionMaxStreamId,
-    PacketType,
-    StreamMoney,
-    StreamPacket,
-)
 from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Unanswered, too_large_data
 from payres.interledger.sending.connection import (
     MAX_QUOTED,
@@ -24,7 +16,15 @@ from payres.interledger.sending.connection import (
     describe,
     failure_of,
 )
-from payres.interledger.stream import SharedSecret
+from payres.interledger.stream import (
+    ConnectionClose,
+    ConnectionMaxData,
+    ConnectionMaxStreamId,
+    PacketType,
+    SharedSecret,
+    StreamMoney,
+    StreamPacket,
+)
 from tests.interledger.sending.simulated_path import ADDRESS, SECRET, TIMING, Receiver, SimulatedPath, connect
 from tests.interledger.sending.virtual_time import run
 

@@ -7,7 +7,10 @@ import pytest
 
 from payres.amounts import MAX_VALUE
 from payres.clock import SECOND
-from payres.interledger.frames import (
+from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Reply, Unanswered, too_large_data
+from payres.interledger.sending.connection import monotonic
+from payres.interledger.sending.payment import Plan, Result, pay
+from payres.interledger.stream import (
     ConnectionAssetDetails,
     ConnectionClose,
     Frame,
@@ -16,9 +19,6 @@ from payres.interledger.frames import (
     StreamMaxMoney,
     StreamPacket,
 )
-from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Reply, Unanswered, too_large_data
-from payres.interledger.sending.connection import monotonic
-from payres.interledger.sending.payment import Plan, Result, pay
 from payres.terms import Path
 from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, TwoExchanges, connect
 from tests.interledger.sending.virtual_time import run

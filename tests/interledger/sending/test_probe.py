@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from payres.amounts import MAX_VALUE
 from payres.clock import SECOND
-from payres.interledger.frames import ConnectionClose
 from payres.interledger.packets import Code, Prepare, Reject, too_large_data
 from payres.interledger.sending.connection import SendingFailed, monotonic
-from payres.interledger.sending.probe import price_of, probe, promise_of
+from payres.interledger.sending.path import price_of, probe, promise_of
+from payres.interledger.stream import ConnectionClose
 from payres.terms import Path
 from tests.helpers import examples
 from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, TwoExchanges, connect

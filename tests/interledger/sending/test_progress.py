@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.amounts import MAX_VALUE
-from payres.interledger.frames import PacketType, StreamPacket
 from payres.interledger.packets import Code, Fulfill, Reject, Unanswered, too_large_data
 from payres.interledger.sending.connection import Answer, SendingFailed
 from payres.interledger.sending.payment import Packet, Plan, Progress
+from payres.interledger.stream import PacketType, StreamPacket
 from payres.terms import Path
 
 RATE = Fraction(99, 100)
