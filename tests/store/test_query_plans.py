@@ -247,7 +247,7 @@ TABLES = {
     f"{module.__name__}.{name}": table
     for module in (accounts, assets, clients, events, grants, operators, packets, payments, quotes, wallets)
     for name, table in vars(module).items()
-    if isinstance(table, Table) and table.key.rpartition(".")[2] == "id"
+    if isinstance(table, Table) and table.key.rpartition(".")[2] == "id" and not table.source.startswith("(")
 }
 
 
