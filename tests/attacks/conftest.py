@@ -15,7 +15,8 @@ import pytest
 from argon2 import PasswordHasher
 
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import TIMEOUT, child, free_of_settings, read_to_end
+from tests.helpers import TIMEOUT, child, free_of_settings
+from tests.http.conftest import Answer, answers_of
 
 
 class Trap:
@@ -39,12 +40,6 @@ class Trap:
                 connection, _ = self._listener.accept()
                 self.visits += 1
                 connection.close()
-
-
-class Answer(NamedTuple):
-    status: int
-    headers: dict[str, str]
-    body: bytes
 
 
 @pytest.fixture(scope="session")
@@ -73,22 +68,9 @@ def exchange(shared: Instance) -> Exchange:
         with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
             with suppress(BrokenPipeError, ConnectionResetError):  # what is refused need not be read to its end
                 connection.sendall(sent)
-            return answers(read_to_end(connection))
+            return answers_of(connection)
 
     return send
-
-
-def answers(received: bytes) -> list[Answer]:
-    """The answers on a connection, in turn; each says how long it is."""
-    found = []
-    while received:
-        head, _, received = received.partition(b"\r\n\r\n")
-        status, *lines = head.decode().split("\r\n")
-        headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
-        length = int(headers.get("content-length", "0"))
-        found.append(Answer(int(status.split(" ")[1]), headers, received[:length]))
-        received = received[length:]
-    return found
 
 
 # As cheap to check as Argon2 allows, so that the tests need not wait for it.

@@ -16,9 +16,9 @@ from payres.limits import MAX_FETCHED_BYTES, MAX_JWKS_KEYS
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from tests.helpers import TIMEOUT, Json
+from tests.conftest import Refused
+from tests.helpers import TIMEOUT
 
-Refused = Callable[..., Json]
 QUOTE = {"type": "quote", "actions": ["create"]}
 FEW_SECONDS = 0.4
 

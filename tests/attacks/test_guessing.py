@@ -12,9 +12,9 @@ from payres.store.work import Transaction
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from tests.attacks.conftest import Metered
-from tests.helpers import Json, usd
+from tests.conftest import Refused
+from tests.helpers import usd
 
-Refused = Callable[..., Json]
 READ = {"type": "incoming-payment", "actions": ["create", "read", "list"]}
 
 

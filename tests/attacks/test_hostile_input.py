@@ -35,9 +35,9 @@ from payres.signatures.verify import Verified
 from payres.testing.instance import Instance
 from payres.wire import IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest, decode, metadata_text
 from tests.attacks.conftest import Exchange
-from tests.helpers import TIMEOUT, Json, verify_message
+from tests.conftest import Refused
+from tests.helpers import TIMEOUT, verify_message
 
-Refused = Callable[..., Json]
 FUZZ_CASES = int(os.environ.get("FUZZ_CASES", "2000"))
 FUZZ_SEED = int(os.environ.get("FUZZ_SEED", "20261121"))
 
@@ -166,11 +166,11 @@ def send_raw(shared: Instance, method: str, target: str, headers: Sequence[tuple
         return int(connection.makefile("rb").readline().split(b" ")[1])
 
 
-def signed_headers(shared: Instance, token: str, body: bytes, target: str = "/incoming-payments") -> dict[str, str]:
-    """The headers of a right POST, as `shop` signs it."""
+def signed_headers(shared: Instance, token: str, body: bytes, origin: str | None = None) -> dict[str, str]:
+    """The headers of a POST to /incoming-payments of an origin, as `shop` signs it."""
     sent = {"authorization": f"GNAP {token}", "content-type": "application/json", "content-length": str(len(body))}
     lines = [(name.encode(), value.encode()) for name, value in sent.items()]
-    message = Message("POST", shared.base_url + target, lines, body)
+    message = Message("POST", f"{origin or shared.base_url}/incoming-payments", lines, body)
     client = shared.client
     return sent | sign(message, client.private_key.sign, client.jwk.kid, shared.clock.now() // 1_000_000)
 
@@ -223,6 +223,7 @@ def test_request_smuggling(exchange: Exchange, headers: bytes) -> None:
         {"host": "evil.example", "x-forwarded-host": "evil.example", "x-forwarded-proto": "https"},
         {"host": "", "forwarded": "for=1.2.3.4;host=evil.example;proto=https"},
         {"host": "h", "x-original-url": "/bob", "x-rewrite-url": "/bob", "x-forwarded-prefix": "/evil"},
+        {"host": "127.0.0.1", "forwarded": "host=evil.example;proto=https"},
         {"host": "h", "x-http-method-override": "DELETE"},
     ],
 )
@@ -232,8 +233,15 @@ def test_host_and_forwarded_headers_that_lie(shared: Instance, anonymous: httpx2
     assert answer.json()["id"] == shared.wallet("alice")
     assert "evil" not in answer.text + str(answer.headers)
     body = json.dumps({"walletAddress": shared.wallet("bob")}).encode()
-    headers = signed_headers(shared, shared.client.grant(CREATE), body)
-    assert send_raw(shared, "POST", "/incoming-payments", [*lies.items(), *headers.items()], body) == 201
+    token = shared.client.grant(CREATE)
+    for origin, status in ((shared.base_url, 201), ("http://evil.example", 401)):
+        for target in (
+            "/incoming-payments",
+            f"{shared.base_url}/incoming-payments",
+            "http://evil.example/incoming-payments",
+        ):
+            headers = signed_headers(shared, token, body, origin=origin)
+            assert send_raw(shared, "POST", target, [*lies.items(), *headers.items()], body) == status, (origin, target)
     refusal = anonymous.get(f"{shared.base_url}/incoming-payments", headers=lies)
     assert refusal.headers["www-authenticate"] == f"GNAP as_uri={shared.base_url}/"
 

@@ -3,7 +3,6 @@
 import json
 import logging
 import string
-from collections.abc import Callable
 from contextlib import closing
 from html import unescape
 from typing import Any
@@ -19,9 +18,9 @@ from payres.store.work import Transaction
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from tests.attacks.conftest import PASSWORD, PASSWORD_HASH
-from tests.helpers import TIMEOUT, Json
+from tests.conftest import Refused
+from tests.helpers import TIMEOUT
 
-Refused = Callable[..., Json]
 USD_1 = {"value": "100", "assetCode": "USD", "assetScale": 2}
 
 SQL = [

@@ -46,7 +46,7 @@ INVENTORY = {
     "stolen password": "attacks/test_owners",
     "passwords of the demo wallets": "cli/test_server",
     "consent swap": "routes/test_consent attacks/test_hostile_input",
-    "cross-site scripting through every name": "attacks/test_injection routes/test_consent grants/test_wording",
+    "cross-site scripting through every name": "attacks/test_injection grants/test_wording",
     # Requests that the server makes for an unauthenticated client
     "SSRF through the client": "attacks/test_ssrf routes/test_authorize",
     "SSRF through the receiver": "attacks/test_ssrf federation/test_incoming_payments",
@@ -100,7 +100,7 @@ INVENTORY = {
     "answers that nobody reads": "http/test_pipelining http/test_timing",
     "one address that takes the connections of all": "http/test_connections",
     "absolute-form targets": "attacks/test_hostile_input",
-    "Host and X-Forwarded headers that lie": "attacks/test_hostile_input routes/test_urls http/test_request_head",
+    "Host and X-Forwarded headers that lie": "attacks/test_hostile_input http/test_protocol",
     "confusion of the target URI": "attacks/test_hostile_input routes/test_urls",
     "fuzz of signatures and digests": "attacks/test_hostile_input",
     "fuzz of JSON, keys and headers": "attacks/test_hostile_input",

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from fractions import Fraction
@@ -16,9 +16,9 @@ from payres.amounts import Fee, TooSmall, convert, convert_back, fixed_receive, 
 from payres.operator.assets import deposit_liquidity, set_rate
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
+from tests.conftest import Refused
 from tests.helpers import TIMEOUT, Json, usd
 
-Refused = Callable[..., Json]
 Crowd = Sequence[Client]
 
 AT_ONCE = 200

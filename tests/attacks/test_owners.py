@@ -14,9 +14,8 @@ from payres.grants.sign_in import hash_password
 from payres.limits import MAX_WRONG_PASSWORDS_PER_WALLET
 from payres.operator import wallets
 from payres.testing.instance import Instance
-from tests.helpers import TIMEOUT, Json, client_with_key
-
-Refused = Callable[..., Json]
+from tests.conftest import Refused
+from tests.helpers import TIMEOUT, client_with_key
 
 
 def test_bill_completed_by_another_client(shared: Instance, refused: Refused) -> None:

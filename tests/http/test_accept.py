@@ -1,6 +1,3 @@
-from collections.abc import Callable
-from typing import Any
-
 import httpx2
 import pytest
 from hypothesis import given
@@ -8,9 +5,8 @@ from hypothesis import strategies as st
 
 from payres.http.responses import accepts
 from payres.testing.instance import Instance
+from tests.conftest import Refused
 from tests.helpers import TIMEOUT
-
-Refused = Callable[..., dict[str, Any]]
 
 JSON = "application/json"
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"

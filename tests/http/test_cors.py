@@ -1,15 +1,12 @@
 import logging
 import re
-from collections.abc import Callable
-from typing import Any
 
 import httpx2
 import pytest
 
 from payres.routes import wallet_addresses
 from payres.testing.instance import Instance
-
-Refused = Callable[..., dict[str, Any]]
+from tests.conftest import Refused
 
 ORIGINS = ["https://shop.example", "moz-extension://2c127fa4-62c7-7e4f-90e5-472b45eecfdc", "null"]
 API_PATHS = [

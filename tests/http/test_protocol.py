@@ -55,19 +55,16 @@ def dispatched(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         b"GET /healthz HTTP/1.1\r\nhost: h\nx: y\r\n\r\n",
         b"GET /healthz HTTP/1.1\r\nhost: h\r\nx: y\r\n z\r\n\r\n",
         b"GET /healthz\r\n\r\n",
-        b"GET /healthz HTTP/2.0\r\nhost: h\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\n\r\n",
-        b"GET http://h/healthz HTTP/1.1\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\nhost: h\r\nhost: h\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\nhost: h\r\nHost: other\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\nhost: h other\r\n\r\n",
+        *(b"GET /healthz HTTP/%b\r\nhost: h\r\n\r\n" % version for version in (b"0.9", b"1.2", b"2.0", b"3.0")),
         b"POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
+        *(
+            POST + b"transfer-encoding: %b\r\n\r\n0\r\n\r\n" % codings
+            for codings in (b"chunked\r\ntransfer-encoding: identity", b"chunked\r\ntransfer-encoding: chunked", b"")
+        ),
         b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
         b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\n",
         b"POST / HTTP/1.1\r\ncontent-length: 1, 1\r\n\r\n",
         b"POST / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
-        b"POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: identity\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST / HTTP/1.0\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
     ],
     ids=repr,
 )
@@ -78,6 +75,56 @@ def test_what_is_no_http_is_refused_in_json_and_nothing_after_it_is_read(
     [answer] = answers_of(connection)
     check_refusal(answer, 400, "invalid_request")
     assert not dispatched
+
+
+HOSTS = (
+    *(b"wallet.example", b"wallet.example:8080", b"wallet.example:", b"WALLET_1.example.", b"127.0.0.1:80", b""),
+    *(b"[::1]", b"[::1]:8080", b"[fe80::1%25eth0]:80", b"h \t"),
+)
+NO_HOSTS = (
+    *(b"a b", b"a, b", b"a/b", b"user@a", b"a:80:81", b"a:port", b"http://a", b"[::1", b"::1", b"a#b", b"a?b"),
+    *(b"\xe4", b"a\\b", b"a:80 b", b'"a"', b"<a>"),
+)
+NO_CODINGS = (
+    *([b"gzip, chunked"], [b"identity", b"chunked"], [b"xchunked"], [b",chunked"], [b"chunked;q=1"], [b"identity"]),
+)
+
+
+@pytest.mark.parametrize(
+    ("head", "hint"),
+    [
+        *((b"GET /healthz HTTP/1.1\r\nhost: %b\r\n" % host, b"one Host") for host in NO_HOSTS),
+        *((b"GET %b HTTP/1.1\r\n" % target, b"one Host") for target in (b"/healthz", b"http://h/healthz")),
+        *(
+            (b"GET /healthz HTTP/%b\r\nhost: h\r\nHost: %b\r\n" % (version, second), b"one Host")
+            for version in (b"1.0", b"1.1")
+            for second in (b"h", b"other", b"")
+        ),
+        *(
+            (POST + b"".join(b"transfer-encoding: %b\r\n" % one for one in codings), b"chunked")
+            for codings in NO_CODINGS
+        ),
+        # A reader of HTTP/1.0 on the way would have looked for the end elsewhere (RFC 9112 section 6.1).
+        (b"POST / HTTP/1.0\r\nhost: h\r\ntransfer-encoding: chunked\r\n", b"chunked"),
+    ],
+)
+def test_request_that_two_may_understand_in_two_ways_is_refused(
+    connection: socket.socket, dispatched: list[str], head: bytes, hint: bytes
+) -> None:
+    connection.sendall(head + b"\r\n0\r\n\r\n" + GET)
+    [answer] = answers_of(connection)
+    check_refusal(answer, 400, "invalid_request")
+    assert hint in answer.body
+    assert not dispatched
+
+
+def test_request_that_all_understand_alike_is_taken(connection: socket.socket) -> None:
+    for host in HOSTS:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\naccept: */*\r\nhost: %b\r\n\r\n" % host)
+    for coding in (b"chunked", b"Chunked", b"chunked "):
+        connection.sendall(POST + b"transfer-encoding: %b\r\n\r\n2\r\n{}\r\n0\r\n\r\n" % coding)
+    connection.sendall(LAST)
+    assert [answer.status for answer in answers_of(connection)] == [200] * len(HOSTS) + [401] * 3 + [200]
 
 
 @pytest.mark.parametrize("host", [b"host: h\r\n", b""])
@@ -267,6 +314,7 @@ def test_body_behind_an_offer_is_never_read_as_a_request(
     send_in_pieces(connection, POST + b"connection: upgrade\r\nupgrade: h2c\r\n" + body, pieces)
     [answer] = answers_of(connection)
     check_refusal(answer, 400, "invalid_request")
+    assert b"Upgrade" in answer.body
     assert not dispatched
 
 

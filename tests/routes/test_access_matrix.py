@@ -17,9 +17,9 @@ from payres.grants.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS
 from payres.routes import resources
 from payres.routes.routing import ROUTES
 from payres.testing.instance import Instance, run_instance
+from tests.conftest import Refused
 from tests.helpers import Json, client_with_key
 
-Refused = Callable[..., Json]
 Cell = tuple[str, str]  # who asks, and which wallet address the grant names
 
 ACTIONS = {

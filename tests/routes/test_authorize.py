@@ -11,8 +11,6 @@ from itertools import count
 from pathlib import Path
 from queue import Queue
 from typing import Any
-from urllib.parse import quote as percent_encoded
-from uuid import UUID
 
 import httpx2
 import pytest
@@ -29,9 +27,9 @@ from payres.store.work import Transaction
 from payres.testing import instance as instances
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
+from tests.conftest import Refused
 from tests.helpers import TIMEOUT, Json
 
-Refused = Callable[..., Json]
 Visit = Callable[[str, Instance], Client]
 
 SECOND = 1_000_000
@@ -231,47 +229,6 @@ def test_nonce_of_a_signature_that_does_not_verify_is_not_used_up(shared: Instan
     parameters = ';created={created};keyid="key-1";nonce="precious"'
     assert attempt.send(parameters=parameters, signer=shared.new_client("burner")).status_code == 401
     assert attempt.send(parameters=parameters).status_code == 201
-
-
-ENDPOINTS = [
-    ("POST", "/incoming-payments", "incoming-payment", "create"),
-    ("GET", "/incoming-payments?wallet-address={wallet}", "incoming-payment", "list"),
-    ("GET", "/incoming-payments/{id}", "incoming-payment", "read"),
-    ("POST", "/incoming-payments/{id}/complete", "incoming-payment", "complete"),
-    ("POST", "/quotes", "quote", "create"),
-    ("GET", "/quotes/{id}", "quote", "read"),
-    ("POST", "/outgoing-payments", "outgoing-payment", "create"),
-    ("GET", "/outgoing-payments?wallet-address={wallet}", "outgoing-payment", "list"),
-    ("GET", "/outgoing-payments/{id}", "outgoing-payment", "read"),
-    ("GET", "/outgoing-payment-grant", "outgoing-payment", "create"),
-]
-
-
-@pytest.mark.parametrize(("method", "path", "kind", "action"), ENDPOINTS)
-def test_each_endpoint_needs_a_signature(
-    shared: Instance, anonymous: httpx2.Client, refused: Refused, method: str, path: str, kind: str, action: str
-) -> None:
-    url = path.format(wallet=percent_encoded(shared.wallet("alice"), ""), id=UUID(int=0))
-    token = shared.client.grant({"type": kind, "actions": [action], "identifier": shared.wallet("alice")})
-    answer = anonymous.request(method, shared.base_url + url, headers={"authorization": f"GNAP {token}"})
-    refused(answer, 401, "invalid_client", reason="missing_signature")
-
-
-def test_refusals_come_in_order(shared: Instance, anonymous: httpx2.Client, refused: Refused) -> None:
-    """Size, then signature and token, then access, then body, then existence."""
-    nonsense = b"{" * 100
-    url = f"{shared.base_url}/quotes"
-    large = b"{" * (shared.context.settings.max_body_bytes + 1)
-    refused(anonymous.post(url, content=large, headers={"content-type": "application/json"}), 413, "too_large")
-    refused(anonymous.post(url, content=nonsense, headers={"content-type": "application/json"}), 401, "invalid_token")
-    reading = shared.client.grant({"type": "quote", "actions": ["read"]})
-    refused(shared.client.request("POST", "/quotes", raw=nonsense, token=reading), 403, "insufficient_access")
-    creating = shared.client.grant({"type": "quote", "actions": ["create"], "identifier": shared.wallet("alice")})
-    refused(shared.client.request("POST", "/quotes", raw=nonsense, token=creating), 400, "invalid_request")
-    body = {"walletAddress": shared.wallet("bob"), "receiver": "nowhere", "method": "ilp"}
-    refused(shared.client.post("/quotes", body, creating), 403, "insufficient_access", reason="identifier")
-    body["walletAddress"] = shared.wallet("alice")
-    refused(shared.client.post("/quotes", body, creating), 400, "invalid_receiver")
 
 
 @pytest.fixture(scope="module")

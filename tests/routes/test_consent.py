@@ -4,7 +4,6 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from html import unescape
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, quote, urlsplit
@@ -232,21 +231,6 @@ async def test_consent_page_without_limits_warns(site: Site) -> None:
     assert "Afterwards" not in words
 
 
-async def test_pages_escape_what_a_client_chose(site: Site) -> None:
-    hostile = "<script>alert(1)</script>\u202e\"'><img src=x>"
-    path = await site.ask(LIMITED, name=hostile, finish="https://shop.example/'><script>?a=\"<b>")
-    pages = [await site.browser.get(path)]
-    fields = await site.open_signed_in(path)
-    pages.append(await site.browser.get(path))
-    await site.submit(path, "approve", **fields)
-    pages.append(await site.browser.get(path))
-    for page in pages:
-        assert "<script" not in page.text
-        assert "<img" not in page.text
-        assert "\u202e" not in page.text
-        assert "<script>alert(1)</script>\"'><img src=x>" in unescape(page.text)
-
-
 async def test_approve_redirects_to_the_client_with_a_right_hash(site: Site) -> None:
     path = await site.ask()
     answer = await site.submit(path, "approve", **await site.open_signed_in(path))
@@ -340,24 +324,11 @@ async def test_sixth_guess_has_to_wait(site: Site) -> None:
     assert (await site.sign_in(path)).status_code == 303
 
 
-async def test_guesses_of_others_lock_the_owner_out_of_no_browser_that_is_known(site: Site) -> None:
+async def test_who_is_signed_in_needs_no_password_while_others_guess(site: Site) -> None:
     path = await site.ask()
     fields = await site.open_signed_in(path)
-    async with site.new_browser() as anonymous:
-        for _ in range(6):
-            guess = await anonymous.post(path, data={"choice": "sign-in", "password": "wrong"})
-        assert guess.status_code == 429
-        right = {"choice": "sign-in", "password": PASSWORD}
-        assert (await anonymous.post(path, data=right)).status_code == 429
-        decided = await site.submit(path, "approve", **fields)
-        assert decided.status_code == 303, "who is signed in needs no password"
-        site.clock.advance(15 * 60)
-        another = await site.ask()
-        for _ in range(6):
-            await anonymous.post(another, data={"choice": "sign-in", "password": "wrong"})
-        assert "Sign in to" in words_of(await site.browser.get(another)), "the session is over"
-        assert (await anonymous.post(another, data=right)).status_code == 429
-        assert (await site.sign_in(another)).status_code == 303
+    await site.guess(path)
+    assert (await site.submit(path, "approve", **fields)).status_code == 303
 
 
 async def test_browser_is_known_for_a_year_from_its_last_sign_in(site: Site) -> None:

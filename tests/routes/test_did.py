@@ -1,6 +1,4 @@
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 from urllib.parse import unquote
 
 import httpx2
@@ -8,9 +6,8 @@ import pytest
 
 from payres.operator import keys, wallets
 from payres.testing.instance import Instance
+from tests.conftest import Refused
 from tests.helpers import new_jwk
-
-Refused = Callable[..., dict[str, Any]]
 
 
 def resolved(did: str) -> str:

@@ -3,7 +3,7 @@
 import json
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, closing
 from functools import partial
@@ -31,9 +31,8 @@ from payres.store import grants
 from payres.store.work import Work
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.conftest import Refused
 from tests.helpers import TIMEOUT, Json, usd
-
-Refused = Callable[..., Json]
 
 COPIES = 50
 TABLES = {"/incoming-payments": "incoming_payment", "/quotes": "quote", "/outgoing-payments": "outgoing_payment"}

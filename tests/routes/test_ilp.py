@@ -2,9 +2,8 @@
 
 import concurrent.futures
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
-from typing import Any
 
 import httpx2
 import pytest
@@ -16,11 +15,11 @@ from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, de
 from payres.operator import peers
 from payres.operator.peer_terms import PeerChange
 from payres.testing.instance import Instance, run_instance
+from tests.conftest import Refused
 from tests.helpers import TIMEOUT
 from tests.interledger.node import LIFETIME, Sender, sender_to
 from tests.works import add_usd_peer
 
-Refused = Callable[..., dict[str, Any]]
 OCTETS = "application/octet-stream"
 NUMBERS = count(1)
 

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from urllib.parse import quote as percent_encoded
 
 import pytest
@@ -7,9 +6,8 @@ from payres.clock import format_time
 from payres.operator import wallets
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.conftest import Refused
 from tests.helpers import Json, receiver_of, usd
-
-Refused = Callable[..., Json]
 
 SECOND = 1_000_000
 

@@ -1,8 +1,6 @@
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import httpx2
 import pytest
@@ -11,9 +9,8 @@ from payres.clock import format_time
 from payres.operator import assets
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import Json, receiver_of, usd
-
-Refused = Callable[..., Json]
+from tests.conftest import Refused
+from tests.helpers import receiver_of, usd
 
 SECOND = 1_000_000
 
@@ -26,22 +23,6 @@ def token_for(instance: Instance, *actions: str, wallet: str | None = "alice", c
 def create(instance: Instance, receiver: str, /, **members: Any) -> httpx2.Response:
     body = {"walletAddress": instance.wallet("alice"), "receiver": receiver, "method": "ilp"} | members
     return instance.client.post("/quotes", body, token_for(instance, "create", wallet=None))
-
-
-SPELLINGS = ["HTTP://", "%69", "/", "//", "?a=b", "#c", "/?a#b"]
-
-
-def spelt(url: str, spelling: str) -> str:
-    """A resource's URL in another spelling."""
-    scheme, _, rest = url.partition("://")
-    match spelling:
-        case "HTTP://":
-            return f"{scheme.upper()}://{rest}"
-        case "%69":
-            *before, collection, identifier = url.split("/")
-            escaped = [f"%{ord(text[0]):02x}{text[1:]}" for text in (collection, identifier)]
-            return "/".join([*before, *escaped])
-    return url + spelling
 
 
 @pytest.mark.parametrize("settings", [{}, {"quote_lifetime": 300}, {"interaction_lifetime": 1200}], ids=str)
@@ -77,37 +58,6 @@ def test_quote_names_a_smallest_amount_only_if_it_works(shared: Instance, refuse
         refused(answer, 400, "invalid_amount", field="debitAmount", minSendAmount=least)
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_receiver_and_quote_are_known_by_every_spelling(shared: Instance, spelling: str) -> None:
-    receiver = receiver_of(shared, 1)
-    quote = create(shared, spelt(receiver, spelling)).json()
-    assert quote["receiver"] == receiver
-    assert shared.client.get(quote["id"], token_for(shared, "read")).json() == quote
-    paid = shared.client.create_outgoing_payment(shared.wallet("alice"), spelt(quote["id"], spelling))
-    assert (paid["receiver"], paid["quoteId"]) == (receiver, quote["id"])
-
-
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_receiver_of_a_payment_and_of_its_limit_are_known_by_every_spelling(shared: Instance, spelling: str) -> None:
-    receiver = receiver_of(shared, 1)
-    alice = shared.wallet("alice")
-    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": alice}
-    limits = {"receiver": receiver, "debitAmount": usd(1)}
-    granted = shared.client.obtain_grant(item | {"limits": limits | {"receiver": spelt(receiver, spelling)}})
-    assert granted["access_token"]["access"] == [item | {"limits": limits}]
-    body = {"walletAddress": alice, "incomingPayment": spelt(receiver, spelling), "debitAmount": usd(1)}
-    paid = shared.client.post("/outgoing-payments", body, granted["access_token"]["value"]).json()
-    assert paid["receiver"] == receiver
-
-
-@pytest.mark.parametrize("path", ["/incoming-payments/none", "/quotes/incoming-payments/1"])
-def test_create_refuses_a_receiver_that_this_server_does_not_know(
-    shared: Instance, refused: Refused, path: str
-) -> None:
-    answer = create(shared, shared.base_url + path, debitAmount=usd(1))
-    refused(answer, 400, "invalid_receiver", field="receiver", reason="not_found")
-
-
 def test_create_refuses_a_completed_receiver_as_completed_when_its_time_is_over_too(
     shared: Instance, refused: Refused
 ) -> None:
@@ -117,13 +67,3 @@ def test_create_refuses_a_completed_receiver_as_completed_when_its_time_is_over_
     shared.clock.advance(10)
     answer = create(shared, receiver, debitAmount=usd(1))
     refused(answer, 400, "invalid_receiver", field="receiver", reason="completed")
-
-
-def test_read_hides_other_clients_quotes_unless_all_may_be_read(shared: Instance, refused: Refused) -> None:
-    other = shared.new_client("quote-reader")
-    quote = create(shared, receiver_of(shared, 500)).json()
-    refused(other.get(quote["id"], token_for(shared, "read", client=other)), 404, "not_found")
-    refused(other.get(quote["id"], token_for(shared, "read-all", wallet="bob", client=other)), 404, "not_found")
-    allowed = other.get(quote["id"], token_for(shared, "read-all", client=other))
-    assert (allowed.status_code, allowed.json()) == (200, quote)
-    refused(other.get(f"/quotes/{UUID(int=0)}", token_for(shared, "read-all", client=other)), 404, "not_found")

@@ -1,14 +1,12 @@
 """The order of errors: whatever is created, a request with several faults is answered with the same one first."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from payres.testing.instance import Instance
+from tests.conftest import Refused
 from tests.helpers import Json, usd
-
-Refused = Callable[..., Json]
 
 # The faults of a request in the order of docs/reference/errors.md, each with its status, its code and a detail.
 FAULTS: dict[str, tuple[int, str, Json]] = {

@@ -2,8 +2,7 @@
 
 import base64
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import httpx2
 import pytest
@@ -11,10 +10,10 @@ import pytest
 from payres.interledger.packets import Fulfill, decode_reply, encode, fulfills
 from payres.operator import wallets
 from payres.testing.instance import Instance, run_instance
+from tests.conftest import Refused
 from tests.interledger.node import Sender
 from tests.works import add_usd_peer
 
-Refused = Callable[..., dict[str, Any]]
 SPSP = "application/spsp4+json"
 
 

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
@@ -6,9 +5,8 @@ import pytest
 
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.conftest import Refused
 from tests.helpers import Json
-
-Refused = Callable[..., Json]
 
 QUOTE = {"type": "quote", "actions": ["create", "read"]}
 

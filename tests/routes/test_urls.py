@@ -14,9 +14,9 @@ from payres.signatures.sign import Message, sign
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from payres.urls import RESERVED_SEGMENTS
-from tests.helpers import TIMEOUT, Json
+from tests.conftest import Refused
+from tests.helpers import TIMEOUT
 
-Refused = Callable[..., Json]
 USD_1 = {"value": "100", "assetCode": "USD", "assetScale": 2}
 # Members of what these addresses answer with; all others answer with an error.
 OWN_ANSWERS = {"healthz": "status", "readyz": "status", "openapi.json": "openapi"}
@@ -31,6 +31,8 @@ def same(url: str) -> Iterator[str]:
     yield f"{scheme}://{host}{path[:-1]}%{ord(path[-1]):X}"
     yield f"{scheme}://{host}{path[:-1]}%{ord(path[-1]):x}/"
     yield f"{url}?first=1"
+    yield f"{url}/?first=1#fragment"
+    yield url.replace("http:", "HTTP:", 1)
     yield f"{url}#fragment"
     for other in ("127.0.0.1.", "127.1", "2130706433", "0x7F.0.0.1", "localhost", "LocalHost.", "[::1]", "[0:0::1]"):
         yield url.replace("127.0.0.1", other, 1)
@@ -81,7 +83,7 @@ def test_what_resembles_a_wallet_address_is_none(shared: Instance, refused: Refu
         refused(client.post("/incoming-payments", {"walletAddress": spelling}, bound), 403, "insufficient_access")
         refused(client.post("/incoming-payments", {"walletAddress": spelling}, free), 400, "invalid_request")
         refused(client.get(query, bound), 403, "insufficient_access")
-        refused(client.get(query, free), 400, "invalid_request")
+        refused(client.get(query, free), 400, "invalid_request", field="wallet-address")
         access = {"type": "quote", "actions": ["create"], "identifier": spelling}
         refused(client.request_grant(access), 400, "invalid_request")
 
@@ -89,18 +91,25 @@ def test_what_resembles_a_wallet_address_is_none(shared: Instance, refused: Refu
 def test_receiver_and_quote_have_several_spellings(shared: Instance) -> None:
     client, payer = shared.client, shared.create_wallet("spelt", deposit="100.00")
     receiver = client.create_incoming_payment(shared.wallet("bob"))["id"]
-    limits = {"receiver": next(same(receiver)), "debitAmount": USD_1 | {"value": "5000"}}
+    limits = {"receiver": receiver, "debitAmount": USD_1 | {"value": "5000"}}
     access = {"type": "outgoing-payment", "actions": ["create"], "identifier": payer, "limits": limits}
     token = client.grant(access)
     for spelling in same(receiver):
+        granted = client.obtain_grant(access | {"limits": limits | {"receiver": spelling}})["access_token"]
+        assert granted["access"] == [access], spelling
+        body = {"walletAddress": payer, "incomingPayment": spelling, "debitAmount": USD_1}
+        assert client.post("/outgoing-payments", body, granted["value"]).json()["receiver"] == receiver, spelling
         quote = client.create_quote(payer, spelling, debitAmount=USD_1)
-        for quote_id in list(same(quote["id"]))[-2:]:
-            answer = client.post("/outgoing-payments", {"walletAddress": payer, "quoteId": quote_id}, token)
+        assert quote["receiver"] == receiver, spelling
+        for again in list(same(quote["id"]))[-2:]:
+            answer = client.post("/outgoing-payments", {"walletAddress": payer, "quoteId": again}, token)
             assert answer.status_code in {201, 409}, spelling
             assert answer.status_code == 201 or answer.json()["error"]["code"] == "wrong_state"
-    for position, spelling in enumerate(same(client.create_quote(payer, receiver, debitAmount=USD_1)["id"])):
+    quote_id = client.create_quote(payer, receiver, debitAmount=USD_1)["id"]
+    for position, spelling in enumerate(same(quote_id)):
         answer = client.post("/outgoing-payments", {"walletAddress": payer, "quoteId": spelling}, token)
         assert answer.status_code == (409 if position else 201), spelling
+        assert position or answer.json()["quoteId"] == quote_id
 
 
 def test_what_resembles_a_receiver_or_quote_is_none(shared: Instance, refused: Refused) -> None:
@@ -135,7 +144,7 @@ def test_user_information_makes_no_client(shared: Instance, refused: Refused) ->
     refused(shared.client.request_grant({"type": "quote", "actions": ["read"]}, client=spelling), 400, "invalid_client")
 
 
-# What reaches the server besides the path: the target may be absolute (RFC 9112 section 3.2.2), Host may lie.
+# What reaches the server besides the path
 
 
 def exchange(shared: Instance, target: str, headers: dict[str, str], method: str = "GET") -> tuple[int, Any, Any]:
@@ -170,40 +179,6 @@ def test_bare_question_mark_may_be_signed(shared: Instance, sent: str, said: str
     status, body, _ = exchange(shared, path + sent, headers)
     assert (status, json.loads(body)) == (200, payment)
     assert exchange(shared, f"{path}?a", headers)[0] == 401
-
-
-HOSTS = [
-    {"host": "evil.example"},
-    {"host": "evil.example", "x-forwarded-host": "evil.example", "x-forwarded-proto": "https"},
-    {"host": ""},
-    {"host": "127.0.0.1", "forwarded": "host=evil.example;proto=https"},
-]
-
-
-@pytest.mark.parametrize("lies", HOSTS)
-def test_host_does_not_change_what_is_signed_or_answered(shared: Instance, lies: dict[str, str]) -> None:
-    client = shared.client
-    payment = client.create_incoming_payment(shared.wallet("bob"))["id"]
-    token = client.grant({"type": "incoming-payment", "actions": ["read"]})
-    path = urlsplit(payment).path
-    honest = signed(shared, payment, token)
-    for target in (path, payment, f"http://evil.example{path}"):
-        status, body, _ = exchange(shared, target, honest | lies)
-        assert status == 200, target
-        assert payment.encode() in body
-        assert b"evil" not in body
-        status, body, _ = exchange(shared, target, signed(shared, f"http://evil.example{path}", token) | lies)
-        assert status == 401, target
-        assert b"signature_mismatch" in body
-
-
-@pytest.mark.parametrize("lies", HOSTS)
-def test_wallet_address_is_the_same_on_every_host(shared: Instance, lies: dict[str, str]) -> None:
-    for target in ("/alice", f"{shared.base_url}/alice", "https://evil.example/alice"):
-        status, body, _ = exchange(shared, target, lies)
-        assert status == 200
-        assert shared.wallet("alice").encode() in body
-        assert b"evil" not in body
 
 
 @pytest.mark.parametrize(

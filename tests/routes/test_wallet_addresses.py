@@ -1,16 +1,13 @@
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
 
 from payres.operator import keys, wallets
 from payres.testing.instance import Instance, run_instance
+from tests.conftest import Refused
 from tests.helpers import TIMEOUT, new_jwk
-
-Refused = Callable[..., dict[str, Any]]
 
 
 def test_wallet_address_says_what_payers_and_clients_need(shared: Instance, anonymous: httpx2.Client) -> None:

@@ -59,6 +59,14 @@ def unsigned(method: str, path: str) -> Send:
     return lambda driver: driver.anonymous.request(method, driver.instance.base_url + path)
 
 
+def unsigned_with_token(method: str, path: str, kind: str, action: str) -> Send:
+    def send(driver: Driver) -> httpx2.Response:
+        headers = {"authorization": f"GNAP {driver.token(kind, action, wallet=driver.taker)}"}
+        return driver.anonymous.request(method, driver.instance.base_url + path, headers=headers)
+
+    return send
+
+
 def public(driver: Driver) -> httpx2.Response:
     return driver.anonymous.get(driver.incoming())
 
@@ -221,6 +229,15 @@ ROWS: list[Row] = [
         )
         for method, path, _, action in ENDPOINTS
         if (method, action) != ("GET", "read") or "incoming" not in path
+    ),
+    *(
+        breaks(
+            "5.6 7.2",
+            f"{method} {path} without a signature",
+            unsigned_with_token(method, path, kind, action),
+            "401 invalid_client missing_signature",
+        )
+        for method, path, kind, action in ENDPOINTS
     ),
     # 5.5, 7.6: access, at each endpoint
     *(

@@ -142,7 +142,7 @@ ROWS: list[Row] = [
     breaks("7.9 8.6", "one byte more", of_size(1), "413 too_large"),
     *(
         keeps("7.9", f"sent as {media_type}", as_media_type(media_type), 201, present="id")
-        for media_type in ("application/json; charset=utf-8", "Application/JSON")
+        for media_type in ("application/json; charset=utf-8", "Application/JSON", "application/json;v=1")
     ),
     *(
         breaks("7.9", f"sent as {media_type!r}", as_media_type(media_type), "415 unsupported_media_type")

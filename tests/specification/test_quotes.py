@@ -220,8 +220,12 @@ ROWS: list[Row] = [
         for name, url in NO_RECEIVERS.items()
     ),
     breaks("2.5.2 4.7.3", "a number", quoted(receiver=5), "400 invalid_request field=receiver"),
-    breaks(
-        "4.7.3", "nobody's", quoted_for(f"{{base}}/incoming-payments/{NOBODY}"), "400 invalid_receiver field=receiver"
+    *(
+        breaks("4.7.3", name, quoted_for(f"{{base}}{path}"), "400 invalid_receiver not_found field=receiver")
+        for name, path in {
+            "nobody's": f"/incoming-payments/{NOBODY}",
+            "below quotes": "/quotes/incoming-payments/1",
+        }.items()
     ),
     breaks(
         "4.7.3",
