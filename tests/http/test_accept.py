@@ -44,7 +44,6 @@ TAKEN = [
     "text/html, image/gif, *; q=.2, */*; q=.2",
     'application/json;profile="a,b;q=0"',
     "\x80\xff",
-    " ",
 ]
 REFUSED = [
     "text/html",
@@ -63,11 +62,6 @@ REFUSED = [
     "text/html, json",
     "text/html,application/xhtml+xml",
 ]
-
-
-@pytest.mark.parametrize("accept", TAKEN)
-def test_accepts_what_leaves_json_in(accept: str) -> None:
-    assert accepts(accept)
 
 
 @pytest.mark.parametrize("accept", REFUSED)
@@ -89,11 +83,11 @@ def test_accepts_takes_any_text(text: str, similar: str) -> None:
     assert accepts(f"{similar.replace(';', '')}, {JSON}")
 
 
-@pytest.mark.parametrize("accept", [accept for accept in TAKEN if accept.isascii() and accept == accept.strip()])
+@pytest.mark.parametrize("accept", TAKEN)
 def test_wallet_address_is_json_for_whoever_can_read_it(
     shared: Instance, anonymous: httpx2.Client, accept: str
 ) -> None:
-    answer = anonymous.get(shared.wallet("alice"), headers={"accept": accept})
+    answer = anonymous.get(shared.wallet("alice"), headers={b"accept": accept.encode("latin-1")})
     assert (answer.status_code, answer.headers["content-type"]) == (200, JSON)
 
 

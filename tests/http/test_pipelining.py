@@ -14,7 +14,7 @@ from payres.http.protocol import ANSWER, UNSENT_BYTES, HttpProtocol
 from payres.http.responses import CutShort
 from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, read_to_end, wait_until
-from tests.http.conftest import GET, LAST, POST, on_loop
+from tests.http.conftest import GET, LAST, POST, on_loop, protocol_of
 
 # Its body looks like the ends of many header sections.
 STRANGE = POST + b"content-length: 400\r\n\r\n" + b"\r\n\r\n" * 100
@@ -47,8 +47,8 @@ def connect(shared: Instance) -> Iterator[Connect]:
         received = b""
         while not received.endswith(b"}"):
             received += connection.recv(65536)
-        protocols = cast(set[HttpProtocol], shared._server.server_state.connections)
-        protocol = next(one for one in protocols.copy() if one.client == connection.getsockname())
+        protocol = protocol_of(shared, connection)
+        assert protocol is not None
         protocol.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         return Held(connection, protocol)
 

@@ -23,7 +23,7 @@ from payres.limits import BURST_SECONDS, KEY_REFETCH_RATE
 from payres.operator import keys, wallets
 from payres.routes import authorize, wallet_addresses
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
-from payres.store.work import Transaction
+from payres.store.work import Transaction, Work
 from payres.testing import instance as instances
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
@@ -158,12 +158,21 @@ def test_unknown_token_is_refused(attempt: Attempt, refused: Refused, value: str
     refused(attempt.send(sent={"authorization": value}), 401, "invalid_token", reason="unknown_token")
 
 
-def test_key_ends_when_it_is_revoked(shared: Instance, refused: Refused) -> None:
-    client = shared.new_client("careless")
-    token = client.grant({"type": "quote", "actions": ["read"]})
-    shared.write(lambda tx: keys.revoke_key(tx, "careless", "key-1"))
+@pytest.mark.parametrize(
+    ("path", "end"),
+    [
+        ("careless", partial(keys.revoke_key, wallet="careless", kid="key-1")),
+        ("departed", partial(wallets.deactivate, wallet="departed")),
+    ],
+)
+def test_key_ends_when_it_is_revoked_and_with_its_wallet_address(
+    shared: Instance, refused: Refused, path: str, end: Callable[[Work], object]
+) -> None:
+    client, item = shared.new_client(path), {"type": "quote", "actions": ["read"]}
+    token = client.grant(item)
+    shared.write(end)
     refused(client.get("/quotes/none", token), 401, "invalid_client", reason="unknown_key")
-    refused(client.request_grant({"type": "quote", "actions": ["read"]}), 400, "invalid_client", reason="unknown_key")
+    refused(client.request_grant(item), 400, "invalid_client", reason="unknown_key")
 
 
 def test_key_may_be_any_in_force_of_the_client(shared: Instance) -> None:
@@ -206,13 +215,6 @@ def test_each_of_several_signatures_is_examined(
     other = signed(foreign, "more", generate_private_key())
     reason = "unknown_key" if foreign == "proxy-key" else "signature_mismatch"
     refused(send(proxys, other), 401, "invalid_client", reason=reason)
-
-
-def test_keys_end_with_their_wallet_address(shared: Instance, refused: Refused) -> None:
-    client = shared.new_client("departed")
-    token = client.grant({"type": "quote", "actions": ["read"]})
-    shared.write(lambda tx: wallets.deactivate(tx, "departed"))
-    refused(client.get("/quotes/none", token), 401, "invalid_client", reason="unknown_key")
 
 
 def test_nonce_is_good_once_for_a_key(shared: Instance, attempt: Attempt, refused: Refused) -> None:

@@ -28,10 +28,3 @@ def test_queries_that_are_kept_take_little_memory() -> None:
     finally:
         tracemalloc.stop()
     assert kept < MOST_KEPT
-
-
-def test_same_query_is_read_alike_again_and_another_is_not() -> None:
-    cursor = "0194861b-7d00-7732-8bc3-0000000007cf"
-    for _ in range(2):
-        assert asked(b"first=3&cursor=" + cursor.encode()) == PageQuery(3, cursor, "older")
-        assert asked(b"last=3&cursor=" + cursor.encode()) == PageQuery(3, cursor, "newer")
