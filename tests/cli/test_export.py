@@ -63,7 +63,6 @@ def test_full_disk_is_an_error_in_a_sentence(payres: Command, database: Path) ->
     ("options", "sentence"),
     [
         (("payments", "--from", "yesterday"), "name a day such as 2026-01-31"),
-        (("statement", "--wallet", "nobody"), "There is no wallet nobody"),
         (("payments", "--json"), "use --format jsonl"),
         (("ledger", "--from", "2026-02-01", "--to", "2026-01-01"), "--from must be before --to"),
     ],

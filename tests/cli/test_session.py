@@ -91,11 +91,22 @@ def test_argument_that_is_not_text_is_one_sentence(payres: Command, command: str
     assert one_sentence(payres(*command.split(), "b\udcff")).endswith("b\\udcff' is not text in UTF-8")
 
 
-def test_file_that_is_no_database_is_one_sentence(payres: Command, database: Path) -> None:
-    database.write_text("not a database, but long enough to be taken for one" * 10)
-    assert one_sentence(payres("wallet", "list")) == (
-        "Error: The database payres.db cannot be used: file is not a database"
-    )
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        (
+            "payres.db",
+            b"not a database, but long" * 25,
+            "The database payres.db cannot be used: file is not a database",
+        ),
+        ("file/payres.db", b"", "file"),
+    ],
+)
+def test_file_that_cannot_be_the_database_is_one_sentence(
+    payres: Command, name: str, content: bytes, sentence: str
+) -> None:
+    Path(name.partition("/")[0]).write_bytes(content)
+    assert one_sentence(payres(*CREATE, "--database", name)).startswith(f"Error: {sentence}")
 
 
 @pytest.mark.parametrize("command", ["wallet list", "init", "backup copy.db", "restore copy.db", "serve --port 0"])
@@ -118,11 +129,6 @@ def test_newer_database_is_one_sentence(payres: Command, database: Path) -> None
     connection.execute("PRAGMA user_version = 99999")
     connection.close()
     assert "The database has version 99999" in one_sentence(payres("wallet", "list"))
-
-
-def test_path_that_cannot_be_made_is_one_sentence(payres: Command) -> None:
-    Path("file").write_text("")
-    assert one_sentence(payres(*CREATE, "--database", "file/shop.db")).startswith("Error: file")
 
 
 def test_busy_database_is_one_sentence(payres: Command, tx: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,12 +129,6 @@ def test_remove_rate_names_what_is_missing(tx: Work) -> None:
     assert refusal.value.status == 404
 
 
-def test_require_asset_names_what_is_missing(tx: Work) -> None:
-    with pytest.raises(DomainError, match="No account is kept in USD with scale 3") as refusal:
-        assets.require_asset(tx, "USD", 3)
-    assert refusal.value.status == 404
-
-
 # Liquidity and collected fees
 
 

@@ -56,12 +56,6 @@ def test_added_peer_is_as_agreed(tx: Work) -> None:
     check_books(tx)
 
 
-def test_outgoing_token_can_be_read_and_incoming_token_recognised(tx: Work) -> None:
-    peer = peers.add_peer(tx, terms())
-    assert secrets.decrypt(tx, "peer_tokens", peer.outgoing_token) == "what-we-show"
-    assert owner(tx, "what-they-show") == peer.id
-
-
 def test_peer_without_a_credit_limit_may_owe_nothing(tx: Work) -> None:
     peer = peers.add_peer(tx, terms())
     with pytest.raises(ledger.NotEnough):
