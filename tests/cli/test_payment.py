@@ -16,10 +16,10 @@ from tests.helpers import Json, usd
 Run = Callable[..., Any]
 
 
-@pytest.fixture(scope="module")
-def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Json]:
+@pytest.fixture
+def books(tmp_path: Path) -> Iterator[Json]:
     """alice has paid 5.00 to bob; the ids of both payments, the database, and a command on it."""
-    database = tmp_path_factory.mktemp("payments") / "payres.db"
+    database = tmp_path / "payres.db"
     with run_instance(database) as instance:
         bill = instance.client.create_incoming_payment(instance.wallet("bob"), usd(500))
         paid = instance.client.pay(instance.wallet("alice"), bill["id"])
