@@ -1,19 +1,28 @@
-"""Shared secrets: the keys and sealed packets of the vectors, and data that was changed on its way."""
+"""STREAM packets: vectors and the fixtures of ilp-protocol-stream byte for byte, frames both ways, wrong packets; and
+shared secrets: their keys, sealed packets, and data that was changed on its way.
+"""
 
+import base64
 import hmac
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.interledger.oer import CodecError
+from payres.interledger import oer, stream
+from payres.interledger.oer import MAX_UINT64, CodecError
 from payres.interledger.packets import decode_prepare, decode_reply, fulfills
 from payres.interledger.stream import (
+    ConnectionAssetDetails,
+    ConnectionClose,
+    ConnectionMaxData,
+    Frame,
     PacketType,
     SharedSecret,
+    StreamMaxMoney,
     StreamMoney,
     StreamPacket,
     decode_stream_packet,
@@ -24,6 +33,205 @@ from payres.interledger.stream import (
 
 Vector = dict[str, Any]
 Mangle = Callable[[int, int, Sequence[bytes]], Iterator[bytes]]
+
+NAMES = {
+    "errorCode": "code",
+    "errorMessage": "message",
+    "sourceAccount": "address",
+    "sourceAssetCode": "code",
+    "sourceAssetScale": "scale",
+    "maxOffset": "max_offset",
+    "maxStreamId": "max_stream_id",
+    "streamId": "stream_id",
+    "receiveMax": "receive_max",
+    "totalReceived": "total_received",
+}
+TEXTS = {"errorMessage", "sourceAccount", "sourceAssetCode"}
+HEADER = bytes.fromhex("010c01000100")  # version 1, in a Prepare, sequence 0, amount 0; what follows is the count
+
+
+def frames_of(fields: Sequence[Vector]) -> tuple[Frame, ...]:
+    """The frames of a vector that are read; all others are skipped."""
+    known = [frame for frame in fields if hasattr(stream, frame["name"])]
+    return tuple(getattr(stream, frame["name"])(**named(frame)) for frame in known)
+
+
+def named(frame: Vector) -> Vector:
+    values = {name: value for name, value in frame.items() if name not in ("type", "name")}
+    return {NAMES.get(name, name): value if name in TEXTS else int(value) for name, value in values.items()}
+
+
+def packet_with(*written: Frame) -> StreamPacket:
+    return StreamPacket(0, PacketType.PREPARE, 0, written)
+
+
+def check(data: bytes, packet: StreamPacket, written: Sequence[Vector], *, encodes: bool = True) -> None:
+    """The data is the packet, and the packet, unless frames were skipped, is written as this data."""
+    assert decode_stream_packet(data) == packet
+    if encodes and len(packet.frames) == len(written):
+        assert encode_stream_packet(packet) == data
+
+
+def test_frame_vectors(frame_vector: Vector) -> None:
+    written = [frame_vector["fields"]]
+    data = HEADER + oer.var_uint(1) + bytes.fromhex(frame_vector["hex"])
+    check(data, packet_with(*frames_of(written)), written)
+
+
+def test_vectors_have_every_frame(vectors: Vector) -> None:
+    assert set(map(type, frames_of([vector["fields"] for vector in vectors["frames"]]))) == set(get_args(Frame))
+
+
+def test_stream_packet_vectors(stream_vector: Vector) -> None:
+    sequence, amount = int(stream_vector["sequence"]), int(stream_vector["prepareAmount"])
+    written = stream_vector["frames"]
+    packet = StreamPacket(sequence, stream_vector["ilpPacketType"], amount, frames_of(written))
+    check(bytes.fromhex(stream_vector["plaintext"]), packet, written)
+
+
+def test_fixtures(fixture_vector: Vector) -> None:
+    fields = fixture_vector["packet"]
+    packet = StreamPacket(
+        int(fields["sequence"]), fields["packetType"], int(fields["amount"]), frames_of(fields["frames"])
+    )
+    encodes = not fixture_vector.get("decode_only")
+    check(base64.b64decode(fixture_vector["buffer"]), packet, fields["frames"], encodes=encodes)
+
+
+def test_unknown_frames_and_padding_are_ignored(vectors: Vector) -> None:
+    vector = vectors["streamUnknownFrame"]
+    packet = decode_stream_packet(bytes.fromhex(vector["plaintext"]))
+    assert packet == StreamPacket(7, PacketType.PREPARE, int(vector["prepareAmount"]), (StreamMoney(1, 1),))
+    assert [type(frame).__name__ for frame in packet.frames] == vector["parsedFrames"]
+
+
+def test_bytes_after_the_fields_of_a_frame_are_ignored() -> None:
+    data = HEADER + bytes.fromhex("0101" + "1106" + "01010101" + "ffff")
+    assert decode_stream_packet(data) == packet_with(StreamMoney(1, 1))
+
+
+def test_limit_above_eight_bytes_is_the_largest_number() -> None:
+    contents = oer.var_uint(1) + oer.var_octets(b"\x01" + bytes(8)) + oer.var_uint(5)
+    data = HEADER + oer.var_uint(1) + oer.uint8(0x12) + oer.var_octets(contents)
+    assert decode_stream_packet(data) == packet_with(StreamMaxMoney(1, MAX_UINT64, 5))
+
+
+@pytest.mark.parametrize(
+    ("number", "fields"),
+    [
+        (0x11, oer.var_octets(b"\x01" + bytes(8)) + oer.var_uint(1)),
+        (0x12, oer.var_uint(1) + oer.var_uint(1) + oer.var_octets(b"\x01" + bytes(8))),
+        (0x03, oer.var_octets(b"\x01" + bytes(8))),
+        (0x03, b""),
+        (0x03, b"\x00"),
+        (0x01, b"\x01"),
+        (0x01, b"\x01\x01\xff"),
+        (0x07, b"\x03USD"),
+    ],
+)
+def test_known_frame_with_a_wrong_field_is_refused(number: int, fields: bytes) -> None:
+    with pytest.raises(CodecError):
+        decode_stream_packet(HEADER + oer.var_uint(1) + oer.uint8(number) + oer.var_octets(fields))
+
+
+def test_fields_end_where_their_frame_ends() -> None:
+    """The second frame must never be taken for the missing field of the first."""
+    with pytest.raises(CodecError):
+        decode_stream_packet(HEADER + bytes.fromhex("0102" + "11020101" + "03020105"))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x00" + encode_stream_packet(packet_with())[1:],
+        b"\x02" + encode_stream_packet(packet_with())[1:],
+        HEADER,
+        HEADER[:3],
+        HEADER + b"\x01\x01",
+        HEADER + oer.var_uint(MAX_UINT64) + encode_stream_packet(packet_with(StreamMoney(1, 1)))[8:],
+    ],
+)
+def test_other_versions_and_packets_that_end_early_are_refused(data: bytes) -> None:
+    with pytest.raises(CodecError):
+        decode_stream_packet(data)
+
+
+def test_packet_type_is_left_to_the_receiver() -> None:
+    assert decode_stream_packet(b"\x01\x63" + encode_stream_packet(packet_with())[2:]).packet_type == 99
+
+
+@pytest.mark.parametrize(
+    ("packet", "reason"),
+    [
+        (StreamPacket(-1, 12, 0), "from 0"),
+        (StreamPacket(2**64, 12, 0), "from 0"),
+        (StreamPacket(0, 256, 0), "range"),
+        (StreamPacket(0, 12, 2**64), "from 0"),
+        (packet_with(ConnectionClose(256, "")), "range"),
+        (packet_with(ConnectionClose(1, "\ud800")), "surrogates"),
+        (packet_with(ConnectionMaxData(2**64)), "from 0"),
+        (packet_with(ConnectionAssetDetails("USD", -1)), "range"),
+    ],
+)
+def test_packet_that_nobody_could_read_is_not_written(packet: StreamPacket, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        encode_stream_packet(packet)
+
+
+numbers = st.integers(0, MAX_UINT64)
+bytes_of_one = st.integers(0, 255)
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "code": bytes_of_one,
+    "scale": bytes_of_one,
+    "message": st.text(max_size=100),
+    "address": st.text(max_size=100),
+}
+
+
+def frames_like(kind: type[Frame]) -> st.SearchStrategy[Frame]:
+    if kind is ConnectionAssetDetails:
+        return st.builds(ConnectionAssetDetails, code=st.text(max_size=10), scale=bytes_of_one)
+    return st.builds(kind, **{name: FIELDS.get(name, numbers) for name in kind.__struct_fields__})
+
+
+@pytest.mark.parametrize("kind", get_args(Frame))
+def test_every_frame_comes_back(kind: type[Frame]) -> None:
+    @given(frames_like(kind))
+    def comes_back(frame: Frame) -> None:
+        assert decode_stream_packet(encode_stream_packet(packet_with(frame))) == packet_with(frame)
+
+    comes_back()
+
+
+@given(
+    st.builds(
+        StreamPacket,
+        sequence=numbers,
+        packet_type=st.sampled_from(PacketType),
+        prepare_amount=numbers,
+        frames=st.lists(st.one_of(*(frames_like(kind) for kind in get_args(Frame))), max_size=5).map(tuple),
+    ),
+    st.binary(max_size=20),
+)
+def test_stream_packet_comes_back_whatever_follows_it(packet: StreamPacket, padding: bytes) -> None:
+    assert decode_stream_packet(encode_stream_packet(packet) + padding) == packet
+
+
+def test_mangled_stream_packets_are_refused_or_mean_what_they_say(mangle: Mangle, vectors: Vector) -> None:
+    samples = [bytes.fromhex(vector["plaintext"]) for vector in vectors["streamPackets"]]
+    samples += [base64.b64decode(vector["buffer"]) for vector in vectors["streamFixtures"]]
+    read = refused = 0
+    for data in mangle(3, 40_000, samples):
+        try:
+            packet = decode_stream_packet(data)
+        except CodecError:
+            refused += 1
+        else:
+            read += 1
+            assert decode_stream_packet(encode_stream_packet(packet)) == packet
+    assert min(read, refused) > 4_000
+
 
 SECRET = bytes(range(32))
 PACKET = StreamPacket(7, PacketType.PREPARE, 990, (StreamMoney(1, 1),))

@@ -1,4 +1,6 @@
-"""What a path offers: rates as packets show them, the largest packet, and the terms of a payment."""
+"""What a path offers: rates as packets show them, the largest packet, the terms of a payment; and probes of paths
+without limits, with limits that are reported or not, slow, congested and closed ones.
+"""
 
 from fractions import Fraction
 from math import ceil, floor
@@ -8,9 +10,212 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.amounts import MAX_VALUE
-from payres.interledger.sending.connection import SendingFailed
-from payres.interledger.sending.path import max_source, min_delivery, sendable
+from payres.clock import SECOND
+from payres.interledger.packets import Code, Prepare, Reject, too_large_data
+from payres.interledger.sending.connection import SendingFailed, monotonic
+from payres.interledger.sending.path import max_source, min_delivery, price_of, probe, promise_of, sendable
+from payres.interledger.stream import ConnectionClose
 from payres.terms import Path, RateBounds
+from tests.helpers import examples
+from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, TwoExchanges, connect
+from tests.interledger.sending.virtual_time import run
+
+
+def probe_over(path: SimulatedPath) -> tuple[Path, int]:
+    async def timed() -> tuple[Path, int]:
+        began = monotonic()
+        return await probe(connect(path)), monotonic() - began
+
+    return run(timed())
+
+
+class Refusing(SimulatedPath):
+    def __init__(self, reject: Reject) -> None:
+        super().__init__()
+        self.reject = reject
+
+    def on_the_way(self, prepare: Prepare) -> Reject | None:
+        return self.reject
+
+
+def test_path_without_limit_takes_one_packet() -> None:
+    path = SimulatedPath(Fraction(9, 10), delay=0.1)
+    found, took = probe_over(path)
+    assert found == Path(Fraction(9, 10), Fraction(9 * 10**11 + 1, 10**12), MAX_VALUE)
+    assert took == SECOND // 10
+    assert path.receiver.received == 0
+
+
+@examples(30)
+@given(st.integers(1, 10**12 - 1))
+def test_limit_that_is_told_takes_two_packets(limit: int) -> None:
+    path = SimulatedPath(Fraction(2), limit)
+    found, _ = probe_over(path)
+    assert (found.low, found.max_packet, len(path.log)) == (Fraction(2), limit, 2)
+
+
+@examples(30)
+@given(st.integers(1, 10**12 - 1))
+def test_limit_that_is_not_told_is_found_to_a_tenth(limit: int) -> None:
+    path = SimulatedPath(Fraction(2), limit, told=False)
+    found, _ = probe_over(path)
+    assert found.low == 2
+    assert limit // 10 < found.max_packet <= limit
+    assert len(path.log) <= 13
+
+
+def test_limits_of_two_connectors_that_count_in_other_units() -> None:
+    class Two(SimulatedPath):
+        def on_the_way(self, prepare: Prepare) -> Reject | None:
+            if prepare.amount > 1_000_000:
+                return Reject(Code.AMOUNT_TOO_LARGE, CONNECTOR, data=too_large_data(prepare.amount, 1_000_000))
+            further = prepare.amount * 3 // 7
+            if further > 1000:
+                return Reject(Code.AMOUNT_TOO_LARGE, CONNECTOR, data=too_large_data(further, 1000))
+            return None
+
+    # What the second connector tells is rounded down twice on its way to the sender's units.
+    assert 2333 <= probe_over(Two(Fraction(3, 7)))[0].max_packet <= 2335
+
+
+@pytest.mark.parametrize(
+    ("reject", "last"),
+    [
+        (Reject(Code.INSUFFICIENT_LIQUIDITY, CONNECTOR, "no credit"), "T04 from test.connector ('no credit')"),
+        (Reject(Code.APPLICATION_ERROR, CONNECTOR), "F99 from test.connector"),
+    ],
+)
+def test_path_that_shows_nothing_fails_after_ten_seconds_and_says_what_it_said(reject: Reject, last: str) -> None:
+    path = Refusing(reject)
+    with pytest.raises(SendingFailed) as caught:
+        probe_over(path)
+    assert caught.value.retryable
+    assert caught.value.sentence == (
+        f"The path has not shown its exchange rate within 10 seconds; the last answer was {last}."
+    )
+    assert path.log[-1].at <= 10 * SECOND
+    assert len(path.log) < 40
+
+
+def test_silent_path_fails_after_ten_seconds() -> None:
+    with pytest.raises(SendingFailed, match=r"within 10 seconds\.$"):
+        probe_over(SimulatedPath(delay=60))
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        (Refusing(Reject(Code.UNREACHABLE, CONNECTOR)), "The payment was refused with F02 from test.connector."),
+        (Refusing(Reject(Code.AMOUNT_TOO_LARGE, data=too_large_data(5, 0))), "A connector on the path takes no packet"),
+        (SimulatedPath(receiver=Receiver(frames=(ConnectionClose(),))), "The receiver closed"),
+    ],
+)
+def test_hopeless_path_fails_at_once(path: SimulatedPath, sentence: str) -> None:
+    with pytest.raises(SendingFailed, match=sentence) as caught:
+        probe_over(path)
+    assert caught.value.retryable
+    assert len(path.log) == 1
+
+
+@pytest.mark.parametrize("code", [Code.WRONG_CONDITION, Code.INSUFFICIENT_DESTINATION_AMOUNT, Code.INTERNAL_ERROR])
+def test_receivers_have_several_words_for_unfulfillable(code: Code) -> None:
+    assert probe_over(SimulatedPath(receiver=Receiver(code)))[0].max_packet == MAX_VALUE
+
+
+def test_error_of_the_outbound_is_raised() -> None:
+    class Broken(SimulatedPath):
+        async def transit(self, prepare: Prepare) -> None:
+            raise OSError("no more files")
+
+    with pytest.raises(OSError, match="no more files"):
+        probe_over(Broken())
+
+
+@pytest.mark.parametrize("times", [1, 4, 5])
+def test_lack_of_money_that_passes_is_no_limit(times: int) -> None:
+    class Lacking(SimulatedPath):
+        def on_the_way(self, prepare: Prepare) -> Reject | None:
+            if len(self.log) < times:
+                return Reject(Code.INSUFFICIENT_LIQUIDITY, CONNECTOR)
+            return super().on_the_way(prepare)
+
+    assert probe_over(Lacking())[0].max_packet == (MAX_VALUE if times < 5 else 10**11)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.2])
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("limit", [None, 10_000_000, 300_000, 500, 50])
+@pytest.mark.parametrize("credit", [250_000, 250, 20, 3])
+def test_path_short_of_credit_is_quoted_with_what_passes(
+    credit: int, limit: int | None, told: bool, delay: float
+) -> None:
+    """A connector that passes packets on cannot tell a probe from money that its peer could not pay."""
+
+    class Short(SimulatedPath):
+        def on_the_way(self, prepare: Prepare) -> Reject | None:
+            if limited := super().on_the_way(prepare):
+                return limited
+            return Reject(Code.INSUFFICIENT_LIQUIDITY, CONNECTOR) if prepare.amount > credit else None
+
+    found, took = probe_over(Short(Fraction(2), limit, told=told, delay=delay))
+    passes = min(credit, limit or credit)
+    assert found.low == 2
+    assert passes // 10 < found.max_packet <= passes
+    assert took < 4 * SECOND
+
+
+LOW = Fraction(1472, 1000)
+
+
+def price_over(path: SimulatedPath, price: int, delivery: int, low: Fraction = LOW) -> int:
+    return run(price_of(connect(path), Path(low, low + Fraction(1, 10**9), MAX_VALUE), price, delivery))
+
+
+@pytest.mark.parametrize(
+    ("price", "delivery", "found"),
+    [(1, 1, 2), (2, 2, 3), (3, 3, 3), (5, 7, 6), (14, 20, 15), (99, 145, 99), (100, 200, 100)],
+)
+def test_price_of_a_small_delivery_is_asked_of_the_path(price: int, delivery: int, found: int) -> None:
+    path = TwoExchanges()
+    assert price_over(path, price, delivery) == found
+    assert len(path.log) == (found - price + 1 if price < 100 else 0)
+    assert path.receiver.received == 0
+
+
+def test_price_of_a_small_delivery_is_not_raised_further_than_rounding_explains() -> None:
+    with pytest.raises(SendingFailed, match="Rounding"):
+        price_over(TwoExchanges(), 2, 5)
+
+
+@pytest.mark.parametrize("path", [SimulatedPath(delay=60), Refusing(Reject(Code.INSUFFICIENT_LIQUIDITY, CONNECTOR))])
+def test_price_that_the_path_does_not_tell_is_that_of_the_rate(path: SimulatedPath) -> None:
+    assert price_over(path, 5, 7) == 5
+
+
+class TwoCentLink(SimulatedPath):
+    """The same asset at both ends, with six decimals here and two there and on the way."""
+
+    def exchanged(self, amount: int) -> int:
+        return amount // 10_000
+
+
+def test_price_of_large_numbers_of_small_units_is_raised_by_what_the_receiver_counts_in() -> None:
+    path = TwoCentLink()
+    assert price_over(path, 575_000, 57, Fraction(99, 10**6)) == 575_000
+    assert price_over(path, 565_000, 57, Fraction(99, 10**6)) == 565_000 + 10_102
+
+
+@pytest.mark.parametrize(
+    ("amount", "promised", "found"), [(2, 2, 1), (6, 8, 8), (14, 20, 19), (100, 147, 147), (1, 0, 0)]
+)
+def test_promise_of_a_small_amount_is_what_arrives(amount: int, promised: int, found: int) -> None:
+    assert run(promise_of(connect(TwoExchanges()), amount, promised)) == found
+
+
+def test_amount_of_which_rounding_leaves_nothing_is_not_promised() -> None:
+    with pytest.raises(SendingFailed, match="leaves nothing"):
+        run(promise_of(connect(TwoExchanges()), 1, 1))
+
 
 rates = st.builds(Fraction, st.integers(1, 5000), st.integers(1, 5000))
 
