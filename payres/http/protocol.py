@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import httptools
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from payres.clock import SECOND
@@ -281,12 +281,18 @@ class HttpProtocol(HttpToolsProtocol):
                 self._reject(too_long())
         if self._held:
             self.flow.pause_reading()
-        elif self.flow.read_paused:
+        elif self.flow.read_paused and not self._is_body_waiting():
             self.flow.resume_reading()
         if self._held or self._is_counted:
             self._count_buffers()
         if self._deadline is None and self.state < ANSWER:
             self._set_deadline(self.timeout_keep_alive if self.state == IDLE else REQUEST_SECONDS)
+
+    def _is_body_waiting(self) -> bool:
+        """Whether so much of a body waits for the application that it has to be read first."""
+        if self.state != BODY or self.cycle.response_complete:
+            return False
+        return len(self.cycle.body) > HIGH_WATER_LIMIT
 
     def _next_piece(self) -> bytearray:
         """Takes from what is held a piece that does not reach beyond the end of a request."""

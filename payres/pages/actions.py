@@ -19,7 +19,7 @@ from payres.pages.sign_in import check_password
 from payres.pages.visit import Form, Visit
 from payres.routes.exception_handlers import note_error
 from payres.routes.pages import redirect
-from payres.store.operators import OPERATORS, use_form
+from payres.store.operators import OPERATORS, is_used, use_form
 from payres.store.work import Work
 
 ONCE: Final = "once"  # a field with the id of the form, which is carried out once
@@ -94,10 +94,11 @@ class Action:
                 operation.run(work, given)
             return back
 
-        back = await visit.write(unit)
         if operation.is_async:  # it has the form's reference, under which nothing is done twice
+            if self.form.moves_money:
+                await visit.read(partial(_check_unused, form=form))
             await operation.function(visit, **operation.arguments(given))
-        return back
+        return await visit.write(unit)
 
     def _given(self, visit: Visit, form: Form) -> Mapping[str, Any]:
         """What the operation takes, by name. What is left empty is left out, unless it is required."""
@@ -143,9 +144,15 @@ def _converted(name: str, text: str, kind: Any) -> Any:
 
 
 def _use(work: Work, form: Form) -> None:
+    """Raises what `_check_unused` raises: of two clicks at once, the second comes this far."""
+    _check_unused(work, form)
+    use_form(work, form[ONCE], work.now)
+
+
+def _check_unused(work: Work, form: Form) -> None:
     """Raises InvalidRequest, WrongState for a form that was carried out before: by a second click, or after Back."""
     form_id = form.get(ONCE, "")
     if FORM.fullmatch(form_id) is None:
         raise InvalidRequest("This form is not one of this page's. Please open it again", field=ONCE)
-    if not use_form(work, form_id, work.now):
+    if is_used(work, form_id):
         raise WrongState("This form was carried out before, and nothing was done again. To do more, send this new one")

@@ -60,11 +60,15 @@ def insert_session(tx: Transaction, id_hash: bytes, operator_id: int, now: int, 
     insert_row(tx, "operator_session", id_hash=id_hash, operator_id=operator_id, expires_at=expires_at)
 
 
-def use_form(tx: Transaction, form_id: str, now: int) -> bool:
-    """Whether a form is carried out for the first time."""
+def is_used(tx: Transaction, form_id: str) -> bool:
+    """Whether a form was carried out."""
+    return tx.execute("SELECT 1 FROM operator_form WHERE id = ?", (form_id,)).fetchone() is not None
+
+
+def use_form(tx: Transaction, form_id: str, now: int) -> None:
+    """Stores that a form is carried out."""
     purge(tx, FORMS, now)
-    used = tx.execute("INSERT INTO operator_form (id, used_at) VALUES (?, ?) ON CONFLICT DO NOTHING", (form_id, now))
-    return used.rowcount == 1
+    insert_row(tx, "operator_form", id=form_id, used_at=now)
 
 
 def delete_session(tx: Transaction, id_hash: bytes) -> None:

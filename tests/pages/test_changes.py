@@ -132,6 +132,19 @@ def test_payment_is_refunded_in_part_and_then_in_whole(payres: Instance, ann: Br
     payres.check_ledger()
 
 
+def test_refund_that_was_refused_can_be_sent_again_from_the_same_form(
+    payres: Instance, ann: Browser, seeded: Seeded
+) -> None:
+    path = f"/admin/payments/{seeded.incoming}/refund"
+    form = hidden_fields(ann.get(path)) | {"choice": "send", "amount": "1.00", "password": PASSWORD}
+    assert ann.http.post(path, data=form | {"amount": "100000.00"}).status_code != 303
+    assert ann.http.post(path, data=form).status_code == 303
+    again = ann.http.post(path, data=form)
+    assert (again.status_code, "This form was carried out before" in again.text) == (409, True)
+    assert len(payres.read(lambda work: refunds_of_incoming(work, seeded.incoming))) == 1
+    payres.check_ledger()
+
+
 def test_payment_from_another_server_is_refunded_to_a_wallet_address(
     payres: Instance, ann: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
