@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 from starlette.responses import Response
 
-from payres.admin.call import Call
+from payres.admin.serving import Call
 from payres.amounts import MAX_LEDGER
 from payres.errors import DomainError, InvalidRequest, TokenInvalid
 from payres.events.sender import EventView, event_view

@@ -4,17 +4,16 @@ The order of the steps is the order of errors: 401, 403, 429, what the path, the
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import asdict
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.admin.call import Call
 from payres.admin.exports import send_export
 from payres.errors import BearerTokenInvalid, InvalidRequest, NotFound, TokenInvalid, Unavailable
 from payres.http.request_head import credentials
@@ -23,14 +22,54 @@ from payres.operator import api_keys
 from payres.operator.exports import Export
 from payres.operator.operations import Operation, declared
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response, once
-from payres.routes.context import context_of
+from payres.routes.context import Context, context_of
 from payres.routes.requests import idempotency_key, other_parameters, page_query, read_json_body
 from payres.routes.routing import Handler, Route
+from payres.store.operators import ApiKeyRecord
 from payres.store.work import Work
 from payres.urls import ADMIN_API
 from payres.wire import decode, encode
 
+T = TypeVar("T")
 PAGE_PARAMETERS: Final = ("first", "last", "cursor")
+
+
+class OperatorRequest(msgspec.Struct, frozen=True):
+    """A request of who operates the server: a program or a person. `read` and `write` run units in their name.
+
+    `authenticate` returns who asks, as the audit log names the actor. It raises TokenInvalid or SignInFailed for who
+    may not ask now.
+    """
+
+    request: Request
+    authenticate: Callable[[Work], str]
+
+    @property
+    def context(self) -> Context:
+        return context_of(self.request)
+
+    async def read(self, unit: Callable[[Work], T]) -> T:
+        """The unit's result over one snapshot; on a connection of its own, so that no payment waits for it."""
+        return await self.context.database.examine(self.authenticated(unit))
+
+    async def write(self, unit: Callable[[Work], T]) -> T:
+        """The unit's result, once its work is committed."""
+        return await self.context.database.write(self.authenticated(unit))
+
+    def authenticated(self, unit: Callable[[Work], T]) -> Callable[[Work], T]:
+        """The unit in the name of who asks, if they still may."""
+
+        def run(work: Work) -> T:
+            work.actor = self.authenticate(work)
+            return unit(work)
+
+        return run
+
+
+class Call(OperatorRequest, frozen=True):
+    """One request with a valid key. What an endpoint cannot do in one transaction, it does with `read` and `write`."""
+
+    key: ApiKeyRecord
 
 
 def all_operations() -> Sequence[Operation]:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from payres.admin.call import Call, OperatorRequest
+from payres.admin.serving import Call, OperatorRequest
 from payres.errors import Unavailable, WrongState
 from payres.events import subscriptions
 from payres.grants.sign_in import hash_password

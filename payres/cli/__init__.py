@@ -32,7 +32,7 @@ COMMANDS: Mapping[str, Noun] = {
     "wallet": Noun("wallet", "Open wallets and move money in and out of them.", "operator.wallets"),
     "key": Noun("key", "Manage the public keys that clients sign with.", "operator.keys"),
     "payment": Noun(
-        "payment", "Look through payments, and send money back.", "operator.payments operator.payment_story"
+        "payment", "Look through payments, and send money back.", "operator.payments operator.payment_history"
     ),
     "grant": Noun(
         "",

@@ -1,6 +1,8 @@
 """Commands made of operations, as each is declared in `payres.operator.operations`."""
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal, get_args, get_origin
 
@@ -8,7 +10,6 @@ import click
 from msgspec import UNSET
 
 from payres.cli.commands import Command
-from payres.cli.export import write
 from payres.cli.options import TimeText, WholeNumber, limit_option, require_secret, secret_option
 from payres.cli.session import Session, with_session
 from payres.errors import InvalidRequest
@@ -38,7 +39,7 @@ def _command(operation: Operation) -> click.Command:
         _check(operation, options, given)
         asked = {key: value for key, value in given.items() if value is not None and value != ()}
         if operation.answer_type is Export:
-            write(session, _export(session, operation, asked))
+            _write(session, _export(session, operation, asked))
             return
         unit = partial(_unit, operation, asked)
         found = (session.read if operation.only_reads else session.write)(unit)
@@ -80,6 +81,38 @@ def _export(session: Session, operation: Operation, given: Mapping[str, Any]) ->
     except InvalidRequest as error:
         raise click.UsageError("--from must be before --to") from error
     return found
+
+
+def _write(session: Session, export: Export) -> None:
+    """Writes it all, a batch in each transaction."""
+    if session.as_json:
+        raise click.UsageError("An export is a table and no single object: use --format jsonl")
+    if sys.stdout is None:
+        raise click.ClickException("There is no standard output to write to")
+    with _progress(export) as show:
+        while not export.done:
+            _print(session.read(export.text))
+            show()
+
+
+def _print(text: str) -> None:
+    """Prints it all now: when the program ends, a full disk would be no error in a sentence any more."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        error.filename = "Standard output"
+        raise
+
+
+@contextmanager
+def _progress(export: Export) -> Iterator[Callable[[], None]]:
+    """A progress bar on standard error, if that is a terminal and standard output is not."""
+    if sys.stdout.isatty() or sys.stderr is None or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    with click.progressbar(length=1000, label="Exporting", file=sys.stderr) as bar:
+        yield lambda: bar.update(round(export.part * 1000) - bar.pos)
 
 
 def _meant(work: Work | Environment, one: Input, value: Any) -> Any:

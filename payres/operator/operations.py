@@ -27,7 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 REQUIRED: Final = Parameter.empty
 # The rules with operations, in the order of the endpoints.
 NOUNS: Final = (
-    *("wallets", "keys", "grants", "assets", "peers", "unresolved_packets", "payments", "payment_story", "webhooks"),
+    *("wallets", "keys", "grants", "assets", "peers", "unresolved_packets", "payments", "payment_history", "webhooks"),
     *("status", "ledger", "exports", "api_keys", "audit"),
 )
 

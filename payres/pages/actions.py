@@ -15,8 +15,7 @@ from payres.operator.operations import Form as Declared
 from payres.operator.operations import Operation
 from payres.operator.shapes import Fact, facts_of, path_of
 from payres.pages.list_page import section_of
-from payres.pages.sign_in import check_password
-from payres.pages.visit import Form, Visit
+from payres.pages.sign_in import Form, Visit, check_password
 from payres.routes.exception_handlers import note_error
 from payres.routes.pages import redirect
 from payres.store.operators import OPERATORS, is_used, use_form

@@ -13,8 +13,7 @@ from payres.operator.grants import GRANT
 from payres.operator.keys import KEY
 from payres.operator.movements import MOVEMENT
 from payres.operator.operations import operation_of
-from payres.operator.payment_history import PaymentEvent
-from payres.operator.payment_story import HISTORY, is_above_zero, show_payment, story_of
+from payres.operator.payment_history import HISTORY, PaymentEvent, is_above_zero, show_payment, story_of
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER
 from payres.operator.shapes import Cell, Column, cell_of, facts_of, make_table, path_of
@@ -22,7 +21,7 @@ from payres.operator.unresolved_packets import PACKET
 from payres.operator.wallets import WALLET
 from payres.operator.webhooks import EventDelivery
 from payres.pages.list_page import filters_of
-from payres.pages.visit import Visit
+from payres.pages.sign_in import Visit
 from payres.store.rows import PageQuery
 from payres.store.work import Work
 

@@ -15,7 +15,7 @@ from payres.operator.exports import Export, ExportQuery
 from payres.operator.operations import Input, Operation, operation_of
 from payres.operator.operators import actor_of
 from payres.operator.shapes import as_csv, make_table
-from payres.pages.visit import Visit
+from payres.pages.sign_in import Visit
 from payres.routes.pages import HEADERS, redirect
 from payres.wire import Page
 

@@ -1,29 +1,59 @@
-"""How every page of the operator is served: signing in first, then the page, or what its form asks for.
+"""The operator's pages by their paths, and how each is served: signing in first, then the page or its form.
 
 Whoever `admin_hosts` does not let in comes no further than the router. Every answer is a page or leads to one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.admin.serving import all_operations
 from payres.errors import InsufficientAccess, InvalidRequest, MethodNotAllowed, SignInFailed
 from payres.grants.sign_in import check_csrf
-from payres.pages import sign_in
+from payres.operator.exports import export_ledger, export_payments, export_statement
+from payres.pages import details, overview, sign_in
 from payres.pages.actions import Action
-from payres.pages.endpoints import admin_pages
-from payres.pages.visit import STYLE_SHEETS, Form, Page, Visit
+from payres.pages.list_page import exports_page, send_file, show_list
+from payres.pages.sign_in import STYLE_SHEETS, Form, Page, Visit
 from payres.routes.pages import PAGE_METHODS, error_page, read_form, serve_page
 from payres.routes.routing import Handler, Route
+from payres.urls import ADMIN_ROOT
+
+# Those written by hand; lists and forms of operations come with them. A form is sent to its own page.
+PAGES: Final[Mapping[str, Callable[..., Any]]] = {
+    "": overview.page,
+    "/link/{secret}": sign_in.follow_link,
+    "/wallets/{wallet}": details.wallet_page,
+    "/wallets/{wallet}/statement": partial(send_file, rule=export_statement),
+    "/payments/{id}": details.payment_page,
+    "/grants/{id}": details.grant_page,
+    "/peers/{name}": details.peer_page,
+    "/exports": exports_page,
+    "/exports/payments": partial(send_file, rule=export_payments),
+    "/exports/ledger": partial(send_file, rule=export_ledger),
+    "/settings": overview.settings_page,
+}
 
 
 def page_routes() -> Sequence[Route]:
     """The routes of the operator's pages."""
     pages = admin_pages().items()
     return [Route(path, {"GET": _handler(page)}, is_json=False, takes_all=True) for path, page in pages]
+
+
+def admin_pages() -> Mapping[str, Callable[..., Any]]:
+    """What answers at each address. A path without names comes before one that they could make."""
+    pages = dict(PAGES)
+    for one in all_operations():
+        if one.listing and one.listing.title:
+            pages[one.listing.page or one.path] = partial(show_list, operation=one)
+        if one.form:
+            pages[one.form.path] = Action(one, one.form)
+    found = sorted(pages.items(), key=lambda item: "{" in item[0])
+    return {ADMIN_ROOT + path: page for path, page in found}
 
 
 def _handler(found: Callable[..., Any]) -> Handler:

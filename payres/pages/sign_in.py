@@ -1,26 +1,51 @@
-"""Signing in to the operator's pages: by a link that sets a password, and later by name and password."""
+"""Signing in to the operator's pages, by a link that sets a password or by name and password; and visits signed in."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres.admin.serving import OperatorRequest
 from payres.errors import DomainError, SignInFailed
-from payres.grants.sign_in import Guesser, hash_password
+from payres.grants.sign_in import Guesser, csrf_token, hash_password
 from payres.limits import MIN_PASSWORD_LENGTH
 from payres.operator import operators
-from payres.pages.visit import STYLE_SHEETS, Form, Visit
 from payres.rate_limiter import address_of
 from payres.routes.context import context_of
 from payres.routes.cookies import operator_session_of, set_operator_session
 from payres.routes.exception_handlers import note_error
-from payres.routes.pages import read_form, redirect, render
+from payres.routes.pages import STYLE_SHEET, read_form, redirect, render
 from payres.store.operators import OperatorRecord
 
 HOME: Final = "/admin"
 WRONG: Final = "This name and this password do not belong together"
+Form = Mapping[str, str]
+STYLE_SHEETS: Final = (STYLE_SHEET, "admin.css")
+
+
+class Visit(OperatorRequest, frozen=True):
+    """A request of an operator; `session` is the secret in the cookie."""
+
+    operator: OperatorRecord
+    session: str
+
+    @property
+    def segments(self) -> Mapping[str, str]:
+        """What the path names."""
+        found: Mapping[str, str] = self.request.path_params
+        return found
+
+    def show(self, template: str, section: str, status: int = 200, **values: Any) -> Response:
+        """The page that a template makes of the values; `section` is its path in the navigation."""
+        common = {"operator": self.operator, "csrf": csrf_token(self.session), "section": section, "refresh": None}
+        return render(self.request, f"admin/{template}", common | values, status, style_sheets=STYLE_SHEETS)
+
+
+# What one address shows to who is signed in.
+Page = Callable[[Visit], Awaitable[Response]]
 
 
 async def find_visit(request: Request) -> Visit | None:

@@ -138,7 +138,7 @@ CASES: Final = (
     Case("peers.withdraw", lambda new, _: {"name": new.peer(credit_limit="9.00"), "amount": "5.00"}, "peer.withdraw"),
     Case("unresolved_packets.list_unresolved", lambda new, _: {"name": new.peer()}),
     Case("payments.list_payments", lambda new, _: {"state": "failed", "direction": "outgoing"}),
-    Case("payment_story.show_payment", lambda new, _: {"id": new.payment()}),
+    Case("payment_history.show_payment", lambda new, _: {"id": new.payment()}),
     Case("webhooks.list_webhooks", lambda new, _: {}),
     Case("webhooks.add", lambda new, _: {"url": f"https://{new.terms()['name']}.example/"}, "webhook.add"),
     Case("webhooks.remove", lambda new, program: {"id": new.webhook(program)}, "webhook.remove"),
@@ -168,7 +168,7 @@ REFUSALS: Final = (
     ("peers.change_peer", {"credit_limit": "-1"}, "'-1' is not an amount of USD"),
     ("peers.withdraw", {"amount": "9.01"}, "has 9.00 USD free, less than 9.01 USD"),
     ("peers.show_peer", {"name": "nobody"}, "There is no peer 'nobody'"),
-    ("payment_story.show_payment", {"id": "unknown"}, "There is no payment unknown"),
+    ("payment_history.show_payment", {"id": "unknown"}, "There is no payment unknown"),
     ("webhooks.rotate", {"id": "unknown"}, "There is no webhook 'unknown'"),
     ("api_keys.revoke_api_key", {"id": "unknown"}, "There is no API key unknown"),
 )

@@ -10,7 +10,7 @@ from payres.identifiers import hash_secret
 from payres.limits import MAX_WRONG_PASSWORDS
 from payres.operator import operators
 from payres.pages import sign_in
-from payres.pages.visit import Visit
+from payres.pages.sign_in import Visit
 from payres.routes.context import context_of
 from payres.store.work import Transaction
 from payres.testing.instance import Instance

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from payres.admin.serving import admin_endpoints
 from payres.http.cross_origin import PREFLIGHT
-from payres.pages.endpoints import admin_pages
+from payres.pages.serving import admin_pages
 from payres.routes.routing import ROUTES
 from payres.urls import ADMIN_API, ADMIN_ROOT, CLOSED, PAGES, RESERVED_SEGMENTS, SECRET_PATHS, SIGNED_SEGMENTS
 
