@@ -9,12 +9,12 @@ from typing import Annotated, Final
 
 from msgspec.structs import asdict
 
-from payres.clock import MINUTE, format_time, format_time_if_any
+from payres.clock import MINUTE
 from payres.errors import InsufficientAccess, InvalidRequest, TokenInvalid, require
 from payres.identifiers import hash_secret
 from payres.operator.inputs import Name, TimeText, check_name, require_time, said
 from payres.operator.operations import command, endpoint, form, lists
-from payres.operator.shapes import Column, Shape
+from payres.operator.shapes import Column, Shape, represent
 from payres.store import audit, operators
 from payres.store.operators import API_KEYS, ApiKeyRecord
 from payres.store.rows import PageBounds, PageQuery, select_page
@@ -79,15 +79,11 @@ class CreatedApiKey(ApiKey, frozen=True, kw_only=True):
 
 def api_key(work: Work, record: ApiKeyRecord) -> ApiKey:
     is_over = record.expires_at is not None and work.now >= record.expires_at
-    return ApiKey(
-        id=record.id,
-        name=record.name,
+    return represent(
+        ApiKey,
+        record,
         scopes=list(record.scopes),
         state="revoked" if record.revoked_at is not None else "expired" if is_over else "valid",
-        created_at=format_time(record.created_at),
-        expires_at=format_time_if_any(record.expires_at),
-        revoked_at=format_time_if_any(record.revoked_at),
-        last_used_at=format_time_if_any(record.last_used_at),
     )
 
 

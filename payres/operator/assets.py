@@ -16,7 +16,7 @@ from payres.operator import movements
 from payres.operator.inputs import Amount, DecimalText, Reference, said
 from payres.operator.movements import MOVEMENT, NamedAccount
 from payres.operator.operations import command, endpoint, lists
-from payres.operator.shapes import Column, Shape
+from payres.operator.shapes import Column, Shape, represent
 from payres.payments.quotes import rate_between
 from payres.store import assets, audit
 from payres.store.accounts import find_operator_account
@@ -90,11 +90,9 @@ def asset(work: Work, record: AssetRecord) -> Asset:
 
 def rate(work: Work, record: RateRecord) -> Rate:
     is_own = record.expires_at is None
-    return Rate(
-        base=record.base,
-        counter=record.counter,
-        rate=record.rate,
-        set_at=format_time(record.set_at),
+    return represent(
+        Rate,
+        record,
         source="operator" if is_own else "service",
         expires_at=UNSET if record.expires_at is None else format_time(record.expires_at),
         expired=UNSET if is_own else not record.holds_at(work.now),

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from payres.clock import format_time
 from payres.operator.operations import command, endpoint, lists
-from payres.operator.shapes import Column, Shape
+from payres.operator.shapes import Column, Shape, represent
 from payres.store.audit import AUDIT, AuditRecord
 from payres.store.rows import PageBounds, PageQuery, select_page
 from payres.store.work import Work
@@ -22,14 +21,7 @@ class AuditEntry(Resource, frozen=True, kw_only=True):
 
 
 def entry(work: Work, record: AuditRecord) -> AuditEntry:
-    return AuditEntry(
-        id=record.id,
-        created_at=format_time(record.created_at),
-        actor=record.actor,
-        action=record.action,
-        object=record.object,
-        details=dict(record.details),
-    )
+    return represent(AuditEntry, record)
 
 
 def _details(entry: AuditEntry) -> str:

@@ -8,7 +8,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from payres.amounts import Asset, format_decimal, parse_value
-from payres.clock import format_time, format_time_if_any
 from payres.errors import InvalidRequest, WrongState, require
 from payres.grants import consent, tokens
 from payres.grants.access import granted_access
@@ -18,7 +17,7 @@ from payres.grants.limits import current_window, spent_in_window
 from payres.grants.wording import visible_name
 from payres.operator.inputs import said
 from payres.operator.operations import command, endpoint, form, lists
-from payres.operator.shapes import Column, Shape, fact
+from payres.operator.shapes import Column, Shape, fact, represent
 from payres.store import audit, grants
 from payres.store.clients import CLIENTS
 from payres.store.grants import GRANTS, GrantRecord, InteractionRecord, State, page_of_grants
@@ -95,18 +94,16 @@ class GrantDecision(Resource, frozen=True, kw_only=True):
 def grant(work: Work, record: GrantRecord) -> Grant:
     """With what it has spent and has left."""
     owner, found = record.wallet_address_id, grants.interaction_of_grant(work, record.id)
-    return Grant(
-        id=record.id,
+    return represent(
+        Grant,
+        record,
         state=state_of(record, found, work.now),
         client=CLIENTS.by_id(work, record.client_id).identity,
-        client_name=record.client_name,
         wallet_address=None if owner is None else work.urls.wallet(WALLETS.by_id(work, owner).path),
         access=msgspec.json.decode(record.access),
         subject=msgspec.json.decode(record.subject) if record.subject else None,
         interaction=None if found is None else _consent(work, found),
         spending=_spending(work, record),
-        created_at=format_time(record.created_at),
-        ended_at=format_time_if_any(record.ended_at),
     )
 
 
@@ -266,11 +263,8 @@ def revoke(work: Work, id: GrantName) -> GrantRecord:
 
 
 def _consent(work: Work, found: InteractionRecord) -> Consent:
-    return Consent(
-        redirect=f"{work.urls.resource('interact', found.id)}/{found.nonce}",
-        finish=found.finish_uri,
-        expires_at=format_time(found.expires_at),
-        decided_at=format_time_if_any(found.decided_at),
+    return represent(
+        Consent, found, redirect=f"{work.urls.resource('interact', found.id)}/{found.nonce}", finish=found.finish_uri
     )
 
 

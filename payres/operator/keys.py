@@ -5,11 +5,10 @@ from typing import Annotated, Final
 
 import msgspec
 
-from payres.clock import format_time, format_time_if_any
 from payres.errors import NotFound, WrongState, require
 from payres.operator.inputs import Name, check_name, said
 from payres.operator.operations import command, endpoint, form, lists
-from payres.operator.shapes import Column, Shape, fact
+from payres.operator.shapes import Column, Shape, fact, represent
 from payres.operator.wallets import WalletName, require_wallet
 from payres.signatures.jwk import JWK
 from payres.store import audit, wallets
@@ -49,13 +48,11 @@ class OwnedKey(msgspec.Struct, frozen=True):
 
 
 def wallet_key(work: Work, one: OwnedKey) -> WalletKey:
-    return WalletKey(
+    return represent(
+        WalletKey,
+        one.key,
         wallet_address=work.urls.wallet(one.wallet.path),
-        kid=one.key.kid,
-        name=one.key.name,
         jwk=PublicKey(kid=one.key.kid, x=one.key.x),
-        created_at=format_time(one.key.created_at),
-        revoked_at=format_time_if_any(one.key.revoked_at),
     )
 
 

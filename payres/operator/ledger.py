@@ -6,7 +6,6 @@ from typing import Annotated, Final
 from msgspec import UNSET, Meta, UnsetType
 
 from payres.amounts import format_decimal
-from payres.clock import format_time
 from payres.errors import InvalidRequest, require
 from payres.operator.assets import require_asset
 from payres.operator.inputs import Name
@@ -14,7 +13,7 @@ from payres.operator.invariant_checks import Finding, first_broken
 from payres.operator.operations import endpoint
 from payres.operator.payments import require_payment
 from payres.operator.peers import require_peer
-from payres.operator.shapes import Shape
+from payres.operator.shapes import Shape, represent
 from payres.operator.wallets import require_wallet
 from payres.store import accounts
 from payres.store.entries import EntryRecord, page_of_entries
@@ -60,30 +59,21 @@ class LedgerCheck(Resource, frozen=True, kw_only=True):
 
 
 def ledger_entry(work: Work, record: EntryRecord) -> LedgerEntry:
-    return LedgerEntry(
+    return represent(
+        LedgerEntry,
+        record,
         id=str(record.id),
-        kind=record.kind,
         amount=format_decimal(record.amount, record.asset),
-        asset_code=record.asset_code,
-        asset_scale=record.asset_scale,
-        debit=record.debit,
-        credit=record.credit,
         outgoing_payment=record.outgoing_payment_id,
         incoming_payment=record.incoming_payment_id,
         packet=record.packet_id,
         refund=record.refund_id,
-        created_at=format_time(record.created_at),
     )
 
 
 def ledger_check(findings: Sequence[Finding]) -> LedgerCheck:
     broken = first_broken(findings)
-    checks = [
-        InvariantCheck(
-            name=one.name, claim=one.claim, holds=one.holds, examined=one.examined, breaches=list(one.breaches)
-        )
-        for one in findings
-    ]
+    checks = [represent(InvariantCheck, one) for one in findings]
     return LedgerCheck(ok=broken is None, broken=broken.name if broken else None, checks=checks)
 
 

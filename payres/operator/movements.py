@@ -12,10 +12,9 @@ from msgspec import UNSET
 
 from payres import ledger, representations
 from payres.amounts import format_decimal
-from payres.clock import format_time
 from payres.errors import InsufficientFunds, WrongState
 from payres.event_types import WalletEvent
-from payres.operator.shapes import Column, Shape
+from payres.operator.shapes import Column, Shape, represent
 from payres.payments.idempotency import check_reference
 from payres.payments.liquidity import warn_of_low
 from payres.store import audit, entries
@@ -45,14 +44,8 @@ class Movement(Resource, frozen=True, kw_only=True):
 
 def movement(work: Work, record: MovementRecord) -> Movement:
     asset = ASSETS.by_id(work, ACCOUNTS.by_id(work, record.account_id).asset_id).asset
-    return Movement(
-        id=record.id,
-        kind=record.kind,
-        amount=format_decimal(record.amount, asset),
-        asset_code=asset.code,
-        asset_scale=asset.scale,
-        reference=record.reference,
-        created_at=format_time(record.created_at),
+    return represent(
+        Movement, record, amount=format_decimal(record.amount, asset), asset_code=asset.code, asset_scale=asset.scale
     )
 
 

@@ -12,7 +12,7 @@ from payres.operator.grants import Grant
 from payres.operator.ledger import LedgerEntry
 from payres.operator.operations import command, endpoint
 from payres.operator.payments import Payment, PaymentName, payment, refunds_of, require_payment
-from payres.operator.shapes import Cell, Shape, fact, labelled, path_of
+from payres.operator.shapes import Cell, Shape, fact, labelled, path_of, represent
 from payres.operator.webhooks import EventDelivery, event_delivery
 from payres.store import events, packets, payments
 from payres.store.entries import EntryRecord, page_of_entries
@@ -137,58 +137,46 @@ def refund(work: Work, record: RefundRecord) -> Refund:
     back = OUTGOING.by_id(work, record.outgoing_payment_id or record.return_payment_id or "")
     payer = WALLETS.by_id(work, back.wallet_address_id) if record.outgoing_payment_id else None
     returned = payer.asset if payer else back.terms.asset
-    return Refund(
-        id=record.id,
+    return represent(
+        Refund,
+        record,
         incoming_payment=record.incoming_payment_id,
         outgoing_payment=record.outgoing_payment_id,
         return_payment=record.return_payment_id,
         receiver=receiver.path,
         payer=payer.path if payer else None,
         to=record.wallet_address,
-        state=record.state,
-        failure=record.failure,
         amount=format_decimal(record.amount, receiver.asset),
         sent=format_decimal(record.counted, receiver.asset),
         asset_code=receiver.asset_code,
         returned=format_decimal(record.returned, returned),
         returned_asset_code=returned.code,
-        reference=record.reference,
-        created_at=format_time(record.created_at),
     )
 
 
 def _quote(work: Work, record: QuoteRecord) -> PaymentQuote:
     asset = WALLETS.by_id(work, record.wallet_address_id).asset
-    return PaymentQuote(
-        id=record.id,
+    return represent(
+        PaymentQuote,
+        record,
         debit=_money(record.terms.debit, asset),
         fee=_money(record.terms.fee, asset),
         receive=_money(record.terms.receive, record.terms.asset),
-        created_at=format_time(record.created_at),
-        expires_at=format_time(record.expires_at),
     )
 
 
 def _packets(work: Work, record: PaymentRecord) -> list[Packet]:
     """The newest ones, oldest first."""
     return [
-        Packet(
-            id=one.id,
-            state=one.state,
-            peer=name,
-            source_amount=str(one.source_amount),
-            amount=str(one.amount),
-            expires_at=format_time(one.expires_at),
-        )
+        represent(Packet, one, peer=name, source_amount=str(one.source_amount), amount=str(one.amount))
         for one, name in reversed(packets.newest_of_payment(work, record.id, MAX_SHOWN))
     ]
 
 
 def _event(work: Work, event: EventRecord) -> PaymentEvent:
-    return PaymentEvent(
-        sequence=event.sequence,
-        id=event.id,
-        type=event.type,
+    return represent(
+        PaymentEvent,
+        event,
         timestamp=format_time(event.created_at),
         deliveries=[event_delivery(one) for one in deliveries_of(work, event)],
     )
@@ -220,25 +208,18 @@ def is_above_zero(amount: str) -> bool:
     return bool(amount.strip("0."))
 
 
-def _amount(payment: Payment, amount: str | None) -> str | None:
-    return None if amount is None else f"{payment.asset_code} {amount}"
+def _sum(direction: str, amount: Callable[[Payment], str | None]) -> Callable[[PaymentHistory], str | None]:
+    """An amount that is said of payments of one direction alone."""
 
+    def said(one: PaymentHistory) -> str | None:
+        found = amount(one.payment) if one.payment.direction == direction else None
+        return None if found is None else f"{one.payment.asset_code} {found}"
 
-def _when(direction: str, value: Callable[[Payment], str | None]) -> Callable[[PaymentHistory], str | None]:
-    """What is said of payments of one direction alone."""
-    return lambda one: value(one.payment) if one.payment.direction == direction else None
-
-
-def _moved(payment: Payment) -> str | None:
-    return _amount(payment, payment.moved)
-
-
-def _wanted(payment: Payment) -> str | None:
-    return _amount(payment, payment.amount)
+    return said
 
 
 def _refunded(payment: Payment) -> str | None:
-    return _amount(payment, payment.refunded if is_above_zero(payment.refunded) else None)
+    return payment.refunded if is_above_zero(payment.refunded) else None
 
 
 def _delivered(one: PaymentHistory) -> str | None:
@@ -251,13 +232,13 @@ HISTORY: Final = Shape(
     fact("Direction", lambda one: one.payment.direction),
     fact("State", lambda one: one.payment.state, "state"),
     fact("Wallet", lambda one: one.payment.wallet, "long", section="wallets"),
-    fact("Wants", _when("incoming", _wanted)),
-    fact("May debit", _when("outgoing", _wanted)),
-    fact("Received", _when("incoming", _moved)),
-    fact("Sent", _when("outgoing", _moved)),
+    fact("Wants", _sum("incoming", lambda payment: payment.amount)),
+    fact("May debit", _sum("outgoing", lambda payment: payment.amount)),
+    fact("Received", _sum("incoming", lambda payment: payment.moved)),
+    fact("Sent", _sum("outgoing", lambda payment: payment.moved)),
     fact("Delivered", _delivered),
-    fact("Sent back", _when("incoming", _refunded)),
-    fact("Came back", _when("outgoing", _refunded)),
+    fact("Sent back", _sum("incoming", _refunded)),
+    fact("Came back", _sum("outgoing", _refunded)),
     fact("Client", lambda one: one.payment.client),
     fact("Refund of", lambda one: one.payment.refund_of, "code", section="payments"),
     fact("Grant", lambda one: one.payment.grant, "code", section="grants"),
@@ -330,25 +311,13 @@ def _begun(payment: Payment, urls: Urls | None) -> Moment:
     wallet = _link("wallets", payment.wallet, payment.wallet)
     amount = "any amount" if payment.amount is None else f"{payment.asset_code} {payment.amount}"
     if payment.direction == "incoming":
-        said: tuple[Cell | str, ...] = (
-            f"The client {payment.client} asked for {amount}, to be paid into ",
-            wallet,
-            ".",
-        )
-    else:
-        said = (
-            f"The payment began: at most {amount} from ",
-            wallet,
-            " to ",
-            _receiver(payment.receiver or "", urls),
-            *(
-                ()
-                if payment.refund_of is None
-                else (", as a refund of ", _link("payments", payment.refund_of, "a payment"))
-            ),
-            ".",
-        )
-    return _moment(payment.created_at, *said)
+        asked = f"The client {payment.client} asked for {amount}, to be paid into "
+        return _moment(payment.created_at, asked, wallet, ".")
+    begun, receiver = f"The payment began: at most {amount} from ", _receiver(payment.receiver or "", urls)
+    if payment.refund_of is None:
+        return _moment(payment.created_at, begun, wallet, " to ", receiver, ".")
+    refunded = _link("payments", payment.refund_of, "a payment")
+    return _moment(payment.created_at, begun, wallet, " to ", receiver, ", as a refund of ", refunded, ".")
 
 
 def _receiver(url: str, urls: Urls | None) -> Cell:

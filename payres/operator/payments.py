@@ -7,11 +7,10 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from payres.amounts import format_decimal
-from payres.clock import format_time, format_time_if_any
 from payres.errors import InvalidRequest, require
 from payres.operator.inputs import DecimalText, Name, Query, TimeText, require_time, said
 from payres.operator.operations import command, endpoint, lists
-from payres.operator.shapes import Column, Shape
+from payres.operator.shapes import Column, Shape, represent
 from payres.operator.wallets import named_wallet, require_wallet
 from payres.store import payments
 from payres.store.assets import ASSETS, AssetRecord
@@ -82,9 +81,9 @@ def payment(work: Work, record: PaymentRecord) -> Payment:
     wallet = WALLETS.by_id(work, record.wallet_address_id)
     found, is_incoming = refunds_of(work, record), record.direction == "incoming"
     sent_back = sum(one.counted if is_incoming else one.returned for one in found)
-    return Payment(
-        id=record.id,
-        direction=record.direction,
+    return represent(
+        Payment,
+        record,
         state=record.state_at(work.now),
         wallet=wallet.path,
         wallet_address=work.urls.wallet(wallet.path),
@@ -94,14 +93,9 @@ def payment(work: Work, record: PaymentRecord) -> Payment:
         refunded=format_decimal(sent_back, wallet.asset),
         asset_code=wallet.asset_code,
         asset_scale=wallet.asset_scale,
-        receiver=record.receiver,
         grant=record.grant_id,
         refund_of=_refund_of(work, record),
-        failure=record.failure,
         metadata=None if record.metadata is None else Raw(record.metadata.encode()),
-        created_at=format_time(record.created_at),
-        ended_at=format_time_if_any(record.ended_at),
-        expires_at=format_time_if_any(record.expires_at),
     )
 
 

@@ -10,7 +10,6 @@ import msgspec
 
 from payres import ledger
 from payres.amounts import Asset, format_decimal
-from payres.clock import format_time, format_time_if_any
 from payres.errors import InvalidRequest, WrongState, require
 from payres.operator import movements
 from payres.operator.assets import open_asset
@@ -28,7 +27,7 @@ from payres.operator.peer_terms import (
     encrypted_token,
     hashed_token,
 )
-from payres.operator.shapes import Column, Shape, fact
+from payres.operator.shapes import Column, Shape, fact, represent
 from payres.store import audit, packets, peers
 from payres.store.accounts import ACCOUNTS
 from payres.store.assets import ASSETS
@@ -73,13 +72,10 @@ def peer(work: Work, record: PeerRecord) -> Peer:
     def packet_sum(found: tuple[int, int]) -> PacketSum:
         return PacketSum(packets=found[0], amount=format_decimal(found[1], record.asset))
 
-    return Peer(
-        name=record.name,
-        ilp_address=record.ilp_address,
+    return represent(
+        Peer,
+        record,
         routes=list(peers.routes_of_peer(work, record.id)),
-        url=record.url,
-        asset_code=record.asset_code,
-        asset_scale=record.asset.scale,
         balance=format_decimal(record.balance, record.asset),
         standing=describe_balance(record),
         credit_limit=format_decimal(-record.floor, record.asset),
@@ -87,13 +83,7 @@ def peer(work: Work, record: PeerRecord) -> Peer:
         reserved=format_decimal(record.held, record.asset),
         in_flight=packet_sum(packets.in_flight(work, record.id)),
         unresolved=packet_sum(packets.unresolved(work, record.id)),
-        max_packet=record.max_packet,
-        packets_received=record.packets_received,
-        packets_sent=record.packets_sent,
         repeats_answers=bool(record.repeats_answers),
-        last_error=record.last_error,
-        last_error_at=format_time_if_any(record.last_error_at),
-        created_at=format_time(record.created_at),
     )
 
 

@@ -6,13 +6,15 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from inspect import signature
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
+from payres.clock import format_time
 from payres.grants.wording import visible_text
 from payres.store.work import Work
+from payres.wire import Resource
 
 MEBIBYTE: Final = 1024 * 1024
 GIBIBYTE: Final = 1024 * MEBIBYTE
@@ -21,6 +23,7 @@ BAD: Final = frozenset({"failed", "revoked", "denied", "inactive", "doubtful", "
 # What a spreadsheet would take for a formula (OWASP, CSV injection).
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 _WHOLE: Final = re.compile("[0-9]+")
+R = TypeVar("R", bound=Resource)
 
 Kind = Literal["text", "long", "number", "time", "code", "state"]
 
@@ -106,6 +109,16 @@ class Shape:
         """The struct of what is named. Raises NotFound."""
         assert self.read is not None
         return self.show(work, self.read(work, **names))
+
+
+def represent(struct: type[R], record: object, **made: Any) -> R:
+    """The struct of a record: the members that were `made`, and the record's own of the same names, times as texts."""
+
+    for name in struct.__struct_fields__:
+        if name not in made:
+            value = getattr(record, name)
+            made[name] = format_time(value) if name.endswith("_at") and value is not None else value
+    return struct(**made)
 
 
 def fact(label: str, value: str | Callable[[Any], Any], kind: Kind = "text", section: str | None = None) -> Column:

@@ -10,7 +10,7 @@ from payres.amounts import Asset, format_decimal
 from payres.clock import DAY, SECOND, format_time, format_time_if_any
 from payres.identifiers import first_identifier
 from payres.operator.operations import endpoint
-from payres.operator.shapes import Cell, Shape, fact, format_size
+from payres.operator.shapes import Cell, Shape, fact, format_size, represent
 from payres.store import events, peers, status, wallets
 from payres.store.connections import changed_at, free_bytes, is_followed, log_bytes
 from payres.store.work import Work
@@ -102,10 +102,7 @@ def read_status(work: Work, *, is_running: bool) -> Status:
         balances=_balances(work),
         last_day=PaymentCounts(incoming_payments=day.incoming, outgoing_payments=day.outgoing, failed=day.failed),
         sending=status.count_sending(work),
-        peers=[
-            PeerStatus(name=one.name, last_error=one.last_error, last_error_at=format_time_if_any(one.last_error_at))
-            for one in peers.list_peers(work)
-        ],
+        peers=[represent(PeerStatus, one) for one in peers.list_peers(work)],
         unresolved_packets=status.count_unresolved_packets(work),
         webhooks=WebhookStatus(
             active=sum(one.active for one in found),

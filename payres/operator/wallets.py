@@ -7,7 +7,6 @@ from msgspec import UNSET, UnsetType
 
 from payres import ledger
 from payres.amounts import format_decimal
-from payres.clock import format_time
 from payres.errors import InvalidRequest, WrongState, require
 from payres.grants.sign_in import hash_password
 from payres.operator import movements
@@ -15,7 +14,7 @@ from payres.operator.assets import open_asset
 from payres.operator.inputs import Amount, Code, Name, Reference, check_name, said
 from payres.operator.movements import MOVEMENT, NamedAccount
 from payres.operator.operations import command, endpoint, form, lists
-from payres.operator.shapes import Column, Shape, fact
+from payres.operator.shapes import Column, Shape, fact, represent
 from payres.store import audit, wallets
 from payres.store.accounts import ACCOUNTS
 from payres.store.assets import ASSETS
@@ -56,17 +55,13 @@ class Wallet(Resource, frozen=True, kw_only=True):
 
 def wallet(work: Work, record: WalletRecord) -> Wallet:
     account = ACCOUNTS.by_id(work, record.account_id)
-    return Wallet(
+    return represent(
+        Wallet,
+        record,
         wallet_address=work.urls.wallet(record.path),
-        path=record.path,
-        public_name=record.public_name,
-        asset_code=record.asset_code,
-        asset_scale=record.asset_scale,
         balance=format_decimal(account.balance, record.asset),
         reserved=format_decimal(account.held, record.asset),
-        state=record.state,
         can_sign_in=record.password_hash is not None,
-        created_at=format_time(record.created_at),
     )
 
 

@@ -6,17 +6,17 @@ The rules are in `payres.events.subscriptions`, of which the sender needs some t
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal, get_args
 
-import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import asdict
 
-from payres.clock import format_time, format_time_if_any
+from payres.clock import format_time_if_any
 from payres.errors import InvalidRequest
 from payres.events import subscriptions
 from payres.events.subscriptions import Added, require_webhook, wants
 from payres.limits import MAX_PAGE
 from payres.operator.inputs import Name, TimeText, require_time, said
 from payres.operator.operations import command, endpoint, form, lists
-from payres.operator.shapes import Column, Shape, fact
+from payres.operator.shapes import Column, Shape, fact, represent
 from payres.store import events
 from payres.store.events import EVENTS, DeliveryRecord, WebhookRecord
 from payres.store.work import Work
@@ -85,36 +85,25 @@ class Replayed(Resource, frozen=True, kw_only=True):
 
 def webhook(work: Work, found: WebhookRecord | Added) -> Webhook:
     record, secret = (found.webhook, found.secret) if isinstance(found, Added) else (found, UNSET)
-    return Webhook(
-        id=record.id,
-        url=record.url,
+    return represent(
+        Webhook,
+        record,
         events=record.events.split(","),
         private=bool(record.is_private),
-        state=record.state,
-        created_at=format_time(record.created_at),
         behind=sum(wants(record, one) for one in events.events_after(work, record.cursor, MOST_COUNTED)),
-        last_attempt_at=format_time_if_any(record.last_attempt_at),
-        last_status=record.last_status,
-        last_error=record.last_error,
         secret=secret,
     )
 
 
 def event_delivery(record: DeliveryRecord) -> EventDelivery:
-    return EventDelivery(
-        webhook=record.webhook_id,
-        state=record.state,
-        attempts=record.attempts,
-        next_attempt_at=format_time_if_any(record.next_at),
-        last_attempt_at=format_time_if_any(record.last_attempt_at),
-        last_status=record.last_status,
-        last_error=record.last_error,
+    return represent(
+        EventDelivery, record, webhook=record.webhook_id, next_attempt_at=format_time_if_any(record.next_at)
     )
 
 
 def delivery(work: Work, record: DeliveryRecord) -> Delivery:
     event = EVENTS.by_id(work, record.sequence)
-    return Delivery(**msgspec.structs.asdict(event_delivery(record)), event=event.id, type=event.type)
+    return Delivery(**asdict(event_delivery(record)), event=event.id, type=event.type)
 
 
 ATTEMPT: Final = (
