@@ -22,7 +22,6 @@ from payres.settings import Settings, SettingsError, load_settings
 from payres.store.connections import connect_standby, connect_writer, is_followed
 from payres.store.migrations import UnusableDatabase
 from payres.store.work import Environment, FailStop, Work
-from payres.urls import Urls
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -148,16 +147,6 @@ def warn(sentence: str | None) -> None:
         click.echo(f"Warning: {sentence}", err=True)
 
 
-def wallet_path(urls: Urls, text: str) -> str:
-    """The path of a wallet of this server, which may be given as its whole wallet address."""
-    if "://" not in text:
-        return text
-    path = urls.wallet_path(text)
-    if path is None:
-        raise click.ClickException(f"{text} is not a wallet address under {urls.base}")
-    return path
-
-
 def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
     """Gives a command its session, and the options --database and --json that every command has."""
 
@@ -177,19 +166,20 @@ def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[.
 
 def reads(text: Callable[[Any], str]) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     """Makes a command of a unit of work, which runs over one snapshot; `text` is how its result is printed."""
-    return partial(_unit_command, Session.read, lambda session, found, _: session.show(found, text(found)))
+    return partial(_unit_command, Session.read, text)
 
 
 def writes(text: Callable[[Any], str]) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     """The same of a unit that changes something; what it returns is printed once it is committed."""
-    return partial(_unit_command, Session.write, lambda session, found, _: session.show(found, text(found)))
+    return partial(_unit_command, Session.write, text)
 
 
-def _unit_command(run: Callable[..., T], show: Callable[..., None], unit: Callable[..., T]) -> Callable[..., None]:
+def _unit_command(run: Callable[..., T], text: Callable[[T], str], unit: Callable[..., T]) -> Callable[..., None]:
     @with_session
     @wraps(unit)
     def command(session: Session, /, **options: Any) -> None:
-        show(session, run(session, partial(unit, **options)), options)
+        found: Any = run(session, partial(unit, **options))
+        session.show(found, text(found))
 
     return command
 
