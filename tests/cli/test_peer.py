@@ -145,6 +145,7 @@ def test_tokens_come_from_files_and_standard_input(payres: Command, database: Pa
         ((*TOKENS, "--incoming-token-file", "token"), 2, "Give the incoming token once"),
         ((*TOKENS[:2], "--incoming-token-file", "nowhere"), 2, "nowhere"),
         ((*TOKENS[:2], "--incoming-token-file", "empty"), 1, "The incoming token cannot be a bearer token"),
+        ((*TOKENS[:2], "--incoming-token-file", "spaced"), 1, "The incoming token cannot be a bearer token"),
         ((*TOKENS[:2], "--incoming-token-file", "binary"), 1, "The file with the incoming token is not text in UTF-8"),
         ((*TOKENS[:2], "--incoming-token", f"{IN} {OUT}"), 1, "The incoming token cannot be a bearer token"),
         ((*TOKENS, "--max-packet", "0"), 2, "Invalid value for '--max-packet'"),
@@ -155,6 +156,7 @@ def test_add_refuses_in_one_sentence(
 ) -> None:
     (database.parent / "token").write_text(IN)
     (database.parent / "empty").write_text("\n")
+    (database.parent / "spaced").write_text(f"{IN} \n")
     (database.parent / "binary").write_bytes(f"{IN}\xff".encode("latin-1"))
     assert sentence in refused(payres("peer", "add", "first-bank", *LINK, *options), exit_code)
     assert json.loads(payres("peer", "list", "--json").stdout) == {"peers": []}
