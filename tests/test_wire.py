@@ -6,11 +6,13 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from payres import wire
+from payres.amounts import Asset
 from payres.errors import DomainError
 from payres.grants.gnap import ContinueRequest, GrantRequest
-from payres.wire import IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest, repeated_member
+from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest, repeated_member, value_in
 
 AMOUNT = {"value": "1", "assetCode": "USD", "assetScale": 2}
 SPENDING = {"type": "outgoing-payment", "actions": ["create"], "identifier": "w"}
@@ -72,6 +74,13 @@ def test_decode_refuses_what_is_nested_too_deeply_whoever_finds_it() -> None:
     assert outcomes == {0, "The body has too many objects and arrays inside each other"}
 
 
+@pytest.mark.parametrize("text", ["{}", '{"b":1,"a":[1.50,1e300]}', '{ "spaced" : "ä" }', '{"twice":1,"twice":2}'])
+def test_metadata_is_kept_as_it_was_written(text: str) -> None:
+    request = wire.decode(msgspec.json.Decoder(IncomingPaymentRequest), f'{{"metadata":{text}}}'.encode())
+    assert wire.metadata_text(request.metadata) == text
+    assert wire.metadata_text(UNSET) is None
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -108,6 +117,28 @@ def test_characters_that_only_look_like_half_a_pair_are_taken(text: str) -> None
     assert "surrogate" not in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("value", "code", "scale", "field"),
+    [
+        ("0", "USD", 2, "debitAmount.value"),
+        ("00", "USD", 2, "debitAmount.value"),
+        ("-1", "USD", 2, "debitAmount.value"),
+        ("1e3", "USD", 2, "debitAmount.value"),
+        ("١", "USD", 2, "debitAmount.value"),
+        ("18446744073709551616", "USD", 2, "debitAmount.value"),
+        ("1", "EUR", 2, "debitAmount"),
+        ("1", "usd", 2, "debitAmount"),
+        ("1", "USD", 1, "debitAmount"),
+    ],
+)
+def test_value_must_be_above_zero_and_in_the_asset(value: str, code: str, scale: int, field: str) -> None:
+    with pytest.raises(DomainError) as refusal:
+        value_in(Amount(value=value, asset_code=code, asset_scale=scale), Asset("USD", 2), "debitAmount")
+    assert refusal.value.code == "invalid_amount"
+    assert refusal.value.details is not None
+    assert refusal.value.details["field"] == field
+
+
 TEXTS = st.text(st.sampled_from('ab:"\\/,{} é\n'), max_size=6)
 NAMES = ("walletAddress", "expiresAt", "metadata")
 
@@ -142,6 +173,27 @@ def test_decode_takes_each_member_once(body: tuple[str, bool]) -> None:
         assert refusal.value.details["field"] in NAMES
     else:
         assert wire.decode(decoder, says.encode())
+
+
+@pytest.mark.parametrize(
+    ("shape", "body", "field"),
+    [
+        (
+            IncomingPaymentRequest,
+            '{"incomingAmount":{"value":"1","value":"1","assetCode":"A","assetScale":2}}',
+            "value",
+        ),
+        (IncomingPaymentRequest, '{"incomingAmount":{"value":"1","assetCode":"A","assetScale":2,"x":1,"x":2}}', "x"),
+        (GrantRequest, '{"client":{"jwk":{"kid":"a","kid":"b"}}}', "kid"),
+        (GrantRequest, '{"client":"c","display":{"name":"a","name":"b"}}', "name"),
+        (GrantRequest, '{"client":"c","interact":{"start":[],"start":[]}}', "start"),
+        (ContinueRequest, '{"interact_ref":"a","interact_ref":"b"}', "interact_ref"),
+    ],
+)
+def test_decode_finds_a_repeated_member_at_every_depth(shape: type[msgspec.Struct], body: str, field: str) -> None:
+    with pytest.raises(DomainError, match="twice") as refusal:
+        wire.decode(msgspec.json.Decoder(shape), body.encode())
+    assert refusal.value.details["field"].rpartition(".")[2] == field
 
 
 def test_decode_reads_ordinary_bodies_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -259,6 +259,12 @@ async def test_link_local_addresses_are_never_asked() -> None:
     assert "never asked" in str(attempt.error)
 
 
+async def test_event_that_cannot_be_built_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
+    attempt = await send("http://127.0.0.1:9/", MovableClock(NOW), data=b"{")
+    assert attempt.error == "payres failed to send it: DecodeError"
+    assert "could not be sent" in caplog.text
+
+
 async def test_endpoint_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert DELIVERY_SECONDS == 15
     asked: list[float] = []
@@ -290,6 +296,18 @@ def test_slow_endpoint_delays_no_other(instance: Instance, add: AddEndpoint, mon
     assert len(slow.wait_for(MAX_DELIVERIES_OF_WEBHOOK)) == MAX_DELIVERIES_OF_WEBHOOK, "so many at a time"
     goes_on.set()
     slow.wait_for(20)
+
+
+def test_busy_server_rests_after_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliveries, "REST_FACTOR", 1e9)  # however little the timers are late
+    monkeypatch.setattr(deliveries, "LONGEST_REST_SECONDS", 3600.0)
+    with Endpoint().running() as endpoint, run_instance(tmp_path / "payres.db") as instance:
+        added = instance.write(lambda work: subscriptions.add_webhook(work, endpoint.url, is_private=True))
+        instance.write(lambda work: [wallets.deposit(work, "alice", "1.00") for _ in range(20)])
+        wait_until(lambda: cursor_of(instance, added) > added.webhook.cursor)
+        deposit(instance)
+        assert cursor_of(instance, added) == added.webhook.cursor + MAX_DELIVERIES_OF_WEBHOOK
+    assert len(endpoint.received) == MAX_DELIVERIES_OF_WEBHOOK
 
 
 def test_event_that_fails_delays_no_later_one(instance: Instance, add: AddEndpoint) -> None:

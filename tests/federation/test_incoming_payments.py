@@ -21,6 +21,7 @@ from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 from tests.federation.conftest import OpenSite, Serve
 from tests.federation.site import Answer, Site
+from tests.internet import Internet
 
 PATH = "/incoming-payments/1"
 SECRET = bytes(range(224, 256))  # its base64 has both characters that base64url writes otherwise
@@ -450,6 +451,33 @@ async def test_steps_together_have_a_time(site: Site, clock: MovableClock) -> No
         receivers = RemoteReceivers(http, OwnIdentity("https://pay.example", bytes(32), clock), clock, seconds=0.05)
         error = await failure(receivers, url, "unreachable", retryable=True)
     assert "within 0.05 seconds" in error.sentence
+
+
+@pytest.mark.parametrize("addresses", [[], ["10.0.0.7"]])
+async def test_private_receivers_look_like_ones_that_are_not_there(
+    internet: Internet, clock: MovableClock, addresses: list[str]
+) -> None:
+    """In `retryable` too: else a payment that fails at once instead of being tried again would tell."""
+
+    internet.point("wiki.corp.example", addresses)
+    async with GuardedClient(allow_private_hosts=False) as http:
+        url = f"https://wiki.corp.example{PATH}"
+        error = await failure(make_receivers(http, clock), url, "unreachable", retryable=True)
+    assert error.sentence == "wiki.corp.example has no public address; name a host that all the net can reach"
+
+
+async def test_plain_http_is_not_asked(site: Site, clock: MovableClock) -> None:
+    url = publish(site, document(site))
+    async with GuardedClient(allow_private_hosts=False) as http:
+        await failure(make_receivers(http, clock), url, "unreachable", retryable=False)
+    assert site.requests == []
+
+
+@pytest.mark.parametrize(
+    "url", ["", "alice", "ftp://a.example/incoming-payments/1", "https://a:b@a.example/1", "http://["]
+)
+async def test_what_is_no_url_is_not_asked(receivers: RemoteReceivers, url: str) -> None:
+    await failure(receivers, url, "unreachable", retryable=False)
 
 
 @pytest.mark.parametrize("status", [401, 403])

@@ -1,6 +1,7 @@
 """Which addresses may be connected to, and lookups with name servers that are silent for as long as a test likes."""
 
 import asyncio
+import socket
 import subprocess
 import sys
 import threading
@@ -130,6 +131,14 @@ async def test_lookup_is_shared_by_all_who_ask_meanwhile(lookups: Lookups, name_
     assert name_servers.asked == ["slow.example"] * 2  # nothing is kept of what was found
 
 
+async def test_lookup_that_fails_fails_for_all_who_ask_meanwhile(lookups: Lookups, name_servers: NameServers) -> None:
+    tasks = await begin(lookups, A, *["none.slow.example"] * 2)
+    name_servers.spoken.set()
+    failures = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(failure) for failure in failures] == [socket.gaierror] * 2
+    assert name_servers.asked == ["none.slow.example"]
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "2130706433", "0x7f.1", "::1"])
 async def test_address_needs_no_lookup(lookups: Lookups, name_servers: NameServers, host: str) -> None:
     await begin(lookups, None, *slow(MAX_LOOKUPS))
@@ -232,6 +241,15 @@ async def test_name_that_is_found_again_is_good_for_all(lookups: Lookups, monkey
         assert await asyncio.create_task(resolve(lookups, asker, "none.example")) == ANSWER
 
 
+async def test_names_that_failed_are_remembered_up_to_a_bound(
+    lookups: Lookups, name_servers: NameServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ip_addresses, "MAX_FAILED_NAMES", 2)
+    for name in ("1.none.example", "2.none.example", "3.none.example", "3.none.example", "1.none.example"):
+        assert await fails(lookups, A, name)
+    assert name_servers.asked == ["1.none.example", "2.none.example", "3.none.example", "1.none.example"]
+
+
 async def test_known_hosts_are_looked_up_without_regard_to_who_asks(name_servers: NameServers, elapse: Elapse) -> None:
     lookups = Lookups(RecentFailures(), untrusted_hosts=False)
     await begin(lookups, A, *slow(MAX_LOOKUPS_OF_CLIENT), "slow.example")
@@ -268,6 +286,24 @@ async def test_clients_hold_nothing_of_each_other(name_servers: NameServers) -> 
         failure = await failure_at(client, "https://none.example/")
         assert words in failure.sentence
         assert failure.unsent
+
+
+def test_lookup_that_ends_after_its_loop_is_no_fault(
+    name_servers: NameServers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", faults.append)
+    before = set(threading.enumerate())
+
+    async def give_up() -> None:
+        (task,) = await begin(Lookups(RecentFailures()), A, "slow.example")
+        task.cancel()
+
+    asyncio.run(give_up())
+    (thread,) = set(threading.enumerate()) - before
+    name_servers.spoken.set()
+    thread.join(TIMEOUT)
+    assert (faults, caplog.text, thread.is_alive()) == ([], "", False)
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])

@@ -24,6 +24,7 @@ from payres.store import assets
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
 from payres.store.database import Database
+from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
 from tests.federation.conftest import Elapse
 from tests.federation.site import Answer, Request, Site
@@ -143,6 +144,14 @@ async def test_base_is_escaped(http: GuardedClient, site: Site) -> None:
     assert await fetch_rates(http, f"{site.base}/rates", "A&B=", ["EUR"]) == {"EUR": "2"}
 
 
+async def test_private_service_needs_permission(site: Site) -> None:
+    async with GuardedClient(allow_private_hosts=False) as guarded:
+        for url, words in ((open_market(site), "must start with https"), ("https://127.0.0.1/rates", "no public")):
+            with pytest.raises(FetchFailed, match=words):
+                await fetch_rates(guarded, url, "USD", ["EUR"])
+    assert site.requests == []
+
+
 class Desk:
     """A database with some currencies, and a worker for it."""
 
@@ -193,6 +202,15 @@ async def test_refresh_asks_nothing_where_nothing_is_exchanged(desk: Desk, site:
     await desk.trade(*codes)
     await desk.refresh()
     assert site.requests == []
+
+
+async def test_refresh_renews_what_it_wrote(desk: Desk) -> None:
+    await desk.trade("USD", "EUR")
+    await desk.refresh()
+    desk.clock.advance(75)
+    await desk.refresh()
+    rate = (await desk.rates())["USD/EUR"]
+    assert (rate.set_at, rate.expires_at) == (NOW + 75 * SECOND, UNTIL + 75 * SECOND)
 
 
 async def test_rate_counts_from_the_moment_of_the_question(desk: Desk, site: Site) -> None:
@@ -306,3 +324,11 @@ def test_server_quotes_at_the_rates_of_the_service_while_they_are_fresh(
         instance.clock.advance(400)
         error = refused(quote(instance), 400, "invalid_receiver", reason="exchange_rate_expired")
         assert "from USD to EUR is 40" in error["details"]["hint"]
+
+
+def test_rates_are_not_asked_for_without_a_service(shared: Instance) -> None:
+    def unit(tx: Transaction) -> list[RateRecord]:
+        return [rate for rate in assets.list_rates(tx) if rate.expires_at is not None]
+
+    assert shared.context.settings.rates_url == ""
+    assert shared.read(unit) == []

@@ -3,12 +3,15 @@
 import asyncio
 import logging
 import socket
+import ssl
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from payres.federation.connection import FetchFailed, NoAnswer
 from payres.federation.http import GuardedClient
+from payres.federation.transport import system_tls
 from tests.federation.conftest import UNHURRIED, Elapse, Serve, failure_of, loopback
 from tests.internet import PUBLIC, Internet
 from tests.tls import Tls
@@ -128,6 +131,12 @@ async def test_certificate_must_be_trusted_and_not_only_by_the_environment(
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
     failure = await failure_of(loopback(), "https://wallet.example/")
     assert (failure.sentence, failure.unsent) == (FAILED.format("wallet.example"), True)
+
+
+def test_certificates_are_those_of_the_system() -> None:
+    ours, theirs = system_tls(), httpx2.create_ssl_context(trust_env=False)
+    assert ours.cert_store_stats() == theirs.cert_store_stats()
+    assert (ours.verify_mode, ours.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
 async def test_connection_whose_handshake_does_not_end_is_closed(tls: Tls, elapse: Elapse) -> None:

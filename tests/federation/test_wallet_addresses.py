@@ -176,6 +176,10 @@ async def test_fetch_keys_keeps_32_keys(site: Site) -> None:
     assert [key.kid for key in await keys_of(site, document)] == [f"key-{n}" for n in range(32)]
 
 
+async def test_fetch_keys_finds_no_keys_in_an_empty_set(site: Site) -> None:
+    assert await keys_of(site, {"keys": []}) == []
+
+
 @pytest.mark.parametrize("document", [None, [], [GOOD], {}, {"keys": None}, {"keys": {"key-1": GOOD}}, GOOD, b"{", b""])
 async def test_fetch_keys_fails_for_what_is_no_key_set(site: Site, document: object) -> None:
     with pytest.raises(FetchFailed) as caught:

@@ -22,6 +22,7 @@ from payres.grants import clients
 from payres.grants.gnap import GrantRequest
 from payres.grants.requests import cancel_grant, continue_grant, request_grant
 from payres.grants.tokens import revoke_grant
+from payres.limits import APPROVAL_SECONDS
 from payres.operator import grants, keys, wallets
 from payres.settings import Settings
 from payres.signatures.fields import content_digest
@@ -82,6 +83,10 @@ def follow(
 def reference_in(finished: str | None) -> str:
     assert finished is not None
     return parse_qs(urlsplit(finished).query)["interact_ref"][0]
+
+
+def body_of(finished: str | None) -> Json:
+    return {"interact_ref": reference_in(finished)}
 
 
 def grant_id(asked: Json) -> str:
@@ -243,6 +248,39 @@ def test_time_to_decide_is_over_at_the_second(still: Instance, refused: Refused)
         assert (refusal.value.status, refusal.value.code) == (400, "invalid_interaction")
     refused(follow(still.client, late), 401, "request_denied", reason="decision_expired")
     assert "access_token" in follow(still.client, in_time, {"interact_ref": reference}).json()
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+def test_continuation_needs_its_token(still: Instance, refused: Refused, method: str) -> None:
+    asked = ask(still)
+    uri = asked["continue"]["uri"]
+    refused(still.client.request(method, uri), 401, "invalid_client", reason="missing_token")
+    refused(still.client.request(method, uri, None, "wrong"), 404, "invalid_continuation")
+    access_token = still.client.grant(QUOTE)
+    refused(still.client.request(method, uri, None, access_token), 404, "invalid_continuation")
+    token = asked["continue"]["access_token"]["value"]
+    refused(still.client.request(method, "/continue/none", None, token), 404, "invalid_continuation")
+    for value in ("GNAP", f"Bearer {token}", token):
+        answer = still.client.request(method, uri, headers={"authorization": value})
+        refused(answer, 401, "invalid_client", reason="missing_token")
+
+
+@pytest.mark.parametrize("interact", [POLLED, None])
+def test_approval_lapses_when_it_is_not_continued_within_an_hour(
+    still: Instance, refused: Refused, interact: Json | None
+) -> None:
+    asked, in_time = (ask(still, **({"interact": interact} if interact else {})) for _ in range(2))
+    late, good = (still.approve(one["interact"]["redirect"]) for one in (asked, in_time))
+    still.clock.advance(APPROVAL_SECONDS - 60)
+    assert follow(still.client, in_time, body_of(good) if good else None).status_code == 200
+    still.clock.advance(60)
+    for _ in range(2):
+        answer = follow(still.client, asked, body_of(late) if late else None)
+        refused(answer, 401, "request_denied", reason="approval_expired")
+    with pytest.raises(DomainError) as refusal:
+        still.approve(asked["interact"]["redirect"])
+    assert refusal.value.code == "wrong_state"
+    assert still.client.delete(asked["continue"]["uri"], asked["continue"]["access_token"]["value"]).status_code == 204
 
 
 # Who asks: signatures, keys and directed identity
@@ -443,6 +481,27 @@ def test_two_spellings_of_a_wallet_address_are_one_item(still: Instance) -> None
     granted = still.client.obtain_grant(plain, reading)["access_token"]
     assert granted["access"] == [plain, plain | {"actions": ["create", "read"]}]
     assert still.client.post("/incoming-payments", {}, granted["value"]).status_code == 201
+
+
+ALL_ACTIONS = ("create", "complete", "read", "read-all", "list", "list-all", "delete", "*", "CREATE", "")
+ACTIONS = {
+    "incoming-payment": {"create", "complete", "read", "read-all", "list", "list-all"},
+    "outgoing-payment": {"create", "read", "read-all", "list", "list-all"},
+    "quote": {"create", "read", "read-all"},
+}
+
+
+@pytest.mark.parametrize("kind", ACTIONS)
+@pytest.mark.parametrize("action", ALL_ACTIONS)
+def test_each_type_has_its_actions(still: Instance, refused: Refused, kind: str, action: str) -> None:
+    item = {"type": kind, "actions": [action], "identifier": still.wallet("alice")}
+    answer = still.client.request_grant(item)
+    if action not in ACTIONS[kind]:
+        refused(answer, 400, "invalid_request", field="access_token.access[0].actions[0]")
+        return
+    assert answer.status_code == 200
+    needs_consent = kind == "outgoing-payment" or action == "list-all"
+    assert answer.json().keys() == {"continue", "interact" if needs_consent else "access_token"}
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,15 @@ def test_what_comes_and_goes_changes_nothing_of_it(work: Work) -> None:
     assert find(work, kept, granted) is before is not None
 
 
+def test_change_that_is_undone_changes_nothing(work: Work) -> None:
+    kept, granted = Holders(), Granted(work, ALICE)
+    before = find(work, kept, granted)
+    work.execute("BEGIN")
+    revoke_token(work, granted.token_id)
+    work.execute("ROLLBACK")
+    assert find(work, kept, granted) is before is not None
+
+
 def test_revision_never_comes_back(work: Work) -> None:
     """Not even when a change is undone and another one made."""
     granted, seen = Granted(work, ALICE), set()

@@ -146,6 +146,14 @@ def test_rates_that_were_rounded_apart_gain_nothing_there_and_back(tx: Work) -> 
     assert rate_between(tx, "USD", "EUR") * rate_between(tx, "EUR", "USD") <= 1
 
 
+@pytest.mark.parametrize(("base", "counter"), [("USD", "EUR"), ("EUR", "USD")])
+def test_rate_of_the_operator_is_not_overwritten_by_the_service(tx: Work, base: str, counter: str) -> None:
+    set_rate(tx, "USD", "EUR", "0.92")
+    assets.refresh_rate(tx, RateRecord(base, counter, "9", 2, 10))
+    assert rate_between(work_at(tx, 3), "USD", "EUR") == Fraction(92, 100)
+    assert rate_between(work_at(tx, 3), "EUR", "USD") == Fraction(100, 92)
+
+
 @pytest.mark.parametrize(
     ("scales", "rate", "fee", "given", "debit", "receive", "charged"),
     [
@@ -196,6 +204,16 @@ def test_payment_between_assets(
     shared.check_ledger()
 
 
+def test_one_currency_in_two_scales_needs_no_rate(shared: Instance) -> None:
+    market = Market(shared, (2, 9), None, one_code=True)
+    market.add_liquidity("5")
+    quote = market.quote(debit=500).json()
+    assert quote["receiveAmount"] == amount(5_000_000_000, market.target)
+    assert market.pay(quote).status_code == 201
+    assert market.balances() == (99_500, 5_000_000_000)
+    shared.check_ledger()
+
+
 def test_fee_within_one_asset_goes_to_the_operator(shared: Instance) -> None:
     market = Market(shared, (2, 2), None, one_code=True)
     market.charge("0.10", 50)
@@ -232,6 +250,29 @@ def test_payment_beyond_the_liquidity_is_refused_and_leaves_nothing(shared: Inst
     assert market.pay(quote).status_code == 201  # the quote was not used up
     assert market.figures().liquidity == 0
     assert market.balances()[1] == 1001
+    shared.check_ledger()
+
+
+def test_liquidity_is_spent_once(shared: Instance, refused: Refused) -> None:
+    market = Market(shared, (2, 2), "1")
+    market.add_liquidity("10")
+    first, second = (market.quote(debit=600).json() for _ in range(2))
+    assert market.pay(first).status_code == 201
+    refused(market.pay(second), 403, "insufficient_funds", reason="liquidity")
+    assert market.figures().liquidity == 400
+    shared.check_ledger()
+
+
+def test_exchange_for_a_receiver_completed_meanwhile_moves_nothing(shared: Instance, refused: Refused) -> None:
+    market = Market(shared, (2, 2), "0.5")
+    market.charge("1", 100)
+    market.add_liquidity("10")
+    before, funds = market.figures(), market.balances()
+    quote = market.quote(debit=1000).json()
+    complete = shared.client.grant({"type": "incoming-payment", "actions": ["complete"], "identifier": market.taker})
+    assert shared.client.post(f"{market.receiver}/complete", None, complete).status_code == 200
+    refused(market.pay(quote), 400, "invalid_receiver", reason="completed")
+    assert (market.figures(), market.balances(), market.payments()) == (before, funds, [])
     shared.check_ledger()
 
 

@@ -49,11 +49,7 @@ SHAPES = {
 }
 
 
-BODY, OTHER_BODY = b'{"interact_ref":"abc"}', b'{"interact_ref":"abd"}'
-OTHER_KEY = JWK(kid=KEY.kid, x="11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo")
-
-
-def message(shape: str, body: bytes = BODY) -> Message:
+def message(shape: str, body: bytes = b'{"interact_ref":"abc"}') -> Message:
     signature_input, signature = SHAPES[shape]
     headers = [*HEADERS, (b"signature-input", signature_input.encode()), (b"signature", signature.encode())]
     return Message("POST", "https://auth.example/continue/1", headers, body)
@@ -65,13 +61,16 @@ def test_verify_message_accepts_what_an_sdk_sends(shape: str) -> None:
     assert verified == Verified("test-key-ed25519", CREATED, None)
 
 
-@pytest.mark.parametrize(
-    ("body", "key", "reason"), [(OTHER_BODY, KEY, "digest_mismatch"), (BODY, OTHER_KEY, "signature_mismatch")]
-)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_verify_message_refuses_the_same_with_another_body_or_key(
-    shape: str, body: bytes, key: JWK, reason: str
-) -> None:
-    rejected = verify_message(message(shape, body), key, CREATED * 1_000_000)
+def test_verify_message_refuses_the_same_with_another_body(shape: str) -> None:
+    rejected = verify_message(message(shape, b'{"interact_ref":"abd"}'), KEY, CREATED * 1_000_000)
     assert isinstance(rejected, Rejected)
-    assert rejected.reason == reason
+    assert rejected.reason == "digest_mismatch"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_verify_message_refuses_the_same_with_another_key(shape: str) -> None:
+    other = JWK(kid=KEY.kid, x="11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo")
+    rejected = verify_message(message(shape), other, CREATED * 1_000_000)
+    assert isinstance(rejected, Rejected)
+    assert rejected.reason == "signature_mismatch"

@@ -123,6 +123,25 @@ def version(database: str) -> int:
         return version_of(connection)
 
 
+def test_older_database_is_not_migrated_under_a_server_of_another_process(
+    older: str, tmp_path: Path, second_version: int
+) -> None:
+    with (
+        served_by_another(older),
+        pytest.raises(DatabaseServed, match=r"older version, .* restart the server with this version first"),
+    ):
+        connect_writer(older)
+    assert version(older) == second_version - 1
+    assert {file.name for file in tmp_path.iterdir()} <= {
+        "payres.db",
+        "payres.db-shm",
+        "payres.db-wal",
+        "payres.db.lock",
+    }
+    connect_writer(older).close()
+    assert version(older) == second_version
+
+
 def test_command_says_to_restart_the_server_first(older: str, second_version: int) -> None:
     command = ["wallet", "list", "--database", older]
     with served_by_another(older):

@@ -66,6 +66,15 @@ def test_commits_during_the_copy_are_neither_delayed_nor_copied(
     assert len(numbers(live)) == 50 + len(steps)
 
 
+def test_copy_that_fails_leaves_nothing(path: Path, tmp_path: Path) -> None:
+    path.write_text("not a database, but long enough to be taken for one" * 10)
+    with pytest.raises(sqlite3.DatabaseError, match="not a database"), copied(path, beside=tmp_path / "copy.db"):
+        pass
+    with pytest.raises(sqlite3.OperationalError, match="unable to open"):
+        copied(tmp_path / "none.db", beside=tmp_path / "copy.db").__enter__()
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_still_source_is_left_as_it_is_with_its_log(live: sqlite3.Connection, path: Path, tmp_path: Path) -> None:
     still = tmp_path / "still"
     still.mkdir()
@@ -139,6 +148,50 @@ def test_still_source_without_a_log_gets_no_files_beside_it(
     with copied(still / "copy.db", beside=tmp_path / "copy.db", still=True) as partial:
         assert examine(partial, numbers) == list(range(1, 51))
     assert [file.name for file in still.iterdir()] == ["copy.db"]
+
+
+def test_first_fault_names_what_refers_to_nothing_and_what_is_damaged(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE parent (id INTEGER PRIMARY KEY, word TEXT CHECK (word <> 'bad'))")
+        connection.execute("CREATE TABLE child (parent_id INTEGER REFERENCES parent)")
+        assert first_fault(connection) is None
+        connection.execute("INSERT INTO child VALUES (7)")
+        assert first_fault(connection) == "a row of child refers to a missing parent"
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        connection.execute("INSERT INTO parent VALUES (7, 'bad')")
+        connection.execute("PRAGMA ignore_check_constraints = OFF")
+        assert first_fault(connection) == "CHECK constraint failed in parent"
+
+
+def test_exchange_keeps_what_was_there_with_what_its_log_held(
+    live: sqlite3.Connection, path: Path, tmp_path: Path
+) -> None:
+    database, kept = tmp_path / "database.db", tmp_path / "kept.db"
+    for file in tmp_path.glob("source.db*"):
+        file.with_name(file.name.replace("source", "database")).write_bytes(file.read_bytes())
+    new = tmp_path / "new.db"
+    new.write_bytes(b"new")
+    assert exchange(database, new, kept) is True
+    assert database.read_bytes() == b"new"
+    assert examine(kept, numbers) == list(range(1, 51))
+    assert not list(tmp_path.glob("database.db-*"))
+    assert not list(tmp_path.glob("kept.db-*"))
+    assert database.stat().st_nlink == kept.stat().st_nlink == 1
+    assert not new.exists()
+
+
+def test_exchange_is_refused_while_someone_has_the_database_open(
+    live: sqlite3.Connection, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "LOCK_TIMEOUT_SECONDS", 0.01)
+    new = tmp_path / "new.db"
+    new.write_bytes(b"new")
+    with pytest.raises(DatabaseOpen, match=r"has .*source\.db open"):
+        exchange(path, new, tmp_path / "kept.db")
+    assert new.exists()
+    assert not (tmp_path / "kept.db").exists()
+    live.execute("INSERT INTO item (number) VALUES (51)")
+    assert len(numbers(live)) == 51
 
 
 def test_who_opened_the_database_just_before_the_exchange_writes_to_neither(path: Path, tmp_path: Path) -> None:

@@ -142,6 +142,12 @@ async def test_damage_halts_whoever_comes_upon_it(
     assert await database.read(count) == 0
 
 
+async def test_column_that_an_insert_names_and_is_not_there_halts(database: Database) -> None:
+    with pytest.raises(DomainError, match="damaged"):
+        await database.write(lambda tx: tx.execute("INSERT INTO secret (name, lost) VALUES ('a', 'b')") and None)
+    assert database.stopped == DAMAGED
+
+
 PASSING = ("FULL", "IOERR", "IOERR_READ", "IOERR_FSYNC", "BUSY", "LOCKED", "READONLY", "CANTOPEN", "ERROR", "NOMEM")
 
 

@@ -1,6 +1,8 @@
 import asyncio
 import re
 import sqlite3
+import subprocess
+import sys
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +18,15 @@ from tests.helpers import ROOT, TIMEOUT
 from tests.versions import NEWEST, make_newest, make_up, plain
 
 KEPT = "INSERT INTO secret (name, value) VALUES ('kept', x'01')"
+OPEN_WHEN_TOLD = """
+import sys
+from payres.store.connections import connect_writer
+print("ready", flush=True)
+sys.stdin.readline()
+connection = connect_writer(sys.argv[1])
+print(connection.execute("PRAGMA user_version").fetchone()[0])
+connection.close()
+"""
 
 
 def objects(connection: sqlite3.Connection) -> list[tuple[str, str, str, str]]:
@@ -199,6 +210,14 @@ def test_damaged_or_altered_database_is_not_migrated(path: str, statements: tupl
     assert names(path) == {"payres.db", "payres.db.lock"}
 
 
+def test_copy_of_a_database_is_migrated_where_it_is(path: str, second_version: int) -> None:
+    make_newest(path)
+    migrations.migrate_copy(Path(path))
+    with plain(path) as connection:
+        assert version(connection) == second_version
+    assert names(path) == {"payres.db"}
+
+
 ALTERATIONS = [
     ("DROP TABLE session", "the table 'session' is missing"),
     ("DROP INDEX wallet_key_in_force", "the index 'wallet_key_in_force' is missing"),
@@ -277,6 +296,25 @@ def test_failing_schema_leaves_an_empty_file_that_can_be_opened_later(
     monkeypatch.undo()
     with closing(connect_writer(path)) as connection:
         assert (version(connection), objects(connection)) == (NEWEST, expected)
+
+
+def test_programs_that_open_a_fresh_file_at_once_all_succeed(path: str, expected: object) -> None:
+    command = [sys.executable, "-c", OPEN_WHEN_TOLD, path]
+    programs = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for program in programs:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+    for program in programs:
+        assert program.stdin is not None
+        program.stdin.write("go\n")
+        program.stdin.flush()
+    ends = [program.communicate(timeout=TIMEOUT) for program in programs]
+    assert ends == [(f"{NEWEST}\n", "")] * 2
+    with closing(connect_writer(path)) as connection:
+        assert objects(connection) == expected
 
 
 def test_connections_that_open_a_fresh_file_at_once_all_succeed(tmp_path: Path) -> None:
