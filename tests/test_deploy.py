@@ -11,6 +11,7 @@ from configparser import ConfigParser
 from itertools import pairwise
 from pathlib import Path
 
+import httpx2
 import msgspec
 import pytest
 import yaml
@@ -19,7 +20,7 @@ from payres.cli.server import Superseded
 from payres.limits import KEEP_ALIVE_SECONDS
 from payres.routes.routing import ROUTES
 from payres.settings import Settings
-from tests.helpers import ROOT
+from tests.helpers import ROOT, TIMEOUT, child, free_of_settings
 
 DEPLOY = ROOT / "deploy"
 FIELDS = {field.name: field.type for field in msgspec.structs.fields(Settings)}
@@ -94,6 +95,16 @@ def test_unit_is_started_again_however_often_it_was_refused_unless_it_was_replac
     assert unit["Service"]["Restart"] == "on-failure"
     assert unit["Service"]["RestartPreventExitStatus"] == str(Superseded.exit_code)
     assert unit["Unit"]["StartLimitIntervalSec"] == "0"  # systemd gives up after five starts in ten seconds otherwise
+
+
+def test_another_server_can_speak_the_protocol_of_payres(tmp_path: Path) -> None:
+    [command] = re.findall(r"^`uvicorn (--http .*)`", (ROOT / "docs/operating.md").read_text(encoding="utf-8"), re.M)
+    variables = free_of_settings(PAYRES_DATABASE=str(tmp_path / "payres.db"))
+    arguments = [sys.executable, "-m", "uvicorn", "--port", "0", *shlex.split(command)]
+    with child(arguments, cwd=ROOT, env=variables, stderr=subprocess.PIPE) as server:
+        assert server.stderr is not None
+        address = next(line for line in server.stderr if "running on" in line).partition("running on ")[2].split()[0]
+        assert httpx2.get(f"{address}/healthz", timeout=TIMEOUT, verify=False).status_code == 200
 
 
 def test_litestream_replicates_the_database_of_the_unit() -> None:

@@ -2,9 +2,12 @@
 
 import asyncio
 import resource
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, cast
+from weakref import WeakKeyDictionary
 
+from uvicorn import Config
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+from uvicorn.server import ServerState
 
 from payres.limits import MAX_BUFFERED_BYTES, MAX_CONNECTIONS, MAX_CONNECTIONS_PER_ADDRESS, SPARE_FILES
 from payres.rate_limiter import counted_address
@@ -23,11 +26,12 @@ class Connection(Protocol):
 class Connections:
     """The connections of one server together: how many each address has, and how many bytes all buffer.
 
-    `trusted_proxies` are addresses, separated by commas, through which many clients come: those are not counted.
+    `trusted_proxies` are addresses, in a list or separated by commas, through which many clients come: those are not
+    counted.
     """
 
-    def __init__(self, app: Any, trusted_proxies: str) -> None:
-        self._proxies = ProxyHeadersMiddleware(app, trusted_proxies).trusted_hosts
+    def __init__(self, trusted_proxies: str | list[str]) -> None:
+        self._proxies = ProxyHeadersMiddleware(cast("Any", None), trusted_proxies).trusted_hosts
         self._open: dict[str, int] = {}
         # In the order in which they began to buffer, with the bytes that there were when each was last looked at.
         self._buffers: dict[Connection, int] = {}
@@ -66,6 +70,17 @@ class Connections:
             longest = next(iter(self._buffers))
             self._total -= self._buffers.pop(longest)
             longest.transport.abort()
+
+
+_OF_SERVERS: Final[WeakKeyDictionary[ServerState, Connections]] = WeakKeyDictionary()
+
+
+def connections_of(server: ServerState, config: Config) -> Connections:
+    """Those of a server, whoever has started it."""
+    found = _OF_SERVERS.get(server)
+    if found is None:
+        found = _OF_SERVERS[server] = Connections(config.forwarded_allow_ips or [])
+    return found
 
 
 def most_connections() -> int:

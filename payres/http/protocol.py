@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from payres.clock import SECOND
 from payres.errors import DomainError, TooSlow, Unavailable
-from payres.http.connections import Connections, most_connections, most_of_one_address
+from payres.http.connections import connections_of, most_connections, most_of_one_address
 from payres.http.request_head import ambiguity, declared_length, malformed, section_bytes, too_long
 from payres.http.responses import CutShort, last_headers, last_response
 from payres.limits import MAX_HEADER_BYTES, REQUEST_SECONDS, SPARE_FILES, UNREAD_SECONDS
@@ -130,10 +130,10 @@ class HttpProtocol(HttpToolsProtocol):
 
     cycle: Exchange
 
-    def __init__(self, counts: Connections, **uvicorns: Any) -> None:
+    def __init__(self, **uvicorns: Any) -> None:
         super().__init__(**uvicorns)
         self.state = IDLE
-        self._counts = counts
+        self._counts = connections_of(self.server_state, self.config)
         self._address: str | None = None  # for which the connection is counted
         self._deadline: asyncio.TimerHandle | None = None
         self._held = bytearray()  # what has come and is not parsed

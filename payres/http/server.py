@@ -5,13 +5,11 @@ import logging
 import signal
 import socket
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from payres.http.connections import Connections
 from payres.http.protocol import HttpProtocol
 from payres.limits import BACKLOG, GRACE_SECONDS, KEEP_ALIVE_SECONDS
 
@@ -23,11 +21,11 @@ KEEP_ALIVE_MARGIN: Final = 2
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-def settings_of(app: ASGIApp, trusted_proxies: str = "127.0.0.1") -> Mapping[str, Any]:
+def settings_of(trusted_proxies: str = "127.0.0.1") -> Mapping[str, Any]:
     """The settings of uvicorn with which a server speaks our protocol. `trusted_proxies` are addresses, separated by
     commas, whose X-Forwarded-For is believed."""
     return {
-        "http": partial(HttpProtocol, Connections(app, trusted_proxies)),
+        "http": HttpProtocol,
         "ws": "none",
         "log_config": None,
         "access_log": False,
@@ -50,7 +48,7 @@ class HttpServer(uvicorn.Server):
             backlog=BACKLOG,
             timeout_graceful_shutdown=GRACE_SECONDS,
             proxy_headers=True,
-            **settings_of(app, trusted_proxies),
+            **settings_of(trusted_proxies),
         )
         super().__init__(config)
 

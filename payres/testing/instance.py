@@ -194,7 +194,7 @@ class _Server(uvicorn.Server):
     """uvicorn in a thread, which says when it is ready."""
 
     def __init__(self, app: Starlette, listener: socket.socket) -> None:
-        super().__init__(uvicorn.Config(app, **settings_of(app)))
+        super().__init__(uvicorn.Config(app, **settings_of()))
         self._app = app
         self._listener = listener
         self._ready = threading.Event()

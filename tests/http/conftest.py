@@ -5,7 +5,7 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,18 +13,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from payres.http.protocol import HttpProtocol
 from payres.testing.instance import Instance
-from tests.helpers import TIMEOUT, read_to_end
+from tests.helpers import TIMEOUT
+from tests.raw_requests import Answer
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"
 LAST = GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
 POST = b"POST /quotes HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n"
 Connect = Callable[[], socket.socket]
-
-
-class Answer(NamedTuple):
-    status: int
-    headers: dict[str, str]
-    body: bytes
 
 
 @pytest.fixture
@@ -38,20 +33,6 @@ def connect(shared: Instance) -> Iterator[Connect]:
 @pytest.fixture
 def connection(connect: Connect) -> socket.socket:
     return connect()
-
-
-def answers_of(connection: socket.socket) -> list[Answer]:
-    """All answers until the server closes its side."""
-    received = read_to_end(connection)
-    answers = []
-    while received:
-        head, _, received = received.partition(b"\r\n\r\n")
-        status, *lines = head.decode().split("\r\n")
-        headers = dict(line.lower().split(": ", 1) for line in lines)
-        length = int(headers["content-length"])
-        answers.append(Answer(int(status.split(" ")[1]), headers, received[:length]))
-        received = received[length:]
-    return answers
 
 
 def check_refusal(answer: Answer, status: int, code: str) -> None:

@@ -4,14 +4,12 @@ import json
 import resource
 import socket
 from contextlib import ExitStack, suppress
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from payres.http import connections, protocol
-from payres.http.connections import Connections, most_connections, most_of_one_address
-from payres.http.protocol import HttpProtocol
+from payres.http.connections import Connections, connections_of, most_connections, most_of_one_address
 from payres.limits import MAX_BUFFERED_BYTES, MAX_CONNECTIONS_PER_ADDRESS, SPARE_FILES
 from payres.testing.instance import Instance
 from tests.helpers import wait_until
@@ -54,7 +52,7 @@ def cut_of(counts: Connections, made: list[Any]) -> list[bool]:
     ],
 )
 def test_proxies_and_this_machine_are_not_counted(client: tuple[str, int] | None, counted: str | None) -> None:
-    assert Connections(None, "198.51.100.7,192.0.2.0/24").counted_address(client) == counted
+    assert Connections("198.51.100.7,192.0.2.0/24").counted_address(client) == counted
 
 
 @pytest.mark.parametrize(
@@ -67,11 +65,11 @@ def test_proxies_and_this_machine_are_not_counted(client: tuple[str, int] | None
     ],
 )
 def test_buffers_of_all_are_limited_and_the_oldest_are_cut(sizes: list[int], cut: list[bool]) -> None:
-    assert cut_of(Connections(None, ""), [Buffering(size) for size in sizes]) == cut
+    assert cut_of(Connections(""), [Buffering(size) for size in sizes]) == cut
 
 
 def test_what_has_been_read_meanwhile_does_not_count() -> None:
-    counts, first = Connections(None, ""), Buffering(1000)
+    counts, first = Connections(""), Buffering(1000)
     assert cut_of(counts, [first, Buffering(MAX_BUFFERED_BYTES - 1000)]) == [False, False]
     first.size = 0
     assert cut_of(counts, [Buffering(1000)]) == [False]
@@ -125,7 +123,7 @@ def test_connections_of_one_address_are_limited(
     connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch, before: int, status: bytes
 ) -> None:
     """Twice as many are too many to be told so."""
-    counts = cast("partial[HttpProtocol]", shared._server.config.http).args[0]
+    counts = connections_of(shared._server.server_state, shared._server.config)
     monkeypatch.setattr(Connections, "counted_address", lambda *_: "203.0.113.9")
     monkeypatch.setattr(connections, "MAX_CONNECTIONS_PER_ADDRESS", 3)
     with ExitStack() as others:

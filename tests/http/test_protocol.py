@@ -9,7 +9,8 @@ from payres.http.protocol import PIECE_BYTES, HttpProtocol
 from payres.limits import MAX_HEADER_BYTES
 from payres.testing.instance import Instance
 from tests.helpers import read_to_end
-from tests.http.conftest import GET, LAST, POST, answers_of, check_refusal
+from tests.http.conftest import GET, LAST, POST, check_refusal
+from tests.raw_requests import answers_of
 
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
 
@@ -34,6 +35,17 @@ def dispatched(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
+# What does not say plainly where a body ends.
+LENGTHS = (
+    *(b"-1", b"+5", b"0x5", b"99999999999999999999999", b"1, 1", b"1\r\ncontent-length: 1", b"1\r\ncontent-length: 2"),
+    b"5\r\ntransfer-encoding: chunked",
+)
+CODINGS = (
+    *(b"chunked, identity", b"chunked\r\ntransfer-encoding: identity", b"chunked\r\ntransfer-encoding: chunked", b""),
+    b"chunked\r\ncontent-length: 5",
+)
+
+
 @pytest.mark.parametrize(
     "garbage",
     [
@@ -56,15 +68,9 @@ def dispatched(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         b"GET /healthz HTTP/1.1\r\nhost: h\r\nx: y\r\n z\r\n\r\n",
         b"GET /healthz\r\n\r\n",
         *(b"GET /healthz HTTP/%b\r\nhost: h\r\n\r\n" % version for version in (b"0.9", b"1.2", b"2.0", b"3.0")),
-        b"POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
-        *(
-            POST + b"transfer-encoding: %b\r\n\r\n0\r\n\r\n" % codings
-            for codings in (b"chunked\r\ntransfer-encoding: identity", b"chunked\r\ntransfer-encoding: chunked", b"")
-        ),
-        b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
-        b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\n",
-        b"POST / HTTP/1.1\r\ncontent-length: 1, 1\r\n\r\n",
-        b"POST / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
+        *(POST + b"content-length: %b\r\n\r\n" % length for length in LENGTHS),
+        *(POST + b"transfer-encoding: %b\r\n\r\n0\r\n\r\n" % codings for codings in CODINGS),
+        *(POST + line + b"\r\n\r\n0\r\n\r\n" for line in (b"transfer-encoding : chunked", b"x: a\rcontent-length: 5")),
     ],
     ids=repr,
 )
