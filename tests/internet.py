@@ -1,13 +1,9 @@
 """An internet made up for a test: names that change, and a public address behind which a server of the test answers."""
 
 import asyncio
-import ssl
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Collection, Sequence
 from ipaddress import ip_address
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -63,45 +59,3 @@ class Internet:
         if isinstance(found, Exception):
             raise found
         return found
-
-
-class RedirectingServer(ThreadingHTTPServer):
-    """Answers everything with the status and the Location that it has at the moment."""
-
-    daemon_threads = True
-
-    def __init__(self, tls: ssl.SSLContext) -> None:
-        super().__init__(("127.0.0.1", 0), _Redirect)
-        self.socket = tls.wrap_socket(self.socket, server_side=True)
-        self.status, self.location = 307, ""
-        self.requests = 0
-
-
-class _Redirect(BaseHTTPRequestHandler):
-    server: RedirectingServer
-
-    def do_GET(self) -> None:
-        self.server.requests += 1
-        self.rfile.read(int(self.headers.get("content-length", "0")))
-        self.send_response(self.server.status)
-        self.send_header("Location", self.server.location)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *_: object) -> None:
-        """Nothing: the tests say what they need to."""
-
-
-@contextmanager
-def redirecting_server(tls: ssl.SSLContext) -> Iterator[RedirectingServer]:
-    with RedirectingServer(tls) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()

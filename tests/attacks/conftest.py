@@ -1,4 +1,4 @@
-"""What attacks need: a server that asks public addresses only, a trap that notes who connects, and raw connections."""
+"""What attacks need: a server that asks public addresses only, traps for who connects, and meters of work."""
 
 import socket
 import sqlite3
@@ -6,40 +6,39 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from types import FrameType
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import pytest
-from argon2 import PasswordHasher
 
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import TIMEOUT, child, free_of_settings
-from tests.http.conftest import Answer, answers_of
+from tests.helpers import child, free_of_settings
 
 
 class Trap:
-    """A port on the loopback interface where nobody should ever connect."""
+    """Takes connections at one port of each address of 127.0.0.0/8, and never answers. `close` hangs up on all."""
 
     def __init__(self) -> None:
-        self.visits = 0
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._watch, daemon=True).start()
+        self.taken: list[socket.socket] = []
+        self._listener = socket.create_server(("0.0.0.0", 0), backlog=512)
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._take, daemon=True).start()
+
+    def origin(self, number: int) -> str:
+        return f"http://127.0.{1 + number // 200}.{1 + number % 200}:{self.port}"
 
     def close(self) -> None:
-        # Closing alone does not wake a thread that is in accept().
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        for connection in self.taken:
+            connection.close()
 
-    def _watch(self) -> None:
+    def _take(self) -> None:
         with suppress(OSError):
             while True:
-                connection, _ = self._listener.accept()
-                self.visits += 1
-                connection.close()
+                self.taken.append(self._listener.accept()[0])
 
 
 @pytest.fixture(scope="session")
@@ -51,31 +50,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 
 @pytest.fixture(scope="session")
 def trap() -> Iterator[Trap]:
-    found = Trap()
-    yield found
-    found.close()
+    """Where nobody should ever connect."""
+    with closing(Trap()) as trap:
+        yield trap
 
 
-Exchange = Callable[[bytes], list[Answer]]
-
-
-@pytest.fixture
-def exchange(shared: Instance) -> Exchange:
-    """Sends bytes, and reads answers until the server hangs up, which the last request had better ask it to do."""
-    address = urlsplit(shared.base_url)
-
-    def send(sent: bytes) -> list[Answer]:
-        with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
-            with suppress(BrokenPipeError, ConnectionResetError):  # what is refused need not be read to its end
-                connection.sendall(sent)
-            return answers_of(connection)
-
-    return send
-
-
-# As cheap to check as Argon2 allows, so that the tests need not wait for it.
 PASSWORD = "correct horse battery"
-PASSWORD_HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
 
 
 class Work(NamedTuple):

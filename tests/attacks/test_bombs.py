@@ -2,11 +2,10 @@
 
 import gzip
 import json
-import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import cast
+from http.server import BaseHTTPRequestHandler
 
 import httpx2
 import pytest
@@ -18,40 +17,31 @@ from payres.testing.client import Client
 from payres.testing.instance import Instance
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT
+from tests.http_server import serving
 
 QUOTE = {"type": "quote", "actions": ["create"]}
 FEW_SECONDS = 0.4
 
 
-class Bomber(socketserver.ThreadingTCPServer):
+class Bomber:
     """Answers whatever it is asked with `parts`, one after the other, until the other side has enough."""
 
-    daemon_threads = True
+    origin: str
     parts: Callable[[], Iterator[bytes]]
 
-    @property
-    def origin(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class Handler(socketserver.BaseRequestHandler):
-    def handle(self) -> None:
-        server = cast(Bomber, self.server)
+    def __call__(self, handler: BaseHTTPRequestHandler) -> None:
         with suppress(OSError):
-            self.request.settimeout(TIMEOUT)
-            self.request.recv(65536)
-            for part in server.parts():
-                self.request.sendall(part)
+            handler.connection.settimeout(TIMEOUT)
+            for part in self.parts():
+                handler.wfile.write(part)
 
 
 @pytest.fixture
 def bomber() -> Iterator[Bomber]:
-    with Bomber(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+    made = Bomber()
+    with serving(made) as port:
+        made.origin = f"http://127.0.0.1:{port}"
+        yield made
 
 
 def whole(body: bytes, headers: bytes = b"") -> Callable[[], Iterator[bytes]]:

@@ -25,7 +25,7 @@ from payres.routes.requests import idempotency_key, page_query
 from payres.testing.instance import Instance
 from payres.urls import Urls, canonical_url, is_http_url
 from payres.wire import UNPAIRED_SURROGATE
-from tests.attacks.conftest import Exchange
+from tests.raw_requests import ask
 
 LONG = 32_000
 MOST_STEPS = 200_000  # lines of Python: some for each of the 32 kB that a header section may have
@@ -99,20 +99,18 @@ def with_cookies(cookies: bytes) -> Request:
 
 
 @pytest.mark.parametrize("cookies", COOKIES.values(), ids=COOKIES.keys())
-def test_costly_cookies(exchange: Exchange, cookies: bytes) -> None:
+def test_costly_cookies(shared: Instance, cookies: bytes) -> None:
     check_cheap(lambda: browser_of(with_cookies(cookies * 100)))
-    [answer] = exchange(b"GET /interact/a/b HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncookie: %b\r\n\r\n" % cookies)
-    assert answer.status == 404
+    assert ask(shared, "GET", "/interact/a/b", [("host", "h"), ("cookie", cookies.decode())]).status == 404
 
 
 @pytest.mark.parametrize("accept", ACCEPTS.values(), ids=ACCEPTS.keys())
-def test_costly_accept(exchange: Exchange, accept: bytes) -> None:
+def test_costly_accept(shared: Instance, accept: bytes) -> None:
     """It counts as absent, and so it is answered."""
     check_cheap(lambda: check_accept([(b"accept", accept)]))
     check_cheap(lambda: check_accept([(b"accept", b"a/b")] * 2_400))
     check_cheap(lambda: asks_for([(b"accept", b"application/spsp4+json," + accept)], "application/spsp4+json"))
-    [answer] = exchange(b"GET /alice HTTP/1.1\r\nhost: h\r\nconnection: close\r\naccept: %b\r\n\r\n" % accept)
-    assert answer.status == 200
+    assert ask(shared, "GET", "/alice", [("host", "h"), ("accept", accept.decode())]).status == 200
 
 
 @pytest.mark.parametrize("host", HOSTS.values(), ids=HOSTS.keys())

@@ -12,12 +12,13 @@ import httpx2
 import msgspec
 import pytest
 
+from payres.limits import MAX_URL_LENGTH
 from payres.routes import resources
 from payres.store import wallets
 from payres.store.work import Transaction
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from tests.attacks.conftest import PASSWORD, PASSWORD_HASH
+from tests.attacks.conftest import PASSWORD
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT
 
@@ -170,7 +171,7 @@ def test_xss_through_every_name_on_a_consent_page(shared: Instance, anonymous: h
 
 def pages(shared: Instance, path: str, text: str) -> list[str]:
     """The page for signing in, the one that asks and the one that tells, with a text for every name on them."""
-    owner = owned_wallet(shared, f"{path}-owner", text)
+    owner = shared.create_wallet(f"{path}-owner", name=text, password=PASSWORD)
     client = shared.new_client(f"{path}-client", name=text)
     dense = "".join(printable(text).split())
     access = {"type": "outgoing-payment", "actions": ["create"], "identifier": owner}
@@ -188,14 +189,6 @@ def pages(shared: Instance, path: str, text: str) -> list[str]:
         fields = {name: field(second, name) for name in ("csrf", "shown")}
         browser.post(url, data={"choice": "deny"} | fields)
         return [first, second, browser.get(url).text]
-
-
-def owned_wallet(instance: Instance, path: str, name: str | None = None) -> str:
-    """A wallet whose owner can sign in."""
-    address = instance.create_wallet(path, name=name)
-    statement = "UPDATE wallet_address SET password_hash = ? WHERE path = ?"
-    instance.write(lambda tx: tx.execute(statement, (PASSWORD_HASH, path)).rowcount)
-    return address
 
 
 def signed_in(browser: httpx2.Client, url: str) -> str:
@@ -225,7 +218,12 @@ def tags(page: str) -> list[str]:
         *("https://shop.example/\nLocation: https://evil.example/", "https://shop.example/\u2028x"),
         *("https://shop.example/\x00", "https://bank.example@evil.example/", "https://evil.example\\.bank.example/"),
         *("https://evil.example\\@bank.example/", "https://[::1", "https:///evil.example/", "https:evil.example"),
-        "\thttps://shop.example/",
+        *("\thttps://shop.example/", "https://", "https://user:secret@shop.example", "https://shop.example:port"),
+        *("https://shop.example:99999", "https://shop%2eexample/", "https://shop.example/a b", "ftp://shop.example"),
+        *("com.example.app:", "com.example.app", "com..app:/done", ".com.example:/done", "com.example.:/done"),
+        *("1.example:/done", "shop.example:8080/done", "com.example.app:/a b", "com.example.app;x:/done"),
+        *("com.example.app'x:/done", " com.example.app:/done", "com.ex\u00e4mple.app:/done", "myapp:/done"),
+        *(f"{start}/{'x' * MAX_URL_LENGTH}" for start in ("https://shop.example", "com.example.app:")),
     ],
 )
 def test_open_redirect_and_header_injection_through_the_finish_uri(
@@ -248,7 +246,7 @@ ESCAPES = [
 @pytest.mark.parametrize("uri", ESCAPES)
 def test_header_injection_by_escapes_in_the_finish_uri(shared: Instance, anonymous: httpx2.Client, uri: str) -> None:
     """What is escaped stays escaped, and the browser goes to the client's own host, by its ASCII name."""
-    owner = owned_wallet(shared, f"escaped-{ESCAPES.index(uri)}")
+    owner = shared.create_wallet(f"escaped-{ESCAPES.index(uri)}", password=PASSWORD)
     access = {"type": "outgoing-payment", "actions": ["create"], "identifier": owner}
     finish = {"method": "redirect", "uri": uri, "nonce": "n"}
     page = shared.client.request_grant(access, interact={"start": ["redirect"], "finish": finish}).json()["interact"]

@@ -14,6 +14,7 @@ from payres.grants.sign_in import hash_password
 from payres.limits import MAX_WRONG_PASSWORDS_PER_WALLET
 from payres.operator import wallets
 from payres.testing.instance import Instance
+from tests.attacks.conftest import PASSWORD
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT, client_with_key
 
@@ -37,7 +38,7 @@ def test_bill_completed_by_another_client(shared: Instance, refused: Refused) ->
     assert shared.client.post(f"{bill}/complete", None, reading).json()["completed"] is True
 
 
-PASSWORD, NEW_PASSWORD = "correct horse", "battery staple"
+NEW_PASSWORD = "battery staple"
 
 
 class Owner:

@@ -7,6 +7,7 @@ import secrets
 import stat
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,10 +17,12 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
+from payres.grants.sign_in import hash_password
+from payres.operator import wallets
 from payres.operator.backups import make_backup
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
-from tests.attacks.conftest import PASSWORD, PASSWORD_HASH, process
+from tests.attacks.conftest import PASSWORD, process
 from tests.helpers import TIMEOUT, wait_until
 
 
@@ -84,8 +87,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory, log: Kept) -> Iterator[Trac
 def drive(a: Instance, b: Instance) -> tuple[dict[str, str], list[httpx2.Response]]:
     """A payment from a to b, with everything that can be refused on the way."""
     alice, client = a.wallet("alice"), a.client
-    statement = "UPDATE wallet_address SET password_hash = ? WHERE path = 'alice'"
-    a.write(lambda tx: tx.execute(statement, (PASSWORD_HASH,)).rowcount)
+    a.write(partial(wallets.set_password, path="alice", password_hash=hash_password(PASSWORD)))
     bill = b.client.create_incoming_payment(b.wallet("bob"))
     quote = client.create_quote(alice, bill["id"], debitAmount={"value": "500", "assetCode": "USD", "assetScale": 2})
     spending = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": alice}

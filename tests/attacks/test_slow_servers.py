@@ -1,12 +1,11 @@
 """Servers that take connections and never answer: whoever names them takes no place that others need."""
 
 import asyncio
-import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 
 import httpx2
 import msgspec
@@ -21,6 +20,7 @@ from payres.limits import MAX_EXCHANGES, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_
 from payres.store.peers import PeerRecord
 from payres.testing.client import Client
 from payres.testing.instance import Instance
+from tests.attacks.conftest import Trap
 from tests.attacks.test_ssrf import QUOTE
 from tests.helpers import TIMEOUT, client_with_key, last_segment, wait_until
 from tests.interledger.network import amount, bill, ended, hurried
@@ -28,34 +28,9 @@ from tests.interledger.network import amount, bill, ended, hurried
 Pair = Sequence[Instance]
 
 
-class SilentServers:
-    """One on each address of 127.0.0.0/8, at one port. `close` hangs up on all who have come."""
-
-    def __init__(self) -> None:
-        self.taken: list[socket.socket] = []
-        self._listener = socket.create_server(("0.0.0.0", 0), backlog=512)
-        self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._take, daemon=True).start()
-
-    def origin(self, number: int) -> str:
-        return f"http://127.0.{1 + number // 200}.{1 + number % 200}:{self.port}"
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for connection in self.taken:
-            connection.close()
-
-    def _take(self) -> None:
-        with suppress(OSError):
-            while True:
-                self.taken.append(self._listener.accept()[0])
-
-
 @pytest.fixture
-def silent() -> Iterator[SilentServers]:
-    with closing(SilentServers()) as servers:
+def silent() -> Iterator[Trap]:
+    with closing(Trap()) as servers:
         yield servers
 
 
@@ -77,7 +52,7 @@ def statuses(answers: Sequence["Future[httpx2.Response]"]) -> Counter[int]:
 
 
 def test_slow_servers_named_in_quotes_fail_no_payment_and_no_quote_of_others(
-    pair: Pair, silent: SilentServers, attackers: ThreadPoolExecutor
+    pair: Pair, silent: Trap, attackers: ThreadPoolExecutor
 ) -> None:
     a, b = pair
     first, second = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
@@ -110,7 +85,7 @@ def test_slow_servers_named_in_quotes_fail_no_payment_and_no_quote_of_others(
 
 
 def test_slow_servers_named_as_clients_lock_out_no_client(
-    pair: Pair, silent: SilentServers, attackers: ThreadPoolExecutor
+    pair: Pair, silent: Trap, attackers: ThreadPoolExecutor
 ) -> None:
     a, b = pair
     known, new = (b.new_client(path) for path in ("known-shop", "new-shop"))

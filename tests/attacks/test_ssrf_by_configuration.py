@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,16 @@ from payres.cli import main
 from payres.clock import SECOND
 from payres.federation.incoming_payments import IlpMethod, RemoteIncomingPayment
 from payres.interledger.packets import Code, Prepare, Reject, decode_reply, encode
-from payres.operator.peer_terms import NewPeer
-from payres.operator.peers import add_peer
 from payres.store import assets as asset_store
 from payres.store.connections import connect_writer
 from payres.testing.instance import Instance, run_instance
 from tests.attacks.conftest import Trap
 from tests.helpers import TIMEOUT, wait_until
+from tests.http_server import reply, serving
 from tests.interledger.network import amount, hurried, skip_pauses, wallet_money
-from tests.internet import PUBLIC, Internet, redirecting_server
+from tests.internet import PUBLIC, Internet
 from tests.tls import Tls
+from tests.works import add_usd_peer
 
 TOKEN = "what-the-near-peer-shows"
 INSIDE, CLOUD, BOTH, CHANGING = "inside.example", "cloud.example", "both.example", "changing.example"
@@ -72,6 +73,29 @@ def server(internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         yield instance
 
 
+class Redirecting:
+    """What `outside.example` answers to all that it is asked, and how often that was."""
+
+    status, location = 307, ""
+    requests = 0
+
+    def __call__(self, handler: BaseHTTPRequestHandler) -> None:
+        self.requests += 1
+        handler.rfile.read(int(handler.headers.get("content-length", "0")))
+        reply(handler, self.status, Location=self.location)
+
+
+@pytest.fixture
+def outside(internet: Internet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Redirecting]:
+    """`outside.example` at a public address, with a certificate that counts."""
+    tls, answer = Tls(tmp_path), Redirecting()
+    internet.point("outside.example", [PUBLIC])
+    monkeypatch.setattr("payres.federation.http.system_tls", lambda: tls.client)
+    with serving(answer, tls.server("outside.example")) as port:
+        internet.reached[PUBLIC] = port
+        yield answer
+
+
 def forwarded(server: Instance, peer: str) -> str:
     """A packet with money, passed on for another peer."""
     reply = passed_on(server, peer, 500)
@@ -100,7 +124,7 @@ def test_ssrf_through_a_peer(server: Instance, internet: Internet, trap: Trap, u
         peer = f"far-{next(NUMBERS)}"
         link(server, peer, f"{url.format(port=trap.port)}/ilp")
         assert sentence in send(server, peer), send
-    assert (internet.connections, trap.visits) == ([], 0)
+    assert (internet.connections, trap.taken) == ([], [])
     check_that_the_rest_is_well(server)
 
 
@@ -112,7 +136,7 @@ def test_ssrf_through_a_peer_whose_name_changes(server: Instance, internet: Inte
     assert "failed" in forwarded(server, "far")
     assert (internet.connections, internet.lookups[CHANGING]) == ([PUBLIC], 1)
     assert REFUSED in send(server, "far")
-    assert (internet.connections, trap.visits) == ([PUBLIC], 0)
+    assert (internet.connections, trap.taken) == ([PUBLIC], [])
     check_that_the_rest_is_well(server)
 
 
@@ -122,24 +146,21 @@ def test_ssrf_through_a_peer_that_is_inside_and_outside(
 ) -> None:
     link(server, "far", f"https://{BOTH}:{trap.port}/ilp")
     assert "failed" in send(server, "far")
-    assert (set(internet.connections), trap.visits) == ({PUBLIC}, 0)
+    assert (set(internet.connections), trap.taken) == ({PUBLIC}, [])
 
 
 def test_ssrf_through_a_peer_that_redirects(
-    server: Instance, internet: Internet, trap: Trap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    outside: Redirecting, server: Instance, internet: Internet, trap: Trap
 ) -> None:
-    tls = Tls(tmp_path)
-    with redirecting_server(tls.server("outside.example")) as outside:
-        trust(tls, outside.server_port, internet, monkeypatch)
-        link(server, "far", "https://outside.example/ilp")
-        for status, location in REDIRECTS:
-            outside.status, outside.location = status, location.format(port=trap.port)
-            # What did not reach it would be unreachable.
-            assert passed_on(server, "far", 500).code == Code.INTERNAL_ERROR
-            assert passed_on(server, "far", 0).code == Code.INTERNAL_ERROR
-            assert f"HTTP status {status}" in last_error(server, "far")
-            assert f"HTTP status {status}" in quoted(server, "far")
-    assert (set(internet.connections), trap.visits) == ({PUBLIC}, 0)
+    link(server, "far", "https://outside.example/ilp")
+    for status, location in REDIRECTS:
+        outside.status, outside.location = status, location.format(port=trap.port)
+        # What did not reach it would be unreachable.
+        assert passed_on(server, "far", 500).code == Code.INTERNAL_ERROR
+        assert passed_on(server, "far", 0).code == Code.INTERNAL_ERROR
+        assert f"HTTP status {status}" in last_error(server, "far")
+        assert f"HTTP status {status}" in quoted(server, "far")
+    assert (set(internet.connections), trap.taken) == ({PUBLIC}, [])
     check_that_the_rest_is_well(server)
 
 
@@ -151,7 +172,7 @@ def test_ssrf_through_the_rates_service(
         wait_until(lambda: caplog.text.count("no exchange rates from") == 2)
         assert caplog.text.count(sentence) == 2
         assert "a-key" not in caplog.text
-        assert (internet.connections, trap.visits) == ([], 0)
+        assert (internet.connections, trap.taken) == ([], [])
         check_that_the_rest_is_well(server)
         answer = exchange(server)
         assert (answer.status_code, answer.json()["error"]["details"]["reason"]) == (400, "no_exchange_rate")
@@ -162,38 +183,28 @@ def test_ssrf_through_a_rates_service_whose_name_changes(
 ) -> None:
     with asking_rates(tmp_path, f"https://{CHANGING}:{trap.port}/rates") as server:
         wait_until(lambda: caplog.text.count("no exchange rates from") == 2)
-        assert (internet.connections, trap.visits, internet.lookups[CHANGING]) == ([PUBLIC], 0, 2)
+        assert (internet.connections, trap.taken, internet.lookups[CHANGING]) == ([PUBLIC], [], 2)
         assert REFUSED in caplog.text
         check_that_the_rest_is_well(server)
 
 
 @pytest.mark.parametrize(("status", "location"), REDIRECTS)
 def test_ssrf_through_a_rates_service_that_redirects(
+    outside: Redirecting,
     internet: Internet,
     trap: Trap,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     status: int,
     location: str,
 ) -> None:
-    tls = Tls(tmp_path)
-    with redirecting_server(tls.server("outside.example")) as outside:
-        trust(tls, outside.server_port, internet, monkeypatch)
-        outside.status, outside.location = status, location.format(port=trap.port)
-        with asking_rates(tmp_path, "https://outside.example/rates") as server:
-            wait_until(lambda: caplog.text.count("no exchange rates from") == 2)
-            assert outside.requests == 2
-            assert caplog.text.count(f"The rates service answered {status} instead of 200") == 2
-            check_that_the_rest_is_well(server)
-    assert (set(internet.connections), trap.visits) == ({PUBLIC}, 0)
-
-
-def trust(tls: Tls, port: int, internet: Internet, patch: pytest.MonkeyPatch) -> None:
-    """The server at the port is `outside.example`, at a public address, with a certificate that counts."""
-    internet.reached[PUBLIC] = port
-    internet.point("outside.example", [PUBLIC])
-    patch.setattr("payres.federation.http.system_tls", lambda: tls.client)
+    outside.status, outside.location = status, location.format(port=trap.port)
+    with asking_rates(tmp_path, "https://outside.example/rates") as server:
+        wait_until(lambda: caplog.text.count("no exchange rates from") == 2)
+        assert outside.requests == 2
+        assert caplog.text.count(f"The rates service answered {status} instead of 200") == 2
+        check_that_the_rest_is_well(server)
+    assert (set(internet.connections), trap.taken) == ({PUBLIC}, [])
 
 
 def asking_rates(folder: Path, url: str, **settings: Any) -> Any:
@@ -207,15 +218,8 @@ def asking_rates(folder: Path, url: str, **settings: Any) -> Any:
 
 def link(server: Instance, name: str, url: str, **terms: Any) -> None:
     """Makes a peer at `test.NAME` whose packets go to the URL."""
-    new: dict[str, Any] = {
-        "name": name,
-        "ilp_address": f"test.{name}",
-        "asset_code": "USD",
-        "asset_scale": 2,
-        "url": url,
-    }
-    new |= {"outgoing_token": "shown", "incoming_token": f"seen-{name}", "credit_limit": "100.00"}
-    server.write(lambda tx: add_peer(tx, NewPeer(**(new | terms))))
+    usual = {"url": url, "outgoing_token": "shown", "incoming_token": f"seen-{name}"}
+    server.write(lambda work: add_usd_peer(work, name, "100.00", **(usual | terms)))
 
 
 def passed_on(server: Instance, peer: str, value: int) -> Reject:

@@ -197,6 +197,7 @@ def test_request_that_is_no_json_object_is_refused(shared: Instance, refused: Re
         ([limited(interval="R11/2096-01-01T00:00:00+01:00/2096-02-01T00:00:00Z")], {}, True),
         ([spending()], {"interact": {"start": ["redirect"], "finish": FINISH | {"hash_method": "sha-256"}}}, True),
         ([spending()], {"interact": {"start": ["redirect"], "finish": FINISH | {"uri": "com.example.app:/"}}}, True),
+        ([spending()], {"interact": {"start": ["redirect"], "finish": FINISH | {"uri": "Com.a-1.App+x:/?a#b"}}}, True),
         ([limited(receiver="{payment}", receiveAmount=usd("1"))], {}, True),
         ([limited(receiveAmount=usd("1", "EUR", 4))], {}, True),
         ([limited(receiver="https://elsewhere.example/incoming-payments/1", receiveAmount=usd("1", "EUR"))], {}, True),

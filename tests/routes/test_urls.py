@@ -1,21 +1,18 @@
 """URLs over HTTP: what is one address and what is another, and the methods that need no body."""
 
-import http.client
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
 from urllib.parse import quote as percent_encoded
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
-from payres.signatures.sign import Message, sign
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from payres.urls import RESERVED_SEGMENTS
 from tests.conftest import Refused
-from tests.helpers import TIMEOUT
+from tests.raw_requests import ask, signed
 
 USD_1 = {"value": "100", "assetCode": "USD", "assetScale": 2}
 # Members of what these addresses answer with; all others answer with an error.
@@ -147,38 +144,16 @@ def test_user_information_makes_no_client(shared: Instance, refused: Refused) ->
 # What reaches the server besides the path
 
 
-def exchange(shared: Instance, target: str, headers: dict[str, str], method: str = "GET") -> tuple[int, Any, Any]:
-    """Status, body and headers of an answer to exactly this request target."""
-    address = urlsplit(shared.base_url)
-    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=TIMEOUT)
-    try:
-        connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
-        for name, value in headers.items():
-            connection.putheader(name, value)
-        connection.endheaders()
-        answer = connection.getresponse()
-        return answer.status, answer.read(), answer.headers
-    finally:
-        connection.close()
-
-
-def signed(shared: Instance, uri: str, token: str) -> dict[str, str]:
-    client = shared.client
-    message = Message("GET", uri, [(b"authorization", f"GNAP {token}".encode())])
-    headers = sign(message, client.private_key.sign, client.jwk.kid, shared.clock.now() // 1_000_000)
-    return {"authorization": f"GNAP {token}", **headers}
-
-
 @pytest.mark.parametrize(("sent", "said"), [("?", "?"), ("?", ""), ("", "?"), ("", "")])
 def test_bare_question_mark_may_be_signed(shared: Instance, sent: str, said: str) -> None:
     """A client that puts it into the target signs it; what comes to the application has it no more."""
     payment = shared.client.create_incoming_payment(shared.wallet("bob"))
     token = shared.client.grant({"type": "incoming-payment", "actions": ["read"]})
-    headers = {"host": "h", **signed(shared, payment["id"] + said, token)}
+    headers = signed(shared, "GET", payment["id"] + said, token)
     path = urlsplit(payment["id"]).path
-    status, body, _ = exchange(shared, path + sent, headers)
-    assert (status, json.loads(body)) == (200, payment)
-    assert exchange(shared, f"{path}?a", headers)[0] == 401
+    answer = ask(shared, "GET", path + sent, headers)
+    assert (answer.status, json.loads(answer.body)) == (200, payment)
+    assert ask(shared, "GET", f"{path}?a", headers).status == 401
 
 
 @pytest.mark.parametrize(
@@ -190,9 +165,9 @@ def test_bare_question_mark_may_be_signed(shared: Instance, sent: str, said: str
     ],
 )
 def test_target_is_not_resolved_by_the_server(shared: Instance, target: str) -> None:
-    status, body, headers = exchange(shared, target, {"host": "h"})
-    assert (status, headers["content-type"]) == (404, "application/json")
-    assert b"not_found" in body
+    answer = ask(shared, "GET", target)
+    assert (answer.status, answer.headers["content-type"]) == (404, "application/json")
+    assert b"not_found" in answer.body
 
 
 # HEAD and OPTIONS
@@ -256,9 +231,8 @@ def test_head_of_what_is_refused_has_no_body_either(shared: Instance, anonymous:
 
 def test_head_is_not_signed_by_a_get(shared: Instance, refused: Refused) -> None:
     token = shared.client.grant({"type": "quote", "actions": ["read"]})
-    headers = signed(shared, f"{shared.base_url}/quotes/1", token)
-    assert exchange(shared, "/quotes/1", headers | {"host": "h"})[0] == 404
-    assert exchange(shared, "/quotes/1", headers | {"host": "h"}, "HEAD")[0] == 401
+    headers = signed(shared, "GET", f"{shared.base_url}/quotes/1", token)
+    assert [ask(shared, method, "/quotes/1", headers).status for method in ("GET", "HEAD")] == [404, 401]
 
 
 def test_options_of_the_grant_endpoint_is_its_discovery(shared: Instance, anonymous: httpx2.Client) -> None:

@@ -309,6 +309,7 @@ def test_digest_problem_accepts_every_good_form(header: str) -> None:
         ("sha-384=:AAAA:", "digest_unsupported"),
         (SHA_256_LF, "digest_mismatch"),
         ("sha-256=::", "digest_mismatch"),
+        (f"sha-256=:{b64encode(BODY).decode()}:", "digest_mismatch"),
         (f"{SHA_256}, {SHA_512_LF}", "digest_mismatch"),  # one good digest does not excuse a bad one
         (f"{SHA_256_LF}, {SHA_512}", "digest_mismatch"),
     ],
@@ -328,9 +329,3 @@ def test_digest_problem_accepts_a_body_and_no_other(body: bytes, algorithm: str,
     other = data.draw(st.binary(max_size=300).filter(lambda drawn: drawn != body))
     assert digest_problem(header, body) is None
     assert digest_problem(header, other) == "digest_mismatch"
-
-
-@given(st.binary(min_size=1, max_size=64))
-def test_digest_problem_refuses_a_digest_cut_short(body: bytes) -> None:
-    digest = b64encode(body[:31]).decode()
-    assert digest_problem(f"sha-256=:{digest}:", body) == "digest_mismatch"

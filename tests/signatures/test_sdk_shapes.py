@@ -3,7 +3,6 @@
 import pytest
 
 from payres.signatures.jwk import JWK
-from payres.signatures.reasons import Rejected
 from payres.signatures.sign import Message
 from payres.signatures.verify import Verified
 from tests.helpers import verify_message
@@ -49,28 +48,10 @@ SHAPES = {
 }
 
 
-def message(shape: str, body: bytes = b'{"interact_ref":"abc"}') -> Message:
-    signature_input, signature = SHAPES[shape]
-    headers = [*HEADERS, (b"signature-input", signature_input.encode()), (b"signature", signature.encode())]
-    return Message("POST", "https://auth.example/continue/1", headers, body)
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_verify_message_accepts_what_an_sdk_sends(shape: str) -> None:
-    verified = verify_message(message(shape), KEY, CREATED * 1_000_000)
+    signature_input, signature = SHAPES[shape]
+    headers = [*HEADERS, (b"signature-input", signature_input.encode()), (b"signature", signature.encode())]
+    message = Message("POST", "https://auth.example/continue/1", headers, b'{"interact_ref":"abc"}')
+    verified = verify_message(message, KEY, CREATED * 1_000_000)
     assert verified == Verified("test-key-ed25519", CREATED, None)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_verify_message_refuses_the_same_with_another_body(shape: str) -> None:
-    rejected = verify_message(message(shape, b'{"interact_ref":"abd"}'), KEY, CREATED * 1_000_000)
-    assert isinstance(rejected, Rejected)
-    assert rejected.reason == "digest_mismatch"
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_verify_message_refuses_the_same_with_another_key(shape: str) -> None:
-    other = JWK(kid=KEY.kid, x="11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo")
-    rejected = verify_message(message(shape), other, CREATED * 1_000_000)
-    assert isinstance(rejected, Rejected)
-    assert rejected.reason == "signature_mismatch"

@@ -111,12 +111,9 @@ REFUSED: list[tuple[str, str | None, Message]] = [
     ("missing_signature", None, without(LINE, b"signature")),
     ("missing_signature", None, without(LINE, b"signature-input")),
     ("missing_signature", None, unsigned(" \t", SIGNATURE)),
-    ("malformed_signature_input", None, unsigned(f"sig1={COVER_LINE}{PARAMETERS};", f"sig1={SIGNATURE}")),
     ("malformed_signature_input", None, plus(LINE, (b"signature-input", b"undefined"))),
     ("malformed_signature_input", None, plus(LINE, (b"signature-input", b'sig1=("@method")'))),
-    ("malformed_signature", None, unsigned(f"sig1={COVER_LINE}{PARAMETERS}", "sig1=::")),
     ("malformed_signature", None, plus(LINE, (b"signature", f"sig1={SIGNATURE}".encode()))),
-    ("too_many_signatures", None, unsigned(", ".join(f"s{n}=()" for n in range(5)), f"s1={SIGNATURE}")),
     ("too_many_signatures", None, unsigned("s1=()", ", ".join(f"s{n}={SIGNATURE}" for n in range(5)))),
     ("repeated_header", "authorization", plus(FULL, AUTHORIZATION)),
     ("missing_component", "@method", signed("()")),
@@ -129,41 +126,14 @@ REFUSED: list[tuple[str, str | None, Message]] = [
     ("missing_digest", "content-digest", msgspec.structs.replace(LINE, body=b"x")),
     ("duplicate_component", "@method", unsigned(f'sig1=("@method" "@method"){PARAMETERS}', f"sig1={SIGNATURE}")),
     ("unsupported_component", "@method", unsigned('sig1=("@method";req)', f"sig1={SIGNATURE}")),
-    (
-        "unsupported_component",
-        "@status",
-        unsigned(f'sig1=("@method" "@target-uri" "@status"){PARAMETERS}', f"sig1={SIGNATURE}"),
-    ),
-    (
-        "malformed_component",
-        "x-a",
-        plus(
-            unsigned(f'sig1=("@method" "@target-uri" "x-a"){PARAMETERS}', f"sig1={SIGNATURE}"), (b"x-a", b'1\n"x-b": 2')
-        ),
-    ),
     ("malformed_component", "@target-uri", msgspec.structs.replace(LINE, target_uri=TARGET + "\n")),
-    (
-        "component_not_in_message",
-        "date",
-        unsigned(f'sig1=("@method" "@target-uri" "date"){PARAMETERS}', f"sig1={SIGNATURE}"),
-    ),
-    (
-        "component_not_in_message",
-        "content-digest",
-        unsigned(f'sig1=("@method" "@target-uri" "content-digest"){PARAMETERS}', f"sig1={SIGNATURE}"),
-    ),
     ("component_not_in_message", "authorization", without(FULL, b"authorization")),
     ("component_not_in_message", "content-length", without(FULL, b"content-length")),
     ("missing_digest", "content-digest", without(FULL, b"content-digest")),
-    ("missing_keyid", None, signed(parameters=f";created={CREATED}")),
     ("unknown_key", None, signed(parameters=f';keyid="K";created={CREATED}')),
-    ("unsupported_algorithm", None, signed(parameters=PARAMETERS + ';alg="hmac-sha256"')),
-    ("unsupported_tag", None, signed(parameters=PARAMETERS + ';tag="other"')),
-    ("missing_created", None, signed(parameters=';keyid="k"')),
     ("created_too_old", None, signed(parameters=f';keyid="k";created={CREATED - 301}')),
     ("created_in_future", None, signed(parameters=f';keyid="k";created={CREATED + 61}')),
     ("expired", None, signed(parameters=PARAMETERS + f";expires={CREATED}")),
-    ("malformed_nonce", None, signed(parameters=PARAMETERS + ";nonce=1")),
     (
         "digest_malformed",
         "content-digest",
@@ -180,8 +150,6 @@ REFUSED: list[tuple[str, str | None, Message]] = [
     ("signature_mismatch", None, msgspec.structs.replace(LINE, method="DELETE")),
     ("signature_mismatch", None, plus(FULL, (b"content-type", b"application/json"))),
 ]
-
-# Callers find these with their database; the words live here so that there is one list.
 
 
 @pytest.mark.parametrize("message", ACCEPTED.values(), ids=ACCEPTED.keys())

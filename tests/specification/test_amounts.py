@@ -128,6 +128,7 @@ MALFORMED = {
     "an underscore": "1_000",
     "digits of another script": "\N{ARABIC-INDIC DIGIT ONE}",
     "full-width digits": "\N{FULLWIDTH DIGIT ONE}",
+    "a raised digit": "\N{SUPERSCRIPT TWO}",
     "a word": "one",
     "a NUL after": "1\0",
 }
