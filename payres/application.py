@@ -32,8 +32,8 @@ from payres.interledger.link import BOUNDS as LINK_BOUNDS
 from payres.interledger.link import Link
 from payres.interledger.outbound import Outbound
 from payres.interledger.quoting import RemoteQuotes
-from payres.interledger.recovery import Recovery
 from payres.interledger.remote_payments import RemotePayments
+from payres.interledger.unanswered import UnansweredPackets
 from payres.logs import RequestLog
 from payres.operator.backups import record_takeover, require_current
 from payres.operator.invariant_checks import BackgroundCheck
@@ -116,7 +116,7 @@ class _Application(Starlette):
 
 class _Node(NamedTuple):
     receivers: RemoteReceivers
-    recovery: Recovery
+    unanswered: UnansweredPackets
     remote_quotes: RemoteQuotes
     remote_payments: RemotePayments
     credentials: CredentialSource
@@ -189,15 +189,15 @@ class _Opening:
         receivers = RemoteReceivers(self._client(RECEIVERS_BOUNDS, self._rate_limits.failed_reads), identity, clock)
         link, probe_link = (Link(self._client(LINK_BOUNDS), database, self._environment.metrics) for _ in range(2))
         carrier = Carrier(database, link, clock, ilp_address)
-        recovery = Recovery(database, clock, carrier, receivers)
+        unanswered = UnansweredPackets(database, clock, carrier, receivers)
         outbound = Outbound(database, carrier, probe_link, clock, ilp_address)
         credentials = CredentialSource(await self._secret(database, "stream"), ilp_address)
         packet_limiter = RateLimiter(self._settings.rate_limit_per_peer, clock)
         return _Node(
             receivers,
-            recovery,
+            unanswered,
             RemoteQuotes(database, self._environment.urls, receivers, outbound),
-            RemotePayments(database, clock, receivers, outbound, recovery),
+            RemotePayments(database, clock, receivers, outbound, unanswered),
             credentials,
             Connector(database, clock, ilp_address, credentials, carrier, packet_limiter),
         )
@@ -208,7 +208,7 @@ class _Opening:
             rates_http = self._client(Bounds(untrusted_hosts=False))
             clock = self._environment.clock
             self._start(watch_rates(database, rates_http, clock, settings.rates_url, settings.rates_max_age))
-        self._start(node.recovery.run(), node.remote_payments.run())
+        self._start(node.unanswered.run(), node.remote_payments.run())
         self._stack.push_async_callback(node.remote_payments.outbound.drain)
         self._start(report_expired(database), purge_events(database))
         if not is_loopback(self._environment.urls.host):

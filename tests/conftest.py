@@ -58,7 +58,7 @@ LONGEST = (
     "interop/test_interledger_receivers.py",
     "interledger/test_two_servers.py",
     "openapi/test_schemathesis.py",
-    "interledger/test_reconciliation.py",
+    "interledger/test_unanswered_payments.py",
     "crash/test_backup.py",
     "browser/test_consent_pages.py",
     "crash/test_kill.py",

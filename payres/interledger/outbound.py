@@ -109,7 +109,6 @@ class WalletPackets:
         self._begin = begin  # None once it was run
         self._peer: PeerRecord | None = None  # who gets the packets with money, if known
         self._unanswered = False  # whether a peer that does not repeat answers left one of them unanswered
-        self._silent: PeerRecord | None = None
         self.waiting = 0  # packets of `ask` that have no slot yet, or were given up before they had one
 
     async def ask(self, prepare: Prepare) -> Outcome:
@@ -132,8 +131,9 @@ class WalletPackets:
                 )
             except asyncio.CancelledError:
                 # A probe that ends also stops waiting for a packet that has just left, which says nothing of the peer.
-                if outbound.clock.now() - left_at >= outbound.timing.probe_timeout // 2:
-                    self._silent = hop.peer
+                now = outbound.clock.now()
+                if self._payment_id is None and now - left_at >= outbound.timing.probe_timeout // 2:
+                    await note_failure(self._database, hop.peer, SILENT, now)
                 raise
 
     async def pay(self, prepare: Prepare, delivered: Callable[[Fulfill], int]) -> Outcome:
@@ -158,11 +158,6 @@ class WalletPackets:
         """Has `begin` run if no packet with money has left."""
         if self._begin is not None:
             await self._database.write(self._begin)
-
-    async def note_silence(self) -> None:
-        """Stores with the peer that it left a packet of a probe unanswered, if it did."""
-        if self._silent is not None:
-            await note_failure(self._database, self._silent, SILENT, self._outbound.clock.now())
 
     def _payer(self, peer: PeerRecord, delivered: Callable[[Fulfill], int]) -> Payer:
         def check(work: Work, hop: Hop) -> None:

@@ -109,15 +109,16 @@ class Rejected(Exception):
 
 def encode(packet: Prepare | Reply) -> bytes:
     """The packet on the wire. Raises ValueError when a field cannot be written."""
+    _check(packet)
     if isinstance(packet, Prepare):
         kind, times = _PREPARE, oer.uint64(packet.amount) + oer.timestamp(packet.expires_at)
-        head = times + _hash(packet.condition) + oer.var_text(_destination(packet.destination))
+        head = times + packet.condition + oer.var_text(_destination(packet.destination))
     elif isinstance(packet, Fulfill):
-        kind, head = _FULFILL, _hash(packet.fulfillment)
+        kind, head = _FULFILL, packet.fulfillment
     else:
-        kind, code = _REJECT, _code(packet.code.encode("ascii"))
-        head = code + oer.var_text(_origin(packet.triggered_by)) + oer.var_text(_message(packet.message))
-    return kind + oer.var_octets(head + oer.var_octets(_data(packet.data)))
+        kind = _REJECT
+        head = packet.code.encode("ascii") + oer.var_text(packet.triggered_by) + oer.var_text(packet.message)
+    return kind + oer.var_octets(head + oer.var_octets(packet.data))
 
 
 def decode_prepare(data: bytes) -> Prepare:
@@ -129,7 +130,9 @@ def decode_prepare(data: bytes) -> Prepare:
         raise CodecError("the Prepare is too short")
     amount, expires_at, condition = _PREPARE_HEAD.unpack(reader.octets(_PREPARE_HEAD.size))
     destination = _destination(reader.text("ascii"))
-    return Prepare(amount, oer.parse_timestamp(expires_at), condition, destination, _data(reader.var_octets()))
+    prepare = Prepare(amount, oer.parse_timestamp(expires_at), condition, destination, reader.var_octets())
+    _check(prepare)
+    return prepare
 
 
 def decode_reply(data: bytes) -> Reply:
@@ -138,10 +141,14 @@ def decode_reply(data: bytes) -> Reply:
     if kind not in (_FULFILL, _REJECT):
         raise CodecError("the packet is neither Fulfill nor Reject")
     reader = Reader(Reader(data, 1).var_octets())
+    reply: Reply
     if kind == _FULFILL:
-        return Fulfill(reader.octets(HASH_BYTES), _data(reader.var_octets()))
-    code, triggered_by = _code(reader.octets(CODE_BYTES)), _origin(reader.text("ascii"))
-    return Reject(code.decode("ascii"), triggered_by, _message(reader.text()), _data(reader.var_octets()))
+        reply = Fulfill(reader.octets(HASH_BYTES), reader.var_octets())
+    else:
+        code = reader.octets(CODE_BYTES).decode("latin-1")
+        reply = Reject(code, reader.text("ascii"), reader.text(), reader.var_octets())
+    _check(reply)
+    return reply
 
 
 def result_of(reply: bytes) -> str:
@@ -167,40 +174,23 @@ def parse_too_large(data: bytes) -> tuple[int, int] | None:
     return received, maximum
 
 
-# The bounds of fields, the same for reading and writing. Each returns the value. Raises CodecError.
-
-
-def _hash(data: bytes) -> bytes:
-    if len(data) != HASH_BYTES:
-        raise CodecError(f"a condition and its fulfillment have {HASH_BYTES} bytes")
-    return data
-
-
 def _destination(address: str) -> str:
+    """The address. Raises CodecError when it is none."""
     if not is_ilp_address(address):
         raise CodecError("the destination is no ILP address")
     return address
 
 
-def _origin(address: str) -> str:
-    if address and not is_ilp_address(address):
-        raise CodecError("the rejecting node has no ILP address")
-    return address
-
-
-def _code(code: bytes) -> bytes:
-    if len(code) != CODE_BYTES or not code.isalnum():
-        raise CodecError(f"a code has {CODE_BYTES} letters and digits")
-    return code
-
-
-def _message(message: str) -> str:
-    if len(message) > MAX_MESSAGE:
-        raise CodecError(f"a message has at most {MAX_MESSAGE} characters")
-    return message
-
-
-def _data(data: bytes) -> bytes:
-    if len(data) > MAX_DATA:
+def _check(packet: Prepare | Reply) -> None:
+    """Raises CodecError for a field out of its bounds, in what is read as in what is written."""
+    if isinstance(packet, Reject):
+        if len(packet.code) != CODE_BYTES or not (packet.code.isascii() and packet.code.isalnum()):
+            raise CodecError(f"a code has {CODE_BYTES} letters and digits")
+        if packet.triggered_by and not is_ilp_address(packet.triggered_by):
+            raise CodecError("the rejecting node has no ILP address")
+        if len(packet.message) > MAX_MESSAGE:
+            raise CodecError(f"a message has at most {MAX_MESSAGE} characters")
+    elif len(packet.condition if isinstance(packet, Prepare) else packet.fulfillment) != HASH_BYTES:
+        raise CodecError(f"a condition and its fulfillment have {HASH_BYTES} bytes")
+    if len(packet.data) > MAX_DATA:
         raise CodecError(f"a packet carries at most {MAX_DATA} bytes of data")
-    return data

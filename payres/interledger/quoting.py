@@ -13,7 +13,7 @@ from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteRec
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.routing import next_peer
 from payres.interledger.sending.connection import Connection, Destination, SendingFailed
-from payres.interledger.sending.path import max_source, min_delivery, price_of, probe, promise_of
+from payres.interledger.sending.probe import max_source, min_delivery, price_of, probe, promise_of
 from payres.payments import refunds
 from payres.payments.incoming import is_remote, unpayable
 from payres.payments.liquidity import check_liquidity
@@ -122,8 +122,6 @@ class RemoteQuotes:
                 sentence = "The path was not probed: too many quotes are in progress; try again shortly"
                 raise Unavailable(sentence) from error
             raise unpayable(field, error.sentence, "no_path") from error
-        finally:
-            await packets.note_silence()  # also about a small amount, for which the offer is made all the same
         await self._database.read(lambda work: self._check_exchange(work, wallet, destination, terms))
         return Offer(terms, receiver.expires_at)
 
@@ -169,13 +167,11 @@ async def _sending(
     if net < least:
         min_delivery(least, path, rate)  # raises where no amount would arrive
         is_taken = receiver.remaining is None or path.least(least) <= receiver.remaining
-        least_debit = minimum_send(pricing, Fraction(1, least)) if is_taken else None
-        raise nothing_arrives(least_debit, asset)
+        raise nothing_arrives(minimum_send(pricing, Fraction(1, least)) if is_taken else None, asset)
     promised = min_delivery(net, path, rate)
     # More will arrive than is promised, and the receiver must have room for it.
     check_fits(receiver, max(promised, path.least(net)))
-    promised = await promise_of(connection, net, promised)
-    return _terms(receiver, debit, fee, promised, path, sends_all=True)
+    return _terms(receiver, debit, fee, await promise_of(connection, net, promised), path, sends_all=True)
 
 
 async def _delivering(

@@ -19,9 +19,9 @@ from payres.clock import DAY, Clock
 from payres.federation.connection import FetchFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.outbound import Outbound, WalletPackets
-from payres.interledger.recovery import Recovery
 from payres.interledger.sending.connection import Connection, Destination, SendingFailed, close
 from payres.interledger.sending.payment import Plan, pay
+from payres.interledger.unanswered import UnansweredPackets
 from payres.payments.incoming import PAID_MEANWHILE, overpay_tolerance
 from payres.payments.settlement import end_sending, is_finished
 from payres.slots import Slots
@@ -80,13 +80,13 @@ class RemotePayments:
         clock: Clock,
         receivers: RemoteReceivers,
         outbound: Outbound,
-        recovery: Recovery,
+        unanswered: UnansweredPackets,
     ) -> None:
         self._database = database
         self._clock = clock
         self._receivers = receivers
         self.outbound = outbound
-        self._recovery = recovery
+        self._unanswered = unanswered
         self.backoff = Backoff()
         self._worker = Worker("the search for payments to send", database, self._start, RETRY_SECONDS)
         self._slots = Slots(AT_ONCE, AT_ONCE_FROM_WALLET)
@@ -139,7 +139,7 @@ class RemotePayments:
             step = next_step(payment, failure, in_flight=in_flight, now=self._clock.now())
             last, failure = failure, None
             if step == "resolve":
-                await self._recovery.settled(payment_id)
+                await self._unanswered.settled(payment_id)
             elif step == "end":
                 await self._end(payment_id, last.sentence if last else NOT_IN_FULL)
             elif step == "wait":

@@ -7,7 +7,7 @@ from unittest.mock import patch
 from payres.cli import main
 from payres.clock import SECOND
 from payres.events import deliveries
-from payres.interledger import outbound, reconciliation, recovery, remote_payments
+from payres.interledger import outbound, remote_payments, unanswered
 from payres.interledger.remote_payments import Backoff
 from payres.interledger.sending.connection import Timing
 from payres.routes import monitoring
@@ -40,7 +40,7 @@ def serve_hurried() -> None:
     """
     with (
         patch.object(outbound, "Timing", partial(Timing, packet_lifetime=LIFETIME)),
-        patch.object(reconciliation, "MARGIN", SECOND),
+        patch.object(unanswered, "RECEIVER_MARGIN", SECOND),
     ):
         serve()
 
@@ -56,7 +56,7 @@ def serve_by(file: Path) -> None:
         patch.object(work, "SystemClock", lambda: clock),
         patch.object(remote_payments, "Backoff", partial(Backoff, after_failure=0.02)),
         patch.object(remote_payments, "MAX_ATTEMPTS", 1000),
-        patch.object(recovery, "TICK_SECONDS", shared_clock.TICK_SECONDS),
-        patch.object(recovery, "pause", clock.pause),
+        patch.object(unanswered, "TICK_SECONDS", shared_clock.TICK_SECONDS),
+        patch.object(unanswered, "pause", clock.pause),
     ):
         serve()

@@ -27,7 +27,7 @@ class SharedClock:
         return SystemClock().now() + self._values[OFFSET]
 
     async def pause(self, clock: Clock, due: int | None) -> None:
-        """Waits as `recovery.pause` does, and says in the file for what time."""
+        """Waits as `unanswered.pause` does, and says in the file for what time."""
         if due is not None and due > clock.now():
             self._values[AWAITED] = due
         await asyncio.sleep(TICK_SECONDS)

@@ -13,10 +13,10 @@ import pytest
 from payres import ledger
 from payres.amounts import Asset, format_decimal
 from payres.clock import SECOND, Clock
-from payres.interledger import recovery
-from payres.interledger.recovery import Recovery, pause
-from payres.interledger.sending import path, payment
+from payres.interledger import unanswered
+from payres.interledger.sending import payment, probe
 from payres.interledger.sending.connection import monotonic as monotonic_now
+from payres.interledger.unanswered import UnansweredPackets, pause
 from payres.operator import assets
 from payres.operator.assets import require_asset
 from payres.operator.peer_terms import PeerChange
@@ -74,7 +74,7 @@ def skip_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         nonlocal skipped
         skipped += microseconds
 
-    for module in (payment, path):
+    for module in (payment, probe):
         monkeypatch.setattr(module, "monotonic", lambda: monotonic_now() + skipped)
         monkeypatch.setattr(module, "pause", pause)
 
@@ -118,12 +118,12 @@ class Waits:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._until: dict[Clock, int | None] = {}  # what the servers wait for that have nothing to do
         self._settling: set[str] = set()  # payments that send nothing, but wait for the outcome of packets
-        settled = Recovery.settled
+        settled = UnansweredPackets.settled
 
-        async def noted_settled(recovery: Recovery, payment_id: str) -> None:
+        async def noted_settled(packets: UnansweredPackets, payment_id: str) -> None:
             self._settling.add(payment_id)
             try:
-                await settled(recovery, payment_id)
+                await settled(packets, payment_id)
             finally:
                 self._settling.discard(payment_id)
 
@@ -131,9 +131,9 @@ class Waits:
             self._until[clock] = due
             await pause(clock, due)
 
-        monkeypatch.setattr(Recovery, "settled", noted_settled)
-        monkeypatch.setattr(recovery, "TICK_SECONDS", 0.01)
-        monkeypatch.setattr(recovery, "pause", noted_pause)
+        monkeypatch.setattr(UnansweredPackets, "settled", noted_settled)
+        monkeypatch.setattr(unanswered, "TICK_SECONDS", 0.01)
+        monkeypatch.setattr(unanswered, "pause", noted_pause)
 
     def has(self, instance: Instance, created: Json) -> bool:
         """Whether the payment waits, and with it all that the server sends."""

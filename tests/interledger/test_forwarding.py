@@ -138,7 +138,7 @@ async def test_money_stays_or_is_held_while_the_packet_can_still_be_fulfilled(
         near, prepare = await pair(node, far), far_prepare(node, 500, FULFILLMENT)
         assert await node.answer(near, prepare, request_id) == (numbered if request_id else plain)
         in_flight = [packet.amount for packet in await node.under_way()]
-        assert in_flight == [500] * (numbered is UNKNOWN)  # test_recovery.py has when it is released
+        assert in_flight == [500] * (numbered is UNKNOWN)  # test_unanswered.py has when it is released
         assert noted in await node.last_error()
         if request_id and in_flight:
             assert await node.answer(near, prepare, request_id) is UNKNOWN

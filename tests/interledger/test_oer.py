@@ -1,6 +1,5 @@
 """Encodings: the vectors, the examples of RFC 30, and what is refused."""
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -44,25 +43,29 @@ def test_timestamp_vectors(timestamp_vector: Vector) -> None:
 def test_reader_reads_one_value_after_the_other() -> None:
     parts = [b"?", oer.uint8(7), oer.uint64(8), oer.var_octets(b"nine"), oer.var_uint(1000), oer.var_text("é"), b"rest"]
     reader = Reader(b"".join(parts), 1)
-    assert (reader.uint8(), reader.octets(8), reader.var_octets(), reader.var_uint()) == (
-        7,
-        bytes(7) + b"\x08",
-        b"nine",
-        1000,
-    )
-    assert (reader.text(), reader.octets(2), reader.octets(2), reader.octets(0)) == ("é", b"re", b"st", b"")
+    assert (reader.uint8(), reader.octets(8), reader.var_octets()) == (7, bytes(7) + b"\x08", b"nine")
+    assert (reader.var_uint(), reader.text(), reader.octets(2), reader.octets(2)) == (1000, "é", b"re", b"st")
+
+
+LENGTHS_NOT_THE_SHORTEST = ["8100", "810100", "817f" + "00" * 127, "82000100", "820080" + "00" * 128]
+LENGTHS_THAT_LEAD_OUTSIDE = ["", "80", "81", "8201", "05aabb", "8180" + "00" * 127, "ff" + "ff" * 127]
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("read", "data"),
     [
-        *("8100", "8101" + "00", "817f" + "00" * 127, "820001" + "00", "820080" + "00" * 128),
-        *("", "80", "81", "8201", "05aabb", "8180" + "00" * 127, "ff" + "ff" * 127),
+        *((Reader.var_octets, data) for data in (*LENGTHS_NOT_THE_SHORTEST, *LENGTHS_THAT_LEAD_OUTSIDE)),
+        (Reader.uint8, ""),
+        (lambda reader: reader.octets(2), "00"),
+        *((Reader.var_uint, data) for data in ("", "00", "0201", "09010000000000000000")),
+        (lambda reader: reader.var_uint(saturate=True), "00"),
+        *((lambda reader: reader.text("ascii"), data) for data in ("0180", "02c3a9")),
+        *((Reader.text, data) for data in ("0180", "03eda080")),  # a surrogate
     ],
 )
-def test_reader_refuses_lengths_that_are_not_the_shortest_or_lead_outside(data: str) -> None:
+def test_reader_refuses_what_is_not_such_a_value(read: Callable[[Reader], object], data: str) -> None:
     with pytest.raises(CodecError):
-        Reader(bytes.fromhex(data)).var_octets()
+        read(Reader(bytes.fromhex(data)))
 
 
 @pytest.mark.parametrize(("data", "value"), [("020001", 1), ("0800000000000000ff", 255), ("080000000000000000", 0)])
@@ -71,50 +74,8 @@ def test_reader_takes_zeros_before_a_number_up_to_eight_bytes(data: str, value: 
 
 
 def test_reader_saturates_numbers_above_eight_bytes_where_it_may() -> None:
-    data = bytes.fromhex("09010000000000000000" + "0105")
-    reader = Reader(data)
-    assert reader.var_uint(saturate=True) == MAX_UINT64
-    assert reader.var_uint(saturate=True) == 5
-    with pytest.raises(CodecError, match="eight"):
-        Reader(data).var_uint()
-
-
-@pytest.mark.parametrize(
-    ("read", "data"),
-    [
-        (Reader.uint8, ""),
-        (Reader.var_uint, ""),
-        (Reader.var_uint, "00"),
-        (Reader.var_uint, "0201"),
-        (lambda reader: reader.text("ascii"), "0180"),
-        (lambda reader: reader.text("ascii"), "02c3a9"),
-        (Reader.text, "0180"),
-        (Reader.text, "03eda080"),  # a surrogate
-        (lambda reader: reader.octets(2), "00"),
-    ],
-)
-def test_reader_refuses_what_is_not_such_a_value(read: Callable[[Reader], object], data: str) -> None:
-    with pytest.raises(CodecError):
-        read(Reader(bytes.fromhex(data)))
-
-
-def test_reader_saturated_still_refuses_a_number_without_bytes() -> None:
-    with pytest.raises(CodecError):
-        Reader(b"\x00").var_uint(saturate=True)
-
-
-@pytest.mark.parametrize(
-    ("write", "value"),
-    [
-        *((oer.uint8, value) for value in (-1, 256)),
-        *((oer.uint64, value) for value in (-1, 2**64)),
-        *((oer.var_uint, value) for value in (-1, 2**64)),
-        *((oer.timestamp, value) for value in (EARLIEST - 1, LATEST + 1)),
-    ],
-)
-def test_writing_refuses_what_does_not_fit(write: Callable[[int], bytes], value: int) -> None:
-    with pytest.raises(ValueError, match=re.compile("range|from 0|outside")):
-        write(value)
+    reader = Reader(bytes.fromhex("09010000000000000000" + "0105"))
+    assert (reader.var_uint(saturate=True), reader.var_uint(saturate=True)) == (MAX_UINT64, 5)
 
 
 @given(st.integers(0, MAX_UINT64))
@@ -154,33 +115,17 @@ def test_timestamps_are_seventeen_digits(iso: str, digits: bytes) -> None:
     assert oer.parse_timestamp(digits) == us // 1000 * 1000
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"20171224235312.431+0200",
-        b"201712242153124318",
-        b"20171324161432200",
-        b"20171224230000000.",
-        b"20171224240000000",
-        b"20171224215300",
-        b"2017122421531",
-        b"201712242153",
-        b"2017122421",
-        b"20161231235960852",
-        b"20170229120000000",
-        b"20171200120000000",
-        b"20171224126000000",
-        b"00000101000000000",
-        b"+2017122416143220",
-        b"2017 224161432200",
-        b"2017_224161432200",
-        "２０１７１２２４１６１４３２２００".encode(),
-        b"",
-    ],
+NO_TIMESTAMPS = (
+    "20171224235312.431+0200 201712242153124318 20171324161432200 20171224230000000. 20171224240000000 20171224215300"
+    " 2017122421 20161231235960852 20170229120000000 20171200120000000 20171224126000000 00000101000000000"
+    " +2017122416143220 2017_224161432200 ２０１７１２２４１６１４３２２００"
 )
-def test_timestamps_that_do_not_exist_are_refused(data: bytes) -> None:
+
+
+@pytest.mark.parametrize("text", [*NO_TIMESTAMPS.split(" "), "2017 224161432200", ""])
+def test_timestamps_that_do_not_exist_are_refused(text: str) -> None:
     with pytest.raises(CodecError):
-        oer.parse_timestamp(data)
+        oer.parse_timestamp(text.encode())
 
 
 @given(st.integers(EARLIEST, LATEST))

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.amounts import MAX_LEDGER, MAX_VALUE, Asset
-from payres.identifiers import is_ilp_address
 from payres.interledger.packets import Code, Rejected, parse_too_large
-from payres.interledger.routing import converted, covers, next_peer, prefixes_of
+from payres.interledger.routing import converted, covers, next_peer
 from payres.operator.assets import set_rate
 from payres.store import peers
 from payres.store.connections import connect_writer
@@ -88,14 +87,6 @@ def test_removed_peer_is_no_way(tx: Work) -> None:
     assert found.name == "bank"
 
 
-@given(SEGMENTS, SEGMENTS)
-def test_prefixes_are_those_that_cover_the_address(address: list[str], other: list[str]) -> None:
-    found = prefixes_of(".".join(address))
-    assert all(covers(prefix, ".".join(address)) for prefix in found)
-    assert (".".join(other) in found) == covers(".".join(other), ".".join(address))
-    assert sorted(found, key=len, reverse=True) == list(found)
-
-
 def test_longest_address_has_all_its_prefixes_asked_for(tx: Work) -> None:
     made(tx, {"far": ["test.a"]})
     found = next_peer(tx, "test" + ".a" * 509, OWN, Asset("CHF", 2))
@@ -113,12 +104,6 @@ addresses = st.builds(
 def test_prefix_covers_as_its_segments_begin_the_address(prefix: str, address: str) -> None:
     parts = prefix.split(".")
     assert covers(prefix, address) == (address.split(".")[: len(parts)] == parts)
-
-
-@given(addresses, st.lists(segments, max_size=3))
-def test_address_covers_what_is_below_it(address: str, below: list[str]) -> None:
-    assert is_ilp_address(address)
-    assert covers(address, ".".join([address, *below]))
 
 
 SCALES = st.integers(0, 18)

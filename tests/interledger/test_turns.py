@@ -13,13 +13,13 @@ import pytest
 from payres import ledger, terms
 from payres.clock import SECOND
 from payres.identifiers import new_id
-from payres.interledger import outbound, quoting, recovery
+from payres.interledger import outbound, quoting, unanswered
 from payres.interledger.carrying import NoReply
 from payres.interledger.link import BOUNDS
 from payres.interledger.packets import decode_prepare
 from payres.interledger.remote_payments import AT_ONCE, AT_ONCE_FROM_WALLET
 from payres.interledger.sending.connection import Connection
-from payres.interledger.sending.path import probe
+from payres.interledger.sending.probe import probe
 from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON
 from payres.operator.wallets import require_wallet
 from payres.slots import Slots
@@ -176,7 +176,7 @@ def test_wallet_whose_receivers_hold_packets_leaves_others_places_on_the_link(
 
 
 def test_packets_of_every_kind_fit_into_what_a_peer_takes() -> None:
-    money = outbound.AT_ONCE + MAX_PASSED_ON + recovery.ASKED_AT_ONCE
+    money = outbound.AT_ONCE + MAX_PASSED_ON + unanswered.ASKED_AT_ONCE
     assert money <= BOUNDS.per_host
     assert money + outbound.ASKED_AT_ONCE <= MAX_PACKETS_IN_FLIGHT
 

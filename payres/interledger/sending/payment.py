@@ -38,7 +38,7 @@ from payres.interledger.sending.connection import (
     monotonic,
     pause,
 )
-from payres.interledger.sending.path import is_small, rounded_up, sendable
+from payres.interledger.sending.probe import is_small, rounded_up, sendable
 from payres.terms import Path, RateBounds
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from payres.clock import MINUTE
 from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Reject, Reply, Unanswered
 from payres.interledger.sending.connection import Connection, SendingFailed, monotonic
-from payres.interledger.sending.path import max_source, min_delivery, probe
 from payres.interledger.sending.payment import Plan, Result, pay
+from payres.interledger.sending.probe import max_source, min_delivery, probe
 from tests.helpers import examples
 from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, connect
 from tests.interledger.sending.virtual_time import run

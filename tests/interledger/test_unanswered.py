@@ -2,26 +2,39 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from payres.clock import HOUR, SECOND
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.interledger import balances
-from payres.interledger import recovery as module
+from payres.interledger import unanswered as module
 from payres.interledger.carrying import NoReply
 from payres.interledger.packets import Fulfill, Prepare, Reject
-from payres.interledger.recovery import ASKED_AT_ONCE, ASKED_AT_ONCE_OF_ONE, PAGE, Recovery
+from payres.interledger.unanswered import (
+    ASKED_AT_ONCE,
+    ASKED_AT_ONCE_OF_ONE,
+    MAX_SUMS,
+    PAGE,
+    InFlight,
+    UnansweredPackets,
+    arrived,
+    cost,
+)
 from payres.store import peers
 from payres.store.packets import PACKETS, PacketRecord
 from payres.store.peers import PeerRecord
-from tests.helpers import TIMEOUT
+from payres.terms import Path as Way
+from tests.helpers import TIMEOUT, examples
 from tests.interledger.node import (
     FULFILLMENT,
     LIFETIME,
@@ -68,7 +81,7 @@ async def lose(
 @asynccontextmanager
 async def recovering(node: Node) -> AsyncIterator[None]:
     """Recovery as it begins when a server starts."""
-    task = asyncio.create_task(Recovery(node.database, node.clock, node.carrier, NO_RECEIVERS).run())
+    task = asyncio.create_task(UnansweredPackets(node.database, node.clock, node.carrier, NO_RECEIVERS).run())
     try:
         yield
     finally:
@@ -319,3 +332,81 @@ async def test_two_nodes_agree_after_a_lost_exchange(tmp_path: Path, node: Node,
         assert (await second.received(payment)).received == arrived
         assert await node.balance("second") == -await second.balance("first") == -await node.balance("near") == arrived
         await second.check_books()
+
+
+# What a receiver's figure says: no payer is charged for what did not arrive
+
+
+AMOUNTS = st.lists(st.sampled_from([1, 7, 50, 100, 100, 100]), min_size=1, max_size=8)
+
+
+def unresolved(amounts: Sequence[int], path: Way | None = None) -> list[InFlight]:
+    path = path or Way(Fraction(1), Fraction(1001, 1000), 1000)
+    return [
+        InFlight(
+            PacketRecord(f"{number}", 1, "payment", None, None, amount, amount, b"", 1, "prepared"),
+            path.least(amount),
+            path.most(amount),
+        )
+        for number, amount in enumerate(amounts)
+    ]
+
+
+def chosen(some: Sequence[InFlight], which: Sequence[bool]) -> Sequence[InFlight]:
+    return [one for one, is_chosen in zip(some, which, strict=False) if is_chosen]
+
+
+WHICH = st.lists(st.booleans(), min_size=8, max_size=8)
+
+
+@examples(200)
+@given(AMOUNTS, WHICH)
+def test_payer_is_charged_exactly_what_arrived(amounts: list[int], which: list[bool]) -> None:
+    own = unresolved(amounts)
+    increase = cost(chosen(own, which))
+    found = arrived(own, increase)
+    assert found is not None
+    assert cost(found) == increase
+
+
+@examples(200)
+@given(AMOUNTS, st.integers(1, 2000))
+def test_figure_that_no_packets_add_up_to_says_nothing(amounts: list[int], increase: int) -> None:
+    sums = {0}
+    for amount in amounts:
+        sums |= {amount + total for total in sums}
+    found = arrived(unresolved(amounts), increase)
+    assert (found is None) is (increase not in sums)
+
+
+@examples(200)
+@given(AMOUNTS, WHICH, st.fractions(Fraction(1, 3), 40, max_denominator=1000))
+def test_payer_is_never_charged_more_than_what_arrived_across_currencies(
+    amounts: list[int], which: list[bool], rate: Fraction
+) -> None:
+    own = unresolved(amounts, Way(rate, rate + Fraction(1, 2000), 1000))
+    truly = chosen(own, which)
+    for increase in (sum(one.least for one in truly), sum(one.most for one in truly)):
+        found = arrived(own, increase)
+        assert found is not None
+        assert cost(found) <= cost(truly)
+        assert sum(one.least for one in found) <= increase <= sum(one.most for one in found)
+
+
+@pytest.mark.parametrize(
+    ("amounts", "increase", "charged"),
+    [([100, 100, 30], 130, 130), ([100, 100], 0, 0), ([100, 100], 200, 200), ([100], 101, None), ([100], -1, None)],
+)
+def test_packets_that_arrived_are_those_that_explain_the_increase(
+    amounts: list[int], increase: int, charged: int | None
+) -> None:
+    found = arrived(unresolved(amounts), increase)
+    assert (None if found is None else cost(found)) == charged
+
+
+def test_of_too_many_different_packets_the_figure_says_nothing() -> None:
+    packets = unresolved([2**number for number in range(20)])
+    assert 2 ** len(packets) > MAX_SUMS
+    assert arrived(packets, 0) == []
+    assert arrived(packets, cost(packets) - 1) is None
+    assert len(arrived(unresolved([100] * 3000), 100 * 2000) or ()) == 2000  # of one size any number

@@ -19,8 +19,8 @@ from payres.clock import HOUR
 from payres.federation.connection import FetchFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
 from payres.interledger.link import Link
-from payres.interledger.reconciliation import UNPROVED
 from payres.interledger.remote_payments import NOT_IN_FULL
+from payres.interledger.unanswered import UNPROVED
 from payres.limits import MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
 from payres.operator import unresolved_packets
 from payres.store import packets

@@ -13,7 +13,7 @@ from payres.amounts import MAX_VALUE
 from payres.clock import SECOND
 from payres.interledger.packets import Code, Prepare, Reject, too_large_data
 from payres.interledger.sending.connection import SendingFailed, monotonic
-from payres.interledger.sending.path import max_source, min_delivery, price_of, probe, promise_of, sendable
+from payres.interledger.sending.probe import max_source, min_delivery, price_of, probe, promise_of, sendable
 from payres.interledger.stream import ConnectionClose
 from payres.terms import Path, RateBounds
 from tests.helpers import examples

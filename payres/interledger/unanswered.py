@@ -1,0 +1,370 @@
+"""Finds out what became of packets in flight that nobody waits for any more, after a crash or a lost answer.
+
+The rows are the backlog: each second it looks at packets in flight, and takes up those that have expired and so can no
+longer be fulfilled. Only peers that repeat their answers are asked, because others might take the money twice. What
+they cannot say, for an hour at most, the receiver shows for a payment of ours, and a packet from another peer is
+released.
+
+The receiver's incoming payment is read again: packets that its received amount explains are posted, the others are
+voided and sent again. An amount that cannot be explained, because others pay into the same incoming payment, says
+nothing, and so it is when another payment of ours to the same receiver overlaps: the payer gets the money back, the
+payment ends, and an operator resolves its packets.
+
+A receiver that lies harms no payer, because the amount only decides whether the payer gets money back or the peer is
+paid. A receiver that denies what arrived is sent it again, and its peer, which showed no fulfillment in time, is not
+paid for the first packet. A receiver that claims what did not arrive has acknowledged it to the payer.
+"""
+
+import asyncio
+import logging
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
+from fractions import Fraction
+from functools import partial
+from math import ceil, floor
+from typing import Final
+
+import msgspec
+
+from payres.amounts import format_decimal
+from payres.clock import HOUR, MINUTE, SECOND, Clock
+from payres.federation.connection import FetchFailed
+from payres.federation.incoming_payments import RemoteReceivers
+from payres.interledger import balances
+from payres.interledger.carrying import Carrier, land_forwarded
+from payres.interledger.link import BOUNDS
+from payres.interledger.packets import (
+    Code,
+    Fulfill,
+    Outcome,
+    Reject,
+    Rejected,
+    Unanswered,
+    decode_prepare,
+    fulfills,
+)
+from payres.payments.settlement import end_remote, has_arrived, payment_of
+from payres.slots import Slots
+from payres.store import packets, payments, peers
+from payres.store.database import Database
+from payres.store.packets import PacketRecord
+from payres.store.payments import OUTGOING, OutgoingRecord
+from payres.store.peers import PeerRecord
+from payres.store.wallets import WALLETS
+from payres.store.work import Work
+from payres.worker import cancel_all, retry
+
+# After a packet's expiry: the peer's clock may be a little behind; or clocks on the way to the receiver, where what
+# was fulfilled must show.
+PEER_MARGIN: Final = SECOND
+RECEIVER_MARGIN: Final = 5 * SECOND
+GIVE_UP_AFTER: Final = HOUR
+FIRST_WAIT: Final = SECOND
+LONGEST_WAIT: Final = 5 * MINUTE
+# Requests in flight to one peer; and about packets of one payment or from one peer.
+ASKED_AT_ONCE: Final = 16
+ASKED_AT_ONCE_OF_ONE: Final = 8
+TICK_SECONDS: Final = 1.0
+RETRY_SECONDS: Final = 5.0
+PAGE: Final = 512  # rows that are looked at in a second
+MAX_SUMS: Final = 4096  # different sums of packets; packets of one payment have few sizes, so there are few sums
+NOT_REPEATED: Final = Unanswered("The peer does not repeat answers")
+UNPROVED: Final = (
+    "packets were left unanswered, and what the receiver has received does not say what became of them; what is not"
+    " known to have arrived was given back"
+)
+
+log = logging.getLogger("payres.interledger")
+
+
+class UnansweredPackets:
+    """Call `run`. A case is a payment of ours with its packets in flight, or one packet from another peer."""
+
+    def __init__(self, database: Database, clock: Clock, carrier: Carrier, receivers: RemoteReceivers) -> None:
+        self._database = database
+        self._clock = clock
+        self._carrier = carrier
+        self._receivers = receivers
+        self._slots = Slots(None, ASKED_AT_ONCE, ASKED_AT_ONCE_OF_ONE)
+        self._after = ""  # the last packet of the page before
+        self._due: dict[str, int] = {}  # when to look again at cases that were looked at
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Until cancelled, or the database is in fail-stop."""
+        try:
+            while not self._database.stopped:
+                name = "the search for unresolved packets"
+                await pause(self._clock, await retry(name, self._database, self._look, RETRY_SECONDS))
+        finally:
+            await cancel_all(self._tasks.values())
+
+    async def settled(self, payment_id: str) -> None:
+        """Returns when no packet of the payment is in flight."""
+        while True:
+            if not await self._database.read(lambda work: packets.packets_of_payment(work, payment_id, "prepared")):
+                return
+            await asyncio.sleep(TICK_SECONDS)
+
+    async def _look(self) -> int | None:
+        """Begins with the cases of one page that are due; when the next one is, None while packets have tasks."""
+        page = await self._database.read(partial(packets.prepared_packets, limit=PAGE, after=self._after))
+        self._after = page[-1].id if len(page) == PAGE else ""
+        now, later = self._clock.now(), []
+        self._due = {case: due for case, due in self._due.items() if due > now - LONGEST_WAIT}
+        for packet in page:
+            case = packet.outgoing_payment_id or packet.id
+            if case in self._tasks or packet.id in self._carrier.awaited:
+                continue
+            due = max(self._due.get(case, 0), packet.expires_at + PEER_MARGIN)
+            slot = packet.to_peer_id, packet.outgoing_payment_id or packet.from_peer_id
+            if due > now:
+                later.append(due)
+            elif self._slots.try_take(*slot):
+                self._tasks[case] = asyncio.create_task(self._take_up(case, packet, slot))
+        return None if self._tasks or self._carrier.awaited else min(later, default=None)
+
+    async def _take_up(self, case: str, packet: PacketRecord, slot: tuple[Hashable, ...]) -> None:
+        try:
+            step = partial(self._resolve, packet)
+            due = await retry(f"recovery of packet {packet.id}", self._database, step, RETRY_SECONDS)
+            self._due[case] = due or 0
+        finally:
+            self._slots.release(*slot)
+            del self._tasks[case]
+
+    async def _resolve(self, packet: PacketRecord) -> int | None:
+        """When to look again at the case of a packet; None when all of it has its outcome."""
+        payment_id, found = packet.outgoing_payment_id, [packet]
+        if payment_id is not None:
+            found = [*await self._database.read(lambda work: packets.packets_of_payment(work, payment_id, "prepared"))]
+        expired_at = max((one.expires_at for one in found), default=0) + PEER_MARGIN
+        if self._clock.now() < expired_at:
+            return expired_at
+        for one in found:
+            outcome, may_change = await self._ask(one)
+            if isinstance(outcome, Unanswered) and may_change:
+                return next_look(self._clock.now(), one.expires_at)
+            with suppress(Rejected):  # it was given up meanwhile
+                await self._database.write(partial(_end, packet=one, outcome=outcome))
+        return None if payment_id is None else await self._ask_receiver(payment_id)
+
+    async def _ask(self, packet: PacketRecord) -> tuple[Outcome, bool]:
+        """What became of an expired packet, and whether asking again may say more. Raises Unavailable."""
+        found = await self._database.read(partial(_peer_and_token, peer_id=packet.to_peer_id))
+        if packet.outgoing_payment_id is None and packet.from_request_id is None:
+            return Unanswered("The peer before does not number its requests"), False  # and waits for no answer
+        if found is None:
+            return Unanswered("The peer was removed"), False
+        peer, token = found
+        if not peer.repeats_answers or packet.prepare is None:
+            return NOT_REPEATED, False
+        outcome, repeats = await self._carrier.link.post(peer, token, packet.prepare, packet.id, BOUNDS.seconds)
+        if isinstance(outcome, Unanswered):
+            return outcome, self._clock.now() < packet.expires_at + GIVE_UP_AFTER
+        if isinstance(outcome, Fulfill) and fulfills(outcome.fulfillment, decode_prepare(packet.prepare).condition):
+            return outcome, False  # the preimage is enough, also from a peer that does not repeat answers
+        return (Reject(Code.TRANSFER_TIMED_OUT), False) if repeats else (NOT_REPEATED, False)
+
+    async def _ask_receiver(self, payment_id: str) -> int | None:
+        """Looks once at what the receiver has received: None when each packet of the payment has its outcome, or the
+        payment has ended without; else the time to look again."""
+        standing = await self._database.read(partial(find_standing, payment_id=payment_id))
+        if standing is None:
+            return None
+        if self._clock.now() < (due := standing.expired_at + RECEIVER_MARGIN):
+            return due
+        received = await self._received(standing)
+        message = await self._database.write(partial(_conclude, before=standing, received=received))
+        if message is not None:
+            log.warning("%s", message)
+            return None
+        return next_look(self._clock.now(), standing.expired_at)
+
+    async def _received(self, standing: "Standing") -> int | None:
+        """What the receiver has received; None when that cannot be read or would prove nothing."""
+        if standing.before is None:
+            return None
+        terms = standing.payment.terms
+        try:
+            receiver = await self._receivers.fetch(terms.receiver)
+        except FetchFailed as error:
+            log.info("payment %s waits for what its receiver has received: %s", standing.payment.id, error.sentence)
+            return None
+        return receiver.received if receiver.asset == terms.asset else None
+
+
+async def pause(clock: Clock, due: int | None) -> None:
+    """Waits for the next look: a second, or less when something is due."""
+    seconds = TICK_SECONDS if due is None else (due - clock.now()) / SECOND
+    await asyncio.sleep(min(max(seconds, 0), TICK_SECONDS))
+
+
+def next_look(now: int, expired_at: int) -> int:
+    """After as much time as has passed since the packet expired, within bounds."""
+    return now + min(max(now - expired_at, FIRST_WAIT), LONGEST_WAIT)
+
+
+def _peer_and_token(work: Work, peer_id: int) -> tuple[PeerRecord, str] | None:
+    peer = peers.peer_by_id(work, peer_id)
+    return (peer, peers.outgoing_token(work, peer)) if peer else None
+
+
+def _end(work: Work, packet: PacketRecord, outcome: Outcome) -> None:
+    """Posts or voids the money of a packet. About one of a payment that stays unanswered its receiver is asked."""
+    is_own = packet.outgoing_payment_id is not None
+    if isinstance(outcome, Fulfill):
+        if is_own:
+            path = payment_of(work, packet).terms.path
+            assert path is not None, "payments with packets have one"
+            # By the probe: the receiver's own figure is encrypted with a secret that is not stored.
+            balances.fulfil(work, packet.id, path.least(packet.source_amount))
+        else:
+            land_forwarded(work, packet, outcome)
+    elif isinstance(outcome, Reject):
+        balances.reject(work, packet.id)
+    elif not is_own and balances.reject(work, packet.id):
+        note = f"Packet {packet.id} over {packet.amount} was released unanswered. {outcome.why}"
+        peers.note_error(work, packet.to_peer_id, note, work.now)
+        log.warning("%s", note)
+
+
+class InFlight(msgspec.Struct, frozen=True):
+    """A packet in flight. If it arrived, it has delivered at least `least` and at most `most`."""
+
+    packet: PacketRecord
+    least: int
+    most: int
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A payment and its packets in flight.
+
+    `before` is what the receiver had received before the payment; None when that is unknown, or when others of our
+    payments to it overlap, so that its figure proves nothing.
+    """
+
+    payment: OutgoingRecord
+    before: int | None
+    in_flight: Sequence[InFlight]
+
+    @property
+    def expired_at(self) -> int:
+        """When all of the packets have expired."""
+        return max(one.packet.expires_at for one in self.in_flight)
+
+
+def find_standing(work: Work, payment_id: str) -> Standing | None:
+    """None when the payment has ended, or has no packet in flight."""
+    payment = OUTGOING.get(work, payment_id)
+    found = packets.packets_of_payment(work, payment_id, "prepared")
+    if payment is None or payment.state != "sending" or not found:
+        return None
+    others = payments.remote_payments_since(work, payment.terms.receiver, payment.created_at)
+    # Payments that have not begun to send do not count.
+    is_alone = not any(one.received_before is not None or one.sent for one in others if one.id != payment.id)
+    in_flight = [InFlight(packet, *_delivers(payment, packet.source_amount)) for packet in found]
+    return Standing(payment, payment.received_before if is_alone else None, in_flight)
+
+
+def _delivers(payment: OutgoingRecord, amount: int) -> tuple[int, int]:
+    """The least and the most that a packet delivers, by the probed rate, or by the rate of the payment if that has
+    moved."""
+    path = payment.terms.path
+    assert path is not None, "payments with packets have one"
+    least, most = path.least(amount), path.most(amount)
+    if payment.sent and payment.delivered:
+        seen = Fraction(payment.delivered, payment.sent)
+        least = min(least, floor(amount * seen))
+        most = most if seen < path.high else ceil(amount * seen)
+    return least, most
+
+
+def _conclude(work: Work, before: Standing, received: int | None) -> str | None:
+    """Gives the packets their outcome, or gives them up, and describes it for the log; None while more may be learned.
+
+    `received` is what the receiver had received while the rows were as in `before`.
+    """
+    standing = find_standing(work, before.payment.id)
+    if standing is None:
+        return None
+    if received is not None and standing.before is not None and standing == before:
+        increase = received - standing.before - standing.payment.delivered
+        found = arrived(standing.in_flight, increase)
+        if found is not None:
+            return _account_for(work, standing, found, increase)
+        if increase > 0:  # what others have paid in never goes away
+            return _give_up(work, standing)
+    if standing.before is None or work.now >= standing.expired_at + GIVE_UP_AFTER:
+        return _give_up(work, standing)
+    return None
+
+
+def arrived(in_flight: Sequence[InFlight], increase: int) -> Sequence[InFlight] | None:
+    """The packets that explain what the receiver has received more; None when none do.
+
+    If exchange rates allow several answers, it is the one that costs the payer least.
+    """
+    alike: dict[int, list[InFlight]] = {}
+    for one in in_flight:
+        alike.setdefault(one.packet.source_amount, []).append(one)
+    # By the bounds of what they deliver, the least cost, and how many packets of each amount.
+    sums: dict[tuple[int, int], tuple[int, ...]] = {(0, 0): (0,)}
+    for amount, packets_alike in alike.items():
+        one, grown = packets_alike[0], dict[tuple[int, int], tuple[int, ...]]()
+        for (least, most), (spent, *counts) in sums.items():
+            for count in range(len(packets_alike) + 1):
+                bounds = least + count * one.least, most + count * one.most
+                if bounds[0] > increase:
+                    break
+                found = spent + count * amount, *counts, count
+                grown[bounds] = min(found, grown.get(bounds, found))
+            if len(grown) > MAX_SUMS:
+                return None
+        sums = grown
+    fitting = [found for (least, most), found in sums.items() if least <= increase <= most]
+    if not fitting:
+        return None
+    cheapest = min(fitting)
+    return [one for some, count in zip(alike.values(), cheapest[1:], strict=True) for one in some[:count]]
+
+
+def cost(some: Sequence[InFlight]) -> int:
+    """What packets take from their payer."""
+    return sum(one.packet.source_amount for one in some)
+
+
+def _account_for(work: Work, standing: Standing, found: Sequence[InFlight], increase: int) -> str:
+    """Posts the packets that have arrived, and voids the others."""
+    spare = increase - sum(one.least for one in found)
+    for one in found:
+        more = min(spare, one.most - one.least)
+        spare -= more
+        balances.fulfil(work, one.packet.id, one.least + more)
+    for one in standing.in_flight:
+        balances.reject(work, one.packet.id)  # no effect on those that were just posted
+    described, proved = _described(work, standing, found)
+    return f"{described}; by what the receiver has received, {proved} arrived"
+
+
+def _give_up(work: Work, standing: Standing) -> str:
+    """Ends the payment with what is known to have arrived; its other packets stay unresolved."""
+    for one in standing.in_flight:
+        balances.leave_unresolved(work, one.packet)
+        note = f"Packet {one.packet.id} over {one.packet.amount} is unresolved"
+        peers.note_error(work, one.packet.to_peer_id, note, work.now)
+    payment = OUTGOING.by_id(work, standing.payment.id)
+    end_remote(work, payment, None if has_arrived(payment) else UNPROVED)
+    described, _ = _described(work, standing, ())
+    sentence = "nothing proves what arrived, the payer has it back, and `payres peer unresolved` lists the packets"
+    return f"{described}; {sentence}"
+
+
+def _described(work: Work, standing: Standing, found: Sequence[InFlight]) -> tuple[str, str]:
+    """The payment, its wallet and the amount in question; and the amount of what was `found` to have arrived."""
+    wallet = WALLETS.by_id(work, standing.payment.wallet_address_id)
+    amount, proved = (
+        f"{format_decimal(cost(some), wallet.asset)} {wallet.asset_code}" for some in (standing.in_flight, found)
+    )
+    count = f"{len(standing.in_flight)} packets with {amount} were left unanswered"
+    return f"payment {standing.payment.id} from wallet {wallet.path}: {count}", proved
