@@ -4,14 +4,17 @@ Alice, whose wallet is in dollars, pays bob's euros and carol's dollars, and wal
 one. Each client asks for grants that soon have nothing left, rotates its tokens, and completes incoming payments.
 """
 
+import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from random import Random
+from time import monotonic
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -19,15 +22,23 @@ import httpx2
 
 from payres.testing.client import FINISH_URI, Client
 from tests.crash.server import CommandFailed, Server
-from tests.helpers import TIMEOUT, Json, amount, usd, wait_until
+from tests.helpers import TIMEOUT, Json, amount, last_segment, usd
 
 CLIENTS = 16
+PAYERS = 4
+UNLIMITED = {
+    "PAYRES_ACCESS_TOKEN_LIFETIME": "86400",
+    "PAYRES_RATE_LIMIT_PER_CLIENT": "0",
+    "PAYRES_RATE_LIMIT_PER_ADDRESS": "0",
+    "PAYRES_RATE_LIMIT_UNAUTHENTICATED": "0",
+    "PAYRES_RATE_LIMIT_PER_PEER": "0",
+}
 DEPOSIT = 10_000_000  # dollars
 RETRY_SECONDS = 0.05
 LIMIT = 15_00  # cents that a grant may spend
 FEE = 10  # cents
 PAYEES = {"bob": "EUR", "carol": "USD"}
-WORK = {"pay": 8, "pay_elsewhere": 2, "complete": 2, "rotate": 2, "renew": 1}
+WORK = {"pay": 8, "pay_elsewhere": 2, "complete": 2, "rotate": 2, "renew": 1}  # how often which comes
 TABLES = {"/incoming-payments": "incoming_payment", "/outgoing-payments": "outgoing_payment"}
 UNPAYABLE = {"invalid_receiver", "unavailable"}  # what a receiver may be whose server is killed too
 
@@ -44,14 +55,48 @@ def prepare(server: Server, clients: int = CLIENTS) -> None:
         server.open_client(f"shop{number}")
 
 
+def open_server(folder: Path) -> Server:
+    """A running server on which a few clients may pay."""
+    server = Server(folder)
+    prepare(server, PAYERS)
+    server.start()
+    return server
+
+
+def payers_of(server: Server) -> "Load":
+    """Clients that have the tokens for all that they will do, which is to pay; `close` it."""
+    payers = Load(server, Random(1), [], PAYERS, work={"pay": 1}, limit=DEPOSIT * 100)
+    for shopper in payers.shoppers:
+        shopper.have_tokens()
+    return payers
+
+
+@contextmanager
+def drawn_by(variable: str) -> Iterator[Random]:
+    """Chance that draws the same again with the seed in a variable of the environment, which a failure names."""
+    seed = int(os.environ.get(variable, "1"))
+    try:
+        yield Random(seed)
+    except BaseException as error:
+        error.add_note(f"{variable}={seed} draws the same again")
+        raise
+
+
 @dataclass
 class Asked:
-    """A request that creates something, and its answer unless the server died first."""
+    """A request that creates something, and its answer unless the server died first; with the moments of both."""
 
     path: str
     body: Json
+    receiver: str | None  # of a payment: what it pays, if that is here
+    asked_at: float = field(default_factory=monotonic)
     answer: Json | None = None
-    receiver: str | None = None  # of a payment: what it pays, if that is here
+    answered_at: float | None = None
+
+    @property
+    def number(self) -> int:
+        """Of a payment: what its metadata has to tell it from all others."""
+        return int(self.body["metadata"]["number"])
 
 
 @dataclass
@@ -82,15 +127,23 @@ class Load:
     """The clients, from one kill to the next.
 
     Unless they are `tolerant`, a 503 fails the test. `faulty` is set while the storage is, and holds back what needs
-    the command line.
+    the command line. Each grant may spend `limit` cents.
     """
 
     def __init__(
-        self, server: Server, chance: Random, receivers_elsewhere: list[str], clients: int = CLIENTS,
+        self,
+        server: Server,
+        chance: Random,
+        receivers_elsewhere: list[str],
+        clients: int = CLIENTS,
         tolerant: bool = False,
-    ) -> None:  # fmt: skip
+        work: Mapping[str, int] = WORK,
+        limit: int = LIMIT,
+    ) -> None:
         self.server = server
         self.tolerant = tolerant
+        self.work = work
+        self.limit = limit
         self.faulty = threading.Event()
         self.unavailable = threading.Semaphore(0)
         self.receivers_elsewhere = receivers_elsewhere
@@ -151,24 +204,25 @@ class Load:
         for shopper in self.shoppers:
             shopper.journal = Journal()
 
-    def wait_until_ended(self) -> None:
-        """Returns when no payment to the other server is in progress."""
-        query = "SELECT 1 FROM outgoing_payment WHERE state = 'sending' LIMIT 1"
-        wait_until(lambda: not self.server.select(query), lambda: self.server.log.read_text()[-4000:])
-        assert httpx2.get(f"{self.server.base_url}/healthz", timeout=TIMEOUT, verify=False).status_code == 200
+    def payments(self) -> list[Asked]:
+        """All incoming and outgoing payments that were asked for since the last check, and not refused."""
+        return [one for shopper in self.shoppers for one in list(shopper.journal.asked) if one.path in TABLES]
+
+    def stored(self, path: str, database: Path | None = None) -> set[int]:
+        """The numbers of the payments in the database or a copy of it, `path` being that of their collection."""
+        query = f"SELECT json_extract(metadata, '$.number') FROM {TABLES[path]}"
+        rows = [number for (number,) in self.server.select(query, database=database)]
+        assert len(set(rows)) == len(rows), f"{path} has something twice"
+        return set(rows)
 
     def _check_numbers(self) -> None:
         """What is stored was asked for and not refused, once each; payments, asked for again, are all stored."""
-        for shopper in self.shoppers:
-            for one in shopper.journal.asked:
-                if one.path in TABLES:
-                    self._asked[one.path].add(one.body["metadata"]["number"])
-        for path, table in TABLES.items():
-            rows = self.server.select(f"SELECT json_extract(metadata, '$.number') FROM {table}")
-            stored = {number for (number,) in rows}
-            assert len(stored) == len(rows), f"{path} has something twice"
-            assert stored <= self._asked[path], f"{path} has what nobody asked for, or what was refused"
-            assert path == "/incoming-payments" or stored == self._asked[path]
+        for one in self.payments():
+            self._asked[one.path].add(one.number)
+        for path, asked in self._asked.items():
+            stored = self.stored(path)
+            assert stored <= asked, f"{path} has what nobody asked for, or what was refused"
+            assert path == "/incoming-payments" or stored == asked
 
     def _check_grants(self) -> None:
         """A grant has a valid token once it is issued and never before, and what is undecided can be decided."""
@@ -189,7 +243,7 @@ class Load:
         spent = self.server.select(
             "SELECT grant_id, sum(CASE state WHEN 'sending' THEN debit ELSE sent END) FROM outgoing_payment GROUP BY 1"
         )
-        assert all(debit <= LIMIT for _, debit in spent)
+        assert all(debit <= self.limit for _, debit in spent)
         counted = self.server.select("SELECT grant_id, sum(debit) FROM grant_spending GROUP BY 1")
         assert {row for row in counted if row[1]} == {row for row in spent if row[1]}
 
@@ -230,12 +284,12 @@ class Shopper:
 
     def shop(self) -> None:
         """Goes on until the server is gone, or the load is stopped."""
-        work: dict[str, Callable[[], None]] = {name: getattr(self, f"_{name}") for name in WORK}
+        work: dict[str, Callable[[], None]] = {name: getattr(self, f"_{name}") for name in self._load.work}
         with suppress(httpx2.TransportError):
             while not self._load.stopped.is_set():
-                (name,) = self._chance.choices(list(WORK), list(WORK.values()))
+                (name,) = self._chance.choices(list(work), list(self._load.work.values()))
                 try:
-                    self._have_tokens()
+                    self.have_tokens()
                     work[name]()
                 except (Unavailable, CommandFailed):
                     if not self._load.tolerant:
@@ -251,9 +305,9 @@ class Shopper:
         """What was cut off was done, or can be done as if it had never been asked for."""
         self._continue_again()
         self._rotate_again()
-        self._have_tokens()
+        self.have_tokens()
         if self.journal.completing is not None:
-            answer = self._client.post(f"{self.journal.completing}/complete", token=self._token(self._receiving))
+            answer = self._client.post(f"{self.journal.completing}/complete", token=self.token("/incoming-payments"))
             assert answer.status_code == 200, answer.text
             self.journal.completed.add(self.journal.completing)
         for asked in self.journal.asked:
@@ -265,16 +319,15 @@ class Shopper:
         paid = {one.receiver for one in self.journal.asked if one.path == "/outgoing-payments"}
         for asked in self.journal.asked:
             if asked.answer is not None:
-                token = self._token(self._receiving if asked.path == "/incoming-payments" else self._spending)
-                found = self._client.get(asked.answer["id"], token)
+                found = self._client.get(asked.answer["id"], self.token(asked.path))
                 assert found.status_code == 200, found.text
                 self._compare(asked, asked.answer, found.json(), paid)
         for token in self.journal.rotated:
             refused = self._client.get("/outgoing-payment-grant", token)
             assert refused.status_code == 401, refused.text
             assert reason(refused) in {"revoked_token", "unknown_token"}  # of a grant's many, the oldest are deleted
-        spent = self._client.get("/outgoing-payment-grant", self._token(self._spending)).json()
-        assert int((spent["spentDebitAmount"] or {"value": "0"})["value"]) <= LIMIT
+        spent = self._client.get("/outgoing-payment-grant", self.token("/outgoing-payments")).json()
+        assert int((spent["spentDebitAmount"] or {"value": "0"})["value"]) <= self._load.limit
 
     def _compare(self, asked: Asked, answer: Json, found: Json, paid: set[str | None]) -> None:
         if asked.path == "/outgoing-payments":
@@ -288,29 +341,45 @@ class Shopper:
             answer = answer | {"completed": True, "methods": []}
         assert found == answer
 
-    def _pay(self) -> None:
-        asset = PAYEES[self._payee]
-        wanted = amount(self._chance.randint(1, 300), asset)
+    def bill(self, value: int) -> str:
+        """A new incoming payment of so many cents; its URL."""
+        wanted = amount(value, PAYEES[self._payee])
         wallet = self._load.server.wallet(self._payee)
         receiver = self._create("/incoming-payments", walletAddress=wallet, incomingAmount=wanted)
         assert receiver is not None
-        self._pay_receiver(receiver["id"], receiver["id"])
+        return str(receiver["id"])
+
+    def quote(self, receiver: str, **amounts: Any) -> str | None:
+        """The URL of a quote; None for a receiver on another server that is away."""
+        quote = self._create("/quotes", walletAddress=self._alice, receiver=receiver, method="ilp", **amounts)
+        return None if quote is None else str(quote["id"])
+
+    def pay(self, quote: str, here: str | None) -> None:
+        """Pays for a quote, whose receiver is `here` if it is on this server."""
+        self._create("/outgoing-payments", here, walletAddress=self._alice, quoteId=quote)
+
+    def buy(self, value: int) -> None:
+        """A new incoming payment, paid in full."""
+        receiver = self.bill(value)
+        quote = self.quote(receiver)
+        assert quote is not None
+        self.pay(quote, receiver)
+
+    def _pay(self) -> None:
+        self.buy(self._chance.randint(1, 300))
 
     def _pay_elsewhere(self) -> None:
         if self._load.receivers_elsewhere:
             wanted = usd(self._chance.randint(20, 100))
-            self._pay_receiver(self._chance.choice(self._load.receivers_elsewhere), None, debitAmount=wanted)
-
-    def _pay_receiver(self, receiver: str, here: str | None, **amounts: Any) -> None:
-        quote = self._create("/quotes", walletAddress=self._alice, receiver=receiver, method="ilp", **amounts)
-        if quote is not None:
-            self._create("/outgoing-payments", here, walletAddress=self._alice, quoteId=quote["id"])
+            quote = self.quote(self._chance.choice(self._load.receivers_elsewhere), debitAmount=wanted)
+            if quote is not None:
+                self.pay(quote, None)
 
     def _complete(self) -> None:
         payment = self._create("/incoming-payments", walletAddress=self._load.server.wallet(self._payee))
         assert payment is not None
         self.journal.completing = payment["id"]
-        answer = self._post(f"{payment['id']}/complete", None, self._token(self._receiving))
+        answer = self._post(f"{payment['id']}/complete", None, self.token("/incoming-payments"))
         assert (answer.status_code, answer.json()["completed"]) == (200, True), answer.text
         self.journal.completing = None
         self.journal.completed.add(payment["id"])
@@ -328,19 +397,18 @@ class Shopper:
 
     def _renew(self) -> None:
         self._spending = None
-        self._have_tokens()
+        self.have_tokens()
 
     def _create(self, path: str, here: str | None = None, **body: Any) -> Json | None:
         """What was created, or None when the limit of the grant is reached or the receiver's server is away."""
         if path in TABLES:
             body["metadata"] = {"number": next(self._load.numbers)}
-        asked = Asked(path, body, receiver=here)
+        asked = Asked(path, body, here)
         self.journal.asked.append(asked)
-        token = self._token(self._receiving if path == "/incoming-payments" else self._spending)
-        response = self._post(path, body, token)
+        response = self._post(path, body, self.token(path))
         if response.status_code == 201:
             answer: Json = response.json()
-            asked.answer = answer
+            asked.answer, asked.answered_at = answer, monotonic()
             self._load.answered(path.strip("/"))
             return answer
         self.journal.asked.remove(asked)
@@ -370,17 +438,18 @@ class Shopper:
             self._spending = None
             self._load.answered("payments past a limit refused")
         else:
+            assert self._load.receivers_elsewhere, response.text
             assert code in UNPAYABLE, response.text
             self._load.answered("receivers away")
 
-    def _have_tokens(self) -> None:
-        """Asks for the grants that are missing."""
+    def have_tokens(self) -> None:
+        """Gets the grants that are missing."""
         payee = self._load.server.wallet(self._payee)
         if self._receiving is None:
             item = {"type": "incoming-payment", "actions": ["create", "read", "complete"], "identifier": payee}
             self._receiving = self._granted(item)
         if self._spending is None:
-            limits = {"debitAmount": usd(LIMIT)}
+            limits = {"debitAmount": usd(self._load.limit)}
             actions = {"actions": ["create", "read"], "identifier": self._alice}
             quote = {"type": "quote"} | actions
             self._spending = self._granted(quote, {"type": "outgoing-payment", "limits": limits} | actions)
@@ -435,27 +504,22 @@ class Shopper:
         self._spending = answer.json()["access_token"] if revoked_at is None else None
 
     def _pay_again(self, asked: Asked) -> None:
-        query = "SELECT count(*) FROM outgoing_payment WHERE json_extract(metadata, '$.number') = ?"
-        ((made,),) = self._load.server.select(query, asked.body["metadata"]["number"])
-        response = self._client.post(asked.path, asked.body, self._token(self._spending))
+        made = asked.number in self._load.stored(asked.path)
+        response = self._client.post(asked.path, asked.body, self.token(asked.path))
         if response.status_code == 403 and not made:
             assert response.json()["error"]["code"] == "limit_exceeded", response.text
             self._spending = None
-            self._have_tokens()
-            response = self._client.post(asked.path, asked.body, self._token(self._spending))
+            self.have_tokens()
+            response = self._client.post(asked.path, asked.body, self.token(asked.path))
         assert response.status_code == (409 if made else 201), response.text
         asked.answer = None if made else response.json()
         self._load.cut_off["made" if made else "not made"] += 1
 
-    @staticmethod
-    def _token(token: Json | None) -> str:
+    def token(self, path: str) -> str:
+        """The access token for what is created at this path."""
+        token = self._receiving if path == "/incoming-payments" else self._spending
         assert token is not None
         return str(token["value"])
-
-
-def last_segment(url: str) -> str:
-    """The id at the end of a URL."""
-    return url.rpartition("/")[2]
 
 
 def reason(refused: httpx2.Response) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
+from itertools import pairwise
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
@@ -25,16 +27,10 @@ from payres.store.connections import connect_reader, connect_writer
 from payres.testing.client import Client
 from tests.crash.forked import Forked
 from tests.crash.serve import serve
-from tests.helpers import TIMEOUT, Json, free_of_settings, kill, spawn
+from tests.helpers import TIMEOUT, Json, free_of_settings, kill, spawn, wait_until
 
-SERVE = (sys.executable, "-m", "payres", "serve", "--json", "--quiet")
-UNLIMITED = {
-    "PAYRES_RATE_LIMIT_PER_CLIENT": "0",
-    "PAYRES_RATE_LIMIT_PER_ADDRESS": "0",
-    "PAYRES_RATE_LIMIT_UNAUTHENTICATED": "0",
-    "PAYRES_RATE_LIMIT_PER_PEER": "0",
-}
-
+PAYRES = (sys.executable, "-m", "payres")
+SERVE = ("serve", "--json", "--quiet")
 # Commands run in this process, which has one standard output. And SQLite's locks are a process's: whoever closes a file
 # of the database by himself takes them away from the connections to it.
 FILES = threading.Lock()
@@ -49,6 +45,8 @@ class CommandFailed(Exception):
 class Server:
     """A folder with a database, and the server on it. `settings` are PAYRES_* variables; `program` is what is run.
 
+    A node has an ILP address, with the name of its folder.
+
     It is a process of its own, forked from one that has loaded payres, or started as a command where it needs
     `variables`.
     """
@@ -59,13 +57,17 @@ class Server:
         settings: Mapping[str, str] | None = None,
         program: Callable[[], None] = serve,
         port: int | None = None,
+        is_node: bool = False,
     ) -> None:
+        folder.mkdir(exist_ok=True)
         self.port = port or free_port()
         self.base_url = f"http://127.0.0.1:{self.port}"
         self.database = folder / "payres.db"
-        self.folder = folder
+        self.folder, self.name = folder, folder.name
         self.variables: dict[str, str] = {}  # for the server alone, besides its settings
         self._settings = {"PAYRES_DATABASE": str(self.database), "PAYRES_PORT": str(self.port), **(settings or {})}
+        if is_node:
+            self._settings |= {"PAYRES_ILP_ADDRESS": f"test.{self.name}", "PAYRES_ALLOW_PRIVATE_HOSTS": "true"}
         self._program = program
         self._process: subprocess.Popen[str] | Forked | None = None
 
@@ -109,24 +111,24 @@ class Server:
         printed: Json = json.loads(result.stdout)
         return printed
 
-    def run(self) -> subprocess.CompletedProcess[str]:
-        """The server, run to its end, which comes by itself."""
-        return subprocess.run(
-            SERVE, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=TIMEOUT,
-        )  # fmt: skip
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command that comes to its end, as a program of its own."""
+        options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": TIMEOUT}
+        return subprocess.run((*PAYRES, *arguments), cwd=self.folder, env=self.environment, check=False, **options)
+
+    def refuses_to(self, *arguments: str) -> str:
+        """The one line that a command ends with which cannot do what it should."""
+        refused = self.run(*arguments)
+        assert (refused.returncode, refused.stdout, len(refused.stderr.splitlines())) == (1, "", 1), refused.stderr
+        return refused.stderr
 
     def start(self) -> None:
         """Starts the server and returns when it answers."""
         if self.variables:
+            program = f"from {serve.__module__} import {self._program.__name__} as serve; serve()"
+            options: dict[str, Any] = {"cwd": self.folder, "env": self.environment, "stdout": subprocess.PIPE}
             with self.log.open("a") as log:
-                command = (
-                    sys.executable,
-                    "-c",
-                    f"from {serve.__module__} import {self._program.__name__} as serve; serve()",
-                )
-                self._process = spawn(
-                    command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=log
-                )
+                self._process = spawn((sys.executable, "-c", program), stderr=log, **options)
         else:
             self._process = Forked(self._program, self.folder, self.environment, self.log)
         STARTED.append(self)
@@ -146,6 +148,17 @@ class Server:
         assert self._process is not None
         with self._process as process:  # which closes its pipe
             return process.wait(TIMEOUT)
+
+    def stop(self) -> None:
+        """Ends the server as an operator does."""
+        self.signal(signal.SIGTERM)
+        assert self.wait() == 0
+        assert self.side_files == []
+
+    def wait_for_payments(self) -> None:
+        """Returns when no payment to another server is in progress."""
+        query = "SELECT 1 FROM outgoing_payment WHERE state = 'sending' LIMIT 1"
+        wait_until(lambda: not self.select(query), lambda: self.log.read_text()[-4000:])
 
     def kill(self) -> None:
         """Ends the server where it stands, if it runs."""
@@ -182,6 +195,34 @@ class Server:
     def side_files(self) -> list[str]:
         """Files that SQLite keeps beside the database, and removes when its last user closes it well."""
         return sorted(file.name for file in self.folder.glob("payres.db-*"))
+
+
+def make_peers(*row: Server, max_packet: int) -> None:
+    """Makes each node a peer of the next, by which it reaches those behind, for packets of so many cents at most."""
+    names = [server.name for server in row]
+    for place, (left, right) in enumerate(pairwise(row)):
+        there, back = secrets.token_urlsafe(), secrets.token_urlsafe()
+        for here, other, shown, seen, beyond in (
+            (left, right, there, back, names[place + 2 :]),
+            (right, left, back, there, names[:place]),
+        ):
+            where = ("--ilp-address", f"test.{other.name}", "--url", f"{other.base_url}/ilp")
+            tokens = ("--outgoing-token", shown, "--incoming-token", seen)
+            terms = ("--asset", "USD", "--scale", "2", "--credit-limit", "1000000.00", "--max-packet", str(max_packet))
+            routes = [word for name in beyond for word in ("--route", f"test.{name}")]
+            here.command("peer", "add", other.name, *where, *tokens, *terms, *routes)
+
+
+def check_link(left: Server, right: Server) -> Json:
+    """Two peers have counted the same, and nothing is unresolved; returns what the first says of the second."""
+    ours = left.command("peer", "show", right.name)
+    theirs = right.command("peer", "show", left.name)
+    assert ours["balance"].lstrip("-") == theirs["balance"].lstrip("-")
+    assert (ours["reserved"], theirs["reserved"]) == ("0.00", "0.00")
+    assert ours["packetsSent"] == theirs["packetsReceived"]
+    for server in (left, right):
+        assert server.select("SELECT count(*) FROM packet WHERE state IN ('prepared', 'doubtful')") == [(0,)]
+    return ours
 
 
 def free_port() -> int:

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
 from time import monotonic
 
@@ -23,16 +22,13 @@ from payres.clock import SECOND
 from payres.operator.backups import BackupError, make_backup, restore_backup
 from payres.operator.wallets import create_wallet, deposit
 from payres.store.connections import connect_writer
-from payres.testing.client import Client
-from tests.crash.test_kill import SERVE, TABLES, Creation, Deployment, Journal, paying
-from tests.crash.test_kill import deployment as deployment
-from tests.crash.test_kill import journal as journal
-from tests.crash.test_kill import shop as shop
-from tests.helpers import TIMEOUT, child
+from tests.crash.conftest import Compile
+from tests.crash.load import TABLES, Asked, Load
+from tests.crash.server import PAYRES, SERVE, Server
+from tests.helpers import child
 from tests.works import work_at
 
 BACKUPS = int(os.environ.get("CRASH_BACKUPS", "2"))
-PAYRES = (sys.executable, "-m", "payres")
 NOW = 1_767_225_600 * SECOND
 IN_BACKUP, IN_DATABASE = 1000, 1500
 
@@ -46,89 +42,73 @@ class Taken:
     ended: float
 
 
-def payres(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs a command as a program of its own, as an operator does."""
-    command = (*PAYRES, *arguments)
-    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
-
-
-def take(folder: Path, number: int) -> Taken:
-    path, began = folder / f"backup-{number}.db", monotonic()
-    finished = payres("backup", str(path), "--json")
+def take(server: Server, number: int) -> Taken:
+    path, began = server.folder / f"backup-{number}.db", monotonic()
+    finished = server.run("backup", str(path), "--json")
     assert finished.returncode == 0, finished.stderr
     assert json.loads(finished.stdout)["backup"] == str(path)
     return Taken(path, began, monotonic())
 
 
-def test_backups_of_a_busy_server_hold_what_was_acknowledged_and_fail_no_payment(
-    deployment: Deployment, journal: Journal, tmp_path: Path
-) -> None:
-    with paying(journal, Random(1)):  # where a payment that is not answered 201 fails the test
-        try:
-            journal.wait_for_answers(20)
-            backups = [take(tmp_path, number) for number in range(BACKUPS)]
-            journal.wait_for_answers(20)
-            deployment.signal(signal.SIGTERM)
-            assert deployment.wait() == 0
-        finally:
-            deployment.kill()
-    payments = [one for one in journal.creations if one.path in TABLES]
+def test_backups_of_a_busy_server_hold_what_was_acknowledged_and_fail_no_payment(server: Server, payers: Load) -> None:
+    with payers.running():  # where a payment that is not answered 201 fails the test
+        payers.wait_for_answers(20)
+        backups = [take(server, number) for number in range(BACKUPS)]
+        payers.wait_for_answers(20)
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    payments = payers.payments()
     for backup in backups:
-        stored = {path: journal.stored(path, backup.path) for path in TABLES}
+        stored = {path: payers.stored(path, backup.path) for path in TABLES}
 
-        def is_there(one: Creation) -> bool:
-            return one.body["metadata"]["number"] in stored[one.path]  # noqa: B023 - used in this turn alone
+        def is_there(one: Asked) -> bool:
+            return one.number in stored[one.path]  # noqa: B023 - used in this turn alone
 
         answered_before = [one for one in payments if one.answered_at is not None and one.answered_at < backup.began]
         assert answered_before
         assert all(map(is_there, answered_before))
         assert not any(map(is_there, (one for one in payments if one.asked_at > backup.ended)))
-    assert not list(tmp_path.glob("*.partial"))
+    assert not list(server.folder.glob("*.partial"))
 
 
-def test_restored_server_goes_on_from_the_backup(
-    deployment: Deployment, journal: Journal, shop: Client, tmp_path: Path
-) -> None:
-    journal.pay(journal.quote(100))
-    backup = take(tmp_path, 0).path
-    deployment.command("wallet", "withdraw", "bob", "1.00")
-    refused = payres("restore", str(backup))
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr == f"Error: A payres serves {deployment.database} or restores it: stop that one first\n"
-
-    deployment.signal(signal.SIGTERM)
-    assert deployment.wait() == 0
-    restored = deployment.command("restore", str(backup))
-    assert restored["source"] == str(backup)
-    deployment.start()
-    assert deployment.balance("bob") == (100, 0)
-    journal.check()
-    journal.pay(journal.quote(200))
-    journal.check()
-    kept = deployment.command("wallet", "show", "bob", "--database", restored["replaced"])
+def test_restored_server_goes_on_from_the_backup(server: Server, payers: Load) -> None:
+    shopper = payers.shoppers[0]
+    shopper.buy(100)
+    backup = str(take(server, 0).path)
+    server.command("wallet", "withdraw", "bob", "1.00")
+    served = f"Error: A payres serves {server.database} or restores it: stop that one first\n"
+    assert server.refuses_to("restore", backup) == served
+    server.stop()
+    restored = server.command("restore", backup)
+    assert restored["source"] == backup
+    server.start()
+    assert server.balance("bob") == (100, 0)
+    payers.check()
+    shopper.buy(200)
+    payers.check()
+    kept = server.command("wallet", "show", "bob", "--database", restored["replaced"])
     assert kept["balance"] == "0.00"
 
 
-def test_second_server_on_the_database_is_refused_until_the_first_is_gone(deployment: Deployment) -> None:
-    refused = subprocess.run((*SERVE, "--port", "0"), capture_output=True, text=True, timeout=TIMEOUT)
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr == f"Error: A payres serves {deployment.database} or restores it: stop that one first\n"
-    deployment.kill()
-    deployment.start()
+def test_second_server_on_the_database_is_refused_until_the_first_is_gone(server: Server) -> None:
+    served = f"Error: A payres serves {server.database} or restores it: stop that one first\n"
+    assert server.refuses_to(*SERVE, "--port", "0") == served
+    server.kill()
+    server.start()
 
 
-def test_backup_that_is_killed_leaves_no_backup(deployment: Deployment, tmp_path: Path) -> None:
-    folder = tmp_path / "backups"
+def test_backup_that_is_killed_leaves_no_backup(server: Server) -> None:
+    folder = server.folder / "backups"
     folder.mkdir()
-    with child((*PAYRES, "backup", str(folder / "backup.db"))) as process:
+    with child((*PAYRES, "backup", str(folder / "backup.db")), env=server.environment) as process:
         while process.poll() is None and not list(folder.iterdir()):
             pass
         process.kill()
     found = [file.name for file in folder.iterdir()]
     assert found
     assert all(name == "backup.db" or name.endswith(".partial") for name in found)
-    assert payres("backup", "--force", str(folder / "backup.db")).returncode == 0
-    assert deployment.command("ledger", "check", "--database", str(folder / "backup.db"))["ok"]
+    assert server.run("backup", "--force", str(folder / "backup.db")).returncode == 0
+    assert server.command("ledger", "check", "--database", str(folder / "backup.db"))["ok"]
 
 
 def balance(database: Path) -> int:
@@ -164,17 +144,14 @@ def template(memory: Path) -> Path:
 
 
 @pytest.fixture
-def deaths(template: Path, memory: Path, request: pytest.FixtureRequest) -> list[Path]:
+def deaths(template: Path, memory: Path, compiled: Compile, request: pytest.FixtureRequest) -> list[Path]:
     """The database of each restore that died one call later than the one before, and of the last, which did not."""
-    if shutil.which("gcc") is None:
-        pytest.skip("there is no gcc to compile a death with")
     if request.param == "damaged":
         (template / "payres.db").write_bytes(b"damaged" * 1000)
         (template / "payres.db-wal").write_bytes(b"log" * 1000)
-    library, here = memory / "death_at_call.so", Path(__file__).parent
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(here / "death_at_call.c"), "-ldl"], check=True)
-    command = [sys.executable, str(here / "restore_and_die.py"), str(template), str(memory / "backup.db")]
-    folder, environment = memory / "deaths", {**os.environ, "LD_PRELOAD": str(library)}
+    program = Path(__file__).with_name("restore_and_die.py")
+    command = [sys.executable, str(program), str(template), str(memory / "backup.db")]
+    folder, environment = memory / "deaths", {**os.environ, "LD_PRELOAD": str(compiled("death_at_call.c"))}
     folder.mkdir()
     subprocess.run([*command, str(folder), str(NOW)], check=True, env=environment)
     found = sorted(folder.iterdir(), key=lambda death: int(death.name))

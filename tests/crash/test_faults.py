@@ -6,14 +6,12 @@ FAULT_SEED draws the work again that a failure names.
 """
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from random import Random
 from time import sleep
 from typing import Any
 
@@ -21,9 +19,10 @@ import httpx2
 import pytest
 
 from tests.crash import load
-from tests.crash.load import Load
+from tests.crash.conftest import Compile
+from tests.crash.load import UNLIMITED, Load, drawn_by
 from tests.crash.serve import serve, serve_impatient
-from tests.crash.server import UNLIMITED, Server
+from tests.crash.server import SERVE, Server
 from tests.crash.told import check_told
 from tests.events.endpoint import Endpoint
 from tests.helpers import TIMEOUT, wait_until
@@ -31,7 +30,6 @@ from tests.helpers import TIMEOUT, wait_until
 SECONDS = float(os.environ.get("FAULT_SECONDS", "0"))
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "1"))
 ALL = "FAULT_ROUNDS" in os.environ
-SEED = int(os.environ.get("FAULT_SEED", "1"))
 CLIENTS = 16 if ALL else 4
 DEATHS = 20 * ROUNDS if ALL else 2
 WAYS = [(word, end) for word in ("sync", "full", "read-only") for end in ("mended", "killed")]
@@ -48,25 +46,15 @@ pytestmark = pytest.mark.timeout(300 + ROUNDS * (60 + 3 * SECONDS))
 
 
 @pytest.fixture(scope="module")
-def failing_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def failing_disk(compiled: Compile) -> Path:
     """The library that makes the calls of a process fail."""
-    if shutil.which("gcc") is None:
-        pytest.skip("there is no gcc to compile a failing disk with")
-    library = tmp_path_factory.mktemp("storage") / "storage_fault.so"
-    source = Path(__file__).with_name("storage_fault.c")
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"], check=True)
-    return library
+    return compiled("storage_fault.c")
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server, not started, with everything for the load."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "served").mkdir()
-    settings = UNLIMITED | {"PAYRES_ACCESS_TOKEN_LIFETIME": "86400"}
-    server = Server(tmp_path / "served", settings, serve if ALL else serve_impatient)
-    yield server
-    server.kill()
+def server(tmp_path: Path) -> Server:
+    """Not started, with a folder of its own, which may be mounted."""
+    return Server(tmp_path / "served", UNLIMITED, serve if ALL else serve_impatient)
 
 
 class Fault:
@@ -135,25 +123,20 @@ def test_death_at_any_call_that_changes_the_files_keeps_every_answer(
 ) -> None:
     """Between two writes of a commit, before it is confirmed, in a checkpoint: wherever the draw falls."""
     prepare(server, endpoint)
-    chance = Random(SEED)
-    try:
-        server.start()
-        with closing(Load(server, chance, [], CLIENTS)) as at_work:
-            for _ in range(DEATHS):
-                server.kill()
-                disk = FailingDisk(server, failing_disk, f"die {chance.randint(1, 60)}")
-                server.start()
-                with at_work.running():
-                    at_work.wait_for_answers(chance.randint(1, 40))
-                    disk.begin()
-                    assert server.wait() == -signal.SIGKILL
-                disk.end()
-                server.start()
-                at_work.check()
+    server.start()
+    with drawn_by("FAULT_SEED") as chance, closing(Load(server, chance, [], CLIENTS)) as at_work:
+        for _ in range(DEATHS):
+            server.kill()
+            disk = FailingDisk(server, failing_disk, f"die {chance.randint(1, 60)}")
+            server.start()
+            with at_work.running():
+                at_work.wait_for_answers(chance.randint(1, 40))
+                disk.begin()
+                assert server.wait() == -signal.SIGKILL
+            disk.end()
+            server.start()
+            at_work.check()
         record_property("events", check_told(server, endpoint))
-    except BaseException as error:
-        error.add_note(f"FAULT_SEED={SEED} draws the same work again")
-        raise
 
 
 def test_what_was_refused_for_a_failing_fsync_is_not_there_after_a_kill(
@@ -190,10 +173,7 @@ def test_start_on_a_disk_that_became_read_only_is_refused_in_a_sentence(server: 
     with small_disk(server.folder):
         server.open_wallet("bob", "USD")
         remount(server.folder, "ro")
-        refused = server.run()
-        assert (refused.returncode, refused.stdout) == (1, "")
-        assert refused.stderr.startswith("Error: ")
-        assert len(refused.stderr.splitlines()) == 1
+        assert server.refuses_to(*SERVE).startswith("Error: ")
         remount(server.folder, "rw")
         server.start()
         assert ready(server)
@@ -213,29 +193,25 @@ def prepare(server: Server, endpoint: Endpoint) -> None:
 def go_through(fault: Fault, endpoint: Endpoint, *, killed: bool) -> int:
     """The fault under load: refusals that say so, no lost answer, nothing of what was refused, and all well after;
     returns of how many events the webhook was told."""
-    server, chance = fault.server, Random(SEED)
+    server = fault.server
     prepare(server, endpoint)
     server.start()
-    try:
-        with closing(Load(server, chance, [], CLIENTS, tolerant=True)) as at_work:
-            for _ in range(ROUNDS):
-                with at_work.running(), ExitStack() as stack:
-                    at_work.wait_for_answers(chance.randint(20, 60))
-                    assert ready(server)
-                    at_work.faulty.set()
-                    stack.callback(at_work.faulty.clear)
-                    fault.begin()
-                    stack.callback(fault.end)
-                    live_through(fault, at_work, killed)
-                if killed:
-                    server.start()
-                at_work.check()
-            assert at_work.figures["answers 503"]
-        print(f"FAULT_SEED={SEED}", dict(at_work.figures))  # noqa: T201 - pytest -s shows what a series has done
+    with drawn_by("FAULT_SEED") as chance, closing(Load(server, chance, [], CLIENTS, tolerant=True)) as at_work:
+        for _ in range(ROUNDS):
+            with at_work.running(), ExitStack() as stack:
+                at_work.wait_for_answers(chance.randint(20, 60))
+                assert ready(server)
+                at_work.faulty.set()
+                stack.callback(at_work.faulty.clear)
+                fault.begin()
+                stack.callback(fault.end)
+                live_through(fault, at_work, killed)
+            if killed:
+                server.start()
+            at_work.check()
+        assert at_work.figures["answers 503"]
+        print(dict(at_work.figures))  # noqa: T201 - pytest -s shows what a series has done
         return check_told(server, endpoint)
-    except BaseException as error:
-        error.add_note(f"FAULT_SEED={SEED} draws the same work again")
-        raise
 
 
 def live_through(fault: Fault, at_work: Load, killed: bool) -> None:

@@ -6,10 +6,8 @@ POWER_CUTS prolongs the series; POWER_CUT_SEED draws the work and the cuts again
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -19,15 +17,14 @@ from payres.operator import invariant_checks
 from payres.store.connections import connect_writer
 from payres.store.work import Transaction
 from tests.crash import load
-from tests.crash.load import Acknowledged, Load, last_segment
+from tests.crash.load import UNLIMITED, Acknowledged, Load, drawn_by
 from tests.crash.power_cut import Remains, cut_power
-from tests.crash.server import UNLIMITED, Server
+from tests.crash.server import Server
 from tests.crash.told import check_told, check_written, received
 from tests.events.endpoint import Endpoint
-from tests.helpers import Json, wait_until
+from tests.helpers import Json, last_segment
 
 CUTS = int(os.environ.get("POWER_CUTS", "6"))
-SEED = int(os.environ.get("POWER_CUT_SEED", "1"))
 RENEWED = min(CUTS, 10)  # the last of so many gets a server, and then the journals begin anew
 ROWS = {
     "/incoming-payments": ("incoming_payment", "incoming_value", ["incomingAmount"]),
@@ -39,45 +36,37 @@ pytestmark = pytest.mark.timeout(300 + 5 * CUTS)
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint) -> Iterator[Server]:
+def server(tmp_path: Path, endpoint: Endpoint) -> Server:
     """A running server with everything for the load, and a webhook."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "served").mkdir()
-    server = Server(tmp_path / "served", UNLIMITED | {"PAYRES_ACCESS_TOKEN_LIFETIME": "86400"})
+    server = Server(tmp_path / "served", UNLIMITED)
     load.prepare(server)
     server.command("webhook", "add", endpoint.url, "--private")
     server.start()
-    yield server
-    server.kill()
+    return server
 
 
 def test_power_cut_under_load_leaves_a_database_with_all_that_was_acknowledged(
     server: Server, endpoint: Endpoint, tmp_path: Path, record_property: Any
 ) -> None:
-    chance = Random(SEED)
     seen: Counter[str] = Counter()
     events = 0
-    try:
-        with closing(Load(server, chance, [])) as at_work:
-            for number in range(CUTS):
-                folder = tmp_path / "cut"
-                with at_work.running():
-                    at_work.wait_for_answers(chance.randint(1, 30))
-                    known, told = at_work.acknowledged(), received(endpoint)  # before the copy begins
-                    remains = cut_power(server.database, folder, chance)
-                    told_later = received(endpoint)
-                seen[f"{remains.order}, log {remains.damage}, {'whole' if remains.whole else 'short'}"] += 1
-                check(remains, known, told)
-                if number % RENEWED == RENEWED - 1:
-                    events += check_served(remains, told_later)
-                    at_work.check()
-                shutil.rmtree(folder)
-    except BaseException as error:
-        error.add_note(f"POWER_CUT_SEED={SEED} draws the same again")
-        raise
+    folder = tmp_path / "cut"
+    with drawn_by("POWER_CUT_SEED") as chance, closing(Load(server, chance, [])) as at_work:
+        for number in range(CUTS):
+            with at_work.running():
+                at_work.wait_for_answers(chance.randint(1, 30))
+                known, told = at_work.acknowledged(), received(endpoint)  # before the copy begins
+                remains = cut_power(server.database, folder, chance)
+                told_later = received(endpoint)
+            seen[f"{remains.order}, log {remains.damage}, {'whole' if remains.whole else 'short'}"] += 1
+            check(remains, known, told)
+            if number % RENEWED == RENEWED - 1:
+                events += check_served(remains, told_later)
+                at_work.check()
+            shutil.rmtree(folder)
     record_property("power_cuts", CUTS)
     record_property("events", events)
-    print(f"POWER_CUT_SEED={SEED}", dict(seen))  # noqa: T201 - pytest -s shows what a long series has done
+    print(dict(seen))  # noqa: T201 - pytest -s shows what a long series has done
 
 
 def check(remains: Remains, known: list[Acknowledged], told: set[str]) -> None:
@@ -118,10 +107,8 @@ def check_served(remains: Remains, told: set[str]) -> int:
     with Endpoint().running() as endpoint:
         server.execute(f"UPDATE webhook SET url = '{endpoint.url}'")
         server.start()
-        try:
-            query = "SELECT 1 FROM outgoing_payment WHERE state = 'sending' LIMIT 1"
-            wait_until(lambda: not server.select(query), lambda: f"{remains}: {server.log.read_text()}")
-            assert server.command("ledger", "check")["ok"]
-            return check_told(server, endpoint, told)
-        finally:
-            server.kill()
+        server.wait_for_payments()
+        assert server.command("ledger", "check")["ok"]
+        events = check_told(server, endpoint, told)
+        server.kill()
+        return events

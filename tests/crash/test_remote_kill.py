@@ -6,23 +6,22 @@ servers have a clock that is moved as soon as the payment only waits for it.
 """
 
 import os
-import secrets
 import signal
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from payres.clock import SystemClock
 from payres.store.connections import connect_writer
+from tests.crash.load import drawn_by
 from tests.crash.serve import serve, serve_by
-from tests.crash.server import FILES, CommandFailed, Server
+from tests.crash.server import FILES, CommandFailed, Server, check_link, make_peers
 from tests.crash.shared_clock import SharedClock
-from tests.helpers import is_refused, usd, wait_until
+from tests.helpers import is_refused, last_segment, usd, wait_until
 from tests.interledger.lossy_link import LossyLink, lossy_link
 from tests.payments.test_refunds import pay_from_remote
 from tests.works import work_at
@@ -44,26 +43,12 @@ class Node(Server):
     """A server with an ILP address, a shop, and the wallet `till` with some money."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.name = name
-        self.address = f"test.{name}"
-        (folder / name).mkdir()
-        settings = {"PAYRES_ILP_ADDRESS": self.address, "PAYRES_ALLOW_PRIVATE_HOSTS": "true"}
-        super().__init__(folder / name, settings, serve if IN_REAL_TIME else partial(serve_by, folder / "clock"))
+        program = serve if IN_REAL_TIME else partial(serve_by, folder / "clock")
+        super().__init__(folder / name, program=program, is_node=True)
         self.till = self.wallet("till")
-
-    def prepare(self) -> None:
-        """Makes the wallets."""
         self.open_wallet("till", "USD", DEPOSIT // 100)
         self.open_client("shop")
         self.command("fee", "set", "USD", "2", "--fixed", f"0.{FEE}")
-
-    def peer(self, other: "Node", shown: str, seen: str, *routes: str) -> None:
-        """Makes the other server a peer, which may send packets of a few cents each."""
-        terms = ["--asset", "USD", "--scale", "2", "--credit-limit", "100000.00", "--max-packet", str(PACKET)]
-        tokens = ["--outgoing-token", shown, "--incoming-token", seen]
-        beyond = [word for route in routes for word in ("--route", route)]
-        where = ["--ilp-address", other.address, "--url", f"{other.base_url}/ilp"]
-        self.command("peer", "add", other.name, *where, *terms, *tokens, *beyond)
 
 
 class Payment:
@@ -104,13 +89,8 @@ class Payment:
         assert self.payer.balance("till") == (DEPOSIT - VALUE - FEE, 0)
         assert self.payee.balance("till") == (DEPOSIT + VALUE, 0)
         for left, right in pairwise(self.row):
-            ours, theirs = left.command("peer", "show", right.name), right.command("peer", "show", left.name)
-            assert ours["balance"] == f"{VALUE // 100}.{VALUE % 100:02}"
-            assert theirs["balance"] == f"-{ours['balance']}"
-            assert (ours["packetsSent"], theirs["reserved"]) == (theirs["packetsReceived"], "0.00")
-        for server in self.row:
-            assert server.command("ledger", "check")["ok"]
-            assert server.select("SELECT count(*) FROM packet WHERE state IN ('prepared', 'doubtful')") == [(0,)]
+            assert check_link(left, right)["balance"] == f"{VALUE // 100}.{VALUE % 100:02}"
+        assert all(server.command("ledger", "check")["ok"] for server in self.row)
 
     def _wait(self, done: Callable[[], bool]) -> None:
         def is_done_by_now() -> bool:
@@ -122,136 +102,119 @@ class Payment:
         wait_until(is_done_by_now, "the payment gets no further", seconds=PAYMENT_SECONDS, pause=0.02)
 
 
-def row_of(folder: Path, names: str, stack: ExitStack) -> list[Node]:
-    """Nodes in a row, each the peer of the next, running until the stack is closed."""
+def row_of(folder: Path, names: str) -> list[Node]:
+    """Running nodes in a row, each the peer of the next."""
     row = [Node(folder, name) for name in names]
+    make_peers(*row, max_packet=PACKET)
     for server in row:
-        server.prepare()
-    for place, (left, right) in enumerate(pairwise(row)):
-        there, back = secrets.token_urlsafe(), secrets.token_urlsafe()
-        left.peer(right, there, back, *(server.address for server in row[place + 2 :]))
-        right.peer(left, back, there, *(server.address for server in row[:place]))
-    for server in row:
-        stack.callback(server.kill)
         server.start()
     return row
-
-
-@pytest.mark.parametrize(
-    ("names", "turns"), [("ab", ONE_OR_BOTH), ("abc", ("b",))], ids=["payer, payee, both", "middle of three"]
-)
-def test_kill_in_the_middle_of_a_payment_neither_loses_nor_repeats_a_packet(
-    names: str, turns: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seed = int(os.environ.get("REMOTE_SEED", "1"))
-    chance = Random(seed)
-    monkeypatch.chdir(tmp_path)
-    try:
-        with ExitStack() as stack:
-            row = row_of(tmp_path, names, stack)
-            payment = Payment(row)
-            payment.begin()
-            killed = turns * KILLS
-            moments = chance.sample(range(PACKETS // 20, PACKETS * 19 // 20), len(killed))
-            for moment, these in zip(sorted(moments), killed, strict=True):
-                payment.wait_until_fulfilled(moment)
-                for server in chance.sample(named(row, these), len(these)):
-                    server.kill()
-                for server in named(row, these):
-                    server.start()
-            payment.wait_until_ended()
-            payment.check()
-    except BaseException as error:
-        error.add_note(f"REMOTE_SEED={seed} draws the same moments again")
-        raise
-
-
-def test_kills_around_a_refund_neither_lose_nor_repeat_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Just after the command has made it, and in the middle of its packets."""
-    monkeypatch.chdir(tmp_path)
-    with ExitStack() as stack:
-        a, b = row = row_of(tmp_path, "ab", stack)
-        paid, other = receive_from_remote(a), receive_from_remote(a)
-        words = ("payment", "refund", paid, "--to", b.till, "--reference", "r-1")
-        [made] = a.command(*words)["refunds"]
-        a.kill()
-        a.start()
-        refund = Payment(row)
-        refund.wait_until_fulfilled(PACKETS // 3)
-        for server in row:
-            server.kill()
-        [again] = a.command(*words)["refunds"]
-        assert (again["id"], again["sent"]) == (made["id"], made["amount"]), "all of it counts until it has ended"
-        with pytest.raises(CommandFailed, match="no server is running here"):
-            a.command("payment", "refund", other, "--to", b.till, "--reference", "r-1")
-        for server in row:
-            server.start()
-        refund.wait_until_ended()
-        assert a.select("SELECT state, sent, delivered, fee FROM outgoing_payment") == [("completed", VALUE, VALUE, 0)]
-        assert b.select("SELECT received FROM incoming_payment") == [(VALUE,)]
-        assert (a.balance("till"), b.balance("till")) == ((DEPOSIT + VALUE, 0), (DEPOSIT + VALUE, 0))
-        assert a.select("SELECT count(*) FROM event WHERE type = 'refund.completed'") == [(1,)]
-        assert all(server.command("ledger", "check")["ok"] for server in row)
-
-
-def receive_from_remote(node: Node) -> str:
-    """The id of an incoming payment that money came into from outside."""
-    with closing(node.client()) as shop:
-        payment_id = str(shop.create_incoming_payment(node.till, usd(VALUE))["id"]).rpartition("/")[2]
-    with closing(connect_writer(str(node.database))) as connection:
-        pay_from_remote(work_at(connection, SystemClock().now()), VALUE, "till", payment_id)
-    return payment_id
 
 
 def named(row: Sequence[Node], names: str) -> list[Node]:
     return [server for server in row if server.name in names]
 
 
-def begun_unrepeated(folder: Path, stack: ExitStack) -> tuple[list[Node], LossyLink, Payment]:
-    """A payment, a packet of it fulfilled, to a payee that looks like one that repeats no answers."""
-    payer, payee = row = row_of(folder, "ab", stack)
-    link = stack.enter_context(lossy_link(f"{payee.base_url}/ilp", 1, numbered=False))
-    payer.command("peer", "change", payee.name, "--url", link.url)
+@pytest.mark.parametrize(
+    ("names", "turns"), [("ab", ONE_OR_BOTH), ("abc", ("b",))], ids=["payer, payee, both", "middle of three"]
+)
+def test_kill_in_the_middle_of_a_payment_neither_loses_nor_repeats_a_packet(
+    names: str, turns: tuple[str, ...], tmp_path: Path
+) -> None:
+    row = row_of(tmp_path, names)
     payment = Payment(row)
     payment.begin()
-    payment.wait_until_fulfilled(1)
-    return row, link, payment
+    killed = turns * KILLS
+    with drawn_by("REMOTE_SEED") as chance:
+        moments = chance.sample(range(PACKETS // 20, PACKETS * 19 // 20), len(killed))
+        for moment, these in zip(sorted(moments), killed, strict=True):
+            payment.wait_until_fulfilled(moment)
+            for server in chance.sample(named(row, these), len(these)):
+                server.kill()
+            for server in named(row, these):
+                server.start()
+        payment.wait_until_ended()
+        payment.check()
+
+
+def test_kills_around_a_refund_neither_lose_nor_repeat_it(tmp_path: Path) -> None:
+    """Just after the command has made it, and in the middle of its packets."""
+    a, b = row = row_of(tmp_path, "ab")
+    paid, other = receive_from_remote(a), receive_from_remote(a)
+    words = ("payment", "refund", paid, "--to", b.till, "--reference", "r-1")
+    [made] = a.command(*words)["refunds"]
+    a.kill()
+    a.start()
+    refund = Payment(row)
+    refund.wait_until_fulfilled(PACKETS // 3)
+    for server in row:
+        server.kill()
+    [again] = a.command(*words)["refunds"]
+    assert (again["id"], again["sent"]) == (made["id"], made["amount"]), "all of it counts until it has ended"
+    with pytest.raises(CommandFailed, match="no server is running here"):
+        a.command("payment", "refund", other, "--to", b.till, "--reference", "r-1")
+    for server in row:
+        server.start()
+    refund.wait_until_ended()
+    assert a.select("SELECT state, sent, delivered, fee FROM outgoing_payment") == [("completed", VALUE, VALUE, 0)]
+    assert b.select("SELECT received FROM incoming_payment") == [(VALUE,)]
+    assert (a.balance("till"), b.balance("till")) == ((DEPOSIT + VALUE, 0), (DEPOSIT + VALUE, 0))
+    assert a.select("SELECT count(*) FROM event WHERE type = 'refund.completed'") == [(1,)]
+    assert all(server.command("ledger", "check")["ok"] for server in row)
+
+
+def receive_from_remote(node: Node) -> str:
+    """The id of an incoming payment that money came into from outside."""
+    with closing(node.client()) as shop:
+        payment_id = last_segment(shop.create_incoming_payment(node.till, usd(VALUE))["id"])
+    with closing(connect_writer(str(node.database))) as connection:
+        pay_from_remote(work_at(connection, SystemClock().now()), VALUE, "till", payment_id)
+    return payment_id
+
+
+@pytest.fixture
+def begun_unrepeated(tmp_path: Path) -> Iterator[tuple[list[Node], LossyLink, Payment]]:
+    """A payment, a packet of it fulfilled, to a payee that looks like one that repeats no answers."""
+    payer, payee = row = row_of(tmp_path, "ab")
+    with lossy_link(f"{payee.base_url}/ilp", 1, numbered=False) as link:
+        payer.command("peer", "change", payee.name, "--url", link.url)
+        payment = Payment(row)
+        payment.begin()
+        payment.wait_until_fulfilled(1)
+        yield row, link, payment
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
 def test_end_of_a_server_costs_nobody_anything_where_answers_are_not_repeated(
-    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: signal.Signals, begun_unrepeated: tuple[list[Node], LossyLink, Payment]
 ) -> None:
     """The payee looks like one that repeats no answers, behind a gateway that answers 502 while it is away."""
-    monkeypatch.chdir(tmp_path)
-    with ExitStack() as stack:
-        row, _, payment = begun_unrepeated(tmp_path, stack)
-        payer, payee = row
-        for turn, names in enumerate(ONE_OR_BOTH, 1):
-            payment.wait_until_fulfilled(PACKETS * turn // (len(ONE_OR_BOTH) + 1))
-            for server in named(row, names):
-                server.signal(number)
-                server.wait()
-            for server in named(row, names):
-                server.start()
-        payment.wait_until_ended()
-        payment.check()
-        assert payer.command("peer", "show", payee.name)["repeatsAnswers"] is False
+    row, _, payment = begun_unrepeated
+    payer, payee = row
+    for turn, names in enumerate(ONE_OR_BOTH, 1):
+        payment.wait_until_fulfilled(PACKETS * turn // (len(ONE_OR_BOTH) + 1))
+        for server in named(row, names):
+            server.signal(number)
+            server.wait()
+        for server in named(row, names):
+            server.start()
+    payment.wait_until_ended()
+    payment.check()
+    assert payer.command("peer", "show", payee.name)["repeatsAnswers"] is False
 
 
-def test_server_that_is_stopped_leaves_no_packet_unanswered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with ExitStack() as stack:
-        row, link, payment = begun_unrepeated(tmp_path, stack)
-        payer, _ = row
-        link.gate.clear()
-        wait_until(lambda: link.open)
-        payer.signal(signal.SIGTERM)
-        wait_until(lambda: is_refused(payer.port))
-        link.gate.set()
-        assert payer.wait() == 0
-        assert payment.state == "sending"
-        assert payer.select("SELECT count(*) FROM packet WHERE state = 'prepared'") == [(0,)]
-        payer.start()
-        payment.wait_until_ended()
-        payment.check()
+def test_server_that_is_stopped_leaves_no_packet_unanswered(
+    begun_unrepeated: tuple[list[Node], LossyLink, Payment],
+) -> None:
+    (payer, _), link, payment = begun_unrepeated
+    link.gate.clear()
+    wait_until(lambda: link.open)
+    payer.signal(signal.SIGTERM)
+    wait_until(lambda: is_refused(payer.port))
+    link.gate.set()
+    assert payer.wait() == 0
+    assert payment.state == "sending"
+    assert payer.select("SELECT count(*) FROM packet WHERE state = 'prepared'") == [(0,)]
+    payer.start()
+    payment.wait_until_ended()
+    payment.check()

@@ -5,13 +5,11 @@ asks the replica as often as the primary's Litestream uploads. -s shows the figu
 """
 
 import json
-import os
 import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from random import Random
 from time import monotonic
 
 import httpx2
@@ -19,11 +17,21 @@ import msgspec
 import pytest
 
 from payres.store.connections import connect_standby
-from tests.crash.server import SERVE, Server, free_port
-from tests.crash.test_kill import TABLES, Deployment, Journal, paying
-from tests.crash.test_litestream import INTERVALS, LOSSES, Intervals, acknowledged, compare, replicating, write_config
+from tests.crash.load import TABLES, Load, open_server, payers_of
+from tests.crash.server import PAYRES, SERVE, Server, free_port
+from tests.crash.test_litestream import (
+    INTERVALS,
+    LOSSES,
+    Intervals,
+    acknowledged,
+    compare,
+    intervals_of,
+    lose,
+    replicating,
+    write_config,
+)
 from tests.crash.test_litestream import litestream as litestream
-from tests.helpers import ROOT, TIMEOUT, announced, child, free_of_settings, wait_until
+from tests.helpers import TIMEOUT, announced, child, free_of_settings, last_segment, wait_until
 
 pytestmark = pytest.mark.timeout(300 + 30 * LOSSES)
 
@@ -37,23 +45,13 @@ class Takeover(msgspec.Struct, frozen=True):
     promotion: float
 
 
-@pytest.fixture(autouse=True)
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty working directory, and no settings but those of the test."""
-    for name in [name for name in os.environ if name.startswith("PAYRES_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-
 @pytest.mark.parametrize("named", INTERVALS)
 def test_standby_takes_the_place_of_a_lost_primary(named: str, litestream: str, tmp_path: Path) -> None:
-    monitor, _, sync = named.partition("/")
     found = []
     for turn in range(LOSSES):
         folder = tmp_path / f"machines-{turn}"
         (folder / "standby").mkdir(parents=True)
-        found.append(take_over(litestream, (monitor, sync or monitor), folder, 20 + 37 * turn))
+        found.append(take_over(litestream, intervals_of(named), folder, 20 + 37 * turn))
     lost = ", ".join(f"{one.lost} of {one.acknowledged} ({one.age * 1000:.0f} ms)" for one in found)
     times = ", ".join(f"{one.promotion:.1f}" for one in found)
     print(f"\n{named}: of what was acknowledged, lost {lost}; seconds from the loss to the new server: {times}")  # noqa: T201 - seen with -s
@@ -77,47 +75,36 @@ def take_over(litestream: str, intervals: Intervals, folder: Path, answers: int)
 
     `answers` are those that are waited for until the kill, once the standby has the first ones.
     """
-    primary = Deployment(folder, free_port())
-    config = write_config(folder, intervals)
+    primary, config = open_server(folder), write_config(folder, intervals)
     standby = folder / "standby" / "standby.db"
-    primary.prepare()
-    primary.start()
-    try:
-        with closing(primary.client()) as shop:
-            journal = Journal(primary, shop)
-            with (
-                replicating(litestream, config, folder / "replica") as replication,
-                following(litestream, config, standby, intervals[1]) as follower,
-                reading(primary, standby) as standby_url,
-            ):
-                with paying(journal, Random(1)):
-                    try:
-                        journal.wait_for_answers(20)
-                        copied = set(acknowledged(journal))
-                        wait_until(lambda: is_read(standby_url) and copied <= numbers(standby))
-                        wait_until(lambda: is_past_snapshot(folder / "replica", standby))
-                        journal.wait_for_answers(answers)
-                    finally:
-                        ended_at = monotonic()
-                        primary.signal(signal.SIGKILL)
-                        replication.kill()
-                        assert primary.wait() == -signal.SIGKILL
-                wait_until(lambda: position(standby) == last_position(litestream, config))
-                check_reads(journal, standby, standby_url)
-                follower.send_signal(signal.SIGINT)
-                assert follower.wait(TIMEOUT) == 0
-            promoted = Server(standby.parent, port=primary.port)  # which has its address from now on
-            assert promoted.command("restore", str(standby))["replaced"] is None
-            promoted.start()
-            promotion = monotonic() - ended_at
-            assert promoted.command("ledger", "check")["ok"]
-            assert copied <= numbers(promoted.database), "what was on the standby is gone"
-            loss = compare(journal, promoted.database, ended_at)
-            check_old_machine(primary)
-            journal.pay(journal.quote(100))
-            assert promoted.command("ledger", "check")["ok"]
-    finally:
-        primary.kill()
+    with closing(payers_of(primary)) as payers:
+        with (
+            replicating(litestream, config, folder / "replica") as replication,
+            following(litestream, config, standby, intervals[1]) as follower,
+            reading(primary, standby) as standby_url,
+        ):
+            with payers.running():
+                payers.wait_for_answers(20)
+                copied = acknowledged(payers)
+                wait_until(lambda: is_read(standby_url) and copied <= numbers(standby))
+                wait_until(lambda: is_past_snapshot(folder / "replica", standby))
+                payers.wait_for_answers(answers)
+                ended_at = monotonic()
+                lose(primary, replication)
+            wait_until(lambda: position(standby) == last_position(litestream, config))
+            check_reads(payers, standby, standby_url)
+            follower.send_signal(signal.SIGINT)
+            assert follower.wait(TIMEOUT) == 0
+        promoted = Server(standby.parent, port=primary.port)  # which has its address from now on
+        assert promoted.command("restore", str(standby))["replaced"] is None
+        promoted.start()
+        promotion = monotonic() - ended_at
+        assert promoted.command("ledger", "check")["ok"]
+        assert copied <= numbers(promoted.database), "what was on the standby is gone"
+        loss = compare(payers, promoted.database, ended_at)
+        check_old_machine(primary)
+        payers.shoppers[0].buy(100)
+        assert promoted.command("ledger", "check")["ok"]
     return Takeover(loss.acknowledged, loss.lost, loss.seconds, promotion)
 
 
@@ -141,7 +128,7 @@ def reading(primary: Server, standby: Path) -> Iterator[str]:
     with (
         (standby.parent / "server.log").open("w") as log,
         child(
-            [*SERVE, "--read-only", *where],
+            [*PAYRES, *SERVE, "--read-only", *where],
             cwd=standby.parent,
             env=free_of_settings(),
             stdout=subprocess.PIPE,
@@ -159,12 +146,12 @@ def is_read(url: str) -> bool:
     return True
 
 
-def check_reads(journal: Journal, standby: Path, url: str) -> None:
+def check_reads(payers: Load, standby: Path, url: str) -> None:
     """The standby's server shows what its file has, and takes nothing."""
     newest = max(numbers(standby, "/incoming-payments"))
-    for one in journal.creations:
-        if one.path == "/incoming-payments" and one.answer and one.body["metadata"]["number"] == newest:
-            id_ = one.answer["id"].rpartition("/")[2]
+    for one in payers.payments():
+        if one.number == newest and one.answer:
+            id_ = last_segment(one.answer["id"])
             assert httpx2.get(f"{url}/incoming-payments/{id_}", timeout=TIMEOUT).json()["authServer"]
     assert is_read(url)
     ready = httpx2.get(f"{url}/readyz", timeout=TIMEOUT)
@@ -174,7 +161,7 @@ def check_reads(journal: Journal, standby: Path, url: str) -> None:
 
 def check_old_machine(primary: Server) -> None:
     """It comes back with its database, and does not start beside the server that has its address."""
-    ended = Server(primary.folder, {"PAYRES_BASE_URL": primary.base_url}).run()
+    ended = Server(primary.folder, {"PAYRES_BASE_URL": primary.base_url}).run(*SERVE)
     assert (ended.returncode, "It has taken this one's place" in ended.stderr) == (3, True), ended.stderr
 
 
@@ -198,17 +185,9 @@ def position(standby: Path) -> str:
 
 def last_position(litestream: str, config: Path) -> str:
     """The last transaction in the replica."""
-    command = [
-        litestream,
-        "restore",
-        "-dry-run",
-        "-json",
-        "-config",
-        str(config),
-        "-o",
-        str(config.with_suffix(".new")),
-    ]
-    plan = subprocess.run([*command, database_of(config)], capture_output=True, text=True, timeout=TIMEOUT, check=True)
+    where = ("-config", str(config), "-o", str(config.with_suffix(".new")), database_of(config))
+    command = [litestream, "restore", "-dry-run", "-json", *where]
+    plan = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True)
     return str(json.loads(plan.stdout)["max_txid"])
 
 
