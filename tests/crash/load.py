@@ -349,10 +349,12 @@ class Shopper:
         assert receiver is not None
         return str(receiver["id"])
 
-    def quote(self, receiver: str, **amounts: Any) -> str | None:
-        """The URL of a quote; None for a receiver on another server that is away."""
-        quote = self._create("/quotes", walletAddress=self._alice, receiver=receiver, method="ilp", **amounts)
-        return None if quote is None else str(quote["id"])
+    def quote(self, value: int) -> tuple[str, str]:
+        """The URL of a quote for a new incoming payment of so many cents, and that of the latter."""
+        receiver = self.bill(value)
+        quote = self._create("/quotes", walletAddress=self._alice, receiver=receiver, method="ilp")
+        assert quote is not None
+        return str(quote["id"]), receiver
 
     def pay(self, quote: str, here: str | None) -> None:
         """Pays for a quote, whose receiver is `here` if it is on this server."""
@@ -360,20 +362,18 @@ class Shopper:
 
     def buy(self, value: int) -> None:
         """A new incoming payment, paid in full."""
-        receiver = self.bill(value)
-        quote = self.quote(receiver)
-        assert quote is not None
-        self.pay(quote, receiver)
+        self.pay(*self.quote(value))
 
     def _pay(self) -> None:
         self.buy(self._chance.randint(1, 300))
 
     def _pay_elsewhere(self) -> None:
         if self._load.receivers_elsewhere:
-            wanted = usd(self._chance.randint(20, 100))
-            quote = self.quote(self._chance.choice(self._load.receivers_elsewhere), debitAmount=wanted)
+            wanted = {"receiver": self._chance.choice(self._load.receivers_elsewhere), "method": "ilp"}
+            debit = usd(self._chance.randint(20, 100))
+            quote = self._create("/quotes", walletAddress=self._alice, debitAmount=debit, **wanted)
             if quote is not None:
-                self.pay(quote, None)
+                self.pay(quote["id"], None)
 
     def _complete(self) -> None:
         payment = self._create("/incoming-payments", walletAddress=self._load.server.wallet(self._payee))

@@ -70,7 +70,7 @@ def kill_at_the_first_answer(server: Server, sent: "list[Future[Any]]") -> None:
 
 def test_kill_at_the_first_answer_leaves_each_payment_whole_or_absent(server: Server, payers: Load) -> None:
     shopper = payers.shoppers[0]
-    quotes = [(shopper.quote(receiver), receiver) for receiver in map(shopper.bill, range(100, 116))]
+    quotes = [shopper.quote(value) for value in range(100, 116)]
     with ThreadPoolExecutor(len(quotes)) as threads:
         kill_at_the_first_answer(server, [threads.submit(shopper.pay, *quote) for quote in quotes])
     payers.check()
