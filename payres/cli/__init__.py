@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, Noun] = {
     "init": Noun("server", "Write an annotated payres.toml and create the database."),
     "serve": Noun("server", "Run the server."),
     "status": Noun("status", "Show on one screen how the server and its money stand."),
-    "doctor": Noun("doctor", "Look for what is wrong, and say how to fix it."),
+    "doctor": Noun("status", "Look for what is wrong, and say how to fix it."),
     "demo": Noun("demo", "Show one payment, step by step, against a throw-away server."),
     "wallet": Noun("wallet", "Open wallets and move money in and out of them.", "operator.wallets"),
     "key": Noun("key", "Manage the public keys that clients sign with.", "operator.keys"),

@@ -1,17 +1,21 @@
-"""`payres status`: what an operator looks at first, on one screen; and `payres ledger`: the invariant checks."""
+"""What an operator looks at: `payres status` on one screen, `payres doctor` for what is wrong, `payres ledger`."""
 
 from functools import partial
 
 import click
+from msgspec.structs import asdict
 
 from payres.cli.commands import Command, Group
 from payres.cli.operations import shape_text
 from payres.cli.session import Session, reads, with_session
 from payres.operator import invariant_checks
+from payres.operator.doctor import examine, look_around
 from payres.operator.invariant_checks import Finding
 from payres.operator.ledger import ledger_check
 from payres.operator.status import STATUS, Status, read_status
 from payres.store.connections import is_served
+from payres.store.status import takeover
+from payres.store.wallets import list_wallets
 from payres.store.work import Work
 
 
@@ -24,6 +28,30 @@ def status(work: Work) -> Status:
     what is wrong.
     """
     return read_status(work, is_running=is_served(work.settings.database))
+
+
+@click.command(cls=Command, example="payres doctor")
+@with_session
+def doctor(session: Session) -> None:
+    """It checks the files, the money and the links in the database, the server on this machine, and its public address
+    as clients see it: TLS, redirects, the clock. The exit code is 1 when something should be fixed.
+    """
+    findings, is_replaced, wallets = session.read(
+        lambda work: (examine(work), takeover(work) is not None, [one.path for one in list_wallets(work) if one.active])
+    )
+    wallet = wallets[0] if wallets else None
+    around = look_around(session.environment, wallet, is_standby=session.is_standby, is_replaced=is_replaced)
+    findings = [*findings, *around]
+    bad = [finding for finding in findings if finding.fix is not None]
+    session.show(
+        {"ok": not bad, "findings": list(map(asdict, findings))},
+        "\n".join(
+            f"ok   {one.subject}: {one.seen}" if one.fix is None else f"FIX  {one.subject}: {one.seen}\n     {one.fix}"
+            for one in findings
+        ),
+    )
+    if bad:
+        raise SystemExit(1)
 
 
 @click.group(cls=Group)

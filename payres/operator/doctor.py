@@ -1,30 +1,50 @@
-"""The doctor: finds problems, present and coming, in a server's files, money and links, and says how to fix them."""
+"""The doctor: finds problems, present and coming, in a server's files, money and links, and at its public address, and
+says how to fix them."""
 
 import os
+import shutil
+import ssl
 import stat
-from collections.abc import Iterator, Sequence
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from itertools import chain, combinations
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from payres.amounts import Asset, format_decimal
-from payres.clock import DAY, format_time
+from payres.clock import DAY, SECOND, format_time
 from payres.limits import MIN_FREE_BYTES
 from payres.operator.backups import AFTER_TAKEOVER, describe
 from payres.operator.shapes import MEBIBYTE, format_size
+from payres.settings import Settings, local_url
 from payres.store import assets, events, peers, status
 from payres.store.accounts import LOW_PART
-from payres.store.connections import free_bytes, log_bytes
-from payres.store.peers import PeerRecord
-from payres.store.work import Work
+from payres.store.connections import changed_at, free_bytes, is_served, log_bytes
+from payres.store.work import Environment, Work
 from payres.urls import is_loopback
+
+if TYPE_CHECKING:  # it loads slowly, and only who looks from outside needs it
+    import httpx2
 
 LOW_FREE_BYTES: Final = 10 * MIN_FREE_BYTES
 LARGE_LOG_BYTES: Final = 256 * MEBIBYTE
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 BACKUP_DAYS: Final = 2
 CHECK_DAYS: Final = 1  # more than a server takes for tens of millions of payments
+TIMEOUT_SECONDS: Final = 10
+CLOCK_SECONDS: Final = 5  # how far a clock may be off; not much more and signatures are rejected
+# A certificate with less left than these days, and than this part of its lifetime, was not renewed when it should be.
+CERTIFICATE_SECONDS: Final = 14 * 86400
+CERTIFICATE_PART: Final = 6
+STANDBY_SECONDS: Final = 300  # without a change, after which something is likely to be wrong
+
+# The subject, what was seen of it, whether that is wrong, and what to do then.
+Look = tuple[str, str, object, str]
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -41,55 +61,62 @@ def examine(work: Work) -> Sequence[Finding]:
     if taken is not None:
         return [Finding("database", f"another server has taken this one's place: {describe(taken)}", AFTER_TAKEOVER)]
     looks = (_files, _backups, _ledger, _settings, _rates, _liquidity, _peers, _webhooks)
-    return [finding for look in looks for finding in look(work)]
+    return _findings(found for look in looks for found in look(work))
 
 
-def _files(work: Work) -> Iterator[Finding]:
+def look_around(
+    environment: Environment, wallet: str | None, *, is_standby: bool, is_replaced: bool
+) -> Sequence[Finding]:
+    """The findings about this machine, about the server that has the database, or what writes that of a standby, and
+    about what clients see of the server and of a wallet; of one that was replaced, those of the machine alone."""
+    others = _followed(environment) if is_standby else () if is_replaced else _server(environment, wallet)
+    return _findings(chain(_clock(), others))
+
+
+def _findings(looks: Iterable[Look]) -> Sequence[Finding]:
+    return [Finding(subject, seen, fix if is_wrong else None) for subject, seen, is_wrong, fix in looks]
+
+
+def _files(work: Work) -> Iterator[Look]:
     path = Path(work.settings.database).absolute()
-    mode = stat.S_IMODE(os.stat(path).st_mode)
-    seen = f"{path} has mode {mode:04o}"
-    yield Finding("permissions", seen, f"It holds secrets: chmod 600 {path}" if mode & OTHERS else None)
-    free = free_bytes(path.parent)
-    seen = f"{format_size(free)} are free in {path.parent}"
-    low = f"Make room: below {format_size(MIN_FREE_BYTES)} no payments are taken"
-    yield Finding("disk", seen, low if free < LOW_FREE_BYTES else None)
-    log = log_bytes(str(path))
-    large = "Something has kept one state of the database open for long: end it, a backup tool or a shell of SQLite"
-    seen = f"the write-ahead log has {format_size(log)}"
-    yield Finding("write-ahead log", seen, large if log > LARGE_LOG_BYTES else None)
+    mode, free, log = stat.S_IMODE(os.stat(path).st_mode), free_bytes(path.parent), log_bytes(str(path))
+    yield "permissions", f"{path} has mode {mode:04o}", mode & OTHERS, f"It holds secrets: chmod 600 {path}"
+    fix = f"Make room: below {format_size(MIN_FREE_BYTES)} no payments are taken"
+    yield "disk", f"{format_size(free)} are free in {path.parent}", free < LOW_FREE_BYTES, fix
+    fix = "Something has kept one state of the database open for long: end it, a backup tool or a shell of SQLite"
+    yield "write-ahead log", f"the write-ahead log has {format_size(log)}", log > LARGE_LOG_BYTES, fix
 
 
-def _backups(work: Work) -> Iterator[Finding]:
-    directory = work.settings.backup_directory
+def _backups(work: Work) -> Iterator[Look]:
+    directory, made_at, earliest = (
+        work.settings.backup_directory,
+        status.last_backup(work),
+        work.now - BACKUP_DAYS * DAY,
+    )
     if directory and not (os.path.isdir(directory) and os.access(directory, os.W_OK)):
         fix = "The operator's API can make no backups: make it, or name another one in backup_directory"
-        yield Finding("backup_directory", f"{directory} is not a directory that payres may write to", fix)
-    made_at = status.last_backup(work)
+        yield "backup_directory", f"{directory} is not a directory that payres may write to", True, fix
     if made_at is None:
         fix = "Make one with `payres backup`, or let Litestream copy the database: docs/backup.md"
-        is_needless = is_loopback(work.urls.host) and not _has_money_since(work, work.now - BACKUP_DAYS * DAY)
-        yield Finding("backup", "payres has made none", None if is_needless else fix)
+        is_needed = not is_loopback(work.urls.host) or _has_money_since(work, earliest)
+        yield "backup", "payres has made none", is_needed, fix
     else:
         fix = "Make backups daily: docs/backup.md says how"
-        is_old = made_at < work.now - BACKUP_DAYS * DAY
-        yield Finding("backup", f"the last one was made at {format_time(made_at)}", fix if is_old else None)
+        yield "backup", f"the last one was made at {format_time(made_at)}", made_at < earliest, fix
 
 
-def _ledger(work: Work) -> Iterator[Finding]:
-    checked_at, earliest = status.last_check(work), work.now - CHECK_DAYS * DAY
+def _ledger(work: Work) -> Iterator[Look]:
+    broken, checked_at, earliest = status.broken_invariant(work), status.last_check(work), work.now - CHECK_DAYS * DAY
     fix = (
         "Check it with `payres ledger check`. A running server does so all the time: when it does not, its log says why"
     )
-    broken = status.broken_invariant(work)
     if broken is not None:
-        yield Finding(
-            "ledger", f"its invariant `{broken}` did not hold", "Take no payments until it does: docs/operating.md"
-        )
+        fix = "Take no payments until it does: docs/operating.md"
+        yield "ledger", f"its invariant `{broken}` did not hold", True, fix
     elif checked_at is not None:
-        seen = f"all its invariants held at {format_time(checked_at)}"
-        yield Finding("ledger", seen, fix if checked_at < earliest else None)
+        yield "ledger", f"all its invariants held at {format_time(checked_at)}", checked_at < earliest, fix
     else:
-        yield Finding("ledger", "it was not checked yet", fix if _has_money_since(work, earliest) else None)
+        yield "ledger", "it was not checked yet", _has_money_since(work, earliest), fix
 
 
 def _has_money_since(work: Work, time: int) -> bool:
@@ -98,76 +125,199 @@ def _has_money_since(work: Work, time: int) -> bool:
     return first is not None and first < time
 
 
-def _liquidity(work: Work) -> Iterator[Finding]:
+def _liquidity(work: Work) -> Iterator[Look]:
     for code, scale, balance in status.low_liquidity(work):
         seen = f"{format_decimal(balance, Asset(code, scale))} is left, little of what there was"
         fix = f"Put more in with `payres liquidity deposit {code} {scale} AMOUNT`, or payments into it fail"
-        yield Finding(f"liquidity {code}", seen, fix)
+        yield f"liquidity {code}", seen, True, fix
 
 
-def _settings(work: Work) -> Iterator[Finding]:
-    settings = work.settings
-    seen = f"base_url is {settings.base_url}"
+def _settings(work: Work) -> Iterator[Look]:
+    seen = f"base_url is {work.settings.base_url}"
     if is_loopback(work.urls.host):
-        yield Finding("base URL", f"{seen}: only this machine reaches it")
+        yield "base URL", f"{seen}: only this machine reaches it", False, ""
         return
-    plain = "Clients expect https: put a proxy with TLS in front and set base_url to its URL"
-    yield Finding("base URL", seen, plain if settings.base_url.startswith("http:") else None)
-    if settings.allow_private_hosts:
+    fix = "Clients expect https: put a proxy with TLS in front and set base_url to its URL"
+    yield "base URL", seen, work.settings.base_url.startswith("http:"), fix
+    if work.settings.allow_private_hosts:
         fix = "Set it to false: anyone can make the server send requests inside your network"
-        yield Finding("allow_private_hosts", "it is on, and base_url is public", fix)
+        yield "allow_private_hosts", "it is on, and base_url is public", True, fix
 
 
-def _rates(work: Work) -> Iterator[Finding]:
+def _rates(work: Work) -> Iterator[Look]:
     codes = assets.list_codes(work)
-    good = {
-        pair
-        for rate in assets.list_rates(work)
-        if rate.holds_at(work.now)
-        for pair in ((rate.base, rate.counter), (rate.counter, rate.base))
-    }
-    pairs = [(base, counter) for base in codes for counter in codes if base < counter]
-    lacking = [f"{base}/{counter}" for base, counter in pairs if (base, counter) not in good]
+    good = {frozenset((rate.base, rate.counter)) for rate in assets.list_rates(work) if rate.holds_at(work.now)}
+    lacking = ["/".join(pair) for pair in combinations(codes, 2) if frozenset(pair) not in good]
     if len(codes) > 1:
         seen = f"no valid rate for {', '.join(lacking)}" if lacking else "there is a valid rate between all currencies"
         fix = "Set one with `payres rate set`, or a service with rates_url, unless nobody is to pay across them"
-        yield Finding("exchange rates", seen, fix if lacking else None)
+        yield "exchange rates", seen, lacking, fix
 
 
-def _webhooks(work: Work) -> Iterator[Finding]:
+def _peers(work: Work) -> Iterator[Look]:
+    for peer in peers.list_peers(work):
+        subject = f"peer {peer.name}"
+        if peer.balance - peer.held - peer.floor < -peer.floor // LOW_PART:
+            owed, credit = format_decimal(-peer.balance, peer.asset), format_decimal(-peer.floor, peer.asset)
+            fix = "Have it pay, and record that with `payres peer deposit`: beyond its credit, packets are rejected"
+            yield subject, f"it owes {owed} of {credit} {peer.asset_code} credit", True, fix
+        elif peer.last_error_at is not None and peer.last_error_at > work.now - DAY:
+            fix = f"`payres peer show {peer.name}` shows what is set: compare it with its operator"
+            yield subject, f"at {format_time(peer.last_error_at)}: {peer.last_error}", True, fix
+        else:
+            yield subject, "nothing has gone wrong with it in the last 24 hours", False, ""
+    unresolved = status.count_unresolved_packets(work)
+    if unresolved:
+        fix = "List them with `payres peer unresolved NAME` and resolve each with its peer"
+        yield "packets", f"{unresolved} unresolved", True, fix
+
+
+def _webhooks(work: Work) -> Iterator[Look]:
     for webhook in events.list_webhooks(work):
         if not webhook.active:
             fix = f"Once it is there again: `payres webhook test {webhook.id}`, or `payres webhook remove {webhook.id}`"
-            yield Finding(f"webhook {webhook.url}", "it answered 410 Gone and is disabled", fix)
+            yield f"webhook {webhook.url}", "it answered 410 Gone and is disabled", True, fix
         elif webhook.last_error is not None:
             fix = f"`payres webhook deliveries` lists what it did not take, `payres webhook test {webhook.id}` tries it"
-            yield Finding(f"webhook {webhook.url}", f"the last attempt failed: {webhook.last_error}", fix)
+            yield f"webhook {webhook.url}", f"the last attempt failed: {webhook.last_error}", True, fix
     failed = status.count_failed_deliveries(work)
     if failed:
         fix = "When the webhooks are well again: `payres webhook replay --failed`"
-        yield Finding("events", f"{failed} were not delivered and are not sent again", fix)
+        yield "events", f"{failed} were not delivered and are not sent again", True, fix
 
 
-def _peers(work: Work) -> Iterator[Finding]:
-    for peer in peers.list_peers(work):
-        yield _peer(work, peer)
-    unresolved = status.count_unresolved_packets(work)
-    if unresolved:
-        seen = f"{unresolved} unresolved"
-        yield Finding("packets", seen, "List them with `payres peer unresolved NAME` and resolve each with its peer")
+def _clock() -> Iterator[Look]:
+    """Whether the clock is synchronized, where systemd knows."""
+    command = shutil.which("timedatectl")
+    if command is None:
+        return
+    asked = [command, "show", "--property=NTPSynchronized", "--value"]
+    with suppress(subprocess.TimeoutExpired):
+        said = subprocess.run(asked, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False).stdout  # noqa: S603 - a fixed command
+        is_wrong = {"yes": False, "no": True}.get(said.strip())
+        if is_wrong is not None:
+            fix = "Signatures carry the time: switch an NTP client on, with `timedatectl set-ntp true` say"
+            yield "clock", f"the clock of this machine is {'not ' if is_wrong else ''}synchronized", is_wrong, fix
 
 
-def _peer(work: Work, peer: PeerRecord) -> Finding:
-    subject = f"peer {peer.name}"
-    credit = format_decimal(-peer.floor, peer.asset)
-    if peer.balance - peer.held - peer.floor < -peer.floor // LOW_PART:
-        seen = f"it owes {format_decimal(-peer.balance, peer.asset)} of {credit} {peer.asset_code} credit"
-        return Finding(
-            subject,
-            seen,
-            "Have it pay, and record that with `payres peer deposit`: beyond its credit, packets are rejected",
+def _followed(environment: Environment) -> Iterator[Look]:
+    """Litestream can stop following without a word, and the primary changes something every half a minute."""
+    changed, earliest = changed_at(environment.settings.database), environment.clock.now() - STANDBY_SECONDS * SECOND
+    seen = "never" if changed is None else f"at {format_time(changed)}"
+    fix = "Restart what follows, litestream-follow say, and see whether Litestream runs on the primary: docs/backup.md"
+    yield "standby", f"Litestream last brought a change {seen}", changed is None or changed < earliest, fix
+
+
+def _server(environment: Environment, wallet: str | None) -> Iterator[Look]:
+    """Whether the server runs here and can take payments, and what clients see of it."""
+    settings = environment.settings
+    if not is_served(settings.database):
+        yield "server", f"no server has {settings.database}", True, "Start it: `payres serve`"
+        return
+    url = f"{local_url(settings.host, settings.port)}/readyz"
+    answer = _ask("GET", url)
+    if isinstance(answer, str):
+        fix = "Give this command the settings of the server: host and port, or its payres.toml in this folder"
+        yield "server", f"it runs, but {url} does not answer: {answer}", True, fix
+    elif answer.status_code == 200:
+        yield "server", f"it runs and can take payments ({url})", False, ""
+    else:
+        yield "server", f"it cannot take payments: {answer.text}", True, "Read docs/operating.md on health"
+    yield from _public(environment, wallet)
+
+
+def _public(environment: Environment, wallet: str | None) -> Iterator[Look]:
+    """What clients see at the base URL."""
+    settings, urls = environment.settings, environment.urls
+    answer = _ask("OPTIONS", urls.auth_server)
+    if isinstance(answer, str):
+        fix = "Clients reach the server there: check the name, the proxy and its certificate"
+        yield "public address", f"{urls.auth_server} does not answer: {answer}", True, fix
+        return
+    # Clients sign the URL that they use, and the server checks that against base_url.
+    fix = f"Let the proxy hand on everything under {urls.base} unchanged, and set base_url to what clients use"
+    other = _other(answer, urls.auth_server)
+    yield "public address", f"{answer.url} {other or 'is this server'}", other, fix
+    if wallet is not None:
+        url = f"{urls.wallet(wallet)}/"
+        found = _ask("GET", url)
+        if not isinstance(found, str) and found.status_code != 200:
+            fix = "The proxy must not redirect, strip or add slashes: clients sign the path as they send it"
+            yield "paths", f"{url} is answered {found.status_code}", True, fix
+    yield from _connections(settings, urls.auth_server)
+    yield from _transport(settings, answer)
+
+
+def _other(answer: "httpx2.Response", auth_server: str) -> str:
+    """What answers in place of this server; nothing if it is this one."""
+    if answer.is_redirect:
+        return f"redirects to {answer.headers.get('location')}"
+    try:
+        found = msgspec.json.decode(answer.content, type=dict[str, object]).get("grant_request_endpoint")
+    except (ValueError, RecursionError):
+        return f"is answered {answer.status_code}, and not by payres"
+    return "" if found == auth_server else f"is a payres whose base_url is {found}"
+
+
+def _connections(settings: Settings, url: str) -> Iterator[Look]:
+    """Whether connections are kept open between requests, and for how long their certificate is good."""
+    import httpx2
+
+    used: list[object] = []
+    certificate: Mapping[str, Any] | None = None
+    with suppress(httpx2.HTTPError), httpx2.Client(timeout=TIMEOUT_SECONDS) as client:
+        for _ in range(2):
+            with client.stream("OPTIONS", url) as answer:
+                stream = answer.extensions["network_stream"]
+                used.append(stream.get_extra_info("client_addr"))
+                connection = stream.get_extra_info("socket")
+                certificate = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
+                answer.read()
+    if len(used) < 2 or used[0] != used[1]:
+        fix = (
+            "Let the proxy keep the connections of clients open between requests, with HTTP/1.1 or later: nginx's"
+            " keepalive_timeout, Caddy's timeouts idle. Now each request waits for a new connection, and for its TLS"
         )
-    if peer.last_error_at is not None and peer.last_error_at > work.now - DAY:
-        seen = f"at {format_time(peer.last_error_at)}: {peer.last_error}"
-        return Finding(subject, seen, f"`payres peer show {peer.name}` shows what is set: compare it with its operator")
-    return Finding(subject, "nothing has gone wrong with it in the last 24 hours")
+        yield "keep-alive", f"{url} closes the connection of a client after one answer", True, fix
+    else:
+        yield "keep-alive", f"{url} answers two requests on one connection{_kept(settings)}", False, ""
+    if certificate:
+        start, end = (ssl.cert_time_to_seconds(certificate[name]) for name in ("notBefore", "notAfter"))
+        is_late = end - time.time() < min((end - start) // CERTIFICATE_PART, CERTIFICATE_SECONDS)
+        fix = "Renew the certificate; a proxy such as Caddy does so by itself"
+        yield "TLS", f"the certificate is good until {format_time(end * SECOND)}", is_late, fix
+
+
+def _kept(settings: Settings) -> str:
+    """What follows where a proxy may have connections to the server: one that both end at once loses a request."""
+    url = local_url(settings.host, settings.port)
+    answer = "" if settings.base_url == url else _ask("GET", f"{url}/healthz")
+    if isinstance(answer, str) or "keep-alive" not in answer.headers:
+        return ""
+    seconds = answer.headers["keep-alive"].removeprefix("timeout=")
+    return f"; the server closes idle ones after {seconds} seconds, so the proxy must close its own earlier"
+
+
+def _transport(settings: Settings, answer: "httpx2.Response") -> Iterator[Look]:
+    """Whether the proxy has the right time, and says who asks."""
+    with suppress(KeyError, ValueError, OverflowError):  # without a time, or with none that can be read
+        off = abs(parsedate_to_datetime(answer.headers["date"]).timestamp() - time.time())
+        fix = "Set the clocks of this machine and of its proxy right: signatures carry the time"
+        if off > CLOCK_SECONDS:
+            yield "clock", f"the proxy's clock is {off:.0f} seconds off", True, fix
+    if not is_loopback(answer.url.host) and not isinstance(seen := _ask("GET", f"{settings.base_url}/metrics"), str):
+        fix = "The proxy must send X-Forwarded-For, or the Host that clients use: without, others count as this machine"
+        if seen.status_code == 200 and not settings.metrics_token:
+            yield "metrics", "everyone can read /metrics at the public address", True, fix
+
+
+def _ask(method: str, url: str) -> "httpx2.Response | str":
+    """The answer, or why there is none."""
+    import httpx2
+
+    try:
+        with httpx2.Client(timeout=TIMEOUT_SECONDS) as client, client.stream(method, url) as answer:
+            answer.read()
+            return answer
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        return str(error) or type(error).__name__

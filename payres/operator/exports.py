@@ -77,14 +77,17 @@ class Export:
     `columns` are the names of all members of a row, in their order; `part` is how much has come, from 0 to 1.
     """
 
-    def __init__(self, name: str, columns: Sequence[str], walk: Callable[[Work], Walk], form: Format = "csv") -> None:
+    def __init__(self, name: str, columns: Sequence[str], walk: Callable[[Work], Walk], form: Format) -> None:
         self.name = name
         self.columns = columns
         self.form = form
         self.part = 0.0
-        self.done = False
         self._begin = walk
         self._walk: Walk | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.part >= 1
 
     def step(self, work: Work) -> Sequence[Row]:
         """The next rows. The first step raises NotFound, InvalidRequest."""
@@ -93,7 +96,6 @@ class Export:
             rows, self.part = next(self._walk)
         else:
             rows, self.part = self._walk.send(work)
-        self.done = self.part >= 1
         return rows
 
     def text(self, work: Work) -> str:
@@ -103,9 +105,7 @@ class Export:
         if self.form == "jsonl":
             return "".join(f"{msgspec.json.encode(row).decode()}\n" for row in rows)
         file = io.StringIO()
-        csv.writer(file, lineterminator="\n").writerows(
-            [*heading, *([row[column] for column in self.columns] for row in rows)]
-        )
+        csv.writer(file, lineterminator="\n").writerows([*heading, *(row.values() for row in rows)])
         return file.getvalue()
 
 
@@ -113,14 +113,40 @@ class Export:
 @command("export payments", "--from 2026-01-01 --to 2026-02-01 > january.csv")
 def export_payments(query: ExportQuery) -> Export:
     """Export incoming and outgoing payments, oldest first."""
-    return payments_of(*query.period, query.wallet or None, query.format)
+    since, until = query.period
+
+    def walk(work: Work) -> Walk:
+        wallet_id = require_wallet(work, query.wallet).id if query.wallet else None
+        now, ends = work.now, min(until, work.now)
+        after, before, begins = first_identifier(since - SLACK), first_identifier(ends + SLACK), None
+        while True:
+            found = payments_in_order(work, after, before, since, ends, wallet_id, BATCH_PAYMENTS)
+            owners = {one.wallet_address_id for one in found}
+            wallets = {owner: WALLETS.by_id(work, owner) for owner in owners}
+            rows = [_payment(work, one, wallets[one.wallet_address_id], now) for one in found]
+            if len(found) < BATCH_PAYMENTS:
+                break
+            after, begins = found[-1].id, begins or found[0].created_at
+            work = yield rows, min((found[-1].created_at - begins) / max(ends - begins, 1), 0.999)
+        yield rows, 1
+
+    return Export("payments", PAYMENTS, walk, query.format)
 
 
 @endpoint("GET /exports/ledger", "ledger:read", media_types=FILES)
 @command("export ledger", "--format jsonl > ledger.jsonl")
 def export_ledger(query: ExportQuery) -> Export:
     """Export every transfer of the ledger, oldest first."""
-    return ledger_of(*query.period, query.wallet or None, query.format)
+    since, until = query.period
+
+    def walk(work: Work) -> Walk:
+        account_id = require_wallet(work, query.wallet).account_id if query.wallet else None
+        last = entries.last_transfer(work)
+        for first, end in _batches(last):
+            found = entries.transfers(work, first, end, since, until, account_id)
+            work = yield [_entry(one) for one in found], end / max(last, 1) if end < last else 1
+
+    return Export("ledger", LEDGER, walk, query.format)
 
 
 @endpoint("GET /wallets/{wallet}/statement", "ledger:read", media_types=FILES)
@@ -130,20 +156,30 @@ def export_statement(wallet: WalletName, query: PeriodQuery) -> Export:
 
     Each line has the balance after it. The first is the opening balance, the last the closing one.
     """
-    return statement_of(wallet, *query.period, query.format)
-
-
-def ledger_of(since: int, until: int, path: str | None = None, form: Format = "csv") -> Export:
-    """Every posted transfer, oldest first."""
+    since, until = query.period
 
     def walk(work: Work) -> Walk:
-        account_id = None if path is None else require_wallet(work, path).account_id
-        last = entries.last_transfer(work)
+        """Of a period that goes on, the closing balance is that at the first step."""
+        record = require_wallet(work, wallet)
+        if since > work.now:
+            raise InvalidRequest("from is in the future, and what the balance will be is not known", field="from")
+        closes_at, last, balance = min(until, work.now), entries.last_transfer(work), 0
         for first, end in _batches(last):
-            found = entries.transfers(work, first, end, since, until, account_id)
-            work = yield [_entry(one) for one in found], end / max(last, 1) if end < last else 1
+            balance += entries.net_change(work, record.account_id, first, end, since)
+            if end < last:
+                work = yield [], end / last / 2
+        opens_at = min(max(since, record.created_at), closes_at)
+        work = yield [_total(balance, record.asset, "opening balance", opens_at)], 0.5
+        for first, end in _batches(last):
+            rows = []
+            for one in entries.transfers(work, first, end, since, until, record.account_id):
+                balance += one.amount if one.credit_account_id == record.account_id else -one.amount
+                rows.append(_line(work, record.account_id, one, balance))
+            if end < last:
+                work = yield rows, 0.5 + end / last / 2
+        yield [*rows, _total(balance, record.asset, "closing balance", closes_at)], 1
 
-    return Export("ledger", LEDGER, walk, form)
+    return Export(f"statement {wallet}", STATEMENT, walk, query.format)
 
 
 def _batches(last: int) -> Iterator[tuple[int, int]]:
@@ -167,36 +203,6 @@ def _entry(one: TransferLine) -> Row:
     }
 
 
-def statement_of(path: str, since: int, until: int, form: Format = "csv") -> Export:
-    """What went into a wallet and out of it, with the balance after each line.
-
-    The first row is the balance at `since`, the last the balance at `until`: the amounts between are the difference.
-    Of a period that goes on, the last is the balance at the first step.
-    """
-
-    def walk(work: Work) -> Walk:
-        wallet = require_wallet(work, path)
-        if since > work.now:
-            raise InvalidRequest("from is in the future, and what the balance will be is not known", field="from")
-        closes_at, last, balance = min(until, work.now), entries.last_transfer(work), 0
-        for first, end in _batches(last):
-            balance += entries.net_change(work, wallet.account_id, first, end, since)
-            if end < last:
-                work = yield [], end / last / 2
-        opens_at = min(max(since, wallet.created_at), closes_at)
-        work = yield [_total(balance, wallet.asset, "opening balance", opens_at)], 0.5
-        for first, end in _batches(last):
-            rows = []
-            for one in entries.transfers(work, first, end, since, until, wallet.account_id):
-                balance += one.amount if one.credit_account_id == wallet.account_id else -one.amount
-                rows.append(_line(work, wallet.account_id, one, balance))
-            if end < last:
-                work = yield rows, 0.5 + end / last / 2
-        yield [*rows, _total(balance, wallet.asset, "closing balance", closes_at)], 1
-
-    return Export(f"statement {path}", STATEMENT, walk, form)
-
-
 def _line(work: Work, account_id: int, one: TransferLine, balance: int) -> Row:
     is_credit = one.credit_account_id == account_id
     counterpart = (work.urls.wallet(one.payer) if one.payer else None) if is_credit else one.receiver
@@ -215,27 +221,6 @@ def _line(work: Work, account_id: int, one: TransferLine, balance: int) -> Row:
 def _total(balance: int, asset: Asset, kind: str, moment: int) -> Row:
     shown = {"createdAt": format_time(moment), "kind": kind, "assetCode": asset.code}
     return dict.fromkeys(STATEMENT) | shown | {"balance": format_decimal(balance, asset)}
-
-
-def payments_of(since: int, until: int, path: str | None = None, form: Format = "csv") -> Export:
-    """Payments of both directions, oldest first."""
-
-    def walk(work: Work) -> Walk:
-        wallet_id = None if path is None else require_wallet(work, path).id
-        now, ends = work.now, min(until, work.now)
-        after, before, begins = first_identifier(since - SLACK), first_identifier(ends + SLACK), None
-        while True:
-            found = payments_in_order(work, after, before, since, ends, wallet_id, BATCH_PAYMENTS)
-            owners = {one.wallet_address_id for one in found}
-            wallets = {owner: WALLETS.by_id(work, owner) for owner in owners}
-            rows = [_payment(work, one, wallets[one.wallet_address_id], now) for one in found]
-            if len(found) < BATCH_PAYMENTS:
-                break
-            after, begins = found[-1].id, begins or found[0].created_at
-            work = yield rows, min((found[-1].created_at - begins) / max(ends - begins, 1), 0.999)
-        yield rows, 1
-
-    return Export("payments", PAYMENTS, walk, form)
 
 
 def _payment(work: Work, one: PaymentRecord, wallet: WalletRecord, now: int) -> Row:

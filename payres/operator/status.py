@@ -1,13 +1,13 @@
-"""How the server and its money stand: for the command, the operator's API, the overview and `/metrics`."""
+"""How the server and its money stand: for the command, the operator's API and the overview."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from payres import __version__
 from payres.amounts import Asset, format_decimal
-from payres.clock import DAY, SECOND, format_time, format_time_if_any
+from payres.clock import DAY, format_time_if_any
 from payres.identifiers import first_identifier
 from payres.operator.operations import endpoint
 from payres.operator.shapes import Cell, Shape, fact, format_size, represent
@@ -89,7 +89,6 @@ def show_status(work: Work) -> Status:
 def read_status(work: Work, *, is_running: bool) -> Status:
     """Reads each account and each payment of the last 24 hours. Raises OSError."""
     path, found = work.settings.database, events.list_webhooks(work)
-    day = status.count_payments_since(work, first_identifier(work.now - DAY))
     return Status(
         version=__version__,
         base_url=work.urls.base,
@@ -97,10 +96,14 @@ def read_status(work: Work, *, is_running: bool) -> Status:
         database=path,
         database_bytes=os.stat(path).st_size,
         wal_bytes=log_bytes(path),
-        free_bytes=_free_bytes(work),
+        free_bytes=free_bytes(Path(path).absolute().parent),
         wallets=wallets.count_wallets(work),
-        balances=_balances(work),
-        last_day=PaymentCounts(incoming_payments=day.incoming, outgoing_payments=day.outgoing, failed=day.failed),
+        balances=[
+            represent(Balance, one, balance=format_decimal(one.balance, Asset(one.asset_code, one.asset_scale)))
+            for one in status.ledger_sums(work)
+            if one.kind in KINDS
+        ],
+        last_day=represent(PaymentCounts, status.count_payments_since(work, first_identifier(work.now - DAY))),
         sending=status.count_sending(work),
         peers=[represent(PeerStatus, one) for one in peers.list_peers(work)],
         unresolved_packets=status.count_unresolved_packets(work),
@@ -113,25 +116,8 @@ def read_status(work: Work, *, is_running: bool) -> Status:
         last_backup_at=format_time_if_any(status.last_backup(work)),
         last_check_at=format_time_if_any(status.last_check(work)),
         broken_invariant=status.broken_invariant(work),
-        followed_at=format_time(changed) if is_followed(path) and (changed := changed_at(path)) is not None else None,
+        followed_at=format_time_if_any(changed_at(path)) if is_followed(path) else None,
     )
-
-
-def _free_bytes(work: Work) -> int:
-    return free_bytes(Path(work.settings.database).absolute().parent)
-
-
-def _balances(work: Work) -> list[Balance]:
-    return [
-        Balance(
-            kind=one.kind,
-            asset_code=one.code,
-            asset_scale=one.scale,
-            balance=format_decimal(one.balance, Asset(one.code, one.scale)),
-        )
-        for one in status.ledger_sums(work)
-        if one.kind in KINDS
-    ]
 
 
 def _server(found: Status) -> str:
@@ -156,31 +142,24 @@ def _amounts(kind: str) -> Callable[[Status], str]:
 
 def _last_day(found: Status) -> str:
     day = found.last_day
-    return (
-        f"{day.incoming_payments:,} incoming payments, {day.outgoing_payments:,} outgoing payments,"
-        f" {day.failed:,} of them failed"
-    )
+    made = f"{day.incoming_payments:,} incoming payments, {day.outgoing_payments:,} outgoing payments"
+    return f"{made}, {day.failed:,} of them failed"
 
 
 def _peers(found: Status) -> Cell:
-    failed = (f" ({one.last_error_at}: {one.last_error})" if one.last_error else "" for one in found.peers)
-    named = ", ".join(f"{one.name}{error}" for one, error in zip(found.peers, failed, strict=True))
-    return Cell(named or "none", link="/admin/peers")
+    named = (
+        f"{one.name} ({one.last_error_at}: {one.last_error})" if one.last_error else one.name for one in found.peers
+    )
+    return Cell(", ".join(named) or "none", link="/admin/peers")
 
 
 def _webhooks(found: Status) -> Cell:
     return Cell(f"{found.webhooks.active} active, {found.webhooks.disabled} disabled", link="/admin/webhooks")
 
 
-def _undelivered(found: Status) -> Cell:
-    failed = found.webhooks.failed
-    text = f"{failed:,} events: payres webhook deliveries lists them" if failed else ""
-    return Cell(text, link="/admin/webhooks/deliveries")
-
-
-def _unresolved(found: Status) -> Cell:
-    count = found.unresolved_packets
-    return Cell(f"{count:,} packets: payres peer unresolved NAME lists them" if count else "", link="/admin/peers")
+def _waiting(count: int, words: str, link: str) -> Cell:
+    """What an operator has to look at; nothing if there is none."""
+    return Cell(f"{count:,} {words}" if count else "", link=link)
 
 
 STATUS: Final = Shape(
@@ -198,75 +177,14 @@ STATUS: Final = Shape(
     fact("Being sent", lambda one: f"{one.sending:,} payments to other servers"),
     fact("Peers", _peers),
     fact("Webhooks", _webhooks),
-    fact("Not delivered", _undelivered),
-    fact("Unresolved", _unresolved),
-)
-
-
-class Gauge(NamedTuple):
-    """What the database shows now: its name and meaning in `/metrics`, and its samples by the values of its labels.
-
-    The only sample has no labels; there is none for None.
-    """
-
-    name: str
-    meaning: str
-    read: Callable[[Work], Mapping[tuple[str, ...], float] | float | None]
-    labels: Sequence[str] = ()
-
-
-def _sums(work: Work) -> Mapping[tuple[str, ...], float]:
-    return {(one.code, str(one.scale), one.kind): one.balance for one in status.ledger_sums(work)}
-
-
-def _sizes(work: Work) -> Mapping[tuple[str, ...], float]:
-    path = work.settings.database
-    return {("database",): os.stat(path).st_size, ("wal",): log_bytes(path)}
-
-
-def _seconds_since(time: int | None, now: int) -> float | None:
-    return None if time is None else max(now - time, 0) / SECOND
-
-
-def _checked(work: Work) -> float | None:
-    checked_at = status.last_check(work)
-    return None if checked_at is None else checked_at / SECOND
-
-
-GAUGES: Final = (
-    Gauge("payres_ledger_minor_units", "Balances, in the asset's minor unit.", _sums, ("asset", "scale", "kind")),
-    Gauge(
-        "payres_backup_age_seconds",
-        "Since the last backup by payres.",
-        lambda work: _seconds_since(status.last_backup(work), work.now),
+    fact(
+        "Not delivered",
+        lambda one: _waiting(
+            one.webhooks.failed, "events: payres webhook deliveries lists them", "/admin/webhooks/deliveries"
+        ),
     ),
-    Gauge(
-        "payres_ledger_check_timestamp_seconds",
-        "When all invariants of the ledger were last found to hold.",
-        _checked,
-    ),
-    Gauge(
-        "payres_webhook_oldest_pending_seconds",
-        "Since the oldest event that a webhook did not take and is sent again.",
-        lambda work: _seconds_since(status.oldest_pending_event(work), work.now) or 0,
-    ),
-    Gauge("payres_database_bytes", "Sizes of the database's files.", _sizes, ("file",)),
-    Gauge("payres_disk_free_bytes", "What the disk of the database has free.", _free_bytes),
-    Gauge(
-        "payres_payments_open",
-        "Payments that have not ended.",
-        lambda work: {("outgoing",): status.count_sending(work)},
-        ("direction",),
-    ),
-    Gauge(
-        "payres_ilp_packets_unresolved",
-        "Packets whose outcome an operator has to resolve.",
-        status.count_unresolved_packets,
+    fact(
+        "Unresolved",
+        lambda one: _waiting(one.unresolved_packets, "packets: payres peer unresolved NAME lists them", "/admin/peers"),
     ),
 )
-
-
-def read_gauges(work: Work) -> Sequence[tuple[Gauge, Mapping[tuple[str, ...], float] | float]]:
-    """Each gauge that there is, with its samples. Reads each account. Raises OSError."""
-    found = [(gauge, gauge.read(work)) for gauge in GAUGES]
-    return [(gauge, samples) for gauge, samples in found if samples is not None]

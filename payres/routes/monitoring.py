@@ -2,9 +2,9 @@
 
 import asyncio
 import hmac
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
@@ -13,24 +13,28 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres import __version__
-from payres.clock import format_time_if_any
+from payres.clock import SECOND, format_time_if_any
 from payres.counters import Histogram
 from payres.errors import DomainError, nothing_here
 from payres.event_types import EVENT_TYPES
 from payres.http.request_head import credentials
 from payres.http.responses import json_response
 from payres.limits import MIN_FREE_BYTES
-from payres.operator.status import Gauge, read_gauges
 from payres.routes.context import Context, context_of
+from payres.store import status
 from payres.store.connections import changed_at, free_bytes, log_bytes
 from payres.store.database import Database, answers
-from payres.store.status import last_restore
 from payres.store.transactions import touch
+from payres.store.work import Work
 
 # The library is imported where it is used: it loads slowly, and many servers are never asked.
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 COMMIT_SECONDS: Final = 2.0  # for a commit
 CACHE_SECONDS: Final = 1.0  # so that asking often does not make work
+
+# A metric: its kind, name, meaning, its samples by the values of its labels or the only one, and the labels' names. The
+# sample of a histogram is a tuple.
+Family = tuple[Any, ...]
 
 
 async def healthz(request: Request) -> Response:
@@ -48,7 +52,7 @@ async def readyz(request: Request) -> Response:
     problem = await context.readiness.problem()
     shown: dict[str, Any] = {"walBytes": log_bytes(context.database.path)}
     with suppress(DomainError):
-        shown["restoredAt"] = format_time_if_any(await context.database.read(last_restore))
+        shown["restoredAt"] = format_time_if_any(await context.database.read(status.last_restore))
     if context.settings.read_only:
         shown |= {"readOnly": True, "changedAt": format_time_if_any(changed_at(context.database.path))}
     details = {"details": shown}
@@ -60,8 +64,8 @@ async def read_metrics(request: Request) -> Response:
     context = context_of(request)
     if not _may_read(request, context):
         raise nothing_here()
-    found = await context.database.examine(read_gauges)
-    return Response(await asyncio.to_thread(_render, context, found), media_type=CONTENT_TYPE)
+    stored = await context.database.examine(lambda work: [*_stored(work)])
+    return Response(await asyncio.to_thread(_render, context, stored), media_type=CONTENT_TYPE)
 
 
 class Readiness:
@@ -112,74 +116,82 @@ def _may_read(request: Request, context: Context) -> bool:
     return context.admin_hosts.let_in(request.scope)
 
 
-def _render(context: Context, found: Sequence[tuple[Gauge, Any]]) -> bytes:
+def _render(context: Context, stored: Sequence[Family]) -> bytes:
     """Runs on a thread of its own: loading the library takes a tenth of a second."""
-    from prometheus_client import CollectorRegistry, generate_latest
-    from prometheus_client.registry import Collector
+    from prometheus_client import core, generate_latest
 
-    class Server(Collector):
-        def collect(self) -> Iterator[Any]:
-            yield from _counted(context)
-            yield from _stored(context, found)
+    kinds: Mapping[str, Any] = {
+        "counter": core.CounterMetricFamily,
+        "gauge": core.GaugeMetricFamily,
+        "histogram": core.HistogramMetricFamily,
+    }
 
-    registry = CollectorRegistry()
-    registry.register(Server())
-    return generate_latest(registry)
+    class Server:
+        def collect(self) -> Iterator[core.Metric]:
+            for kind, name, meaning, samples, *labels in _families(context, stored):
+                family = kinds[kind](name, meaning, labels=labels)
+                # The event loop goes on counting meanwhile.
+                for values, sample in list(samples.items()) if isinstance(samples, Mapping) else [((), samples)]:
+                    family.add_metric(values, *(sample if isinstance(sample, tuple) else (sample,)))
+                yield family
 
-
-def _family(kind: Any, name: str, meaning: str, samples: Mapping[Any, Any] | float, labels: Sequence[str] = ()) -> Any:
-    """A metric with its samples by the values of its labels, or the only one; a histogram has tuples.
-
-    The event loop goes on counting meanwhile.
-    """
-    family = kind(name, meaning, labels=labels)
-    for values, sample in list(samples.items()) if isinstance(samples, Mapping) else [((), samples)]:
-        family.add_metric(values, *(sample if isinstance(sample, tuple) else (sample,)))
-    return family
+    return generate_latest(Server())
 
 
-def _counted(context: Context) -> Iterator[Any]:
-    """What happened since the start."""
-    from prometheus_client.core import CounterMetricFamily as Counter
-    from prometheus_client.core import GaugeMetricFamily as Gauge
-    from prometheus_client.core import HistogramMetricFamily as Histograms
-
+def _families(context: Context, stored: Sequence[Family]) -> Iterator[Family]:
+    """What happened since the start, what the database shows now, and in which state the server is."""
     metrics = context.metrics
     labels = ("route", "method", "status")
     answered = {(route, method, str(code)): found for (route, method, code), found in list(metrics.requests.items())}
     counts = {values: sum(histogram.counts) for values, histogram in answered.items()}
-    yield _family(Counter, "payres_http_requests", "Requests answered, by endpoint.", counts, labels)
+    yield "counter", "payres_http_requests", "Requests answered, by endpoint.", counts, *labels
     seconds = {values: _buckets(histogram) for values, histogram in answered.items()}
-    yield _family(Histograms, "payres_http_request_duration_seconds", "How long their answers took.", seconds, labels)
+    yield "histogram", "payres_http_request_duration_seconds", "How long their answers took.", seconds, *labels
     errors = {(code,): count for code, count in list(metrics.errors.items())}
-    yield _family(Counter, "payres_refusals", "Error responses, by code.", errors, ("code",))
+    yield "counter", "payres_refusals", "Error responses, by code.", errors, "code"
     outcomes = {(outcome,): metrics.events[f"outgoing_payment.{outcome}"] for outcome in ("completed", "failed")}
-    yield _family(Counter, "payres_outgoing_payments", "Outgoing payments that ended.", outcomes, ("outcome",))
+    yield "counter", "payres_outgoing_payments", "Outgoing payments that ended.", outcomes, "outcome"
     happened = {(kind,): metrics.events[kind] for kind in EVENT_TYPES}
-    yield _family(Counter, "payres_events", "Events, by type.", happened, ("type",))
+    yield "counter", "payres_events", "Events, by type.", happened, "type"
     sent = {(result,): metrics.deliveries[result] for result in ("taken", "failed")}
-    yield _family(Counter, "payres_webhook_deliveries", "Attempts to send an event.", sent, ("result",))
+    yield "counter", "payres_webhook_deliveries", "Attempts to send an event.", sent, "result"
     labels = ("peer", "direction", "result")
-    yield _family(Counter, "payres_ilp_packets", "Packets of peers and to peers.", metrics.packets, labels)
-    waiting = context.database.waiting
-    yield _family(Gauge, "payres_writer_queue_length", "Units that wait for the writer.", waiting)
-    for name, meaning, histogram in (
-        ("payres_writer_transaction_seconds", "How long transactions of the writer took.", metrics.transaction_seconds),
-        ("payres_writer_batch_size", "Units that shared a commit.", metrics.batch_sizes),
-    ):
-        yield _family(Histograms, name, meaning, {(): _buckets(histogram)})
-
-
-def _stored(context: Context, found: Sequence[tuple[Gauge, Any]]) -> Iterator[Any]:
-    """What the database shows now."""
-    from prometheus_client.core import GaugeMetricFamily
-
-    gauge = partial(_family, GaugeMetricFamily)
-    for one, samples in found:
-        yield gauge(one.name, one.meaning, samples, one.labels)
+    yield "counter", "payres_ilp_packets", "Packets of peers and to peers.", metrics.packets, *labels
+    yield "gauge", "payres_writer_queue_length", "Units that wait for the writer.", context.database.waiting
+    took, shared = _buckets(metrics.transaction_seconds), _buckets(metrics.batch_sizes)
+    yield "histogram", "payres_writer_transaction_seconds", "How long transactions of the writer took.", {(): took}
+    yield "histogram", "payres_writer_batch_size", "Units that shared a commit.", {(): shared}
+    yield from stored
     meaning = "1 when writing has stopped and an operator must look."
-    yield gauge("payres_writing_stopped", meaning, bool(context.database.stopped))
-    yield gauge("payres_build_info", "The version.", {(__version__,): 1}, ("version",))
+    yield "gauge", "payres_writing_stopped", meaning, bool(context.database.stopped)
+    yield "gauge", "payres_build_info", "The version.", {(__version__,): 1}, "version"
+
+
+def _stored(work: Work) -> Iterator[Family]:
+    """What the database shows now. Reads each account. Raises OSError."""
+    path = work.settings.database
+    sums = {(one.asset_code, str(one.asset_scale), one.kind): one.balance for one in status.ledger_sums(work)}
+    meaning = "Balances, in the asset's minor unit."
+    yield "gauge", "payres_ledger_minor_units", meaning, sums, "asset", "scale", "kind"
+    made_at, checked_at = status.last_backup(work), status.last_check(work)
+    if made_at is not None:
+        age = max(work.now - made_at, 0) / SECOND
+        yield "gauge", "payres_backup_age_seconds", "Since the last backup by payres.", age
+    if checked_at is not None:
+        meaning = "When all invariants of the ledger were last found to hold."
+        yield "gauge", "payres_ledger_check_timestamp_seconds", meaning, checked_at / SECOND
+    pending_at = status.oldest_pending_event(work)
+    late = 0 if pending_at is None else max(work.now - pending_at, 0) / SECOND
+    meaning = "Since the oldest event that a webhook did not take and is sent again."
+    yield "gauge", "payres_webhook_oldest_pending_seconds", meaning, late
+    sizes = {("database",): os.stat(path).st_size, ("wal",): log_bytes(path)}
+    yield "gauge", "payres_database_bytes", "Sizes of the database's files.", sizes, "file"
+    free = free_bytes(Path(path).absolute().parent)
+    yield "gauge", "payres_disk_free_bytes", "What the disk of the database has free.", free
+    sending = {("outgoing",): status.count_sending(work)}
+    yield "gauge", "payres_payments_open", "Payments that have not ended.", sending, "direction"
+    meaning, unresolved = "Packets whose outcome an operator has to resolve.", status.count_unresolved_packets(work)
+    yield "gauge", "payres_ilp_packets_unresolved", meaning, unresolved
 
 
 def _buckets(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:

@@ -11,8 +11,8 @@ from payres.store.work import Transaction
 class LedgerSum(NamedTuple):
     """The accounts of one asset and kind together, in the asset's minor unit."""
 
-    code: str
-    scale: int
+    asset_code: str
+    asset_scale: int
     kind: str
     balance: int
 
@@ -20,8 +20,8 @@ class LedgerSum(NamedTuple):
 class PaymentCounts(NamedTuple):
     """How many payments were created in a time, and how many of the outgoing ones have failed."""
 
-    incoming: int
-    outgoing: int
+    incoming_payments: int
+    outgoing_payments: int
     failed: int
 
 
