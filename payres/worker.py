@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol, TypeVar
 
 T = TypeVar("T")
-Sleep = Callable[[float], Awaitable[object]]
 
 log = logging.getLogger("payres.worker")
 
@@ -20,9 +19,7 @@ class Stoppable(Protocol):
         ...
 
 
-async def retry(
-    name: str, store: Stoppable, step: Callable[[], Awaitable[T]], seconds: float, sleep: Sleep = asyncio.sleep
-) -> T | None:
+async def retry(name: str, store: Stoppable, step: Callable[[], Awaitable[T]], seconds: float) -> T | None:
     """Runs a step until it ends without an exception, and returns its result; None once the store is in fail-stop.
 
     An exception is logged with the name, and the step runs again after `seconds`. An exception because of the fail-stop
@@ -34,7 +31,7 @@ async def retry(
         except Exception:
             if not store.stopped:
                 log.exception("%s failed; next try in %g s", name, seconds)
-                await sleep(seconds)
+                await asyncio.sleep(seconds)
     return None
 
 
@@ -50,22 +47,16 @@ class Worker:
     """Runs a step at once, and again whenever it is due or woken. `run` until cancelled.
 
     The step returns the seconds until it is due again, or None to wait for `wake` alone. After an exception it runs
-    again after `retry_seconds`. `sleep` is for tests.
+    again after `retry_seconds`.
     """
 
     def __init__(
-        self,
-        name: str,
-        store: Stoppable,
-        step: Callable[[], Awaitable[float | None]],
-        retry_seconds: float,
-        sleep: Sleep = asyncio.sleep,
+        self, name: str, store: Stoppable, step: Callable[[], Awaitable[float | None]], retry_seconds: float
     ) -> None:
         self._name: Final = name
         self._store: Final = store
         self._step: Final = step
         self._retry_seconds: Final = retry_seconds
-        self._sleep: Final = sleep
         self._woken: Final = asyncio.Event()
 
     def wake(self) -> None:
@@ -76,7 +67,7 @@ class Worker:
         """Ends when the store is in fail-stop. Raises nothing but CancelledError."""
         while not self._store.stopped:
             self._woken.clear()
-            seconds = await retry(self._name, self._store, self._step, self._retry_seconds, self._sleep)
+            seconds = await retry(self._name, self._store, self._step, self._retry_seconds)
             if not self._store.stopped:
                 await self._rest(seconds)
 
@@ -89,5 +80,5 @@ class Worker:
                 timer.cancel()
 
     async def _wake_after(self, seconds: float) -> None:
-        await self._sleep(seconds)
+        await asyncio.sleep(seconds)
         self.wake()

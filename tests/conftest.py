@@ -1,5 +1,6 @@
 """What all tests share: a bounded hypothesis, one running instance, and the checks of how answers look."""
 
+import asyncio
 import gc
 import os
 import shutil
@@ -206,6 +207,20 @@ def pair(tmp_path: Path) -> Iterator[Sequence[Instance]]:
         peer(pair[0], pair[1])
         yield pair
         check_books(*pair)
+
+
+@pytest.fixture
+async def pauses() -> Sequence[float]:
+    """The seconds that this loop was to pause for, each of which is over at once."""
+    seconds: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    def call_later(delay: float, *called: Any, **options: Any) -> asyncio.Handle:
+        seconds.append(delay)
+        return loop.call_soon(*called, **options)
+
+    setattr(loop, "call_later", call_later)  # noqa: B010 - a method is replaced
+    return seconds
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from payres.store import invariants, status
 from payres.store.database import Database
 from payres.store.invariants import FILE, LEDGER_INVARIANTS, MAX_BREACHES, Invariant, Key
 from payres.store.work import Transaction, Work
-from payres.worker import Sleep, Worker
+from payres.worker import Worker
 
 BATCH_ROWS: Final = 1000
 BATCH_ACCOUNTS: Final = 100_000  # the accounts whose transfers are summed up in memory at once
@@ -169,9 +169,8 @@ class BackgroundCheck:
     payments in half an hour. Neither the write-ahead log nor the work is held up by it.
     """
 
-    def __init__(self, database: Database, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._sleep = sleep
 
     async def run(self) -> None:
         """Checks once at the start, which does not wait for it, and then repeatedly."""
@@ -192,7 +191,7 @@ class BackgroundCheck:
             while not scan.done and not self._database.stopped:
                 began = perf_counter()
                 self._judge(scan.invariant, await self._database.examine(scan.step))
-                await self._sleep(ALL_SHARE * (perf_counter() - began))
+                await asyncio.sleep(ALL_SHARE * (perf_counter() - began))
         if not self._database.stopped:
             await self._database.write(partial(status.note_check, checked_at=began_at))
 
@@ -204,7 +203,7 @@ class BackgroundCheck:
             await checking()
             return max(PAUSE_SECONDS, share * (perf_counter() - began))
 
-        await Worker("the background invariant check", self._database, step, PAUSE_SECONDS, self._sleep).run()
+        await Worker("the background invariant check", self._database, step, PAUSE_SECONDS).run()
 
     def _judge(self, invariant: Invariant, breaches: Sequence[str]) -> None:
         if breaches:

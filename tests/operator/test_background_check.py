@@ -1,7 +1,7 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import count
@@ -16,7 +16,7 @@ from payres.store.database import Database
 from payres.store.invariants import LEDGER_INVARIANTS
 from payres.store.status import last_check
 from payres.store.work import Work
-from tests.helpers import TIMEOUT
+from tests.helpers import TIMEOUT, settle
 
 NOW = 1_800_000_000_000_000
 
@@ -52,33 +52,11 @@ def count_time(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     )
 
 
-class Pauses:
-    """Instead of sleeping: notes how long it would have been, and has no end after so many."""
-
-    def __init__(self, limit: int) -> None:
-        self.seconds: list[float] = []
-        self._limit = limit
-        self._over = asyncio.Event()
-
-    async def __call__(self, seconds: float) -> None:
-        self.seconds.append(seconds)
-        await asyncio.sleep(0)
-        if len(self.seconds) >= self._limit:
-            self._over.set()
-            await asyncio.Event().wait()
-
-    async def end(self, watching: Coroutine[None, None, None]) -> None:
-        """Watches until there were so many pauses."""
-        task = asyncio.create_task(watching)
-        async with asyncio.timeout(TIMEOUT):
-            await self._over.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+pytestmark = pytest.mark.usefixtures("pauses")
 
 
 async def test_sound_ledger_goes_on(database: Database) -> None:
-    check = BackgroundCheck(database, Pauses(1000))
+    check = BackgroundCheck(database)
     await check.check_recent()
     assert await database.read(last_check) is None
     before = await database.read(lambda work: work.now)
@@ -127,7 +105,7 @@ async def test_full_check_halts_what_the_recent_one_does_not_see(
     database: Database, caplog: pytest.LogCaptureFixture, statements: Sequence[str], found: str
 ) -> None:
     corrupt(database.path, *statements)
-    check = BackgroundCheck(database, Pauses(1000))
+    check = BackgroundCheck(database)
     await check.check_recent()
     assert not database.stopped
     await check.check_all()
@@ -138,49 +116,45 @@ async def test_full_check_halts_what_the_recent_one_does_not_see(
 async def test_lost_table_halts(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     corrupt(database.path, "DROP TABLE transfer")
     async with asyncio.timeout(TIMEOUT):
-        await BackgroundCheck(database, Pauses(1000)).run()
+        await BackgroundCheck(database).run()
     assert database.stopped == "The server takes no more work: its database is damaged, and an operator must look"
     assert "no such table: transfer" in caplog.text
 
 
-async def test_full_check_rests_most_of_the_time(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses = Pauses(1000)
+async def test_full_check_rests_most_of_the_time(
+    database: Database, pauses: Sequence[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     count_time(monkeypatch, 1)
-    await BackgroundCheck(database, pauses).check_all()
-    assert set(pauses.seconds) == {ALL_SHARE}  # each step took one second
-    assert len(pauses.seconds) > len(LEDGER_INVARIANTS)
+    await BackgroundCheck(database).check_all()
+    assert set(pauses) == {ALL_SHARE}  # each step took one second
+    assert len(pauses) > len(LEDGER_INVARIANTS)
 
 
-async def test_run_checks_at_once_and_ends_when_writing_has_stopped(database: Database) -> None:
+async def test_run_checks_at_once_and_ends_when_writing_has_stopped(
+    database: Database, pauses: Sequence[float]
+) -> None:
     corrupt(database.path, "UPDATE account SET balance = balance + 1 WHERE kind = 'wallet'")
-    pauses = Pauses(1000)
     async with asyncio.timeout(TIMEOUT):
-        await BackgroundCheck(database, pauses).run()
+        await BackgroundCheck(database).run()
     assert database.stopped
-    assert PAUSE_SECONDS not in pauses.seconds
+    assert PAUSE_SECONDS not in pauses
 
 
-async def test_check_that_takes_long_comes_less_often(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    count_time(monkeypatch, 2)
-    pauses = Pauses(1)
-    check = BackgroundCheck(database, pauses)
-    await pauses.end(check.repeat(check.check_recent, RECENT_SHARE))
-    assert pauses.seconds == [2 * RECENT_SHARE]
-
-
-async def test_run_goes_on_after_a_check_that_failed(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+async def test_check_that_takes_long_comes_less_often_and_one_that_failed_again(
+    database: Database, pauses: Sequence[float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     looks = iter([OSError("the disk is gone"), None])
-    seen: list[object] = []
 
     async def look() -> None:
-        seen.append(outcome := next(looks))
+        outcome = next(looks, None)
         if outcome is not None:
             raise outcome
 
-    pauses = Pauses(2)
-    await pauses.end(BackgroundCheck(database, pauses).repeat(look, 0))
-    assert pauses.seconds == [PAUSE_SECONDS] * 2
-    assert len(seen) == 2
+    count_time(monkeypatch, 2)
+    task = asyncio.create_task(BackgroundCheck(database).repeat(look, RECENT_SHARE))
+    await settle()
+    task.cancel()
+    assert pauses[:2] == [PAUSE_SECONDS, 2 * RECENT_SHARE]
     assert "the disk is gone" in caplog.text
 
 
@@ -188,7 +162,7 @@ async def test_large_file_is_not_read_in_one_step(database: Database, monkeypatc
     corrupt(database.path, "UPDATE wallet_address SET state = 'odd' WHERE path = 'bob'")
     with monkeypatch.context() as patched:
         patched.setattr("payres.operator.invariant_checks.MAX_PAGES", 1)
-        await BackgroundCheck(database, Pauses(1000)).check_all()
+        await BackgroundCheck(database).check_all()
         assert not database.stopped
-    await BackgroundCheck(database, Pauses(1000)).check_all()
+    await BackgroundCheck(database).check_all()
     assert database.stopped

@@ -27,6 +27,16 @@ with server_lock(sys.argv[1]):
 """
 
 
+@contextmanager
+def served_by_another(database: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process holds the lock, as a server does."""
+    command = [sys.executable, "-c", HOLD_UNTIL_KILLED, database]
+    with child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+
+
 def test_second_is_refused_until_the_first_ends(tmp_path: Path) -> None:
     database = str(tmp_path / "payres.db")
     with server_lock(database):
@@ -66,10 +76,7 @@ def test_database_with_two_names_is_refused_by_each(tmp_path: Path, name: str) -
 
 def test_killed_process_lets_go(tmp_path: Path) -> None:
     database = str(tmp_path / "payres.db")
-    command = [sys.executable, "-c", HOLD_UNTIL_KILLED, database]
-    with child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
+    with served_by_another(database) as process:
         with pytest.raises(DatabaseServed):
             server_lock(database).__enter__()
         process.kill()
@@ -99,16 +106,6 @@ async def test_application_that_starts_holds_it_and_one_that_cannot_does_not_ope
         pass
 
 
-@contextmanager
-def served_by_another(database: str) -> Iterator[None]:
-    """Another process holds the lock, as a server does."""
-    command = [sys.executable, "-c", HOLD_UNTIL_KILLED, database]
-    with child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        yield
-
-
 @pytest.fixture
 def older(tmp_path: Path, second_version: int) -> str:
     """A database that an earlier payres left, whose version is one below the newest."""
@@ -123,26 +120,9 @@ def version(database: str) -> int:
         return version_of(connection)
 
 
-def test_older_database_is_not_migrated_under_a_server_of_another_process(
+def test_older_database_is_not_migrated_under_a_server_and_a_command_says_to_restart_that_first(
     older: str, tmp_path: Path, second_version: int
 ) -> None:
-    with (
-        served_by_another(older),
-        pytest.raises(DatabaseServed, match=r"older version, .* restart the server with this version first"),
-    ):
-        connect_writer(older)
-    assert version(older) == second_version - 1
-    assert {file.name for file in tmp_path.iterdir()} <= {
-        "payres.db",
-        "payres.db-shm",
-        "payres.db-wal",
-        "payres.db.lock",
-    }
-    connect_writer(older).close()
-    assert version(older) == second_version
-
-
-def test_command_says_to_restart_the_server_first(older: str, second_version: int) -> None:
     command = ["wallet", "list", "--database", older]
     with served_by_another(older):
         refused = CliRunner().invoke(main, command)
@@ -151,6 +131,10 @@ def test_command_says_to_restart_the_server_first(older: str, second_version: in
         f"Error: The database {older} is of an older version, and a payres serves it, or restores or migrates it:"
         " restart the server with this version first, then try again\n"
     )
+    assert version(older) == second_version - 1
+    assert {file.name for file in tmp_path.iterdir()} <= {
+        *("payres.db", "payres.db-shm", "payres.db-wal", "payres.db.lock")
+    }
     assert (CliRunner().invoke(main, command).exit_code, version(older)) == (0, second_version)
 
 

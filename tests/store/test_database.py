@@ -168,22 +168,24 @@ async def test_unit_may_not_return_what_reads_from_its_transaction(
 # Commits
 
 
-async def statements_of(database: Database, together: Crowd, units: list[Unit]) -> list[str]:
-    """What SQLite runs for units that are submitted at once, and for the one in front of those behind a lock."""
+@asynccontextmanager
+async def traced(database: Database) -> AsyncIterator[list[str]]:
+    """What SQLite runs in the block on the writer's connection and on the reader's."""
     statements: list[str] = []
-    await database.write(lambda work: trace(work, statements.append))
+    for submit in (database.write, database.read):
+        await submit(lambda work: trace(work, statements.append))
     statements.clear()
-    await together(database, units)
-    seen = list(statements)
-    await database.write(lambda work: trace(work, None))
-    return seen
+    yield statements
+    for submit in (database.write, database.read):
+        await submit(lambda work: trace(work, None))
 
 
 @pytest.mark.parametrize(("together", "in_front"), [(in_flight, []), (behind_a_lock, [0])])
 async def test_no_commit_holds_more_units_than_allowed(
     database: Database, together: Crowd, in_front: list[int]
 ) -> None:
-    statements = await statements_of(database, together, [keep(str(n)) for n in range(2 * MAX_UNITS_PER_COMMIT + 1)])
+    async with traced(database) as statements:
+        await together(database, [keep(str(n)) for n in range(2 * MAX_UNITS_PER_COMMIT + 1)])
     batches = " ".join(statement.split(" ")[0] for statement in statements).split("COMMIT")
     counts = [batch.count("INSERT") for batch in batches[:-1]]
     assert counts == [*in_front, MAX_UNITS_PER_COMMIT, MAX_UNITS_PER_COMMIT, 1]
@@ -191,17 +193,14 @@ async def test_no_commit_holds_more_units_than_allowed(
 
 async def test_units_of_a_later_turn_of_the_loop_share_the_commit(database: Database) -> None:
     """Who comes while the first units run need not wait for another commit."""
-    statements: list[str] = []
-    await database.write(lambda work: trace(work, statements.append))
-    statements.clear()
 
     async def submit_later() -> str:
         await asyncio.sleep(0)
         return await database.write(keep("later"))
 
-    assert set(await asyncio.gather(database.write(keep("first")), submit_later())) == {"first", "later"}
-    assert statements.count("COMMIT") == 1
-    await database.write(lambda work: trace(work, None))
+    async with traced(database) as statements:
+        assert set(await asyncio.gather(database.write(keep("first")), submit_later())) == {"first", "later"}
+        assert statements.count("COMMIT") == 1
 
 
 async def test_nobody_is_answered_before_the_commit(database: Database, path: str) -> None:
@@ -275,21 +274,19 @@ async def test_full_disk_keeps_exactly_what_was_acknowledged(database: Database,
     assert await database.write(keep("after", size=100_000)) == "after"
 
 
-async def test_those_behind_a_lock_wait_no_longer_than_the_first(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_those_behind_a_lock_wait_no_longer_than_the_first(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lanes, "BUSY_TIMEOUT_SECONDS", 0.05)
-    database = await Database.open(path)
-    statements: list[str] = []
-    await database.write(lambda work: trace(work, statements.append))
-    statements.clear()
-    with closing(take_lock(path)):
-        first = asyncio.create_task(database.write(keep("first")))
-        await asyncio.sleep(0)  # it is waited for now, and the others come behind
-        behind = [database.write(keep(str(n))) for n in range(3 * MAX_UNITS_PER_COMMIT)]
-        outcomes = await asyncio.gather(first, *behind, return_exceptions=True)
-    assert all(is_unavailable(outcome) for outcome in outcomes)
-    assert statements.count("BEGIN IMMEDIATE") <= 4, "each of them waits as long as a lock is waited for"
+    async with traced(database) as statements:
+        with closing(take_lock(database.path)):
+            first = asyncio.create_task(database.write(keep("first")))
+            await asyncio.sleep(0)  # it is waited for now, and the others come behind
+            behind = [database.write(keep(str(n))) for n in range(3 * MAX_UNITS_PER_COMMIT)]
+            outcomes = await asyncio.gather(first, *behind, return_exceptions=True)
+        assert all(is_unavailable(outcome) for outcome in outcomes)
+        assert statements.count("BEGIN IMMEDIATE") <= 4, "each of them waits as long as a lock is waited for"
     assert await database.write(keep("after")) == "after"
-    await database.close()
 
 
 def take_lock(path: str) -> sqlite3.Connection:
@@ -386,14 +383,12 @@ async def test_long_read_holds_up_neither_writer_nor_reader(database: Database) 
 
 
 async def test_reads_of_one_turn_share_a_snapshot_and_answer_each_for_itself(database: Database) -> None:
-    statements: list[str] = []
-    await database.read(lambda work: trace(work, statements.append))
     units = [unit_raising(NotFound(str(n))) if n % 3 == 0 else answer_with(n) for n in range(5 * READS_PER_TURN)]
-    outcomes = await asyncio.gather(*(database.read(unit) for unit in units), return_exceptions=True)
+    async with traced(database) as statements:
+        outcomes = await asyncio.gather(*(database.read(unit) for unit in units), return_exceptions=True)
+        assert statements.count("BEGIN") == 5
     for n, outcome in enumerate(outcomes):
         assert outcome == n if n % 3 else isinstance(outcome, DomainError) and str(outcome) == str(n)
-    assert statements.count("BEGIN") == 5
-    await database.read(lambda work: trace(work, None))
 
 
 async def test_reads_that_a_write_waits_for_go_first_and_the_others_a_few_in_each_turn(database: Database) -> None:
@@ -438,20 +433,13 @@ async def test_crowd_of_reads_leaves_room_for_those_of_writes_and_is_soon_done(d
     assert len(ran) < 100
 
 
-async def test_readers_cannot_write(database: Database, path: str) -> None:
+@pytest.mark.parametrize("unit", [keep("forbidden"), lambda tx: tx.execute("ROLLBACK").fetchone()])
+async def test_read_that_writes_or_loses_its_transaction_is_refused_and_the_reader_recovers(
+    database: Database, unit: Unit
+) -> None:
     for _ in range(4):
-        with pytest.raises(DomainError) as caught:
-            await database.read(keep("forbidden"))
-        assert is_unavailable(caught.value)
-    assert kept_in_file(path) == set()
-    assert await database.read(kept) == set()
-
-
-async def test_read_that_loses_its_transaction_is_refused_and_the_reader_recovers(database: Database) -> None:
-    for _ in range(4):
-        with pytest.raises(DomainError) as caught:
-            await database.read(lambda tx: tx.execute("ROLLBACK").fetchone())
-        assert is_unavailable(caught.value)
+        with pytest.raises(Unavailable):
+            await database.read(unit)
     await database.write(keep("a"))
     seen = await asyncio.gather(*(database.read(kept) for _ in range(4)))
     assert all(names == {"a"} for names in seen)

@@ -1,9 +1,8 @@
 import asyncio
-import re
 import sqlite3
-import subprocess
-import sys
 import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -13,62 +12,41 @@ from payres.store import migrations
 from payres.store.connections import connect_writer
 from payres.store.copies import copied
 from payres.store.database import Database
-from payres.store.migrations import FIRST, UnusableDatabase, execute_script, first_difference, migrate
-from tests.helpers import ROOT, TIMEOUT
+from payres.store.migrations import (
+    FIRST,
+    UnusableDatabase,
+    execute_script,
+    first_difference,
+    migrate,
+    version_of,
+)
+from tests.helpers import TIMEOUT
 from tests.versions import NEWEST, make_newest, make_up, plain
 
 KEPT = "INSERT INTO secret (name, value) VALUES ('kept', x'01')"
-OPEN_WHEN_TOLD = """
-import sys
-from payres.store.connections import connect_writer
-print("ready", flush=True)
-sys.stdin.readline()
-connection = connect_writer(sys.argv[1])
-print(connection.execute("PRAGMA user_version").fetchone()[0])
-connection.close()
-"""
 
 
-def objects(connection: sqlite3.Connection) -> list[tuple[str, str, str, str]]:
-    """Every table and index with its definition, free of comments and of how it is laid out."""
-    rows = connection.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master ORDER BY type, name")
-    return [(kind, name, table, laid_out(sql)) for kind, name, table, sql in rows]
-
-
-def laid_out(sql: str) -> str:
-    """One line without comments and quotes; a column that was added later has no line break before what follows it."""
-    return re.sub(r"\s*([(),])\s*", r"\1 ", " ".join(re.sub('--.*|"', "", sql).split()))
-
-
-def version(connection: sqlite3.Connection) -> int:
-    number: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    return number
-
-
-@pytest.fixture
-def expected() -> list[tuple[str, str, str, str]]:
-    with plain(":memory:") as connection:
-        connection.executescript((ROOT / "schema.sql").read_text())
-        return objects(connection)
+def tables_of(connection: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
 
 
 def names(path: str) -> set[str]:
     return {file.name for file in Path(path).parent.iterdir()}
 
 
-def test_versions_count_up_and_all_files_together_give_the_schema(expected: object) -> None:
+def test_versions_count_up_and_all_files_together_give_the_schema() -> None:
     steps = migrations.migrations()
     assert list(steps) == list(range(FIRST, NEWEST + 1))
     with plain(":memory:") as connection:
         for number in sorted(steps):
             execute_script(connection, steps[number])
-        assert objects(connection) == expected
+        connection.execute(f"PRAGMA user_version = {NEWEST}")
+        assert first_difference(connection) is None
 
 
-def test_fresh_database_has_the_newest_version_and_the_schema(path: str, expected: object) -> None:
+def test_fresh_database_has_the_newest_version_and_the_schema(path: str) -> None:
     with closing(connect_writer(path)) as connection:
-        assert version(connection) == NEWEST
-        assert objects(connection) == expected
+        assert (version_of(connection), first_difference(connection)) == (NEWEST, None)
         assert not connection.in_transaction
 
 
@@ -98,27 +76,46 @@ def test_only_the_missing_steps_are_run_and_the_rows_stay(
     )
     assert make_up(monkeypatch, tmp_path / "migrations", *steps) == NEWEST + 2
     with closing(connect_writer(path)) as connection:
-        assert version(connection) == NEWEST + 2
+        assert version_of(connection) == NEWEST + 2
         assert connection.execute("SELECT * FROM secret").fetchall() == [("kept", b"\x01", "one; two")]
         assert first_difference(connection) is None
 
 
-@pytest.mark.parametrize("number", [1, FIRST - 1])
-def test_database_from_before_the_first_version_is_refused_and_untouched(path: str, number: int) -> None:
-    make_newest(path, f"PRAGMA user_version = {number}")
+NEWER = (
+    f"has version {NEWEST + 7}, this payres knows versions up to {NEWEST}: install the payres that wrote it, or restore"
+)
+
+
+@pytest.mark.parametrize(
+    ("statements", "sentence"),
+    [
+        (("PRAGMA user_version = 1",), f"has version 1, and this payres knows versions from {FIRST} on: open it once"),
+        ((f"PRAGMA user_version = {FIRST - 1}",), f"version {FIRST - 1}, and this payres knows versions from {FIRST}"),
+        (("PRAGMA user_version = -1",), "has version -1, which no payres writes: restore a backup"),
+        ((f"PRAGMA user_version = {-(2**31)}",), f"has version {-(2**31)}, which no payres writes: restore a backup"),
+        ((f"PRAGMA user_version = {NEWEST + 7}",), NEWER),
+        (("PRAGMA journal_mode = wal", f"PRAGMA user_version = {NEWEST + 7}"), NEWER),
+        (("PRAGMA user_version = 0",), "database of another program: name a file of its own for payres"),
+    ],
+)
+def test_database_of_no_version_that_this_program_follows_is_refused_and_untouched(
+    path: str, statements: Sequence[str], sentence: str
+) -> None:
+    make_newest(path, *statements)
+    with plain(path) as connection, pytest.raises(UnusableDatabase, match=sentence):
+        migrate(connection)
     before = Path(path).read_bytes()
-    with pytest.raises(
-        UnusableDatabase,
-        match=f"has version {number}, and this payres knows versions from {FIRST} on: open it once with the last",
-    ):
+    with pytest.raises(UnusableDatabase, match=sentence):
         connect_writer(path)
+    with pytest.raises(UnusableDatabase, match=sentence):
+        asyncio.run(Database.open(path))
     assert Path(path).read_bytes() == before
     assert names(path) == {"payres.db"}
 
 
 def test_new_database_is_not_copied(path: str, second_version: int) -> None:
     with closing(connect_writer(path)) as connection:
-        assert version(connection) == second_version
+        assert version_of(connection) == second_version
         assert first_difference(connection) is None
     assert names(path) == {"payres.db"}
 
@@ -132,7 +129,7 @@ def test_older_database_is_copied_before_it_is_migrated(path: str, second_versio
     assert kept.stat().st_mode & 0o777 == 0o600
     assert kept.read_bytes()[18:20] == b"\x01\x01", "one file, which needs no log"
     with plain(kept) as connection:
-        assert version(connection) == NEWEST
+        assert version_of(connection) == NEWEST
         assert connection.execute("SELECT * FROM secret ORDER BY name").fetchall() == [
             ("kept", b"\x01"),
             ("newest", b"\x02"),
@@ -179,7 +176,7 @@ def test_failed_migration_names_the_copy_and_makes_no_more_of_them(
     assert names(path) == {"payres.db", "payres.db.lock", Path(kept).name}
     monkeypatch.undo()
     with closing(connect_writer(path)) as connection:
-        assert version(connection) == NEWEST
+        assert version_of(connection) == NEWEST
         assert connection.execute("SELECT * FROM secret").fetchall() == [("kept", b"\x01")]
 
 
@@ -214,7 +211,7 @@ def test_copy_of_a_database_is_migrated_where_it_is(path: str, second_version: i
     make_newest(path)
     migrations.migrate_copy(Path(path))
     with plain(path) as connection:
-        assert version(connection) == second_version
+        assert version_of(connection) == second_version
     assert names(path) == {"payres.db"}
 
 
@@ -259,62 +256,17 @@ async def test_altered_database_is_not_served_and_the_alteration_is_named(
         await Database.open(path)
 
 
-@pytest.mark.parametrize("number", [-1, -(2**31)])
-def test_version_below_zero_is_refused(path: str, number: int) -> None:
-    make_newest(path, f"PRAGMA user_version = {number}")
-    with pytest.raises(UnusableDatabase, match=f"has version {number}, which no payres writes"):
-        connect_writer(path)
-
-
-@pytest.mark.parametrize("mode", ["delete", "wal"])
-def test_newer_database_is_refused_and_untouched(path: str, mode: str) -> None:
-    with plain(path) as connection:
-        connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()
-        connection.execute("CREATE TABLE of_the_future (x)")
-        connection.execute(f"PRAGMA user_version = {NEWEST + 7}")
-        with pytest.raises(UnusableDatabase, match=f"has version {NEWEST + 7}"):
-            migrate(connection)
-        assert not connection.in_transaction
-    before = Path(path).read_bytes()
-    sentence = f"has version {NEWEST + 7}, this payres knows versions up to {NEWEST}: install the payres that wrote it"
-    with pytest.raises(UnusableDatabase, match=sentence):
-        connect_writer(path)
-    with pytest.raises(UnusableDatabase, match=sentence):
-        asyncio.run(Database.open(path))
-    assert Path(path).read_bytes() == before
-    assert names(path) == {"payres.db"}
-
-
 def test_failing_schema_leaves_an_empty_file_that_can_be_opened_later(
-    path: str, monkeypatch: pytest.MonkeyPatch, expected: object
+    path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(migrations, "schema", lambda: "create table secret (x integer) strict;\nnonsense;")
     with pytest.raises(sqlite3.OperationalError, match="nonsense"):
         connect_writer(path)
     with plain(path) as connection:
-        assert (version(connection), objects(connection)) == (0, [])
+        assert (version_of(connection), tables_of(connection)) == (0, set())
     monkeypatch.undo()
     with closing(connect_writer(path)) as connection:
-        assert (version(connection), objects(connection)) == (NEWEST, expected)
-
-
-def test_programs_that_open_a_fresh_file_at_once_all_succeed(path: str, expected: object) -> None:
-    command = [sys.executable, "-c", OPEN_WHEN_TOLD, path]
-    programs = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    for program in programs:
-        assert program.stdout is not None
-        assert program.stdout.readline() == "ready\n"
-    for program in programs:
-        assert program.stdin is not None
-        program.stdin.write("go\n")
-        program.stdin.flush()
-    ends = [program.communicate(timeout=TIMEOUT) for program in programs]
-    assert ends == [(f"{NEWEST}\n", "")] * 2
-    with closing(connect_writer(path)) as connection:
-        assert objects(connection) == expected
+        assert (version_of(connection), first_difference(connection)) == (NEWEST, None)
 
 
 def test_connections_that_open_a_fresh_file_at_once_all_succeed(tmp_path: Path) -> None:
@@ -327,13 +279,11 @@ def test_connections_that_open_a_fresh_file_at_once_all_succeed(tmp_path: Path) 
         for turn in range(rounds):
             barrier.wait(timeout=TIMEOUT)
             with closing(connect_writer(str(tmp_path / f"{turn}.db"))) as connection:
-                found.append(version(connection))
+                found.append(version_of(connection))
 
-    threads = [threading.Thread(target=open_each) for _ in range(together)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(together) as threads:
+        for thread in [threads.submit(open_each) for _ in range(together)]:
+            thread.result()
     assert found == [NEWEST] * rounds * together
 
 
@@ -356,9 +306,9 @@ def test_script_runs_statement_by_statement_inside_the_transaction(script: str, 
         connection.execute("BEGIN")
         execute_script(connection, script)
         assert connection.in_transaction
-        assert {name for kind, name, *_ in objects(connection) if kind == "table"} == tables
+        assert tables_of(connection) == tables
         connection.execute("ROLLBACK")
-        assert objects(connection) == []
+        assert tables_of(connection) == set()
 
 
 @pytest.mark.parametrize("script", ["create table a (x integer);\ncreate table b (", "nonsense", "select 'open;\n"])
@@ -367,13 +317,3 @@ def test_script_that_breaks_off_is_refused(script: str) -> None:
         connection.execute("BEGIN")
         with pytest.raises(sqlite3.OperationalError):
             execute_script(connection, script)
-
-
-def test_another_programs_file_is_refused_and_untouched(tmp_path: Path) -> None:
-    path = tmp_path / "notes.db"
-    with closing(sqlite3.connect(path)) as theirs:
-        theirs.execute("CREATE TABLE note (text)")
-    before = path.read_bytes()
-    with pytest.raises(UnusableDatabase, match="another program"):
-        connect_writer(str(path))
-    assert path.read_bytes() == before

@@ -1,14 +1,15 @@
 """Every query that a request or a worker runs is served by an index: what it costs does not grow with the tables."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from inspect import signature
+from types import FunctionType
+from typing import Any, Literal, get_args
 
 import msgspec
 import pytest
 
-from payres.amounts import MAX_LEDGER
 from payres.store import (
     accounts,
     assets,
@@ -25,36 +26,80 @@ from payres.store import (
     retention,
     wallets,
 )
+from payres.store.accounts import Cause
 from payres.store.assets import RateRecord
-from payres.store.connections import connect_writer
+from payres.store.migrations import schema
 from payres.store.payments import PaymentFilter, PaymentRecord
+from payres.store.retention import Rule
 from payres.store.rows import PageQuery, Table, first_row_from, page_of_wallet, select_page
 from payres.store.work import Transaction
 
 Query = Callable[[Transaction], object]
+Towards = Literal["older", "newer"]
+MODULES = (accounts, assets, clients, entries, events, grants, operators, packets, payments, peers, quotes, wallets)
 NEWEST = PageQuery(5)
-TOWARDS: tuple[Literal["older"], Literal["newer"]] = ("older", "newer")
-
-
-def page(table: Table[Any], query: PageQuery, own: bool) -> Query:
-    return lambda tx: page_of_wallet(tx, table, query, 1, 1 if own else None)
-
-
-PAGES: dict[str, Query] = {
-    f"{name}, {'own' if own else 'all'}, {towards} than {cursor}": page(table, PageQuery(5, cursor, towards), own)
-    for name, table in (("incoming", payments.INCOMING), ("outgoing", payments.OUTGOING))
-    for own in (True, False)
-    for towards in TOWARDS
-    for cursor in (None, "00000001-0000-7000-8000-000000000000")
+TOWARDS: tuple[Towards, Towards] = ("older", "newer")
+# What functions are called with, by the types that they ask for.
+VALUES: dict[Any, Any] = {
+    int: 1,
+    str: "1",
+    bytes: b"1",
+    bool: True,
+    PageQuery: NEWEST,
+    RateRecord: RateRecord("EUR", "USD", "1.1", 1, 2),
+    Sequence[str]: ["test.a.b", "test.a", "test"],
+    Sequence[tuple[str, str]]: [],
+    Iterable[int]: [1],
+    Cause: {},
+}
+# These have tests of their own below, or are for the operator and exports alone, or run what another one runs.
+OTHERS = {
+    *("entries.page_of_entries", "entries.transfers", "entries.last_transfer", "entries.net_change"),
+    *("entries.sums_by_day", "events.last_sequence", "events.signing_secrets", "grants.authorization_revision"),
+    *("grants.spending", "packets.in_flight", "packets.newest_of_payment", "payments.page_of_payments"),
+    *("payments.payers_of", "payments.payments_in_order", "payments.sending_remote", "peers.outgoing_token"),
+    *("wallets.count_wallets", "wallets.find_with_wallet"),
 }
 
 
-def payments_page(wanted: dict[str, Any], towards: Literal["older", "newer"]) -> Query:
-    return lambda tx: payments.page_of_payments(tx, PaymentFilter(**wanted), PageQuery(5, "1", towards), 1)
+def value_of(kind: Any) -> Any:
+    """A value of a type; of several types, of the first, and of Literal the first."""
+    if kind in VALUES:
+        return VALUES[kind]
+    first = get_args(kind)[0]
+    return first if isinstance(first, str) else value_of(first)
 
 
+def asked_for() -> dict[str, Query]:
+    """Each function of the store that takes a transaction, with values for its other parameters."""
+    found: dict[str, Query] = {}
+    for module in MODULES:
+        room = module.__name__.rpartition(".")[2]
+        for name, function in vars(module).items():
+            is_own = isinstance(function, FunctionType) and function.__module__ == module.__name__
+            kinds = [one.annotation for one in signature(function).parameters.values()] if is_own else []
+            if kinds and kinds[0] is Transaction and name[0] != "_" and f"{room}.{name}" not in OTHERS:
+                found[f"{room}.{name}"] = call(function, *map(value_of, kinds[1:]))
+    return found
+
+
+def call(function: Callable[..., object], *values: Any) -> Query:
+    return lambda tx: function(tx, *values)
+
+
+PAGES: dict[str, Query] = {
+    f"{table.source}, {'all' if client_id is None else 'own'}, {towards} than {cursor}": call(
+        page_of_wallet, table, PageQuery(5, cursor, towards), 1, client_id
+    )
+    for table in (payments.INCOMING, payments.OUTGOING)
+    for client_id in (1, None)
+    for towards in TOWARDS
+    for cursor in (None, "00000001-0000-7000-8000-000000000000")
+}
 PAYMENT_PAGES: dict[str, Query] = {
-    f"payments.page_of_payments, {towards}, {sorted(wanted)}": payments_page(wanted, towards)
+    f"page_of_payments, {towards}, {sorted(wanted)}": call(
+        payments.page_of_payments, PaymentFilter(**wanted), PageQuery(5, "1", towards), 1
+    )
     for towards in TOWARDS
     for wanted in (
         dict[str, Any](),
@@ -63,8 +108,33 @@ PAYMENT_PAGES: dict[str, Query] = {
         {"state": "expired", "created_from": 1, "created_until": 2, "counterpart": 1},
     )
 } | {
-    "payments.payments_in_order": lambda tx: payments.payments_in_order(tx, "1", "2", 0, 9, None, 5),
-    "payments.payments_in_order, wallet_id": lambda tx: payments.payments_in_order(tx, "1", "2", 0, 9, 1, 5),
+    "payments_in_order": call(payments.payments_in_order, "1", "2", 0, 9, None, 5),
+    "payments_in_order, wallet_id": call(payments.payments_in_order, "1", "2", 0, 9, 1, 5),
+}
+ASKED_FOR = asked_for()
+QUERIES: dict[str, Query] = (
+    PAGES
+    | {name: query for name, query in ASKED_FOR.items() if ".list_" not in name}
+    | {
+        f"retention.{name}": call(retention.purge, rule, 1)
+        for name, rule in vars(retention).items()
+        if isinstance(rule, Rule)
+    }
+    | {f"page of {table.source}": call(select_page, table, NEWEST) for table in (operators.API_KEYS, wallets.WALLETS)}
+    | {
+        "page of the audit log": call(select_page, audit.AUDIT, PageQuery(5, "1", "newer")),
+        "clients.find_response, of an API key": call(clients.find_response, None, "1", "key"),
+        "wallets.list_keys": call(wallets.list_keys, 1),
+        "wallets.list_keys, revoked too": call(wallets.list_keys, 1, True),
+    }
+    | {
+        f"grants.page_of_grants, {state}": call(grants.page_of_grants, state, NEWEST, 1)
+        for state in ("issued", *grants.IN_TIME)
+    }
+)
+# What an operator asks for as a whole is walked in its order, without sorting.
+WHOLE_LISTS: dict[str, Query] = {name: query for name, query in ASKED_FOR.items() if ".list_" in name} | {
+    "grants.page_of_grants": call(grants.page_of_grants, None, NEWEST, 1)
 }
 
 # Steps that join the results of others.
@@ -77,109 +147,6 @@ NO_SEARCHES = (
     "UNION ALL",
 )
 
-QUERIES: dict[str, Query] = PAGES | {
-    "accounts.find_operator_account": lambda tx: accounts.find_operator_account(tx, 1, "fees"),
-    "accounts.change_account": lambda tx: accounts.change_account(tx, 1, 0, 0, MAX_LEDGER),
-    "accounts.in_order": lambda tx: accounts.in_order(tx, 1, 2),
-    "accounts.holds_of_payment": lambda tx: accounts.holds_of_payment(tx, "1"),
-    "accounts.transferred_of_packet": lambda tx: accounts.transferred_of_packet(tx, "1", "1"),
-    "accounts.reduce_hold": lambda tx: accounts.reduce_hold(tx, 1, 0),
-    "assets.find_asset": lambda tx: assets.find_asset(tx, "EUR", 2),
-    "assets.find_rate": lambda tx: assets.find_rate(tx, "EUR", "USD"),
-    "assets.set_rate": lambda tx: assets.set_rate(tx, "EUR", "USD", "1.1", 1),
-    "assets.refresh_rate": lambda tx: assets.refresh_rate(tx, RateRecord("EUR", "USD", "1.1", 1, 2)),
-    "assets.remove_rate": lambda tx: assets.remove_rate(tx, "EUR", "USD"),
-    "clients.find_client": lambda tx: clients.find_client(tx, "client"),
-    "clients.client_keys": lambda tx: clients.client_keys(tx, "client"),
-    "clients.replace_remote_keys": lambda tx: clients.replace_remote_keys(tx, 1, [], 0, 0),
-    "clients.store_presented_key": lambda tx: clients.store_presented_key(tx, 1, "kid", "x", 1, 0),
-    "events.events_after": lambda tx: events.events_after(tx, 1, 5),
-    "events.events_of": lambda tx: events.events_of(tx, "1", [1]),
-    "payments.expired_without_event": lambda tx: payments.expired_without_event(tx, 1, 5),
-    "peers.peer_with_account": lambda tx: peers.peer_with_account(tx, 1),
-    "events.due_deliveries": lambda tx: events.due_deliveries(tx, "1", 1, 5),
-    "events.deliveries_of": lambda tx: events.deliveries_of(tx, "1", "failed", 5),
-    "events.delete_webhook": lambda tx: events.delete_webhook(tx, "1"),
-    "grants.page_of_grants": lambda tx: grants.page_of_grants(tx, "issued", NEWEST, 1),
-    "grants.page_of_grants, pending": lambda tx: grants.page_of_grants(tx, "pending", NEWEST, 1),
-    "grants.page_of_grants, lapsed": lambda tx: grants.page_of_grants(tx, "lapsed", NEWEST, 1),
-    "grants.page_of_grants, expired": lambda tx: grants.page_of_grants(tx, "expired", NEWEST, 1),
-    "grants.change_state": lambda tx: grants.change_state(tx, "1", "pending", "denied", 1),
-    "grants.interaction_of_grant": lambda tx: grants.interaction_of_grant(tx, "1"),
-    "grants.keep_grant": lambda tx: grants.keep_grant(tx, "1"),
-    "grants.postpone_purge": lambda tx: grants.postpone_purge(tx, "1", 1),
-    "clients.find_response": lambda tx: clients.find_response(tx, 1, None, "key"),
-    "clients.find_response, of an API key": lambda tx: clients.find_response(tx, None, "1", "key"),
-    "page of API keys": lambda tx: select_page(tx, operators.API_KEYS, NEWEST),
-    "entries.find_movement": lambda tx: entries.find_movement(tx, 1, "reference"),
-    "entries.page_of_movements": lambda tx: entries.page_of_movements(tx, 1, NEWEST),
-    "page of wallets": lambda tx: select_page(tx, wallets.WALLETS, NEWEST),
-    "page of the audit log": lambda tx: select_page(tx, audit.AUDIT, PageQuery(5, "1", "newer")),
-    "retention.RESPONSES": lambda tx: retention.purge(tx, retention.RESPONSES, 1),
-    "payments.add_received": lambda tx: payments.add_received(tx, "1", 1, None, None),
-    "payments.complete_incoming": lambda tx: payments.complete_incoming(tx, "1", 1),
-    "clients.use_nonce": lambda tx: clients.use_nonce(tx, 1, "kid", "nonce", 2, 1),
-    "operators.find_operator": lambda tx: operators.find_operator(tx, "ann"),
-    "operators.operator_of_link": lambda tx: operators.operator_of_link(tx, b"1"),
-    "operators.operator_of_session": lambda tx: operators.operator_of_session(tx, b"1", 1),
-    "operators.insert_session": lambda tx: operators.insert_session(tx, b"1", 1, 1, 2),
-    "operators.delete_session": lambda tx: operators.delete_session(tx, b"1"),
-    "operators.delete_sessions_of_operator": lambda tx: operators.delete_sessions_of_operator(tx, 1),
-    "payments.end_outgoing": lambda tx: payments.end_outgoing(tx, "1", 1, 1, None, 1),
-    "payments.remote_payments_since": lambda tx: payments.remote_payments_since(tx, "https://a.example/1", 1),
-    "packets.packets_of_payment": lambda tx: packets.packets_of_payment(tx, "1", "prepared"),
-    "packets.unresolved": lambda tx: packets.unresolved(tx, 1),
-    "packets.in_flight_of_payment": lambda tx: packets.in_flight_of_payment(tx, "1"),
-    "packets.decide_packet": lambda tx: packets.decide_packet(tx, "1", "rejected"),
-    "packets.resolve_packet": lambda tx: packets.resolve_packet(tx, "1", "rejected"),
-    "packets.unresolved_packets": lambda tx: packets.unresolved_packets(tx, 1),
-    "packets.prepared_packets": lambda tx: packets.prepared_packets(tx, 5),
-    "accounts.holds_of_packet": lambda tx: accounts.holds_of_packet(tx, "1"),
-    "payments.refunds_of_incoming": lambda tx: payments.refunds_of_incoming(tx, "1"),
-    "payments.refunds_of_outgoing": lambda tx: payments.refunds_of_outgoing(tx, "1"),
-    "peers.find_peer": lambda tx: peers.find_peer(tx, "peer"),
-    "peers.peer_by_id": lambda tx: peers.peer_by_id(tx, 1),
-    "peers.peer_by_token": lambda tx: peers.peer_by_token(tx, b"1"),
-    "peers.peers_towards": lambda tx: peers.peers_towards(tx, ["test.a.b", "test.a", "test"]),
-    "peers.account_of_peer": lambda tx: peers.account_of_peer(tx, 1),
-    "peers.routes_of_peer": lambda tx: peers.routes_of_peer(tx, 1),
-    "peers.count_received": lambda tx: peers.count_received(tx, 1),
-    "peers.count_sent": lambda tx: peers.count_sent(tx, 1),
-    "peers.note_error": lambda tx: peers.note_error(tx, 1, "error", 1),
-    "peers.set_repeats_answers": lambda tx: peers.set_repeats_answers(tx, 1, True),
-    "peers.find_request": lambda tx: peers.find_request(tx, 1, "1"),
-    "retention.ANSWERS": lambda tx: retention.purge(tx, retention.ANSWERS, 1),
-    "quotes.find_quote_and_use": lambda tx: quotes.find_quote_and_use(tx, "1"),
-    "retention.CLIENTS": lambda tx: retention.purge(tx, retention.CLIENTS, 1),
-    "retention.GRANTS": lambda tx: retention.purge(tx, retention.GRANTS, 1),
-    "retention.QUOTES": lambda tx: retention.purge(tx, retention.QUOTES, 1),
-    "wallets.insert_session": lambda tx: wallets.insert_session(tx, b"1", 1, 1, 2),
-    "wallets.session_wallet": lambda tx: wallets.session_wallet(tx, b"1", 1),
-    "wallets.knows_browser": lambda tx: wallets.knows_browser(tx, b"1", 1, 1),
-    "wallets.insert_browser": lambda tx: wallets.insert_browser(tx, b"1", 1, 1),
-    "wallets.delete_browser": lambda tx: wallets.delete_browser(tx, b"1", 1),
-    "wallets.delete_browsers_of_wallet": lambda tx: wallets.delete_browsers_of_wallet(tx, 1),
-    "wallets.delete_session": lambda tx: wallets.delete_session(tx, b"1"),
-    "grants.find_holder": lambda tx: grants.find_holder(tx, b"1"),
-    "grants.revoke_token": lambda tx: grants.revoke_token(tx, "1", 1),
-    "grants.revoke_tokens_of_grant": lambda tx: grants.revoke_tokens_of_grant(tx, "1", 1),
-    "grants.HOLDERS": lambda tx: grants.HOLDERS.get(tx, "1"),
-    "wallets.find_wallet": lambda tx: wallets.find_wallet(tx, "alice"),
-    "wallets.find_key": lambda tx: wallets.find_key(tx, "alice", "key"),
-    "wallets.list_keys": lambda tx: wallets.list_keys(tx, 1),
-    "wallets.list_keys, revoked too": lambda tx: wallets.list_keys(tx, 1, revoked=True),
-}
-
-# What an operator asks for as a whole is walked in its order, without sorting.
-WHOLE_LISTS: dict[str, Query] = {
-    "operators.list_api_keys": operators.list_api_keys,
-    "assets.list_assets": assets.list_assets,
-    "assets.list_codes": assets.list_codes,
-    "assets.list_rates": assets.list_rates,
-    "grants.page_of_grants": lambda tx: grants.page_of_grants(tx, None, NEWEST, 1),
-    "wallets.list_wallets": wallets.list_wallets,
-}
-
 
 class RecordingConnection(sqlite3.Connection):
     """Remembers what it was asked to execute."""
@@ -191,38 +158,31 @@ class RecordingConnection(sqlite3.Connection):
         return super().execute(sql, parameters)
 
 
+# One row of what queries lead on from: of a purge, a peer, and clients of which one is not needed any more.
+ROWS = """
+INSERT INTO asset (id, code, scale) VALUES (1, 'EUR', 2);
+INSERT INTO account (id, kind, asset_id) VALUES (1, 'wallet', 1), (2, 'peer', 1);
+INSERT INTO wallet_address (id, path, asset_id, account_id, created_at) VALUES (1, 'alice', 1, 1, 1);
+INSERT INTO client (id, identity, wallet_address, created_at, purge_at)
+  VALUES (1, 'client', 'https://a.example', 1, 1), (2, 'unneeded', 'https://b.example', 1, 1);
+INSERT INTO "grant" (id, client_id, state, access, continue_hash, waits_from, created_at, purge_at)
+  VALUES ('1', 1, 'issued', '[]', x'00', 1, 1, 1);
+INSERT INTO quote (id, wallet_address_id, client_id, receiver, debit_value, receive_value, receive_code,
+  receive_scale, fee_value, created_at, expires_at, purge_at)
+  VALUES ('1', 1, 1, '', '1', '1', 'EUR', 2, '0', 1, 1, 1);
+INSERT INTO peer (id, name, account_id, ilp_address, url, outgoing_token, incoming_token_hash, created_at)
+  VALUES (1, 'peer', 2, 'test.peer', 'https://peer.example', x'00', x'00', 1);
+INSERT INTO answered_request VALUES (1, '1', x'00', x'00', 0);
+INSERT INTO idempotency_key VALUES (1, 1, NULL, 'key', '/quotes', x'00', x'00', 0);
+"""
+
+
 @pytest.fixture(scope="module")
 def connection() -> Iterator[RecordingConnection]:
-    """A copy of a database that holds one wallet address and one client."""
-    opened = sqlite3.connect(":memory:", factory=RecordingConnection, isolation_level=None)
-    opened.executed = []
-    with closing(opened), closing(connect_writer(":memory:")) as original:
-        original.execute("INSERT INTO asset (id, code, scale) VALUES (1, 'EUR', 2)")
-        original.execute("INSERT INTO account (id, kind, asset_id) VALUES (1, 'wallet', 1)")
-        original.execute(
-            "INSERT INTO wallet_address (id, path, asset_id, account_id, created_at) VALUES (1, 'alice', 1, 1, 1)"
-        )
-        original.execute(
-            "INSERT INTO client (id, identity, wallet_address, created_at, purge_at)"
-            " VALUES (1, 'client', 'https://a.example', 1, 1), (2, 'unneeded', 'https://b.example', 1, 1)"
-        )
-        original.execute(
-            'INSERT INTO "grant" (id, client_id, state, access, continue_hash, waits_from, created_at, purge_at)'
-            " VALUES ('1', 1, 'issued', '[]', x'00', 1, 1, 1)"
-        )
-        original.execute(
-            "INSERT INTO quote (id, wallet_address_id, client_id, receiver, debit_value, receive_value, receive_code,"
-            " receive_scale, fee_value, created_at, expires_at, purge_at)"
-            " VALUES ('1', 1, 1, '', '1', '1', 'EUR', 2, '0', 1, 1, 1)"
-        )
-        original.execute("INSERT INTO account (id, kind, asset_id) VALUES (2, 'peer', 1)")
-        original.execute(
-            "INSERT INTO peer (id, name, account_id, ilp_address, url, outgoing_token, incoming_token_hash, created_at)"
-            " VALUES (1, 'peer', 2, 'test.peer', 'https://peer.example', x'00', x'00', 1)"
-        )
-        original.execute("INSERT INTO answered_request VALUES (1, '1', x'00', x'00', 0)")
-        original.execute("INSERT INTO idempotency_key VALUES (1, 1, NULL, 'key', '/quotes', x'00', x'00', 0)")
-        original.backup(opened)
+    """A database with these rows."""
+    with closing(sqlite3.connect(":memory:", factory=RecordingConnection, isolation_level=None)) as opened:
+        opened.executed = []
+        opened.executescript(schema() + ROWS)
         yield opened
 
 
@@ -230,22 +190,31 @@ def plans(connection: RecordingConnection, query: Query) -> dict[str, list[str]]
     """The steps of the plan of each statement that the query runs, by the statement."""
     connection.executed.clear()
     connection.execute("SAVEPOINT asked")
-    query(connection)
+    with suppress(sqlite3.IntegrityError):  # where no row has such a key, or such a state
+        query(connection)
     executed = connection.executed[1:]
     connection.execute("ROLLBACK TO asked")
     connection.execute("RELEASE asked")
-    found = {
+    assert executed
+    return {
         sql: [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
         for sql, parameters in executed
         if not sql.startswith("INSERT")
     }
-    assert found
-    return found
+
+
+def check_searches(sql: str, plan: Sequence[str]) -> None:
+    steps = [step for step in plan if not step.startswith(NO_SEARCHES)]
+    assert steps, sql
+    for step in steps:
+        assert step.startswith("SEARCH"), f"{sql}: {plan}"
+        assert "INDEX" in step or "PRIMARY KEY" in step, f"{sql}: {plan}"
+        assert "AUTOMATIC" not in step, f"{sql}: {plan}"
 
 
 TABLES = {
     f"{module.__name__}.{name}": table
-    for module in (accounts, assets, clients, events, grants, operators, packets, payments, quotes, wallets)
+    for module in MODULES
     for name, table in vars(module).items()
     if isinstance(table, Table) and table.key.rpartition(".")[2] == "id" and not table.source.startswith("(")
 }
@@ -259,18 +228,13 @@ def test_row_is_read_and_changed_by_its_key(connection: RecordingConnection, nam
     if " " not in table.source:
         found |= plans(connection, lambda tx: table.update(tx, -1, **{column: None}))
     for sql, plan in found.items():
-        assert all(step.startswith("SEARCH") and ("INDEX" in step or "PRIMARY KEY" in step) for step in plan), sql
+        check_searches(sql, plan)
 
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_query_searches_an_index(connection: RecordingConnection, name: str) -> None:
     for sql, plan in plans(connection, QUERIES[name]).items():
-        steps = [step for step in plan if not step.startswith(NO_SEARCHES)]
-        assert steps, sql
-        for step in steps:
-            assert step.startswith("SEARCH"), f"{sql}: {plan}"
-            assert "INDEX" in step or "PRIMARY KEY" in step, f"{sql}: {plan}"
-            assert "AUTOMATIC" not in step, f"{sql}: {plan}"
+        check_searches(sql, plan)
 
 
 @pytest.mark.parametrize("name", PAGES)
