@@ -62,7 +62,7 @@ async def test_step_runs_at_once_and_then_when_woken() -> None:
 
 async def test_who_wakes_it_during_a_step_has_another_step_after_it() -> None:
     worker: Worker
-    steps = Steps(lambda: worker.wake(), None)  # type: ignore[func-returns-value]
+    steps = Steps(lambda: worker.wake(), None)
     worker = worker_of(steps)
     async with running(worker):
         assert steps.count == 2
