@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.population import Population
 from benchmarks.servers import BASE_URL
-from payres.events.subscriptions import add_webhook
+from payres.operator import webhooks
 from payres.operator.wallets import deposit
 from payres.settings import Settings
 from payres.store.connections import connect_writer
@@ -19,7 +19,7 @@ def subscribe(population: Population, url: str, undelivered: int = 0) -> None:
     with closing(connect_writer(str(population.path))) as connection:
         work = Work(connection, Environment.of(Settings(base_url=BASE_URL)))
         connection.execute("BEGIN")
-        add_webhook(work, url, is_private=True)
+        webhooks.add(work, url, private=True)
         for _ in range(undelivered):
             deposit(work, wallet, "0.01")
         connection.execute("COMMIT")

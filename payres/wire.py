@@ -164,6 +164,12 @@ class Page(Resource, Generic[T], frozen=True, kw_only=True):
     result: Sequence[T]
 
 
+class List(Resource, Generic[T], frozen=True, kw_only=True):
+    """All of what there are never many of."""
+
+    result: Sequence[T]
+
+
 class WalletAddress(Resource, frozen=True, kw_only=True):
     id: str
     public_name: str | UnsetType = UNSET

@@ -15,12 +15,12 @@ from payres.events.sender import EventView, event_view
 from payres.http.responses import CutShort, Stream
 from payres.limits import MAX_PAGE, MAX_WAIT_SECONDS
 from payres.operator.inputs import Query
-from payres.operator.operations import List, endpoint
+from payres.operator.operations import endpoint
 from payres.routes.requests import read_body
 from payres.routes.waiting import wait_for_change, watch
 from payres.store import events
 from payres.store.work import EVENTS, Work
-from payres.wire import encode
+from payres.wire import List, encode
 
 
 class EventQuery(Query, frozen=True, kw_only=True):

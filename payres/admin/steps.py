@@ -11,15 +11,14 @@ from msgspec import Meta
 
 from payres.admin.serving import Call, OperatorRequest
 from payres.errors import Unavailable, WrongState
-from payres.events import subscriptions
 from payres.grants.sign_in import hash_password
 from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
-from payres.operator import api_keys, backups, invariant_checks, wallets
+from payres.operator import api_keys, backups, invariant_checks, wallets, webhooks
 from payres.operator.api_keys import CreatedApiKey
 from payres.operator.backups import BackupError, MadeBackup
 from payres.operator.inputs import DecimalText, Name, Reference, TimeText, said
 from payres.operator.ledger import LedgerCheck, ledger_check
-from payres.operator.operations import List, endpoint, form
+from payres.operator.operations import endpoint, form
 from payres.operator.payment_history import Refund, refund
 from payres.operator.payments import PAYMENT
 from payres.operator.wallets import Wallet
@@ -27,7 +26,7 @@ from payres.operator.webhooks import WebhookTest
 from payres.payments import refunds
 from payres.store.migrations import UnusableDatabase
 from payres.store.work import Work
-from payres.wire import Body, Text
+from payres.wire import Body, List, Text
 
 Scopes = Annotated[list[str], Meta(min_length=1)]
 Returned = Annotated[DecimalText | None, said("What is left if there is none.")]
@@ -65,9 +64,9 @@ async def create_api_key(call: Call, name: Name, scopes: Scopes, expires_at: Tim
 @endpoint("POST /webhooks/{id}/tests", "webhooks:write")
 async def test_webhook(call: Call, id: str) -> WebhookTest:
     """Send the event webhook.test now, and return the answer of the endpoint."""
-    event, target = await call.write(partial(subscriptions.make_test, webhook_id=id))
+    event, target = await call.write(partial(webhooks.make_test, id=id))
     made = await call.context.sender.send(target, event)
-    await call.write(partial(subscriptions.record_test, webhook_id=id, attempt=made))
+    await call.write(partial(webhooks.record_test, id=id, attempt=made))
     return WebhookTest(event=event.id, webhook=id, status=made.status, error=made.error)
 
 

@@ -8,7 +8,6 @@ import click
 from payres.cli.commands import Group
 from payres.cli.options import TimeText
 from payres.cli.session import Session, with_session, writes
-from payres.events import subscriptions
 from payres.events.sender import Attempt, Sender, Target
 from payres.operator import webhooks
 from payres.operator.webhooks import Replayed, WebhookTest
@@ -30,9 +29,9 @@ def test(session: Session, webhook_id: str) -> None:
     It is the event webhook.test; the command fails unless the answer is a success. A webhook that was disabled,
     because its endpoint answered 410, goes on if the endpoint takes the test.
     """
-    event, target = session.write(partial(subscriptions.make_test, webhook_id=webhook_id))
+    event, target = session.write(partial(webhooks.make_test, id=webhook_id))
     attempt = asyncio.run(_send(session, target, event))
-    session.write(partial(subscriptions.record_test, webhook_id=webhook_id, attempt=attempt))
+    session.write(partial(webhooks.record_test, id=webhook_id, attempt=attempt))
     made = WebhookTest(event=event.id, webhook=webhook_id, status=attempt.status, error=attempt.error)
     if attempt.error is None or session.as_json:
         session.show(made, f"{target.webhook.url} took the event: {attempt.status}")

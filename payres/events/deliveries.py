@@ -17,13 +17,13 @@ from typing import Final
 import msgspec
 
 from payres.clock import HOUR, MINUTE, SECOND
+from payres.event_types import WebhookEvent
 from payres.events.changes import Changes
 from payres.events.sender import GONE, Attempt, Sender, Target, target_of
-from payres.events.subscriptions import disable, note_attempt, wants
 from payres.limits import MAX_DELIVERIES_OF_WEBHOOK
 from payres.store import events, retention
 from payres.store.database import Database
-from payres.store.events import DELIVERIES, WEBHOOKS, DeliveryRecord, EventRecord
+from payres.store.events import DELIVERIES, WEBHOOKS, DeliveryRecord, EventRecord, WebhookRecord
 from payres.store.work import EVENTS, Work
 from payres.worker import Worker, cancel_all, retry
 
@@ -48,6 +48,8 @@ PURGE_SECONDS: Final = 60.0  # between searches for events that are old enough t
 # After a round a webhook rests so many times as long as a timer of the event loop is late: payments go first.
 REST_FACTOR: Final = 20
 LONGEST_REST_SECONDS: Final = 1.0
+ALL: Final = "*"
+TEST: Final = "webhook.test"  # goes only to its webhook, when it is made
 
 log = logging.getLogger("payres.events")
 
@@ -163,7 +165,24 @@ def store_round(work: Work, found: Round, attempts: Sequence[Attempt]) -> None:
             DELIVERIES.replace(work, _delivery(webhook.id, sent, attempt))
     if webhook.active and any(attempt.status == GONE for attempt in attempts):
         log.warning("webhook %s is gone, as it answers, and is disabled", webhook.id)
-        disable(work, webhook)
+        WEBHOOKS.update(work, webhook.id, state="disabled")  # until a test succeeds
+        work.emit("webhook.disabled", webhook.id, WebhookEvent(webhook=webhook.id, url=webhook.url))
+
+
+def note_attempt(work: Work, webhook_id: str, attempt: Attempt) -> None:
+    """Stores the latest attempt."""
+    columns = {"last_attempt_at": attempt.at, "last_status": attempt.status, "last_error": attempt.error}
+    WEBHOOKS.update(work, webhook_id, **columns)
+
+
+def wants(webhook: WebhookRecord, event: EventRecord) -> bool:
+    """Whether the webhook gets events of this type. Tests go only to the webhook tested."""
+    return event.type != TEST and any(matches(pattern, event.type) for pattern in webhook.events.split(","))
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a pattern such as `incoming_payment.*` stands for the type of an event."""
+    return name.startswith(pattern[:-1]) if pattern.endswith(ALL) else name == pattern
 
 
 def _delivery(webhook_id: str, sent: ToSend, attempt: Attempt) -> DeliveryRecord:

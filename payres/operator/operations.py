@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from importlib import import_module
 from inspect import Parameter, getdoc, iscoroutinefunction, signature
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, UnsetType
@@ -20,9 +20,9 @@ from payres.operator.inputs import Query
 from payres.operator.shapes import Shape
 from payres.representations import page_of
 from payres.store.work import Work
-from payres.wire import Body, Page, Resource
+from payres.wire import Body, List, Page
 
-T = TypeVar("T")
+P = ParamSpec("P")
 F = TypeVar("F", bound=Callable[..., Any])
 REQUIRED: Final = Parameter.empty
 # The rules with operations, in the order of the endpoints.
@@ -30,12 +30,6 @@ NOUNS: Final = (
     *("wallets", "keys", "grants", "assets", "peers", "unresolved_packets", "payments", "payment_history", "webhooks"),
     *("status", "ledger", "exports", "api_keys", "audit"),
 )
-
-
-class List(Resource, Generic[T], frozen=True, kw_only=True):
-    """All of what there are never many of."""
-
-    result: Sequence[T]
 
 
 class Input(NamedTuple):
@@ -65,28 +59,50 @@ class Input(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """How a list is shown; `lists` says what the members are."""
+    """How a list is shown: as `member` of the JSON that the command prints; `none` is said of an empty list.
+
+    With a `title` the list is a page, at the path of the endpoint or at `page`; `{name}` in the title is a segment of
+    the path. `also` is a link to another list.
+    """
 
     member: str
     none: str
-    title: str
-    page: str
-    about: str
-    also: tuple[str, str] | None
+    title: str = ""
+    page: str = ""
+    about: str = ""
+    also: tuple[str, str] | None = None
 
 
 class Form(NamedTuple):
-    """A page with the form of an operation; `form` says what the members are."""
+    """A page with a form that carries an operation out, for operators who may change something.
+
+    The page says what it is `about`, which the path names, and what `will` happen; nothing of what `is_over`. Behind it
+    comes the page one segment above, or `back`, which names segments of the path or members of the thing. The button
+    has a word, or there is one for each value of a parameter; with a `question` these are its answers. What moves money
+    takes the operator's password again.
+    """
 
     path: str
     title: str
-    buttons: Mapping[str, str]
-    will: Sequence[str] | Callable[[Any], Sequence[str]]
+    button: str | Mapping[str, str]
+    will: str | Sequence[str] | Callable[[Any], Sequence[str]]
     about: Shape
-    back: str
-    is_over: Callable[[Any], object]
-    question: str
-    moves_money: bool
+    back: str = ""
+    is_over: Callable[[Any], object] = lambda _: False
+    question: str = ""
+    moves_money: bool = False
+
+    @property
+    def buttons(self) -> Mapping[str, str]:
+        """What is on each, by the choice that it sends."""
+        return {self.button.split()[0].lower(): self.button} if isinstance(self.button, str) else self.button
+
+    def sentences(self, thing: Any) -> Sequence[str]:
+        """What will happen to the thing."""
+        if self.is_over(thing):
+            return []
+        will = self.will(thing) if callable(self.will) else self.will
+        return [will] if isinstance(will, str) else will
 
 
 class Operation:
@@ -260,42 +276,6 @@ def command(
     return _declare(shows=shows, command=words, example=example, then=then, text=text)
 
 
-def lists(
-    member: str, none: str, title: str = "", *, page: str = "", about: str = "", also: tuple[str, str] | None = None
-) -> Callable[[F], F]:
-    """Lists what a rule returns: as `member` of the JSON that the command prints; `none` is said of an empty list.
-
-    With a `title` the list is a page, at the path of the endpoint or at `page`; `{name}` in the title is a segment of
-    the path. `also` is a link to another list.
-    """
-    return _declare(listing=Listing(member, none, title, page, about, also))
-
-
-def form(
-    path: str,
-    title: str,
-    button: str | Mapping[str, str],
-    will: str | Sequence[str] | Callable[[Any], Sequence[str]],
-    about: Shape,
-    *,
-    back: str = "",
-    is_over: Callable[[Any], object] = lambda _: False,
-    question: str = "",
-    moves_money: bool = False,
-) -> Callable[[F], F]:
-    """Makes a page of a rule, with a form that carries it out, for operators who may change something.
-
-    The page says what it is `about`, which the path names, and what `will` happen; nothing of what `is_over`. Behind it
-    comes the page one segment above, or `back`, which names segments of the path or members of the thing. The button
-    has a word, or there is one for each value of a parameter; with a `question` these are its answers. What moves money
-    takes the operator's password again.
-    """
-    buttons = {button.split()[0].lower(): button} if isinstance(button, str) else button
-    sentences = [will] if isinstance(will, str) else will
-    behind = back or path.rpartition("/")[0]
-    return _declare(form=Form(path, title, buttons, sentences, about, behind, is_over, question, moves_money))
-
-
 def _declare(shows: Shape | None = None, **members: Any) -> Callable[[F], F]:
     def declare(function: F) -> F:
         found = _DECLARED.setdefault(function, Operation(function))
@@ -306,6 +286,15 @@ def _declare(shows: Shape | None = None, **members: Any) -> Callable[[F], F]:
         return function
 
     return declare
+
+
+def _declares(member: str, make: Callable[P, object]) -> Callable[P, Callable[[F], F]]:
+    """A decorator that takes what `make` takes."""
+    return lambda *args, **options: _declare(**{member: make(*args, **options)})
+
+
+lists = _declares("listing", Listing)
+form = _declares("form", Form)
 
 
 def declared(*modules: str) -> Sequence[Operation]:

@@ -5,7 +5,6 @@ from typing import Final, NamedTuple
 
 from payres.amounts import Asset, format_decimal
 from payres.clock import format_time
-from payres.events.subscriptions import deliveries_of
 from payres.identifiers import moment_of
 from payres.operator import grants, ledger
 from payres.operator.grants import Grant
@@ -13,7 +12,7 @@ from payres.operator.ledger import LedgerEntry
 from payres.operator.operations import command, endpoint
 from payres.operator.payments import Payment, PaymentName, payment, refunds_of, require_payment
 from payres.operator.shapes import Cell, Shape, fact, labelled, path_of, represent
-from payres.operator.webhooks import EventDelivery, event_delivery
+from payres.operator.webhooks import EventDelivery, deliveries_of, event_delivery
 from payres.store import events, packets, payments
 from payres.store.entries import EntryRecord, page_of_entries
 from payres.store.events import EventRecord

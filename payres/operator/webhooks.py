@@ -1,25 +1,28 @@
-"""Webhooks, and what became of the events that they did not take at once.
+"""Webhooks: which events go where, secrets, tests and replays, and what became of the events that were not taken."""
 
-The rules are in `payres.events.subscriptions`, of which the sender needs some too.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Final, Literal, get_args
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict
 
-from payres.clock import format_time_if_any
-from payres.errors import InvalidRequest
-from payres.events import subscriptions
-from payres.events.subscriptions import Added, require_webhook, wants
-from payres.limits import MAX_PAGE
+from payres.clock import HOUR, format_time_if_any
+from payres.errors import InvalidRequest, NotFound, WrongState, require
+from payres.event_types import EVENT_TYPES, WebhookEvent
+from payres.events.deliveries import ALL, TEST, matches, note_attempt, wants
+from payres.events.sender import Attempt, Target, new_secret, target_of
+from payres.federation.ip_addresses import names_private_host
+from payres.limits import MAX_PAGE, MAX_WEBHOOKS, ROTATION_HOURS
 from payres.operator.inputs import Name, TimeText, require_time, said
 from payres.operator.operations import command, endpoint, form, lists
 from payres.operator.shapes import Column, Shape, fact, represent
-from payres.store import events
-from payres.store.events import EVENTS, DeliveryRecord, WebhookRecord
+from payres.store import audit, secrets
+from payres.store import events as stored
+from payres.store.events import DELIVERIES, EVENTS, WEBHOOKS, DeliveryRecord, EventRecord, WebhookRecord
+from payres.store.work import EVENTS as NEWS
 from payres.store.work import Work
+from payres.urls import is_http_url
 from payres.wire import Resource, Text
 
 DeliveryState = Literal["pending", "failed", "delivered"]
@@ -31,6 +34,15 @@ Private = Annotated[bool, said("It is on this machine or in your network; http w
 StateFilter = Annotated[DeliveryState | UnsetType, said("Only those in this state.")]
 # How many events are counted at most, so that showing a webhook stays fast.
 MOST_COUNTED: Final = 1000
+# Deliveries that one call replays.
+MOST_REPLAYED: Final = 10_000
+
+
+class Added(msgspec.Struct, frozen=True):
+    """A webhook with its new secret, which is shown once."""
+
+    webhook: WebhookRecord
+    secret: str
 
 
 class Webhook(Resource, frozen=True, kw_only=True):
@@ -90,7 +102,7 @@ def webhook(work: Work, found: WebhookRecord | Added) -> Webhook:
         record,
         events=record.events.split(","),
         private=bool(record.is_private),
-        behind=sum(wants(record, one) for one in events.events_after(work, record.cursor, MOST_COUNTED)),
+        behind=sum(wants(record, one) for one in stored.events_after(work, record.cursor, MOST_COUNTED)),
         secret=secret,
     )
 
@@ -104,6 +116,11 @@ def event_delivery(record: DeliveryRecord) -> EventDelivery:
 def delivery(work: Work, record: DeliveryRecord) -> Delivery:
     event = EVENTS.by_id(work, record.sequence)
     return Delivery(**asdict(event_delivery(record)), event=event.id, type=event.type)
+
+
+def require_webhook(work: Work, id: str) -> WebhookRecord:
+    """Raises NotFound."""
+    return require(WEBHOOKS.get(work, id), f"There is no webhook {id!r}; `payres webhook list` shows all")
 
 
 ATTEMPT: Final = (
@@ -120,7 +137,7 @@ WEBHOOK: Final = Shape(
     Column("Behind", "behind", "number"),
     *ATTEMPT,
     fact("Secret (shown once)", lambda one: one.secret or None, "code"),
-    read=lambda work, id: require_webhook(work, id),
+    read=require_webhook,
 )
 DELIVERY: Final = Shape(
     delivery,
@@ -144,7 +161,7 @@ DELIVERY: Final = Shape(
 )
 def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
     """List webhooks, each with its latest attempt."""
-    return events.list_webhooks(work)
+    return stored.list_webhooks(work)
 
 
 @endpoint("POST /webhooks", "webhooks:write", WEBHOOK, shows_secret=True)
@@ -154,7 +171,26 @@ def add(work: Work, url: Text, events: Patterns = (), private: Private = False) 
 
     NAMES are events, or the beginning of some with a * behind it, with commas between; the option may be repeated.
     """
-    return subscriptions.add_webhook(work, url, events, private)
+    _check_url(url, is_public=not (private or work.settings.allow_private_hosts))
+    if len(stored.list_webhooks(work)) >= MAX_WEBHOOKS:
+        raise WrongState(f"There are {MAX_WEBHOOKS} webhooks already; remove one first")
+    secret = new_secret(work)
+    webhook = WebhookRecord(
+        id=work.new_id(),
+        url=url,
+        events=_checked_patterns(events),
+        is_private=int(private),
+        state="active",
+        secret=secrets.encrypt(work, stored.WEBHOOK_SECRETS, secret),
+        previous_secret=None,
+        previous_until=None,
+        cursor=stored.last_sequence(work),
+        created_at=work.now,
+    )
+    WEBHOOKS.insert(work, webhook)
+    audit.record(work, "webhook.add", webhook.id, url=url, events=webhook.events)
+    work.changed.append(NEWS)
+    return Added(webhook, secret)
 
 
 @endpoint("GET /webhooks/{id}", "webhooks:read", WEBHOOK)
@@ -171,7 +207,10 @@ def show(work: Work, id: str) -> WebhookRecord:
 )
 def remove(work: Work, id: str) -> WebhookRecord:
     """Remove a webhook and its deliveries."""
-    return subscriptions.remove_webhook(work, id)
+    webhook = require_webhook(work, id)
+    stored.delete_webhook(work, id)
+    audit.record(work, "webhook.remove", id, url=webhook.url)
+    return webhook
 
 
 @endpoint("POST /webhooks/{id}/secrets", "webhooks:write", WEBHOOK, shows_secret=True)
@@ -181,7 +220,12 @@ def rotate(work: Work, id: str) -> Added:
 
     A secret that an earlier rotation replaced no longer signs.
     """
-    return subscriptions.rotate_secret(work, id)
+    webhook = require_webhook(work, id)
+    secret = new_secret(work)
+    encrypted, ends_at = secrets.encrypt(work, stored.WEBHOOK_SECRETS, secret), work.now + ROTATION_HOURS * HOUR
+    WEBHOOKS.update(work, id, secret=encrypted, previous_secret=webhook.secret, previous_until=ends_at)
+    audit.record(work, "webhook.rotate", id)
+    return Added(require_webhook(work, id), secret)
 
 
 @endpoint("GET /deliveries", "webhooks:read", DELIVERY)
@@ -199,9 +243,9 @@ def list_deliveries(
     """List events that were not taken at once, or are sent again. What was taken the first time is not listed."""
     found = [
         one
-        for of in ([require_webhook(work, webhook)] if webhook else events.list_webhooks(work))
+        for of in ([require_webhook(work, webhook)] if webhook else stored.list_webhooks(work))
         for named in ((state,) if state else get_args(DeliveryState))
-        for one in events.deliveries_of(work, of.id, named, limit)
+        for one in stored.deliveries_of(work, of.id, named, limit)
     ]
     return sorted(found, key=lambda one: (one.sequence, one.webhook_id), reverse=True)[:limit]
 
@@ -218,9 +262,22 @@ def replay(
     if bool(event) == failed or (since and not failed):
         raise InvalidRequest("Name either an event, or failed, which since is for", field="event")
     if event:
-        return Replayed(deliveries=len(subscriptions.replay_event(work, event, webhook)))
-    begins = require_time(since, "since") if since else 0
-    return Replayed(deliveries=subscriptions.replay_failed(work, webhook, begins))
+        found = _require_event(work, event)
+        due = [(found.sequence, one.id) for one in _active_webhooks(work, webhook) if webhook or wants(one, found)]
+        audit.record(work, "webhook.replay", event, webhooks=len(due))
+    else:
+        begins = require_time(since, "since") if since else 0
+        due = [
+            (one.sequence, of.id)
+            for of in _active_webhooks(work, webhook)
+            for one in stored.deliveries_of(work, of.id, "failed", MOST_REPLAYED)
+            if (one.last_attempt_at or 0) >= begins
+        ]
+        audit.record(work, "webhook.replay", "failed", deliveries=len(due))
+    for sequence, webhook_id in due:
+        DELIVERIES.replace(work, DeliveryRecord(sequence, webhook_id, "pending", 0, work.now, None, None, None))
+        work.changed.append(NEWS)
+    return Replayed(deliveries=len(due))
 
 
 @form(
@@ -233,3 +290,88 @@ def replay(
 def replay_failed(work: Work, id: str) -> Replayed:
     """Send again all that has failed for a webhook."""
     return replay(work, webhook=id, failed=True)
+
+
+def make_test(work: Work, id: str) -> tuple[EventRecord, Target]:
+    """The event that tests a webhook, and where it goes; only the caller sends it. Raises NotFound."""
+    webhook = require_webhook(work, id)
+    audit.record(work, "webhook.test", id)
+    work.emit(TEST, id, WebhookEvent(webhook=id, url=webhook.url))
+    [event] = stored.events_after(work, stored.last_sequence(work) - 1, 1)
+    return event, target_of(work, webhook)
+
+
+def record_test(work: Work, id: str, attempt: Attempt) -> None:
+    """Stores the result of a test. If it succeeds, a disabled webhook continues where it was."""
+    note_attempt(work, id, attempt)
+    if attempt.error is None:
+        WEBHOOKS.update(work, id, state="active")
+        work.changed.append(NEWS)
+
+
+def deliveries_of(work: Work, event: EventRecord) -> Sequence[DeliveryRecord]:
+    """What became of an event at each webhook that gets it; one that is not sent yet is `pending`, without attempts."""
+    found = {one.webhook_id: one for one in stored.deliveries_of_event(work, event.sequence)}
+    return [
+        found.get(webhook.id) or _unstored(webhook, event)
+        for webhook in stored.list_webhooks(work)
+        if webhook.id in found or (wants(webhook, event) and webhook.created_at <= event.created_at)
+    ]
+
+
+def _unstored(webhook: WebhookRecord, event: EventRecord) -> DeliveryRecord:
+    """The delivery of an event that the webhook took the first time, or still has before it."""
+    state, attempts = ("delivered", 1) if event.sequence <= webhook.cursor else ("pending", 0)
+    return DeliveryRecord(event.sequence, webhook.id, state, attempts, None, None, None, None)
+
+
+def _require_event(work: Work, id: str) -> EventRecord:
+    """Raises NotFound."""
+    found = stored.find_event(work, id)
+    if found is None or found.type == TEST:
+        raise NotFound(f"There is no event {id!r}; events are kept for 30 days")
+    return found
+
+
+def _active_webhooks(work: Work, webhook: str | None) -> Sequence[WebhookRecord]:
+    """The one that is named, or all. Raises NotFound, and WrongState for one that is disabled."""
+    if webhook is None:
+        return [one for one in stored.list_webhooks(work) if one.active]
+    found = require_webhook(work, webhook)
+    if not found.active:
+        raise WrongState(
+            "The webhook is disabled, because its endpoint answered 410. When it answers well again,"
+            f" `payres webhook test {webhook}` takes it up"
+        )
+    return [found]
+
+
+def _check_url(url: str, is_public: bool) -> None:
+    """Raises InvalidRequest for what is no URL, and for a private address or http where only the public is asked."""
+    if not is_http_url(url) or not url.isascii() or "#" in url:
+        raise InvalidRequest(
+            "The URL must be an absolute http or https URL, without blanks, user information and fragment", field="url"
+        )
+    if is_public and not url.lower().startswith("https://"):
+        raise InvalidRequest(
+            "The URL must start with https://; for an endpoint on this machine or in your network, say that it is"
+            " private (--private)",
+            field="url",
+        )
+    if is_public and names_private_host(url):
+        raise InvalidRequest(
+            "The host is on this machine or in your network: say that the webhook is private (--private)", field="url"
+        )
+
+
+def _checked_patterns(patterns: Iterable[str]) -> str:
+    """Names and patterns such as `incoming_payment.*`, each once; all events when there are none."""
+    named = [name.strip() for text in patterns for name in text.split(",")]
+    for name in named:
+        if not any(matches(name, known) for known in EVENT_TYPES) or ALL in name[:-1]:
+            raise InvalidRequest(
+                f"{name!r} is no event, nor the beginning of some with a * behind it; there are: "
+                f"{', '.join(EVENT_TYPES)}",
+                field="events",
+            )
+    return ",".join(dict.fromkeys(named)) or ALL

@@ -113,10 +113,10 @@ class Action:
     def _subject(self, work: Work, visit: Visit) -> Subject:
         form, names = self.form, dict(visit.segments)
         thing = form.about.find(work, **{name: names[name] for name in form.about.names})
-        will = form.will(thing) if callable(form.will) else form.will
         members = asdict(thing) | names
-        back = path_of(*(members[part[1:-1]] if part.startswith("{") else part for part in form.back.split("/")[1:]))
-        return Subject(facts_of(form.about.listed, thing), [] if form.is_over(thing) else will, back)
+        behind = form.back or form.path.rpartition("/")[0]
+        back = path_of(*(members[part[1:-1]] if part.startswith("{") else part for part in behind.split("/")[1:]))
+        return Subject(facts_of(form.about.listed, thing), form.sentences(thing), back)
 
     async def _render(self, visit: Visit, form: Form, problem: str | None, status: int) -> Response:
         subject = await visit.read(lambda work: self._subject(work, visit))

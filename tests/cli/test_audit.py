@@ -11,8 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
-from payres.events import subscriptions
-from payres.operator import assets
+from payres.operator import assets, webhooks
 from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes
 from payres.store import events
 from payres.store.packets import PACKETS, PacketRecord
@@ -80,7 +79,7 @@ def prepared(instance: Instance, folder: Path) -> Json:
         PACKETS.insert(work, PacketRecord("packet", 1, paid, None, None, 1, 1, None, 1, "doubtful"))
 
     instance.write(leave_unresolved)
-    hook = instance.write(lambda work: subscriptions.add_webhook(work, "http://127.0.0.1:9/", is_private=True))
+    hook = instance.write(lambda work: webhooks.add(work, "http://127.0.0.1:9/", private=True))
     [event] = instance.read(lambda work: events.events_after(work, 0, 1))
     jwk = jwk_from_public_bytes("mine", generate_private_key().public_key().public_bytes_raw())
     files = {name: folder / name for name in ("password", "jwk", "out", "backup")}

@@ -17,11 +17,11 @@ import pytest
 from standardwebhooks import WebhookVerificationError
 
 from payres.application import create_app
-from payres.clock import DAY, SECOND, MovableClock, parse_time
+from payres.clock import DAY, SECOND, MovableClock, format_time, parse_time
 from payres.counters import Metrics
 from payres.errors import DomainError
 from payres.event_types import EVENT_TYPES
-from payres.events import deliveries, subscriptions
+from payres.events import deliveries
 from payres.events.deliveries import RETRY_PAUSES
 from payres.events.sender import Attempt, Sender, Target
 from payres.limits import (
@@ -31,7 +31,7 @@ from payres.limits import (
     MAX_WEBHOOKS,
     ROTATION_HOURS,
 )
-from payres.operator import wallets
+from payres.operator import wallets, webhooks
 from payres.operator.webhooks import DELIVERY, WEBHOOK, list_deliveries
 from payres.settings import Settings
 from payres.store import events, retention
@@ -46,7 +46,7 @@ from tests.helpers import TIMEOUT, Json, usd, wait_until
 from tests.works import NOW, work_at
 
 URL = "https://shop.example/hook"
-AddEndpoint = Callable[..., tuple[Endpoint, subscriptions.Added]]
+AddEndpoint = Callable[..., tuple[Endpoint, webhooks.Added]]
 
 
 class Sample(Resource, frozen=True):
@@ -77,13 +77,13 @@ def add(instance: Instance) -> Iterator[AddEndpoint]:
     """Adds endpoints to the instance, which are removed in the end."""
     with ExitStack() as stack:
 
-        def added(*patterns: str, to: Instance = instance) -> tuple[Endpoint, subscriptions.Added]:
+        def added(*patterns: str, to: Instance = instance) -> tuple[Endpoint, webhooks.Added]:
             endpoint = stack.enter_context(Endpoint().running())
-            made = to.write(lambda work: subscriptions.add_webhook(work, endpoint.url, patterns, is_private=True))
+            made = to.write(lambda work: webhooks.add(work, endpoint.url, patterns, private=True))
             return endpoint, made
 
         yield added
-        instance.write(lambda work: [subscriptions.remove_webhook(work, one.id) for one in store.list_webhooks(work)])
+        instance.write(lambda work: [webhooks.remove(work, one.id) for one in store.list_webhooks(work)])
 
 
 def deposit(instance: Instance, times: int = 1) -> None:
@@ -99,15 +99,15 @@ def states(instance: Instance) -> list[tuple[str, int]]:
     ]
 
 
-def settled(instance: Instance, added: subscriptions.Added) -> None:
+def settled(instance: Instance, added: webhooks.Added) -> None:
     """Waits until all events were sent for the first time."""
 
     wait_until(lambda: cursor_of(instance, added) >= instance.read(events.last_sequence))
 
 
-def cursor_of(instance: Instance, added: subscriptions.Added) -> int:
+def cursor_of(instance: Instance, added: webhooks.Added) -> int:
     """The last event up to which each was attempted once, or is not wanted."""
-    return instance.read(lambda work: subscriptions.require_webhook(work, added.webhook.id)).cursor
+    return instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id)).cursor
 
 
 def test_event_is_sent_as_standard_webhooks_says(instance: Instance, add: AddEndpoint) -> None:
@@ -185,7 +185,7 @@ def test_what_fails_is_tried_again_with_the_same_id_and_a_new_time(instance: Ins
 def attempts_of(tx: Work, attempt: Attempt, times: int) -> list[tuple[str, int | None]]:
     """The state of a delivery after each of so many such attempts, and the seconds to the next one."""
     found: list[tuple[str, int | None]] = []
-    added = subscriptions.add_webhook(tx, URL)
+    added = webhooks.add(tx, URL)
     tx.emit("wallet.deposited", None, Sample(1))
     for _ in range(times):
         due = deliveries.find_round(tx, added.webhook.id, 0)
@@ -302,7 +302,7 @@ def test_busy_server_rests_after_each_round(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(deliveries, "REST_FACTOR", 1e9)  # however little the timers are late
     monkeypatch.setattr(deliveries, "LONGEST_REST_SECONDS", 3600.0)
     with Endpoint().running() as endpoint, run_instance(tmp_path / "payres.db") as instance:
-        added = instance.write(lambda work: subscriptions.add_webhook(work, endpoint.url, is_private=True))
+        added = instance.write(lambda work: webhooks.add(work, endpoint.url, private=True))
         instance.write(lambda work: [wallets.deposit(work, "alice", "1.00") for _ in range(20)])
         wait_until(lambda: cursor_of(instance, added) > added.webhook.cursor)
         deposit(instance)
@@ -338,16 +338,16 @@ def test_endpoint_that_is_gone_gets_nothing_more_and_others_get_an_event(instanc
     assert states(instance) == [("failed", 1)]
     deposit(instance)
     other.answer = answering(200)
-    assert instance.read(lambda work: subscriptions.require_webhook(work, added.webhook.id)).state == "disabled"
+    assert instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id)).state == "disabled"
     gone.answer = answering(200)
-    instance.write(lambda work: subscriptions.record_test(work, added.webhook.id, Attempt(NOW, 200, None)))
+    instance.write(lambda work: webhooks.record_test(work, added.webhook.id, Attempt(NOW, 200, None)))
     gone.wait_for(2)
 
 
 def test_two_secrets_sign_for_a_day_after_a_rotation(instance: Instance, add: AddEndpoint) -> None:
     assert ROTATION_HOURS == 24
     endpoint, old = add()
-    new = instance.write(lambda work: subscriptions.rotate_secret(work, old.webhook.id))
+    new = instance.write(lambda work: webhooks.rotate(work, old.webhook.id))
     assert new.secret != old.secret
     deposit(instance)
     [received] = endpoint.wait_for(1)
@@ -360,23 +360,22 @@ def test_two_secrets_sign_for_a_day_after_a_rotation(instance: Instance, add: Ad
 
 def test_secret_is_stored_encrypted_and_not_shown(instance: Instance, add: AddEndpoint) -> None:
     _, added = add()
-    found = instance.read(lambda work: subscriptions.require_webhook(work, added.webhook.id))
+    found = instance.read(lambda work: webhooks.require_webhook(work, added.webhook.id))
     assert added.secret.encode() not in found.secret
     assert added.secret not in repr(Target(found, (added.secret,)))
 
 
 def test_replay_sends_again(instance: Instance, add: AddEndpoint) -> None:
-    endpoint, added = add()
+    endpoint, _ = add()
     other, _ = add("grant.*")
     deposit(instance)
     [first] = endpoint.wait_for(1)
     event_id = first.event["id"]
-    [sent_to] = instance.write(lambda work: subscriptions.replay_event(work, event_id))
-    assert sent_to.id == added.webhook.id
+    assert instance.write(lambda work: webhooks.replay(work, event_id)).deliveries == 1
     assert endpoint.wait_for(2)[1].body == first.body
     wait_until(lambda: states(instance) == [("delivered", 1)])
     [other_webhook] = instance.read(lambda work: [one for one in store.list_webhooks(work) if one.url == other.url])
-    instance.write(lambda work: subscriptions.replay_event(work, event_id, other_webhook.id))
+    instance.write(lambda work: webhooks.replay(work, event_id, other_webhook.id))
     assert other.wait_for(1)[0].event["id"] == event_id
 
 
@@ -388,9 +387,10 @@ def test_what_failed_for_good_is_replayed_together(instance: Instance, add: AddE
     wait_until(lambda: [state for state, _ in states(instance)] == ["failed"], lambda: str(states(instance)))
     failed_at = instance.clock.now()
     endpoint.answer = answering(200)
-    instance.write(lambda work: subscriptions.record_test(work, added.webhook.id, Attempt(NOW, 200, None)))
-    assert instance.write(lambda work: subscriptions.replay_failed(work, since=failed_at + DAY)) == 0
-    assert instance.write(lambda work: subscriptions.replay_failed(work, added.webhook.id)) == 1
+    instance.write(lambda work: webhooks.record_test(work, added.webhook.id, Attempt(NOW, 200, None)))
+    later = format_time(failed_at + DAY)
+    assert instance.write(lambda work: webhooks.replay(work, failed=True, since=later)).deliveries == 0
+    assert instance.write(lambda work: webhooks.replay_failed(work, added.webhook.id)).deliveries == 1
     wait_until(lambda: states(instance) == [("delivered", 1)])
 
 
@@ -399,7 +399,7 @@ def test_removed_webhook_gets_nothing_and_leaves_nothing(instance: Instance, add
     endpoint.answer = answering(500)
     deposit(instance)
     wait_until(lambda: states(instance) == [("pending", 1)])
-    instance.write(lambda work: subscriptions.remove_webhook(work, added.webhook.id))
+    instance.write(lambda work: webhooks.remove(work, added.webhook.id))
     assert states(instance) == []
     other, _ = add()
     deposit(instance)
@@ -411,7 +411,7 @@ def test_restart_goes_on_from_the_rows(tmp_path: Path) -> None:
     with Endpoint().running() as endpoint:
         endpoint.answer = answering(500)
         with run_instance(tmp_path / "payres.db") as one:
-            added = one.write(lambda work: subscriptions.add_webhook(work, endpoint.url, ["wallet.*"], is_private=True))
+            added = one.write(lambda work: webhooks.add(work, endpoint.url, ["wallet.*"], private=True))
             deposit(one)
             wait_until(lambda: states(one) == [("pending", 1)])
             one.write(lambda work: store.WEBHOOKS.update(work, added.webhook.id, state="disabled"))
@@ -444,7 +444,7 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent(tx: Work) -> No
     def at(days: int) -> Work:
         return work_at(tx, NOW + days * DAY)
 
-    added = subscriptions.add_webhook(at(0), URL)
+    added = webhooks.add(at(0), URL)
     for day in range(4):
         at(day).emit("wallet.deposited", None, Sample(day))
     first = events.events_after(at(0), 0, 1)[0]
@@ -456,7 +456,7 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent(tx: Work) -> No
     assert not retention.has_old_events(at(30), NOW + 30 * DAY)
     assert left(at(32)) == [1, 2, 3, 4], "the webhook has not been sent them"
     store.WEBHOOKS.update(at(0), added.webhook.id, cursor=4)
-    subscriptions.replay_event(at(0), first.id, added.webhook.id)
+    webhooks.replay(at(0), first.id, added.webhook.id)
     assert left(at(32)) == [1, 3, 4], "the first is due again"
     store.WEBHOOKS.update(at(0), added.webhook.id, state="disabled")
     assert left(at(32)) == [3, 4]
@@ -487,31 +487,31 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent(tx: Work) -> No
 )
 def test_webhook_that_makes_no_sense_is_refused(tx: Work, url: str, patterns: tuple[str, ...], says: str) -> None:
     with pytest.raises(DomainError, match=says):
-        subscriptions.add_webhook(tx, url, patterns)
+        webhooks.add(tx, url, patterns)
 
 
 def test_disabled_webhook_is_sent_nothing_again(tx: Work) -> None:
-    added = subscriptions.add_webhook(tx, URL)
+    added = webhooks.add(tx, URL)
     tx.emit("wallet.deposited", None, Sample(1))
     [event] = events.events_after(tx, 0, 1)
     failed = DeliveryRecord(event.sequence, added.webhook.id, "failed", 1, None, NOW, 410, "Gone")
     store.DELIVERIES.replace(tx, failed)
     store.WEBHOOKS.update(tx, added.webhook.id, state="disabled")
     for replay in (
-        partial(subscriptions.replay_event, tx, event.id, added.webhook.id),
-        partial(subscriptions.replay_failed, tx, added.webhook.id),
+        partial(webhooks.replay, tx, event.id, added.webhook.id),
+        partial(webhooks.replay_failed, tx, added.webhook.id),
     ):
         with pytest.raises(DomainError, match="payres webhook test"):
             replay()
-    assert subscriptions.replay_failed(tx) == 0
+    assert webhooks.replay(tx, failed=True).deliveries == 0
     assert [one.state for one in store.DELIVERIES.list(tx, "")] == ["failed"]
 
 
 def test_webhooks_are_limited(tx: Work) -> None:
     for _ in range(MAX_WEBHOOKS):
-        subscriptions.add_webhook(tx, URL)
+        webhooks.add(tx, URL)
     with pytest.raises(DomainError, match="16 webhooks already"):
-        subscriptions.add_webhook(tx, URL)
+        webhooks.add(tx, URL)
 
 
 @pytest.mark.parametrize("name", sorted(EVENT_TYPES))
@@ -519,7 +519,7 @@ def test_patterns_name_events(tx: Work, name: str) -> None:
     event = events.EventRecord(1, name, None, b"{}", NOW)
 
     def is_wanted(*patterns: str) -> bool:
-        return subscriptions.wants(subscriptions.add_webhook(tx, URL, patterns).webhook, event)
+        return deliveries.wants(webhooks.add(tx, URL, patterns).webhook, event)
 
     assert {is_wanted(), is_wanted(name), is_wanted(name.partition(".")[0] + ".*"), is_wanted("*")} == {
         name != "webhook.test"

@@ -6,9 +6,8 @@ import pytest
 
 from payres import ledger
 from payres.clock import DAY
-from payres.events import subscriptions
 from payres.limits import MIN_FREE_BYTES
-from payres.operator import assets, doctor, wallets
+from payres.operator import assets, doctor, wallets, webhooks
 from payres.operator.doctor import Finding, examine
 from payres.settings import Settings
 from payres.store import audit
@@ -107,7 +106,7 @@ def test_liquidity_of_which_little_is_left(database: tuple[Path, Transaction]) -
 
 
 def test_webhook_that_fails_or_has_gone(database: tuple[Path, Transaction]) -> None:
-    subscriptions.add_webhook(work_at(database[1], NOW), "https://shop.example/payres")
+    webhooks.add(work_at(database[1], NOW), "https://shop.example/payres")
     assert broken(found(database)) == set()
     database[1].execute("UPDATE webhook SET last_error = 'It was answered with 500'")
     assert "It was answered with 500" in found(database)["webhook https://shop.example/payres"].seen

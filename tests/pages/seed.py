@@ -5,9 +5,8 @@ from typing import Final, NamedTuple
 
 from payres import ledger
 from payres.amounts import Asset
-from payres.events import subscriptions
 from payres.interledger import balances
-from payres.operator import api_keys, assets, keys, peers, wallets
+from payres.operator import api_keys, assets, keys, peers, wallets, webhooks
 from payres.operator.peer_terms import NewPeer
 from payres.payments.settlement import end_remote
 from payres.signatures.jwk import jwk_from_public_bytes
@@ -83,7 +82,7 @@ def _pay(instance: Instance) -> tuple[str, str, str]:
 
 def _leave_undelivered(work: Work, payment_id: str) -> None:
     """A webhook that is gone, which did not take the events of a payment."""
-    webhook = subscriptions.add_webhook(work, "https://hooks.example/" + "a-long-path/" * 5, [], False).webhook
+    webhook = webhooks.add(work, "https://hooks.example/" + "a-long-path/" * 5).webhook
     paid = OUTGOING.get(work, payment_id)
     assert paid is not None
     error = f"it answered 410 {HOSTILE}"
