@@ -12,7 +12,7 @@ from payres.operator.shapes import Column, Shape, fact, represent
 from payres.operator.wallets import WalletName, require_wallet
 from payres.signatures.jwk import JWK
 from payres.store import audit, wallets
-from payres.store.wallets import KEYS, KeyRecord, WalletRecord
+from payres.store.wallets import KEYS, WALLETS, KeyRecord, WalletRecord
 from payres.store.work import Work
 from payres.wire import Resource
 
@@ -40,29 +40,20 @@ class WalletKey(Resource, frozen=True, kw_only=True):
     revoked_at: str | None
 
 
-class OwnedKey(msgspec.Struct, frozen=True):
-    """A key with the wallet that it belongs to."""
-
-    wallet: WalletRecord
-    key: KeyRecord
-
-
-def wallet_key(work: Work, one: OwnedKey) -> WalletKey:
+def wallet_key(work: Work, record: KeyRecord) -> WalletKey:
+    wallet = WALLETS.by_id(work, record.wallet_address_id)
     return represent(
-        WalletKey,
-        one.key,
-        wallet_address=work.urls.wallet(one.wallet.path),
-        jwk=PublicKey(kid=one.key.kid, x=one.key.x),
+        WalletKey, record, wallet_address=work.urls.wallet(wallet.path), jwk=PublicKey(kid=record.kid, x=record.x)
     )
 
 
-def require_key(work: Work, wallet: str, kid: str) -> OwnedKey:
+def require_key(work: Work, wallet: str, kid: str) -> KeyRecord:
     """A key, which may be revoked; of several under one kid the last. Raises NotFound."""
     owner = require_wallet(work, wallet)
     found = [one for one in wallets.list_keys(work, owner.id, True) if one.kid == kid]
     if not found:
         raise NotFound(f"The wallet {owner.path} has no key {kid}")
-    return OwnedKey(owner, found[-1])
+    return found[-1]
 
 
 KEY: Final = Shape(
@@ -81,14 +72,13 @@ KEY: Final = Shape(
 @endpoint("GET /wallets/{wallet}/keys", "wallets:read", KEY)
 @command("key list PATH", "alice")
 @lists("keys", "The wallet has no keys; `payres key generate` makes one")
-def list_keys(work: Work, wallet: WalletName, revoked: Revoked = False) -> Sequence[OwnedKey]:
+def list_keys(work: Work, wallet: WalletName, revoked: Revoked = False) -> Sequence[KeyRecord]:
     """List the public keys of a wallet."""
-    owner = require_wallet(work, wallet)
-    return [OwnedKey(owner, one) for one in wallets.list_keys(work, owner.id, revoked)]
+    return wallets.list_keys(work, require_wallet(work, wallet).id, revoked)
 
 
 @endpoint("POST /wallets/{wallet}/keys", "wallets:write", KEY)
-def add_key(work: Work, wallet: WalletName, jwk: JWK, name: Name | None = None) -> OwnedKey:
+def add_key(work: Work, wallet: WalletName, jwk: JWK, name: Name | None = None) -> KeyRecord:
     """Store a client's public key with its wallet, which is good for signatures from now on.
 
     If the key exists, only its name changes, if one is given. The name is the operator's own. Raises WrongState when
@@ -102,7 +92,7 @@ def add_key(work: Work, wallet: WalletName, jwk: JWK, name: Name | None = None) 
         columns = {"kid": jwk.kid, "x": jwk.x, "name": name, "created_at": work.now}
         key_id = KEYS.create(work, wallet_address_id=owner.id, **columns)
         audit.record(work, "key.add", owner.path, kid=jwk.kid, name=name)
-        return OwnedKey(owner, KEYS.by_id(work, key_id))
+        return KEYS.by_id(work, key_id)
     if found.x != jwk.x:
         raise WrongState(
             f"The wallet {owner.path} has a valid key {jwk.kid}; revoke it first or choose another kid", kid=jwk.kid
@@ -110,7 +100,7 @@ def add_key(work: Work, wallet: WalletName, jwk: JWK, name: Name | None = None) 
     if name is not None:
         KEYS.update(work, found.id, name=name)
         audit.record(work, "key.rename", owner.path, kid=jwk.kid, name=name)
-    return OwnedKey(owner, KEYS.by_id(work, found.id))
+    return KEYS.by_id(work, found.id)
 
 
 @endpoint("DELETE /wallets/{wallet}/keys/{kid}", "wallets:write", KEY)
@@ -124,7 +114,7 @@ def add_key(work: Work, wallet: WalletName, jwk: JWK, name: Name | None = None) 
     back="/wallets/{wallet}",
     is_over=lambda key: key.revoked_at,
 )
-def revoke_key(work: Work, wallet: WalletName, kid: str) -> OwnedKey:
+def revoke_key(work: Work, wallet: WalletName, kid: str) -> KeyRecord:
     """End a key at once.
 
     The next request that is signed with it is rejected.
@@ -134,7 +124,7 @@ def revoke_key(work: Work, wallet: WalletName, kid: str) -> OwnedKey:
     key = require(_find_key(work, owner, kid), sentence)
     KEYS.update(work, key.id, revoked_at=work.now)
     audit.record(work, "key.revoke", owner.path, kid=kid)
-    return OwnedKey(owner, KEYS.by_id(work, key.id))
+    return KEYS.by_id(work, key.id)
 
 
 def _find_key(work: Work, wallet: WalletRecord, kid: str) -> KeyRecord | None:

@@ -7,7 +7,6 @@ not, no money moves.
 from collections.abc import Sequence
 from typing import Final, Literal
 
-import msgspec
 from msgspec.structs import asdict
 
 from payres import ledger
@@ -23,22 +22,12 @@ from payres.store import accounts, audit, packets, peers
 from payres.store.accounts import ACCOUNTS, Cause
 from payres.store.assets import ASSETS
 from payres.store.packets import PACKETS, PacketRecord
-from payres.store.payments import OutgoingRecord
 from payres.store.peers import PeerRecord
-from payres.store.wallets import WALLETS, WalletRecord
+from payres.store.wallets import WALLETS
 from payres.store.work import Work
 from payres.wire import Resource
 
 Outcome = Literal["delivered", "returned"]
-
-
-class Unresolved(msgspec.Struct, frozen=True):
-    """A packet with the peer that it went to, and the payment and the wallet that it came from."""
-
-    packet: PacketRecord
-    peer: PeerRecord
-    payment: OutgoingRecord
-    wallet: WalletRecord
 
 
 class UnresolvedPacket(Resource, frozen=True, kw_only=True):
@@ -58,30 +47,35 @@ class ResolvedPacket(UnresolvedPacket, frozen=True, kw_only=True):
     outcome: Outcome
 
 
-def packet(work: Work, one: Unresolved) -> UnresolvedPacket:
+def packet(work: Work, record: PacketRecord) -> UnresolvedPacket:
+    peer, payment = _peer_of(work, record), payment_of(work, record)
     return UnresolvedPacket(
-        id=one.packet.id,
-        peer=one.peer.name,
-        payment=one.payment.id,
-        wallet=one.wallet.path,
-        amount=format_decimal(one.packet.amount, one.peer.asset),
-        asset_code=one.peer.asset_code,
-        asset_scale=one.peer.asset.scale,
-        expired_at=format_time(one.packet.expires_at),
+        id=record.id,
+        peer=peer.name,
+        payment=payment.id,
+        wallet=WALLETS.by_id(work, payment.wallet_address_id).path,
+        amount=format_decimal(record.amount, peer.asset),
+        asset_code=peer.asset_code,
+        asset_scale=peer.asset_scale,
+        expired_at=format_time(record.expires_at),
     )
 
 
-def require_unresolved(work: Work, packet_id: str) -> Unresolved:
+def require_unresolved(work: Work, id: str) -> PacketRecord:
     """Raises NotFound, WrongState for a packet whose outcome is known or is still being found out."""
-    found = PACKETS.get(work, packet_id)
-    packet = require(found, f"There is no packet {packet_id!r}; `payres peer unresolved NAME` lists those of a peer")
+    sentence = f"There is no packet {id!r}; `payres peer unresolved NAME` lists those of a peer"
+    packet = require(PACKETS.get(work, id), sentence)
     if packet.state != "doubtful":
         what = "in flight, or the server is finding out" if packet.state == "prepared" else f"{packet.state} already"
         raise WrongState(f"The packet is {what}; only what `payres peer unresolved` lists can be resolved")
+    return packet
+
+
+def _peer_of(work: Work, packet: PacketRecord) -> PeerRecord:
     peer = peers.peer_by_id(work, packet.to_peer_id)
     if peer is None:
         raise WrongState("The peer of the packet was removed; settle with it outside of payres")
-    return _described(work, packet, peer)
+    return peer
 
 
 def _will(one: UnresolvedPacket) -> Sequence[str]:
@@ -101,21 +95,20 @@ PACKET: Final = Shape(
     Column("Amount", "amount", "number"),
     Column("Asset", "asset_code"),
     Column("Expired (UTC)", "expired_at", "time"),
-    read=lambda work, id: require_unresolved(work, id),
+    read=require_unresolved,
 )
 
 
 @endpoint("GET /peers/{name}/unresolved-packets", "peers:read", PACKET)
 @command("peer unresolved NAME", "first-bank")
 @lists("packets", "No packet to {name} is unresolved")
-def list_unresolved(work: Work, name: str) -> Sequence[Unresolved]:
+def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord]:
     """List the unresolved packets to a peer.
 
     The peer did not answer, and the receiver's figures do not show whether they arrived. Their payers have the money
     back. `payres peer resolve` records what the peer can show.
     """
-    peer = require_peer(work, name)
-    return [_described(work, packet, peer) for packet in packets.unresolved_packets(work, peer.id)]
+    return packets.unresolved_packets(work, require_peer(work, name).id)
 
 
 @endpoint("PUT /packets/{id}/outcome", "peers:write")
@@ -131,18 +124,19 @@ def list_unresolved(work: Work, name: str) -> Sequence[Unresolved]:
 )
 def resolve(work: Work, id: str, outcome: Outcome) -> ResolvedPacket:
     """Record what became of an unresolved packet."""
-    unresolved = require_unresolved(work, id)
-    packet, peer = unresolved.packet, unresolved.peer
+    packet = require_unresolved(work, id)
+    peer, payment = _peer_of(work, packet), payment_of(work, packet)
     if outcome == "delivered":
         _pay_out(work, packet, peer.account_id, packet.amount, "payment")
         peers.count_sent(work, peer.id)
-    elif accounts.transferred_of_packet(work, unresolved.payment.id, packet.id):  # a version before 0.2 charged it
-        _pay_out(work, packet, unresolved.wallet.account_id, packet.source_amount, "exchange")
+    elif accounts.transferred_of_packet(work, payment.id, packet.id):  # a version before 0.2 charged it
+        payer = WALLETS.by_id(work, payment.wallet_address_id)
+        _pay_out(work, packet, payer.account_id, packet.source_amount, "exchange")
     else:
         release_unresolved(work, packet)
     packets.resolve_packet(work, packet.id, "fulfilled" if outcome == "delivered" else "rejected")
     audit.record(work, "packet.resolve", packet.id, peer=peer.name, outcome=outcome)
-    return ResolvedPacket(**asdict(PACKET.show(work, unresolved)), outcome=outcome)
+    return ResolvedPacket(**asdict(PACKET.show(work, packet)), outcome=outcome)
 
 
 def _pay_out(work: Work, packet: PacketRecord, account_id: int, amount: int, kind: str) -> None:
@@ -159,8 +153,3 @@ def _pay_out(work: Work, packet: PacketRecord, account_id: int, amount: int, kin
             f" {needed}; deposit it with `payres liquidity deposit {asset.code} {asset.scale} {needed}`",
             reason="liquidity",
         ) from lack
-
-
-def _described(work: Work, packet: PacketRecord, peer: PeerRecord) -> Unresolved:
-    payment = payment_of(work, packet)
-    return Unresolved(packet, peer, payment, WALLETS.by_id(work, payment.wallet_address_id))

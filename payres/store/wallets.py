@@ -53,6 +53,7 @@ class KeyRecord(msgspec.Struct, frozen=True):
     """A public key of a wallet address; x is base64url as in its JWK, name is the operator's for it."""
 
     id: int
+    wallet_address_id: int
     kid: str
     x: str
     created_at: int
