@@ -134,11 +134,6 @@ def check_url(work: Work, url: str) -> None:
         work.warn("Packets are sent to https URLs at public addresses only, unless allow_private_hosts is on")
 
 
-def check_max_packet(value: int | None, least: int) -> None:
-    if value is not None and not least <= value <= MAX_LEDGER:
-        raise InvalidRequest(f"max_packet is from {least} to {MAX_LEDGER} minor units, not {value}", field="max_packet")
-
-
 def encrypted_token(work: Work, token: str) -> bytes:
     """The outgoing token as it is stored: encrypted, because it has to be read again."""
     _check_token("outgoing", token)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from payres import ledger
-from payres.amounts import Asset, format_decimal
+from payres.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.errors import InvalidRequest, WrongState, require
 from payres.operator import movements
 from payres.operator.assets import open_asset
@@ -20,7 +20,6 @@ from payres.operator.peer_terms import (
     NewPeer,
     PeerChange,
     check_address,
-    check_max_packet,
     check_peer_name,
     check_routes,
     check_url,
@@ -172,11 +171,10 @@ def add_peer(work: Work, new: NewPeer) -> PeerRecord:
     check_address(work, new.ilp_address)
     check_routes(work, new.routes)
     check_url(work, new.url)
-    outgoing_token, incoming_token_hash = (
-        encrypted_token(work, new.outgoing_token),
-        hashed_token(work, new.incoming_token),
-    )
-    check_max_packet(new.max_packet, least=1)
+    outgoing_token = encrypted_token(work, new.outgoing_token)
+    incoming_token_hash = hashed_token(work, new.incoming_token)
+    if new.max_packet == 0:
+        raise InvalidRequest(f"max_packet is from 1 to {MAX_LEDGER} minor units, not 0", field="max_packet")
     asset = open_asset(work, new.asset_code, new.asset_scale)
     limit = require_amount(new.credit_limit, asset.asset, least=0)
     for other in peers.list_peers(work):
@@ -223,7 +221,6 @@ def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
         check_url(work, change.url)
         columns["url"] = change.url
     if change.max_packet is not None:
-        check_max_packet(change.max_packet, least=0)
         columns["max_packet"] = change.max_packet or None
     if change.outgoing_token is not None:
         columns["outgoing_token"] = encrypted_token(work, change.outgoing_token)
@@ -237,8 +234,7 @@ def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
     _change_routes(work, peer, change)
     changed = {
         "url": change.url,
-        "tokens": [token for token in ("outgoing", "incoming") if getattr(change, f"{token}_token") is not None]
-        or None,
+        "tokens": [token for token in ("outgoing", "incoming") if getattr(change, f"{token}_token")] or None,
         "maxPacket": change.max_packet,
         "creditLimit": None if limit is None else format_decimal(limit, peer.asset),
         "addRoutes": change.add_routes or None,
