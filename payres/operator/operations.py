@@ -288,7 +288,7 @@ def _declare(shows: Shape | None = None, **members: Any) -> Callable[[F], F]:
     return declare
 
 
-def _declares(member: str, make: Callable[P, object]) -> Callable[P, Callable[[F], F]]:
+def _declares(member: str, make: Callable[P, Any]) -> Callable[P, Callable[[F], F]]:
     """A decorator that takes what `make` takes."""
     return lambda *args, **options: _declare(**{member: make(*args, **options)})
 

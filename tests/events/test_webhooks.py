@@ -411,7 +411,7 @@ def test_restart_goes_on_from_the_rows(tmp_path: Path) -> None:
     with Endpoint().running() as endpoint:
         endpoint.answer = answering(500)
         with run_instance(tmp_path / "payres.db") as one:
-            added = one.write(lambda work: webhooks.add(work, endpoint.url, ["wallet.*"], private=True))
+            added = one.write(lambda work: webhooks.add(work, endpoint.url, ("wallet.*",), private=True))
             deposit(one)
             wait_until(lambda: states(one) == [("pending", 1)])
             one.write(lambda work: store.WEBHOOKS.update(work, added.webhook.id, state="disabled"))
