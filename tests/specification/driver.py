@@ -1,8 +1,6 @@
 """What the rows of the specification's table do to a running server: each call is a request, or leads up to one."""
 
-import base64
-import json
-from collections.abc import Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any
@@ -12,18 +10,14 @@ import httpx2
 
 from payres.clock import MINUTE, SECOND, format_time
 from payres.operator import assets
-from payres.signatures.fields import content_digest
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from tests.helpers import Json, usd
 
 MAX_UINT64 = 2**64 - 1
 MAX_LEDGER = 2**63 - 1
+NOBODY = "00000000-0000-7000-8000-000000000000"
 RACERS = 8
-
-
-def money(value: int | str, code: str, scale: int = 0) -> Json:
-    return {"value": str(value), "assetCode": code, "assetScale": scale}
 
 
 class Driver:
@@ -67,12 +61,6 @@ class Driver:
         self.instance.write(lambda tx: assets.deposit_liquidity(tx, target, scales[1], "1000"))
         return sender
 
-    def charged(self, basis_points: int) -> tuple[str, str]:
-        """The addresses of two wallets in a currency of their own, sending which costs so much."""
-        code = self.code()
-        self.instance.write(lambda tx: assets.set_fee(tx, code, 2, "0", basis_points))
-        return self.fresh(code, 2), self.fresh(code, 2)
-
     def asset_of(self, wallet_address: str) -> tuple[str, int]:
         body = self.anonymous.get(wallet_address).json()
         return body["assetCode"], body["assetScale"]
@@ -102,12 +90,10 @@ class Driver:
         body = {"walletAddress": wallet or self.taker} | members
         return self.client.post("/incoming-payments", body, self.kept_token("incoming-payment", "create"))
 
-    def raw_incoming(self, members: str | bytes) -> httpx2.Response:
-        """POST /incoming-payments with members as written, after the walletAddress."""
-        written = members.encode() if isinstance(members, str) else members
-        raw = b'{"walletAddress":"%s",%s}' % (self.taker.encode(), written)
-        token = self.kept_token("incoming-payment", "create")
-        return self.client.request("POST", "/incoming-payments", raw=raw, token=token)
+    def raw_incoming(self, raw: bytes, **headers: str) -> httpx2.Response:
+        """POST /incoming-payments with a body as written, in which {taker} is the taker's wallet address."""
+        token, raw = self.kept_token("incoming-payment", "create"), raw.replace(b"{taker}", self.taker.encode())
+        return self.client.request("POST", "/incoming-payments", raw=raw, token=token, headers=headers)
 
     def incoming(self, amount: Json | None = None, wallet: str | None = None, **members: Any) -> str:
         """The URL of a new incoming payment."""
@@ -127,25 +113,8 @@ class Driver:
         assert self.complete(url).status_code == 200
         return url
 
-    def read_incoming(self, url: str, by: Client | None = None) -> httpx2.Response:
-        return (by or self.client).get(url, self.kept_token("incoming-payment", "read", by=by))
-
     def complete(self, url: str, by: Client | None = None) -> httpx2.Response:
         return (by or self.client).post(f"{url}/complete", None, self.kept_token("incoming-payment", "complete", by=by))
-
-    def echo(self, metadata: str) -> httpx2.Response:
-        """The answer to reading a payment with this metadata, which creating, reading and listing give back exactly."""
-        written = metadata.encode()
-        wallet = self.fresh()
-        raw = b'{"walletAddress":"%s","metadata":%s}' % (wallet.encode(), written)
-        token = self.client.grant({"type": "incoming-payment", "actions": ["create", "read", "list"]})
-        created = self.client.request("POST", "/incoming-payments", raw=raw, token=token)
-        assert created.status_code == 201, created.text
-        read = self.client.get(created.json()["id"], token)
-        listed = self.client.get(f"/incoming-payments?wallet-address={quote(wallet, '')}", token)
-        for answer in (created, read, listed):
-            assert b'"metadata":' + written in answer.content, answer.text
-        return read
 
     # Quotes
 
@@ -163,68 +132,51 @@ class Driver:
         assert answer.status_code == 201, answer.text
         return str(answer.json()["id"])
 
-    def read_quote(self, url: str, by: Client | None = None) -> httpx2.Response:
-        return (by or self.client).get(url, self.kept_token("quote", "read", by=by))
-
     # Outgoing payments
 
-    def create_outgoing(self, wallet: str | None = None, limits: Json | None = None, **members: Any) -> httpx2.Response:
+    def create_outgoing(self, wallet: str | None = None, **members: Any) -> httpx2.Response:
         """POST /outgoing-payments from the payer's wallet or another."""
         sender = wallet or self.payer
-        if limits:
-            token = self.token("outgoing-payment", "create", wallet=sender, limits=limits)
-        else:
-            token = self.kept_token("outgoing-payment", "create", wallet=sender)
+        token = self.kept_token("outgoing-payment", "create", wallet=sender)
         return self.client.post("/outgoing-payments", {"walletAddress": sender} | members, token)
 
-    def use(self, quote_url: str, wallet: str | None = None, **members: Any) -> httpx2.Response:
+    def use(self, quote_url: str, wallet: str | None = None) -> httpx2.Response:
         """POST /outgoing-payments from a quote."""
-        return self.create_outgoing(wallet, quoteId=quote_url, **members)
+        return self.create_outgoing(wallet, quoteId=quote_url)
 
-    def send(self, receiver: str, amount: Json, wallet: str | None = None, **members: Any) -> httpx2.Response:
+    def send(self, receiver: str, amount: Json, wallet: str | None = None) -> httpx2.Response:
         """POST /outgoing-payments directly from an incoming payment."""
-        return self.create_outgoing(wallet, incomingPayment=receiver, debitAmount=amount, **members)
+        return self.create_outgoing(wallet, incomingPayment=receiver, debitAmount=amount)
+
+    def paid(self, receiver: str, amount: Json, wallet: str | None = None) -> httpx2.Response:
+        """The incoming payment as read after a payment into it."""
+        assert self.send(receiver, amount, wallet).status_code == 201
+        return self.read(receiver)
+
+    def at_once(self, send: Callable[[int], httpx2.Response]) -> list[httpx2.Response]:
+        """The answers to requests that are sent at the same moment, by number."""
+        with ThreadPoolExecutor(RACERS) as threads:
+            return list(threads.map(send, range(RACERS)))
+
+    # Reading
+
+    def read(self, url: str, by: Client | None = None) -> httpx2.Response:
+        """GET what is at a URL or a path, as one who may read what it has created."""
+        kind = url.split("/")[-2].removesuffix("s")
+        wallet = self.payer if kind == "outgoing-payment" else None
+        return (by or self.client).get(url, self.kept_token(kind, "read", wallet=wallet, by=by))
 
     def as_read(self, created: httpx2.Response) -> httpx2.Response:
-        """The payment as read after it was made, which is when its money has arrived."""
+        """An outgoing payment as read after it was made, which is when its money has arrived."""
         assert created.status_code == 201, created.text
         payment = created.json()
         token = self.kept_token("outgoing-payment", "read", wallet=payment["walletAddress"])
         return self.client.get(payment["id"], token)
 
-    def paid(self, receiver: str, amount: Json, wallet: str | None = None) -> httpx2.Response:
-        """The incoming payment as read after a payment into it."""
-        self.as_read(self.send(receiver, amount, wallet))
-        return self.read_incoming(receiver)
-
-    def race(self, receiver: str, amount: Json) -> list[Json]:
-        """The outgoing payments of several payers who pay a receiver at the same moment, as read afterwards.
-
-        Who comes when it is over already has none.
-        """
-        wallets = [self.fresh(deposit="1000.00") for _ in range(RACERS)]
-        tokens = [self.token("outgoing-payment", "create", "read", wallet=wallet) for wallet in wallets]
-
-        def attempt(number: int) -> httpx2.Response:
-            body = {"walletAddress": wallets[number], "incomingPayment": receiver, "debitAmount": amount}
-            return self.client.post("/outgoing-payments", body, tokens[number])
-
-        with ThreadPoolExecutor(RACERS) as threads:
-            answers = list(threads.map(attempt, range(RACERS)))
-        self.instance.check_ledger()
-        late = {answer.json()["error"]["code"] for answer in answers if answer.status_code != 201}
-        assert late <= {"invalid_receiver", "invalid_amount"}
-        created = [(answer, token) for answer, token in zip(answers, tokens, strict=True) if answer.is_success]
-        return [self.client.get(answer.json()["id"], token).json() for answer, token in created]
-
-    # Lists
-
-    def list_of(self, collection: str, wallet: str, query: str = "", by: Client | None = None) -> httpx2.Response:
+    def list_of(self, collection: str, wallet: str, query: str = "") -> httpx2.Response:
         """GET a list of a wallet address; `query` is what comes after it, such as `first=2`."""
-        kind = collection.removesuffix("s")
-        token = self.kept_token(kind, "list", wallet=wallet, by=by)
-        target = f"/{collection}?wallet-address={quote(wallet, '')}&{query}".rstrip("&")
-        return (by or self.client).get(target, token)
+        token = self.kept_token(collection.removesuffix("s"), "list", wallet=wallet)
+        return self.client.get(f"/{collection}?wallet-address={quote(wallet, '')}&{query}".rstrip("&"), token)
 
     # Grants
 
@@ -249,34 +201,3 @@ class Driver:
         follow_up = asked["continue"]
         content = ({"interact_ref": reference} if reference else {}) | body
         return (by or self.client).post(follow_up["uri"], content or None, follow_up["access_token"]["value"])
-
-    # Signatures
-
-    def signed(
-        self,
-        covered: Sequence[str] = ("@method", "@target-uri", "authorization", "content-digest"),
-        keyid: str | None = "key-1",
-        body: bytes | None = None,
-        sent: dict[str, str | None] | None = None,
-        signer: Client | None = None,
-    ) -> httpx2.Response:
-        """POST /incoming-payments with a signature made by hand (RFC 9421 section 2.5) over the components named.
-
-        `sent` and `body` are what goes out instead of what was signed; None leaves a header out.
-        """
-        url = f"{self.instance.base_url}/incoming-payments"
-        content = json.dumps({"walletAddress": self.taker}).encode()
-        headers: dict[str, str | None] = {
-            "authorization": f"GNAP {self.kept_token('incoming-payment', 'create')}",
-            "content-type": "application/json",
-            "content-digest": content_digest(content),
-        }
-        values = {"@method": "POST", "@target-uri": url} | headers
-        names = " ".join(f'"{name}"' for name in covered)
-        params = f"({names});created={self.instance.clock.now() // SECOND}"
-        params += f';keyid="{keyid}"' if keyid is not None else ""
-        base = "\n".join([*(f'"{name}": {values[name]}' for name in covered), f'"@signature-params": {params}'])
-        signature = base64.b64encode((signer or self.client).private_key.sign(base.encode())).decode()
-        headers |= {"signature-input": f"sig1={params}", "signature": f"sig1=:{signature}:"} | (sent or {})
-        going = {name: value for name, value in headers.items() if value is not None}
-        return self.anonymous.post(url, content=content if body is None else body, headers=going)

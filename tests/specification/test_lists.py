@@ -1,7 +1,6 @@
 """Specification 2.6, 4.1 and 4.2: lists and their pages."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 from urllib.parse import quote
 from uuid import UUID
 
@@ -11,10 +10,12 @@ from payres.identifiers import new_id
 from payres.operator import wallets
 from tests.helpers import usd
 from tests.specification.driver import Driver
-from tests.specification.scenario import Row, Send, breaks, keeps, play, table
-from tests.specification.shapes import INCOMING_PAYMENT, OUTGOING_PAYMENT, PAGINATION
+from tests.specification.scenario import Row, breaks, keeps, play, sender, table
+from tests.specification.test_incoming_payments import INCOMING_PAYMENT
+from tests.specification.test_outgoing_payments import OUTGOING_PAYMENT
 
 INCOMING, OUTGOING = "incoming-payments", "outgoing-payments"
+PAGINATION = "hasNextPage hasPreviousPage startCursor? endCursor?"
 
 
 def filled(driver: Driver, collection: str, size: int) -> tuple[str, list[str]]:
@@ -29,352 +30,148 @@ def filled(driver: Driver, collection: str, size: int) -> tuple[str, list[str]]:
     return wallet, [make().rpartition("/")[2] for _ in range(size)][::-1]
 
 
-def page(collection: str, size: int, query: str, expected: slice) -> Send:
-    """A page of a list of `size`; {0} in the query is the cursor of the newest. It has the payments of `expected`."""
-
-    def send(driver: Driver) -> httpx2.Response:
-        wallet, cursors = filled(driver, collection, size)
-        answer = driver.list_of(collection, wallet, query.format(*cursors))
-        body = answer.json()
-        assert [item["id"].rpartition("/")[2] for item in body["result"]] == cursors[expected]
-        PAGINATION.check(body["pagination"])
-        shown = cursors[expected]
-        edges = {"startCursor": shown[0], "endCursor": shown[-1]} if shown else {}
-        assert {
-            name: value for name, value in body["pagination"].items() if name in {"startCursor", "endCursor"}
-        } == edges
-        return answer
-
-    return send
+def cursors_of(answer: httpx2.Response) -> list[str]:
+    return [item["id"].rpartition("/")[2] for item in answer.json()["result"]]
 
 
-def refused_page(collection: str, query: str) -> Send:
+@sender
+def page(driver: Driver, collection: str, size: int, query: str, first: int, last: int) -> httpx2.Response:
+    """A page of a list of `size`; {0} in the query is the cursor of the newest. It has those from `first` to `last`."""
+    wallet, cursors = filled(driver, collection, size)
+    answer = driver.list_of(collection, wallet, query.format(*cursors))
+    shown = cursors[first:last]
+    assert cursors_of(answer) == shown
+    found = answer.json()["pagination"]
+    edges = {"startCursor": shown[0], "endCursor": shown[-1]} if shown else {}
+    assert {name: value for name, value in found.items() if name.endswith("Cursor")} == edges
+    return answer
+
+
+@sender
+def refused_page(driver: Driver, collection: str, query: str) -> httpx2.Response:
     """A list of one payment asked for so; {0} is its cursor."""
-
-    def send(driver: Driver) -> httpx2.Response:
-        wallet, cursors = filled(driver, collection, 1)
-        return driver.list_of(collection, wallet, query.format(*cursors))
-
-    return send
+    wallet, cursors = filled(driver, collection, 1)
+    return driver.list_of(collection, wallet, query.format(*cursors))
 
 
-def all_pages(collection: str) -> Send:
+@sender
+def all_pages(driver: Driver, collection: str) -> httpx2.Response:
     """The last page of a walk to the older ones, which came by each payment once; and the walk back likewise."""
-
-    def send(driver: Driver) -> httpx2.Response:
-        wallet, cursors = filled(driver, collection, 7)
-        seen: list[str] = []
-        answer = driver.list_of(collection, wallet, "first=3")
-        while True:
-            body = answer.json()
-            seen += [item["id"].rpartition("/")[2] for item in body["result"]]
-            if not body["pagination"]["hasNextPage"]:
-                break
-            answer = driver.list_of(collection, wallet, f"first=3&cursor={body['pagination']['endCursor']}")
-        assert seen == cursors
-        back = driver.list_of(collection, wallet, f"last=3&cursor={seen[-1]}").json()
-        assert [item["id"].rpartition("/")[2] for item in back["result"]] == cursors[3:6]
-        return answer
-
-    return send
+    wallet, cursors = filled(driver, collection, 7)
+    answer = driver.list_of(collection, wallet, "first=3")
+    seen = cursors_of(answer)
+    while answer.json()["pagination"]["hasNextPage"]:
+        answer = driver.list_of(collection, wallet, f"first=3&cursor={answer.json()['pagination']['endCursor']}")
+        seen += cursors_of(answer)
+    assert seen == cursors
+    assert cursors_of(driver.list_of(collection, wallet, f"last=3&cursor={seen[-1]}")) == cursors[3:6]
+    return answer
 
 
-def with_cursor_of_nothing(collection: str) -> Send:
+@sender
+def with_cursor_of_nothing(driver: Driver, collection: str) -> httpx2.Response:
     """A page after a cursor that is newer than all and nobody's."""
-
-    def send(driver: Driver) -> httpx2.Response:
-        wallet, cursors = filled(driver, collection, 2)
-        cursor = new_id()
-        assert UUID(cursor) > UUID(cursors[0])
-        return driver.list_of(collection, wallet, f"cursor={cursor}")
-
-    return send
+    wallet, cursors = filled(driver, collection, 2)
+    cursor = new_id()
+    assert UUID(cursor) > UUID(cursors[0])
+    return driver.list_of(collection, wallet, f"cursor={cursor}")
 
 
-def other_client(collection: str, action: str) -> Send:
+@sender
+def of_other_client(driver: Driver, collection: str, action: str) -> httpx2.Response:
     """The list of what `client` made, as `other` sees it."""
-
-    def send(driver: Driver) -> httpx2.Response:
-        wallet, _ = filled(driver, collection, 1)
-        token = driver.token(collection.removesuffix("s"), action, wallet=wallet, by=driver.other)
-        return driver.other.get(f"/{collection}?wallet-address={quote(wallet, '')}", token)
-
-    return send
+    wallet, _ = filled(driver, collection, 1)
+    token = driver.token(collection.removesuffix("s"), action, wallet=wallet, by=driver.other)
+    return driver.other.get(f"/{collection}?wallet-address={quote(wallet, '')}", token)
 
 
-def of_wallet(collection: str, query: str) -> Send:
+@sender
+def of_wallet(driver: Driver, collection: str, query: str, action: str = "list") -> httpx2.Response:
     """A list of payments, of whom `query` says; {wallet} is the taker's, {other} the payer's."""
-
-    def send(driver: Driver) -> httpx2.Response:
-        token = driver.token(collection.removesuffix("s"), "list", wallet=driver.taker)
-        names = {"wallet": quote(driver.taker, ""), "other": quote(driver.payer, "")}
-        return driver.client.get(f"/{collection}?{query.format(**names)}", token)
-
-    return send
+    token = driver.token(collection.removesuffix("s"), action, wallet=driver.taker)
+    names = {"wallet": quote(driver.taker, ""), "other": quote(driver.payer, "")}
+    return driver.client.get(f"/{collection}{query.format(**names)}", token)
 
 
-def of_inactive_wallet(collection: str) -> Send:
-    def send(driver: Driver) -> httpx2.Response:
-        wallet = driver.fresh()
-        token = driver.token(collection.removesuffix("s"), "list", wallet=wallet)
-        driver.instance.write(lambda tx: wallets.deactivate(tx, driver.path(wallet)))
-        return driver.client.get(f"/{collection}?wallet-address={quote(wallet, '')}", token)
-
-    return send
+@sender
+def of_inactive_wallet(driver: Driver, collection: str) -> httpx2.Response:
+    wallet = driver.fresh()
+    token = driver.token(collection.removesuffix("s"), "list", wallet=wallet)
+    driver.instance.write(lambda tx: wallets.deactivate(tx, driver.path(wallet)))
+    return driver.client.get(f"/{collection}?wallet-address={quote(wallet, '')}", token)
 
 
-class Rules(NamedTuple):
-    """Which parts of the specification a list follows: whose payments it has, and how its pages are asked for."""
-
-    mine: str
-    counts: str
-    back: str
-    cursors: str
-
-
-RULES = {INCOMING: Rules("4.2.1", "4.2.2", "4.2.2", "4.2.2"), OUTGOING: Rules("4.1.1", "4.1.3", "4.1.4", "4.1.5")}
-
-
-def rows_of(collection: str) -> list[Row]:
-    """The rows that both lists share."""
-    return [
-        *rows_of_whole_lists(collection),
-        *rows_of_pages_onward(collection),
-        *rows_of_pages_back(collection),
-        *rows_of_refused_pages(collection),
-        *rows_of_clients(collection),
-        *rows_of_wallets(collection),
-        *rows_of_grants(collection),
-    ]
+# By how many payments there are, the query, which of them the page has, and whether there are older and newer ones.
+ONWARD = (
+    (3, "first=2", 0, 2, True, False),
+    (4, "first=2&cursor={0}", 1, 3, True, True),
+    (3, "cursor={1}", 2, 3, False, True),
+    (2, "cursor={1}", 0, 0, False, True),
+    (21, "", 0, 20, True, False),
+    (1, "first=100", 0, 1, False, False),
+)
+BACK = (
+    (4, "last=2&cursor={3}", 1, 3, True, True),
+    (2, "last=2&cursor={0}", 0, 0, True, False),
+)
 
 
-def named(collection: str, name: str) -> str:
-    return f"{collection}: {name}"
+def edges(has_next: bool, has_previous: bool) -> dict[str, bool]:
+    return {"pagination.hasNextPage": has_next, "pagination.hasPreviousPage": has_previous}
 
 
-def bad(collection: str, rules: str, name: str, query: str, field: str) -> Row:
-    """A page that is refused for what `field` of the query is."""
-    send = refused_page(collection, query)
-    return breaks(f"{rules} 7.4", named(collection, name), send, f"400 invalid_request field={field}")
+def rows_of(collection: str, item: str, mine: str, shape: str, counts: str, back: str, cursors: str) -> Iterator[Row]:
+    """The rows that both lists share, under the numbers of their rules."""
+    members = {"result": item, "pagination": PAGINATION}
+    yield keeps(f"{mine} {shape} 4.1.2 2.6.1", page(collection, 3, "", 0, 3), 200, edges(False, False), members)
+    nothing = {"result": [], **edges(False, False)}
+    yield keeps(f"{mine} {shape} 2.6.1", page(collection, 0, "", 0, 0), 200, nothing, {"pagination": PAGINATION})
+    for rule, pages in ((counts, ONWARD), (back, BACK)):
+        for size, query, first, last, *more in pages:
+            yield keeps(f"{rule} 2.6.2", page(collection, size, query, first, last), 200, edges(*more))
+    yield keeps(f"{counts} {back} 2.6.2", all_pages(collection), 200, {"pagination.hasNextPage": False})
+    yield keeps(f"{cursors} 2.6.3", with_cursor_of_nothing(collection), 200, {"result.1": dict})
+    refused = {
+        f"{back} cursor": ["last=1"],
+        f"{counts} {back} last": ["first=1&last=1&cursor={0}"],
+        f"{counts} first": [
+            *(f"first={text}" for text in ("0", "101", "-1", "1.5", "one", "", "%2B1", "%C2%B2", "1e1", "9" * 30)),
+            "first=1&first=1",
+        ],
+        f"{back} last": [*(f"cursor={{0}}&last={text}" for text in ("0", "101", "x")), "last=1&last=1"],
+        f"{cursors} 2.6.3 cursor": [
+            *(f"cursor={text}" for text in ("", "x", "%00", "{{{0}}}", "urn:uuid:{0}", "{0}0")),
+            "cursor={0}&cursor={0}",
+        ],
+    }
+    for about, queries in refused.items():
+        *rules, field = about.split()
+        for query in queries:
+            send = refused_page(collection, query)
+            yield breaks(f"{' '.join(rules)} 7.4", send, f"400 invalid_request field={field}")
+    yield keeps("4.1.6", of_other_client(collection, "list"), 200, {"result": []})
+    yield keeps("4.1.6", of_other_client(collection, "list-all"), 200, {"result.0": dict})
+    # A parameter that nobody knows, and slashes after the path and the wallet address.
+    for query in ("?wallet-address={wallet}&x=1", "?wallet-address={wallet}%2F", "/?wallet-address={wallet}"):
+        yield keeps(f"{mine} 9.1.3", of_wallet(collection, query), 200)
+    for query in (
+        "?first=1",
+        "?wallet-address=",
+        "?wallet-address={wallet}&wallet-address={wallet}",
+        "?walletAddress={wallet}",
+    ):
+        yield breaks(f"{mine} 7.4", of_wallet(collection, query), "400 invalid_request field=wallet-address")
+    yield breaks(f"{mine} 2.2.3", of_inactive_wallet(collection), "400 invalid_request field=wallet-address")
+    other = of_wallet(collection, "?wallet-address={other}")
+    yield breaks(f"{mine} 7.6", other, "403 insufficient_access identifier")
+    without = of_wallet(collection, "?wallet-address={wallet}", "create")
+    yield breaks(f"{mine} 7.6", without, "403 insufficient_access action")
 
 
-def rows_of_whole_lists(collection: str) -> list[Row]:
-    """Lists that fit one page."""
-    rules, shape = RULES[collection], INCOMING_PAYMENT if collection == INCOMING else OUTGOING_PAYMENT
-    whole = {"pagination.hasNextPage": False, "pagination.hasPreviousPage": False}
-
-    return [
-        keeps(
-            f"{rules.mine} 4.1.2 2.6.1",
-            named(collection, "all, newest first"),
-            page(collection, 3, "", slice(0, 3)),
-            200,
-            values=whole,
-            shapes={"result": shape},
-        ),
-        keeps(
-            f"{rules.mine} 2.6.1",
-            named(collection, "nothing"),
-            page(collection, 0, "", slice(0, 0)),
-            200,
-            values={"result": [], **whole},
-            absent="pagination.startCursor pagination.endCursor",
-        ),
-        keeps(
-            rules.counts,
-            named(collection, "a hundred"),
-            page(collection, 1, "first=100", slice(0, 1)),
-            200,
-            values=whole,
-        ),
-    ]
-
-
-def rows_of_pages_onward(collection: str) -> list[Row]:
-    """Pages towards the older payments."""
-    rules = RULES[collection]
-    return [
-        keeps(
-            f"{rules.counts} 2.6.2",
-            named(collection, "the first two of three"),
-            page(collection, 3, "first=2", slice(0, 2)),
-            200,
-            values={"pagination.hasNextPage": True, "pagination.hasPreviousPage": False},
-        ),
-        keeps(
-            f"{rules.counts} 2.6.2",
-            named(collection, "two after the newest"),
-            page(collection, 4, "first=2&cursor={0}", slice(1, 3)),
-            200,
-            values={"pagination.hasNextPage": True, "pagination.hasPreviousPage": True},
-        ),
-        keeps(
-            f"{rules.counts} 2.6.2",
-            named(collection, "what comes after a cursor"),
-            page(collection, 3, "cursor={1}", slice(2, 3)),
-            200,
-            values={"pagination.hasNextPage": False, "pagination.hasPreviousPage": True},
-        ),
-        keeps(
-            f"{rules.counts} 2.6.2",
-            named(collection, "nothing comes after the oldest"),
-            page(collection, 2, "cursor={1}", slice(0, 0)),
-            200,
-            values={"pagination.hasNextPage": False, "pagination.hasPreviousPage": True},
-        ),
-        keeps(
-            rules.counts,
-            named(collection, "twenty of twenty-one by default"),
-            page(collection, 21, "", slice(0, 20)),
-            200,
-            values={"pagination.hasNextPage": True},
-        ),
-    ]
-
-
-def rows_of_pages_back(collection: str) -> list[Row]:
-    """Pages towards the newer payments, both ways in turn, and cursors of no payment."""
-    rules = RULES[collection]
-    return [
-        keeps(
-            f"{rules.back} 2.6.2",
-            named(collection, "two before the oldest"),
-            page(collection, 4, "last=2&cursor={3}", slice(1, 3)),
-            200,
-            values={"pagination.hasNextPage": True, "pagination.hasPreviousPage": True},
-        ),
-        keeps(
-            f"{rules.back} 2.6.2",
-            named(collection, "nothing comes before the newest"),
-            page(collection, 2, "last=2&cursor={0}", slice(0, 0)),
-            200,
-            values={"pagination.hasNextPage": True, "pagination.hasPreviousPage": False},
-        ),
-        keeps(
-            f"{rules.counts} {rules.back} 2.6.2",
-            named(collection, "there and back in pages"),
-            all_pages(collection),
-            200,
-            values={"pagination.hasNextPage": False},
-        ),
-        keeps(
-            f"{rules.cursors} 2.6.3",
-            named(collection, "a cursor that is nobody's"),
-            with_cursor_of_nothing(collection),
-            200,
-            present="result.1",
-        ),
-    ]
-
-
-def rows_of_refused_pages(collection: str) -> list[Row]:
-    """Numbers and cursors that no page can be made of."""
-    rules = RULES[collection]
-    return [
-        bad(collection, rules.back, "last without cursor", "last=1", "cursor"),
-        bad(collection, f"{rules.counts} {rules.back}", "first and last", "first=1&last=1&cursor={0}", "last"),
-        *(
-            bad(collection, rules.counts, f"first is {text!r}", f"first={text}", "first")
-            for text in ("0", "101", "-1", "1.5", "one", "", "%2B1", "%C2%B2", "1e1", "9" * 30)
-        ),
-        *(
-            bad(collection, rules.back, f"last is {text!r}", f"cursor={{0}}&last={text}", "last")
-            for text in ("0", "101", "x")
-        ),
-        *(
-            bad(collection, f"{rules.cursors} 2.6.3", f"cursor is {text!r}", f"cursor={text}", "cursor")
-            for text in ("", "x", "%00", "{{{0}}}", "urn:uuid:{0}", "{0}0")
-        ),
-        *(bad(collection, rules.counts, f"{name} twice", f"{name}=1&{name}=1", name) for name in ("first", "last")),
-        bad(collection, rules.cursors, "cursor twice", "cursor={0}&cursor={0}", "cursor"),
-    ]
-
-
-def rows_of_clients(collection: str) -> list[Row]:
-    """Payments that another client made."""
-    return [
-        keeps(
-            "4.1.6",
-            named(collection, "another client's, with list"),
-            other_client(collection, "list"),
-            200,
-            values={"result": []},
-        ),
-        keeps(
-            "4.1.6",
-            named(collection, "another client's, with list-all"),
-            other_client(collection, "list-all"),
-            200,
-            present="result.0",
-            absent="result.1",
-        ),
-    ]
-
-
-def rows_of_wallets(collection: str) -> list[Row]:
-    """Ways to say whose payments are wanted."""
-    mine = RULES[collection].mine
-    return [
-        keeps(
-            mine,
-            named(collection, "of a wallet address with a slash"),
-            of_wallet(collection, "wallet-address={wallet}%2F"),
-            200,
-            present="result",
-        ),
-        keeps(
-            mine,
-            named(collection, "with a parameter that nobody knows"),
-            of_wallet(collection, "wallet-address={wallet}&x=1"),
-            200,
-            present="result",
-        ),
-        *(
-            breaks(
-                f"{mine} 7.4",
-                named(collection, name),
-                of_wallet(collection, query),
-                "400 invalid_request field=wallet-address",
-            )
-            for name, query in {
-                "of nobody": "first=1",
-                "of nothing": "wallet-address=",
-                "of two": "wallet-address={wallet}&wallet-address={wallet}",
-                "of walletAddress": "walletAddress={wallet}",
-            }.items()
-        ),
-        breaks(
-            f"{mine} 2.2.3",
-            named(collection, "of an inactive one"),
-            of_inactive_wallet(collection),
-            "400 invalid_request field=wallet-address",
-        ),
-    ]
-
-
-def rows_of_grants(collection: str) -> list[Row]:
-    """Lists that the grant is not for."""
-    mine = RULES[collection].mine
-    return [
-        breaks(
-            f"{mine} 7.6",
-            named(collection, "of another than the grant's"),
-            of_wallet(collection, "wallet-address={other}"),
-            "403 insufficient_access identifier",
-        ),
-        breaks(
-            f"{mine} 7.6",
-            named(collection, "without list"),
-            lambda driver: driver.client.get(
-                f"/{collection}?wallet-address={quote(driver.taker, '')}",
-                driver.token(collection.removesuffix("s"), "create", wallet=driver.taker),
-            ),
-            "403 insufficient_access action",
-        ),
-    ]
-
-
-ROWS: list[Row] = [*rows_of(INCOMING), *rows_of(OUTGOING)]
+ROWS: list[Row] = [
+    *rows_of(INCOMING, INCOMING_PAYMENT, "4.2.1", "9.2.13", "4.2.2", "4.2.2", "4.2.2"),
+    *rows_of(OUTGOING, OUTGOING_PAYMENT, "4.1.1", "9.2.16", "4.1.3", "4.1.4", "4.1.5"),
+]
 
 
 @table(ROWS)
