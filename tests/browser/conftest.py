@@ -1,7 +1,6 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Protocol
 
 import pytest
 import pytest_asyncio
@@ -17,15 +16,16 @@ ARGUMENTS = (
 TIMEOUT_MS = TIMEOUT * 1000
 PASSWORD = "correct horse"
 
-OpenPage = Callable[..., Any]
+
+class OpenPage(Protocol):
+    async def __call__(self, **options: Any) -> Page: ...
 
 
 class ClientSite:
     """A client's web server: it remembers the finish redirects that arrive and serves pages that a test sets."""
 
-    def __init__(self, port: int) -> None:
-        # Its host is another site than that of payres, which a browser reaches as 127.0.0.1.
-        self.url = f"http://localhost:{port}"
+    def __init__(self) -> None:
+        self.url = ""
         self.arrivals: list[str] = []
         self.pages: dict[str, str] = {}
 
@@ -96,17 +96,11 @@ def wallet_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance
         yield instance
 
 
-@asynccontextmanager
-async def _serve_client() -> AsyncIterator[ClientSite]:
-    sites: list[ClientSite] = []
-    server = await asyncio.start_server(lambda *streams: sites[0].answer(*streams), "127.0.0.1", 0)
-    sites.append(ClientSite(server.sockets[0].getsockname()[1]))
-    async with server:
-        yield sites[0]
-
-
 @pytest_asyncio.fixture(loop_scope="session")
 async def client_site() -> AsyncIterator[ClientSite]:
     """The web server of the client that asks for consent."""
-    async with _serve_client() as site:
+    site = ClientSite()
+    async with await asyncio.start_server(site.answer, "127.0.0.1", 0) as server:
+        # Its host is another site than that of payres, which a browser reaches as 127.0.0.1.
+        site.url = f"http://localhost:{server.sockets[0].getsockname()[1]}"
         yield site

@@ -209,11 +209,11 @@ class Books:
         """Ends a payment to another server of which nothing arrived."""
         end_remote(self.work, payment, "the receiver went away")
 
-    def spent(self, code: str) -> tuple[int, int]:
-        """What the rules say was spent in the window of now."""
+    def spent(self, code: str) -> tuple[int, int] | None:
+        """What the rules say was spent in the window of now, None when nothing was."""
         window = current_window(self.limits, self.clock.now())
         found = None if window is None else spent_in_window(self.tx, GRANT, window, Asset(code, 2))
-        return (found.debit, found.receive) if found else (0, 0)
+        return found and (found.debit, found.receive)
 
 
 def offered(shape: str, receiver: str, value: int, code: str) -> Offer:
@@ -384,7 +384,7 @@ def test_history_of_a_grant_agrees_with_the_reckoning(memory: Transaction, plan:
             is_open, window_start = reckoning.window_at(books.now)
             for code in ("USD", "EUR"):
                 expected = (reckoning.debit[window_start], reckoning.received[window_start, code])
-                assert books.spent(code) == (expected if is_open else (0, 0))
+                assert books.spent(code) == (expected if is_open and expected[0] else None)
 
 
 def try_to_pay(

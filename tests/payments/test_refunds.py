@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from payres import ledger
 from payres.amounts import MAX_LEDGER, Asset, format_decimal
-from payres.errors import DomainError, InsufficientFunds, InvalidAmount, InvalidRequest, NotFound, WrongState
+from payres.errors import DomainError, InsufficientFunds, InvalidAmount, InvalidRequest, WrongState
 from payres.operator import assets, invariant_checks, wallets
+from payres.payments.outgoing import insert
 from payres.payments.refunds import Wanted, refund
 from payres.payments.settlement import end_remote, has_sent_all, pay_locally, payment_hold
 from payres.store import clients, events, payments, peers
 from payres.store.accounts import ACCOUNTS
 from payres.store.connections import connect_writer
-from payres.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord, refunds_of_incoming
-from payres.store.wallets import WalletRecord
+from payres.store.payments import INCOMING, OUTGOING, IncomingRecord, refunds_of_incoming
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms
 from tests.helpers import examples
@@ -47,9 +47,7 @@ def keep_books(work: Work) -> None:
 
 def pay(work: Work, path: str, receive: int, *, debit: int | None = None, fee: int = 0) -> str:
     """Pays the bill from a wallet; the id of the payment."""
-    payer, receiver = wallets.require_wallet(work, path), INCOMING.get(work, "bill")
-    assert receiver is not None
-    shop = wallets.require_wallet(work, "shop")
+    payer, shop = wallets.require_wallet(work, path), wallets.require_wallet(work, "shop")
     debit = receive + fee if debit is None else debit
     terms = Terms(
         receiver="http://127.0.0.1:8080/incoming-payments/bill",
@@ -59,26 +57,13 @@ def pay(work: Work, path: str, receive: int, *, debit: int | None = None, fee: i
         receive=receive,
         asset=shop.asset,
     )
-    ended = {"sent": debit, "delivered": receive, "state": "completed", "failure": None, "ended_at": NOW}
-    payment = OutgoingRecord(
-        id=work.new_id(),
-        wallet_address_id=payer.id,
-        client_id=1,
-        grant_id=None,
-        window_start=0,
-        quote_id=None,
-        terms=terms,
-        metadata=None,
-        created_at=NOW,
-        **ended,  # type: ignore[arg-type]
-    )
-    OUTGOING.insert(work, payment)
-    pay_locally(work, payer, payment, receiver, shop)
+    payment = insert(work, payer, 1, terms)
+    pay_locally(work, payer, payment, INCOMING.by_id(work, "bill"), shop)
     return payment.id
 
 
 def balance(work: Work, path: str) -> str:
-    wallet: WalletRecord = wallets.require_wallet(work, path)
+    wallet = wallets.require_wallet(work, path)
     return format_decimal(ACCOUNTS.by_id(work, wallet.account_id).balance, wallet.asset)
 
 
@@ -87,18 +72,10 @@ def check_books(work: Work) -> None:
     assert broken is None, broken
 
 
-def test_fee_stays_with_the_operator(tx: Work) -> None:
-    pay(tx, "alice", 500, fee=20)
-    [made] = refund(tx, Wanted("bill", "r-1"))
-    assert (made.amount, made.returned) == (500, 500)
-    assert balance(tx, "alice") == "999.80"
-    check_books(tx)
-
-
-def test_exchange_is_undone_at_the_rate_of_the_payment_rounded_down(tx: Work) -> None:
+def test_exchange_is_undone_at_the_rate_of_the_payment_without_its_fee(tx: Work) -> None:
     pay(tx, "emma", 300, debit=210, fee=10)
     [third] = refund(tx, Wanted("bill", "r-1", "1.00"))
-    assert (third.amount, third.returned) == (100, 66)
+    assert (third.amount, third.returned) == (100, 66), "rounded down"
     [rest] = refund(tx, Wanted("bill", "r-2"))
     assert (rest.amount, rest.returned) == (200, 133)
     assert (balance(tx, "emma"), balance(tx, "shop")) == ("999.89", "0.00")
@@ -111,13 +88,17 @@ def test_refund_that_would_bring_nothing_is_refused(tx: Work) -> None:
         refund(tx, Wanted("bill", "r-1", "0.01"))
 
 
-def test_refund_across_assets_needs_liquidity(tx: Work) -> None:
+def test_refund_across_assets_needs_liquidity_and_warns_when_little_is_left(tx: Work) -> None:
     pay(tx, "emma", 300, debit=300)
-    assets.withdraw_liquidity(tx, "EUR", 2, "1002.00")
+    assets.withdraw_liquidity(tx, "EUR", 2, "1000.01")
     with pytest.raises(InsufficientFunds) as refusal, savepoint(tx):
         refund(tx, Wanted("bill", "r-1"))
     assert refusal.value.details["reason"] == "liquidity"
     assert not refunds_of_incoming(tx, "bill")
+    assets.deposit_liquidity(tx, "EUR", 2, "0.02")
+    before = events.last_sequence(tx)
+    refund(tx, Wanted("bill", "r-1"))
+    assert [one.type for one in events.events_after(tx, before, 10)] == ["liquidity.low", "refund.completed"]
 
 
 def test_wallet_that_paid_itself_gets_its_money_back(tx: Work) -> None:
@@ -126,15 +107,6 @@ def test_wallet_that_paid_itself_gets_its_money_back(tx: Work) -> None:
     refund(tx, Wanted("bill", "r-1"))
     assert balance(tx, "shop") == "5.00"
     check_books(tx)
-
-
-def test_refund_that_leaves_little_liquidity_warns_of_it(tx: Work) -> None:
-    pay(tx, "emma", 300, debit=300)
-    assets.withdraw_liquidity(tx, "EUR", 2, "1000.00")
-    assets.deposit_liquidity(tx, "EUR", 2, "0.01")
-    before = events.last_sequence(tx)
-    refund(tx, Wanted("bill", "r-1"))
-    assert [one.type for one in events.events_after(tx, before, 10)] == ["liquidity.low", "refund.completed"]
 
 
 def test_payer_who_is_inactive_takes_no_money(tx: Work) -> None:
@@ -146,8 +118,7 @@ def test_payer_who_is_inactive_takes_no_money(tx: Work) -> None:
 
 def remote_peer_account(work: Work) -> int:
     """The account of a peer through which money comes and goes."""
-    found = peers.find_peer(work, "bank") or add_usd_peer(work, "bank", "1000000.00")
-    return found.account_id
+    return (peers.find_peer(work, "bank") or add_usd_peer(work, "bank", "1000000.00")).account_id
 
 
 def pay_from_remote(work: Work, amount: int, path: str = "shop", payment_id: str = "bill") -> None:
@@ -178,19 +149,11 @@ def test_check_finds_a_refund_that_its_payment_does_not_send(tx: Work, change: s
     assert found.breaches == [f"refund {made.id} is not what outgoing payment {made.return_payment_id} sends"]
 
 
-def test_wallet_that_received_the_money_is_nobody_to_send_it_back_to(tx: Work) -> None:
-    pay_from_remote(tx, 200)
-    with pytest.raises(InvalidRequest, match="name that of who sent it"):
-        refund(tx, Wanted("bill", "r-1", "1.00", tx.urls.wallet("shop")))
-
-
 @pytest.mark.parametrize("reference", ["", "a\nb", "a" * 101])
 def test_reference_that_is_none_is_refused(tx: Work, reference: str) -> None:
     pay(tx, "alice", 500)
     with pytest.raises(InvalidRequest):
         refund(tx, Wanted("bill", reference))
-    with pytest.raises(NotFound):
-        refund(tx, Wanted("nothing", "r-1"))
 
 
 PAID = st.lists(st.tuples(st.sampled_from(sorted(ASSETS)), st.integers(1, 5_000), st.integers(0, 9)), max_size=4)
@@ -254,8 +217,7 @@ class Books:
             )
             payments.add_sent(self.work, payment_id, sent, sent)
         OUTGOING.update(self.work, payment_id, unresolved_debit=int((found[0].amount - sent) * unknown))
-        payment = OUTGOING.get(self.work, payment_id)
-        assert payment is not None
+        payment = OUTGOING.by_id(self.work, payment_id)
         end_remote(self.work, payment, None if has_sent_all(payment) else "no more was taken")
 
     def check(self) -> None:
@@ -264,8 +226,8 @@ class Books:
         away = [one for one in made if one.return_payment_id]
         assert sum(back) <= self.paid
         assert sum(one.counted for one in away) <= self.came
-        sent = [OUTGOING.get(self.work, one.return_payment_id or "") for one in away]
-        assert sum(one.sent + one.unresolved_debit for one in sent if one is not None) <= self.came
+        sent = [OUTGOING.by_id(self.work, one.return_payment_id or "") for one in away]
+        assert sum(one.sent + one.unresolved_debit for one in sent) <= self.came
         assert len({one.reference for one in away}) == len(away)
         check_books(self.work)
 
