@@ -157,7 +157,7 @@ def told(answer: httpx2.Response) -> str:
 @pytest.mark.parametrize(("steps", "finishes", "expected"), STATES)
 def test_continuation_in_every_state(still: Instance, steps: str, finishes: bool, expected: list[str]) -> None:
     """Each answer comes from a grant of its own, and its grant is asked for with the redirect or to be polled."""
-    interact = {} if finishes else {"interact": POLLED}
+    interact: Json = {} if finishes else {"interact": POLLED}
     found: list[str] = []
     for request in ("at once", "after the wait", "right", "wrong", "cancel"):
         asked = Asked(still, *([QUOTE] if steps == "given at once" else []), **interact)

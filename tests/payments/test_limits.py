@@ -213,7 +213,7 @@ class Books:
         """What the rules say was spent in the window of now, None when nothing was."""
         window = current_window(self.limits, self.clock.now())
         found = None if window is None else spent_in_window(self.tx, GRANT, window, Asset(code, 2))
-        return found and (found.debit, found.receive)
+        return None if found is None else (found.debit, found.receive)
 
 
 def offered(shape: str, receiver: str, value: int, code: str) -> Offer:
