@@ -48,7 +48,6 @@ class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     url: str
-    wallet_address: str
     asset: Asset
     incoming_value: int | None
     received: int
@@ -222,7 +221,6 @@ def _understood(url: str, body: _Private) -> RemoteIncomingPayment:
         _check(url, body)
         return RemoteIncomingPayment(
             url=url,
-            wallet_address=body.wallet_address,
             asset=body.received_amount.asset,
             incoming_value=None if body.incoming_amount is None else parse_value(body.incoming_amount.value),
             received=parse_value(body.received_amount.value),

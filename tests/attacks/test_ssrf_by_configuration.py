@@ -240,7 +240,6 @@ def put_receiver_beyond(server: Instance, peer: str) -> None:
     async def fetch_open(url: str) -> RemoteIncomingPayment:
         return RemoteIncomingPayment(
             url=url,
-            wallet_address="https://elsewhere.example/bob",
             asset=Asset("USD", 2),
             incoming_value=None,
             received=0,
