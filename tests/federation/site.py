@@ -59,5 +59,7 @@ class Site:
 async def read_request(reader: asyncio.StreamReader) -> Request:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     method, target, _ = head[0].split(" ")
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
+    lines = [line.partition(":") for line in head[1:] if line]
+    headers = {name.lower(): value.strip() for name, _, value in lines}
+    assert len(headers) == len(lines), "a header came twice"
     return Request(method, target, headers, await reader.readexactly(int(headers.get("content-length", "0"))))

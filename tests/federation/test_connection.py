@@ -292,7 +292,10 @@ async def test_no_more_connections_are_kept_than_the_bounds_say(serve: Serve) ->
     async with loopback(Bounds(idle=2)) as client:
         for port in [*ports, *ports[1:], ports[0]]:
             await ask(client, port)
-    assert [len(server.writers) for server in servers] == [2, 1, 1]
+        assert [len(server.writers) for server in servers] == [2, 1, 1]
+        await client.aclose()
+        await ask(client, ports[2])
+    assert [len(server.writers) for server in servers] == [2, 1, 2]
 
 
 async def test_connection_of_one_server_is_not_used_for_another_name_or_port(serve: Serve) -> None:

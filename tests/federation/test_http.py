@@ -21,15 +21,8 @@ from payres.limits import (
     MAX_LOOKUPS_OF_REQUESTS,
 )
 from payres.rate_limiter import RateLimiter, Requester, requested_by
-from tests.federation.conftest import (
-    HURRY,
-    UNHURRIED,
-    Elapse,
-    NameServers,
-    Serve,
-    failure_of,
-    loopback,
-)
+from tests.federation.conftest import HURRY, UNHURRIED, Elapse, NameServers, Serve, failure_of, loopback
+from tests.federation.site import Answer, Site
 from tests.helpers import settle
 from tests.internet import Internet
 from tests.tls import Tls
@@ -40,50 +33,32 @@ ADDRESS, CLIENT = ("203.0.113.1",), ("https://shop.example/alice",)
 KEY: Requester = ("203.0.113.1", "thumbprint")
 
 
-async def test_get_json_asks_for_json_without_coding_cookies_or_credentials(serve: Serve) -> None:
-    heads: list[bytes] = []
-
-    async def handler(head: bytes, writer: asyncio.StreamWriter) -> None:
-        heads.append(head)
-        writer.write(b'HTTP/1.1 200 OK\r\nSet-Cookie: mark=1; Path=/\r\nContent-Length: 9\r\n\r\n{"a":[1]}')
-
-    port = await serve(handler)
+async def test_get_json_asks_for_json_without_coding_cookies_or_credentials(site: Site) -> None:
+    site.pages["GET /alice?b=1"] = Answer({"a": [1]}, headers={"Set-Cookie": "mark=1; Path=/"})
     async with loopback() as client:
         for _ in range(2):
-            assert (await client.get_json(f"http://127.0.0.1:{port}/alice?b=1"))[0] == {"a": [1]}
-    first, second = (head.decode().lower() for head in heads)
-    assert first.startswith("get /alice?b=1 http/1.1\r\n")
-    assert "\r\naccept: application/json\r\n" in first
-    assert "\r\naccept-encoding: identity\r\n" in first
-    assert "cookie" not in second
+            assert (await client.get_json(f"{site.base}/alice?b=1"))[0] == {"a": [1]}
+            sent = {"host": site.base[7:], "accept": "application/json", "accept-encoding": "identity"}
+            assert site.requests.pop().headers == sent | {"user-agent": "payres"}
 
 
-async def test_request_sends_method_headers_and_body_and_returns_any_status(serve: Serve) -> None:
-    seen: list[bytes] = []
-
-    async def handler(head: bytes, writer: asyncio.StreamWriter) -> None:
-        seen.append(head)
-        writer.write(b"HTTP/1.1 404 Not Found\r\nX-One: a\r\nX-ONE: b\r\nContent-Length: 4\r\n\r\ngone")
-        raise ConnectionError
-
-    port = await serve(handler)
+async def test_request_sends_method_headers_and_body_and_returns_any_status(site: Site) -> None:
+    site.pages["POST /"] = Answer(b"gone", 404, {"X-One": "a\r\nX-ONE: b"})
     headers = {"Content-Type": "application/json", "Content-Length": "2", "Signature": "sig1=:AA==:"}
     async with loopback() as client:
-        response = await client.request("POST", f"http://127.0.0.1:{port}/", headers, b"{}")
+        response = await client.request("POST", f"{site.base}/", headers, b"{}")
     assert (response.status, response.headers["x-one"], response.body) == (404, "a, b", b"gone")
-    sent = seen[0].decode().lower()
-    assert sent.startswith("post / http/1.1\r\n")
-    assert sent.count("content-length: 2\r\n") == 1
-    assert "signature: sig1=:aa==:\r\n" in sent
+    [sent] = site.requests
+    assert (sent.method, sent.headers["content-length"], sent.body) == ("POST", "2", b"{}")
+    assert sent.headers["signature"] == "sig1=:AA==:"
 
 
 @pytest.mark.parametrize("header", ["a\r\nX-Other: b", "a\nb", "\u2603", "a\x00"])
-async def test_header_value_that_would_be_several_is_not_sent(serve: Serve, header: str) -> None:
-    port = await serve(OK)
+async def test_header_value_that_would_be_several_is_not_sent(site: Site, header: str) -> None:
     async with loopback() as client:
         with pytest.raises(FetchFailed, match="cannot be written as HTTP") as caught:
-            await client.request("GET", f"http://127.0.0.1:{port}/", {"Authorization": header})
-    assert (caught.value.unsent, caught.value.retryable) == (True, False)
+            await client.request("GET", f"{site.base}/", {"Authorization": header})
+    assert (caught.value.unsent, caught.value.retryable, site.requests) == (True, False, [])
 
 
 async def test_proxies_of_the_environment_are_ignored(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,21 +67,6 @@ async def test_proxies_of_the_environment_are_ignored(serve: Serve, monkeypatch:
         monkeypatch.setenv(name, f"http://127.0.0.1:{proxy}")
     async with loopback() as client:
         assert (await client.get_json(f"http://127.0.0.1:{port}/"))[0] == {}
-
-
-async def test_client_keeps_a_connection_and_opens_again_after_closing(serve: Serve, internet: Internet) -> None:
-    async def handler(head: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(OK)
-
-    port = await serve(handler)
-    internet.point("wallet.example", ["127.0.0.1"])
-    async with loopback() as client:
-        for _ in range(3):
-            await client.get_json(f"http://wallet.example:{port}/")
-        assert internet.lookups["wallet.example"] == 1
-        await client.aclose()
-        await client.get_json(f"http://wallet.example:{port}/")
-    assert internet.lookups["wallet.example"] == 2
 
 
 # Time, and whether the request may have left
@@ -119,6 +79,10 @@ async def test_client_keeps_a_connection_and_opens_again_after_closing(serve: Se
         ("http://wallet.example/", "must start with https://"),
         ("https://none.example/", "has no public address"),
         ("https://inside.example/", "has no public address"),
+        ("https://2852039166/", "has no public address"),
+        *(
+            (f"https://{host}/", "has no public address") for host in ("a..b", ".a.example", "a" * 64)
+        ),  # no lookup takes
         ("https://slow.example/", "slow.example did not answer within 0.2 seconds"),
         ("https://refusing.example/", "The connection to refusing.example failed"),
         ("https://silent.example/", "silent.example did not answer within 0.2 seconds"),

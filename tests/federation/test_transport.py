@@ -21,23 +21,6 @@ FAILED = "The connection to {} failed; check that it is up"
 NOT_PUBLIC = "{} has no public address; name a host that all the net can reach"
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        *("127.0.0.1", "2130706433", "017700000001", "0x7f000001", "0x7f.1", "127.1", "0", "0.0.0.0", "localhost"),
-        *("169.254.169.254", "2852039166", "10.0.0.1", "192.168.0.1", "[::1]", "[::]", "[::ffff:127.0.0.1]"),
-        *("[::ffff:7f00:1]", "[64:ff9b::a9fe:a9fe]", "[2002:7f00:1::]", "[fe80::1]", "[fd00::1]"),
-        *("a..b", ".wallet.example", "a" * 64 + ".example"),  # no lookup takes these
-    ],
-)
-async def test_host_that_is_not_public_as_the_system_reads_it_is_not_connected_to(
-    internet: Internet, host: str
-) -> None:
-    failure = await failure_of(GuardedClient(False), f"https://{host}/latest/meta-data")
-    assert failure.sentence == NOT_PUBLIC.format(host.strip("[]"))
-    assert (failure.reason, failure.retryable, internet.connections) == ("unreachable", True, [])
-
-
 async def test_very_address_that_was_checked_is_connected_to(internet: Internet, tls: Tls, serve: Serve) -> None:
     internet.reached[PUBLIC] = await serve(OK, tls.server("wallet.example"))
     internet.point("wallet.example", [PUBLIC], ["127.0.0.1"])
