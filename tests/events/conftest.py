@@ -8,7 +8,14 @@ import pytest
 
 from payres.store import events
 from payres.testing.instance import Instance, run_instance
+from payres.wire import Resource
 from tests.helpers import Json
+
+
+class Sample(Resource, frozen=True):
+    """Some data of an event."""
+
+    number: int
 
 
 class Told(NamedTuple):

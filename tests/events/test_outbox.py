@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from contextlib import closing
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -17,25 +18,17 @@ from payres.operator import assets, payment_history, wallets
 from payres.operator.payments import require_payment
 from payres.payments import refunds
 from payres.store import events
-from payres.store.accounts import ACCOUNTS
 from payres.store.connections import connect_writer
 from payres.store.database import Database
 from payres.store.work import Work
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
-from payres.wire import Resource
-from tests.events.conftest import Outbox
+from tests.events.conftest import Outbox, Sample
 from tests.helpers import Json, amount, last_segment, usd, wait_until
 from tests.interledger.network import network
 from tests.works import work_at
 
 NOW = 1_800_000_000_000_000
-
-
-class Sample(Resource, frozen=True):
-    """Some data."""
-
-    number: int
 
 
 def bill(instance: Instance, wanted: int | None = None, **members: Any) -> Json:
@@ -177,13 +170,15 @@ def test_grants_that_anyone_can_have_have_no_events(instance: Instance, outbox: 
     assert outbox.take() == []
 
 
-def test_movements_of_wallets_have_events(instance: Instance, outbox: Outbox) -> None:
+def test_movements_of_wallets_have_events_and_no_warnings(instance: Instance, outbox: Outbox) -> None:
     instance.create_wallet("carol", deposit="100.00")
-    instance.write(lambda work: wallets.withdraw(work, "carol", "30.00"))
+    for value in ("30.00", "70.00"):
+        instance.write(partial(wallets.withdraw, wallet="carol", amount=value))
     address = instance.wallet("carol")
     assert outbox.take() == [
         ("wallet.deposited", {"walletAddress": address, "amount": usd(10000), "balance": usd(10000)}),
         ("wallet.withdrawn", {"walletAddress": address, "amount": usd(3000), "balance": usd(7000)}),
+        ("wallet.withdrawn", {"walletAddress": address, "amount": usd(7000), "balance": usd(0)}),
     ]
 
 
@@ -307,11 +302,3 @@ def test_command_writes_events_too(tmp_path: Any) -> None:
         assert run(main, ["--database", path, *command.split()]).exit_code == 0
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT sequence, type FROM event").fetchall() == [(1, "wallet.deposited")]
-
-
-def test_account_without_a_bound_warns_nobody(instance: Instance, outbox: Outbox) -> None:
-    instance.create_wallet("dave", deposit="10.00")
-    instance.write(lambda work: wallets.withdraw(work, "dave", "10.00"))
-    found = instance.read(lambda tx: ACCOUNTS.by_id(tx, wallets.require_wallet(tx, "dave").account_id))
-    assert found.warn_below is None
-    assert [one.type for one in outbox.take()] == ["wallet.deposited", "wallet.withdrawn"]

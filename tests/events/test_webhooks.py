@@ -16,7 +16,6 @@ import msgspec
 import pytest
 from standardwebhooks import WebhookVerificationError
 
-from payres.application import create_app
 from payres.clock import DAY, SECOND, MovableClock, format_time, parse_time
 from payres.counters import Metrics
 from payres.errors import DomainError
@@ -33,14 +32,12 @@ from payres.limits import (
 )
 from payres.operator import wallets, webhooks
 from payres.operator.webhooks import DELIVERY, WEBHOOK, list_deliveries
-from payres.settings import Settings
 from payres.store import events, retention
 from payres.store import events as store
-from payres.store.connections import connect_writer
 from payres.store.events import DeliveryRecord, WebhookRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
-from payres.wire import Resource
+from tests.events.conftest import Sample
 from tests.events.endpoint import Endpoint, Received, answering
 from tests.helpers import TIMEOUT, Json, usd, wait_until
 from tests.works import NOW, work_at
@@ -49,27 +46,20 @@ URL = "https://shop.example/hook"
 AddEndpoint = Callable[..., tuple[Endpoint, webhooks.Added]]
 
 
-class Sample(Resource, frozen=True):
-    """Some data."""
-
-    number: int
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _quick() -> Iterator[None]:
     """What another process has written, and what is due by a moved clock, is found at once, and as the table says."""
-    monkeypatch.setattr(deliveries, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(deliveries, "CHANCE", SimpleNamespace(random=lambda: 0.0))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deliveries, "LOOK_SECONDS", 0.02)
+        patch.setattr(deliveries, "CHANCE", SimpleNamespace(random=lambda: 0.0))
+        yield
 
 
 @pytest.fixture(scope="module")
-def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+def instance(tmp_path_factory: pytest.TempPathFactory, _quick: None) -> Iterator[Instance]:
     """One that asks no private addresses but those of private webhooks, and whose pauses chance does not lengthen."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deliveries, "CHANCE", SimpleNamespace(random=lambda: 0.0))
-        patch.setattr(deliveries, "LOOK_SECONDS", 0.02)
-        with run_instance(tmp_path_factory.mktemp("hooks") / "payres.db", allow_private_hosts=False) as running:
-            yield running
+    with run_instance(tmp_path_factory.mktemp("hooks") / "payres.db", allow_private_hosts=False) as running:
+        yield running
 
 
 @pytest.fixture
@@ -246,17 +236,21 @@ async def test_redirect_is_not_followed_and_no_success() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://127.0.0.1:9/", "https://127.0.0.1:9/", "https://[::1]:9/", "https://10.0.0.1/"]
+    ("url", "is_private", "says"),
+    [
+        ("http://127.0.0.1:9/", False, "https://"),
+        ("https://127.0.0.1:9/", False, "public address"),
+        ("https://[::1]:9/", False, "public address"),
+        ("https://10.0.0.1/", False, "public address"),
+        ("http://169.254.169.254/latest/meta-data", True, "never asked"),
+    ],
 )
-async def test_only_private_webhooks_reach_private_addresses(url: str) -> None:
-    attempt = await send(url, MovableClock(NOW), is_private=False)
+async def test_only_private_webhooks_reach_private_addresses_and_none_link_local_ones(
+    url: str, is_private: bool, says: str
+) -> None:
+    attempt = await send(url, MovableClock(NOW), is_private)
     assert attempt.status is None
-    assert "public address" in str(attempt.error) or "https://" in str(attempt.error)
-
-
-async def test_link_local_addresses_are_never_asked() -> None:
-    attempt = await send("http://169.254.169.254/latest/meta-data", MovableClock(NOW))
-    assert "never asked" in str(attempt.error)
+    assert says in str(attempt.error)
 
 
 async def test_event_that_cannot_be_built_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
@@ -379,21 +373,6 @@ def test_replay_sends_again(instance: Instance, add: AddEndpoint) -> None:
     assert other.wait_for(1)[0].event["id"] == event_id
 
 
-def test_what_failed_for_good_is_replayed_together(instance: Instance, add: AddEndpoint) -> None:
-    endpoint, added = add()
-    endpoint.answer = answering(410)
-    deposit(instance)
-    # On a busy machine an attempt may have failed before without an answer.
-    wait_until(lambda: [state for state, _ in states(instance)] == ["failed"], lambda: str(states(instance)))
-    failed_at = instance.clock.now()
-    endpoint.answer = answering(200)
-    instance.write(lambda work: webhooks.record_test(work, added.webhook.id, Attempt(NOW, 200, None)))
-    later = format_time(failed_at + DAY)
-    assert instance.write(lambda work: webhooks.replay(work, failed=True, since=later)).deliveries == 0
-    assert instance.write(lambda work: webhooks.replay_failed(work, added.webhook.id)).deliveries == 1
-    wait_until(lambda: states(instance) == [("delivered", 1)])
-
-
 def test_removed_webhook_gets_nothing_and_leaves_nothing(instance: Instance, add: AddEndpoint) -> None:
     endpoint, added = add()
     endpoint.answer = answering(500)
@@ -405,39 +384,6 @@ def test_removed_webhook_gets_nothing_and_leaves_nothing(instance: Instance, add
     deposit(instance)
     other.wait_for(1)
     assert len(endpoint.received) == 1
-
-
-def test_restart_goes_on_from_the_rows(tmp_path: Path) -> None:
-    with Endpoint().running() as endpoint:
-        endpoint.answer = answering(500)
-        with run_instance(tmp_path / "payres.db") as one:
-            added = one.write(lambda work: webhooks.add(work, endpoint.url, ("wallet.*",), private=True))
-            deposit(one)
-            wait_until(lambda: states(one) == [("pending", 1)])
-            one.write(lambda work: store.WEBHOOKS.update(work, added.webhook.id, state="disabled"))
-            deposit(one)
-        endpoint.answer = answering(200)
-        app_db = str(tmp_path / "payres.db")
-        connection = connect_writer(app_db)
-        connection.execute("UPDATE webhook SET state = 'active'")
-        connection.execute("UPDATE delivery SET next_at = 1")
-        connection.close()
-        settings = Settings(base_url=one.base_url, database=app_db)
-        asyncio.run(serve_until(settings, lambda: len(endpoint.received) == 3))
-        amounts = [one.event["data"]["amount"] for one in endpoint.received]
-        assert amounts == [usd(100)] * 3
-        assert endpoint.received[0].event["id"] in {one.event["id"] for one in endpoint.received[1:]}
-
-
-async def serve_until(settings: Settings, is_done: Callable[[], bool]) -> None:
-    """Runs the application, without a port, until something has happened."""
-    app = create_app(settings)
-    async with app.router.lifespan_context(app):
-        for _ in range(10_000):
-            if is_done():
-                return
-            await asyncio.sleep(0.005)
-    raise AssertionError("it does not happen")
 
 
 def test_old_events_are_purged_but_none_that_is_still_to_be_sent(tx: Work) -> None:
@@ -505,6 +451,11 @@ def test_disabled_webhook_is_sent_nothing_again(tx: Work) -> None:
             replay()
     assert webhooks.replay(tx, failed=True).deliveries == 0
     assert [one.state for one in store.DELIVERIES.list(tx, "")] == ["failed"]
+    store.WEBHOOKS.update(tx, added.webhook.id, state="active")
+    later, then = (format_time(time) for time in (NOW + SECOND, NOW))
+    replayed = [webhooks.replay(tx, failed=True, since=since).deliveries for since in (later, then, then)]
+    assert replayed == [0, 1, 0]
+    assert [one.state for one in store.DELIVERIES.list(tx, "")] == ["pending"]
 
 
 def test_webhooks_are_limited(tx: Work) -> None:

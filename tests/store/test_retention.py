@@ -1,7 +1,6 @@
 """Retention: what was approved or used stays, what is needed for a time only is deleted a little at a time."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 
 import msgspec
 import pytest
@@ -18,7 +17,7 @@ from payres.grants.requests import continue_grant, request_grant
 from payres.grants.tokens import revoke_grant, rotate_token
 from payres.operator import grants as operator_grants
 from payres.operator import wallets
-from payres.payments import incoming, outgoing, quotes
+from payres.payments import incoming, quotes
 from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store import clients as client_store
@@ -26,7 +25,7 @@ from payres.store import grants, retention
 from payres.store.clients import Client, use_nonce
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, TOKENS, TokenRecord
-from payres.store.quotes import QuoteRecord
+from payres.store.quotes import QUOTES
 from payres.store.retention import (
     DECIDED_GRANT,
     ENDED_TOKENS_KEPT,
@@ -40,14 +39,11 @@ from payres.store.retention import (
 from payres.store.work import Transaction
 from payres.testing.client import Client as SigningClient
 from payres.testing.instance import Instance
-from payres.urls import Urls
-from payres.wire import Amount, IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest
+from payres.wire import Amount, IncomingPaymentRequest, QuoteRequest
 from tests.conftest import Refused
-from tests.helpers import Json, usd
+from tests.helpers import Json, client_with_key, last_segment, usd
 from tests.works import NOW as START
 from tests.works import work_at
-
-FreshKey = Callable[[], SigningClient]
 
 SETTINGS = Settings(
     base_url="http://h",
@@ -129,23 +125,10 @@ def client_of(tx: Transaction, number: int, now: int) -> int:
     return clients.remember(work_at(tx, now), unregistered(number)).id
 
 
-def quote(tx: Transaction, receiver: str, client_id: int, now: int) -> QuoteRecord:
+def quote(tx: Transaction, receiver: str, client_id: int, now: int) -> None:
     debit = Amount(value="5", asset_code="USD", asset_scale=2)
     asked = QuoteRequest(wallet_address=ALICE, receiver=receiver, method="ilp", debit_amount=debit)
-    return quotes.create(work_at(tx, now, SETTINGS), caller(client_id), asked, None)[1]
-
-
-def pay(tx: Transaction, made: QuoteRecord, now: int) -> str:
-    """The id of a payment of the quote."""
-    work = work_at(tx, now, SETTINGS)
-    grant_id = work.new_id()
-    tx.execute(
-        'INSERT INTO "grant" (id, client_id, state, access, continue_hash, waits_from, created_at)'
-        " VALUES (?, ?, 'issued', '[]', x'', 0, 0)",
-        (grant_id, made.client_id),
-    )
-    asked = OutgoingPaymentRequest(wallet_address=ALICE, quote_id=Urls(SETTINGS.base_url).resource("quotes", made.id))
-    return outgoing.create(work, caller(made.client_id, grant_id), asked, None).id.rpartition("/")[2]
+    quotes.create(work_at(tx, now, SETTINGS), caller(client_id), asked, None)
 
 
 def count(tx: Transaction, table: str) -> int:
@@ -183,10 +166,8 @@ def test_grant_requests_of_unauthenticated_clients_are_bounded(tx: Transaction) 
 
 
 def test_what_one_client_asks_for_is_bounded(tx: Transaction) -> None:
-    now = START
-    for number in range(24 * 6):
-        now += HOUR
-        ask(tx, SHOP, now, SPENDING if number % 2 else FREE)
+    for hour in range(1, 24 * 6):
+        ask(tx, SHOP, START + hour * HOUR, SPENDING if hour % 2 else FREE)
         assert count(tx, "grant") <= 24 + 2
     assert count(tx, "interaction") <= 13
     assert count(tx, "client") == 1
@@ -390,19 +371,6 @@ def test_quotes_of_unauthenticated_clients_are_bounded(tx: Transaction, receiver
     assert tx.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
-def test_quote_of_a_payment_stays_and_is_looked_at_once(tx: Transaction, receiver: str) -> None:
-    client_id = client_of(tx, 1, START)
-    used, unused = (quote(tx, receiver, client_id, START) for _ in range(2))
-    payment_id = pay(tx, used, START + SECOND)
-    purge_all(tx, START + 10 * DAY)
-    assert tx.execute("SELECT id, purge_at FROM quote").fetchall() == [(used.id, None)]
-    assert tx.execute("SELECT id, quote_id FROM outgoing_payment").fetchall() == [(payment_id, used.id)]
-    with pytest.raises(DomainError, match="not a quote of this client"):
-        pay(tx, unused, START + 10 * DAY)
-    with pytest.raises(DomainError, match="has been used"):
-        pay(tx, used, START + 10 * DAY)
-
-
 def test_client_goes_with_its_last_quote(tx: Transaction, receiver: str) -> None:
     client_id = client_of(tx, 1, START)
     quote(tx, receiver, client_id, START)
@@ -454,21 +422,6 @@ def test_use_nonce_remembers_those_that_are_over_for_requests_that_still_wait(tx
 # Over HTTP
 
 
-@pytest.fixture
-def fresh_key(payres: Instance) -> Iterator[FreshKey]:
-    """Makes unauthenticated clients, which are known by their key alone."""
-    with ExitStack() as stack:
-
-        def make() -> SigningClient:
-            private_key = generate_private_key()
-            jwk = jwk_from_public_bytes("key", private_key.public_key().public_bytes_raw())
-            client = SigningClient("", private_key, jwk, payres.base_url, payres.clock, payres.approve)
-            stack.callback(client.close)
-            return client
-
-        yield make
-
-
 def ask_by_key(client: SigningClient, *access: Json) -> Json:
     answer = client.request_grant(*access, client={"jwk": msgspec.to_builtins(client.jwk)}, interact=None)
     assert answer.status_code == 200, answer.text
@@ -476,41 +429,38 @@ def ask_by_key(client: SigningClient, *access: Json) -> Json:
     return granted
 
 
-@pytest.mark.parametrize("is_keyed", [True, False])
-@pytest.mark.parametrize("made", ["incoming-payments", "quotes", None])
-def test_over_http_a_grant_is_used_by_creating_something(
-    payres: Instance, fresh_key: FreshKey, made: str | None, is_keyed: bool
-) -> None:
+@pytest.mark.parametrize(
+    ("made", "is_keyed"),
+    [("incoming-payments", True), ("incoming-payments", False), ("quotes", True), ("quotes", False), (None, False)],
+)
+def test_over_http_a_grant_is_used_by_creating_something(payres: Instance, made: str | None, is_keyed: bool) -> None:
     receiver = payres.client.create_incoming_payment(payres.wallet("bob"), usd(1))
-    client = fresh_key()
-    granted = ask_by_key(client, FREE, {"type": "quote", "actions": ["create"]})
-    body: Json = {"walletAddress": payres.wallet("alice")}
-    if made == "quotes":
-        body |= {"receiver": receiver["id"], "method": "ilp"}
-    token = granted["access_token"]["value"]
-    if made is None:
-        refused = client.post("/incoming-payments", {"walletAddress": payres.wallet("nobody")}, token)
-        assert refused.status_code == 400, "what is refused makes nothing"
-    else:
+    with closing(client_with_key(payres)) as client:
+        granted = ask_by_key(client, FREE, {"type": "quote", "actions": ["create"]})
+        body: Json = {"walletAddress": payres.wallet("alice" if made else "nobody")}
+        if made == "quotes":
+            body |= {"receiver": receiver["id"], "method": "ilp"}
+        token = granted["access_token"]["value"]
         headers = {"idempotency-key": '"one"'} if is_keyed else {}
-        answer = client.request("POST", f"/{made}", body, token, headers)
-        assert answer.status_code == 201, answer.text
-    payres.clock.advance(3 * 86400)
-    for _ in range(20):
-        ask_by_key(fresh_key(), FREE)
-    rotated = client.post(granted["access_token"]["manage"], token=token)
-    if made is None:
-        assert (rotated.status_code, rotated.json()["error"]["code"]) == (404, "invalid_rotation")
-        follow_up = granted["continue"]
-        answer = client.post(follow_up["uri"], token=follow_up["access_token"]["value"])
-        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "invalid_continuation")
-        assert client.get(receiver["id"], token).json()["error"]["details"]["reason"] == "unknown_token"
-    else:
-        assert rotated.status_code == 200
+        answer = client.request("POST", f"/{made or 'incoming-payments'}", body, token, headers)
+        assert answer.status_code == (201 if made else 400), answer.text  # what is refused makes nothing
+        payres.clock.advance(3 * 86400)
+        for _ in range(20):
+            with closing(client_with_key(payres)) as other:
+                ask_by_key(other, FREE)
+        rotated = client.post(granted["access_token"]["manage"], token=token)
+        if made is None:
+            assert (rotated.status_code, rotated.json()["error"]["code"]) == (404, "invalid_rotation")
+            follow_up = granted["continue"]
+            answer = client.post(follow_up["uri"], token=follow_up["access_token"]["value"])
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "invalid_continuation")
+            assert client.get(receiver["id"], token).json()["error"]["details"]["reason"] == "unknown_token"
+        else:
+            assert rotated.status_code == 200
     payres.check_ledger()
 
 
-def test_over_http_a_forgotten_quote_is_not_there(payres: Instance, refused: Refused) -> None:
+def test_over_http_a_quote_that_was_not_used_is_forgotten(payres: Instance, refused: Refused) -> None:
     alice, client = payres.wallet("alice"), payres.client
     receiver = client.create_incoming_payment(payres.wallet("bob"))["id"]
     unused, used = (client.create_quote(alice, receiver, debitAmount=usd(5))["id"] for _ in range(2))
@@ -523,7 +473,11 @@ def test_over_http_a_forgotten_quote_is_not_there(payres: Instance, refused: Ref
     refused(client.get(unused, token), 404, "not_found")
     item = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": alice}
     paying = client.grant(item)
-    body = {"walletAddress": alice, "quoteId": unused}
-    refused(client.post("/outgoing-payments", body, paying), 400, "invalid_quote", field="quoteId")
+    for quote_id, status, code in ((unused, 400, "invalid_quote"), (used, 409, "wrong_state")):
+        body = {"walletAddress": alice, "quoteId": quote_id}
+        refused(client.post("/outgoing-payments", body, paying), status, code, field="quoteId")
     assert client.get(payment["id"], paying).json()["quoteId"] == used
+    looked_at = payres.read(lambda tx: QUOTES.get(tx, last_segment(used)))
+    assert looked_at is not None
+    assert looked_at.purge_at is None, "it is looked at once"
     payres.check_ledger()
