@@ -36,17 +36,11 @@ class KeyInput(InputFile):
         if isinstance(value, str) and not os.path.exists(value):
             text = os.fsencode(value)
             if jwk_json(text).lstrip().startswith(b"{"):
-                return KeyText(text)
+                return io.BytesIO(text)
             if value != "-":
                 sentence = "give a file, - for standard input, or the JWK itself in JSON or base64"
                 self.fail(f"{value!r} is neither a file nor a JWK: {sentence}", param, ctx)
         return super().convert(value, param, ctx)
-
-
-class KeyText(io.BytesIO):
-    """A key of the command line as a file."""
-
-    name = "the command line"
 
 
 NAME_HELP = "What you call the key, such as the app that has it; only you see it."
@@ -79,7 +73,7 @@ def add(
 
     Of a private key in PEM only the public half is stored. If the key exists, only its name changes, if one is given.
     """
-    public = read_key(jwk, pem, kid)
+    public = _read_key(jwk, pem, kid)
     added = session.write(lambda work: _add(work, path, public, name))
     session.show(added, shape_text(KEY, added))
 
@@ -116,28 +110,22 @@ def _add(work: Work, path: str, public: JWK, name: str | None) -> WalletKey:
     return keys.wallet_key(work, keys.add_key(work, named_wallet(work, path), public, name))
 
 
-def read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> JWK:
+def _read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> JWK:
     """The public key in one of the two files; a PEM takes its `kid` from the command line."""
+    if (jwk is None) == (pem is None):
+        raise click.UsageError("Give the key with either --jwk FILE, or --pem FILE and --kid KID")
+    if jwk is not None and kid is not None:
+        raise click.UsageError("The JWK names its own kid; leave --kid out, or change the JWK")
     try:
-        if jwk is not None and pem is None:
-            if kid is not None:
-                raise click.UsageError("The JWK names its own kid; leave --kid out, or change the JWK")
-            return _read_jwk(jwk)
-        if pem is not None and jwk is None:
-            if kid is None:
-                raise click.UsageError("A PEM names no kid; give one with --kid, the same that the client signs with")
+        if jwk is not None:
+            return parse_jwk(jwk_json(jwk.read()))
+        if pem is not None and kid is not None:
             return jwk_from_pem(kid, pem.read())
     except ValueError as error:
-        raise InvalidRequest(f"The key cannot be used: {error}") from error
-    raise click.UsageError("Give the key with either --jwk FILE, or --pem FILE and --kid KID")
-
-
-def _read_jwk(file: IO[bytes]) -> JWK:
-    try:
-        return parse_jwk(jwk_json(file.read()))
-    except ValueError as error:
         wanted = '{"kty": "OKP", "crv": "Ed25519", "kid": "...", "x": "..."}'
-        raise ValueError(f"{error}. A public JWK is {wanted}, in JSON or in base64") from error
+        hint = "" if jwk is None else f". A public JWK is {wanted}, in JSON or in base64"
+        raise InvalidRequest(f"The key cannot be used: {error}{hint}") from error
+    raise click.UsageError("A PEM names no kid; give one with --kid, the same that the client signs with")
 
 
 def _write_private(path: str, pem: bytes) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import wraps
 from typing import IO, Any, Final
 
 import click
@@ -23,9 +23,6 @@ class WholeNumber(click.IntRange):
 limit_option = click.option(
     "--limit", type=WholeNumber(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
 )
-reference_option = partial(
-    click.option, "--reference", metavar="TEXT", help="Your own name for it: what has it already is not done again."
-)
 
 
 class TimeText(click.ParamType[str]):
@@ -44,8 +41,8 @@ class TimeText(click.ParamType[str]):
 class InputFile(click.File):
     """A file to read bytes from, - for standard input."""
 
-    def __init__(self, *, lazy: bool | None = None) -> None:
-        super().__init__("rb", lazy=lazy)
+    def __init__(self) -> None:
+        super().__init__("rb")
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "-" and sys.stdin is None:

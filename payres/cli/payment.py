@@ -5,7 +5,6 @@ import asyncio
 import click
 
 from payres.cli.commands import Group
-from payres.cli.options import reference_option
 from payres.cli.session import Session, with_session
 from payres.errors import InvalidReceiver
 from payres.operator.payment_history import Refund
@@ -40,7 +39,12 @@ def _refund_line(made: Refund) -> str:
 @click.argument("id")
 @click.option("--amount", metavar="AMOUNT", help="So much; all that is left when left out.")
 @click.option("--to", metavar="WALLET_ADDRESS", help="Where money that came from another server goes.")
-@reference_option(required=True)
+@click.option(
+    "--reference",
+    required=True,
+    metavar="TEXT",
+    help="Your own name for it: what has it already is not done again.",
+)
 @with_session
 def refund(session: Session, id: str, amount: str | None, to: str | None, reference: str) -> None:
     """Send back what an incoming payment received.
@@ -52,7 +56,7 @@ def refund(session: Session, id: str, amount: str | None, to: str | None, refere
     wanted = refunds.Wanted(id.rpartition("/")[2], reference, amount, to)
     offer = None if to is None else asyncio.run(_find_offer(session, wanted))
     made = session.write(lambda work: [shown(work, one) for one in refunds.refund(work, wanted, offer)])
-    session.show_list("refunds", made, _refund_line, "Nothing was sent back")
+    session.show({"refunds": made}, "\n".join(map(_refund_line, made)))
 
 
 async def _find_offer(session: Session, wanted: refunds.Wanted) -> Offer | None:

@@ -7,6 +7,7 @@ import json
 import resource
 import signal
 import socket
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -17,16 +18,18 @@ import msgspec
 from payres import __version__, logs
 from payres.cli.commands import Command
 from payres.cli.options import WholeNumber
-from payres.cli.session import Session, warn, with_session
+from payres.cli.session import JsonObject, Session, warn, with_session
 from payres.clock import format_time_if_any
+from payres.grants.sign_in import verify_password
 from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.logs import RequestLog
+from payres.operator import wallets
 from payres.operator.backups import record_takeover, require_current
 from payres.settings import Settings, load_settings, local_url
 from payres.store.connections import server_lock
 from payres.store.migrations import UnusableDatabase
 from payres.store.status import last_restore
-from payres.store.wallets import count_wallets
+from payres.store.wallets import count_wallets, find_wallet
 from payres.store.work import Work
 from payres.urls import is_loopback
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:  # it loads slowly, and only `serve` needs it
     from payres.http.server import HttpServer
 
 CONFIG = "payres.toml"
+DEMO_WALLETS = {"alice": "1000.00", "bob": None}
 
 
 class Superseded(click.ClickException):
@@ -123,18 +127,16 @@ def _require_address(session: Session) -> None:
     other = asyncio.run(ask())
     if other is None:
         return
+    there, here = (
+        "never" if one is None else f"at {one}" for one in (other.restored_at, format_time_if_any(restored_at))
+    )
+    said = f"Another payres takes payments at {settings.base_url}, whose database was restored {there}, this one {here}"
     if other.is_later:
         session.write(partial(record_takeover, base_url=settings.base_url, restored_at=other.restored_at))
-    states = (
-        f"whose database was restored {_moment(other.restored_at)}, this one {_moment(format_time_if_any(restored_at))}"
+        raise Superseded(f"{said}. It has taken this one's place, so leave this one stopped")
+    raise click.ClickException(
+        f"{said}. Stop that one for good before this one takes its place; to try a backup out, choose another base_url"
     )
-    advice = (
-        "It has taken this one's place, so leave this one stopped"
-        if other.is_later
-        else "Stop that one for good before this one takes its place; to try a backup out, choose another base_url"
-    )
-    error = Superseded if other.is_later else click.ClickException
-    raise error(f"Another payres takes payments at {settings.base_url}, {states}. {advice}")
 
 
 def _require_current(work: Work) -> None:
@@ -142,10 +144,6 @@ def _require_current(work: Work) -> None:
         require_current(work)
     except UnusableDatabase as error:
         raise Superseded(str(error)) from error
-
-
-def _moment(restored_at: str | None) -> str:
-    return "never" if restored_at is None else f"at {restored_at}"
 
 
 def _require_loopback(session: Session) -> None:
@@ -212,24 +210,50 @@ def _with_real_port(settings: Settings, listener: socket.socket) -> Settings:
 
 def _announce(session: Session, demo: bool) -> None:
     """Prints what serves where, once the database and the demo wallets are there."""
-    if not session.settings.read_only:
-        session.create_database()
-    if demo:
-        from payres.cli.demo import find_demo_wallets, introduce, open_demo_wallets
-
-        session.write(open_demo_wallets)
-    wallets = session.read(count_wallets)
     settings = session.settings
-    resource: dict[str, object] = {"baseUrl": settings.base_url, "database": settings.database, "wallets": wallets}
+    if not settings.read_only:
+        session.create_database()
+    found = session.write(_open_demo_wallets) if demo else []
+    count = session.read(count_wallets)
+    resource: dict[str, object] = {"baseUrl": settings.base_url, "database": settings.database, "wallets": count}
     how = "serves, as a read-only standby," if settings.read_only else "serves"
-    lines = [f"payres {__version__} {how} {settings.base_url} from {settings.database} (wallets: {wallets})"]
+    lines = [f"payres {__version__} {how} {settings.base_url} from {settings.database} (wallets: {count})"]
     if demo:
-        found = session.read(find_demo_wallets)
         resource["demoWallets"] = found
-        lines.append(introduce(found))
-    elif wallets == 0 and not settings.read_only:
+        lines += _introduced(found)
+    elif count == 0 and not settings.read_only:
         lines.append("Open a first wallet from another terminal: payres wallet create alice --asset USD --scale 2")
     session.show(resource, "\n".join(lines))
+
+
+def _open_demo_wallets(work: Work) -> Sequence[JsonObject]:
+    """Opens the demo wallets if the database has no wallets; those that have their first password, with it."""
+    if count_wallets(work) == 0:
+        for path, balance in DEMO_WALLETS.items():
+            wallets.create_wallet(work, path, "USD", 2, path.capitalize(), f"{path}-demo")
+            if balance is not None:
+                wallets.deposit(work, path, balance)
+    found = [record for path in DEMO_WALLETS if (record := find_wallet(work, path))]
+    return [
+        {**msgspec.to_builtins(wallets.wallet(work, one)), "password": f"{one.path}-demo"}
+        for one in found
+        if verify_password(one, f"{one.path}-demo")
+    ]
+
+
+def _introduced(found: Sequence[JsonObject]) -> Sequence[str]:
+    """What says to a newcomer what the addresses are, how to sign in, and what to try."""
+    if not found:
+        return ["The demo wallets are not here: this database has wallets of its own"]
+    return [
+        "Wallet addresses:",
+        *(
+            f"  {one['walletAddress']}  {one['balance']} {one['assetCode']}, password {one['password']}"
+            for one in found
+        ),
+        "Sign in for consent: open the interact.redirect URL of a grant and give its wallet's password.",
+        f"Try next: curl {found[0]['walletAddress']}",
+    ]
 
 
 def _build(settings: Settings, quiet: bool) -> "HttpServer":

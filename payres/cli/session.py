@@ -8,7 +8,7 @@ import os
 import pwd
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from pathlib import Path
@@ -26,7 +26,6 @@ from payres.store.work import Environment, FailStop, Work
 P = ParamSpec("P")
 T = TypeVar("T")
 JsonObject = Mapping[str, Any]
-R = TypeVar("R", bound=JsonObject | msgspec.Struct)
 Connect = Callable[[str], sqlite3.Connection]
 
 # What SQLite reports of files that may not be opened or written, and of directories.
@@ -99,10 +98,6 @@ class Session:
         """Prints the resource: as one JSON object when that was asked for, as text otherwise."""
         click.echo(msgspec.json.format(msgspec.json.encode(resource), indent=2) if self.as_json else text)
 
-    def show_list(self, name: str, resources: Sequence[R], line: Callable[[R], str], none: str) -> None:
-        """Prints a list: as the member `name` of one JSON object, or a line each; `none` when it is empty."""
-        self.show({name: resources}, "\n".join(map(line, resources)) or none)
-
     def database(self, otherwise: str = "name another with --database PATH") -> str:
         """The path of the database, which must be there; `otherwise` is what the user can do besides `payres init`."""
         path = Path(self.settings.database)
@@ -164,24 +159,19 @@ def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[.
     return run
 
 
-def reads(text: Callable[[Any], str]) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """Makes a command of a unit of work, which runs over one snapshot; `text` is how its result is printed."""
-    return partial(_unit_command, Session.read, text)
-
-
 def writes(text: Callable[[Any], str]) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """The same of a unit that changes something; what it returns is printed once it is committed."""
-    return partial(_unit_command, Session.write, text)
+    """Makes a command of a unit of work; what it returns is printed once it is committed, as `text` writes it."""
 
+    def decorate(unit: Callable[..., Any]) -> Callable[..., None]:
+        @with_session
+        @wraps(unit)
+        def command(session: Session, /, **options: Any) -> None:
+            found = session.write(partial(unit, **options))
+            session.show(found, text(found))
 
-def _unit_command(run: Callable[..., T], text: Callable[[T], str], unit: Callable[..., T]) -> Callable[..., None]:
-    @with_session
-    @wraps(unit)
-    def command(session: Session, /, **options: Any) -> None:
-        found: Any = run(session, partial(unit, **options))
-        session.show(found, text(found))
+        return command
 
-    return command
+    return decorate
 
 
 @contextmanager

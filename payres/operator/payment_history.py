@@ -39,6 +39,10 @@ class Money(Resource, frozen=True, kw_only=True):
     asset_code: str
     asset_scale: int
 
+    @property
+    def text(self) -> str:
+        return f"{self.asset_code} {self.amount}"
+
 
 class PaymentQuote(Resource, frozen=True, kw_only=True):
     id: str
@@ -116,6 +120,7 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
     quote = None if record.quote_id is None else QUOTES.get(work, record.quote_id)
     sent = OUTGOING.get(work, record.id)
     entries, bounds = page_of_entries(work, PageQuery(MAX_SHOWN, None, "older"), payment=record)
+    newest = packets.newest_of_payment(work, record.id, MAX_SHOWN) if sent else []
     return PaymentHistory(
         payment=payment(work, record),
         delivered=_money(sent.delivered, sent.terms.asset) if sent else None,
@@ -124,9 +129,20 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
         payers=[] if sent else list(payers_of(work, record.id)),
         entries=[ledger.ledger_entry(work, one) for one in reversed(entries)],
         has_earlier_entries=bounds.has_older,
-        packets=_packets(work, record) if sent else [],
+        packets=[
+            represent(Packet, one, peer=peer, source_amount=str(one.source_amount), amount=str(one.amount))
+            for one, peer in reversed(newest)
+        ],
         refunds=[refund(work, one) for one in refunds_of(work, record)],
-        events=[_event(work, one) for one in _events(work, record, entries)],
+        events=[
+            represent(
+                PaymentEvent,
+                one,
+                timestamp=format_time(one.created_at),
+                deliveries=[event_delivery(each) for each in deliveries_of(work, one)],
+            )
+            for one in _events(work, record, entries)
+        ],
     )
 
 
@@ -161,23 +177,6 @@ def _quote(work: Work, record: QuoteRecord) -> PaymentQuote:
         debit=_money(record.terms.debit, asset),
         fee=_money(record.terms.fee, asset),
         receive=_money(record.terms.receive, record.terms.asset),
-    )
-
-
-def _packets(work: Work, record: PaymentRecord) -> list[Packet]:
-    """The newest ones, oldest first."""
-    return [
-        represent(Packet, one, peer=name, source_amount=str(one.source_amount), amount=str(one.amount))
-        for one, name in reversed(packets.newest_of_payment(work, record.id, MAX_SHOWN))
-    ]
-
-
-def _event(work: Work, event: EventRecord) -> PaymentEvent:
-    return represent(
-        PaymentEvent,
-        event,
-        timestamp=format_time(event.created_at),
-        deliveries=[event_delivery(one) for one in deliveries_of(work, event)],
     )
 
 
@@ -221,10 +220,6 @@ def _refunded(payment: Payment) -> str | None:
     return payment.refunded if is_above_zero(payment.refunded) else None
 
 
-def _delivered(one: PaymentHistory) -> str | None:
-    return f"{one.delivered.asset_code} {one.delivered.amount}" if one.delivered else None
-
-
 HISTORY: Final = Shape(
     history,
     fact("Payment", lambda one: one.payment.id, "code"),
@@ -235,7 +230,7 @@ HISTORY: Final = Shape(
     fact("May debit", _sum("outgoing", lambda payment: payment.amount)),
     fact("Received", _sum("incoming", lambda payment: payment.moved)),
     fact("Sent", _sum("outgoing", lambda payment: payment.moved)),
-    fact("Delivered", _delivered),
+    fact("Delivered", lambda one: one.delivered and one.delivered.text),
     fact("Sent back", _sum("incoming", _refunded)),
     fact("Came back", _sum("outgoing", _refunded)),
     fact("Client", lambda one: one.payment.client),
@@ -277,8 +272,7 @@ def story_of(history: PaymentHistory, urls: Urls | None = None) -> Sequence[Mome
     """The moments, oldest first; of one time, what causes comes before what follows from it."""
     payment = history.payment
     moments = [
-        *_granted(history),
-        *_quoted(history),
+        *_agreed(history),
         _begun(payment, urls),
         *map(_packet, history.packets),
         *map(_entry, history.entries),
@@ -288,22 +282,17 @@ def story_of(history: PaymentHistory, urls: Urls | None = None) -> Sequence[Mome
     return sorted(moments, key=lambda one: one.at.text)  # which keeps the order of what has one time
 
 
-def _granted(history: PaymentHistory) -> Iterator[Moment]:
-    grant = history.grant
-    if grant is None:
-        return
-    yield _moment(grant.created_at, f"The client {grant.client} asked for ", _link("grants", grant.id, "a grant"), ".")
-    if grant.interaction is not None and grant.interaction.decided_at is not None:
-        yield _moment(grant.interaction.decided_at, "The owner of the wallet approved it.")
-
-
-def _quoted(history: PaymentHistory) -> Iterator[Moment]:
-    quote = history.quote
+def _agreed(history: PaymentHistory) -> Iterator[Moment]:
+    """What was granted and quoted."""
+    grant, quote = history.grant, history.quote
+    if grant is not None:
+        asked = f"The client {grant.client} asked for "
+        yield _moment(grant.created_at, asked, _link("grants", grant.id, "a grant"), ".")
+        if grant.interaction is not None and grant.interaction.decided_at is not None:
+            yield _moment(grant.interaction.decided_at, "The owner of the wallet approved it.")
     if quote is not None:
-        debit, fee, receive = (f"{one.asset_code} {one.amount}" for one in (quote.debit, quote.fee, quote.receive))
-        yield _moment(
-            quote.created_at, f"A quote: {debit} leaves the wallet, {fee} of it as a fee, and {receive} arrives."
-        )
+        leaves = f"A quote: {quote.debit.text} leaves the wallet, {quote.fee.text} of it as a fee"
+        yield _moment(quote.created_at, f"{leaves}, and {quote.receive.text} arrives.")
 
 
 def _begun(payment: Payment, urls: Urls | None) -> Moment:
@@ -312,17 +301,15 @@ def _begun(payment: Payment, urls: Urls | None) -> Moment:
     if payment.direction == "incoming":
         asked = f"The client {payment.client} asked for {amount}, to be paid into "
         return _moment(payment.created_at, asked, wallet, ".")
-    begun, receiver = f"The payment began: at most {amount} from ", _receiver(payment.receiver or "", urls)
-    if payment.refund_of is None:
-        return _moment(payment.created_at, begun, wallet, " to ", receiver, ".")
-    refunded = _link("payments", payment.refund_of, "a payment")
-    return _moment(payment.created_at, begun, wallet, " to ", receiver, ", as a refund of ", refunded, ".")
-
-
-def _receiver(url: str, urls: Urls | None) -> Cell:
-    """The incoming payment that a URL names; one of this server has a page."""
+    url = payment.receiver or ""
     own = urls and urls.resource_id("incoming-payments", url)
-    return _link("payments", own, url) if own else Cell(url)
+    receiver = _link("payments", own, url) if own else url  # one of this server has a page
+    why: list[Cell | str] = []
+    if payment.refund_of is not None:
+        why = [", as a refund of ", _link("payments", payment.refund_of, "a payment")]
+    return _moment(
+        payment.created_at, f"The payment began: at most {amount} from ", wallet, " to ", receiver, *why, "."
+    )
 
 
 def _packet(packet: Packet) -> Moment:
@@ -332,51 +319,44 @@ def _packet(packet: Packet) -> Moment:
 
 
 def _entry(entry: LedgerEntry) -> Moment:
-    what = "as a fee " if entry.kind == "fee" else "to be exchanged " if entry.kind == "exchange" else ""
+    what = {"fee": "as a fee ", "exchange": "to be exchanged "}.get(entry.kind, "")
     moved = f"{entry.asset_code} {entry.amount} moved {what}from "
     return _moment(entry.created_at, moved, _account(entry.debit), " to ", _account(entry.credit), ".")
 
 
-def _account(name: str) -> Cell:
+def _account(name: str) -> Cell | str:
     """An account as an entry names it, with the page of its wallet or peer."""
     kind, _, whose = name.partition(" ")
-    return (
-        _link(f"{kind}s", whose, f"the {kind} {whose}") if kind in {"wallet", "peer"} else Cell(f"the account {name}")
-    )
+    return _link(f"{kind}s", whose, f"the {kind} {whose}") if kind in {"wallet", "peer"} else f"the account {name}"
 
 
 def _ended(history: PaymentHistory) -> Iterator[Moment]:
-    payment, delivered = history.payment, history.delivered
+    payment = history.payment
     moved = f"{payment.asset_code} {payment.moved}"
     if payment.state == "expired" and payment.expires_at is not None:
         yield _moment(payment.expires_at, f"It expired. It had received {moved}.")
-    if payment.ended_at is None:
-        return
-    if payment.direction == "incoming":
+    if payment.ended_at is not None and payment.direction == "incoming":
         yield _moment(payment.ended_at, f"It was completed. It had received {moved}.")
-        return
-    arrived = f"{delivered.asset_code} {delivered.amount} arrived" if delivered else "the rest is not known"
-    how = f"It failed: {payment.failure}." if payment.failure else "It was completed."
-    yield _moment(payment.ended_at, f"{how} {moved} was sent, and {arrived}.")
+    elif payment.ended_at is not None:
+        arrived = f"{history.delivered.text} arrived" if history.delivered else "the rest is not known"
+        how = f"It failed: {payment.failure}." if payment.failure else "It was completed."
+        yield _moment(payment.ended_at, f"{how} {moved} was sent, and {arrived}.")
 
 
 def _refund(payment: Payment, refund: Refund) -> Moment:
-    reference = f", under the reference {refund.reference}"
-    back = f"{refund.returned_asset_code} {refund.returned}"
+    reference = f", under the reference {refund.reference}."
+    taken, back = f"{refund.asset_code} {refund.amount}", f"{refund.returned_asset_code} {refund.returned}"
     if refund.return_payment is not None:
-        begun = f"{refund.asset_code} {refund.amount} was to be sent back to {refund.to} by "
         sending = _link("payments", refund.return_payment, "a payment")
-        ended = f" {refund.failure}." if refund.failure else ""
-        is_sending = refund.state == "sending"
-        state = (
-            " It is on its way." if is_sending else f" {refund.asset_code} {refund.sent} was sent, and {back} arrived."
-        )
-        return _moment(refund.created_at, begun, sending, f"{reference}.{state}{ended}")
-    if payment.direction == "incoming":
-        moved, preposition, other = f"{refund.asset_code} {refund.amount} was sent back", "to", refund.payer or ""
-    else:
-        moved, preposition, other = f"{back} came back", "from", refund.receiver
-    return _moment(refund.created_at, f"{moved} {preposition} ", _link("wallets", other, other), f"{reference}.")
+        sent = f"{refund.asset_code} {refund.sent} was sent, and {back} arrived."
+        state = " It is on its way." if refund.state == "sending" else f" {sent}"
+        why = f" {refund.failure}." if refund.failure else ""
+        begun = f"{taken} was to be sent back to {refund.to} by "
+        return _moment(refund.created_at, begun, sending, f"{reference}{state}{why}")
+    is_incoming = payment.direction == "incoming"
+    moved = f"{taken} was sent back to " if is_incoming else f"{back} came back from "
+    other = (refund.payer or "") if is_incoming else refund.receiver
+    return _moment(refund.created_at, moved, _link("wallets", other, other), reference)
 
 
 def _link(section: str, name: str, text: str) -> Cell:
