@@ -105,6 +105,12 @@ def test_keys_of_clients_come_and_go(program: Program, wallet: str) -> None:
     assert last_change(program) == ("key.revoke", wallet, {"kid": jwk.kid})
     assert program.get(at(wallet, "/keys"))["result"] == []
     assert program.get(at(wallet, "/keys"), revoked="true")["result"] == [revoked]
+    other = {"jwk": shown | {"x": new_jwk("other").x}}
+    again = program.post(at(wallet, "/keys"), other)
+    error_of(program.ask("POST", at(wallet, "/keys"), {"jwk": shown}), 409, "wrong_state")
+    assert program.get(at(wallet, "/keys"), revoked="true")["result"] == [revoked, again]
+    program.change("DELETE", at(wallet, "/keys/my%20key%2F1"))
+    error_of(program.ask("DELETE", at(wallet, "/keys/my%20key%2F1")), 404, "not_found")
     private = program.ask("POST", at(wallet, "/keys"), {"jwk": {**shown, "d": "secret"}})
     assert "private" in error_of(private, 400, "invalid_request")["hint"]
 
@@ -133,6 +139,8 @@ def test_tokens_and_movements_of_a_peer(program: Program) -> None:
     assert program.post(f"/peers/{name}/deposits", {"amount": "3.00", "reference": "bank-1"}) == paid
     assert program.get(f"/peers/{name}")["standing"] == "we owe the peer 3.00 USD"
     error_of(program.ask("DELETE", f"/peers/{name}"), 409, "wrong_state")
+    too_much = program.ask("POST", f"/peers/{name}/withdrawals", {"amount": "13.01"})
+    assert error_of(too_much, 403, "insufficient_funds").items() >= {"reason": "peer", "free": "13.00"}.items()
     back = program.post(f"/peers/{name}/withdrawals", {"amount": "3.00"})
     assert program.get(f"/peers/{name}/movements")["result"] == [back, paid]
     error_of(program.ask("PUT", "/packets/1/outcome", {"outcome": "delivered"}), 404, "not_found")

@@ -97,7 +97,7 @@ def test_show_tells_what_the_server_noted(payres: Command, as_json: AsJson, tx: 
     shown = as_json("peer", "show", "first-bank")
     assert (shown["inFlight"], shown["packetsSent"]) == ({"packets": 1, "amount": "2.00"}, 1)
     assert shown["inDoubt"] == {"packets": 1, "amount": "3.00"}
-    assert shown["repeatsAnswers"] is True
+    assert (shown["repeatsAnswers"], shown["left"]) == (True, "0.00")
     assert (shown["lastError"], shown["lastErrorAt"]) == (
         "The peer answered with HTTP status 502",
         "2023-11-14T22:13:20.000Z",

@@ -55,12 +55,12 @@ def test_create_that_fails_makes_no_database(payres: Command, database: Path, wr
 
 
 def test_second_scale_of_a_currency_is_warned_about(payres: Command) -> None:
-    payres(*CREATE)
+    assert payres(*CREATE).stderr == payres("fee", "set", "EUR", "9").stderr == ""
     result = payres("wallet", "create", "bob", "--asset", "USD", "--scale", "9")
     assert (result.exit_code, result.stdout) == (0, "http://127.0.0.1:8080/bob\n")
     assert result.stderr.startswith("Warning: USD is in use with scale 2. With scale 9 it is another asset")
-    for command in (("liquidity", "deposit", "USD", "0", "1"), ("fee", "set", "USD", "1")):
-        assert payres(*command).stderr.startswith("Warning: USD is in use with scale")
+    assert "USD is in use with scale 2 and 9." in payres("liquidity", "deposit", "USD", "0", "1").stderr
+    assert "USD is in use with scale 0 and 2 and 9." in payres("fee", "set", "USD", "1").stderr
     assert payres("wallet", "create", "carol", "--asset", "USD", "--scale", "9").stderr == ""
 
 

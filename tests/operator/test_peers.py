@@ -8,9 +8,8 @@ from payres.errors import DomainError
 from payres.identifiers import hash_secret
 from payres.operator import invariant_checks, peers
 from payres.operator.peer_terms import NewPeer, PeerChange
-from payres.store import accounts, assets, packets, secrets
+from payres.store import accounts, packets, secrets
 from payres.store import peers as peer_store
-from payres.store.accounts import ACCOUNTS
 from payres.store.packets import PACKETS, PacketRecord
 from payres.store.work import Transaction, Work
 from tests.works import NOW
@@ -45,70 +44,40 @@ def check_books(tx: Transaction) -> None:
     assert invariant_checks.first_broken(invariant_checks.check(tx)) is None
 
 
-def test_added_peer_is_as_agreed(tx: Work) -> None:
-    peer = peers.add_peer(tx, terms(max_packet=5_000, credit_limit="1000.00", routes=["g", "test.far"]))
-    assert (peer.name, peer.ilp_address, peer.url) == ("first-bank", "test.first-bank", TERMS["url"])
-    assert (peer.asset_code, peer.asset_scale, peer.max_packet, peer.created_at) == ("USD", 2, 5_000, NOW)
-    assert (peer.balance, peer.held, peer.floor) == (0, 0, -100_000)
-    assert ACCOUNTS.by_id(tx, peer.account_id).kind == "peer"
-    assert peer_store.routes_of_peer(tx, peer.id) == ["g", "test.far", "test.first-bank"]
-    assert peers.require_peer(tx, "first-bank") == peer
-    check_books(tx)
+# What a member cannot be, and the field that the refusal names.
+WRONG: dict[str, tuple[str, list[Any]]] = {
+    "name": ("name", ["", "two words", "-option", "a" * 65]),
+    "ilp_address": (
+        "ilp_address",
+        [
+            *("first-bank", "test", "test.first bank", "test.first-bank\n", "test." + "a" * 1019),
+            *(OWN, "peer.first-bank"),
+        ],
+    ),
+    "routes": ("routes", [["bank"], [""], ["test."], ["g", OWN], ["peer"], ["test." + "a" * 1019]]),
+    "url": (
+        "url",
+        [
+            *("first-bank.example/ilp", "ftp://first-bank.example/ilp"),
+            *("https://user:word@first-bank.example/ilp", "https://first-bank.example/ilp#packets"),
+        ],
+    ),
+    "outgoing_token": ("outgoing_token", ["", "two words"]),
+    "incoming_token": ("incoming_token", ["line\nbreak", "t" * 1001, "\N{SNOWMAN}"]),
+    "max_packet": ("max_packet", [0]),
+    "asset_code": ("asset", ["U D"]),
+    "asset_scale": ("scale", [256]),
+}
 
 
-def test_peer_without_a_credit_limit_may_owe_nothing(tx: Work) -> None:
-    peer = peers.add_peer(tx, terms())
-    with pytest.raises(ledger.NotEnough):
-        ledger.hold(tx, peer.account_id, 1)
-    peers.deposit(tx, "first-bank", "0.01")
-    assert ledger.free_balance(ACCOUNTS.by_id(tx, peer.account_id)) == 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"name": ""}, "name"),
-        ({"name": "two words"}, "name"),
-        ({"name": "-option"}, "name"),
-        ({"name": "a" * 65}, "name"),
-        ({"ilp_address": "first-bank"}, "ilp_address"),
-        ({"ilp_address": "test"}, "ilp_address"),
-        ({"ilp_address": "test.first bank"}, "ilp_address"),
-        ({"ilp_address": "test.first-bank\n"}, "ilp_address"),
-        ({"ilp_address": "test." + "a" * 1019}, "ilp_address"),
-        ({"ilp_address": OWN}, "ilp_address"),
-        ({"ilp_address": "peer.first-bank"}, "ilp_address"),
-        ({"routes": ["bank"]}, "routes"),
-        ({"routes": [""]}, "routes"),
-        ({"routes": ["test."]}, "routes"),
-        ({"routes": ["g", OWN]}, "routes"),
-        ({"routes": ["peer"]}, "routes"),
-        ({"routes": ["test." + "a" * 1019]}, "routes"),
-        ({"url": "first-bank.example/ilp"}, "url"),
-        ({"url": "ftp://first-bank.example/ilp"}, "url"),
-        ({"url": "https://user:word@first-bank.example/ilp"}, "url"),
-        ({"url": "https://first-bank.example/ilp#packets"}, "url"),
-        ({"outgoing_token": ""}, "outgoing_token"),
-        ({"outgoing_token": "two words"}, "outgoing_token"),
-        ({"incoming_token": "line\nbreak"}, "incoming_token"),
-        ({"incoming_token": "t" * 1001}, "incoming_token"),
-        ({"incoming_token": "\N{SNOWMAN}"}, "incoming_token"),
-        ({"max_packet": 0}, "max_packet"),
-        ({"asset_code": "U D"}, "asset"),
-        ({"asset_scale": 256}, "scale"),
-    ],
-)
-def test_what_cannot_be_a_peer_is_refused(tx: Work, changes: dict[str, Any], field: str) -> None:
+@pytest.mark.parametrize(("member", "value"), [(one, value) for one, (_, values) in WRONG.items() for value in values])
+def test_what_cannot_be_a_peer_is_refused(tx: Work, member: str, value: Any) -> None:
     with pytest.raises(DomainError) as refusal:
-        peers.add_peer(tx, terms(**changes))
-    assert (refusal.value.status, refusal.value.code, refusal.value.details) == (
-        400,
-        "invalid_request",
-        {"field": field},
-    )
+        peers.add_peer(tx, terms(**{member: value}))
+    assert (refusal.value.status, refusal.value.code) == (400, "invalid_request")
+    assert refusal.value.details == {"field": WRONG[member][0]}
     assert peer_store.list_peers(tx) == []
-    token = changes.get("outgoing_token") or changes.get("incoming_token")
-    assert not token or token not in str(refusal.value)
+    assert "token" not in member or not value or value not in str(refusal.value)
 
 
 @pytest.mark.parametrize("address", ["test.her", "test.hereafter", "test.Here", "g.here", f"{OWN}.child"])
@@ -151,43 +120,6 @@ def test_terms_do_not_show_their_tokens(what: object) -> None:
     assert "what-" not in str(what)
 
 
-def test_settlement_moves_the_balance_both_ways(tx: Work) -> None:
-    peers.add_peer(tx, terms(credit_limit="10.00"))
-    peers.deposit(tx, "first-bank", "12.00")
-    peer = peers.require_peer(tx, "first-bank")
-    assert (peer.balance, peers.describe_balance(peer)) == (1_200, "we owe the peer 12.00 USD")
-    peers.withdraw(tx, "first-bank", "12.00")
-    peer = peers.require_peer(tx, "first-bank")
-    assert (peer.balance, peers.describe_balance(peer)) == (0, "nothing is owed either way")
-    peers.withdraw(tx, "first-bank", "9.99")
-    peer = peers.require_peer(tx, "first-bank")
-    assert (peer.balance, peers.describe_balance(peer)) == (-999, "the peer owes us 9.99 USD")
-    asset = assets.find_asset(tx, "USD", 2)
-    assert asset is not None
-    assert ACCOUNTS.by_id(tx, ledger.operator_account(tx, asset.id, "external")).balance == 999
-    check_books(tx)
-
-
-def test_withdrawal_past_the_credit_limit_is_refused(tx: Work) -> None:
-    peers.add_peer(tx, terms(credit_limit="10.00"))
-    sentence = "The account of the peer first-bank, its credit limit included, has 10.00 USD free, less than 10.01 USD"
-    with pytest.raises(DomainError, match=sentence) as refusal:
-        peers.withdraw(tx, "first-bank", "10.01")
-    assert (refusal.value.code, refusal.value.details) == (
-        "insufficient_funds",
-        {"reason": "peer", "free": "10.00"},
-    )
-
-
-@pytest.mark.parametrize("move", [peers.deposit, peers.withdraw])
-@pytest.mark.parametrize("text", ["0", "0.001", "-1", "one", "92233720368547758.08"])
-def test_settlement_refuses_what_is_no_amount(tx: Work, move: Any, text: str) -> None:
-    peers.add_peer(tx, terms())
-    with pytest.raises(DomainError) as refusal:
-        move(tx, "first-bank", text)
-    assert refusal.value.code == "invalid_amount"
-
-
 def test_change_sets_what_is_named_and_keeps_the_rest(tx: Work) -> None:
     before = peers.add_peer(tx, terms(max_packet=5_000, credit_limit="1.00", routes=["g"]))
     assert peers.change_peer(tx, "first-bank", PeerChange()) == before
@@ -216,20 +148,16 @@ def test_change_of_tokens_ends_the_old_ones(tx: Work) -> None:
         (PeerChange(incoming_token="a b"), 400),
         (PeerChange(incoming_token="another"), 409),
         (PeerChange(credit_limit="-0.01"), 400),
-        (PeerChange(credit_limit="11.99"), 409),
         (PeerChange(add_routes=[OWN]), 400),
         (PeerChange(remove_routes=["g"]), 400),
     ],
 )
 def test_change_refuses_what_cannot_be(tx: Work, change: PeerChange, status: int) -> None:
-    peers.add_peer(tx, terms(credit_limit="50.00"))
+    peers.add_peer(tx, terms())
     peers.add_peer(tx, another())
-    peers.withdraw(tx, "first-bank", "10.00")
-    packet = _prepare(tx, "first-bank", 200)
     with pytest.raises(DomainError) as refusal:
         peers.change_peer(tx, "first-bank", change)
     assert refusal.value.status == status
-    packets.decide_packet(tx, packet.id, "rejected")
 
 
 def test_credit_limit_can_fall_to_what_is_used(tx: Work) -> None:
