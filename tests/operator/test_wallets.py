@@ -13,9 +13,8 @@ from tests.works import NOW, work_at
 
 
 def open_wallet(tx: Work, path: str = "alice", password: str | None = None, **terms: Any) -> WalletRecord:
-    return wallets.create_wallet(
-        tx, path, password=password, **{"asset_code": "USD", "scale": 2, "public_name": None} | terms
-    )
+    given: dict[str, Any] = {"asset_code": "USD", "scale": 2, "public_name": None} | terms
+    return wallets.create_wallet(tx, path, password=password, **given)
 
 
 def balance(tx: Work, path: str) -> int:
