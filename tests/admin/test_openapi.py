@@ -8,13 +8,13 @@ import pytest
 import requests
 import schemathesis
 from schemathesis.config import SchemathesisConfig
-from schemathesis.engine import events, from_schema
 
 from payres.admin.openapi import admin_document
 from payres.admin.serving import admin_endpoints
 from payres.operator.api_keys import SCOPES
 from payres.testing.instance import Instance
 from tests.admin.conftest import BASE, Program
+from tests.openapi.test_schemathesis import run
 
 DOCUMENT = json.loads(msgspec.json.encode(admin_document()))
 
@@ -47,20 +47,8 @@ def test_nothing_undocumented_is_found(
     schema.config.phases.fuzzing.enabled = schema.config.phases.stateful.enabled = False
     # There are rules that no schema tells: wallets must exist, amounts fit their assets.
     schema.config.checks.positive_data_acceptance.enabled = False
-    cases, faults = 0, []
-    for event in from_schema(schema).execute():
-        if isinstance(event, events.ScenarioFinished):
-            cases += len(event.recorder.cases)
-            faults += [
-                f"{node.name} on {event.recorder.interactions[case_id].request.method} "
-                f"{event.recorder.interactions[case_id].request.uri}: {node.failure_info.failure.message}"
-                for case_id, nodes in event.recorder.checks.items()
-                for node in nodes
-                if node.failure_info is not None
-            ]
-        elif isinstance(event, events.FatalError):
-            faults.append(repr(event.exception))
-    record_property("cases", cases)
-    assert not faults, "\n".join(faults)
-    assert cases >= 4 * len([one for one in admin_endpoints() if one.scope])
+    made = run(schema)
+    record_property("cases", made.cases)
+    assert not made.faults, "\n\n".join(made.faults)
+    assert made.cases >= 4 * len([one for one in admin_endpoints() if one.scope])
     payres.check_ledger()

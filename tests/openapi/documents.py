@@ -1,5 +1,9 @@
-"""The three published OpenAPI documents, as the official client's npm package carries them, and what they promise."""
+"""The three published OpenAPI documents, as the official client's npm package carries them, and ours of /openapi.json.
 
+What they promise.
+"""
+
+import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -9,6 +13,8 @@ from typing import Any, Final, NamedTuple
 import jsonschema_rs
 import yaml
 
+from payres.openapi import as_text
+from payres.routes.openapi import public_document
 from payres.urls import RESERVED_SEGMENTS, ROOT_WALLET_PATH
 from tests.helpers import Json
 from tests.openapi.deviations import AMENDMENTS
@@ -67,9 +73,12 @@ def find_operation(method: str, path: str) -> Operation | None:
     return next((one for one in operations() if one.method == wanted and (one.document, one.path) in places), None)
 
 
-def validator(operation: Operation, status: int) -> "jsonschema_rs.Draft202012Validator | None":
+@cache
+def validator(operation_id: str, status: int) -> "jsonschema_rs.Draft202012Validator | None":
     """What checks the body of a documented response; None for one that is documented without a body."""
-    return _response_validator(operation.document, operation.id, status)
+    operation = next(one for one in operations() if one.id == operation_id)
+    content = operation.responses[status].get("content")
+    return None if content is None else _validator(operation.document, content[JSON]["schema"])
 
 
 @cache
@@ -79,10 +88,22 @@ def refusal_validator() -> "jsonschema_rs.Draft202012Validator":
 
 
 @cache
-def _response_validator(document: str, operation_id: str, status: int) -> "jsonschema_rs.Draft202012Validator | None":
-    operation = next(one for one in operations() if (one.document, one.id) == (document, operation_id))
-    content = operation.responses[status].get("content")
-    return None if content is None else _validator(document, content[JSON]["schema"])
+def ours() -> Json:
+    """The document that payres shows."""
+    document: Json = json.loads(as_text(public_document()))
+    return document
+
+
+@cache
+def our_operations() -> dict[str, Json]:
+    """Its operations by their ids, which are those of the published documents."""
+    return {one["operationId"]: one for item in ours()["paths"].values() for one in item.values()}
+
+
+@cache
+def our_validator(operation_id: str, status: int) -> "jsonschema_rs.Draft202012Validator":
+    schema = our_operations()[operation_id]["responses"][str(status)]["content"][JSON]["schema"]
+    return jsonschema_rs.Draft202012Validator({**schema, "components": ours()["components"]})
 
 
 def _validator(document: str, schema: Json) -> "jsonschema_rs.Draft202012Validator":

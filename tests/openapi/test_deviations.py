@@ -1,5 +1,6 @@
 """Every deviation and amendment is one: a real answer needs it, and the documents do not have it."""
 
+import json
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -16,28 +17,11 @@ from payres.http.admission import RateLimits
 from payres.limits import MAX_HEADER_BYTES
 from payres.rate_limiter import too_many
 from payres.testing.instance import Instance
-from tests.helpers import TIMEOUT, Json
+from tests.helpers import TIMEOUT, Json, read_to_end, receiver_of, usd
 from tests.openapi import documents
-from tests.openapi.conformance import is_documented
-from tests.openapi.deviations import (
-    DEVIATIONS,
-    LENIENCIES,
-    MORE_IN_ACCESS,
-    NO_AUTHORIZATION,
-    NO_WALLET_ADDRESS,
-    find_deviation,
-)
-
-# The type of access that is needed for what an operation is named after.
-KINDS = {
-    "incoming-payment": "incoming-payment",
-    "incoming-payments": "incoming-payment",
-    "outgoing-payment": "outgoing-payment",
-    "outgoing-payments": "outgoing-payment",
-    "outgoing-payment-grant": "outgoing-payment",
-    "quote": "quote",
-}
-USD_1 = {"value": "100", "assetCode": "USD", "assetScale": 2}
+from tests.openapi.conformance import UndocumentedAnswerError, is_documented
+from tests.openapi.deviations import DEVIATIONS, LENIENCIES, MORE_IN_ACCESS, NO_AUTHORIZATION, NO_WALLET_ADDRESS
+from tests.openapi.documents import Operation
 
 
 class Asked(NamedTuple):
@@ -62,7 +46,7 @@ def spending(payres: Instance) -> Json:
 
 def ask(payres: Instance, operation: str) -> Asked:
     """The operation's method, path, a body that is enough to come far, and a token that permits it."""
-    alice, bob = payres.wallet("alice"), payres.wallet("bob")
+    alice = payres.wallet("alice")
     found = next(one for one in documents.operations() if one.id == operation)
     method, path = found.method.upper(), found.path.replace("{id}", "1")
     if found.document == documents.WALLET_ADDRESS_SERVER:
@@ -73,13 +57,13 @@ def ask(payres: Instance, operation: str) -> Asked:
         return Asked(method, path, body if operation == "post-request" else None, None if path == "/" else "unknown")
     action, _, kind = operation.partition("-")
     permission = "create" if operation == "get-outgoing-payment-grant" else action.replace("get", "read")
-    token = access(payres, KINDS[kind], permission)
+    token = access(payres, kind.removesuffix("-grant").removesuffix("s"), permission)
     if action == "list":
         return Asked(method, f"{path}?wallet-address={alice}", None, token)
     body = {"walletAddress": alice}
     if operation == "create-quote":
-        receiver = payres.client.create_incoming_payment(bob)["id"]
-        return Asked(method, path, body | {"receiver": receiver, "method": "ilp", "debitAmount": USD_1}, token)
+        wanted = {"receiver": receiver_of(payres), "method": "ilp", "debitAmount": usd(100)}
+        return Asked(method, path, body | wanted, token)
     return Asked(method, path, body if action == "create" else None, token)
 
 
@@ -126,12 +110,9 @@ def compressed(payres: Instance, asked: Asked) -> httpx2.Response:
 
 
 def with_bad_amount(payres: Instance, asked: Asked) -> httpx2.Response:
-    receiver = payres.client.create_incoming_payment(payres.wallet("bob"))["id"]
-    none = USD_1 | {"value": "0"}
-    members = (
-        {"incomingAmount": none} if "incoming" in asked.path else {"incomingPayment": receiver, "debitAmount": none}
-    )
-    return send(payres, asked, body=(asked.body or {}) | members)
+    if "incoming" in asked.path:
+        return with_members(incomingAmount=usd(0))(payres, asked)
+    return with_members(incomingPayment=receiver_of(payres), debitAmount=usd(0))(payres, asked)
 
 
 def too_late(payres: Instance, asked: Asked) -> httpx2.Response:
@@ -180,8 +161,7 @@ def over_socket(payres: Instance, asked: Asked, rest_of_head: bytes) -> httpx2.R
     address = urlsplit(payres.base_url)
     with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
         connection.sendall(f"{asked.method} {asked.path} HTTP/1.1\r\nhost: h\r\n".encode() + rest_of_head)
-        received = b"".join(iter(lambda: connection.recv(65536), b""))
-    head, _, body = received.partition(b"\r\n\r\n")
+        head, _, body = read_to_end(connection).partition(b"\r\n\r\n")
     request = httpx2.Request(asked.method, payres.base_url + asked.path)
     return httpx2.Response(int(head.split()[1]), content=body, request=request)
 
@@ -191,7 +171,7 @@ PROVOKE: dict[tuple[int, str], Spoil] = {
     (400, "invalid_amount"): with_bad_amount,
     (400, "invalid_expiry"): with_members(expiresAt="1999-12-31T23:59:59Z"),
     (400, "invalid_quote"): with_members(quoteId="{base}/quotes/1"),
-    (400, "invalid_receiver"): with_members(incomingPayment="{base}/incoming-payments/1", debitAmount=USD_1),
+    (400, "invalid_receiver"): with_members(incomingPayment="{base}/incoming-payments/1", debitAmount=usd(100)),
     (401, "user_denied"): after_denial,
     (401, "invalid_token"): with_other_token,
     (404, "invalid_continuation"): send,
@@ -238,12 +218,16 @@ def test_deviation_is_met_and_is_one(
         break_database(payres, monkeypatch, Unavailable("The database is locked"))
     answer = PROVOKE[status, code](payres, asked)
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
-    path = answer.request.url.path
-    found = documents.find_operation(answer.request.method, path)
+    found = called(answer, operation)
+    assert not is_documented(found, status, answer.json()), "the document has this answer: take it off the list"
+
+
+def called(answer: httpx2.Response, operation: str) -> Operation:
+    """What the request of an answer called, which must be this."""
+    found = documents.find_operation(answer.request.method, answer.request.url.path)
     assert found is not None
     assert found.id == operation
-    assert not is_documented(found, status, answer.json()), "the document has this answer: take it off the list"
-    assert find_deviation(operation, status, code) is not None
+    return found
 
 
 @pytest.mark.parametrize(
@@ -252,16 +236,23 @@ def test_deviation_is_met_and_is_one(
 def test_leniency_is_met(payres: Instance, operation: str, request_is: str) -> None:
     asked = ask(payres, operation)
     if operation == "get-incoming-payment":
-        asked = asked._replace(path=payres.client.create_incoming_payment(payres.wallet("bob"))["id"])
+        asked = asked._replace(path=receiver_of(payres))
     if operation in {"post-token", "delete-token"}:
         given = payres.client.obtain_grant({"type": "quote", "actions": ["read"]})["access_token"]
         asked = asked._replace(path=given["manage"])
     answer = SPOIL[request_is](payres, asked)
     assert answer.is_success, answer.text
-    found = documents.find_operation(answer.request.method, answer.request.url.path)
-    assert found is not None
-    assert found.id == operation
+    called(answer, operation)
 
 
-def test_deviations_name_operations_of_the_documents() -> None:
-    assert {operation for operation, *_ in EACH} <= {one.id for one in documents.operations()}
+def test_documents_are_those_of_the_official_client() -> None:
+    package = json.loads((documents.PACKAGE / "package.json").read_text(encoding="utf-8"))
+    assert package["version"] == "7.4.0"
+    assert {documents.load(name)["info"]["version"] for name in documents.DOCUMENTS} == {"1.3.0"}
+    assert len(documents.operations()) == 18
+
+
+def test_answers_of_the_test_client_are_checked(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("payres.routes.wallet_addresses.WalletAddress", lambda **members: {"id": members["id"]})
+    with pytest.raises(UndocumentedAnswerError, match="assetCode"):
+        shared.client.get(shared.wallet("alice"))

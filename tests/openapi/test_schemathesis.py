@@ -22,32 +22,20 @@ from payres.operator import wallets
 from payres.testing.instance import Instance, run_instance
 from tests.openapi import documents
 from tests.openapi.conformance import is_documented
-from tests.openapi.deviations import (
-    MORE_IN_ACCESS,
-    NO_AUTHORIZATION,
-    NO_WALLET_ADDRESS,
-    find_deviation,
-    takes,
-)
+from tests.openapi.deviations import MORE_IN_ACCESS, NO_AUTHORIZATION, NO_WALLET_ADDRESS, find_deviation, takes
 from tests.openapi.documents import AUTH_SERVER, MAX_UINT64, RESOURCE_SERVER, WALLET_ADDRESS_SERVER
 from tests.openapi.traffic import GeneratedCase, Token, Traffic
 
-
-class Share(NamedTuple):
-    """How many of 1000 cases are for some operations, and of how many examples in each phase about so many come."""
-
-    cases: int
-    examples: int
-
-
+# How many of 1000 cases are for which operations. About so many come of LEAST_EXAMPLES in each phase.
 SHARES = {
-    (RESOURCE_SERVER, "^/incoming-payments"): Share(180, 2),
-    (RESOURCE_SERVER, "^/outgoing-payment"): Share(195, 2),
-    (RESOURCE_SERVER, "^/quotes"): Share(190, 2),
-    (AUTH_SERVER, "^/$"): Share(350, 2),
-    (AUTH_SERVER, "^/(continue|token)/"): Share(60, 2),
-    (WALLET_ADDRESS_SERVER, "^/"): Share(25, 2),
+    (RESOURCE_SERVER, "^/incoming-payments"): 180,
+    (RESOURCE_SERVER, "^/outgoing-payment"): 195,
+    (RESOURCE_SERVER, "^/quotes"): 190,
+    (AUTH_SERVER, "^/$"): 350,
+    (AUTH_SERVER, "^/(continue|token)/"): 60,
+    (WALLET_ADDRESS_SERVER, "^/"): 25,
 }
+LEAST_EXAMPLES = 2
 CASES = max(1000, int(os.environ.get("OPENAPI_CASES", "0")))
 SEED = int(os.environ.get("OPENAPI_SEED", "1"))
 ACCESS_MEMBERS = {"type", "actions", "identifier", "limits"}
@@ -87,9 +75,7 @@ def traffic(payres: Instance, monkeypatch: pytest.MonkeyPatch) -> Iterator[Traff
         traffic.prepare(case)
 
     monkeypatch.setattr(requests.Session, "send", take_part)
-    monkeypatch.setattr(
-        requests.sessions, "get_environ_proxies", lambda *_, **__: {}
-    )  # it reads all variables each time
+    monkeypatch.setattr(requests.sessions, "get_environ_proxies", lambda *_, **__: {})  # it reads all variables always
     GLOBAL_HOOK_DISPATCHER.register_hook_with_name(before_call, "before_call")
     yield traffic
     GLOBAL_HOOK_DISPATCHER.unregister(before_call)
@@ -100,11 +86,11 @@ def test_nothing_undocumented_is_found(
     payres: Instance, traffic: Traffic, document: str, paths: str, record_property: Any
 ) -> None:
     share = SHARES[document, paths]
-    wanted = -(-share.cases * CASES // 1000)
+    wanted = -(-share * CASES // 1000)
     total, answers = 0, Counter[tuple[str, int]]()
     for number in range(MOST_ROUNDS):
-        examples = max(2, share.examples * (wanted - total) // share.cases)
-        made = run(payres, document, paths, SEED + number, examples)
+        examples = max(LEAST_EXAMPLES, LEAST_EXAMPLES * (wanted - total) // share)
+        made = run(load(payres, document, paths, SEED + number, examples))
         again = f"\nOPENAPI_SEED={SEED} OPENAPI_CASES={CASES} makes the same cases again"
         assert not made.faults, "\n\n".join(made.faults) + again
         assert not traffic.complaints, "\n\n".join(traffic.complaints) + again
@@ -117,9 +103,8 @@ def test_nothing_undocumented_is_found(
     assert {operation for operation, status in answers if status < 300} == operations_at(document, paths)
 
 
-def run(payres: Instance, document: str, paths: str, seed: int, examples: int) -> Round:
-    """One run of all phases of schemathesis with all its checks."""
-    schema = load(payres, document, paths, seed, examples)
+def run(schema: BaseSchema) -> Round:
+    """One run of all phases of schemathesis that a schema has, with all its checks."""
     cases, answers, faults = 0, Counter[tuple[str, int]](), []
     for event in from_schema(schema).execute():
         if isinstance(event, events.ScenarioFinished):
@@ -178,12 +163,8 @@ def peculiarities(checks: set[str], case: GeneratedCase, response: Response) -> 
         yield NO_WALLET_ADDRESS
     asked = body.get("access_token")
     items = asked.get("access") if isinstance(asked, Mapping) else None
-    known = (
-        [item.keys() <= ACCESS_MEMBERS for item in items if isinstance(item, Mapping)]
-        if isinstance(items, list)
-        else []
-    )
-    if not all(known):
+    known = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
+    if not all(item.keys() <= ACCESS_MEMBERS for item in known):
         yield MORE_IN_ACCESS
 
 

@@ -11,7 +11,7 @@ from schemathesis import AuthContext, Case
 from payres.signatures.sign import Message, sign
 from payres.testing.instance import Instance
 from payres.urls import is_http_url
-from tests.helpers import Json
+from tests.helpers import Json, last_segment, usd
 from tests.openapi.conformance import Answer, UndocumentedAnswerError, check_answer
 
 # Stands for a token that permits the operation until it is sent.
@@ -32,12 +32,16 @@ class Traffic:
         self._random = random.Random(seed)
         self._wallets = [payres.wallet("alice"), payres.wallet("bob")]
         self._tokens = self._consented_tokens()
-        receivers: list[str] = [
-            payres.client.create_incoming_payment(wallet, **more)["id"] for wallet, more in self._bills()
+        alice, bob = self._wallets
+        bills: list[tuple[str, Json]] = [
+            (bob, {}),
+            (bob, {"amount": usd(500)}),
+            (alice, {"metadata": {"n": 1}}),
+            (bob, {}),
         ]
-        payres.client.post(f"{receivers[-1]}/complete", token=self._tokens["incoming-payment"])
-        self._receivers = receivers
-        self._payments = [payres.client.pay(self._wallets[0], receivers[0], debitAmount=_usd("1"))["id"]]
+        self._receivers = [payres.client.create_incoming_payment(wallet, **more)["id"] for wallet, more in bills]
+        payres.client.post(f"{self._receivers[-1]}/complete", token=self._tokens["incoming-payment"])
+        self._payments = [payres.client.pay(alice, self._receivers[0], debitAmount=usd(1))["id"]]
         self._quotes = [self._quote()]
 
     def prepare(self, case: GeneratedCase) -> None:
@@ -103,22 +107,22 @@ class Traffic:
             return self._continuation()
         if path.startswith("/token/"):
             given = self.payres.client.obtain_grant({"type": "quote", "actions": ["read"]})["access_token"]
-            return given["manage"].rpartition("/")[2], given["value"], None
+            return last_segment(given["manage"]), given["value"], None
         urls = {"incoming": self._receivers, "outgoing": self._payments, "quotes": self._quotes}
         known = next(urls[kind] for kind in urls if path.startswith(f"/{kind}"))
         if path.endswith("/complete") and self._is_real():
             known = [self.payres.client.create_incoming_payment(self._wallets[0])["id"]]
-        return self._random.choice(known).rpartition("/")[2], None, None
+        return last_segment(self._random.choice(known)), None, None
 
     def _continuation(self) -> tuple[str, str | None, str | None]:
         """A grant in any of its states: undecided, approved or denied."""
         item = {"type": "outgoing-payment", "actions": ["create"], "identifier": self._wallets[0]}
         asked = self.payres.client.request_grant(item).json()
-        decide = self._random.choice([self.payres.approve, self.payres.approve, self.payres.deny, _wait])
-        finished = decide(asked["interact"]["redirect"]) or ""
+        decide = self._random.choice([self.payres.approve, self.payres.approve, self.payres.deny, None])
+        finished = (decide and decide(asked["interact"]["redirect"])) or ""
         reference = parse_qs(urlsplit(finished).query).get("interact_ref", [None])[0]
         follow_up = asked["continue"]
-        return follow_up["uri"].rpartition("/")[2], follow_up["access_token"]["value"], reference
+        return last_segment(follow_up["uri"]), follow_up["access_token"]["value"], reference
 
     def _token_for(self, path: str) -> str:
         kinds = {"/incoming": "incoming-payment", "/quotes": "quote"}
@@ -171,12 +175,8 @@ class Traffic:
             "outgoing-payment": self.payres.client.grant(outgoing),
         }
 
-    def _bills(self) -> list[tuple[str, Json]]:
-        alice, bob = self._wallets
-        return [(bob, {}), (bob, {"amount": _usd("500")}), (alice, {"metadata": {"n": 1}}), (bob, {})]
-
     def _quote(self) -> str:
-        quote = self.payres.client.create_quote(self._wallets[0], self._receivers[0], debitAmount=_usd("7"))
+        quote = self.payres.client.create_quote(self._wallets[0], self._receivers[0], debitAmount=usd(7))
         return str(quote["id"])
 
 
@@ -188,14 +188,6 @@ class Token:
 
     def set(self, case: GeneratedCase, data: str, _: AuthContext) -> None:
         case.headers["Authorization"] = data
-
-
-def _wait(_: str) -> None:
-    """Decides nothing."""
-
-
-def _usd(value: str) -> Json:
-    return {"value": value, "assetCode": "USD", "assetScale": 2}
 
 
 def _bytes(text: Any) -> bytes:
