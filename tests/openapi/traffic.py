@@ -39,7 +39,9 @@ class Traffic:
             (alice, {"metadata": {"n": 1}}),
             (bob, {}),
         ]
-        self._receivers = [payres.client.create_incoming_payment(wallet, **more)["id"] for wallet, more in bills]
+        self._receivers: list[str] = [
+            payres.client.create_incoming_payment(wallet, **more)["id"] for wallet, more in bills
+        ]
         payres.client.post(f"{self._receivers[-1]}/complete", token=self._tokens["incoming-payment"])
         self._payments = [payres.client.pay(alice, self._receivers[0], debitAmount=usd(1))["id"]]
         self._quotes = [self._quote()]
@@ -118,8 +120,8 @@ class Traffic:
         """A grant in any of its states: undecided, approved or denied."""
         item = {"type": "outgoing-payment", "actions": ["create"], "identifier": self._wallets[0]}
         asked = self.payres.client.request_grant(item).json()
-        decide = self._random.choice([self.payres.approve, self.payres.approve, self.payres.deny, None])
-        finished = (decide and decide(asked["interact"]["redirect"])) or ""
+        ways: list[Callable[[str], str | None]] = [self.payres.approve, self.payres.approve, self.payres.deny, _wait]
+        finished = self._random.choice(ways)(asked["interact"]["redirect"]) or ""
         reference = parse_qs(urlsplit(finished).query).get("interact_ref", [None])[0]
         follow_up = asked["continue"]
         return last_segment(follow_up["uri"]), follow_up["access_token"]["value"], reference
@@ -188,6 +190,10 @@ class Token:
 
     def set(self, case: GeneratedCase, data: str, _: AuthContext) -> None:
         case.headers["Authorization"] = data
+
+
+def _wait(_: str) -> None:
+    """Decides nothing."""
 
 
 def _bytes(text: Any) -> bytes:
