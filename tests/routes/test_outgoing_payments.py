@@ -1,56 +1,23 @@
-from urllib.parse import quote as percent_encoded
+"""What outlasts a request: a quote while its owner decides, and what a grant has spent."""
+
+from pathlib import Path
 
 import pytest
 
 from payres.clock import format_time
-from payres.operator import wallets
-from payres.testing.client import Client
-from payres.testing.instance import Instance
+from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused
 from tests.helpers import Json, receiver_of, usd
 
-SECOND = 1_000_000
+
+def spending(wallet_address: str, **limits: Json | str) -> Json:
+    item: Json = {"type": "outgoing-payment", "actions": ["create"], "identifier": wallet_address}
+    return item | ({"limits": limits} if limits else {})
 
 
-@pytest.fixture(scope="session")
-def payer(shared: Instance) -> str:
-    """The address of a wallet that has enough for all the tests below."""
-    return shared.create_wallet("payer", deposit="100000.00")
-
-
-def token_for(
-    instance: Instance, wallet_address: str, *actions: str, limits: Json | None = None, client: Client | None = None
-) -> str:
-    item = {"type": "outgoing-payment", "actions": list(actions or ["create"]), "identifier": wallet_address}
-    return (client or instance.client).grant(item | ({"limits": limits} if limits else {}))
-
-
-def test_wallet_that_is_inactive_neither_pays_nor_quotes_nor_lists(shared: Instance, refused: Refused) -> None:
-    wallet_address = shared.create_wallet("retired", deposit="10.00")
-    token = token_for(shared, wallet_address, "create", "read", "list")
-    payment = shared.client.pay(wallet_address, receiver_of(shared), debitAmount=usd(100))
-    quoting = shared.client.grant({"type": "quote", "actions": ["create"], "identifier": wallet_address})
-    shared.write(lambda tx: wallets.deactivate(tx, "retired"))
-    body = {"walletAddress": wallet_address, "incomingPayment": receiver_of(shared), "debitAmount": usd(100)}
-    answer = shared.client.post("/outgoing-payments", body, token)
-    refused(answer, 400, "invalid_request", field="walletAddress")
-    quote = {"walletAddress": wallet_address, "receiver": receiver_of(shared, 100), "method": "ilp"}
-    refused(shared.client.post("/quotes", quote, quoting), 400, "invalid_request", field="walletAddress")
-    url = f"/outgoing-payments?wallet-address={percent_encoded(wallet_address, '')}"
-    refused(shared.client.get(url, token), 400, "invalid_request", field="wallet-address")
-    assert shared.client.get(payment["id"], token).json()["sentAmount"] == usd(100)
-
-
-def test_grant_spending_stays_with_the_grant_when_its_token_is_rotated(
-    shared: Instance, payer: str, refused: Refused
-) -> None:
-    item = {
-        "type": "outgoing-payment",
-        "actions": ["create"],
-        "identifier": payer,
-        "limits": {"debitAmount": usd(500)},
-    }
-    token = shared.client.obtain_grant(item)["access_token"]
+def test_grant_spending_stays_with_the_grant_when_its_token_is_rotated(shared: Instance, refused: Refused) -> None:
+    payer = shared.create_wallet("payer", deposit="10.00")
+    token = shared.client.obtain_grant(spending(payer, debitAmount=usd(500)))["access_token"]
     body = {"walletAddress": payer, "incomingPayment": receiver_of(shared), "debitAmount": usd(300)}
     assert shared.client.post("/outgoing-payments", body, token["value"]).status_code == 201
     rotated = shared.client.post(token["manage"], None, token["value"]).json()["access_token"]["value"]
@@ -63,16 +30,9 @@ def test_grant_spending_stays_with_the_grant_when_its_token_is_rotated(
 
 
 def test_grant_spending_counts_for_the_window_of_now(payres: Instance) -> None:
-    start = format_time(payres.clock.now())
-    alice = payres.wallet("alice")
-    lifetime = payres.context.settings.access_token_lifetime
-    item = {
-        "type": "outgoing-payment",
-        "actions": ["create"],
-        "identifier": alice,
-        "limits": {"debitAmount": usd(500), "interval": f"R1/{start}/PT{lifetime // 3}S"},
-    }
-    token = payres.client.grant(item)
+    alice, lifetime = payres.wallet("alice"), payres.context.settings.access_token_lifetime
+    interval = f"R1/{format_time(payres.clock.now())}/PT{lifetime // 3}S"
+    token = payres.client.grant(spending(alice, debitAmount=usd(500), interval=interval))
     body = {"walletAddress": alice, "incomingPayment": receiver_of(payres), "debitAmount": usd(400)}
     nothing = {"spentDebitAmount": None, "spentReceiveAmount": None}
     for _ in range(2):
@@ -83,3 +43,17 @@ def test_grant_spending_counts_for_the_window_of_now(payres: Instance) -> None:
         assert spent == {"spentDebitAmount": usd(400), "spentReceiveAmount": usd(400)}
         payres.clock.advance(lifetime // 3)
     assert payres.client.get("/outgoing-payment-grant", token).json() == nothing
+
+
+@pytest.mark.parametrize("settings", [{}, {"quote_lifetime": 300}, {"interaction_lifetime": 1200}], ids=str)
+def test_quote_waits_for_an_owner_who_takes_all_the_time_there_is(tmp_path: Path, settings: dict[str, int]) -> None:
+    with run_instance(tmp_path / "payres.db", **settings) as payres:
+        alice, client = payres.wallet("alice"), payres.client
+        asked = client.request_grant(spending(alice), interact={"start": ["redirect"]}).json()
+        quote = client.create_quote(alice, receiver_of(payres, 500))
+        payres.clock.advance(payres.context.settings.interaction_lifetime - 1)
+        payres.approve(asked["interact"]["redirect"])
+        follow_up = asked["continue"]
+        token = client.post(follow_up["uri"], None, follow_up["access_token"]["value"]).json()["access_token"]
+        answer = client.post("/outgoing-payments", {"walletAddress": alice, "quoteId": quote["id"]}, token["value"])
+        assert answer.status_code == 201, answer.text

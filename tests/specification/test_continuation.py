@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 
 from tests.helpers import Json, usd
-from tests.specification.driver import NOBODY, Driver
+from tests.specification.driver import NOBODY, RACERS, Driver
 from tests.specification.scenario import ABSENT, Row, breaks, keeps, play, sender, table
 
 INTERVAL = "R11/2096-01-01T00:00:00Z/P1M"
@@ -161,28 +161,53 @@ def cancelled(driver: Driver, *, times: int = 1, is_decided: bool = True) -> htt
 
 
 @sender
-def rotated(driver: Driver, *, times: int = 1) -> httpx2.Response:
-    """The rotation of a token at its first URI, the last of so many."""
-    one, other = (driver.client.obtain_grant(incoming("create"))["access_token"] for _ in range(2))
-    assert one["manage"] != other["manage"]
-    assert one["value"] not in one["manage"]
-    for _ in range(times):
-        answer = driver.client.post(one["manage"], None, one["value"])
+def managed(driver: Driver, method: str, sent: str = "own", *, by: str = "client") -> httpx2.Response:
+    """A token's rotation or revocation, after which it is good no more unless that is refused. `sent` is the token that
+    goes along: some clients send the one that they were given last, or none."""
+    granted, other, ended = (driver.client.obtain_grant(READ) for _ in range(3))
+    token, of_other, of_ended = (one["access_token"] for one in (granted, other, ended))
+    assert token["manage"] != of_other["manage"]
+    assert token["value"] not in token["manage"]
+    driver.client.delete(of_ended["manage"], of_ended["value"])
+    values = {"own": token["value"], "other": of_other["value"], "ended": of_ended["value"], "unknown": "none"}
+    values |= {"continuation": granted["continue"]["access_token"]["value"]}
+    if by == "nobody":
+        answer = driver.anonymous.request(method, token["manage"], headers={"authorization": f"GNAP {values[sent]}"})
+    else:
+        client = driver.other if by == "other" else driver.client
+        answer = client.request(method, token["manage"], None, values.get(sent))
+    assert is_good(driver, token["value"]) is not answer.is_success
+    assert is_good(driver, of_other["value"])
+    return answer
+
+
+def is_good(driver: Driver, token: str) -> bool:
+    return driver.client.get(f"/incoming-payments/{NOBODY}", token).status_code == 404
+
+
+@sender
+def rotated_at_once(driver: Driver) -> httpx2.Response:
+    """The answer to one of many rotations at the same moment, of which one succeeds; its token is another, and good."""
+    token = driver.client.obtain_grant(READ)["access_token"]
+    answers = driver.at_once(lambda _: driver.client.post(token["manage"], None, token["value"]))
+    assert sorted(answer.status_code for answer in answers) == [200] + [404] * (RACERS - 1)
+    answer = next(answer for answer in answers if answer.is_success)
+    rotated = answer.json()["access_token"]
+    assert rotated["manage"] not in {token["manage"], rotated["value"]}
+    assert rotated["value"] not in {token["value"], rotated["manage"].rpartition("/")[2]}
+    assert is_good(driver, rotated["value"])
     return answer
 
 
 @sender
-def rotated_with_other_token(driver: Driver) -> httpx2.Response:
-    one, other = (driver.client.obtain_grant(incoming("create"))["access_token"] for _ in range(2))
-    return driver.client.post(one["manage"], None, other["value"])
+def rotated_twice(driver: Driver) -> httpx2.Response:
+    token = driver.client.obtain_grant(READ)["access_token"]
+    assert driver.client.post(token["manage"], None, token["value"]).status_code == 200
+    return driver.client.post(token["manage"], None, token["value"])
 
 
-@sender
-def revoked(driver: Driver, *, by_other: bool = False) -> httpx2.Response:
-    token = driver.client.obtain_grant(incoming("create"))["access_token"]
-    return (driver.other if by_other else driver.client).delete(token["manage"], token["value"])
-
-
+READ = incoming("read")
+MANAGED = {"POST": ("9.2.7", 200), "DELETE": ("9.2.8", 204)}
 ALL_ACTIONS = ("create", "complete", "read", "read-all", "list")
 NO_LIMIT = "400 invalid_request field=access_token.access.limits"
 
@@ -195,11 +220,33 @@ ROWS: list[Row] = [
         {"access_token.value": OPAQUE, "access_token.expires_in": 600, "continue.access_token.value": OPAQUE},
         GRANTED,
     ),
-    keeps("2.7.2 9.2.7 9.2.18", rotated(), 200, {"access_token.manage": re.compile(r"http://.+/token/.+")}, ROTATED),
-    breaks("9.2.7", rotated(times=2), "404 invalid_rotation"),
-    breaks("2.7.2", rotated_with_other_token(), "401 invalid_token other_token"),
-    keeps("9.2.8", revoked(), 204),
-    breaks("9.2.8", revoked(by_other=True), "401 invalid_client"),
+    keeps(
+        "2.7.2 9.2.7 9.2.18",
+        rotated_at_once(),
+        200,
+        {
+            "access_token.manage": re.compile(r"http://.+/token/.+"),
+            "access_token.expires_in": 600,
+            "access_token.access": [READ],
+        },
+        ROTATED,
+    ),
+    breaks("9.2.7", rotated_twice(), "404 invalid_rotation"),
+    *(
+        keeps(rule, managed(method, sent), status)
+        for method, (rule, status) in MANAGED.items()
+        for sent in ("own", "none", "unknown", "continuation", "ended")
+    ),
+    *(breaks("2.7.2", managed(method, "other"), "401 invalid_token other_token") for method in MANAGED),
+    *(
+        breaks(rule, managed(method, sent, by="other"), "401 invalid_client signature_mismatch")
+        for method, (rule, _) in MANAGED.items()
+        for sent in ("own", "none")
+    ),
+    *(
+        breaks(rule, managed(method, by="nobody"), "401 invalid_client missing_signature")
+        for method, (rule, _) in MANAGED.items()
+    ),
     keeps("2.7.4 2.7.8", continued(receiver="", debitAmount=usd(500), interval=INTERVAL), 200),
     keeps("2.7.8", continued(receiveAmount=usd(500)), 200),
     breaks("2.7.4 2.7.8", asked_for({"type": "outgoing-payment", "actions": ["create"]}), "400 invalid_request"),

@@ -9,6 +9,7 @@ import httpx2
 from payres.amounts import Asset
 from payres.grants.access import permit
 from payres.identifiers import hash_secret
+from payres.operator import wallets
 from payres.payments import outgoing, settlement
 from payres.store.grants import find_holder
 from payres.store.payments import OUTGOING
@@ -73,6 +74,21 @@ def arrived(driver: Driver) -> httpx2.Response:
     receiver = driver.incoming()
     created = driver.send(receiver, usd(100))
     assert driver.read(receiver).json()["receivedAmount"] == usd(100)
+    return driver.as_read(created)
+
+
+@sender
+def of_inactive_wallet(driver: Driver, what: str) -> httpx2.Response:
+    """What was paid before it became inactive, or a payment or quote from then on."""
+    payer, receiver = driver.fresh(deposit="5.00"), driver.incoming()
+    created = driver.send(receiver, usd(100), payer)
+    assert driver.as_read(created).status_code == 200
+    driver.instance.write(lambda tx: wallets.deactivate(tx, driver.path(payer)))
+    match what:
+        case "pay":
+            return driver.send(receiver, usd(100), payer)
+        case "quote":
+            return driver.create_quote(receiver, payer, debitAmount=usd(100))
     return driver.as_read(created)
 
 
@@ -332,6 +348,11 @@ ROWS: list[Row] = [
     ),
     keeps("2.4.8 9.2.17", spending(100, 100), 200, {"": dict.fromkeys(SPENT, usd(200))}),
     keeps("9.2.17", spending(), 200, {"": dict.fromkeys(SPENT)}),
+    keeps("2.2.3", of_inactive_wallet("read"), 200, {"sentAmount": usd(100)}),
+    *(
+        breaks("2.2.3", of_inactive_wallet(what), "400 invalid_request field=walletAddress")
+        for what in ("pay", "quote")
+    ),
     # 4.3.1
     breaks("4.3.1", direct(debitAmount=amount(7, "EUR")), OTHER_ASSET),
     breaks("4.3.1", direct(debitAmount=amount(7, "USD", 3)), OTHER_ASSET),
