@@ -1,19 +1,21 @@
 """What tests of several rooms share: amounts as the wire has them, waiting for other threads, and child processes."""
 
 import asyncio
+import base64
 import json
 import os
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 import click
 import httpx2
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import settings
 
 from payres.cli import main
@@ -102,6 +104,15 @@ def client_with_key(instance: Instance, kid: str = "key") -> Client:
 def new_jwk(kid: str) -> JWK:
     """A new public key."""
     return jwk_from_public_bytes(kid, generate_private_key().public_key().public_bytes_raw())
+
+
+def sign_by_hand(key: Ed25519PrivateKey, values: Mapping[str, str], parameters: str) -> dict[str, str]:
+    """The headers of a signature over components with these values, written after RFC 9421 section 2.5."""
+    names = " ".join(f'"{name}"' for name in values)
+    lines = [f'"{name}": {value}' for name, value in values.items()]
+    base = "\n".join([*lines, f'"@signature-params": ({names}){parameters}'])
+    signature = base64.b64encode(key.sign(base.encode())).decode()
+    return {"signature-input": f"sig1=({names}){parameters}", "signature": f"sig1=:{signature}:"}
 
 
 def wait_until(

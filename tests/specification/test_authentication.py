@@ -1,17 +1,20 @@
 """Specification 5: message signatures and access tokens. What each access opens is in test_access_matrix.py."""
 
-import base64
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 import httpx2
 
 from payres.clock import SECOND
 from payres.signatures.fields import content_digest
+from tests.helpers import sign_by_hand
 from tests.specification.driver import NOBODY, Driver
 from tests.specification.scenario import Row, breaks, keeps, play, sender, table
 
 COVERED = ("@method", "@target-uri", "authorization", "content-digest")
+MISMATCH = "401 invalid_client signature_mismatch"
+BASE = re.compile(r'.*"@target-uri": http://127\.0\.0\.1:\d+/incoming-payments\n.*', re.DOTALL)
 CREATE = {"type": "incoming-payment", "actions": ["create"]}
 # Each signed endpoint: method, path, and the access that it needs.
 ENDPOINTS = (
@@ -32,33 +35,34 @@ ENDPOINTS = (
 def signed(
     driver: Driver,
     covered: Sequence[str] = COVERED,
-    keyid: str | None = "key-1",
-    body: bytes | None = None,
-    sent: dict[str, str | None] | None = None,
+    parameters: str = ';created={now};keyid="key-1"',
     *,
+    origin: str = "http://{host}",
+    path: str = "/incoming-payments",
+    age: int = 0,
+    sent: Mapping[str, str | None] | None = None,
+    extra: bytes = b"",
     by_other: bool = False,
 ) -> httpx2.Response:
-    """POST /incoming-payments with a signature made by hand (RFC 9421 section 2.5) over the components named.
+    """POST /incoming-payments with a signature made by hand over the components named, for this address.
 
-    `sent` and `body` are what goes out instead of what was signed; None leaves a header out.
+    `sent` is what goes out instead of what was signed, and `extra` after the body; None leaves a header out.
     """
-    url = f"{driver.instance.base_url}/incoming-payments"
+    host = driver.instance.base_url.removeprefix("http://")
     content = json.dumps({"walletAddress": driver.taker}).encode()
     headers: dict[str, str | None] = {
         "authorization": f"GNAP {driver.kept_token('incoming-payment', 'create')}",
         "content-type": "application/json",
+        "content-length": str(len(content)),
         "content-digest": content_digest(content),
     }
-    values = {"@method": "POST", "@target-uri": url} | headers
-    names = " ".join(f'"{name}"' for name in covered)
-    params = f"({names});created={driver.instance.clock.now() // SECOND}"
-    params += f';keyid="{keyid}"' if keyid is not None else ""
-    base = "\n".join([*(f'"{name}": {values[name]}' for name in covered), f'"@signature-params": {params}'])
+    values = {"@method": "POST", "@target-uri": origin.format(host=host) + path} | headers
     key = (driver.other if by_other else driver.client).private_key
-    signature = base64.b64encode(key.sign(base.encode())).decode()
-    headers |= {"signature-input": f"sig1={params}", "signature": f"sig1=:{signature}:"} | (sent or {})
+    parameters = parameters.format(now=driver.instance.clock.now() // SECOND - age)
+    headers |= sign_by_hand(key, {name: str(values[name]) for name in covered}, parameters)
+    headers |= {**(sent or {}), "content-length": str(len(content + extra))}
     going = [(name.encode(), value.encode()) for name, value in headers.items() if value is not None]
-    return driver.anonymous.post(url, content=content if body is None else body, headers=going)
+    return driver.anonymous.post(f"http://{host}/incoming-payments", content=content + extra, headers=going)
 
 
 @sender
@@ -135,11 +139,25 @@ def with_access(driver: Driver, *actions: str) -> httpx2.Response:
     return create(driver, driver.token("incoming-payment", *actions))
 
 
+CHANGED = re.compile(r".*The body was changed after signing, or serialized again\..*")
+NAMED = re.compile(r".*begins with 'https?://\S+': call http://127\.0\.0\.1:\d+ and.*")
+UNNAMED = re.compile(r"(?!.*begins with).*")
+ORIGINS = (
+    ("https://{host}", None, NAMED),
+    ("https://pay.example", "pay.example", NAMED),
+    ("http://payres:8080", "payres:8080", NAMED),
+    ("http://payres", "PAYRES", UNNAMED),
+    ("http://payres", "payres", NAMED),
+    ("https://{host}", "internal.example", NAMED),  # a proxy has put its own Host there
+    ("https://pay.example", None, UNNAMED),
+    ("http://pay.example", "pay.example", UNNAMED),
+)
+
 ROWS: list[Row] = [
     # 5.1, 5.2: what is covered
     keeps("5.1 5.2 5.3 5.6 9.1.5", signed(), 201),
     keeps("5.1 5.2", signed(COVERED[::-1]), 201),
-    keeps("5.1 5.2", signed((*COVERED, "content-type")), 201),
+    keeps("5.1 5.2", signed((*COVERED, "content-type", "content-length")), 201),
     *(
         breaks(
             f"{'5.2' if name == 'content-digest' else '5.1'} 7.2",
@@ -150,21 +168,35 @@ ROWS: list[Row] = [
         for name in COVERED
     ),
     breaks("5.2 7.2", signed(COVERED[:3], sent={"content-digest": None}), "401 invalid_client missing_digest"),
-    breaks("5.2 7.2", signed(body=b'{"walletAddress":"other"}'), "401 invalid_client digest_mismatch"),
+    breaks("5.2 7.2", signed(extra=b" "), "401 invalid_client digest_mismatch", {"error.details.hint": CHANGED}),
     breaks("5.2 7.2", signed(sent={"content-digest": content_digest(b"x")}), "401 invalid_client digest_mismatch"),
     breaks("5.2 7.2", signed(sent={"content-digest": "md5=:AAAA:"}), "401 invalid_client digest_unsupported"),
     # 5.3: the key
-    breaks("5.3 7.2", signed(keyid="key-2"), "401 invalid_client unknown_key"),
-    breaks("5.3 7.2", signed(keyid=None), "401 invalid_client missing_keyid"),
+    breaks("5.3 7.2", signed(parameters=';created={now};keyid="key-2"'), "401 invalid_client unknown_key"),
+    breaks("5.3 7.2", signed(parameters=";created={now}"), "401 invalid_client missing_keyid"),
     keeps("7.11", asks_as("shop"), 200),
     *(breaks("7.11", asks_as(who), "400 invalid_client unknown_key") for who in ("alice", "nobody")),
     # 5.6: the signature
-    breaks(
-        "5.6 7.2",
-        signed(by_other=True),
-        "401 invalid_client signature_mismatch",
-        {"error.details.signatureBase": str},
+    *(keeps("5.6", signed(age=age), 201) for age in (298, -59)),
+    breaks("5.6", signed(age=302), "401 invalid_client created_too_old"),
+    breaks("5.6", signed(age=-63), "401 invalid_client created_in_future"),
+    keeps("5.6", signed(parameters=';created={now};keyid="key-1";expires=99999999999'), 201),
+    breaks("5.6", signed(parameters=';created={now};keyid="key-1";expires={now}'), "401 invalid_client expired"),
+    *(
+        breaks("5.6 7.2", send, MISMATCH, {"error.details.signatureBase": BASE})
+        for send in (
+            signed(by_other=True),
+            signed(path="/incoming-payments/"),
+            signed(origin="https://{host}"),
+            signed((*COVERED, "content-type"), sent={"content-type": "application/json; charset=utf-8"}),
+        )
     ),
+    # The hint names the origin that was signed, where that is likely and the key is right.
+    *(
+        breaks("5.6", signed(origin=origin, sent=host and {"host": host}), MISMATCH, {"error.details.hint": hint})
+        for origin, host, hint in ORIGINS
+    ),
+    breaks("5.6", signed(origin="https://{host}", by_other=True), MISMATCH, {"error.details.hint": UNNAMED}),
     breaks("5.6 7.2", signed(sent={"authorization": "GNAP x"}), "401 invalid_token unknown_token"),
     *(
         breaks("5.6 7.2", signed(sent={name: None}), "401 invalid_client missing_signature")
