@@ -193,7 +193,9 @@ ROWS: list[Row] = [
     ),
     # The hint names the origin that was signed, where that is likely and the key is right.
     *(
-        breaks("5.6", signed(origin=origin, sent=host and {"host": host}), MISMATCH, {"error.details.hint": hint})
+        breaks(
+            "5.6", signed(origin=origin, sent={"host": host} if host else {}), MISMATCH, {"error.details.hint": hint}
+        )
         for origin, host, hint in ORIGINS
     ),
     breaks("5.6", signed(origin="https://{host}", by_other=True), MISMATCH, {"error.details.hint": UNNAMED}),
