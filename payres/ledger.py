@@ -112,7 +112,7 @@ def watch(work: Work, account_id: int) -> None:
     account = ACCOUNTS.by_id(work, account_id)
     assert account.floor is not None, "the external account has no bound"
     whole = -account.floor if account.kind == "peer" else free_balance(account)
-    accounts.set_warning(work, account_id, whole // LOW_PART or None)
+    ACCOUNTS.update(work, account_id, warn_below=whole // LOW_PART or None, warned=0)
 
 
 @movement
@@ -228,9 +228,9 @@ def _runs_low(work: Work, account: AccountRecord) -> bool:
         return False
     free = free_balance(account)
     if account.warned and free >= 2 * account.warn_below:
-        accounts.set_warned(work, account.id, False)
+        ACCOUNTS.update(work, account.id, warned=0)
     elif not account.warned and free < account.warn_below:
-        accounts.set_warned(work, account.id, True)
+        ACCOUNTS.update(work, account.id, warned=1)
         return True
     return False
 

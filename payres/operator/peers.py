@@ -80,8 +80,8 @@ def peer(work: Work, record: PeerRecord) -> Peer:
         credit_limit=format_decimal(-record.floor, record.asset),
         left=format_decimal(ledger.free_balance(ACCOUNTS.by_id(work, record.account_id)), record.asset),
         reserved=format_decimal(record.held, record.asset),
-        in_flight=packet_sum(packets.in_flight(work, record.id)),
-        unresolved=packet_sum(packets.unresolved(work, record.id)),
+        in_flight=packet_sum(packets.count_and_sum(work, record.id, "prepared")),
+        unresolved=packet_sum(packets.count_and_sum(work, record.id, "doubtful")),
         repeats_answers=bool(record.repeats_answers),
     )
 
@@ -253,13 +253,13 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
     token and the address can be used again.
     """
     peer = require_peer(work, name)
-    count, _ = packets.in_flight(work, peer.id)
+    count, _ = packets.count_and_sum(work, peer.id, "prepared")
     if count or peer.held:
         raise WrongState(
             f"Packets to or from the peer {name} are in flight; try again when they are answered, or given"
             " up, which takes an hour when the peer cannot be reached"
         )
-    unresolved, _ = packets.unresolved(work, peer.id)
+    unresolved, _ = packets.count_and_sum(work, peer.id, "doubtful")
     if unresolved:
         raise WrongState(
             f"{unresolved} packets to the peer {name} are unresolved: resolve those that `payres peer unresolved"

@@ -134,7 +134,7 @@ def resolve(work: Work, id: str, outcome: Outcome) -> ResolvedPacket:
         _pay_out(work, packet, payer.account_id, packet.source_amount, "exchange")
     else:
         release_unresolved(work, packet)
-    packets.resolve_packet(work, packet.id, "fulfilled" if outcome == "delivered" else "rejected")
+    packets.decide_packet(work, packet.id, "fulfilled" if outcome == "delivered" else "rejected", before="doubtful")
     audit.record(work, "packet.resolve", packet.id, peer=peer.name, outcome=outcome)
     return ResolvedPacket(**asdict(PACKET.show(work, packet)), outcome=outcome)
 

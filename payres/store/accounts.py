@@ -94,15 +94,6 @@ def change_floor(tx: Transaction, account_id: int, floor: int) -> None:
     tx.execute("UPDATE account SET floor = ? WHERE id = ?", (floor, account_id))
 
 
-def set_warning(tx: Transaction, account_id: int, warn_below: int | None) -> None:
-    """Sets below which free balance to warn, None for never; a warning given before counts no more."""
-    tx.execute("UPDATE account SET warn_below = ?, warned = 0 WHERE id = ?", (warn_below, account_id))
-
-
-def set_warned(tx: Transaction, account_id: int, warned: bool) -> None:
-    tx.execute("UPDATE account SET warned = ? WHERE id = ?", (warned, account_id))
-
-
 def insert_transfer(
     tx: Transaction, debit: int, credit: int, amount: int, kind: str, hold_id: int | None, now: int, cause: Cause
 ) -> int:

@@ -58,17 +58,10 @@ def in_flight_of_payment(tx: Transaction, outgoing_payment_id: str) -> int:
     return number(tx, in_flight, outgoing_payment_id)
 
 
-def decide_packet(tx: Transaction, packet_id: str, state: str) -> bool:
-    """Ends a packet in flight as fulfilled, rejected or unresolved; False when it has ended before."""
-    cursor = tx.execute(
-        "UPDATE packet SET state = ?, prepare = NULL WHERE id = ? AND state = 'prepared'", (state, packet_id)
-    )
-    return cursor.rowcount == 1
-
-
-def resolve_packet(tx: Transaction, packet_id: str, state: str) -> None:
-    """Ends an unresolved packet as fulfilled or rejected."""
-    tx.execute("UPDATE packet SET state = ? WHERE id = ? AND state = 'doubtful'", (state, packet_id))
+def decide_packet(tx: Transaction, packet_id: str, state: State, before: State = "prepared") -> bool:
+    """Ends a packet in flight as fulfilled, rejected or unresolved, or an unresolved one; False when it was not so."""
+    decided = "UPDATE packet SET state = ?, prepare = NULL WHERE id = ? AND state = ?"
+    return tx.execute(decided, (state, packet_id, before)).rowcount == 1
 
 
 def unresolved_packets(tx: Transaction, to_peer_id: int) -> Sequence[PacketRecord]:
@@ -76,16 +69,8 @@ def unresolved_packets(tx: Transaction, to_peer_id: int) -> Sequence[PacketRecor
     return PACKETS.list(tx, "WHERE state = 'doubtful' AND to_peer_id = ? ORDER BY id", to_peer_id)
 
 
-def unresolved(tx: Transaction, to_peer_id: int) -> tuple[int, int]:
-    """The number of `unresolved_packets`, and their sum in the peer's asset."""
-    return _count_and_sum(tx, "WHERE state = 'doubtful' AND to_peer_id = ?", to_peer_id)
-
-
-def in_flight(tx: Transaction, to_peer_id: int) -> tuple[int, int]:
-    """The number of packets in flight to a peer, and their sum in the peer's asset."""
-    return _count_and_sum(tx, "WHERE state = 'prepared' AND to_peer_id = ?", to_peer_id)
-
-
-def _count_and_sum(tx: Transaction, where: str, to_peer_id: int) -> tuple[int, int]:
-    row = tx.execute(f"SELECT count(*), coalesce(sum(amount), 0) FROM packet {where}", (to_peer_id,)).fetchone()
-    return row[0], row[1]
+def count_and_sum(tx: Transaction, to_peer_id: int, state: State) -> tuple[int, int]:
+    """The number of packets to a peer in one state, and their sum in the peer's asset."""
+    of_peer = f"SELECT count(*), coalesce(sum(amount), 0) FROM packet WHERE state = '{state}' AND to_peer_id = ?"
+    count, amount = tx.execute(of_peer, (to_peer_id,)).fetchone()
+    return count, amount

@@ -47,6 +47,7 @@ def _read_path(text: str) -> tuple[Path, bool]:
 
 
 def _write(terms: Terms) -> tuple[Any, ...]:
+    """Amounts are text, which a column of integers stores as such: those of a quote may be any of unsigned 64 bits."""
     path, text = terms.path, None
     if path is not None:
         column = _PathColumn(str(path.low), str(path.high), str(path.max_packet), terms.sends_all)
@@ -54,27 +55,21 @@ def _write(terms: Terms) -> tuple[Any, ...]:
     return (
         terms.receiver,
         terms.incoming_payment_id,
-        terms.debit,
-        terms.fee,
-        terms.receive,
+        *(str(terms.debit), str(terms.fee), str(terms.receive)),
         terms.asset.code,
         terms.asset.scale,
         text,
     )
 
 
-def _write_text(terms: Terms) -> tuple[Any, ...]:
-    receiver, incoming_payment_id, debit, fee, receive, *others = _write(terms)
-    return (receiver, incoming_payment_id, str(debit), str(fee), str(receive), *others)
+def _terms(*amounts: str) -> Embedded:
+    return Embedded(
+        ("receiver", "incoming_payment_id", *amounts, "receive_code", "receive_scale", "path"), _read, _write
+    )
 
 
-_RECEIVER = ("receiver", "incoming_payment_id")
-_ASSET_AND_PATH = ("receive_code", "receive_scale", "path")
-# Of payments, whose amounts the ledger can move; and of quotes, which may be any unsigned 64-bit integers, as text.
-TERMS = Embedded((*_RECEIVER, "debit", "fee", "receive", *_ASSET_AND_PATH), _read, _write)
-TERMS_AS_TEXT = Embedded(
-    (*_RECEIVER, "debit_value", "fee_value", "receive_value", *_ASSET_AND_PATH), _read, _write_text
-)
+TERMS = _terms("debit", "fee", "receive")  # of payments
+_TERMS_AS_TEXT = _terms("debit_value", "fee_value", "receive_value")
 
 
 class QuoteRecord(msgspec.Struct, frozen=True):
@@ -89,7 +84,7 @@ class QuoteRecord(msgspec.Struct, frozen=True):
     purge_at: int | None
 
 
-QUOTES = Table(QuoteRecord, "quote", terms=TERMS_AS_TEXT)
+QUOTES = Table(QuoteRecord, "quote", terms=_TERMS_AS_TEXT)
 _IS_USED = "EXISTS (SELECT 1 FROM outgoing_payment WHERE quote_id = quote.id)"
 _FIND_QUOTE_AND_USE = f"SELECT {QUOTES.columns}, {_IS_USED} FROM quote WHERE id = ?"
 

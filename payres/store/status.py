@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from payres.store.rows import find_number, number
 from payres.store.work import Transaction
@@ -23,6 +23,9 @@ class PaymentCounts(NamedTuple):
     incoming_payments: int
     outgoing_payments: int
     failed: int
+
+
+_LAST_TIME: Final = "SELECT created_at FROM audit WHERE action = ? ORDER BY id DESC LIMIT 1"  # of what was done
 
 
 def ledger_sums(tx: Transaction) -> Sequence[LedgerSum]:
@@ -47,17 +50,12 @@ def count_payments_since(tx: Transaction, first_id: str) -> PaymentCounts:
 
 def last_backup(tx: Transaction) -> int | None:
     """When the last backup was made."""
-    return _last(tx, "database.backup")
+    return find_number(tx, _LAST_TIME, "database.backup")
 
 
 def last_restore(tx: Transaction) -> int | None:
     """When the database was last put in place by a restore."""
-    return _last(tx, "database.restore")
-
-
-def _last(tx: Transaction, action: str) -> int | None:
-    """When something was last done, as the audit log has it."""
-    return find_number(tx, "SELECT created_at FROM audit WHERE action = ? ORDER BY id DESC LIMIT 1", action)
+    return find_number(tx, _LAST_TIME, "database.restore")
 
 
 def last_check(tx: Transaction) -> int | None:

@@ -174,7 +174,9 @@ class Machine:
         for name in ONWARD:
             peer = require_peer(self.work(), name)
             assert peer.balance == self.oracle.onward({"fulfilled"}, to_peer_id=peer.id)
-            assert packets.in_flight(self.tx, peer.id)[1] == self.oracle.onward({"prepared"}, to_peer_id=peer.id)
+            assert packets.count_and_sum(self.tx, peer.id, "prepared")[1] == self.oracle.onward(
+                {"prepared"}, to_peer_id=peer.id
+            )
         payer = require_peer(self.work(), INBOUND)
         assert payer.balance == -self.oracle.total(PAID, from_peer_id=payer.id) >= -CREDIT
         assert payer.held == self.oracle.total({"prepared"}, from_peer_id=payer.id)
@@ -262,7 +264,7 @@ def test_operator_hears_of_credit_and_liquidity_that_packets_leave_low(book: Tra
     try:
         machine = Machine(book)
         liquidity = ledger.operator_account(machine.work(), require_peer(machine.work(), "euros").asset_id, "liquidity")
-        accounts.set_warning(book, liquidity, LIQUIDITY - 100)
+        accounts.ACCOUNTS.update(book, liquidity, warn_below=LIQUIDITY - 100)
         before = events.last_sequence(book)
         machine.send("payment-1", "euros", 200)
         machine.forward("dollars", CREDIT - CREDIT // 10)

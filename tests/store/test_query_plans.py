@@ -56,7 +56,7 @@ VALUES: dict[Any, Any] = {
 OTHERS = {
     *("entries.page_of_entries", "entries.transfers", "entries.last_transfer", "entries.net_change"),
     *("entries.sums_by_day", "events.last_sequence", "events.signing_secrets", "grants.authorization_revision"),
-    *("grants.spending", "packets.in_flight", "packets.newest_of_payment", "payments.page_of_payments"),
+    *("grants.spending", "packets.count_and_sum", "packets.newest_of_payment", "payments.page_of_payments"),
     *("payments.payers_of", "payments.payments_in_order", "payments.sending_remote", "peers.outgoing_token"),
     *("wallets.count_wallets", "wallets.find_with_wallet"),
 }
@@ -124,6 +124,7 @@ QUERIES: dict[str, Query] = (
     | {
         "page of the audit log": call(select_page, audit.AUDIT, PageQuery(5, "1", "newer")),
         "clients.find_response, of an API key": call(clients.find_response, None, "1", "key"),
+        "packets.count_and_sum, doubtful": call(packets.count_and_sum, 1, "doubtful"),
         "wallets.list_keys": call(wallets.list_keys, 1),
         "wallets.list_keys, revoked too": call(wallets.list_keys, 1, True),
     }
