@@ -18,23 +18,20 @@ from payres.grants.wording import (
     visible_url,
 )
 from payres.wire import encode
+from tests.helpers import Json, amount, usd
 
 ALICE = "https://pay.example/alice"
 MONTHLY = "R11/2026-01-01T00:00:00Z/P1M"
 RECEIVER = "https://shop.example/incoming-payments/0198c0de"
 
 
-def describe_items(*items: dict[str, Any]) -> list[Permission]:
+def describe_items(*items: Json) -> list[Permission]:
     return list(describe_access(encode(msgspec.convert(items, list[Access])).decode(), ALICE))
 
 
-def outgoing(limits: dict[str, Any] | None = None, *actions: str) -> dict[str, Any]:
+def outgoing(limits: Json | None = None, *actions: str) -> Json:
     item = {"type": "outgoing-payment", "actions": list(actions or ["create"]), "identifier": ALICE}
     return item if limits is None else item | {"limits": limits}
-
-
-def amount(value: int, code: str = "USD", scale: int = 2) -> dict[str, Any]:
-    return {"value": str(value), "assetCode": code, "assetScale": scale}
 
 
 GETS = "what it takes for the receiver to get "
@@ -45,10 +42,10 @@ DAYS = "every day, from 1 January 2026 00:00 UTC, without an end"
 @pytest.mark.parametrize(
     ("limits", "spending"),
     [
-        ({"debitAmount": amount(2000)}, Spending("up to USD 20.00", "in total", None)),
-        ({"debitAmount": amount(123456789)}, Spending("up to USD 1,234,567.89", "in total", None)),
+        ({"debitAmount": usd(2000)}, Spending("up to USD 20.00", "in total", None)),
+        ({"debitAmount": usd(123456789)}, Spending("up to USD 1,234,567.89", "in total", None)),
         ({"debitAmount": amount(5, "JPY", 0)}, Spending("up to JPY 5", "in total", None)),
-        ({"debitAmount": amount(2000), "interval": MONTHLY}, Spending("up to USD 20.00", YEAR, None)),
+        ({"debitAmount": usd(2000), "interval": MONTHLY}, Spending("up to USD 20.00", YEAR, None)),
         ({"receiveAmount": amount(1000, "EUR", 3)}, Spending(f"{GETS}up to EUR 1.000", "in total", None)),
         (
             {"receiveAmount": amount(1, "EUR", 3), "interval": "R/2026-01-01T00:00Z/P1D", "receiver": RECEIVER},
@@ -62,7 +59,7 @@ DAYS = "every day, from 1 January 2026 00:00 UTC, without an end"
         ({"interval": "R/2026-01-01T00:00:00Z/P1D"}, Spending("any amount", DAYS, None, unlimited=True)),
     ],
 )
-def test_spending_names_amount_period_and_receiver(limits: dict[str, Any] | None, spending: Spending) -> None:
+def test_spending_names_amount_period_and_receiver(limits: Json | None, spending: Spending) -> None:
     assert describe_items(outgoing(limits))[0].spending == spending
 
 
@@ -86,20 +83,16 @@ def test_spending_names_amount_period_and_receiver(limits: dict[str, Any] | None
 )
 def test_spending_in_short_windows_says_what_they_add_up_to(interval: str | None, adds_up: str | None) -> None:
     more = {"interval": interval} if interval else {}
-    [debit], [receive], [unlimited] = (
-        describe_items(outgoing(limits | more))
-        for limits in ({"debitAmount": amount(100)}, {"receiveAmount": amount(100)}, {"receiver": RECEIVER})
-    )
-    assert debit.spending is not None
-    assert receive.spending is not None
-    assert unlimited.spending is not None
-    assert debit.spending.total == adds_up
-    assert receive.spending.total == (adds_up and f"{GETS}{adds_up}")
-    assert unlimited.spending.total is None, "it has a warning of its own"
+    totals = [
+        permitted.spending and permitted.spending.total
+        for limits in ({"debitAmount": usd(100)}, {"receiveAmount": usd(100)}, {"receiver": RECEIVER})
+        for permitted in describe_items(outgoing(limits | more))
+    ]
+    assert totals == [adds_up, adds_up and f"{GETS}{adds_up}", None], "what is unlimited has a warning of its own"
 
 
 def test_spending_is_absent_where_nothing_may_be_spent() -> None:
-    [permitted] = describe_items(outgoing({"debitAmount": amount(1)}, "read", "list-all"))
+    [permitted] = describe_items(outgoing({"debitAmount": usd(1)}, "read", "list-all"))
     assert permitted.spending is None
     assert permitted.actions == [
         "List every payment, also those made by other apps",
@@ -130,18 +123,15 @@ def test_heading_names_the_wallet(identifier: str | None, heading: str) -> None:
     assert describe_items(item)[0].heading == heading
 
 
-def test_spending_comes_first_whatever_the_order_asked() -> None:
-    items = ({"type": "quote", "actions": ["create"]}, {"type": "incoming-payment", "actions": ["read"]}, outgoing())
-    assert [item.heading for item in describe_items(*items)] == [
+def test_spending_comes_first_and_an_action_says_what_it_includes_too() -> None:
+    quote = {"type": "quote", "actions": ["read", "read-all", "create"]}
+    items = describe_items(quote, {"type": "incoming-payment", "actions": ["read"]}, outgoing())
+    assert [item.heading for item in items] == [
         "Payments from your wallet",
         "Prices of payments from any wallet of this server",
         "Payments into any wallet of this server",
     ]
-
-
-def test_including_action_says_the_included_one_too() -> None:
-    [permitted] = describe_items({"type": "quote", "actions": ["read", "read-all", "create"]})
-    assert permitted.actions == [
+    assert items[1].actions == [
         "Ask what a payment would cost",
         "See every price that was asked for, also by other apps",
     ]
