@@ -93,11 +93,14 @@ class Action:
                 operation.run(work, given)
             return back
 
-        if operation.is_async:  # it has the form's reference, under which nothing is done twice
+        if not operation.is_async:
+            return await visit.write(unit)
+        # It takes several transactions: the second of two clicks at once waits until the form is used.
+        async with visit.context.idempotency_slots.slot("forms", form.get(ONCE, "")):
             if self.form.moves_money:
                 await visit.read(partial(_check_unused, form=form))
             await operation.function(visit, **operation.arguments(given))
-        return await visit.write(unit)
+            return await visit.write(unit)
 
     def _given(self, visit: Visit, form: Form) -> Mapping[str, Any]:
         """What the operation takes, by name. What is left empty is left out, unless it is required."""
