@@ -36,16 +36,18 @@ def check_limits(work: Work, grant_id: str, limits: Limits | None, terms: Terms)
     """The start of the payment's window, and the sums spent in it. Raises LimitExceeded, which names the limit."""
     limits = limits or Limits()
     if limits.receiver and canonical(limits.receiver) != canonical(terms.receiver):
-        raise _exceeded("receiver", "The grant allows payments to another receiver only")
+        raise LimitExceeded("The grant allows payments to another receiver only", reason="receiver")
     window = current_window(limits, work.now)
     if window is None:
-        raise _exceeded("interval", "The grant's interval has no window open now")
+        raise LimitExceeded("The grant's interval has no window open now", reason="interval")
     spent = spent_in_window(work, grant_id, window, terms.asset) or Spent(0, 0, terms.asset)
     if limits.debit_amount:
         _check_amount("debitAmount", limits.debit_amount, spent.debit, terms.debit)
     if limits.receive_amount:
         if limits.receive_amount.asset != terms.asset:
-            raise _exceeded("receiveAmount", "The grant's receiveAmount is in another asset than the receiver's")
+            raise LimitExceeded(
+                "The grant's receiveAmount is in another asset than the receiver's", reason="receiveAmount"
+            )
         _check_amount("receiveAmount", limits.receive_amount, spent.receive, terms.receive)
     return window, spent
 
@@ -76,10 +78,6 @@ def _check_amount(field: str, limit: Amount, spent: int, wanted: int) -> None:
         left = max(left, 0)
         says = f"The grant has {left} of its {field} limit left and this payment needs {wanted}"
         raise LimitExceeded(says, reason=field, left=str(left), needed=str(wanted))
-
-
-def _exceeded(reason: str, description: str) -> LimitExceeded:
-    return LimitExceeded(description, reason=reason)
 
 
 def check_requested_limits(work: Work, limits: Limits, asset: Asset) -> None:

@@ -107,14 +107,14 @@ def continue_grant(work: Work, grant_id: str, token: str, reference: str | None)
     if interaction is None or grant.state == "issued":
         if reference:
             raise _unknown()
-        raise _not_issued("already_issued", "The grant was given already: use its access token, or rotate it")
+        raise GrantNotIssued("The grant was given already: use its access token, or rotate it", reason="already_issued")
     if grant.state == "denied":
         raise GrantDenied(
             "The wallet's owner denied this grant; ask again only when they want it", reason="owner_denied"
         )
     if has_lapsed(grant, interaction, work.now):
         lapsed = "The owner approved this too long ago to continue it; ask for a new grant"
-        raise _not_issued("approval_expired", lapsed)
+        raise GrantNotIssued(lapsed, reason="approval_expired")
     _check_wait(work, grant, interaction)
     if grant.state == "pending":
         return _still_pending(work, grant, interaction, token, reference)
@@ -231,9 +231,11 @@ def _still_pending(
     if reference:
         raise _unknown()
     if work.now >= interaction.expires_at:
-        raise _not_issued("decision_expired", "The time to decide on this grant is over; ask for a new one")
+        raise GrantNotIssued("The time to decide on this grant is over; ask for a new one", reason="decision_expired")
     if interaction.finish_uri is not None:
-        raise _not_issued("undecided", "The owner has not decided yet; wait for the redirect to your finish URI")
+        raise GrantNotIssued(
+            "The owner has not decided yet; wait for the redirect to your finish URI", reason="undecided"
+        )
     GRANTS.update(work, grant.id, waits_from=work.now)
     return GrantResponse(continue_=_follow_up(work, grant.id, token, work.settings.continue_wait))
 
@@ -242,7 +244,7 @@ def _check_reference(interaction: InteractionRecord, reference: str | None) -> N
     if reference is None:
         if interaction.finish_uri is not None:
             needed = "Send the interact_ref that the redirect to your finish URI carried"
-            raise _not_issued("missing_interact_ref", needed)
+            raise GrantNotIssued(needed, reason="missing_interact_ref")
     elif interaction.reference is None or not hmac.compare_digest(interaction.reference.encode(), reference.encode()):
         raise _unknown()
 
@@ -258,10 +260,6 @@ def _issue(work: Work, grant: GrantRecord, interaction: InteractionRecord, token
         access_token=UNSET if grant.access == "[]" else issue_token(work, grant),
         subject=msgspec.json.decode(grant.subject, type=Subject) if grant.subject else UNSET,
     )
-
-
-def _not_issued(reason: str, sentence: str) -> GrantNotIssued:
-    return GrantNotIssued(sentence, reason=reason)
 
 
 def _unknown() -> ContinuationUnknown:

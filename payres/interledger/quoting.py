@@ -16,9 +16,9 @@ from payres.interledger.sending.connection import Connection, Destination, Sendi
 from payres.interledger.sending.probe import max_source, min_delivery, price_of, probe, promise_of
 from payres.payments import refunds
 from payres.payments.incoming import is_remote, unpayable
-from payres.payments.liquidity import check_liquidity
 from payres.payments.outgoing import check_funds
 from payres.payments.quotes import check_amounts, check_fits, nothing_arrives, unit_rate_between, wanted_amount
+from payres.payments.settlement import check_liquidity
 from payres.store.database import Database
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work

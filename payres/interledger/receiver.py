@@ -25,7 +25,7 @@ from payres.interledger.stream import (
 )
 from payres.ledger import NotEnough, Side
 from payres.payments.incoming import credit, fits_with_tolerance
-from payres.payments.liquidity import warn_of_low
+from payres.payments.settlement import warn_of_low
 from payres.store import peers, wallets
 from payres.store.database import Database
 from payres.store.payments import INCOMING, IncomingRecord

@@ -16,7 +16,7 @@ from payres.errors import InsufficientFunds, WrongState
 from payres.event_types import WalletEvent
 from payres.operator.shapes import Column, Shape, represent
 from payres.payments.idempotency import check_reference
-from payres.payments.liquidity import warn_of_low
+from payres.payments.settlement import warn_of_low
 from payres.store import audit, entries
 from payres.store.accounts import ACCOUNTS
 from payres.store.assets import ASSETS, AssetRecord

@@ -16,8 +16,7 @@ from payres.errors import InsufficientFunds, WrongState, require
 from payres.operator.operations import command, endpoint, form, lists
 from payres.operator.peers import require_peer
 from payres.operator.shapes import Column, Shape
-from payres.payments.liquidity import warn_of_low
-from payres.payments.settlement import payment_of, release_unresolved
+from payres.payments.settlement import payment_of, release_unresolved, warn_of_low
 from payres.store import accounts, audit, packets, peers
 from payres.store.accounts import ACCOUNTS, Cause
 from payres.store.assets import ASSETS

@@ -164,21 +164,16 @@ def overpay_tolerance(wanted: int) -> int:
     return max(1, wanted // OVERPAY_TOLERANCE)
 
 
-def check_countable(payment: IncomingRecord, amount: int) -> None:
-    """Raises InvalidAmount for what would take the payment's total past what one figure holds."""
-    if payment.received + amount > MAX_LEDGER:
-        raise InvalidAmount(
-            f"The incoming payment has received {payment.received}, and its total may not pass {MAX_LEDGER}",
-            receiveValue=str(amount),
-        )
-
-
 def credit(work: Work, wallet: WalletRecord, payment: IncomingRecord, amount: int) -> None:
     """Counts an amount that the ledger has credited in this same unit, and completes a payment that has all it wants.
 
     Raises InvalidAmount for a total past 2^63-1.
     """
-    check_countable(payment, amount)
+    if payment.received + amount > MAX_LEDGER:
+        raise InvalidAmount(
+            f"The incoming payment has received {payment.received}, and its total may not pass {MAX_LEDGER}",
+            receiveValue=str(amount),
+        )
     reached = payment.remaining is not None and amount >= payment.remaining
     completed_at, told_at = work.now if reached else None, payment.partial_event_at
     is_told = reached or told_at is None or not 0 <= work.now - told_at < PARTIAL_EVENT_PAUSE

@@ -12,9 +12,8 @@ from payres.grants.access import Caller
 from payres.grants.limits import Spent, check_limits
 from payres.ledger import NotEnough
 from payres.payments.incoming import PAID_MEANWHILE, LocalReceiver, fits, open_receiver
-from payres.payments.liquidity import short_of_liquidity
 from payres.payments.quotes import local_terms
-from payres.payments.settlement import emit, pay_locally
+from payres.payments.settlement import emit, pay_locally, short_of_liquidity
 from payres.representations import amount
 from payres.store import grants, quotes
 from payres.store.payments import OUTGOING, OutgoingRecord

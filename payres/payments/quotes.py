@@ -21,7 +21,7 @@ from payres.clock import SECOND
 from payres.errors import InvalidAmount, InvalidRequest, NoRate
 from payres.grants.access import Caller
 from payres.payments.incoming import LocalReceiver, fits, open_receiver
-from payres.payments.liquidity import check_liquidity
+from payres.payments.settlement import check_liquidity
 from payres.store import assets, retention
 from payres.store.quotes import QUOTES, QuoteRecord
 from payres.store.wallets import WalletRecord, active_wallet

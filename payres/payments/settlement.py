@@ -1,14 +1,21 @@
-"""Settlement: how the money of a payment moves, at once to a receiver here, from its hold to a remote one."""
+"""Settlement: how the money of a payment moves, at once to a receiver here, from its hold to a remote one.
+
+Exchanges take from the operator's liquidity, whose accounts may run low.
+"""
+
+from collections.abc import Iterable
 
 import msgspec
 
 from payres import ledger, representations
-from payres.amounts import MAX_LEDGER
-from payres.ledger import Side
+from payres.amounts import MAX_LEDGER, Asset
+from payres.errors import InsufficientFunds
+from payres.event_types import LiquidityEvent, PeerEvent
+from payres.ledger import Side, free_balance
 from payres.payments.incoming import credit
-from payres.payments.liquidity import warn_of_low
-from payres.store import accounts, grants, packets, payments
-from payres.store.accounts import ACCOUNTS, HoldRecord
+from payres.store import accounts, grants, packets, payments, peers
+from payres.store.accounts import ACCOUNTS, AccountRecord, HoldRecord
+from payres.store.assets import ASSETS
 from payres.store.packets import PacketRecord
 from payres.store.payments import OUTGOING, IncomingRecord, OutgoingRecord, refund_by_return_payment
 from payres.store.wallets import WALLETS, WalletRecord
@@ -152,3 +159,29 @@ def _give_back(work: Work, payment: OutgoingRecord, debit: int, receive: int) ->
     if payment.grant_id and (debit or receive):
         window, code, scale = payment.window_start, payment.terms.asset.code, payment.terms.asset.scale
         grants.add_spending(work, payment.grant_id, window, code, scale, -debit, -receive, work.now)
+
+
+def check_liquidity(work: Work, asset_id: int, amount: int) -> None:
+    """Raises InsufficientFunds when the operator has less than this amount of the asset to give in an exchange."""
+    account = accounts.find_operator_account(work, asset_id, "liquidity")
+    if account is None or free_balance(account) < amount:
+        raise short_of_liquidity(amount, ASSETS.by_id(work, asset_id).asset)
+
+
+def short_of_liquidity(amount: int, asset: Asset) -> InsufficientFunds:
+    """The operator does not have this amount of the asset to give in an exchange."""
+    sentence = f"This server cannot exchange {amount} into {asset.code} at the moment; try less or later"
+    return InsufficientFunds(sentence, reason="liquidity")
+
+
+def warn_of_low(work: Work, low: Iterable[AccountRecord]) -> None:
+    """Writes an event for each account that a movement left low."""
+    for account in low:
+        asset = ASSETS.by_id(work, account.asset_id).asset
+        left = representations.amount(free_balance(account), asset)
+        peer = peers.peer_with_account(work, account.id)
+        if peer is None:
+            work.emit("liquidity.low", None, LiquidityEvent(left=left))
+        else:
+            limit = representations.amount(-peer.floor, asset)
+            work.emit("peer.credit_low", None, PeerEvent(peer=peer.name, left=left, credit_limit=limit))
