@@ -66,25 +66,22 @@ def test_parse_decimal_reads_what_people_write(text: str, asset: Asset, value: i
     assert parse_decimal(text, asset) == value
 
 
+NO_AMOUNTS = {
+    "smallest unit is 0.01 USD": (("", USD),),
+    "has 3 decimals, but the smallest unit is 0.01 USD": (("1.005", USD),),
+    "has 3 decimals": (("1.000", USD),),
+    "has 1 decimals, but the smallest unit is 1 JPY": (("1.0", JPY),),
+    "digits and a decimal point only": (
+        *(("-1", USD), ("+1", USD), ("1e3", USD), (" 1", USD), ("1 000", USD), ("1,000.00", USD), (".5", USD)),
+        *(("5.", USD), ("\u0661", USD), ("1" * 100_000, USD)),
+    ),
+    "largest amount is 184467440737095516.15 USD": (("184467440737095516.16", USD),),
+}
+
+
 @pytest.mark.parametrize(
     ("text", "asset", "sentence"),
-    [
-        ("", USD, "smallest unit is 0.01 USD"),
-        ("1.005", USD, "has 3 decimals, but the smallest unit is 0.01 USD"),
-        ("1.000", USD, "has 3 decimals"),
-        ("1.0", JPY, "has 1 decimals, but the smallest unit is 1 JPY"),
-        ("-1", USD, "digits and a decimal point only"),
-        ("+1", USD, "digits and a decimal point only"),
-        ("1e3", USD, "digits and a decimal point only"),
-        (" 1", USD, "digits and a decimal point only"),
-        ("1 000", USD, "digits and a decimal point only"),
-        ("1,000.00", USD, "digits and a decimal point only"),
-        (".5", USD, "digits and a decimal point only"),
-        ("5.", USD, "digits and a decimal point only"),
-        ("\u0661", USD, "digits and a decimal point only"),
-        ("1" * 100_000, USD, "digits and a decimal point only"),
-        ("184467440737095516.16", USD, "largest amount is 184467440737095516.15 USD"),
-    ],
+    [(*row, sentence) for sentence, rows in NO_AMOUNTS.items() for row in rows],
 )
 def test_parse_decimal_refuses_with_the_smallest_unit(text: str, asset: Asset, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):

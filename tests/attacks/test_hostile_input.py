@@ -206,23 +206,10 @@ def confused(target: str) -> list[str]:
     """Other spellings of a target, some of which a careless reader takes for the same."""
     first, rest = target[1], target[2:]
     return [
-        f"/%{ord(first):02x}{rest}",
-        f"/./{first}{rest}",
-        f"/x/../{first}{rest}",
-        f"/%2e/{first}{rest}",
-        f"//{first}{rest}",
-        f"{target}/",
-        f"{target}//",
-        f"{target}?",
-        f"{target}?x=1",
-        f"{target};x=1",
-        f"{target}%00",
-        f"{target}%2f",
-        f"{target}%3fx",
-        f"{target}.json",
-        f"/{first.upper()}{rest}",
-        f"\\{first}{rest}",
-        f"/evil.example{target}",
+        *(f"/%{ord(first):02x}{rest}", f"/./{first}{rest}", f"/x/../{first}{rest}", f"/%2e/{first}{rest}"),
+        *(f"//{first}{rest}", f"{target}/", f"{target}//", f"{target}?", f"{target}?x=1", f"{target};x=1"),
+        *(f"{target}%00", f"{target}%2f", f"{target}%3fx", f"{target}.json", f"/{first.upper()}{rest}"),
+        *(f"\\{first}{rest}", f"/evil.example{target}"),
     ]
 
 

@@ -25,15 +25,9 @@ from tests.helpers import TIMEOUT
 USD_1 = {"value": "100", "assetCode": "USD", "assetScale": 2}
 
 SQL = [
-    "' OR '1'='1",
-    "' OR 1=1 --",
-    "'; DROP TABLE wallet_address; --",
-    '"; UPDATE account SET balance = 9000000; --',
-    "' UNION SELECT value FROM secret --",
-    "') ; ATTACH DATABASE '/tmp/stolen.db' AS stolen --",
-    "%' ESCAPE '!",
-    "\\'; VACUUM INTO '/tmp/stolen.db' --",
-    "?1 :wallet @p $p",
+    *("' OR '1'='1", "' OR 1=1 --", "'; DROP TABLE wallet_address; --", '"; UPDATE account SET balance = 9000000; --'),
+    *("' UNION SELECT value FROM secret --", "') ; ATTACH DATABASE '/tmp/stolen.db' AS stolen --", "%' ESCAPE '!"),
+    *("\\'; VACUUM INTO '/tmp/stolen.db' --", "?1 :wallet @p $p"),
 ]
 
 

@@ -57,15 +57,3 @@ async def test_header_section_is_taken_up_to_the_limit_exactly(tmp_path: Path) -
         accepted = await ask(scope_of([(b"x", b"a" * rest)], page), app)
     assert accepted[0]["status"] == 404
     check_refused(await ask(scope_of([(b"x", b"a" * (rest + 1))], page)))
-
-
-@pytest.mark.parametrize(
-    "scope",
-    [
-        scope_of([], "/" * MAX_HEADER_BYTES),
-        scope_of([], query=b"a" * MAX_HEADER_BYTES),
-        scope_of([(b"x", b"")] * (MAX_HEADER_BYTES // 5)),
-    ],
-)
-async def test_target_and_many_small_headers_count_too(scope: dict[str, Any]) -> None:
-    check_refused(await ask(scope))

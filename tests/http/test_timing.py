@@ -14,7 +14,7 @@ from payres.http.server import KEEP_ALIVE_MARGIN
 from payres.limits import KEEP_ALIVE_SECONDS, REQUEST_SECONDS, UNREAD_SECONDS
 from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, read_to_end, wait_until
-from tests.http.conftest import GET, LAST, Connect, Timers, on_loop, protocol_of
+from tests.http.conftest import GET, Connect, Timers, on_loop, protocol_of
 
 SHORT = b"POST /quotes HTTP/1.1\r\nhost: h\r\ncontent-length: 5\r\n\r\n"
 # Answered before its body has come: the path is no wallet's.
@@ -110,16 +110,6 @@ def test_answer_says_how_long_its_connection_stays_open(connection: socket.socke
     head = connection.recv(65536).lower()
     assert b"\r\nkeep-alive: timeout=75\r\n" in head
     assert KEEP_ALIVE_SECONDS == 75
-
-
-@pytest.mark.parametrize("sent", [LAST, GET.replace(b"1.1", b"1.0")])
-def test_last_answer_says_that_its_connection_ends_and_not_how_long_it_stays(
-    connection: socket.socket, sent: bytes
-) -> None:
-    connection.sendall(sent)
-    head, _, _ = read_to_end(connection).lower().partition(b"\r\n\r\n")
-    assert head.count(b"connection: close") == 1
-    assert b"keep-alive" not in head
 
 
 @pytest.mark.parametrize("sent", [b"", b"\r\n", b"\r\n\r\n"])
