@@ -70,28 +70,6 @@ async def test_slots_are_limited_in_all_and_for_each_part_of_a_key(
     assert [number for number, key in enumerate(keys) if not slots.try_take(*key)] == refused
 
 
-async def test_one_slot_for_a_key_is_a_lock_for_each() -> None:
-    slots = Slots(None, None, 1)
-    order: list[str] = []
-    may_end = asyncio.Event()
-
-    async def pass_through(client_id: int, key: str, name: str) -> None:
-        async with slots.slot(client_id, key):
-            order.append(f"{name} begins")
-            if name == "first":
-                await may_end.wait()
-            order.append(f"{name} ends")
-
-    asked = [(1, "a", "first"), (1, "a", "second"), (1, "b", "third"), (2, "a", "4th")]
-    passing = [asyncio.create_task(pass_through(*each)) for each in asked]
-    await asyncio.wait(passing[2:], timeout=TIMEOUT)
-    assert order == ["first begins", "third begins", "third ends", "4th begins", "4th ends"]
-    may_end.set()
-    await asyncio.gather(*passing)
-    assert order[5:] == ["first ends", "second begins", "second ends"]
-    assert slots._levels == {}
-
-
 async def test_slots_are_given_out_in_the_order_of_asking_and_a_full_key_waits_apart() -> None:
     async with holders_of(Slots(4, 3)) as holders:
         await holders.start("a1", "a2", "a3", "a4", "b1", "b2", "c1")
