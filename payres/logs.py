@@ -37,11 +37,8 @@ class OutputHandler(logging.Handler):
         members = {"message": record.getMessage()}
         if record.exc_info:
             members["exception"] = logging.Formatter().formatException(record.exc_info)
-        if self._format == "json":
-            line = _json(record.created, record.levelname, record.name, members)
-        else:
-            line = _text(record.created, record.levelname, record.name, "\n".join(members.values()))
-        self.write([line])
+        told = members if self._format == "json" else "\n".join(members.values())
+        self.write([_line(record.created, record.levelname, record.name, told)])
 
     def write(self, lines: Sequence[bytes]) -> int:
         """Writes lines as far as there is room; how many were written or begun."""
@@ -83,13 +80,14 @@ class RequestLog:
         if not self._lines:
             asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
         ms = round(seconds * 1000, 1)
+        told: Mapping[str, object] | str
         if self._is_json:
             coded = {} if code is None else {"code": code}
-            line = _json_of_requests({"method": method, "path": path, "status": status, **coded, "ms": ms, **more})
+            told = {"method": method, "path": path, "status": status, **coded, "ms": ms, **more}
         else:
-            text = f"{method} {path} {status}{'' if code is None else f' {code}'} {ms} ms"
-            line = _text_of_requests(text + "".join(f" {name}={_quoted(value)}" for name, value in more.items()))
-        self._lines.append(line)
+            told = f"{method} {path} {status}{'' if code is None else f' {code}'} {ms} ms"
+            told += "".join(f" {name}={_quoted(value)}" for name, value in more.items())
+        self._lines.append(_line(time.time(), "INFO", REQUESTS, told))
         if len(self._lines) == MAX_LINES:
             self.flush()
 
@@ -97,32 +95,19 @@ class RequestLog:
         """Writes the lines so far."""
         lines, self._lines = self._lines, []
         if self._dropped and self._output.has_room():
-            text, members = f"dropped={self._dropped}", {"dropped": self._dropped}
-            lines.insert(0, _json_of_requests(members) if self._is_json else _text_of_requests(text))
+            told = {"dropped": self._dropped} if self._is_json else f"dropped={self._dropped}"
+            lines.insert(0, _line(time.time(), "INFO", REQUESTS, told))
             self._dropped = 0
         self._dropped += len(lines) - self._output.write(lines)
 
 
-def _json_of_requests(members: Mapping[str, object]) -> bytes:
-    return _json(time.time(), "INFO", REQUESTS, members)
-
-
-def _text_of_requests(text: str) -> bytes:
-    return _text(time.time(), "INFO", REQUESTS, text)
-
-
-def _json(at: float, level: str, logger: str, members: Mapping[str, object]) -> bytes:
-    return msgspec.json.encode({"time": _stamp(at), "level": level, "logger": logger, **members}) + b"\n"
-
-
-def _text(at: float, level: str, logger: str, text: str) -> bytes:
-    return f"{_stamp(at)} {level} {logger}: {text}\n".encode(errors="backslashreplace")
-
-
-def _stamp(at: float) -> str:
-    """RFC 3339 in UTC, with milliseconds."""
+def _line(at: float, level: str, logger: str, told: Mapping[str, object] | str) -> bytes:
+    """A line of JSON with these members, or of text, with its time as RFC 3339 has it, in UTC."""
     seconds, milliseconds = divmod(int(at * 1000), 1000)
-    return f"{_second(seconds)}.{milliseconds:03d}Z"
+    moment = f"{_second(seconds)}.{milliseconds:03d}Z"
+    if isinstance(told, str):
+        return f"{moment} {level} {logger}: {told}\n".encode(errors="backslashreplace")
+    return msgspec.json.encode({"time": moment, "level": level, "logger": logger, **told}) + b"\n"
 
 
 @lru_cache(maxsize=2)

@@ -70,11 +70,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     log_format: LogFormat = "text"
     read_only: bool = False
 
-    @property
-    def effective_quote_lifetime(self) -> int:
-        """Seconds that a quote is valid: an owner who decides in time must not approve one that has expired."""
-        return max(self.quote_lifetime, self.interaction_lifetime)
-
 
 def load_settings(flags: Mapping[str, object] | None = None, environment: Mapping[str, str] | None = None) -> Settings:
     """The effective settings. Their file is PAYRES_CONFIG, or `payres.toml` if that is in the working directory.

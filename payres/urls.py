@@ -67,7 +67,6 @@ class Urls:
         self.base = base_url.rstrip("/")
         self.host = urlsplit(base_url).hostname or ""
         self.auth_server = self.base + "/"
-        self.resource_server = self.base
         self.canonical_base = canonical(self.base)
         self._bases = _spellings(self.canonical_base)
         self._prefix = f"{self.canonical_base}/"

@@ -32,8 +32,6 @@ UNPAIRED_SURROGATE = re.compile(
 BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
 # How msgspec names a member that the path of its message does not lead to.
 MEMBER = re.compile(r"Object (?:missing required|contains unknown) field `(.*)`", re.DOTALL)
-# A member that is returned byte for byte and that only the client reads: in it, members may be repeated.
-UNREAD: Final = "metadata"
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
@@ -292,7 +290,7 @@ def repeated_member(body: bytes) -> str | None:
     if not found:
         return None
     if isinstance(whole, dict):
-        whole.pop(UNREAD, None)
+        whole.pop("metadata", None)  # it is returned byte for byte, and only the client reads it
     return _find(whole, "")
 
 

@@ -21,12 +21,6 @@ def load(flags: dict[str, object] | None = None, environment: dict[str, str] | N
     return load_settings(flags, environment or {})
 
 
-@pytest.mark.parametrize(("quote", "interaction", "effective"), [(900, 600, 900), (300, 600, 600), (900, 1200, 1200)])
-def test_quote_lives_at_least_as_long_as_an_interaction(quote: int, interaction: int, effective: int) -> None:
-    settings = load({"quote_lifetime": quote, "interaction_lifetime": interaction})
-    assert (settings.quote_lifetime, settings.effective_quote_lifetime) == (quote, effective)
-
-
 HOSTS = "must be IP addresses, networks and host names"
 
 

@@ -54,24 +54,21 @@ def json_error(error: DomainError) -> Response:
 
 
 def check_accept(headers: Headers, types: Sequence[str] = ()) -> None:
-    """Raises 406 for headers that take neither JSON nor one of the other types."""
+    """Raises 406 for headers that take neither JSON nor one of the other types. What is malformed is passed over."""
     accept = _accept(headers)
-    if accept not in COMMON and not accepts(accept, types):
+    if accept in COMMON:
+        return
+    ranges = _ranges(accept)
+    if not ranges or any(ranges.get(media_type) for media_type in types):
+        return
+    # The most specific range decides.
+    if not next((ranges[name] for name in RANGES_OF_JSON if name in ranges), False):
         raise NotAcceptable(f"The answer is {JSON}: name it in Accept, or leave Accept out")
 
 
 def asks_for(headers: Headers, media_type: str) -> bool:
     """Whether the headers name this very media type as one that the client takes."""
     return bool(_ranges(_accept(headers)).get(media_type))
-
-
-def accepts(accept: str, types: Sequence[str] = ()) -> bool:
-    """Whether an Accept header takes JSON, or names one of the other types. What is malformed in it is passed over."""
-    ranges = _ranges(accept)
-    if not ranges or any(ranges.get(media_type) for media_type in types):
-        return True
-    # The most specific range decides.
-    return next((ranges[name] for name in RANGES_OF_JSON if name in ranges), False)
 
 
 def last_response(error: DomainError, headers: Iterable[tuple[bytes, bytes]], method: bytes) -> bytes:

@@ -54,7 +54,8 @@ def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None)
         if receiver.wallet.asset_id != wallet.asset_id:
             check_liquidity(work, receiver.wallet.asset_id, terms.receive)
         offer = Offer(terms, receiver.payment.expires_at)
-    latest = work.now + work.settings.effective_quote_lifetime * SECOND
+    # An owner who decides in time must not approve a quote that has expired.
+    latest = work.now + max(work.settings.quote_lifetime, work.settings.interaction_lifetime) * SECOND
     expires_at = latest if offer.expires_at is None else min(latest, offer.expires_at)
     quote = QuoteRecord(
         id=work.new_id(),

@@ -50,7 +50,7 @@ async def read(request: Request) -> Response:
         asset_code=wallet.asset_code,
         asset_scale=wallet.asset_scale,
         auth_server=context.urls.auth_server,
-        resource_server=context.urls.resource_server,
+        resource_server=context.urls.base,
     )
     return json_response(body, headers=WALLET_CACHE)
 

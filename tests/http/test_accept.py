@@ -1,7 +1,6 @@
 import httpx2
 import pytest
 
-from payres.http.responses import accepts
 from payres.testing.instance import Instance
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT
@@ -29,15 +28,10 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("accept", REFUSED)
-def test_accepts_not_what_rules_json_out(accept: str) -> None:
-    assert not accepts(accept)
-
-
-def test_accepts_another_name_of_json_only_when_it_is_named() -> None:
-    assert accepts("application/did+json", ["application/did+json"])
-    assert accepts("application/json;q=0, application/did+json", ["application/did+json"])
-    assert not accepts("application/did+json;q=0", ["application/did+json"])
-    assert not accepts("application/json;q=0, */*", ["application/did+json"])
+def test_accept_that_rules_json_out_is_refused(
+    shared: Instance, anonymous: httpx2.Client, refused: Refused, accept: str
+) -> None:
+    refused(anonymous.get(f"{shared.base_url}/quotes/1", headers={"accept": accept}), 406, "not_acceptable")
 
 
 @pytest.mark.parametrize("accept", TAKEN)
@@ -114,6 +108,7 @@ def test_unknown_address_is_reported_before_accept(
     [
         ("/alice/jwks.json", "application/jwk-set+json"),
         ("/alice/did.json", "application/did+json"),
+        ("/alice/did.json", "application/json;q=0, application/did+json"),
         ("/alice/did.json", "application/did+ld+json;profile=x"),
         ("/alice/did.json", "application/ld+json"),
     ],
@@ -123,6 +118,13 @@ def test_documents_have_media_types_of_their_own(
 ) -> None:
     answer = anonymous.get(shared.base_url + path, headers={"accept": accept})
     assert (answer.status_code, answer.headers["content-type"]) == (200, JSON)
+
+
+@pytest.mark.parametrize("accept", ["application/did+json;q=0", "application/json;q=0, */*"])
+def test_media_type_of_its_own_must_be_named(
+    shared: Instance, anonymous: httpx2.Client, refused: Refused, accept: str
+) -> None:
+    refused(anonymous.get(f"{shared.wallet('alice')}/did.json", headers={"accept": accept}), 406, "not_acceptable")
 
 
 def test_consent_pages_and_health_do_not_mind(shared: Instance, anonymous: httpx2.Client) -> None:
