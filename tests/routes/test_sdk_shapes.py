@@ -350,7 +350,7 @@ class Place(NamedTuple):
 def place(shared: Instance, request: pytest.FixtureRequest) -> Place:
     urls, name = shared.context.urls, re.sub(r"\W|_", "-", request.node.name)
     payer, payee = shared.create_wallet(f"{name}-payer", deposit="10.00"), shared.create_wallet(f"{name}-payee")
-    return Place(payer, payee, urls.auth_server, urls.resource_server)
+    return Place(payer, payee, urls.auth_server, urls.base)
 
 
 def spending(wallet_address: str) -> list[Json]:
