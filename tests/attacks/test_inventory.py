@@ -16,7 +16,7 @@ INVENTORY = {
     "stale and future created": "routes/test_authorize signatures/test_verify",
     "signature made malleable": "signatures/test_verify signatures/test_fields",
     # Tokens and grants
-    "token theft": "specification/test_authentication routes/test_tokens",
+    "token theft": "specification/test_authentication specification/test_continuation",
     "token guessing": "attacks/test_guessing grants/test_grant_rules http/test_rate_limits",
     "use of a token that has ended": "specification/test_authentication routes/test_authorize grants/test_grant_rules",
     "continuing another's grant": "grants/test_grant_rules",
