@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from payres.errors import HeadTooLarge, InvalidRequest
@@ -23,8 +24,9 @@ _UPGRADE: Final = "Leave the Upgrade header out of a request with a body: this s
 def section_bytes(scope: Mapping[str, Any]) -> int:
     """The length of a header section in its plain spelling, from the request line to the empty line (RFC 9112)."""
     target = len(scope["raw_path"]) + (len(scope["query_string"]) + len("?") if scope["query_string"] else 0)
-    headers = sum([len(name) + len(value) + len(": \r\n") for name, value in scope["headers"]])
-    return len(scope["method"]) + target + len("  HTTP/1.1\r\n\r\n") + headers
+    headers = scope["headers"]
+    fields = sum(map(len, chain.from_iterable(headers))) + len(headers) * len(": \r\n")
+    return len(scope["method"]) + target + len("  HTTP/1.1\r\n\r\n") + fields
 
 
 def too_long() -> HeadTooLarge:

@@ -47,6 +47,12 @@ class Reader(msgspec.Struct, gc=False):
 
     def var_octets(self) -> bytes:
         """Bytes with their length before them."""
+        data, start = self.data, self.at + 1
+        if start <= len(data) and data[start - 1] < 128:  # most of a packet: read without further calls
+            end = start + data[start - 1]
+            if end <= len(data):
+                self.at = end
+                return data[start:end]
         n = self.uint8()
         if n < 128:
             return self.octets(n)

@@ -145,7 +145,7 @@ class Lane:
 
     async def _run_queue(self) -> None:
         try:
-            while self.waiting:
+            while self._first or self._queue:
                 batch = self.take(self.batch_size())
                 try:
                     outcomes = await self.run_together(batch)
@@ -157,24 +157,24 @@ class Lane:
                     outcomes = [Raised(error)] * len(batch)
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     self._answer(future, outcome)
-                if self.waiting:
+                if self._first or self._queue:
                     await asyncio.sleep(0)  # the next batch is for the next turn of the loop
         finally:
             self._drain = None
 
     def _answer(self, future: "asyncio.Future[Any]", outcome: Any) -> None:
         """Gives a caller the outcome, as it may know it."""
-        error = outcome.error if isinstance(outcome, Raised) else None
+        if not isinstance(outcome, Raised):
+            if not future.done():  # else the caller was cancelled; the work stands all the same
+                future.set_result(outcome)
+            return
+        error = outcome.error
         if isinstance(error, FailStop):
             self._on_stop(error)
             error = Unavailable(error.message, retry_after=STOPPED_SECONDS)
         elif isinstance(error, StopIteration):  # a future cannot carry one, and the caller would wait forever
             error = RuntimeError("a unit of work raised StopIteration")
-        if future.done():  # the caller was cancelled; the work stands all the same
-            return
-        if error is None:
-            future.set_result(outcome)
-        else:
+        if not future.done():
             future.set_exception(error)
 
     async def _finish(self) -> None:

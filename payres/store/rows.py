@@ -5,6 +5,7 @@ of a resource; it keeps working when its own resource is not in the list.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -141,10 +142,14 @@ def first_row_from(tx: Transaction, table: str, key: str, moment: int) -> int:
 
 def insert_row(tx: Transaction, table: str, **values: Any) -> int:
     """Inserts a row with these columns; the id that the database gave it."""
-    columns = f"({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"
-    cursor = tx.execute(f"INSERT INTO {table} {columns}", tuple(values.values()))
+    cursor = tx.execute(_insertion(table, tuple(values)), tuple(values.values()))
     assert cursor.lastrowid is not None
     return cursor.lastrowid
+
+
+@cache
+def _insertion(table: str, columns: tuple[str, ...]) -> str:
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
 
 
 class PageQuery(msgspec.Struct, frozen=True):
