@@ -9,7 +9,9 @@ any moment the balances of all accounts of one asset sum to zero, which `payres.
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import NamedTuple, ParamSpec, TypeVar, Unpack
+from typing import ParamSpec, TypeVar, Unpack
+
+import msgspec
 
 from payres.amounts import MAX_LEDGER
 from payres.errors import InvalidAmount
@@ -36,14 +38,14 @@ class NotEnough(Exception):
         self.free = free
 
 
-class Moved(NamedTuple):
+class Moved(msgspec.Struct, frozen=True):
     """The id of a new transfer or hold, and the accounts that ran low by it, which their operator is to hear of."""
 
     id: int
     low: Sequence[AccountRecord]
 
 
-class Side(NamedTuple):
+class Side(msgspec.Struct, frozen=True):
     """One side of an exchange: an account, its asset, and how much leaves it or arrives."""
 
     account_id: int

@@ -67,6 +67,10 @@ class Reader(msgspec.Struct, gc=False):
 
         A longer one is an error, or the largest number of eight bytes when it may `saturate`.
         """
+        data, start = self.data, self.at + 1
+        if start < len(data) and data[start - 1] == 1:  # nearly all
+            self.at = start + 1
+            return data[start]
         number = self.var_octets()
         if not number:
             raise CodecError("a number has at least one byte")
@@ -112,7 +116,10 @@ def var_text(text: str) -> bytes:
 
 def var_uint(n: int) -> bytes:
     """A number in as few bytes as it needs, with their count before them. Raises ValueError above eight bytes."""
-    return var_octets(uint64(n).lstrip(b"\0") or b"\0")
+    size = (n.bit_length() + 7) // 8 or 1
+    if n < 0 or size > 8:
+        raise ValueError(f"{n} is not a number from 0 to {MAX_UINT64}")
+    return bytes((size,)) + n.to_bytes(size)
 
 
 def timestamp(us: int) -> bytes:

@@ -82,8 +82,8 @@ def move(work: Work, account: NamedAccount, kind: Kind, text: str, reference: st
     external = ledger.operator_account(work, asset.id, "external")
     sides = (external, account.id) if kind == "deposit" else (account.id, external)
     try:
-        transfer_id, low = ledger.transfer(work, *sides, amount, kind)
-        warn_of_low(work, low)
+        moved = ledger.transfer(work, *sides, amount, kind)
+        warn_of_low(work, moved.low)
     except ledger.NotEnough as lack:
         free, needed = (format_decimal(figure, asset.asset) for figure in (lack.free, amount))
         raise InsufficientFunds(
@@ -91,7 +91,7 @@ def move(work: Work, account: NamedAccount, kind: Kind, text: str, reference: st
             reason=account.kind,
             free=free,
         ) from lack
-    return _record(work, account, transfer_id, kind, amount, reference)
+    return _record(work, account, moved.id, kind, amount, reference)
 
 
 def _find(work: Work, account: NamedAccount, kind: Kind, amount: int, reference: str | None) -> MovementRecord | None:
