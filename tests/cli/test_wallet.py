@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 
 from payres.grants.sign_in import verify_password
-from payres.operator.wallets import require_wallet
-from payres.store import wallets
 from payres.store.connections import connect_writer
 from payres.store.wallets import find_wallet
-from payres.store.work import Work
 from tests.cli.conftest import CREATE, AsJson, Command, rows_of
 from tests.helpers import TIMEOUT, free_of_settings
 
@@ -108,13 +105,18 @@ def test_rename_changes_the_public_name_and_nothing_else(payres: Command, as_jso
     assert as_json("wallet", "show", "alice")["publicName"] is None
 
 
-def test_password_is_asked_for_on_standard_error(payres: Command, database: Path) -> None:
+@pytest.mark.parametrize("forget", [False, True])
+def test_password_is_asked_for_on_standard_error(
+    payres: Command, as_json: AsJson, database: Path, forget: bool
+) -> None:
     payres(*CREATE)
-    result = payres("wallet", "password", "alice", "--json", input="secret words\nsecret words\n")
+    options = ["--forget-browsers"] if forget else []
+    result = payres("wallet", "password", "alice", "--json", *options, input="secret words\nsecret words\n")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["canSignIn"] is True
     assert "secret" not in result.output
     assert signs_in(database, "secret words")
+    assert as_json("audit", "list")["entries"][0]["details"] == {"forgetBrowsers": forget}
 
 
 def test_password_cannot_be_asked_for_without_a_terminal(payres: Command, database: Path) -> None:
@@ -164,16 +166,6 @@ def test_password_comes_from_a_line_of_a_file_or_of_standard_input(
     assert (json.loads(result.stdout)["canSignIn"], result.stderr) == (True, "")
     assert signs_in(database, "another one")
     assert not signs_in(database, password)
-
-
-@pytest.mark.parametrize("forget", [False, True])
-def test_password_forgets_browsers_when_asked_to(payres: Command, tx: Work, forget: bool) -> None:
-    payres(*CREATE)
-    wallet = require_wallet(tx, "alice")
-    wallets.insert_browser(tx, b"browser", wallet.id, tx.now)
-    options = ["--forget-browsers"] if forget else []
-    assert payres("wallet", "password", "alice", *options, input="correct horse\ncorrect horse\n").exit_code == 0
-    assert wallets.knows_browser(tx, b"browser", wallet.id, tx.now) is not forget
 
 
 @pytest.mark.parametrize(

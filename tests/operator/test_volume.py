@@ -1,3 +1,5 @@
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -10,20 +12,28 @@ from payres.operator.volume import DAYS, DailyVolume
 from payres.settings import Settings
 from payres.store.accounts import find_operator_account
 from payres.store.database import Database
-from payres.store.wallets import WalletRecord
 from payres.store.work import Environment, Work
 
 USD = Asset("USD", 2)
 START = 20_000 * DAY + 5
 
 
-def pay(work: Work, amount: int, kind: str = "payment") -> None:
-    payer, receiver = (_wallet(work, path) for path in ("alice", "bob"))
-    ledger.transfer(work, payer.account_id, receiver.account_id, amount, kind)
+@pytest.fixture
+def clock() -> MovableClock:
+    return MovableClock(START, frozen=True)
 
 
-def _wallet(work: Work, path: str) -> WalletRecord:
-    return wallets.require_wallet(work, path)
+@asynccontextmanager
+async def opened(folder: Path, clock: MovableClock) -> AsyncIterator[Database]:
+    """A database in which alice has 1,000,000.00 USD and bob nothing."""
+    database = await Database.open(str(folder / "payres.db"), Environment.of(Settings(), clock))
+    try:
+        assert (await DailyVolume().look(database)).complete
+        await database.write(open_wallets)
+        assert (await DailyVolume().look(database)).paid == {}
+        yield database
+    finally:
+        await database.close()
 
 
 def open_wallets(work: Work) -> None:
@@ -32,14 +42,16 @@ def open_wallets(work: Work) -> None:
     wallets.deposit(work, "alice", "1000000.00")
 
 
+def pay(work: Work, amount: int, kind: str = "payment", payer: str = "alice", receiver: str = "bob") -> None:
+    source, target = (wallets.require_wallet(work, path) for path in (payer, receiver))
+    ledger.transfer(work, source.account_id, target.account_id, amount, kind)
+
+
 async def test_volume_counts_each_payment_on_its_day_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: MovableClock
 ) -> None:
     monkeypatch.setattr(volume, "BATCH", 3)
-    clock = MovableClock(START, frozen=True)
-    database = await Database.open(str(tmp_path / "payres.db"), Environment.of(Settings(), clock))
-    try:
-        await database.write(open_wallets)
+    async with opened(tmp_path, clock) as database:
         for day in range(DAYS + 2):
             await database.write(lambda work, day=day: pay(work, day + 1))  # type: ignore[misc]
             clock.advance(DAY // 1_000_000)
@@ -59,37 +71,19 @@ async def test_volume_counts_each_payment_on_its_day_and_nothing_else(
         assert (await counted.look(database)).paid == {USD: [*expected[:-1], expected[-1] + 1000]}
         clock.advance(DAY // 1_000_000)
         assert (await counted.look(database)).paid == {USD: [*expected[1:-1], expected[-1] + 1000, 0]}
-    finally:
-        await database.close()
 
 
-async def test_volume_of_nothing_is_nothing(tmp_path: Path) -> None:
-    database = await Database.open(str(tmp_path / "payres.db"))
-    try:
-        found = await DailyVolume().look(database)
-        assert (found.paid, found.received, found.complete) == ({}, {}, True)
-        await database.write(open_wallets)
-        assert (await DailyVolume().look(database)).paid == {}
-    finally:
-        await database.close()
-
-
-async def test_sums_may_pass_what_an_account_can_hold(tmp_path: Path) -> None:
-    database = await Database.open(str(tmp_path / "payres.db"))
+async def test_sums_may_pass_what_an_account_can_hold(tmp_path: Path, clock: MovableClock) -> None:
+    most = MAX_LEDGER - 100_000_000
 
     def unit(work: Work) -> None:
-        open_wallets(work)
-        payer, receiver = _wallet(work, "alice"), _wallet(work, "bob")
-        external = find_operator_account(work, payer.asset_id, "external")
+        alice = wallets.require_wallet(work, "alice")
+        external = find_operator_account(work, alice.asset_id, "external")
         assert external is not None
-        most = MAX_LEDGER - 100_000_000
-        ledger.transfer(work, external.id, payer.account_id, most, "deposit")
-        for source, target in ((payer, receiver), (receiver, payer)) * 2:
-            ledger.transfer(work, source.account_id, target.account_id, most, "payment")
+        ledger.transfer(work, external.id, alice.account_id, most, "deposit")
+        for payer, receiver in (("alice", "bob"), ("bob", "alice")) * 2:
+            pay(work, most, "payment", payer, receiver)
 
-    try:
+    async with opened(tmp_path, clock) as database:
         await database.write(unit)
-        found = await DailyVolume().look(database)
-        assert found.paid[USD][-1] == 4 * (MAX_LEDGER - 100_000_000)
-    finally:
-        await database.close()
+        assert (await DailyVolume().look(database)).paid[USD][-1] == 4 * most
