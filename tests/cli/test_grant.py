@@ -1,20 +1,19 @@
 import json
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+import re
+from typing import Any, get_args
 
 import pytest
 
 from payres.clock import SECOND, SystemClock
-from payres.grants.gnap import interaction_hash
 from payres.identifiers import new_id, new_secret
 from payres.limits import APPROVAL_SECONDS
 from payres.operator import wallets
-from payres.store import clients, grants
-from payres.store.grants import GRANTS, INTERACTIONS, TOKENS, GrantRecord, InteractionRecord, TokenRecord
+from payres.store import clients
+from payres.store.grants import GRANTS, INTERACTIONS, TOKENS, GrantRecord, InteractionRecord, State, TokenRecord
 from payres.store.work import Transaction, Work
-from tests.cli.conftest import AsJson, Command, facts_of, rows_of
+from tests.cli.conftest import AsJson, Command, facts_of, one_sentence, rows_of
 
-BASE = "http://127.0.0.1:8080"
+BASE, FINISH = "http://127.0.0.1:8080", "https://shop.example/finish?order=7"
 ACCESS = [
     {
         "type": "outgoing-payment",
@@ -61,34 +60,33 @@ class Asked:
 
 @pytest.fixture
 def asked(tx: Work) -> Asked:
-    return Asked(tx, "https://shop.example/finish?order=7")
+    return Asked(tx, FINISH)
 
 
-def test_show_finds_a_grant_by_id_and_by_redirect_url(payres: Command, as_json: AsJson, asked: Asked) -> None:
+def test_grant_is_found_by_id_and_by_redirect_url(payres: Command, as_json: AsJson, asked: Asked) -> None:
     grant = as_json("grant", "show", asked.id)
     assert grant == as_json("grant", "show", asked.redirect) == as_json("grant", "show", f"{asked.redirect}/?lang=en")
     assert (grant["id"], grant["state"], grant["client"]) == (asked.id, "pending", f"{BASE}/shop")
-    assert grant["access"] == ACCESS
-    assert grant["walletAddress"] == f"{BASE}/alice"
+    assert (grant["access"], grant["walletAddress"]) == (ACCESS, f"{BASE}/alice")
     assert grant["interaction"]["redirect"] == asked.redirect
-    facts = facts_of(payres("grant", "show", asked.id))
     limits = f"sending at most 25.00 USD, in each window of R12/2096-01-01T00:00:00Z/P1M, to {BASE}/incoming-payments/1"
-    assert facts["Access"] == f"outgoing-payment: create, read, for {BASE}/alice, {limits}"
-    assert (facts["Client"], facts["Consent page"]) == (f"{BASE}/shop “The Shop”", asked.redirect)
-
-
-def test_list_tells_who_asks_whom_for_how_much_and_until_when(payres: Command, as_json: AsJson, asked: Asked) -> None:
     [labels, cells] = rows_of(payres("grant", "list"))
-    assert dict(zip(labels, cells, strict=True)) == {
+    listed = dict(zip(labels, cells, strict=True))
+    assert listed == {
         "Asked for (UTC)": cells[0],
         "Grant": asked.id,
         "Client": f"{BASE}/shop “The Shop”",
         "Wallet": f"{BASE}/alice",
         "State": "pending",
-        "May spend": "sending at most 25.00 USD, in each window of R12/2096-01-01T00:00:00Z/P1M, to"
-        f" {BASE}/incoming-payments/1",
-        "Consent until (UTC)": as_json("grant", "show", asked.id)["interaction"]["expiresAt"],
+        "May spend": limits,
+        "Consent until (UTC)": grant["interaction"]["expiresAt"],
     }
+    alone = {
+        "Access": f"outgoing-payment: create, read, for {BASE}/alice, {limits}",
+        "Consent page": asked.redirect,
+        "Afterwards the owner goes to": FINISH,
+    }
+    assert facts_of(payres("grant", "show", asked.id)) == listed | alone
 
 
 @pytest.mark.parametrize(
@@ -108,70 +106,49 @@ def test_list_tells_spending_without_limits_from_none(
 
 def test_request_that_can_be_decided_no_more_is_not_pending(payres: Command, as_json: AsJson, tx: Work) -> None:
     expired = Asked(tx, None, lifetime=0)
-
-    def listed(*options: str) -> list[str]:
-        return [grant["id"] for grant in as_json("grant", "list", *options)["grants"]]
-
-    assert (listed("--state", "pending"), listed("--state", "expired"), listed()) == ([], [expired.id], [expired.id])
-    assert as_json("grant", "show", expired.id)["state"] == "expired"
+    assert "expired" in one_sentence(payres("grant", "approve", expired.id))
+    assert states_of(as_json, expired) == ["expired"]
     [_, cells] = rows_of(payres("grant", "list"))
     assert (cells[1], cells[4]) == (expired.id, "expired")
 
 
 def test_approval_that_can_be_continued_no_more_is_not_approved(as_json: AsJson, asked: Asked, tx: Work) -> None:
-    def listed(state: str) -> list[str]:
-        return [grant["id"] for grant in as_json("grant", "list", "--state", state)["grants"]]
-
     as_json("grant", "approve", asked.id)
-    assert (listed("approved"), listed("lapsed")) == ([asked.id], [])
+    assert states_of(as_json, asked) == ["approved"]
     tx.execute("UPDATE interaction SET decided_at = decided_at - ?", (APPROVAL_SECONDS * SECOND,))
-    assert (listed("approved"), listed("lapsed")) == ([], [asked.id])
-    assert as_json("grant", "show", asked.id)["state"] == "lapsed"
+    assert states_of(as_json, asked) == ["lapsed"]
 
 
-def test_approve_prints_the_finish_url(as_json: AsJson, asked: Asked, tx: Transaction) -> None:
+def states_of(as_json: AsJson, asked: Asked) -> list[str]:
+    """The states under which the grant is listed, one of which is shown."""
+    found = [state for state in get_args(State) if as_json("grant", "list", "--state", state)["grants"]]
+    assert as_json("grant", "show", asked.id)["state"] in found
+    return found
+
+
+def test_approve_prints_the_finish_url(as_json: AsJson, asked: Asked) -> None:
     answer = as_json("grant", "approve", asked.redirect)
     assert answer["grant"]["state"] == "approved"
-    parts = urlsplit(answer["redirect"])
-    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-    assert f"{parts.scheme}://{parts.netloc}{parts.path}" == "https://shop.example/finish"
-    assert query.keys() == {"order", "hash", "interact_ref"}
-    assert query["hash"] == interaction_hash("client nonce", "server nonce", query["interact_ref"], f"{BASE}/")
-    interaction = grants.interaction_of_grant(tx, asked.id)
-    assert interaction is not None
-    assert interaction.reference == query["interact_ref"]
+    assert re.fullmatch(re.escape(FINISH) + "&hash=[^&]+&interact_ref=[^&]+", answer["redirect"])
 
 
 def test_deny_prints_the_finish_url_with_the_result(as_json: AsJson, asked: Asked) -> None:
     answer = as_json("grant", "deny", asked.id)
     assert answer["grant"]["state"] == "denied"
-    assert answer["redirect"] == "https://shop.example/finish?order=7&result=grant_rejected"
-
-
-def test_late_decision_is_refused(payres: Command, as_json: AsJson, tx: Work) -> None:
-    asked = Asked(tx, None, lifetime=-MINUTE)
-    result = payres("grant", "approve", asked.id)
-    assert result.exit_code == 1
-    assert "expired" in result.stderr
-    assert as_json("grant", "show", asked.id)["state"] == "expired"
+    assert answer["redirect"] == f"{FINISH}&result=grant_rejected"
 
 
 def test_grant_without_interaction_needs_no_decision(payres: Command, tx: Transaction) -> None:
     client = clients.ensure_client(tx, "thumbprint", None, "{}", 0)
     GRANTS.insert(tx, GrantRecord("quiet", client.id, None, "issued", "[]", None, None, b"", 0, 0, None))
-    result = payres("grant", "approve", "quiet")
-    assert result.exit_code == 1
-    assert "needs no consent" in result.stderr
+    assert "needs no consent" in one_sentence(payres("grant", "approve", "quiet"))
     assert facts_of(payres("grant", "show", "quiet"))["State"] == "issued"
 
 
 @pytest.mark.parametrize("command", ["show", "approve", "deny", "revoke"])
-@pytest.mark.parametrize("ref", ["unknown", f"{BASE}/interact/unknown/nonce"])
-def test_unknown_ref_is_said_in_one_sentence(payres: Command, asked: Asked, command: str, ref: str) -> None:
-    result = payres("grant", command, ref)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("Error: There is no ")
-    assert len(result.stderr.splitlines()) == 1
+def test_unknown_ref_is_said_in_one_sentence(payres: Command, asked: Asked, command: str) -> None:
+    for ref in ("unknown", f"{BASE}/interact/unknown/nonce", asked.redirect[:-1] + "~"):
+        assert one_sentence(payres("grant", command, ref)).startswith("Error: There is no ")
 
 
 @pytest.mark.parametrize("command", ["show", "approve", "deny", "revoke"])
@@ -180,10 +157,8 @@ def test_error_for_a_url_elsewhere_names_the_base_url(
     payres: Command, as_json: AsJson, asked: Asked, command: str, origin: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = asked.redirect.replace(BASE, origin)
-    result = payres("grant", command, url)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith(f"Error: {url} is not under this server's base_url, which is {BASE} by the")
-    assert len(result.stderr.splitlines()) == 1
+    says = f"Error: {url} is not under this server's base_url, which is {BASE} by the"
+    assert one_sentence(payres("grant", command, url)).startswith(says)
     assert as_json("grant", "show", asked.id)["state"] == "pending"
     monkeypatch.setenv("PAYRES_BASE_URL", origin)
     assert payres("grant", command, url).exit_code == 0
@@ -196,8 +171,3 @@ def test_url_with_another_name_of_this_server_is_found(
     url = asked.redirect.replace(BASE, origin)
     assert as_json("grant", "show", url)["id"] == asked.id
     assert payres("grant", "approve", url).exit_code == 0
-
-
-def test_redirect_url_with_a_wrong_nonce_is_unknown(payres: Command, asked: Asked) -> None:
-    result = payres("grant", "approve", asked.redirect[:-1] + "~")
-    assert result.exit_code == 1
