@@ -1,40 +1,32 @@
-"""What the tests with programs from npm run against: a real server, its command line, Node, and a wallet's owner."""
+"""What the tests with programs from npm run against: a node, Node.js, and a wallet's owner."""
 
 import json
-import os
 import shutil
-import signal
 import subprocess
-import sys
 import urllib.request
-import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import pytest
-from click.testing import CliRunner
 from playwright.sync_api import sync_playwright
 
-from payres.cli import main
-from tests.helpers import TIMEOUT, Json, announced, child
+from tests.helpers import TIMEOUT, Json, child
+from tests.interop.node import PASSWORD, Node, run_node
 
 HERE = Path(__file__).parent
-PASSWORD = "correct horse battery staple"
-CONTINUE_WAIT = "1"  # seconds; the default of 5 would only make the tests slow
 CHROMIUM_FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
 
-Command = Callable[..., Json]
 Decide = Callable[[str, str], None]  # makes a choice, `approve` or `deny`, at the URL that the owner is sent to
 RunScenario = Callable[..., dict[str, Json]]
-UseNode = Callable[[str, Json], AbstractContextManager[IO[str]]]
-RunNode = Callable[[str, Json], Json]
+UseProgram = Callable[[str, Json], AbstractContextManager[IO[str]]]
+RunProgram = Callable[[str, Json], Json]
 OpenReceiver = Callable[..., "Receiver"]
-OpenWallet = Callable[..., str]
 
 
 class Receiver(NamedTuple):
@@ -64,76 +56,26 @@ class Receiver(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of the server and of its commands, with a database of its own."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
-    database = tmp_path_factory.mktemp("server") / "payres.db"
-    return {**inherited, "PAYRES_DATABASE": str(database), "PAYRES_CONTINUE_WAIT": CONTINUE_WAIT}
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """One node for all whose programs go by this machine's clock, which is quicker than one for each."""
+    with run_node(tmp_path_factory.mktemp("node") / "payres.db", continue_wait=1) as node:
+        yield node
 
 
 @pytest.fixture(scope="session")
-def base_url(environment: dict[str, str]) -> Iterator[str]:
-    """The base URL of a running `payres serve`, one a test process. It must stop cleanly, with no fault in its log."""
-    directory = Path(environment["PAYRES_DATABASE"]).parent
-    log = directory / "server.log"
-    command = [sys.executable, "-m", "payres", "serve", "--port", "0", "--json", "--quiet"]
-    with (
-        log.open("wb") as stderr,
-        child(command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=stderr) as process,
-    ):
-        base_url: str = announced(process)["baseUrl"]
-        environment["PAYRES_BASE_URL"] = base_url
-        yield base_url
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(TIMEOUT) == 0, log.read_text()
-    assert "Traceback" not in log.read_text()
-
-
-@pytest.fixture(scope="session")
-def payres(base_url: str, environment: Mapping[str, str]) -> Command:
-    """Runs a `payres` command beside the server, in this process, and returns the JSON object that it prints."""
-    assert base_url == environment["PAYRES_BASE_URL"]
-    settings = {name: value for name, value in environment.items() if name.startswith("PAYRES_")}
-
-    def run(*arguments: str) -> Json:
-        done = CliRunner().invoke(main, [*arguments, "--json"], env=settings, catch_exceptions=False)
-        assert done.exit_code == 0, done.stderr
-        resource: Json = json.loads(done.stdout)
-        return resource
-
-    return run
-
-
-@pytest.fixture
-def open_wallet(payres: Command) -> OpenWallet:
-    """Opens a wallet, with two decimals, whose path no other test has; returns its wallet address."""
-    mark = uuid.uuid4().hex[:8]
-
-    def open_one(name: str, asset: str = "USD", deposit: str | None = None) -> str:
-        path = f"{name}-{mark}"
-        options = ("--asset", asset, "--scale", "2", "--name", name.capitalize(), "--password", PASSWORD)
-        wallet_address: str = payres("wallet", "create", path, *options)["walletAddress"]
-        if deposit is not None:
-            payres("wallet", "deposit", path, deposit)
-        return wallet_address
-
-    return open_one
-
-
-@pytest.fixture(scope="session")
-def app(payres: Command, tmp_path_factory: pytest.TempPathFactory) -> Json:
+def app(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Json:
     """A client: what a scenario needs to sign in its name. It has nothing of its own that tests could quarrel about."""
-    return _open_app(payres, "app", tmp_path_factory.mktemp("keys"))
+    return node.open_app("app", tmp_path_factory.mktemp("keys"))
 
 
 @pytest.fixture(scope="session")
-def other_app(payres: Command, tmp_path_factory: pytest.TempPathFactory) -> Json:
+def other_app(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Json:
     """Another client, which the first one's grants are no business of."""
-    return _open_app(payres, "other-app", tmp_path_factory.mktemp("keys"))
+    return node.open_app("other-app", tmp_path_factory.mktemp("keys"))
 
 
 @pytest.fixture(scope="session")
-def use_node() -> Iterator[UseNode]:
+def use_program() -> Iterator[UseProgram]:
     """Hands a line of JSON to a program of scenarios/, and lends what it prints.
 
     One process of each serves all tests, because starting it takes longer than what a test wants. One with which a
@@ -158,7 +100,7 @@ def use_node() -> Iterator[UseNode]:
 
 
 @pytest.fixture(scope="session")
-def run_scenario(use_node: UseNode) -> RunScenario:
+def run_scenario(use_program: UseProgram) -> RunScenario:
     """Has a scenario told with these settings; returns its steps by name, in their order.
 
     A step with `decide` sends the wallet's owner to that URL, who decides before the next step is read.
@@ -166,7 +108,7 @@ def run_scenario(use_node: UseNode) -> RunScenario:
 
     def run(scenario: str, settings: Json, decide: Decide | None = None) -> dict[str, Json]:
         steps: dict[str, Json] = {}
-        with use_node("run", {"scenario": scenario, "settings": settings}) as printed:
+        with use_program("run", {"scenario": scenario, "settings": settings}) as printed:
             while "end" not in steps:
                 line = printed.readline()
                 assert line, f"{scenario} broke off after {list(steps)[-1:]}"
@@ -184,11 +126,11 @@ def run_scenario(use_node: UseNode) -> RunScenario:
 
 
 @pytest.fixture(scope="session")
-def run_node(use_node: UseNode) -> RunNode:
+def run_program(use_program: UseProgram) -> RunProgram:
     """What a program of scenarios/ answers to a line of settings."""
 
     def run(program: str, settings: Json) -> Json:
-        with use_node(program, settings) as printed:
+        with use_program(program, settings) as printed:
             line = printed.readline()
             assert line, f"{program} broke off with {settings}"
             result: Json = json.loads(line)
@@ -198,28 +140,28 @@ def run_node(use_node: UseNode) -> RunNode:
 
 
 @pytest.fixture(scope="session")
-def open_receiver(run_node: RunNode) -> OpenReceiver:
+def open_receiver(run_program: RunProgram) -> OpenReceiver:
     """Opens Interledger receivers with the settings that scenarios/receiver.mjs explains."""
-    return lambda **settings: Receiver(**run_node("receiver", settings))
-
-
-@pytest.fixture(params=["owner_at_command_line", "owner_in_browser"])
-def owner(request: pytest.FixtureRequest) -> Decide:
-    """A wallet's owner, who decides in either of two ways."""
-    decide: Decide = request.getfixturevalue(request.param)
-    return decide
+    return lambda **settings: Receiver(**run_program("receiver", settings))
 
 
 @pytest.fixture
-def owner_at_command_line(payres: Command) -> Decide:
-    """The operator decides for the owner; then the owner's browser goes where the command says, if anywhere."""
+def owner(node: Node) -> Decide:
+    """A wallet's owner, whose browser goes where the decision leads, if anywhere."""
+    return partial(decide_at, node)
 
-    def decide(url: str, choice: str) -> None:
-        redirect = payres("grant", choice, url)["redirect"]
-        if redirect is not None:
-            with urllib.request.urlopen(redirect, timeout=TIMEOUT) as page:
-                assert page.status == 200
 
+def decide_at(node: Node, url: str, choice: str) -> None:
+    redirect = (node.instance.approve if choice == "approve" else node.instance.deny)(url)
+    if redirect is not None:
+        with urllib.request.urlopen(redirect, timeout=TIMEOUT) as page:
+            assert page.status == 200
+
+
+@pytest.fixture(params=["owner", "owner_in_browser"])
+def any_owner(request: pytest.FixtureRequest) -> Decide:
+    """A wallet's owner, who decides in either of two ways."""
+    decide: Decide = request.getfixturevalue(request.param)
     return decide
 
 
@@ -251,10 +193,3 @@ def _node(program: str) -> list[str]:
     if node is None:
         pytest.fail("The programs from npm need Node 20 or later, and there is no `node` on the PATH")
     return [node, str(HERE / "scenarios" / f"{program}.mjs")]
-
-
-def _open_app(payres: Command, name: str, directory: Path) -> Json:
-    private_key, kid = str(directory / "private.pem"), f"{name}-key"
-    wallet = payres("wallet", "create", name, "--asset", "USD", "--scale", "2", "--name", name.capitalize())
-    payres("key", "generate", name, "--out", private_key, "--kid", kid)
-    return {"walletAddress": wallet["walletAddress"], "privateKey": private_key, "kid": kid}

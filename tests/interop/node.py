@@ -9,14 +9,16 @@ from typing import Any
 from payres.interledger.sending.connection import Timing
 from payres.operator import assets, peers
 from payres.operator.peer_terms import NewPeer
+from payres.signatures.jwk import private_pem
 from payres.store.payments import OUTGOING, OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import TIMEOUT, Json
+from tests.helpers import TIMEOUT, Json, last_segment
 from tests.interledger.network import hurried
 
 RATE = "0.92"  # EUR for a USD
+PASSWORD = "correct horse battery staple"
 NOWHERE = "http://127.0.0.1:9/ilp"
 
 
@@ -26,9 +28,16 @@ class Node:
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
 
-    def open_wallet(self, asset: str = "USD", deposit: str | None = None) -> str:
+    def open_wallet(self, asset: str = "USD", deposit: str | None = None, name: str = "wallet") -> str:
         """Opens a wallet with two decimals whose path no other test has; returns its wallet address."""
-        return self.instance.create_wallet(f"wallet-{mark()}", asset, deposit=deposit)
+        path, shown = f"{name}-{mark()}", name.capitalize()
+        return self.instance.create_wallet(path, asset, name=shown, deposit=deposit, password=PASSWORD)
+
+    def open_app(self, name: str, folder: Path) -> Json:
+        """A client: what a scenario needs to sign in its name."""
+        client, file = self.instance.new_client(name, kid=f"{name}-key"), folder / "private.pem"
+        file.write_bytes(private_pem(client.private_key))
+        return {"walletAddress": client.wallet_address, "privateKey": str(file), "kid": f"{name}-key"}
 
     def add_peer(self, name: str, url: str = NOWHERE, asset: str = "USD", **terms: Any) -> Json:
         """Adds the peer test.`name`, in two decimals; returns the settings with which a program sends as that peer.
@@ -55,7 +64,7 @@ class Node:
 
     def balance(self, wallet_address: str) -> int:
         """What a wallet with two decimals holds, in its smallest unit."""
-        return int(self.instance.balance(wallet_address.rpartition("/")[2]).replace(".", ""))
+        return int(self.instance.balance(last_segment(wallet_address)).replace(".", ""))
 
     def read(self, payment: Json) -> Json:
         """A payment that was created before, as a client reads it now."""
@@ -69,7 +78,7 @@ class Node:
 
     def outgoing(self, url: str) -> OutgoingRecord:
         """An outgoing payment as it is stored."""
-        found = self.instance.read(lambda tx: OUTGOING.get(tx, url.rpartition("/")[2]))
+        found = self.instance.read(lambda tx: OUTGOING.get(tx, last_segment(url)))
         assert found is not None
         return found
 
@@ -80,9 +89,9 @@ class Node:
 
 
 @contextmanager
-def run_node(database: Path, ilp_address: str = "test.node") -> Iterator[Node]:
+def run_node(database: Path, ilp_address: str = "test.node", **settings: Any) -> Iterator[Node]:
     """Runs a node that exchanges USD and EUR. Its timeouts are those of servers in use; it soon retries what failed."""
-    with run_instance(database, ilp_address=ilp_address) as instance:
+    with run_instance(database, ilp_address=ilp_address, **settings) as instance:
 
         def unit(tx: Work) -> None:
             assets.set_rate(tx, "USD", "EUR", RATE)

@@ -15,6 +15,7 @@ from payres.store.payments import OutgoingRecord
 from payres.store.peers import PeerRecord
 from tests.helpers import Json, amount, wait_until
 from tests.interledger.network import Waits
+from tests.interop.conftest import OpenReceiver
 from tests.interop.node import Node, mark, run_node
 from tests.interop.open_payments_server import OpenPaymentsServer, run_open_payments_server
 
@@ -22,13 +23,12 @@ DEPOSIT = 1_000_000
 VERSIONS = ("alpha3", "alpha4")
 BOTH = pytest.mark.parametrize("version", VERSIONS)
 
-OpenReceiver = Callable[..., Any]
 Begin = Callable[..., "Case"]
 
 
 @pytest.fixture(scope="session")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """One node for all, which is quicker than one for each."""
+    """Another than that of the other programs: its clock is moved."""
     with run_node(tmp_path_factory.mktemp("paying") / "payres.db") as node:
         yield node
 

@@ -2,7 +2,7 @@
 
 import json
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -11,20 +11,12 @@ import pytest
 
 from payres.operator import peers
 from payres.store.work import Transaction
-from tests.helpers import TIMEOUT, Json, amount, wait_until
-from tests.interop.node import Node, mark, run_node
-
-RunProgram = Callable[[str, Json], Json]
+from tests.helpers import TIMEOUT, Json, amount, last_segment, wait_until
+from tests.interop.conftest import RunProgram
+from tests.interop.node import Node, mark
 
 SENDERS = ("pay", "stream-send")
 PRICES = {"USD": 0.92, "EUR": 1}
-
-
-@pytest.fixture(scope="session")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """One node for all, which is quicker than one for each."""
-    with run_node(tmp_path_factory.mktemp("paid") / "payres.db") as node:
-        yield node
 
 
 def bill(node: Node, asset: str = "USD", wanted: int | None = None) -> Json:
@@ -65,12 +57,12 @@ def check_totals(node: Node, name: str, payment: Json, result: Json) -> Json:
     ],
 )
 def test_fixed_send(
-    node: Node, run_node: RunProgram, sender: str, asset: str, wanted: int | None, max_packet: int | None
+    node: Node, run_program: RunProgram, sender: str, asset: str, wanted: int | None, max_packet: int | None
 ) -> None:
     name = mark()
     peer, payment = node.add_peer(name, max_packet=max_packet), bill(node, asset, wanted)
     more = {"amountToSend": 12_345, "prices": PRICES}
-    result = run_node(sender, peer | credentials(payment) | more)
+    result = run_program(sender, peer | credentials(payment) | more)
     assert (result["amountSent"], result["error"]) == (12_345, None)
     read = check_totals(node, name, payment, result)
     assert read["completed"] is (wanted is not None)
@@ -91,11 +83,11 @@ def test_fixed_send(
     ],
 )
 def test_fixed_delivery(
-    node: Node, run_node: RunProgram, asset: str, delivered: int, wanted: int | None, max_packet: int | None
+    node: Node, run_program: RunProgram, asset: str, delivered: int, wanted: int | None, max_packet: int | None
 ) -> None:
     name = mark()
     peer, payment = node.add_peer(name, max_packet=max_packet), bill(node, asset, wanted)
-    result = run_node("pay", peer | credentials(payment) | {"amountToDeliver": delivered, "prices": PRICES})
+    result = run_program("pay", peer | credentials(payment) | {"amountToDeliver": delivered, "prices": PRICES})
     assert result["error"] is None
     assert result["amountDelivered"] == delivered
     assert result["amountSent"] <= result["quote"]["maxSourceAmount"]
@@ -105,7 +97,7 @@ def test_fixed_delivery(
 
 
 @pytest.mark.parametrize("sender", SENDERS)
-def test_wallet_address_is_paid_by_spsp(node: Node, run_node: RunProgram, sender: str) -> None:
+def test_wallet_address_is_paid_by_spsp(node: Node, run_program: RunProgram, sender: str) -> None:
     name, wallet = mark(), node.open_wallet("EUR")
     request = urllib.request.Request(wallet, headers={"Accept": "application/spsp4+json"})
     with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
@@ -113,7 +105,7 @@ def test_wallet_address_is_paid_by_spsp(node: Node, run_node: RunProgram, sender
         details = json.load(answer)
     where = {"destination": details["destination_account"], "sharedSecret": details["shared_secret"]}
     peer = node.add_peer(name, max_packet=4_000)
-    result = run_node(sender, peer | where | {"amountToSend": 10_000, "prices": PRICES})
+    result = run_program(sender, peer | where | {"amountToSend": 10_000, "prices": PRICES})
     assert (result["amountSent"], result["error"]) == (10_000, None)
     assert node.balance(wallet) == result["amountDelivered"] == 9_200
     assert node.peer(name).balance == -10_000
@@ -121,10 +113,10 @@ def test_wallet_address_is_paid_by_spsp(node: Node, run_node: RunProgram, sender
 
 
 @pytest.mark.parametrize("sender", SENDERS)
-def test_no_more_is_taken_than_is_wanted(node: Node, run_node: RunProgram, sender: str) -> None:
+def test_no_more_is_taken_than_is_wanted(node: Node, run_program: RunProgram, sender: str) -> None:
     name = mark()
     peer, payment = node.add_peer(name, max_packet=3_000), bill(node, wanted=10_000)
-    result = run_node(sender, peer | credentials(payment) | {"amountToSend": 20_000, "timeout": 1_000})
+    result = run_program(sender, peer | credentials(payment) | {"amountToSend": 20_000, "timeout": 1_000})
     assert result["error"]
     assert result["amountDelivered"] == 9_000
     assert check_totals(node, name, payment, result)["completed"] is False
@@ -132,7 +124,7 @@ def test_no_more_is_taken_than_is_wanted(node: Node, run_node: RunProgram, sende
 
 @pytest.mark.parametrize("sender", SENDERS)
 @pytest.mark.parametrize("end", ["completed", "expired"])
-def test_ended_payment_takes_no_money(node: Node, run_node: RunProgram, sender: str, end: str) -> None:
+def test_ended_payment_takes_no_money(node: Node, run_program: RunProgram, sender: str, end: str) -> None:
     name = mark()
     peer, payment = node.add_peer(name), bill(node)
     if end == "completed":
@@ -140,27 +132,27 @@ def test_ended_payment_takes_no_money(node: Node, run_node: RunProgram, sender: 
         client = node.instance.client
         assert client.post(f"{payment['id']}/complete", token=client.grant(grant)).status_code == 200
     else:
-        node.instance.write(partial(expire, payment_id=payment["id"].rpartition("/")[2]))
-    result = run_node(sender, peer | credentials(payment) | {"amountToSend": 1_000, "timeout": 1_000})
+        node.instance.write(partial(expire, payment_id=last_segment(payment["id"])))
+    result = run_program(sender, peer | credentials(payment) | {"amountToSend": 1_000, "timeout": 1_000})
     assert (result["amountSent"], result["amountDelivered"]) == (0, 0)
     assert result["error"] == "ConnectorError" if sender == "pay" else result["error"]
     check_totals(node, name, payment, result)
 
 
-def test_credit_is_the_limit(node: Node, run_node: RunProgram) -> None:
+def test_credit_is_the_limit(node: Node, run_program: RunProgram) -> None:
     name = mark()
     peer, payment = node.add_peer(name, max_packet=2_000, credit_limit="65.00"), bill(node)
-    result = run_node("stream-send", peer | credentials(payment) | {"amountToSend": 10_000, "timeout": 1_000})
+    result = run_program("stream-send", peer | credentials(payment) | {"amountToSend": 10_000, "timeout": 1_000})
     assert result["error"]
     assert 4_500 < result["amountSent"] <= 6_500
     check_totals(node, name, payment, result)
 
 
-def test_payment_waits_at_the_limit_of_credit_until_the_peer_has_settled(node: Node, run_node: RunProgram) -> None:
+def test_payment_waits_at_the_limit_of_credit_until_the_peer_has_settled(node: Node, run_program: RunProgram) -> None:
     name = mark()
     peer, payment = node.add_peer(name, max_packet=2_000, credit_limit="65.00"), bill(node, wanted=10_000)
     with ThreadPoolExecutor() as threads:
-        paying = threads.submit(run_node, "pay", peer | credentials(payment) | {"amountToSend": 10_000})
+        paying = threads.submit(run_program, "pay", peer | credentials(payment) | {"amountToSend": 10_000})
         wait_until(lambda: node.peer(name).balance <= -6_000)
         node.instance.write(lambda tx: peers.deposit(tx, name, "60.00"))
         result = paying.result()

@@ -3,26 +3,23 @@
 The client checks every answer against the published Open Payments documents; what it does not check is checked here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from payres.operator import assets
+from payres.store.work import Work
 from tests.helpers import Json, amount
-
-Command = Callable[..., Json]
-RunScenario = Callable[..., dict[str, Json]]
-OpenWallet = Callable[..., str]
-Decide = Callable[[str, str], None]
+from tests.interop.conftest import Decide, RunScenario
+from tests.interop.node import Node
 
 
 def ids(page: Mapping[str, Any]) -> list[str]:
     return [payment["id"] for payment in page["result"]]
 
 
-def test_payment_with_consent(
-    base_url: str, payres: Command, run_scenario: RunScenario, open_wallet: OpenWallet, app: Json, owner: Decide
-) -> None:
-    alice, bob = open_wallet("alice", deposit="100.00"), open_wallet("bob")
-    steps = run_scenario("payment", {"alice": alice, "bob": bob, "app": app}, owner)
+def test_payment_with_consent(node: Node, run_scenario: RunScenario, app: Json, any_owner: Decide) -> None:
+    base_url, alice, bob = node.instance.base_url, node.open_wallet("USD", "100.00", "alice"), node.open_wallet()
+    steps = run_scenario("payment", {"alice": alice, "bob": bob, "app": app}, any_owner)
     _check_lookups(steps, base_url, alice, app)
     _check_incoming_payment(steps, base_url, bob)
     _check_quotes(steps)
@@ -31,9 +28,8 @@ def test_payment_with_consent(
     _check_outgoing_payments(steps, alice)
     _check_lists(steps)
     _check_completion(steps)
-    assert payres("wallet", "show", alice)["balance"] == "85.00"
-    assert payres("wallet", "show", bob)["balance"] == "15.00"
-    assert payres("ledger", "check")["ok"]
+    assert (node.balance(alice), node.balance(bob)) == (8500, 1500)
+    node.instance.check_ledger()
 
 
 def _check_lookups(steps: Mapping[str, Json], base_url: str, alice: str, app: Json) -> None:
@@ -157,14 +153,15 @@ def _check_completion(steps: Mapping[str, Json]) -> None:
     assert steps["read it afterwards"]["payment"] == {**completed, "methods": []}
 
 
-def test_direct_payment_across_currencies(
-    payres: Command, run_scenario: RunScenario, open_wallet: OpenWallet, app: Json, owner_at_command_line: Decide
-) -> None:
-    carol, dave = open_wallet("carol", "GBP", deposit="25.00"), open_wallet("dave", "EUR")
-    payres("fee", "set", "GBP", "2", "--fixed", "0.10", "--basis-points", "50")
-    payres("rate", "set", "GBP", "EUR", "1.17")
-    payres("liquidity", "deposit", "EUR", "2", "100.00")
-    steps = run_scenario("direct_payment", {"carol": carol, "dave": dave, "app": app}, owner_at_command_line)
+def test_direct_payment_across_currencies(node: Node, run_scenario: RunScenario, app: Json, owner: Decide) -> None:
+    carol, dave = node.open_wallet("GBP", "25.00"), node.open_wallet("EUR")
+
+    def unit(work: Work) -> None:
+        assets.set_fee(work, "GBP", 2, "0.10", 50)
+        assets.set_rate(work, "GBP", "EUR", "1.17")
+
+    node.instance.write(unit)
+    steps = run_scenario("direct_payment", {"carol": carol, "dave": dave, "app": app}, owner)
     # 2000 less a fee of 10 + 10 buys 2316.6; 500 less 10 + 2.5, rounded up, buys 569.79
     payment = steps["pay"]["payment"]
     assert (payment["debitAmount"], payment["receiveAmount"]) == (amount(2000, "GBP"), amount(2316, "EUR"))
@@ -180,14 +177,14 @@ def test_direct_payment_across_currencies(
     for step, reason in (("pay more than is left of the limit", "debitAmount"), ("pay another receiver", "receiver")):
         assert (steps[step]["status"], steps[step]["code"]) == (403, "limit_exceeded")
         assert steps[step]["details"]["reason"] == reason
-    assert payres("ledger", "check")["ok"]
+    node.instance.check_ledger()
 
 
 def test_grants_and_tokens_to_their_end(
-    run_scenario: RunScenario, open_wallet: OpenWallet, app: Json, other_app: Json, owner_at_command_line: Decide
+    node: Node, run_scenario: RunScenario, app: Json, other_app: Json, owner: Decide
 ) -> None:
-    bob = open_wallet("bob")
-    steps = run_scenario("grants", {"bob": bob, "app": app, "other": other_app}, owner_at_command_line)
+    bob = node.open_wallet()
+    steps = run_scenario("grants", {"bob": bob, "app": app, "other": other_app}, owner)
     made = steps["create a payment with each app"]
     before, after = steps["rotate"]["before"], steps["rotate"]["after"]
     assert before["access"] == after["access"]
@@ -215,8 +212,8 @@ def test_grants_and_tokens_to_their_end(
     }
 
 
-def test_clients_known_by_their_keys(run_scenario: RunScenario, open_wallet: OpenWallet) -> None:
-    steps = run_scenario("directed_identity", {"bob": open_wallet("bob")})
+def test_clients_known_by_their_keys(node: Node, run_scenario: RunScenario) -> None:
+    steps = run_scenario("directed_identity", {"bob": node.open_wallet()})
     payment = steps["create an incoming payment"]["payment"]
     assert ids(steps["list"]) == [payment["id"]]
     assert ids(steps["list as another app"]) == []
@@ -229,10 +226,10 @@ def test_clients_known_by_their_keys(run_scenario: RunScenario, open_wallet: Ope
 
 
 def test_refusals_as_the_client_surfaces_them(
-    run_scenario: RunScenario, open_wallet: OpenWallet, app: Json, other_app: Json, owner_at_command_line: Decide
+    node: Node, run_scenario: RunScenario, app: Json, other_app: Json, owner: Decide
 ) -> None:
-    wallets = {"alice": open_wallet("alice", deposit="20.00"), "bob": open_wallet("bob")}
-    steps = run_scenario("refusals", {**wallets, "app": app, "other": other_app}, owner_at_command_line)
+    wallets = {"alice": node.open_wallet("USD", "20.00"), "bob": node.open_wallet()}
+    steps = run_scenario("refusals", {**wallets, "app": app, "other": other_app}, owner)
     assert _refusals(steps) == REFUSALS
     assert not any("validationErrors" in step for step in steps.values()), "each is an answer of the server"
     assert all(len(step["details"]["hint"]) > 20 for name, step in steps.items() if name in REFUSALS)

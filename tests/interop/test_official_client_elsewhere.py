@@ -1,19 +1,15 @@
 """The official Open Payments client pays from a wallet at one payres to a wallet at another, which are peers."""
 
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from payres.testing.instance import Instance
 from payres.testing.peering import peer
-from tests.helpers import TIMEOUT, Json, amount
+from tests.helpers import Json, amount
+from tests.interop.conftest import RunScenario, decide_at
 from tests.interop.node import Node, run_node
-
-RunScenario = Callable[..., dict[str, Json]]
 
 
 class Pair(NamedTuple):
@@ -32,21 +28,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         run_node(folder / "second.db", "test.second") as second,
     ):
         peer(first.instance, second.instance)
-        yield Pair(first, second, open_app(first.instance, folder))
-
-
-def open_app(instance: Instance, folder: Path) -> Json:
-    client, file = instance.new_client("app", kid="app-key"), folder / "private.pem"
-    file.write_bytes(client.private_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    return {"walletAddress": client.wallet_address, "privateKey": str(file), "kid": "app-key"}
-
-
-def decide(pair: Pair, url: str, choice: str) -> None:
-    assert choice == "approve"
-    redirect = pair.first.instance.approve(url)
-    assert redirect is not None
-    with urllib.request.urlopen(redirect, timeout=TIMEOUT) as page:
-        assert page.status == 200
+        yield Pair(first, second, first.open_app("app", folder))
 
 
 class Terms(NamedTuple):
@@ -78,7 +60,7 @@ def test_payment_to_another_server(pair: Pair, run_scenario: RunScenario, terms:
     paying, paid = terms.codes
     alice, bob = pair.first.open_wallet(paying, deposit="100.00"), pair.second.open_wallet(paid)
     settings = {"alice": alice, "bob": bob, "app": pair.app}
-    steps = run_scenario("elsewhere", settings, lambda url, choice: decide(pair, url, choice))
+    steps = run_scenario("elsewhere", settings, partial(decide_at, pair.first))
     check_quotes(steps, terms)
     check_payments(steps, terms)
     received = steps["see them received"]

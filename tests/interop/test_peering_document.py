@@ -4,13 +4,10 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, chdir
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
-from tests.helpers import ROOT, TIMEOUT, child, wait_until
-from tests.interop.conftest import CONTINUE_WAIT
+from tests.crash.server import free_port
+from tests.helpers import ROOT, TIMEOUT, child, free_of_settings, is_refused, wait_until
 
 SERVE = "payres serve\n"
 
@@ -29,10 +26,9 @@ class Shell:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.ports = dict(zip(("8081", "8082"), map(str, _free_ports(2)), strict=True))
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
+        self.ports = {shown: str(free_port()) for shown in ("8081", "8082")}
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        self.environment = {**inherited, "PATH": path, "PAYRES_CONTINUE_WAIT": CONTINUE_WAIT}
+        self.environment = free_of_settings(PATH=path, PAYRES_CONTINUE_WAIT="1")  # seconds
 
     def text(self, text: str) -> str:
         return re.sub("|".join(self.ports), lambda port: self.ports[port[0]], text)
@@ -71,7 +67,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
             command = [sys.executable, "-m", "payres", "serve"]
             folder = tmp_path / commands.split()[1]
             running.enter_context(child(command, cwd=folder, env=shell.environment))
-            wait_until(partial(_answers, f"http://127.0.0.1:{port}/healthz"))
+            wait_until(lambda port=port: not is_refused(int(port)))
         yield shell
 
 
@@ -102,19 +98,3 @@ def test_shown_servers_peer_and_the_shown_payment_arrives(shell: Shell) -> None:
     assert (second["standing"], second["repeatsAnswers"]) == ("we owe the peer 5.00 USD", True)
     for side in ("first", "second"):
         assert shell.resource(side, "ledger", "check")["ok"]
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT):
-            return True
-    except OSError:
-        return False

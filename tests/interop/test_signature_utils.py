@@ -1,7 +1,6 @@
 """The official signing library and payres accept each other's signatures."""
 
 import time
-from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -11,8 +10,7 @@ from payres.signatures.reasons import Rejected
 from payres.signatures.sign import Message, sign
 from payres.signatures.verify import Verified
 from tests.helpers import Json, verify_message
-
-RunScenario = Callable[..., dict[str, Json]]
+from tests.interop.conftest import RunScenario
 
 KID = "key-1"
 TOKEN = {"authorization": "GNAP 2Rp4mX"}

@@ -1,6 +1,5 @@
 """The official library for receivers of webhooks, of npm, accepts ours; `tests/events` tries that of PyPI."""
 
-from collections.abc import Callable
 from typing import Any
 
 from payres.clock import SystemClock
@@ -8,9 +7,7 @@ from payres.counters import Metrics
 from payres.events.sender import Sender, Target
 from payres.store.events import EventRecord, WebhookRecord
 from tests.events.endpoint import Endpoint
-from tests.helpers import Json
-
-RunScenario = Callable[..., dict[str, Json]]
+from tests.interop.conftest import RunScenario
 
 NEW = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 OLD = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
