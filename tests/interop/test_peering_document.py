@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, chdir
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
             command = [sys.executable, "-m", "payres", "serve"]
             folder = tmp_path / commands.split()[1]
             running.enter_context(child(command, cwd=folder, env=shell.environment))
-            wait_until(lambda port=port: not is_refused(int(port)))
+            wait_until(partial(_serves, int(port)))
         yield shell
 
 
@@ -98,3 +99,7 @@ def test_shown_servers_peer_and_the_shown_payment_arrives(shell: Shell) -> None:
     assert (second["standing"], second["repeatsAnswers"]) == ("we owe the peer 5.00 USD", True)
     for side in ("first", "second"):
         assert shell.resource(side, "ledger", "check")["ok"]
+
+
+def _serves(port: int) -> bool:
+    return not is_refused(port)
