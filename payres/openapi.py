@@ -119,6 +119,10 @@ def path_parameter(name: str, schema: Schema) -> Schema:
     return {"name": name, "in": "path", "required": True, "schema": schema}
 
 
+def header_parameter(name: str, description: str, schema: Schema) -> Schema:
+    return {"name": name, "in": "header", "description": description, "schema": schema}
+
+
 def idempotency_key() -> Schema:
     """The header that makes a creation safe to repeat."""
     what = (
@@ -126,7 +130,7 @@ def idempotency_key() -> Schema:
     )
     # Characters that need no quotes; with quotes (RFC 9651 section 3.3.3) there may be others.
     schema = {"type": "string", "pattern": rf"^[A-Za-z0-9._:/=@-]{{1,{MAX_IDEMPOTENCY_KEY_LENGTH}}}$"}
-    return {"name": "Idempotency-Key", "in": "header", "description": what, "schema": schema}
+    return header_parameter("Idempotency-Key", what, schema)
 
 
 def as_text(document: Schema) -> str:

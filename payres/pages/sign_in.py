@@ -15,9 +15,8 @@ from payres.limits import MIN_PASSWORD_LENGTH
 from payres.operator import operators
 from payres.rate_limiter import address_of
 from payres.routes.context import context_of
-from payres.routes.cookies import operator_session_of, set_operator_session
 from payres.routes.exception_handlers import note_error
-from payres.routes.pages import STYLE_SHEET, read_form, redirect, render
+from payres.routes.pages import STYLE_SHEET, operator_session_of, read_form, redirect, render, set_operator_session
 from payres.store.operators import OperatorRecord
 
 HOME: Final = "/admin"

@@ -21,9 +21,9 @@ from payres.http.observation import observation_of
 from payres.http.request_head import credentials
 from payres.rate_limiter import count_for_client
 from payres.routes.context import Context, context_of
-from payres.routes.requests import signed_message
 from payres.signatures.jwk import JWK
 from payres.signatures.reasons import Rejected
+from payres.signatures.sign import Message
 from payres.signatures.verify import Unverified, Verified, parse, verify, with_likely_cause
 from payres.store.clients import Client, use_nonce
 from payres.store.work import Work
@@ -60,7 +60,7 @@ async def authorize_reading(
         except DomainError as error:
             return holder, error
 
-    holder, outcome = await context.database.read(unit, for_write=request.method == "POST")
+    holder, outcome = await context.database.read(unit, for_write=request.scope["method"] == "POST")
     record = holder.record
     observation_of(request.scope).grant = record.grant_id
     try:
@@ -101,9 +101,16 @@ async def verify_client(
 
 
 def parse_signature(request: Request, body: bytes) -> Unverified:
-    """The request's signature as far as no key is needed. Raises 401 `invalid_client`."""
-    context = context_of(request)
-    parsed = parse(signed_message(request, body), context.settings.signature_max_age, context.clock.now())
+    """The request's signature as far as no key is needed. Raises 401 `invalid_client`.
+
+    Signed was the public base URL with the request target as it came.
+    """
+    context, scope = context_of(request), request.scope
+    target: bytes = scope["raw_path"]
+    if scope["query_string"]:
+        target += b"?" + scope["query_string"]
+    message = Message(scope["method"], context.urls.base + target.decode("utf-8", "replace"), scope["headers"], body)
+    parsed = parse(message, context.settings.signature_max_age, context.clock.now())
     if isinstance(parsed, Rejected):
         raise _rejection(parsed)
     return parsed

@@ -25,16 +25,16 @@ from payres.grants.consent import ConsentRequest
 from payres.grants.intervals import describe_moment
 from payres.grants.sign_in import Guesser, csrf_token, open_session
 from payres.rate_limiter import address_of
+from payres.routes import pages
 from payres.routes.context import context_of
-from payres.routes.cookies import browser_of, set_signed_in, set_signed_out
 from payres.routes.exception_handlers import note_error
-from payres.routes.pages import PAGE_METHODS, error_page, read_form, redirect, render, serve_page
 from payres.store.work import Work
 
 
 async def serve(request: Request) -> Response:
     """The endpoint, for every method."""
-    return await serve_page(request, _answer, error_page, "The fault is not yours. Please try again in a while")
+    fault = "The fault is not yours. Please try again in a while"
+    return await pages.serve_page(request, _answer, pages.error_page, fault)
 
 
 async def _answer(request: Request) -> Response:
@@ -45,8 +45,8 @@ async def _answer(request: Request) -> Response:
     if request.method in {"GET", "HEAD"}:
         return _show(request, await _find(request))
     if request.method != "POST":
-        raise MethodNotAllowed(PAGE_METHODS)
-    form = await read_form(request)
+        raise MethodNotAllowed(pages.PAGE_METHODS)
+    form = await pages.read_form(request)
     match form.get("choice"):
         case "sign-in":
             return await _sign_in(request, form)
@@ -78,12 +78,12 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     guesser = Guesser(address_of(request.scope), found.known_browser)
     try:
         await context.sign_in.check_password(found.wallet, form.get("password", ""), now, guesser)
-        unit = partial(open_session, verified=found.wallet, browser=browser_of(request))
+        unit = partial(open_session, verified=found.wallet, browser=pages.browser_of(request))
         signed_in = await context.database.write(unit)
     except DomainError as error:
         return _explain(request, found, error)
-    response = redirect(_path(request))
-    set_signed_in(request, response, signed_in)
+    response = pages.redirect(_path(request))
+    pages.set_signed_in(request, response, signed_in)
     return response
 
 
@@ -91,8 +91,8 @@ async def _sign_out(request: Request, form: dict[str, str]) -> Response:
     context = context_of(request)
     found = await _find(request)
     await context.database.write(lambda tx: consent.close_session(tx, found, form.get("csrf", "")))
-    response = redirect(_path(request))
-    set_signed_out(request, response)
+    response = pages.redirect(_path(request))
+    pages.set_signed_out(request, response)
     return response
 
 
@@ -104,7 +104,7 @@ async def _decide(request: Request, form: dict[str, str], approve: bool) -> Resp
         )
     except (SignInFailed, InsufficientAccess, WrongState) as error:
         return _explain(request, await _find(request), error)
-    return redirect(finish or _path(request))
+    return pages.redirect(finish or _path(request))
 
 
 def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Response:
@@ -114,12 +114,12 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
         return _show_decided(request, found, noted.status)
     if noted.status == 401:
         return _show_sign_in(request, found, str(noted), 401)
-    return error_page(request, noted, _path(request))
+    return pages.error_page(request, noted, _path(request))
 
 
 def _show_sign_in(request: Request, found: ConsentRequest, problem: str | None = None, status: int = 200) -> Response:
     """The sign-in form, or for a wallet without a password the way around it."""
-    return render(request, "sign_in.html", _parties(request, found) | {"problem": problem}, status)
+    return pages.render(request, "sign_in.html", _parties(request, found) | {"problem": problem}, status)
 
 
 def _show_request(request: Request, found: ConsentRequest, session: str) -> Response:
@@ -134,7 +134,7 @@ def _show_request(request: Request, found: ConsentRequest, session: str) -> Resp
         "csrf": csrf_token(session),
         "shown": consent.shown_digest(found),
     }
-    return render(request, "consent.html", _parties(request, found) | values, form_action=_form_action(finish))
+    return pages.render(request, "consent.html", _parties(request, found) | values, form_action=_form_action(finish))
 
 
 def _form_action(finish: str | None) -> str:
@@ -162,7 +162,7 @@ def _show_decided(request: Request, found: ConsentRequest, status: int) -> Respo
         "link": link,
         "finish": wording.visible_url(link) if link else None,
     }
-    return render(request, "decided.html", _parties(request, found) | values, status)
+    return pages.render(request, "decided.html", _parties(request, found) | values, status)
 
 
 def _parties(request: Request, found: ConsentRequest) -> dict[str, object]:
@@ -186,7 +186,7 @@ async def _find(request: Request) -> ConsentRequest:
 
 def _finder(request: Request) -> Callable[[Work], ConsentRequest]:
     """The unit that finds what the page is about. The cookies are parsed here, before the unit makes others wait."""
-    path, browser = request.path_params, browser_of(request)
+    path, browser = request.path_params, pages.browser_of(request)
     return partial(consent.find_request, interaction_id=path["id"], nonce=path["nonce"], browser=browser)
 
 

@@ -48,42 +48,30 @@ ERRORS_HERE: Final = openapi.ERRORS | {
 RESOURCES: Final = ("/incoming-payments", "/quotes", "/outgoing-payment")
 ALWAYS: Final = {406, 408, 429, 431, 500, 503}
 SIGNED: Final = {400, 401, 413, 415}
+GNAP: Final = "`GNAP `, then the access token of a grant; at /continue/{id} the continuation token."
+SIGNED_WITH: Final = (
+    "Ed25519 over what `Signature-Input` covers (RFC 9421): `@method`, `@target-uri`, with a token `authorization`,"
+    " with a body `content-digest`."
+)
+COVERED: Final = "The components covered, with `created` and the `keyid` of the client's key (RFC 9421)."
 SECURITY_SCHEMES: Final = {
     scheme: {"type": "apiKey", "in": "header", "name": header, "description": description}
     for scheme, header, description in (
-        (
-            "gnap",
-            "Authorization",
-            "`GNAP `, then the access token of a grant; at /continue/{id} the continuation token.",
-        ),
-        (
-            "signature",
-            "Signature",
-            "Ed25519 over what `Signature-Input` covers (RFC 9421): `@method`, `@target-uri`, with a token"
-            " `authorization`, with a body `content-digest`.",
-        ),
-        (
-            "signatureInput",
-            "Signature-Input",
-            "The components covered, with `created` and the `keyid` of the client's key (RFC 9421).",
-        ),
+        ("gnap", "Authorization", GNAP),
+        ("signature", "Signature", SIGNED_WITH),
+        ("signatureInput", "Signature-Input", COVERED),
     )
 }
 SIGNATURE: Final[openapi.Schema] = {"signature": [], "signatureInput": []}
 TOKEN: Final[openapi.Schema] = {"gnap": [], **SIGNATURE}
-DIGEST: Final[openapi.Schema] = {
-    "name": "Content-Digest",
-    "in": "header",
-    "description": "sha-256 or sha-512 of the body (RFC 9530). A request with a body needs it.",
-    "schema": TEXT,
-}
-WAIT: Final[openapi.Schema] = {
-    "name": "Prefer",
-    "in": "header",
-    "description": "`wait=20`: answers once the payment changes, or after so many seconds,"
-    f" {MAX_WAIT_SECONDS} at most.",
-    "schema": TEXT,
-}
+DIGEST: Final = openapi.header_parameter(
+    "Content-Digest", "sha-256 or sha-512 of the body (RFC 9530). A request with a body needs it.", TEXT
+)
+WAIT: Final = openapi.header_parameter(
+    "Prefer",
+    f"`wait=20`: answers once the payment changes, or after so many seconds, {MAX_WAIT_SECONDS} at most.",
+    TEXT,
+)
 
 
 class PublicKey(msgspec.Struct, frozen=True):
@@ -204,10 +192,9 @@ def _operation(method: str, path: str, operation: Operation) -> openapi.Schema:
     needs_access = path.startswith(RESOURCES)
     creates = needs_access and operation.body is not None
     answers = {} if operation.answer is None else {JSON: operation.answer, **operation.media_types}
-    statuses = (
-        ALWAYS | (SIGNED if security else set()) | ({404} if names else set()) | ({403} if needs_access else set())
-    )
-    statuses |= ({422} if creates else set()) | ({409} if operation.can_be_late else set())
+    statuses = ALWAYS | (SIGNED if security else set())
+    may_be = {403: needs_access, 404: names, 409: operation.can_be_late, 422: creates}
+    statuses |= {status for status, applies in may_be.items() if applies}
     return openapi.operation(
         {
             "operationId": operation.id,

@@ -1,4 +1,4 @@
-"""Parts of requests: the body and its media type, the signed message, the Idempotency-Key, the query of a list."""
+"""Parts of requests: the body and its media type, the Idempotency-Key, the query of a list."""
 
 import re
 import uuid
@@ -15,7 +15,6 @@ from payres.http.request_head import declared_length, header, is_encoded
 from payres.http.responses import JSON
 from payres.limits import DEFAULT_PAGE, MAX_IDEMPOTENCY_KEY_LENGTH, MAX_PAGE, MAX_QUERY_BYTES
 from payres.routes.context import context_of
-from payres.signatures.sign import Message
 from payres.store.rows import PageQuery
 
 MAX_NUMBER_LENGTH: Final = 18  # of a cursor that is a number
@@ -42,11 +41,11 @@ async def read_body(request: Request, most: int | None = None) -> bytes:
         if len(body) > limit:
             raise _too_large(limit)
         more = message.get("more_body", False)
-    codings = [value.decode("latin-1") for name, value in request.scope["headers"] if name == b"content-encoding"]
-    if codings and body and any(map(is_encoded, codings)):
-        raise UnsupportedMediaType(
-            "Send the body as it is, without a Content-Encoding", {"Accept-Encoding": "identity"}
-        )
+    if body:
+        codings = [value.decode("latin-1") for name, value in request.scope["headers"] if name == b"content-encoding"]
+        if any(map(is_encoded, codings)):
+            sentence = "Send the body as it is, without a Content-Encoding"
+            raise UnsupportedMediaType(sentence, {"Accept-Encoding": "identity"})
     return bytes(body)
 
 
@@ -62,16 +61,6 @@ def media_type_of(request: Request) -> str:
     """The media type of the body in lower case, without parameters; empty when none is named."""
     value = header(request.scope["headers"], b"content-type") or b""
     return value.decode("latin-1").partition(";")[0].strip().lower()
-
-
-def signed_message(request: Request, body: bytes) -> Message:
-    """The request as its signer saw it: the target is the public base URL and the raw request target."""
-    scope = request.scope
-    target: bytes = scope["raw_path"]
-    if scope["query_string"]:
-        target += b"?" + scope["query_string"]
-    uri = context_of(request).urls.base + target.decode("utf-8", "replace")
-    return Message(scope["method"], uri, scope["headers"], body)
 
 
 def idempotency_key(headers: Sequence[tuple[bytes, bytes]]) -> str | None:

@@ -76,13 +76,11 @@ async def create(request: Request, kind: ResourceKind[A, R, B]) -> Response:
     key = idempotency_key(request.scope["headers"])
     asked = decode(kind.decoder, body)
     caller = caller.about(asked.wallet_address or None, context.urls)
-    keyed = None
-    if key is not None:
+    if key is None:
+        answer, made = await _create(kind, context, caller, asked, None)
+    else:
         implied = None if asked.wallet_address else caller.wallet_address
         keyed = KeyedRequest(caller.client_id, key, request.scope["path"], body, implied)
-    if key is None:
-        answer, made = await _create(kind, context, caller, asked, keyed)
-    else:
         # A copy waits for the first, whose way to another server takes seconds, and gets its answer.
         async with context.idempotency_slots.slot(caller.client_id, key):
             answer, made = await _create(kind, context, caller, asked, keyed)
