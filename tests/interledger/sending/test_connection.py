@@ -54,30 +54,8 @@ def say(sequence: int, kind: int, amount: int) -> bytes:
     return secret.encrypt_packet(StreamPacket(sequence, kind, amount))
 
 
-def test_packet_with_money() -> None:
-    path = SimulatedPath()
-    run(connect(path).pay(1000, 990))
-    entry = path.log[0]
-    assert entry.stream == StreamPacket(0, PacketType.PREPARE, 990, (*LIMITS, StreamMoney(1, 1)))
-    assert entry.prepare.amount == 1000
-    assert entry.prepare.condition == hashlib.sha256(secret.fulfillment(entry.prepare.data)).digest()
 
 
-def test_packet_that_asks_cannot_be_fulfilled() -> None:
-    path = SimulatedPath()
-
-    async def twice() -> None:
-        connection = connect(path)
-        assert (await connection.ask(1000)).arrived == 1000
-        await connection.ask(1000)
-        connection.begin()
-        await connection.ask(1000)
-
-    run(twice())
-    assert [entry.stream.sequence for entry in path.log] == [0, 1, 2]
-    assert [entry.stream.frames for entry in path.log] == [LIMITS, (), LIMITS]
-    assert path.log[0].prepare.condition != path.log[1].prepare.condition
-    assert path.receiver.received == 0
 
 
 def test_close_tells_the_receiver_and_waits_only_so_long() -> None:

@@ -187,6 +187,49 @@ def test_frames_of_the_receiver(frame: Frame, expected: str | None, retryable: b
     assert result.sent == result.delivered == (500 if expected else 1000)
 
 
+@pytest.mark.parametrize(("amount", "promised", "minimum"), [(50, 49, 49), (50, 48, 49), (50, 50, 50), (1, 0, 0)])
+def test_last_packet_may_deliver_a_unit_less_if_the_promise_is_kept(amount: int, promised: int, minimum: int) -> None:
+    path = SimulatedPath()
+    pay_over(path, Plan(amount, promised, RATE, EXACT, sends_all=True))
+    assert [entry.stream.prepare_amount for entry in path.log] == [minimum]
+
+
+@pytest.mark.parametrize(("promised", "minimum"), [(992, 396), (998, 398)])
+def test_last_packet_delivers_what_the_others_lack_of_the_promise(promised: int, minimum: int) -> None:
+    path = SimulatedPath(max_packet=600)
+    pay_over(path, Plan(1000, promised, RATE, Path(EXACT.low, EXACT.high, 600), sends_all=True))
+    assert [entry.stream.prepare_amount for entry in path.log] == [594, minimum]
+
+
+def test_last_packet_with_others_unresolved_may_not_deliver_less() -> None:
+    path = Scripted(T04, LOST, max_packet=50)
+    pay_over(path, Plan(100, 98, RATE, Path(EXACT.low, EXACT.high, 50), sends_all=True))
+    assert [(entry.prepare.amount, entry.stream.prepare_amount) for entry in path.log] == [(50, 50)] * 3
+
+
+def test_last_packet_that_cannot_keep_the_promise_is_not_sent() -> None:
+    class Falling(SimulatedPath):
+        def rate(self) -> Fraction:
+            return RATE if not self.log else Fraction(1)
+
+    path = Falling(max_packet=600)
+    result, _ = pay_over(path, Plan(1000, 995, RATE, Path(EXACT.low, EXACT.high, 600), sends_all=True))
+    assert (result.sent, result.failure is None, len(path.log)) == (600, False, 1)
+
+
+def test_rest_that_no_packet_could_deliver_is_shared_with_the_packet_before() -> None:
+    path = SimulatedPath(Fraction(1, 3), max_packet=66)
+    bounds = Path(Fraction(1, 3), Fraction(1, 3) + Fraction(1, 10**6), 66)
+    pay_over(path, Plan(200, 60, Fraction(3, 10), bounds, sends_all=True))
+    assert [entry.prepare.amount for entry in path.log] == [66, 66, 34, 34]
+
+
+@pytest.mark.parametrize(("high", "sent"), [(Fraction(11, 10), 5), (Fraction(1), 0)])
+def test_packet_that_may_just_pass_is_tried(high: Fraction, sent: int) -> None:
+    result, _ = pay_over(SimulatedPath(), Plan(5, 5, Fraction(1), Path(Fraction(7, 8), high, 5), sends_all=True))
+    assert result.sent == sent
+
+
 @pytest.mark.parametrize("sends_all", [True, False])
 def test_receiver_that_closes_with_the_last_packet_has_been_paid(sends_all: bool) -> None:
     path = SimulatedPath(receiver=Receiver(frames=(ConnectionClose(),)))
