@@ -1,6 +1,5 @@
 """One connection: what its packets say, and which answers it believes."""
 
-import hashlib
 from collections.abc import Callable
 
 import pytest
@@ -22,7 +21,6 @@ from payres.interledger.stream import (
     ConnectionMaxStreamId,
     PacketType,
     SharedSecret,
-    StreamMoney,
     StreamPacket,
 )
 from tests.interledger.sending.simulated_path import ADDRESS, SECRET, TIMING, Receiver, SimulatedPath, connect
@@ -52,10 +50,6 @@ class Canned:
 
 def say(sequence: int, kind: int, amount: int) -> bytes:
     return secret.encrypt_packet(StreamPacket(sequence, kind, amount))
-
-
-
-
 
 
 def test_close_tells_the_receiver_and_waits_only_so_long() -> None:

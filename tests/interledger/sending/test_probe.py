@@ -38,14 +38,6 @@ class Refusing(SimulatedPath):
         return self.reject
 
 
-def test_path_without_limit_takes_one_packet() -> None:
-    path = SimulatedPath(Fraction(9, 10), delay=0.1)
-    found, took = probe_over(path)
-    assert found == Path(Fraction(9, 10), Fraction(9 * 10**11 + 1, 10**12), MAX_VALUE)
-    assert took == SECOND // 10
-    assert path.receiver.received == 0
-
-
 @examples(30)
 @given(st.integers(1, 10**12 - 1))
 def test_limit_that_is_told_takes_two_packets(limit: int) -> None:
@@ -115,20 +107,6 @@ def test_hopeless_path_fails_at_once(path: SimulatedPath, sentence: str) -> None
         probe_over(path)
     assert caught.value.retryable
     assert len(path.log) == 1
-
-
-@pytest.mark.parametrize("code", [Code.WRONG_CONDITION, Code.INSUFFICIENT_DESTINATION_AMOUNT, Code.INTERNAL_ERROR])
-def test_receivers_have_several_words_for_unfulfillable(code: Code) -> None:
-    assert probe_over(SimulatedPath(receiver=Receiver(code)))[0].max_packet == MAX_VALUE
-
-
-def test_error_of_the_outbound_is_raised() -> None:
-    class Broken(SimulatedPath):
-        async def transit(self, prepare: Prepare) -> None:
-            raise OSError("no more files")
-
-    with pytest.raises(OSError, match="no more files"):
-        probe_over(Broken())
 
 
 @pytest.mark.parametrize("times", [1, 4, 5])
@@ -267,11 +245,6 @@ def test_sendable_amounts_deliver_their_minimum_and_as_much(amount: int, low: Fr
         cheapest = ceil(floor(amount * low) / low)  # what delivers as much
         assert floor(amount * low) < ceil(amount * minimum)
         assert not cheapest or floor(amount * low) < ceil(cheapest * minimum)
-
-
-def test_surplus_that_rounding_would_take_is_not_sendable() -> None:
-    assert sendable(15_000_000, Fraction(1, 10**7), Fraction(99, 10**9)) == 10_000_000
-    assert sendable(9_999_999, Fraction(1, 10**7), Fraction(99, 10**9)) == 0
 
 
 ONE = Path(Fraction(1), Fraction(10**12 + 1, 10**12), MAX_VALUE)
