@@ -385,12 +385,17 @@ PLAIN = stream.StreamPacket(
 def test_fuzz_of_oer_and_packets() -> None:
     samples = [packets.encode(packet) for packet in (PREPARE, *REPLIES, REJECT)]
 
+    def prepare(data: bytes) -> None:
+        decoded = packets.decode_prepare(data)
+        assert packets.decode_prepare(packets.encode(decoded)) == decoded
+
     def reply(data: bytes) -> None:
         decoded = packets.decode_reply(data)
+        assert packets.decode_reply(packets.encode(decoded)) == decoded
         if isinstance(decoded, packets.Reject):
             packets.parse_too_large(decoded.data)
 
-    fuzz("prepare", samples, packets.decode_prepare, CodecError)
+    fuzz("prepare", samples, prepare, CodecError)
     fuzz("reply", samples, reply, CodecError)
     fuzz("uint", samples, lambda data: Reader(data).var_uint(saturate=True), CodecError)
     fuzz("text", samples, lambda data: Reader(data).text(), CodecError)
@@ -400,7 +405,16 @@ def test_fuzz_of_oer_and_packets() -> None:
 def test_fuzz_of_stream() -> None:
     secret = SharedSecret(b"s" * 32)
     plain, sealed = stream.encode_stream_packet(PLAIN), secret.encrypt_packet(PLAIN)
-    fuzz("frames", [plain], stream.decode_stream_packet, CodecError)
-    fuzz("sealed", [sealed], secret.decrypt_packet, CodecError)
+
+    def frames(data: bytes) -> None:
+        decoded = stream.decode_stream_packet(data)
+        assert stream.decode_stream_packet(stream.encode_stream_packet(decoded)) == decoded
+
+    def opened(data: bytes) -> None:
+        secret.decrypt_packet(data)
+        assert data == sealed
+
+    fuzz("frames", [plain], frames, CodecError)
+    fuzz("sealed", [sealed], opened, CodecError)
     seal = partial(encrypt, secret._cipher, iv=bytes(12))
     fuzz("sealed nonsense", [plain], lambda data: secret.decrypt_packet(seal(data)), CodecError)

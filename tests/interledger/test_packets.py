@@ -1,6 +1,6 @@
 """ILPv4 packets: the vectors byte for byte both ways, what is refused, and packets that went wrong."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,7 +26,6 @@ from payres.interledger.packets import (
 
 Vector = dict[str, Any]
 Packet = Prepare | Fulfill | Reject
-Mangle = Callable[[int, int, Sequence[bytes]], Iterator[bytes]]
 
 PREPARE = Prepare(107, parse_time("2026-11-21T03:04:05.006Z"), bytes(range(32)), "example.alice", b"hello")
 FULFILL = Fulfill(bytes(range(32)), b"hello")
@@ -236,23 +235,3 @@ def test_too_large_without_amounts_tells_nothing(size: int) -> None:
 @given(prepares | replies)
 def test_packet_comes_back(packet: Packet) -> None:
     assert decode(encode(packet)) == packet
-
-
-@pytest.mark.parametrize(("seed", "kinds"), [(1, ["prepare"]), (2, ["fulfill", "reject"])], ids=["prepare", "reply"])
-def test_mangled_packets_are_refused_or_mean_what_they_say(
-    mangle: Mangle, vectors: Vector, seed: int, kinds: Sequence[str]
-) -> None:
-    read_one: Callable[[bytes], Packet] = decode_prepare if "prepare" in kinds else decode_reply
-    samples = [bytes.fromhex(vector["hex"]) for kind in kinds for vector in vectors[kind]]
-    if "prepare" in kinds:
-        samples = [*(sample for sample in samples if len(sample) < 500), encode(PREPARE)]
-    read = refused = 0
-    for data in mangle(seed, 25_000, samples):
-        try:
-            packet = read_one(data)
-        except CodecError:
-            refused += 1
-        else:
-            read += 1
-            assert read_one(encode(packet)) == packet
-    assert min(read, refused) > 2_000

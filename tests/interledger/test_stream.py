@@ -4,7 +4,7 @@ shared secrets: their keys, sealed packets, and data that was changed on its way
 
 import base64
 import hmac
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import pytest
@@ -32,7 +32,6 @@ from payres.interledger.stream import (
 )
 
 Vector = dict[str, Any]
-Mangle = Callable[[int, int, Sequence[bytes]], Iterator[bytes]]
 
 NAMES = {
     "errorCode": "code",
@@ -209,21 +208,6 @@ def test_stream_packet_comes_back_whatever_follows_it(packet: StreamPacket, padd
     assert decode_stream_packet(encode_stream_packet(packet) + padding) == packet
 
 
-def test_mangled_stream_packets_are_refused_or_mean_what_they_say(mangle: Mangle, vectors: Vector) -> None:
-    samples = [bytes.fromhex(vector["plaintext"]) for vector in vectors["streamPackets"]]
-    samples += [base64.b64decode(vector["buffer"]) for vector in vectors["streamFixtures"]]
-    read = refused = 0
-    for data in mangle(3, 40_000, samples):
-        try:
-            packet = decode_stream_packet(data)
-        except CodecError:
-            refused += 1
-        else:
-            read += 1
-            assert decode_stream_packet(encode_stream_packet(packet)) == packet
-    assert min(read, refused) > 4_000
-
-
 SECRET = bytes(range(32))
 PACKET = StreamPacket(7, PacketType.PREPARE, 990, (StreamMoney(1, 1),))
 
@@ -294,12 +278,3 @@ def test_sealed_nonsense_is_no_packet() -> None:
 def test_secret_has_32_bytes(size: int) -> None:
     with pytest.raises(ValueError, match="32 bytes"):
         SharedSecret(bytes(size))
-
-
-def test_mangled_data_never_opens(mangle: Mangle) -> None:
-    secret = SharedSecret(SECRET)
-    sealed = secret.encrypt_packet(PACKET)
-    for data in mangle(4, 10_000, [sealed]):
-        if data != sealed:
-            with pytest.raises(CodecError):
-                secret.decrypt_packet(data)

@@ -1,11 +1,15 @@
-"""A path of connectors with a STREAM receiver at its end, in memory: a PacketSender that logs outcomes."""
+"""A path of connectors with a STREAM receiver at its end, in memory: a PacketSender that logs outcomes.
+
+Its event loop has a number for its time, so that nothing waits.
+"""
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+import selectors
+from collections.abc import Callable, Coroutine
 from fractions import Fraction
 from math import floor
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from payres.amounts import Asset
 from payres.interledger.oer import CodecError
@@ -26,6 +30,7 @@ from payres.interledger.packets import (
 from payres.interledger.sending.connection import Connection, Destination, Timing, monotonic
 from payres.interledger.stream import ConnectionClose, Frame, PacketType, SharedSecret, StreamPacket
 
+T = TypeVar("T")
 SECRET = bytes(range(32))
 ADDRESS = "test.receiver.token"
 CONNECTOR = "test.connector"
@@ -172,3 +177,30 @@ class TwoExchanges(SimulatedPath):
 
 def connect(path: SimulatedPath, asset: Asset = USD, timing: Timing = TIMING) -> Connection:
     return Connection(path, Destination(ADDRESS, SECRET, asset), timing)
+
+
+class _Selector(selectors.DefaultSelector):
+    elapsed = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise RuntimeError("everybody waits, and nothing will ever happen")
+        self.elapsed += max(timeout, 0)
+        return super().select(0)
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """Its time begins at zero and passes only while nothing is left to do."""
+
+    def __init__(self) -> None:
+        self._virtual = _Selector()
+        super().__init__(self._virtual)
+
+    def time(self) -> float:
+        return self._virtual.elapsed
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Runs to the end in no time."""
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        return runner.run(main)

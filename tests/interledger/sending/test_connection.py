@@ -23,8 +23,7 @@ from payres.interledger.stream import (
     SharedSecret,
     StreamPacket,
 )
-from tests.interledger.sending.simulated_path import ADDRESS, SECRET, TIMING, Receiver, SimulatedPath, connect
-from tests.interledger.sending.virtual_time import run
+from tests.interledger.sending.simulated_path import ADDRESS, SECRET, TIMING, Receiver, SimulatedPath, connect, run
 
 LIMITS = (ConnectionMaxStreamId(1), ConnectionMaxData(0))
 USD = Asset("USD", 2)

@@ -20,8 +20,7 @@ from payres.interledger.stream import (
     StreamPacket,
 )
 from payres.terms import Path
-from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, TwoExchanges, connect
-from tests.interledger.sending.virtual_time import run
+from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, TwoExchanges, connect, run
 
 EXACT = Path(Fraction(1), Fraction(10**12 + 1, 10**12), MAX_VALUE)
 RATE = Fraction(99, 100)

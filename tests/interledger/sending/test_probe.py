@@ -17,8 +17,7 @@ from payres.interledger.sending.probe import max_source, min_delivery, price_of,
 from payres.interledger.stream import ConnectionClose
 from payres.terms import Path, RateBounds
 from tests.helpers import examples
-from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, TwoExchanges, connect
-from tests.interledger.sending.virtual_time import run
+from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, TwoExchanges, connect, run
 
 
 def probe_over(path: SimulatedPath) -> tuple[Path, int]:

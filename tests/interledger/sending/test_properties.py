@@ -15,8 +15,7 @@ from payres.interledger.sending.connection import Connection, SendingFailed, mon
 from payres.interledger.sending.payment import Plan, Result, pay
 from payres.interledger.sending.probe import max_source, min_delivery, probe
 from tests.helpers import examples
-from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, connect
-from tests.interledger.sending.virtual_time import run
+from tests.interledger.sending.simulated_path import CONNECTOR, Receiver, SimulatedPath, connect, run
 
 UNFULFILLABLE = (Code.APPLICATION_ERROR, Code.WRONG_CONDITION, Code.INSUFFICIENT_DESTINATION_AMOUNT)
 

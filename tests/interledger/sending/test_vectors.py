@@ -11,8 +11,7 @@ from payres.interledger.packets import Fulfill, Reject
 from payres.interledger.sending.connection import Connection, SendingFailed, close
 from payres.interledger.sending.payment import Plan, Result, pay
 from payres.interledger.sending.probe import max_source, min_delivery, probe
-from tests.interledger.sending.simulated_path import Entry, SimulatedPath, connect
-from tests.interledger.sending.virtual_time import run
+from tests.interledger.sending.simulated_path import Entry, SimulatedPath, connect, run
 
 Vector = dict[str, Any]
 
