@@ -65,11 +65,9 @@ class LossyLink:
     def _fate(self, number: str) -> Fate:
         """What becomes of a request."""
         with self._lock:
-            fate = next(self.script, None)
-            if fate is None:
-                lost = self._chance.random() < self.loss and self._losses[number] < MOST_LOSSES
-                self._losses[number] += lost and self.numbered
-                fate = self._chance.choice(LOSSES) if lost else "answered"
+            lost = self._chance.random() < self.loss and self._losses[number] < MOST_LOSSES
+            self._losses[number] += lost and self.numbered
+            fate = next(self.script, self._chance.choice(LOSSES) if lost else "answered")
             self.fates[fate] += 1
             return fate
 

@@ -344,15 +344,6 @@ async def test_rate_that_changes_before_the_money_moves_moves_none(node: Node, m
     assert await node.wallet_balance("erika") == 0
 
 
-async def test_scales_are_converted_within_one_currency(node: Node) -> None:
-    peer = await node.peer("up", scale=9)
-    sender = node.sender(await node.payment(await node.wallet()))
-    await node.write(lambda tx: assets.deposit_liquidity(tx, "USD", 2, "10.00"))
-    reply = await node.send(peer, sender.prepare(19_999_999))
-    assert isinstance(reply, Fulfill)
-    assert (await node.wallet_balance(), await node.balance("up")) == (1, -19_999_999)
-
-
 # Credentials of wallets
 
 

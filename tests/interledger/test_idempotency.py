@@ -1,7 +1,7 @@
 """Idempotency keys where creation has to ask other servers first, which takes time and can fail."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -12,12 +12,10 @@ import pytest
 from payres.errors import InvalidReceiver
 from payres.terms import Offer
 from payres.testing.instance import Instance
-from payres.testing.peering import peer
-from tests.helpers import TIMEOUT
-from tests.interledger.network import amount, bill, check_books, ended, network, received, wallet_money
+from tests.conftest import Refused
+from tests.helpers import TIMEOUT, Json
+from tests.interledger.network import amount, bill, ended, received, wallet_money
 
-Refused = Callable[..., dict[str, Any]]
-Json = dict[str, Any]
 COPIES = 20
 
 
@@ -46,15 +44,6 @@ class Offers:
 
         monkeypatch.setattr(instance.context.remote_quotes, "_offer", count_and_make)
         monkeypatch.setattr(instance.context.idempotency_slots, "slot", count_and_wait)
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sequence[Instance]]:
-    """Two servers with a link in US dollars."""
-    with network(tmp_path_factory.mktemp("keys"), "a", "b") as pair:
-        peer(pair[0], pair[1])
-        yield pair
-        check_books(*pair)
 
 
 def post(instance: Instance, path: str, key: str, body: Json, token: str) -> Any:

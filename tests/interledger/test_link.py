@@ -7,11 +7,8 @@ import socket
 import msgspec
 import pytest
 
-from payres.counters import Metrics
 from payres.errors import Unavailable
-from payres.federation.http import GuardedClient
-from payres.interledger.link import BOUNDS, Link
-from payres.interledger.packets import Code, Fulfill, Outcome, Reject, Unanswered, encode
+from payres.interledger.packets import Fulfill, Outcome, Reject, Unanswered, encode
 from payres.operator.peers import require_peer
 from payres.store import peers
 from payres.store.peers import PeerRecord
@@ -24,7 +21,6 @@ from tests.interledger.node import (
     fulfilling,
     hanging_up,
     rejecting,
-    silent,
     with_status,
 )
 
@@ -55,14 +51,6 @@ async def test_request_is_that_of_ilp_over_http(node: Node) -> None:
     assert request.headers["authorization"] == f"Bearer {TOKEN}"
     assert request.headers["content-type"] == request.headers["accept"] == "application/octet-stream"
     assert request.request_id == REQUEST_ID
-
-
-async def test_request_without_a_number_has_none(node: Node) -> None:
-    async with FakePeer(fulfilling(bytes(32))) as peer:
-        outcome = await post(node, peer.url, None)
-    assert outcome == (Fulfill(bytes(32), b"thanks"), False)
-    assert peer.requests[0].request_id is None
-    assert not (await record(node)).repeats_answers
 
 
 REJECT = Reject("F99", "test.next", "no", b"data")
@@ -99,12 +87,6 @@ def word(posted: tuple[Outcome, bool]) -> str:
     return "sent" if outcome.sent else "unsent"
 
 
-async def test_peer_that_says_nothing_in_time_may_have_taken_the_packet(node: Node) -> None:
-    async with FakePeer(silent) as peer:
-        outcome = await post(node, peer.url, seconds=0.2)
-    assert word(outcome) == "sent"
-
-
 async def test_peer_that_is_not_there_has_processed_nothing(node: Node) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -112,14 +94,6 @@ async def test_peer_that_is_not_there_has_processed_nothing(node: Node) -> None:
     assert word(await post(node, "http://name.invalid/")) == "unsent"
     assert word(await post(node, "not a url")) == "unsent"
     assert word(await post(node, f"http://127.0.0.1:{port}/", seconds=0)) == "unsent"
-
-
-async def test_private_peer_is_not_reached_unless_that_is_allowed(node: Node) -> None:
-    async with FakePeer(fulfilling(bytes(32))) as peer, GuardedClient(False, BOUNDS) as http:
-        one = await node.peer("next", url=peer.url)
-        outcome = await Link(http, node.database, Metrics()).post(one, TOKEN, PREPARE, None, 5)
-    assert word(outcome) == "unsent"
-    assert not peer.requests
 
 
 async def test_connection_that_dies_on_the_way_out_leaves_the_outcome_unknown(node: Node) -> None:
@@ -182,21 +156,3 @@ async def test_answer_survives_storage_that_fails_to_remember(node: Node, monkey
         assert not (await record(node)).repeats_answers
         await post(node, peer.url)
         assert (await record(node)).repeats_answers
-
-
-async def test_many_packets_are_under_way_at_once(node: Node) -> None:
-    waiting = 0
-    all_there = asyncio.Event()
-
-    async def behave(request: PeerRequest) -> bytes:
-        nonlocal waiting
-        waiting += 1
-        if waiting == 50:
-            all_there.set()
-        await all_there.wait()
-        return answered(Reject(Code.UNREACHABLE), request.request_id)
-
-    await node.peer("next")
-    async with FakePeer(behave) as peer:
-        outcomes = await asyncio.gather(*(post(node, peer.url) for _ in range(50)))
-    assert set(map(word, outcomes)) == {"answered"}

@@ -2,10 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,11 +17,10 @@ from payres.interledger.remote_payments import LONGEST, MAX_ATTEMPTS, next_step
 from payres.interledger.sending.connection import SendingFailed
 from payres.payments.incoming import PAID_MEANWHILE
 from payres.slots import Slots
-from payres.store import packets, payments
+from payres.store import packets
 from payres.store.work import Work
 from payres.terms import Terms
 from payres.testing.instance import Instance
-from payres.testing.peering import peer
 from tests.helpers import TIMEOUT, last_segment, wait_until
 from tests.interledger.network import (
     FEW_PACKETS,
@@ -32,11 +30,9 @@ from tests.interledger.network import (
     amount,
     bill,
     change,
-    check_books,
     ended,
     forgetting,
     hurried,
-    network,
     never,
     received,
     sent,
@@ -50,12 +46,11 @@ FUNDS = 100_000
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    """Two peers that take packets of 100 at most; their ledgers agree at the end of every test."""
-    with network(tmp_path, "a", "b") as pair:
-        peer(pair[0], pair[1], max_packet=100)
-        yield pair
-        check_books(*pair)
+def pair(pair: Pair) -> Pair:
+    """The two peers take packets of 100 at most."""
+    for server, other in zip(pair, "ba", strict=True):
+        change(server, other, max_packet=100)
+    return pair
 
 
 @pytest.fixture
@@ -158,18 +153,6 @@ def test_payment_that_finds_no_slot_to_read_its_receiver_uses_up_no_attempt(
     slots.release("own")
     paid = ended(a, created)
     assert (paid.record.state, paid.record.attempts, received(b, receiver).received) == ("completed", 1, 1000)
-
-
-def test_attempts_that_are_used_up_end_the_payment(pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b = pair
-    created = begin_and_interrupt(a, receiver, never, monkeypatch)
-    a.write(lambda tx: payments.begin_attempt(tx, last_segment(created["id"]), MAX_ATTEMPTS))
-    let_time_pass(pair, 22)
-    a.context.remote_payments.wake()
-    paid = ended(a, created)
-    assert (paid.record.state, paid.record.sent) == ("failed", 0)
-    assert paid.record.failure == "the receiver could not be paid in full after several attempts"
-    assert (wallet_money(a, "alice"), received(b, receiver).received) == ((FUNDS, 0), 0)
 
 
 def test_unresolved_payment_keeps_no_other_waiting(pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch) -> None:

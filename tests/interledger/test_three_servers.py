@@ -5,14 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from payres.operator.assets import withdraw_liquidity
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.interledger.network import (
     EUR,
-    FEW_PACKETS,
     JPY,
-    RICH,
     SLOWLY,
     USD,
     add_liquidity,
@@ -28,7 +25,6 @@ from tests.interledger.network import (
     peer_of,
     received,
     set_rate,
-    skip_pauses,
     wait_for_packet,
     wallet_money,
 )
@@ -90,36 +86,6 @@ def test_payment_comes_back_the_other_way(row: Row) -> None:
     assert received(a, receiver).received == 1000
     assert peer_of(b, "a").balance == 1000
     assert peer_of(b, "c").balance < 0
-
-
-def test_fixed_send_crosses_in_many_packets(row: Row) -> None:
-    a, b, c = row
-    change(c, "b", max_packet=920)
-    receiver = bill(c, c.wallet("getter"))
-    paid = pay(a, a.wallet("payer"), receiver, debitAmount=amount(20_000))
-    assert (paid.record.state, paid.record.sent) == ("completed", 20_000)
-    assert paid.record.delivered == received(c, receiver).received
-    assert 29_145 <= paid.record.delivered <= 29_440
-    assert peer_of(b, "c").packets_sent >= 20
-
-
-@pytest.mark.parametrize("short", ["liquidity of the middle", "credit of the middle"])
-def test_middle_that_is_short_fails_the_payment_and_nothing_is_lost(
-    short: str, row: Row, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a, b, c = row
-    receiver = bill(c, c.wallet("getter"), 1472, JPY)
-    quoted = a.client.create_quote(a.wallet("payer"), receiver)
-    skip_pauses(monkeypatch)
-    hurried(a, **FEW_PACKETS)
-    if short == "liquidity of the middle":
-        b.write(lambda tx: withdraw_liquidity(tx, "EUR", 2, RICH))
-    else:
-        change(b, "a", credit_limit=999)
-    paid = ended(a, a.client.create_outgoing_payment(a.wallet("payer"), quoted["id"]))
-    assert (paid.ended["failed"], paid.ended["sentAmount"]) == (True, amount(0))
-    assert "T04 from test.b" in (paid.record.failure or "")
-    assert wallet_money(a, "payer") == (100_000, 0)
 
 
 def test_route_that_ends_in_the_middle_of_a_payment_fails_it_in_part(row: Row) -> None:
