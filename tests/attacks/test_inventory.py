@@ -76,7 +76,7 @@ INVENTORY = {
     "overpayment of a receiver": "payments/test_outgoing routes/test_ilp",
     "replayed packet": "routes/test_ilp",
     "packets that are lost on purpose": "interledger/test_unanswered",
-    "packet of a peer that is removed meanwhile": "interledger/test_removed_peer",
+    "packet of a peer that is removed meanwhile": "routes/test_ilp",
     "packets that a peer delivers and leaves unanswered, or says it delivered": "interledger/test_unanswered_payments",
     "a limit of what is received, avoided by losing answers": "interledger/test_unanswered_payments",
     "wrong fulfillment": "interledger/test_forwarding",

@@ -167,9 +167,10 @@ def received(instance: Instance, receiver: str) -> IncomingRecord:
     return found
 
 
-def set_rate(instance: Instance, base: str, counter: str, rate: str) -> None:
+def set_rate(base: str, counter: str, rate: str, *instances: Instance) -> None:
     """What one unit of `base` buys from now on."""
-    instance.write(lambda tx: assets.set_rate(tx, base, counter, rate))
+    for instance in instances:
+        instance.write(lambda tx: assets.set_rate(tx, base, counter, rate))
 
 
 def set_fee(instance: Instance, fixed: str, basis_points: int) -> None:

@@ -2,15 +2,19 @@
 
 import asyncio
 import os
+from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
 import pytest
 
+from payres.amounts import Asset
 from payres.clock import SECOND
 from payres.errors import Unavailable
-from payres.interledger import connector as module
+from payres.interledger import connector
+from payres.interledger import outbound as outbound_module
 from payres.interledger.carrying import NoReply
+from payres.interledger.outbound import ASKED_AT_ONCE_OF_CLIENT, Outbound, WalletPackets
 from payres.interledger.packets import (
     Code,
     Fulfill,
@@ -21,9 +25,11 @@ from payres.interledger.packets import (
 )
 from payres.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
 from payres.operator import assets
+from payres.operator import peers as operator_peers
 from payres.operator.assets import set_rate
 from payres.store import peers
-from payres.store.peers import PeerRecord
+from payres.store.accounts import ACCOUNTS
+from payres.store.peers import PeerRecord, account_of_peer
 from tests.helpers import TIMEOUT
 from tests.interledger.node import (
     FULFILLMENT,
@@ -244,7 +250,7 @@ async def test_fulfillment_that_cannot_be_stored_is_not_passed_on_but_kept_for_l
 
 
 async def test_many_packets_at_once_keep_the_books(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLOT_TIMEOUT_SECONDS", TIMEOUT)  # of packets that wait for others
+    monkeypatch.setattr(connector, "SLOT_TIMEOUT_SECONDS", TIMEOUT)  # of packets that wait for others
     secrets = [os.urandom(32) for _ in range(100)]
     by_condition = {far_prepare(node, 1, secret).condition: secret for secret in secrets}
 
@@ -278,6 +284,38 @@ async def test_packet_that_came_without_a_number_goes_on_without_one(node: Node)
     assert [request.request_id for request in far.requests] == [None]
 
 
+# A peer that was removed, whatever was settled
+
+
+async def test_packet_that_is_decided_after_the_removal_is_not_passed_on(node: Node) -> None:
+    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+        await node.peer("far", url=far.url)
+        near = await node.peer("near")
+        await node.write(lambda tx: operator_peers.remove_peer(tx, "near"))
+        reply = await node.send(near, far_prepare(node, 500, FULFILLMENT), "number")
+    assert isinstance(reply, Reject)
+    assert not far.requests
+    assert (await money_of(node, near.id), await node.balance("far")) == (0, 0)
+    assert not await node.under_way()
+
+
+async def test_answer_of_before_is_still_given_and_moves_nothing(node: Node) -> None:
+    """Settled, removed, and asked once more: the peer that lost an answer learns what became of its packet."""
+    near = await node.peer("near")
+    prepare = node.sender(await node.payment(await node.wallet())).prepare(500)
+    first = await node.send(near, prepare, "number")
+    assert isinstance(first, Fulfill)
+    await node.write(lambda tx: operator_peers.deposit(tx, "near", "5.00"))
+    await node.write(lambda tx: operator_peers.remove_peer(tx, "near"))
+    assert await node.send(near, prepare, "number") == first
+    assert (await node.wallet_balance(), await money_of(node, near.id)) == (500, 0)
+
+
+async def money_of(node: Node, peer_id: int) -> int:
+    """What we owe a peer, removed or not."""
+    return await node.database.read(lambda tx: ACCOUNTS.by_id(tx, account_of_peer(tx, peer_id)).balance)
+
+
 # A peer whose packets are held on the other side
 
 
@@ -307,7 +345,7 @@ def begin(node: Node, peer: PeerRecord, prepare: Prepare) -> list[asyncio.Task[R
 async def test_peer_whose_packets_are_held_leaves_others_places_on_the_next_link(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SLOT_TIMEOUT_SECONDS", 0.02)
+    monkeypatch.setattr(connector, "SLOT_TIMEOUT_SECONDS", 0.02)
     holding = Holding(MAX_PASSED_ON_OF_PEER)
     async with FakePeer(holding) as far, asyncio.timeout(TIMEOUT):
         near, other = await pair(node, far), await node.peer("other")
@@ -325,7 +363,7 @@ async def test_peer_whose_packets_are_held_leaves_others_places_on_the_next_link
 
 
 async def test_packets_passed_on_to_one_peer_are_limited(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SLOT_TIMEOUT_SECONDS", 0.02)
+    monkeypatch.setattr(connector, "SLOT_TIMEOUT_SECONDS", 0.02)
     holding = Holding(MAX_PASSED_ON)
     async with FakePeer(holding) as far, asyncio.timeout(TIMEOUT):
         near, other, third = await pair(node, far), await node.peer("other"), await node.peer("third")
@@ -336,3 +374,67 @@ async def test_packets_passed_on_to_one_peer_are_limited(node: Node, monkeypatch
         holding.let_go.set()
         assert await asyncio.gather(*held) == [THANKS] * MAX_PASSED_ON
         assert await node.send(third, prepare, "number") == THANKS
+
+
+# Packets of our own while they wait for their slot on a link
+
+
+USD = Asset("USD", 2)
+WALLET = 1
+
+
+@pytest.fixture
+def outbound(node: Node) -> Outbound:
+    return Outbound(node.database, node.carrier, node.link, node.clock, OWN)
+
+
+async def test_packet_that_waited_has_the_whole_of_its_time_left(node: Node, outbound: Outbound) -> None:
+    async with FakePeer(rejecting(FAR_REJECT)) as far:
+        peer = await node.peer("far", url=far.url)
+        prepare = far_prepare(node, 5, FULFILLMENT)
+        async with AsyncExitStack() as places:
+            for _ in range(ASKED_AT_ONCE_OF_CLIENT):
+                await places.enter_async_context(outbound.probe_slots.slot(peer.id, WALLET))
+            asking = asyncio.create_task(WalletPackets(outbound, USD, WALLET).ask(prepare))
+            assert await WalletPackets(outbound, USD, WALLET + 1).ask(prepare) == FAR_REJECT  # others go past
+            assert len(far.requests) == 1
+            node.clock.advance(30)
+        assert await asking == FAR_REJECT
+        assert decode_prepare(far.requests[1].body).expires_at == node.clock.now() + 20 * SECOND
+
+
+@pytest.mark.parametrize("other", ["elsewhere", "far"])
+async def test_packet_whose_way_changes_while_it_waits_stays(node: Node, outbound: Outbound, other: str) -> None:
+    """The route leads elsewhere now, or the peer has come to repeat no answers, so that it has fewer slots."""
+    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+        known = {name: await node.peer(name, url=far.url) for name in ("far", "elsewhere")}
+        packets = WalletPackets(outbound, USD, WALLET, "a payment")
+        packets._peer = msgspec.structs.replace(known[other], repeats_answers=1)
+        outcome = await packets.pay(far_prepare(node, 5, FULFILLMENT), lambda fulfill: 5)
+        assert isinstance(outcome, Reject)
+        assert outcome.code == Code.PEER_UNREACHABLE
+        assert not far.requests
+    assert not await node.under_way()
+
+
+async def test_stopping_waits_for_packets_that_have_left_and_lets_no_more_leave(outbound: Outbound) -> None:
+    async with outbound.departure():
+        draining = asyncio.create_task(outbound.drain())
+        leaving = asyncio.create_task(outbound.departure().__aenter__())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not draining.done()
+    await draining
+    assert not leaving.done()
+    leaving.cancel()
+
+
+@pytest.mark.parametrize(("seconds", "in_flight"), [(0.01, True), (float("inf"), False)])
+async def test_stopping_waits_for_answers_for_a_while_only_and_for_nothing_when_none_is_missing(
+    outbound: Outbound, monkeypatch: pytest.MonkeyPatch, seconds: float, in_flight: bool
+) -> None:
+    monkeypatch.setattr(outbound_module, "DRAIN_SECONDS", seconds)
+    async with outbound.departure():
+        if in_flight:
+            await outbound.drain()
+    await outbound.drain()

@@ -185,8 +185,7 @@ def take_at_most(work: Work, receiver: str, amount: int) -> None:
 
 def test_refund_is_exchanged_at_the_rates_of_now(three: Three, program: Program, paid: str) -> None:
     a, b, _ = three
-    for server in (a, b):
-        set_rate(server, "USD", "JPY", "150")
+    set_rate("USD", "JPY", "150", a, b)
     add_liquidity(b, JPY)
     made = sent_back(program, paid, to=b.wallet("yuki"), amount="2.00", reference="r-1")
     assert (made["sent"], made["returned"], made["returnedAssetCode"]) == ("2.00", "300", "JPY")

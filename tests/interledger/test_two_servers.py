@@ -19,6 +19,7 @@ from tests.interledger.network import (
     FEW_PACKETS,
     JPY,
     NANO_USD,
+    SLOWLY,
     USD,
     Json,
     add_liquidity,
@@ -29,6 +30,7 @@ from tests.interledger.network import (
     ended,
     hurried,
     network,
+    operator_money,
     pay,
     peer_of,
     quote,
@@ -36,6 +38,7 @@ from tests.interledger.network import (
     set_fee,
     set_rate,
     skip_pauses,
+    wait_for_packet,
     wallet_money,
 )
 
@@ -119,8 +122,7 @@ def test_assets_are_exchanged_on_either_side(
     link = source if link_of == "payer" else target
     peer(a, b, link.code, link.scale, credit_limit="1000000")
     if rate:
-        set_rate(a, source.code, target.code, rate)
-        set_rate(b, source.code, target.code, rate)
+        set_rate(source.code, target.code, rate, a, b)
     payer = a.create_wallet("payer", source.code, source.scale, deposit="1000")
     getter = b.create_wallet("getter", target.code, target.scale)
     add_liquidity(b if link_of == "payer" else a, target)
@@ -167,8 +169,7 @@ def test_amount_of_which_nothing_would_arrive_is_refused_with_the_least_as_here(
     a, b = unlinked
     peer(a, b, source.code, source.scale, credit_limit="1000000")
     if rate:
-        set_rate(a, source.code, target.code, rate)
-        set_rate(b, source.code, target.code, rate)
+        set_rate(source.code, target.code, rate, a, b)
     payer = a.create_wallet("payer", source.code, source.scale, deposit="1000")
     a.write(lambda tx: assets.set_fee(tx, source.code, source.scale, *fee))
     add_liquidity(b, target)
@@ -184,8 +185,7 @@ def test_least_amount_is_named_only_if_the_receiver_takes_as_much(unlinked: Pair
     """Two cents are the least that is sure to arrive, and buy three yen."""
     a, b = unlinked
     peer(a, b, credit_limit="1000000")
-    for server in (a, b):
-        set_rate(server, "USD", "JPY", "150.5")
+    set_rate("USD", "JPY", "150.5", a, b)
     add_liquidity(b, JPY)
     getter = b.create_wallet("getter", "JPY", 0)
     for wanted, least in ((2, None), (3, amount(2))):
@@ -304,7 +304,7 @@ def test_quote_beyond_the_liquidity_for_the_link_is_refused(
 ) -> None:
     a, b = unlinked
     peer(a, b, "EUR", 2)
-    set_rate(a, "USD", "EUR", "0.92")
+    set_rate("USD", "EUR", "0.92", a)
     receiver = bill(b, b.create_wallet("getter", "EUR", 2))
     refused(quote(a, receiver, "alice", **members), 403, "insufficient_funds", reason="liquidity")
     add_liquidity(a, EUR, needed)
@@ -324,8 +324,7 @@ def test_payment_that_runs_short_fails_with_nothing_sent(
     a, b = unlinked
     link = EUR if short == "liquidity of the payer" else USD
     peer(a, b, link.code, link.scale)
-    for server in unlinked:
-        set_rate(server, "USD", "EUR", "0.92")
+    set_rate("USD", "EUR", "0.92", *unlinked)
     getter = b.create_wallet("getter", "EUR", 2)
     funds = a if short == "liquidity of the payer" else b
     add_liquidity(funds, EUR, "50.00")
@@ -353,11 +352,10 @@ def test_rate_that_falls_fails_the_payment_or_costs_the_payer_a_little_more(
     a, b = unlinked
     peer(a, b)
     add_liquidity(b, EUR)
-    for server in unlinked:
-        set_rate(server, "USD", "EUR", "0.92")
+    set_rate("USD", "EUR", "0.92", *unlinked)
     receiver = bill(b, b.create_wallet("getter", "EUR", 2), 4600, EUR)
     quoted = a.client.create_quote(a.wallet("alice"), receiver)
-    set_rate(b, "USD", "EUR", rate)
+    set_rate("USD", "EUR", rate, b)
     paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"]))
     assert (paid.ended["failed"], paid.record.delivered) == (not delivered, delivered)
     assert received(b, receiver).received == delivered
@@ -430,3 +428,81 @@ def pay_directly(instance: Instance, receiver: str, value: int) -> Any:
     """The answer to an outgoing payment without a quote."""
     body = {"walletAddress": instance.wallet("alice"), "incomingPayment": receiver, "debitAmount": amount(value)}
     return instance.client.post("/outgoing-payments", body, spending_token(instance))
+
+
+# Across a server in the middle, which exchanges payments and owes and is owed on both sides
+
+
+Row = Sequence[Instance]
+
+
+@pytest.fixture
+def row(tmp_path: Path) -> Iterator[Row]:
+    """`a` keeps US dollars and `c` yen. `a` and `b` have a link in dollars, `b` and `c` one in euros."""
+    with network(tmp_path, "a", "b", "c") as row:
+        a, b, c = row
+        peer(a, b, "USD", 2, routes=["test.c"])
+        peer(c, b, "EUR", 2, routes=["test.a"])
+        a.create_wallet("payer", "USD", 2, deposit="1000.00")
+        c.create_wallet("getter", "JPY", 0, deposit="100000")
+        set_rate("USD", "EUR", "0.92", *row)
+        set_rate("EUR", "JPY", "160", *row)
+        set_rate("USD", "JPY", "147.2", *row)
+        for asset in (USD, EUR):
+            add_liquidity(b, asset)
+        for asset in (EUR, JPY):
+            add_liquidity(c, asset)
+        yield row
+        check_books(*row)
+
+
+def test_payment_crosses_three_currencies(row: Row) -> None:
+    a, b, c = row
+    receiver = bill(c, c.wallet("getter"), 1472, JPY)
+    paid = pay(a, a.wallet("payer"), receiver)
+    assert (paid.record.state, paid.record.sent, paid.record.delivered) == ("completed", 1000, 1472)
+    assert received(c, receiver).received == 1472
+    assert wallet_money(a, "payer") == (99_000, 0)
+    assert (peer_of(b, "a").balance, peer_of(b, "c").balance) == (-1000, 920)
+    assert operator_money(b, USD) == 100_000_000 + 1000
+    assert operator_money(b, EUR) == 100_000_000 - 920
+    assert operator_money(c, EUR) == 100_000_000 + 920
+    assert operator_money(c, JPY) == 1_000_000 - 1472
+    assert peer_of(a, "b").repeats_answers, "payres knows another payres by its answers"
+
+
+@pytest.mark.parametrize(("wanted", "cents", "arrives"), [(1, 2, 1), (20, 15, 20)])
+def test_small_payment_is_whole_although_every_server_rounds(row: Row, wanted: int, cents: int, arrives: int) -> None:
+    a, _, c = row
+    paid = pay(a, a.wallet("payer"), bill(c, c.wallet("getter"), wanted, JPY))
+    assert (paid.record.state, paid.record.sent, paid.record.delivered) == ("completed", cents, arrives)
+    assert paid.quote
+    assert paid.quote["debitAmount"] == amount(cents)
+
+
+def test_payment_comes_back_the_other_way(row: Row) -> None:
+    a, b, c = row
+    receiver = bill(a, a.wallet("payer"), 1000, USD)
+    paid = pay(c, c.wallet("getter"), receiver)
+    assert (paid.record.state, paid.record.delivered) == ("completed", 1000)
+    assert paid.record.sent <= 1472 + 1
+    assert received(a, receiver).received == 1000
+    assert peer_of(b, "a").balance == 1000
+    assert peer_of(b, "c").balance < 0
+
+
+def test_route_that_ends_in_the_middle_of_a_payment_fails_it_in_part(row: Row) -> None:
+    a, b, c = row
+    change(b, "a", max_packet=100)
+    hurried(a, largest_round=1, **SLOWLY)
+    receiver = bill(c, c.wallet("getter"), 29_440, JPY)
+    quoted = a.client.create_quote(a.wallet("payer"), receiver)
+    created = a.client.create_outgoing_payment(a.wallet("payer"), quoted["id"])
+    wait_for_packet(b, "c")
+    change(b, "c", remove_routes=["test.c"])
+    paid = ended(a, created)
+    assert paid.ended["failed"]
+    assert "F02 from test.b" in (paid.record.failure or "")
+    assert 0 < paid.record.sent < paid.record.terms.debit
+    assert paid.record.delivered == received(c, receiver).received
+    assert wallet_money(a, "payer") == (100_000 - paid.record.sent, 0)

@@ -148,6 +148,7 @@ def test_every_packet_that_is_accounted_for_is_logged(road: Road, caplog: pytest
     caplog.set_level(logging.WARNING, "payres.interledger")
     created = road.begin(road.bill(100), "lost after")
     road.end(created)
+    wait_until(lambda: caplog.records)
     assert [record.getMessage() for record in caplog.records] == [
         f"payment {last_segment(created['id'])} from wallet alice: 1 packets with 1.00 USD were left unanswered;"
         " by what the receiver has received, 1.00 USD arrived"
@@ -216,7 +217,7 @@ def test_money_of_others_proves_nothing_and_the_payer_has_the_unproven_part_back
     assert sum(packet.source_amount for packet in unresolved) == paid.record.unresolved_debit > 0
     assert peer_of(a, "b").balance == known
     assert peer_of(a, "b").last_error == f"Packet {unresolved[-1].id} over 100 is unresolved"
-    assert "from wallet alice: " in caplog.text
+    wait_until(lambda: "from wallet alice: " in caplog.text)  # logged after the commit
     assert "nothing proves what arrived, the payer has it back" in caplog.text
 
 
@@ -347,8 +348,7 @@ def test_figure_proves_nothing_while_another_payment_to_the_receiver_overlaps(
 @pytest.mark.parametrize("fates", LOSSES.values(), ids=LOSSES.keys())
 def test_payment_across_currencies_arrives_whole(road: Road, fates: Sequence[Fate]) -> None:
     a, b = road.a, road.b
-    for server in (a, b):
-        set_rate(server, "USD", "EUR", "0.9137")
+    set_rate("USD", "EUR", "0.9137", a, b)
     add_liquidity(b, EUR)
     b.create_wallet("carla", asset="EUR", deposit=None)
     receiver = bill(b, b.wallet("carla"), 900, EUR)
@@ -362,13 +362,12 @@ def test_payment_across_currencies_arrives_whole(road: Road, fates: Sequence[Fat
 
 def test_rate_that_has_moved_since_the_quote_is_learnt_from_what_arrived(road: Road) -> None:
     a, b = road.a, road.b
-    for server in (a, b):
-        set_rate(server, "USD", "EUR", "0.9")
+    set_rate("USD", "EUR", "0.9", a, b)
     add_liquidity(b, EUR)
     b.create_wallet("carla", asset="EUR")
     receiver = bill(b, b.wallet("carla"), 1800, EUR)
     quote = a.client.create_quote(a.wallet("alice"), receiver)
-    set_rate(b, "USD", "EUR", "0.95")
+    set_rate("USD", "EUR", "0.95", b)
     hurried(a, largest_round=1)
     road.link.script = iter(["answered", "lost after", "answered", "502 before", "lost after"])
     paid = road.end(a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))

@@ -1,13 +1,18 @@
 """ILP over HTTP as a peer meets it."""
 
 import concurrent.futures
+import socket
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
+from click.testing import CliRunner
 
+from payres.cli import main
 from payres.clock import SECOND
 from payres.errors import Unavailable
 from payres.interledger.carrying import NoReply
@@ -139,6 +144,33 @@ def test_removed_peer_is_out_with_the_next_request(server: Instance, anonymous: 
     assert isinstance(reply_of(post(anonymous, server, sender.prepare(0), "new")), Fulfill)
     server.write(lambda tx: peers.remove_peer(tx, "leaving"))
     assert post(anonymous, server, sender.prepare(0), "new").status_code == 401
+
+
+def test_packet_whose_body_comes_after_the_removal_is_not_paid(server: Instance) -> None:
+    token, path = add_peer(server, "going"), new_wallet(server)
+    body = encode(incoming_payment(server, path).prepare(500))
+    with request_under_way(server, token, len(body)) as connection:
+        words = ["peer", "remove", "going", "--database", server.context.settings.database]
+        assert CliRunner().invoke(main, words).stdout == "The peer going is removed\n"
+        connection.sendall(body)
+        head, _, answer = b"".join(iter(lambda: connection.recv(65536), b"")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    reply = decode_reply(answer)
+    assert isinstance(reply, Reject)
+    assert (reply.code, server.balance(path)) == (Code.UNREACHABLE, "0.00")
+
+
+@contextmanager
+def request_under_way(instance: Instance, token: str, size: int) -> Iterator[socket.socket]:
+    """A request with a packet of that size, whose token is checked and whose body the server waits for."""
+    url = urlsplit(instance.base_url)
+    lines = ["POST /ilp HTTP/1.1", f"Host: {url.hostname}", f"Authorization: Bearer {token}", f"Content-Type: {OCTETS}"]
+    lines += [f"Content-Length: {size}", "Connection: close", "Expect: 100-continue", "", ""]
+    with socket.create_connection((url.hostname, url.port or 0), timeout=TIMEOUT) as connection:
+        connection.sendall("\r\n".join(lines).encode())
+        # Sent when the endpoint first asks for the body (RFC 9110 section 10.1.1).
+        assert connection.recv(1024) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        yield connection
 
 
 def test_longest_packet_is_taken_and_a_longer_body_is_not(

@@ -246,6 +246,11 @@ def test_sendable_amounts_deliver_their_minimum_and_as_much(amount: int, low: Fr
         assert not cheapest or floor(amount * low) < ceil(cheapest * minimum)
 
 
+def test_surplus_that_rounding_would_take_is_not_sendable() -> None:
+    assert sendable(15_000_000, Fraction(1, 10**7), Fraction(99, 10**9)) == 10_000_000
+    assert sendable(9_999_999, Fraction(1, 10**7), Fraction(99, 10**9)) == 0
+
+
 ONE = Path(Fraction(1), Fraction(10**12 + 1, 10**12), MAX_VALUE)
 RATE = Fraction(99, 100)
 
