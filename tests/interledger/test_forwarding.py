@@ -417,18 +417,6 @@ async def test_packet_whose_way_changes_while_it_waits_stays(node: Node, outboun
     assert not await node.under_way()
 
 
-async def test_stopping_waits_for_packets_that_have_left_and_lets_no_more_leave(outbound: Outbound) -> None:
-    async with outbound.departure():
-        draining = asyncio.create_task(outbound.drain())
-        leaving = asyncio.create_task(outbound.departure().__aenter__())
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert not draining.done()
-    await draining
-    assert not leaving.done()
-    leaving.cancel()
-
-
 @pytest.mark.parametrize(("seconds", "in_flight"), [(0.01, True), (float("inf"), False)])
 async def test_stopping_waits_for_answers_for_a_while_only_and_for_nothing_when_none_is_missing(
     outbound: Outbound, monkeypatch: pytest.MonkeyPatch, seconds: float, in_flight: bool

@@ -23,7 +23,6 @@ from payres.terms import Terms
 from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, last_segment, wait_until
 from tests.interledger.network import (
-    FEW_PACKETS,
     USD,
     Json,
     Waits,
@@ -36,7 +35,6 @@ from tests.interledger.network import (
     never,
     received,
     sent,
-    skip_pauses,
     wallet_money,
 )
 from tests.works import sending_payment
@@ -170,26 +168,6 @@ def test_unresolved_payment_keeps_no_other_waiting(pair: Pair, receiver: str, mo
     goes_on_to_the_end(pair, created, receiver, spent=1500)
 
 
-def test_storage_that_fails_for_a_moment_holds_a_payment_up_and_no_more(
-    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a, _ = pair
-    database = a.context.database
-    refusals = iter([Unavailable("The disk is full")] * 3)
-    read = database.read
-
-    async def failing(unit: Any, **how: bool) -> Any:
-        worker = asyncio.current_task() in a.context.remote_payments._sending.values()
-        if worker and (refusal := next(refusals, None)):
-            raise refusal
-        return await read(unit, **how)
-
-    monkeypatch.setattr(database, "read", failing)
-    created = begin(a, receiver)
-    assert ended(a, created).record.state == "completed"
-    assert next(refusals, None) is None
-
-
 @pytest.mark.parametrize("amounts", [{}, {"debitAmount": amount(1000)}], ids=["delivers", "sends all"])
 @pytest.mark.parametrize("too_much", [0, 1])
 def test_receiver_that_was_paid_meanwhile_gets_all_or_nothing(
@@ -298,26 +276,6 @@ def test_outcomes_that_storage_did_not_take_are_asked_for_again(
     wait_until(lambda: waits.has(a, created))  # before time passes: packets live 20 s from when they leave
     let_time_pass(pair, 22)
     goes_on_to_the_end(pair, created, receiver)
-
-
-@pytest.mark.parametrize("down", ["before the first packet", "for good"])
-def test_peer_that_is_down_for_a_while_is_tried_again(
-    down: str, pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a, b = pair
-    quoted = a.client.create_quote(a.wallet("alice"), receiver)
-    change(a, "b", url="http://127.0.0.1:9/ilp")
-    if down == "for good":
-        skip_pauses(monkeypatch)
-        hurried(a, **FEW_PACKETS)
-    created = a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"])
-    if down == "before the first packet":
-        change(a, "b", url=f"{b.base_url}/ilp")
-        assert ended(a, created).record.state == "completed"
-        return
-    paid = ended(a, created)
-    assert (paid.record.state, paid.record.sent) == ("failed", 0)
-    assert "T01 from test.a" in (paid.record.failure or "")
 
 
 def begin(instance: Instance, receiver: str) -> Json:

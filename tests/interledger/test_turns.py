@@ -16,12 +16,11 @@ from payres.interledger import outbound, quoting, unanswered
 from payres.interledger.carrying import NoReply
 from payres.interledger.link import BOUNDS
 from payres.interledger.packets import decode_prepare
-from payres.interledger.remote_payments import AT_ONCE, AT_ONCE_FROM_WALLET
+from payres.interledger.remote_payments import AT_ONCE_FROM_WALLET
 from payres.interledger.sending.connection import Connection
 from payres.interledger.sending.probe import probe
 from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON
 from payres.operator.wallets import require_wallet
-from payres.slots import Slots
 from payres.store import packets
 from payres.store.payments import OUTGOING, OutgoingRecord
 from payres.store.peers import PeerRecord
@@ -121,27 +120,6 @@ def test_wallet_whose_receivers_do_not_describe_themselves_keeps_no_other_waitin
         wait_until_completed(a, begin(a, made, "bob", quick, 2))
         assert {one.attempts for one in records(a, stuck)} <= {0, 1}
     assert received(b, quick).received == 2 * VALUE
-
-
-def test_payments_of_all_wallets_wait_for_their_turn_and_get_it(
-    pair: Pair, shut: Callable[..., Gate], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a, b = pair
-    payments = a.context.remote_payments
-    assert AT_ONCE > AT_ONCE_FROM_WALLET
-    monkeypatch.setattr(payments, "_slots", Slots(2, AT_ONCE_FROM_WALLET))
-    slow, quick = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
-    made = example(pair)
-    a.create_wallet("carol", deposit="10.00")
-    gate = shut(slow)
-    stuck = [*begin(a, made, "alice", slow), *begin(a, made, "bob", slow)]
-    wait_until(lambda: gate.held == 2)
-    waiting = begin(a, made, "carol", quick)
-    wait_until(lambda: len(payments._sending) == 3)
-    assert [one.attempts for one in records(a, waiting)] == [0]
-    gate.open()
-    wait_until_completed(a, [*stuck, *waiting])
-    assert (received(b, slow).received, received(b, quick).received) == (2 * VALUE, VALUE)
 
 
 def test_wallet_whose_receivers_hold_packets_leaves_others_places_on_the_link(

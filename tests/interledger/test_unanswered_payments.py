@@ -18,7 +18,6 @@ import pytest
 from payres.clock import HOUR
 from payres.federation.connection import FetchFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
-from payres.interledger.link import Link
 from payres.interledger.remote_payments import NOT_IN_FULL
 from payres.interledger.unanswered import UNPROVED
 from payres.limits import MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
@@ -40,10 +39,8 @@ from tests.interledger.network import (
     bill,
     change,
     ended,
-    forgetting,
     hurried,
     network,
-    never,
     peer_of,
     received,
     set_fee,
@@ -301,28 +298,6 @@ def test_receiver_that_lies_costs_the_payer_no_more_than_was_promised(
     assert (paid.record.state, paid.record.sent) == ("completed", 300)
     assert wallet_money(road.a, "alice") == (FUNDS - 300, 0)
     assert received(road.b, receiver).received == got
-
-
-@pytest.mark.parametrize("stopped", ["before they arrived", "after they arrived"])
-def test_payment_interrupted_with_packets_in_flight_arrives_whole(
-    road: Road, stopped: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a crash leaves it: the rows are all there is, and nobody waits for an answer."""
-    a, receiver = road.a, road.bill()
-    quote = a.client.create_quote(a.wallet("alice"), receiver)
-    with monkeypatch.context() as patch:
-        patch.setattr(Link, "post", never if stopped == "before they arrived" else forgetting(Link.post))
-        created = a.client.create_outgoing_payment(a.wallet("alice"), quote["id"])
-        wait_until(lambda: len(road.unresolved(created)) >= 3)
-        if stopped == "after they arrived":
-            wait_until(lambda: received(road.b, receiver).received >= 300)
-        task = a.context.remote_payments._sending[last_segment(created["id"])]
-        task.get_loop().call_soon_threadsafe(task.cancel)
-        wait_until(lambda: not a.context.remote_payments._sending)
-    a.context.remote_payments.wake()
-    paid = road.end(created)
-    assert paid.record.state == "completed"
-    road.check(paid, receiver)
 
 
 @pytest.mark.parametrize("fates", [(), ("lost after",)], ids=["answered", "unanswered too"])
