@@ -20,7 +20,7 @@ from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store.assets import set_rate
 from payres.testing.instance import Instance
 from tests.admin.conftest import Program
-from tests.helpers import Json, usd
+from tests.helpers import TIMEOUT, Json, usd
 from tests.pages.browser import PASSWORD, Browser, words_of
 
 Given = dict[str, Any]
@@ -32,10 +32,12 @@ ARGUMENT: Final = re.compile(r"\[?[A-Z]+\]?")
 
 
 class New:
-    """Things that nobody has used, each with a name of its own."""
+    """Things that nobody has used, each with a name of its own; a program and an operator's browser to use them."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, program: Program, browser: Browser) -> None:
         self.instance = instance
+        self.program = program
+        self.browser = browser
         self.count = 0
         self.made: list[str] = []
 
@@ -73,13 +75,14 @@ class New:
         self.instance.write(lambda work: set_rate(work, codes[0], codes[1], "2", work.now))
         return dict(zip(("base", "counter"), codes, strict=True))
 
-    def webhook(self, program: Program) -> str:
+    def webhook(self) -> str:
         url = f"https://hooks.example/{self._name('hook')}"
-        self.made.append(program.post("/webhooks", {"url": url})["id"])
+        self.made.append(self.program.post("/webhooks", {"url": url})["id"])
         return self.made[-1]
 
-    def api_key(self, program: Program) -> str:
-        self.made.append(program.post("/api-keys", {"name": self._name("key"), "scopes": ["audit:read"]})["id"])
+    def api_key(self) -> str:
+        made = self.program.post("/api-keys", {"name": self._name("key"), "scopes": ["audit:read"]})
+        self.made.append(made["id"])
         return self.made[-1]
 
     def grant(self) -> str:
@@ -105,48 +108,48 @@ class Case(NamedTuple):
     """What an operation is given, on each surface something new; and what the audit log has of it, if anything."""
 
     id: str
-    given: Callable[[New, Program], Given]
+    given: Callable[[New], Given]
     action: str | None = None
 
 
 CASES: Final = (
-    Case("wallets.show_wallet", lambda new, _: {"wallet": new.wallet()}),
-    Case("wallets.deposit", lambda new, _: _moved(new, "5.00"), "wallet.deposit"),
-    Case("wallets.withdraw", lambda new, _: _moved(new, "5.00"), "wallet.withdraw"),
-    Case("wallets.list_movements", lambda new, _: {"wallet": new.wallet()}),
-    Case("wallets.deactivate", lambda new, _: {"wallet": new.wallet()}, "wallet.deactivate"),
-    Case("wallets.activate", lambda new, _: {"wallet": new.wallet()}, "wallet.activate"),
-    Case("wallets.unlock", lambda new, _: {"wallet": new.wallet()}, "wallet.unlock"),
-    Case("keys.list_keys", lambda new, _: {"wallet": new.keyed()["wallet"]}),
-    Case("keys.revoke_key", lambda new, _: new.keyed(), "key.revoke"),
-    Case("grants.list_grants", lambda new, _: {"state": "denied"}),
-    Case("grants.show_grant", lambda new, _: {"id": new.grant()}),
-    Case("grants.revoke", lambda new, _: {"id": new.grant()}, "grant.revoke"),
-    Case("assets.list_assets", lambda new, _: {}),
-    Case("assets.set_fee", lambda new, _: new.asset() | {"fixed": "0.10", "basis_points": 50}, "fee.set"),
-    Case("assets.list_rates", lambda new, _: {}),
-    Case("assets.set_rate", lambda new, _: new.rated() | {"rate": "0.5"}, "rate.set"),
-    Case("assets.remove_rate", lambda new, _: new.rated(), "rate.remove"),
-    Case("assets.deposit_liquidity", lambda new, _: new.asset() | {"amount": "9.50"}, "liquidity.deposit"),
-    Case("assets.withdraw_liquidity", lambda new, program: _funded(new, program), "liquidity.withdraw"),
-    Case("peers.list_peers", lambda new, _: {}),
-    Case("peers.show_peer", lambda new, _: {"name": new.peer()}),
-    Case("peers.add_peer", lambda new, _: new.terms() | {"credit_limit": "10.00", "routes": ("g.far",)}, "peer.add"),
-    Case("peers.change_peer", lambda new, _: {"name": new.peer(), "add_routes": ("g",)}, "peer.change"),
-    Case("peers.remove_peer", lambda new, _: {"name": new.peer()}, "peer.remove"),
-    Case("peers.deposit", lambda new, _: {"name": new.peer(), "amount": "5.00"}, "peer.deposit"),
-    Case("peers.withdraw", lambda new, _: {"name": new.peer(credit_limit="9.00"), "amount": "5.00"}, "peer.withdraw"),
-    Case("unresolved_packets.list_unresolved", lambda new, _: {"name": new.peer()}),
-    Case("payments.list_payments", lambda new, _: {"state": "failed", "direction": "outgoing"}),
-    Case("payment_history.show_payment", lambda new, _: {"id": new.payment()}),
-    Case("webhooks.list_webhooks", lambda new, _: {}),
-    Case("webhooks.add", lambda new, _: {"url": f"https://{new.terms()['name']}.example/"}, "webhook.add"),
-    Case("webhooks.remove", lambda new, program: {"id": new.webhook(program)}, "webhook.remove"),
-    Case("webhooks.rotate", lambda new, program: {"id": new.webhook(program)}, "webhook.rotate"),
-    Case("webhooks.replay_failed", lambda new, program: {"id": new.webhook(program)}, "webhook.replay"),
-    Case("webhooks.list_deliveries", lambda new, _: {"state": "failed"}),
-    Case("api_keys.revoke_api_key", lambda new, program: {"id": new.api_key(program)}, "api_key.revoke"),
-    Case("audit.list_entries", lambda new, _: {}),
+    Case("wallets.show_wallet", lambda new: {"wallet": new.wallet()}),
+    Case("wallets.deposit", lambda new: _moved(new, "5.00"), "wallet.deposit"),
+    Case("wallets.withdraw", lambda new: _moved(new, "5.00"), "wallet.withdraw"),
+    Case("wallets.list_movements", lambda new: {"wallet": new.wallet()}),
+    Case("wallets.deactivate", lambda new: {"wallet": new.wallet()}, "wallet.deactivate"),
+    Case("wallets.activate", lambda new: {"wallet": new.wallet()}, "wallet.activate"),
+    Case("wallets.unlock", lambda new: {"wallet": new.wallet()}, "wallet.unlock"),
+    Case("keys.list_keys", lambda new: {"wallet": new.keyed()["wallet"]}),
+    Case("keys.revoke_key", lambda new: new.keyed(), "key.revoke"),
+    Case("grants.list_grants", lambda new: {"state": "denied"}),
+    Case("grants.show_grant", lambda new: {"id": new.grant()}),
+    Case("grants.revoke", lambda new: {"id": new.grant()}, "grant.revoke"),
+    Case("assets.list_assets", lambda new: {}),
+    Case("assets.set_fee", lambda new: new.asset() | {"fixed": "0.10", "basis_points": 50}, "fee.set"),
+    Case("assets.list_rates", lambda new: {}),
+    Case("assets.set_rate", lambda new: new.rated() | {"rate": "0.5"}, "rate.set"),
+    Case("assets.remove_rate", lambda new: new.rated(), "rate.remove"),
+    Case("assets.deposit_liquidity", lambda new: new.asset() | {"amount": "9.50"}, "liquidity.deposit"),
+    Case("assets.withdraw_liquidity", lambda new: _funded(new), "liquidity.withdraw"),
+    Case("peers.list_peers", lambda new: {}),
+    Case("peers.show_peer", lambda new: {"name": new.peer()}),
+    Case("peers.add_peer", lambda new: new.terms() | {"credit_limit": "10.00", "routes": ("g.far",)}, "peer.add"),
+    Case("peers.change_peer", lambda new: {"name": new.peer(), "add_routes": ("g",)}, "peer.change"),
+    Case("peers.remove_peer", lambda new: {"name": new.peer()}, "peer.remove"),
+    Case("peers.deposit", lambda new: {"name": new.peer(), "amount": "5.00"}, "peer.deposit"),
+    Case("peers.withdraw", lambda new: {"name": new.peer(credit_limit="9.00"), "amount": "5.00"}, "peer.withdraw"),
+    Case("unresolved_packets.list_unresolved", lambda new: {"name": new.peer()}),
+    Case("payments.list_payments", lambda new: {"state": "failed", "direction": "outgoing"}),
+    Case("payment_history.show_payment", lambda new: {"id": new.payment()}),
+    Case("webhooks.list_webhooks", lambda new: {}),
+    Case("webhooks.add", lambda new: {"url": f"https://{new.terms()['name']}.example/"}, "webhook.add"),
+    Case("webhooks.remove", lambda new: {"id": new.webhook()}, "webhook.remove"),
+    Case("webhooks.rotate", lambda new: {"id": new.webhook()}, "webhook.rotate"),
+    Case("webhooks.replay_failed", lambda new: {"id": new.webhook()}, "webhook.replay"),
+    Case("webhooks.list_deliveries", lambda new: {"state": "failed"}),
+    Case("api_keys.revoke_api_key", lambda new: {"id": new.api_key()}, "api_key.revoke"),
+    Case("audit.list_entries", lambda new: {}),
 )
 # Given besides what a thing new has; and what is said then, on each surface.
 REFUSALS: Final = (
@@ -179,9 +182,9 @@ REFUSALS: Final = (
 )
 
 
-def _funded(new: New, program: Program) -> Given:
+def _funded(new: New) -> Given:
     asset = new.asset()
-    program.post(f"/assets/{asset['code']}/2/liquidity/deposits", {"amount": "9.50"})
+    new.program.post(f"/assets/{asset['code']}/2/liquidity/deposits", {"amount": "9.50"})
     return asset | {"amount": "9.00"}
 
 
@@ -197,29 +200,13 @@ class Outcome(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def new(payres: Instance) -> New:
-    return New(payres)
+def new(payres: Instance) -> Iterator[New]:
+    with Browser(payres) as ann, httpx2.Client(timeout=TIMEOUT) as http:
+        ann.follow_link("ann")
+        yield New(payres, Program(payres, http), ann)
 
 
-@pytest.fixture(scope="module")
-def ann(payres: Instance) -> Iterator[Browser]:
-    with Browser(payres) as opened:
-        opened.follow_link("ann")
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def http() -> Iterator[httpx2.Client]:
-    with httpx2.Client(timeout=60) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def program(payres: Instance, http: httpx2.Client) -> Program:
-    return Program(payres, http)
-
-
-def by_command(payres: Instance, operation: Operation, given: Given) -> Outcome:
+def by_command(new: New, operation: Operation, given: Given) -> Outcome:
     words = operation.command.split()
     arguments = [word for word in words if ARGUMENT.fullmatch(word)]
     inputs = list(operation.inputs.values())
@@ -229,8 +216,8 @@ def by_command(payres: Instance, operation: Operation, given: Given) -> Outcome:
         flag = one.extra.get("option", f"--{one.name.replace('_', '-')}")
         for value in _each(given.get(one.name)):
             line += [flag] if value is True else [f"{flag}={value}"]
-    line += ["--json", "--database", payres.context.database.path]
-    result = CliRunner().invoke(main, line, env={"PAYRES_BASE_URL": payres.base_url}, catch_exceptions=False)
+    line += ["--json", "--database", new.instance.context.database.path]
+    result = CliRunner().invoke(main, line, env={"PAYRES_BASE_URL": new.instance.base_url}, catch_exceptions=False)
     if result.exit_code:
         assert (result.exit_code, result.stdout) == (1, ""), result.output
         return Outcome(None, result.stderr.splitlines()[-1].removeprefix("Error: "))
@@ -241,40 +228,36 @@ def _each(value: Any) -> list[Any]:
     return [] if value is None else list(value) if isinstance(value, tuple) else [value]
 
 
-def by_request(program: Program, operation: Operation, given: Given) -> Outcome:
+def by_request(new: New, operation: Operation, given: Given) -> Outcome:
     path = operation.path.format(**{name: quote(str(given[name]), safe="") for name in operation.segments})
     names = {one.name: one.encode_name for one in msgspec.structs.fields(operation.struct or msgspec.Struct)}
     body = {names[name]: value for name, value in given.items() if name not in operation.segments}
     asked = {"body": body} if operation.takes_json else body
-    answer = program.ask(operation.method, path, **asked)
+    answer = new.program.ask(operation.method, path, **asked)
     if answer.status_code >= 400:
         return Outcome(None, str(answer.json()["error"]["details"]["hint"]))
     return Outcome(answer.json(), "")
 
 
-def by_form(ann: Browser, operation: Operation, given: Given) -> Outcome:
+def by_form(new: New, operation: Operation, given: Given) -> Outcome:
     assert operation.form is not None
     path = f"/admin{operation.form.path}".format(**{name: quote(str(one), safe="") for name, one in given.items()})
     fields = {name: str(value) for name, value in given.items() if name not in operation.segments}
-    page = ann.get(path)
+    page = new.browser.get(path)
     if page.status_code != 200:
         return Outcome(None, words_of(page))
-    answer = ann.send(path, choice=next(iter(operation.form.buttons)), password=PASSWORD, **fields)
+    answer = new.browser.send(path, choice=next(iter(operation.form.buttons)), password=PASSWORD, **fields)
     if answer.status_code != 303:
         return Outcome(None, words_of(answer))
-    assert ann.get(answer.headers["location"]).status_code == 200, "the page behind it"
+    assert new.browser.get(answer.headers["location"]).status_code == 200, "the page behind it"
     return Outcome({}, "")
 
 
-def surfaces(operation: Operation) -> list[str]:
-    has = {"command": operation.command, "request": operation.method, "form": operation.form}
-    return [name for name, found in has.items() if found]
-
-
-def carry_out(surface: str, payres: Instance, program: Program, ann: Browser, one: Operation, given: Given) -> Outcome:
-    if surface == "command":
-        return by_command(payres, one, given)
-    return by_request(program, one, given) if surface == "request" else by_form(ann, one, given)
+def surfaces(operation: Operation) -> dict[str, Callable[[New, Operation, Given], Outcome]]:
+    """How an operation can be carried out, by the beginning of what the audit log then has for the actor."""
+    found = {"shell:": operation.command, "api:": operation.method, "page:ann": operation.form}
+    ways = zip(found, (by_command, by_request, by_form), strict=True)
+    return {actor: way for actor, way in ways if found[actor]}
 
 
 def plain(new: New, found: Any) -> Any:
@@ -288,31 +271,26 @@ def plain(new: New, found: Any) -> Any:
 def test_each_operation_of_several_surfaces_is_in_the_table() -> None:
     """But exports, which are files, what is written by hand on a surface, and fees, of which there are none."""
     derived = {one.id for one in OPERATIONS.values() if len(surfaces(one)) > 1 and not one.is_async}
-    by_hand = {
-        "unresolved_packets.resolve",
-        *(f"exports.export_{what}" for what in ("payments", "ledger", "statement")),
-    }
-    by_hand |= {"assets.withdraw_fees"}  # of which there are none
-    assert derived - by_hand <= {one.id for one in CASES}
+    others = {"unresolved_packets.resolve", "assets.withdraw_fees"}
+    others |= {f"exports.export_{what}" for what in ("payments", "ledger", "statement")}
+    assert derived - others <= {one.id for one in CASES}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_operation_is_the_same_on_each_surface(
-    case: Case, payres: Instance, program: Program, ann: Browser, new: New
-) -> None:
+def test_operation_is_the_same_on_each_surface(case: Case, new: New) -> None:
     operation, answers, audited = OPERATIONS[case.id], [], []
-    for surface in surfaces(operation):
-        given = case.given(new, program)
-        before = program.audited()[0]
-        outcome = carry_out(surface, payres, program, ann, operation, given)
+    for actor, carry_out in surfaces(operation).items():
+        given = case.given(new)
+        before = new.program.audited()[0]
+        outcome = carry_out(new, operation, given)
         assert outcome.refusal == ""
         new.made += [outcome.answer["id"]] if outcome.answer and "id" in outcome.answer else []
-        if surface != "form" and (surface == "request" or operation.then is None):
+        if carry_out is by_request or (carry_out is by_command and operation.then is None):
             answers.append(_members(operation, outcome.answer))
-        newest = program.audited()[0]
+        newest = new.program.audited()[0]
         assert (newest != before) == (case.action is not None)
         if case.action is not None:
-            assert newest[0].startswith({"command": "shell:", "request": "api:", "form": "page:ann"}[surface])
+            assert newest[0].startswith(actor)
             written = f"{newest[2]} {newest[3]}"
             # A replay of failed deliveries is written down with their number alone.
             for name, value in given.items() if case.action != "webhook.replay" else ():
@@ -333,14 +311,10 @@ def _members(operation: Operation, answer: Json | None) -> Any:
 
 
 @pytest.mark.parametrize(("name", "wrong", "says"), REFUSALS)
-def test_refusal_is_the_same_on_each_surface(
-    name: str, wrong: Mapping[str, Any], says: str, payres: Instance, program: Program, ann: Browser, new: New
-) -> None:
-    operation = OPERATIONS[name]
+def test_refusal_is_the_same_on_each_surface(name: str, wrong: Mapping[str, Any], says: str, new: New) -> None:
     case = next(one for one in CASES if one.id == name)
-    for surface in surfaces(operation):
-        given = case.given(new, program) | dict(wrong)
-        before = program.audited()[0]
-        outcome = carry_out(surface, payres, program, ann, operation, given)
-        assert says in outcome.refusal, surface
-        assert program.audited()[0] == before
+    for surface, carry_out in surfaces(OPERATIONS[name]).items():
+        given = case.given(new) | dict(wrong)
+        before = new.program.audited()[0]
+        assert says in carry_out(new, OPERATIONS[name], given).refusal, surface
+        assert new.program.audited()[0] == before
