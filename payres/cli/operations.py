@@ -15,7 +15,7 @@ from payres.cli.session import Session, with_session
 from payres.errors import InvalidRequest
 from payres.operator.exports import Export
 from payres.operator.operations import Input, Operation, declared
-from payres.operator.shapes import Column, Shape, labelled
+from payres.operator.shapes import Column, Shape, facts_of, labelled
 from payres.store.rows import PageQuery
 from payres.store.work import Environment, Work
 
@@ -56,12 +56,9 @@ def _command(operation: Operation) -> click.Command:
     # A line that goes on with the one above begins with spaces.
     lines = operation.example.split("\n")
     example = "\n".join(line if line.startswith(" ") else f"payres {name} {line}".rstrip() for line in lines)
-    return Command(words[1], callback=found, params=_params(found), help=operation.docstring, example=example)
-
-
-def _params(function: Callable[..., Any]) -> list[click.Parameter]:
-    """What the decorators of click have noted, in the order of the lines above the function."""
-    return list(reversed(getattr(function, "__click_params__", [])))
+    # What the decorators of click have noted, in the order of the lines above the function.
+    params = list(reversed(getattr(found, "__click_params__", [])))
+    return Command(words[1], callback=found, params=params, help=operation.docstring, example=example)
 
 
 def _unit(operation: Operation, given: Mapping[str, Any], work: Work) -> Any:
@@ -135,8 +132,7 @@ def _show(session: Session, operation: Operation, found: Any, given: Mapping[str
 
 def shape_text(shape: Shape, thing: Any) -> str:
     """A line for each fact that there is."""
-    facts = [(column.label, column.cell(thing)) for column in shape.columns]
-    return labelled(*((label, cell.printed) for label, cell in facts if cell.text))
+    return labelled(*((label, cell.printed) for label, cell in facts_of(shape.columns, thing) if cell.text))
 
 
 def table_text(columns: Sequence[Column], things: Sequence[Any]) -> str:
@@ -163,8 +159,10 @@ def _option(one: Input) -> Decorator:
     attributes: dict[str, Any] = {"help": one.words, "type": _type(one), "metavar": one.extra.get("metavar")}
     if kind is bool:
         return click.option(flag, one.name, is_flag=True, help=one.words)
-    if get_origin(kind) in {list, tuple} or kind is Sequence or get_origin(kind) is Sequence:
-        attributes |= {"multiple": True, "type": _item_type(one), "required": one.is_required}
+    if get_origin(kind) in {list, tuple, Sequence}:
+        choices = one.extra.get("choices")
+        kind_of_item = click.Choice(list(choices)) if choices else str
+        attributes |= {"multiple": True, "type": kind_of_item, "required": one.is_required}
     elif one.is_required:
         attributes["required"] = True
     elif one.default not in {None, UNSET}:
@@ -180,11 +178,6 @@ def _type(one: Input) -> Any:
         return TimeText()
     bounds = (one.extra.get("least"), one.extra.get("most"))
     return str if one.type is not int else click.INT if bounds == (None, None) else WholeNumber(*bounds)
-
-
-def _item_type(one: Input) -> Any:
-    choices = one.extra.get("choices")
-    return click.Choice(list(choices)) if choices else str
 
 
 def _check(operation: Operation, options: Sequence[Input], given: Mapping[str, Any]) -> None:

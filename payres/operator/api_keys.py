@@ -140,9 +140,8 @@ def create_key_within(
     """A new key with no more than the scopes `allowed`. Raises InvalidRequest, InsufficientAccess."""
     check_name(name, "key's")
     unknown = sorted(set(scopes) - SCOPES.keys())
-    if unknown or not scopes:
-        what = f"There is no scope {unknown[0]!r}" if unknown else "A key needs at least one scope"
-        raise InvalidRequest(f"{what}; the scopes are: {', '.join(SCOPES)}", field="scopes")
+    if unknown:
+        raise InvalidRequest(f"There is no scope {unknown[0]!r}; the scopes are: {', '.join(SCOPES)}", field="scopes")
     lacking = sorted(set(scopes) - set(allowed))
     if lacking:
         sentence = f"A key cannot give the scope {lacking[0]}, which it does not have itself"

@@ -169,15 +169,14 @@ class Operation:
     @cached_property
     def inputs(self) -> Mapping[str, Input]:
         """What it takes besides its unit and a page, by name."""
-        names = [name for name in signature(self.function).parameters if name not in {"work", "call", "page"}]
-        found: dict[str, Input] = {}
-        for name in names:
+        found: list[Input] = []
+        for name, parameter in signature(self.function).parameters.items():
             if name == self.whole:
-                found |= {one.name: _input_of_field(one) for one in msgspec.structs.fields(self.hints[name])}
-            else:
-                default = signature(self.function).parameters[name].default
-                found[name] = Input.of(name, self.hints[name], default)
-        return found
+                members = msgspec.structs.fields(self.hints[name])
+                found += [Input.of(one.name, one.type, REQUIRED if one.required else one.default) for one in members]
+            elif name not in {"work", "call", "page"}:
+                found.append(Input.of(name, self.hints[name], parameter.default))
+        return {one.name: one for one in found}
 
     @cached_property
     def segments(self) -> Sequence[str]:
@@ -321,7 +320,3 @@ def _reduced(kind: Any) -> tuple[Any, list[Meta]]:
         [one] = [arg for arg in get_args(kind) if arg not in {NoneType, UnsetType}]
         return _reduced(one)
     return kind, []
-
-
-def _input_of_field(field: msgspec.structs.FieldInfo) -> Input:
-    return Input.of(field.name, field.type, REQUIRED if field.required else field.default)
