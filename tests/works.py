@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any, Final
 
+from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import MovableClock
 from payres.grants.gnap import IncomingPaymentAccess
 from payres.identifiers import hash_secret
@@ -14,9 +16,10 @@ from payres.store.grants import GRANTS, GrantRecord
 from payres.store.payments import OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Environment, Transaction, Work
-from payres.terms import Terms
+from payres.terms import Offer, Path, Terms
 from payres.wire import encode
 
+USD: Final = Asset("USD", 2)
 NOW: Final = 1_700_000_000_000_000  # the time of the fixture `tx`
 
 
@@ -99,3 +102,25 @@ def sending_payment(
         ended_at=None,
         terms=terms,
     )
+
+
+def offer_elsewhere(
+    debit: int,
+    receive: int | None = None,
+    fee: int = 0,
+    receiver: str = "https://elsewhere.example/incoming-payments/1",
+    asset: Asset = USD,
+    rate: Fraction = Fraction(1),
+) -> Offer:
+    """What a receiver on another server gets, over a path that takes anything in one packet."""
+    terms = Terms(
+        receiver=receiver,
+        incoming_payment_id=None,
+        debit=debit,
+        fee=fee,
+        receive=debit if receive is None else receive,
+        asset=asset,
+        path=Path(rate, rate, MAX_LEDGER),
+        sends_all=True,
+    )
+    return Offer(terms, None)

@@ -1,5 +1,3 @@
-import base64
-import hashlib
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -17,13 +15,6 @@ def test_hash_is_that_of_the_rfc_in_standard_base64() -> None:
     )
     assert digest == "x+gguKWTj8rQf7d7i3w3UhzvuJ5bpOlKyAlVpLxBffY="
     assert digest.rstrip("=").translate(str.maketrans("+/", "-_")) == "x-gguKWTj8rQf7d7i3w3UhzvuJ5bpOlKyAlVpLxBffY"
-
-
-@given(st.text(), st.text(), st.text(), st.text())
-def test_hash_is_over_four_lines(client_nonce: str, server_nonce: str, reference: str, endpoint: str) -> None:
-    lines = f"{client_nonce}\n{server_nonce}\n{reference}\n{endpoint}".encode()
-    digest = interaction_hash(client_nonce, server_nonce, reference, endpoint)
-    assert base64.b64decode(digest, validate=True) == hashlib.sha256(lines).digest()
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,9 @@ from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, GrantRecord
 from payres.store.payments import OUTGOING, OutgoingRecord
 from payres.store.work import Transaction, Work
-from payres.terms import Offer, Path, Terms
 from payres.wire import Amount, IncomingPaymentRequest, OutgoingPayment, OutgoingPaymentRequest, QuoteRequest
 from tests.helpers import Json, examples, last_segment
-from tests.works import savepoint, work_at
+from tests.works import offer_elsewhere, savepoint, work_at
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -80,45 +79,35 @@ class Repeats(NamedTuple):
         return min(until_now, default=None)
 
 
-class Allowance(NamedTuple):
-    """Limits as the reckoning keeps them. `kind` is debitAmount, receiveAmount or nothing; `most` is in `code`."""
-
-    kind: str | None
-    most: int
-    code: str
-    receiver: str | None
-    repeats: Repeats | None
-
-
 class Reckoning:
-    """What was spent in each window, kept by hand."""
+    """What was spent in each window, kept by hand. `kind` is debitAmount, receiveAmount or nothing; `most` is in
+    `code`."""
 
-    def __init__(self, allowance: Allowance) -> None:
-        self.allowance = allowance
+    def __init__(self, kind: str | None, most: int, code: str, receiver: str | None, repeats: Repeats | None) -> None:
+        self.kind, self.most, self.code, self.receiver, self.repeats = kind, most, code, receiver, repeats
         self.debit: dict[datetime | None, int] = defaultdict(int)
         self.received: dict[tuple[datetime | None, str], int] = defaultdict(int)
 
     def window_at(self, now: datetime) -> tuple[bool, datetime | None]:
         """Whether anything may be spent at `now`, and the window it counts in."""
-        if self.allowance.repeats is None:
+        if self.repeats is None:
             return True, None
-        window = self.allowance.repeats.window_at(now)
+        window = self.repeats.window_at(now)
         return window is not None, window
 
     def refusal(self, now: datetime, receiver: str, debit: int, receive: int, code: str) -> tuple[Any, ...] | None:
         """Why the payment may not be made, None when it may: the reason, and what is left if an amount is short."""
-        limits = self.allowance
         is_open, window = self.window_at(now)
-        if limits.receiver is not None and limits.receiver != receiver:
+        if self.receiver not in (None, receiver):
             return ("receiver",)
         if not is_open:
             return ("interval",)
-        if limits.kind == "debitAmount" and self.debit[window] + debit > limits.most:
-            return ("debitAmount", max(limits.most - self.debit[window], 0))
-        if limits.kind == "receiveAmount" and code != limits.code:
+        if self.kind == "debitAmount" and self.debit[window] + debit > self.most:
+            return ("debitAmount", max(self.most - self.debit[window], 0))
+        if self.kind == "receiveAmount" and code != self.code:
             return ("receiveAmount",)
-        if limits.kind == "receiveAmount" and self.received[window, code] + receive > limits.most:
-            return ("receiveAmount", max(limits.most - self.received[window, code], 0))
+        if self.kind == "receiveAmount" and self.received[window, code] + receive > self.most:
+            return ("receiveAmount", max(self.most - self.received[window, code], 0))
         return None
 
     def count(self, now: datetime, debit: int, receive: int, code: str) -> datetime | None:
@@ -196,7 +185,10 @@ class Books:
         """A payment straight from the incoming payment, or from a quote made a moment ago."""
         item = OutgoingPaymentAccess(actions=["create"], identifier=ALICE, limits=self.limits or UNSET)
         caller = Caller(self.client, GRANT, "token", "create", (item,), wallet_address=ALICE)
-        offer = None if receiver.startswith(ALICE.removesuffix("alice")) else offered(shape, receiver, value, code)
+        offer = None
+        if not receiver.startswith("https://pay.example/"):
+            debit, receive = terms(shape, value, code)
+            offer = offer_elsewhere(debit, receive, FIXED, receiver, Asset(code, 2), Fraction("0.92"))
         members: Json = {"incoming_payment": receiver, "debit_amount": sum_of(value)}
         if shape != "direct":
             fixed = {"receive_amount": sum_of(value, code)} if "receive" in shape else {"debit_amount": sum_of(value)}
@@ -214,25 +206,6 @@ class Books:
         window = current_window(self.limits, self.clock.now())
         found = None if window is None else spent_in_window(self.tx, GRANT, window, Asset(code, 2))
         return None if found is None else (found.debit, found.receive)
-
-
-def offered(shape: str, receiver: str, value: int, code: str) -> Offer:
-    """What a receiver on another server gets."""
-    debit, receive = terms(shape, value, code)
-    path = Path(Fraction("0.92"), Fraction("0.92"), 1000)
-    return Offer(
-        Terms(
-            receiver=receiver,
-            incoming_payment_id=None,
-            debit=debit,
-            fee=FIXED,
-            receive=receive,
-            asset=Asset(code, 2),
-            path=path,
-            sends_all=True,
-        ),
-        None,
-    )
 
 
 def sum_of(value: int, code: str = "USD") -> Amount:
@@ -332,10 +305,7 @@ def books_of(tx: Transaction, plan: Plan) -> Iterator[tuple[Books, Reckoning]]:
             debit_amount=most if plan.kind == "debitAmount" else UNSET,
             receive_amount=most if plan.kind == "receiveAmount" else UNSET,
         )
-        yield (
-            books,
-            Reckoning(Allowance(plan.kind, plan.most, code, bound, plan.interval[1] if plan.interval else None)),
-        )
+        yield books, Reckoning(plan.kind, plan.most, code, bound, plan.interval[1] if plan.interval else None)
         broken = invariant_checks.first_broken(invariant_checks.check(tx))
         assert broken is None, broken
     finally:
@@ -374,9 +344,9 @@ def test_history_of_a_grant_agrees_with_the_reckoning(memory: Transaction, plan:
                     if made and made[0].state == "sending":
                         sending.append(made)
                 case "wait":
-                    books.wait(reckoning.allowance.repeats, about[0])
-                case "edge" if reckoning.allowance.repeats:
-                    books.wait_for_edge(reckoning.allowance.repeats, about[0])
+                    books.wait(reckoning.repeats, about[0])
+                case "edge" if reckoning.repeats:
+                    books.wait_for_edge(reckoning.repeats, about[0])
                 case "fail" if sending:
                     payment, counted = sending.pop(about[0] % len(sending))
                     books.fail(payment)
@@ -393,7 +363,12 @@ def try_to_pay(
     """The payment and how it was counted; None when both sides refuse it."""
     debit, receive = terms(shape, value, code)
     expected = reckoning.refusal(books.now, receiver, debit, receive, code)
-    made = attempt(books, shape, receiver, value, code)
+    made: OutgoingPayment | DomainError
+    try:
+        with savepoint(books.tx):  # as in a unit, a refused one leaves nothing
+            made = books.pay(shape, receiver, value, code)
+    except DomainError as refusal:
+        made = refusal
     if isinstance(made, DomainError):
         assert expected is not None, str(made)
         assert (made.status, made.code) == (403, "limit_exceeded")
@@ -408,12 +383,3 @@ def try_to_pay(
     assert (made.grant_spent_debit_amount, made.grant_spent_receive_amount) == spent
     payment = OUTGOING.by_id(books.tx, last_segment(made.id))
     return payment, (window, debit, receive, code)
-
-
-def attempt(books: Books, shape: str, receiver: str, value: int, code: str) -> OutgoingPayment | DomainError:
-    """What the rules say to a payment; as in a unit, a refused one leaves nothing."""
-    try:
-        with savepoint(books.tx):
-            return books.pay(shape, receiver, value, code)
-    except DomainError as refusal:
-        return refusal

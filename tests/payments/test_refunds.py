@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres import ledger
-from payres.amounts import MAX_LEDGER, Asset, format_decimal
+from payres.amounts import format_decimal
 from payres.errors import DomainError, InsufficientFunds, InvalidAmount, InvalidRequest, WrongState
 from payres.operator import assets, invariant_checks, wallets
 from payres.payments.outgoing import insert
@@ -20,9 +20,9 @@ from payres.store.accounts import ACCOUNTS
 from payres.store.connections import connect_writer
 from payres.store.payments import INCOMING, OUTGOING, IncomingRecord, refunds_of_incoming
 from payres.store.work import Work
-from payres.terms import Offer, Path, Terms
+from payres.terms import Terms
 from tests.helpers import examples
-from tests.works import NOW, add_usd_peer, savepoint, work_at
+from tests.works import NOW, add_usd_peer, offer_elsewhere, savepoint, work_at
 
 ASSETS = {"alice": "USD", "bob": "USD", "emma": "EUR"}
 
@@ -143,7 +143,7 @@ def test_what_came_from_other_servers_goes_back_by_itself(tx: Work) -> None:
 @pytest.mark.parametrize("change", ["debit = 99", "wallet_address_id = 1"])
 def test_check_finds_a_refund_that_its_payment_does_not_send(tx: Work, change: str) -> None:
     pay_from_remote(tx, 200)
-    [made] = refund(tx, Wanted("bill", "r-1", "1.00", ELSEWHERE), offer_of(100))
+    [made] = refund(tx, Wanted("bill", "r-1", "1.00", ELSEWHERE), offer_elsewhere(100))
     tx.execute(f"UPDATE outgoing_payment SET {change}")
     [found] = [one for one in invariant_checks.check(tx) if one.name == "refunded"]
     assert found.breaches == [f"refund {made.id} is not what outgoing payment {made.return_payment_id} sends"]
@@ -201,7 +201,7 @@ class Books:
         text = None if amount is None else f"{amount // 100}.{amount % 100:02}"
         wanted = Wanted("bill", reference, text, to)
         with suppress(DomainError), savepoint(self.work):
-            offer = None if to is None else offer_of(amount or max(self.came, 1))
+            offer = None if to is None else offer_elsewhere(amount or max(self.came, 1))
             refund(self.work, wanted, offer)
 
     def end(self, share: Fraction, unknown: Fraction) -> None:
@@ -230,20 +230,6 @@ class Books:
         assert sum(one.sent + one.unresolved_debit for one in sent) <= self.came
         assert len({one.reference for one in away}) == len(away)
         check_books(self.work)
-
-
-def offer_of(debit: int) -> Offer:
-    terms = Terms(
-        receiver="https://other.example/incoming-payments/1",
-        incoming_payment_id=None,
-        debit=debit,
-        fee=0,
-        receive=debit,
-        asset=Asset("USD", 2),
-        path=Path(Fraction(1), Fraction(1), MAX_LEDGER),
-        sends_all=True,
-    )
-    return Offer(terms, None)
 
 
 ELSEWHERE = "https://other.example/ann"
