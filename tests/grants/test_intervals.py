@@ -148,73 +148,52 @@ def test_window_may_reach_beyond_the_calendar_of_the_machine() -> None:
     assert window == (parse_time("9026-01-31T00:00:00Z"), last)
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("", "three parts"),
-        ("R12/2026-01-01T00:00:00Z", "three parts"),
-        ("2026-01-01T00:00:00Z/P1M", "three parts"),
-        ("R/2026-01-01T00:00:00Z/P1M/", "three parts"),
-        ("R/" + "1" * 300, "at most 256 characters"),
-        ("12/2026-01-01T00:00:00Z/P1M", "must begin with R, .* not with '12'"),
-        ("r/2026-01-01T00:00:00Z/P1M", "must begin with R"),
-        ("R-2/2026-01-01T00:00:00Z/P1M", "must begin with R"),
-        ("R+1/2026-01-01T00:00:00Z/P1M", "must begin with R"),
-        ("R1.5/2026-01-01T00:00:00Z/P1M", "must begin with R"),
-        ("R1234567890/2026-01-01T00:00:00Z/P1M", "up to nine digits"),
-        ("R\u0661/2026-01-01T00:00:00Z/P1M", "must begin with R"),
-        ("R1/P1M/P1M", "two durations"),
-        ("R1/2026-01-01T00:00:00Z/2026-01-01T00:00:00Z", "end after it starts"),
-        ("R1/2026-01-01T00:00:00Z/2025-01-01T00:00:00Z", "end after it starts"),
-        ("R1/2026-01-01T00:00:00/P1M", "always with Z or an offset"),
-        ("R1/2026-01-01/P1M", "always with Z or an offset"),
-        ("R1/2026-02-29T00:00:00Z/P1M", "no day 2026-02-29"),
-        ("R1/2026-01-01T24:00:00Z/P1M", "time of day"),
-        ("R1/0001-01-01T00:00:00+01:00/P1M", "years 1 to 9999"),
-        ("R1//P1M", "start or end ''"),
-        ("R1/2026-01-01T00:00:00Z/", "start or end ''"),
-        ("R1/2026-01-01T00:00:00Z/P", "cannot be read, 'P'"),
-        ("R1/2026-01-01T00:00:00Z/PT", "cannot be read"),
-        ("R1/2026-01-01T00:00:00Z/P1DT", "cannot be read"),
-        ("R1/2026-01-01T00:00:00Z/P1H", "cannot be read"),
-        ("R1/2026-01-01T00:00:00Z/PT1D", "cannot be read"),
-        ("R1/2026-01-01T00:00:00Z/P1D1M", "cannot be read"),
-        ("R1/2026-01-01T00:00:00Z/P1", "cannot be read"),
-        ("R1/2026-01-01T00:00:00Z/P.5D", "cannot be read"),
-        ("R1/2026-01-01T00:00:00Z/p1m", "cannot be read"),
-        ("R1/2026-01-01T00:00:00Z/+P1M", "cannot be read"),
-        ("R1/2026-01-01T00:00:00Z/P1234567890D", "cannot be read"),
-        ("R1/2026-01-01T00:00:00Z/P\u0661D", "cannot be read"),
-        ("R1/2026-01-01T00:00:00Z/-P1M", "negative duration '-P1M'"),
-        ("R1/2026-01-01T00:00:00Z/P-1M", "negative duration 'P-1M'"),
-        ("R1/2026-01-01T00:00:00Z/P0D", "no time at all"),
-        ("R/2026-01-01T00:00:00Z/PT0S", "no time at all"),
-        ("R/PT0S/2026-01-01T00:00:00Z", "no time at all"),
-        ("R1/2026-01-01T00:00:00Z/PT0.0000009S", "no time at all"),
-        ("R1/2026-01-01T00:00:00Z/P1.5Y", "only be whole"),
-        ("R1/2026-01-01T00:00:00Z/P1.5M", "only be whole"),
-        ("R1/2026-01-01T00:00:00Z/P1.5DT1H", "only the last number"),
-        ("R1/2026-01-01T00:00:00Z/P1.5M1D", "only the last number"),
-        ("R999999999/2026-01-01T00:00:00Z/P1M", "beyond the years 1 to 9999"),
-        ("R999999999/P1M/2026-01-01T00:00:00Z", "beyond the years 1 to 9999"),
-        ("R/2026-01-01T00:00:00Z/P999999999Y", "beyond the years 1 to 9999"),
-        ("R/P999999999W/2026-01-01T00:00:00Z", "beyond the years 1 to 9999"),
-        ("R999999999/2026-01-01T00:00:00Z/P999999999Y999999999M999999999W", "beyond the years 1 to 9999"),
-    ],
-)
+FROM = "R1/2026-01-01T00:00:00Z/"
+REFUSED = {
+    "three parts": ("", "R12/2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z/P1M", "R/2026-01-01T00:00:00Z/P1M/"),
+    "at most 256 characters": ("R/" + "1" * 300,),
+    "must begin with R, .* not with '12'": ("12/2026-01-01T00:00:00Z/P1M",),
+    "must begin with R": (f"{r}/2026-01-01T00:00:00Z/P1M" for r in ("r", "R-2", "R+1", "R1.5", "R\u0661")),
+    "up to nine digits": ("R1234567890/2026-01-01T00:00:00Z/P1M",),
+    "two durations": ("R1/P1M/P1M",),
+    "end after it starts": (f"{FROM}2026-01-01T00:00:00Z", f"{FROM}2025-01-01T00:00:00Z"),
+    "always with Z or an offset": ("R1/2026-01-01T00:00:00/P1M", "R1/2026-01-01/P1M"),
+    "no day 2026-02-29": ("R1/2026-02-29T00:00:00Z/P1M",),
+    "time of day": ("R1/2026-01-01T24:00:00Z/P1M",),
+    "years 1 to 9999": ("R1/0001-01-01T00:00:00+01:00/P1M",),
+    "start or end ''": ("R1//P1M", FROM),
+    "cannot be read, 'P'": (f"{FROM}P",),
+    "cannot be read": (
+        *(f"{FROM}{d}" for d in ("PT", "P1DT", "P1H", "PT1D", "P1D1M", "P1", "P.5D", "p1m", "+P1M", "P1234567890D")),
+        f"{FROM}P\u0661D",
+    ),
+    "negative duration '-P1M'": (f"{FROM}-P1M",),
+    "negative duration 'P-1M'": (f"{FROM}P-1M",),
+    "no time at all": (*(f"{FROM}{d}" for d in ("P0D", "PT0S", "PT0.0000009S")), "R/PT0S/2026-01-01T00:00:00Z"),
+    "only be whole": (f"{FROM}P1.5Y", f"{FROM}P1.5M"),
+    "only the last number": (f"{FROM}P1.5DT1H", f"{FROM}P1.5M1D"),
+    "beyond the years 1 to 9999": (
+        "R999999999/2026-01-01T00:00:00Z/P1M",
+        "R999999999/P1M/2026-01-01T00:00:00Z",
+        "R/2026-01-01T00:00:00Z/P999999999Y",
+        "R/P999999999W/2026-01-01T00:00:00Z",
+        "R999999999/2026-01-01T00:00:00Z/P999999999Y999999999M999999999W",
+        "R0/P9998YT0.000001S/9999-01-01T00:00:00Z",
+        "R0/9999-12-31T23:59:59Z/PT1S",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "sentence"), [(text, words) for words, texts in REFUSED.items() for text in texts])
 def test_parse_interval_refuses_with_a_sentence_and_an_example(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=rf"^The interval .*{sentence}") as refused:
         parse_interval(text)
     assert EXAMPLE in str(refused.value)
 
 
-def test_interval_may_fill_the_calendar_but_not_leave_it() -> None:
+def test_interval_may_fill_the_calendar() -> None:
     assert parse_interval("R0/0001-01-01T00:00:00Z/9999-12-31T23:59:59.999999Z").end == LATEST
     assert parse_interval("R0/P9998Y/9999-01-01T00:00:00Z").start == EARLIEST
-    with pytest.raises(ValueError, match="beyond the years 1 to 9999"):
-        parse_interval("R0/P9998YT0.000001S/9999-01-01T00:00:00Z")
-    with pytest.raises(ValueError, match="beyond the years 1 to 9999"):
-        parse_interval("R0/9999-12-31T23:59:59Z/PT1S")
 
 
 def test_the_example_is_a_good_one() -> None:
