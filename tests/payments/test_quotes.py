@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx2
 import pytest
@@ -16,10 +16,10 @@ from payres.payments.quotes import rate_between
 from payres.store import assets
 from payres.store.accounts import ACCOUNTS
 from payres.store.assets import RateRecord
-from payres.store.work import Transaction, Work
+from payres.store.work import Work
 from payres.testing.instance import Instance
 from tests.helpers import Json, refusal
-from tests.works import NOW, work_at
+from tests.works import work_at
 
 FRESH = count()
 
@@ -99,54 +99,48 @@ def amount(value: int, asset: Asset) -> Json:
     return {"value": str(value), "assetCode": asset.code, "assetScale": asset.scale}
 
 
-def test_rate_is_what_the_operator_set_or_its_inverse(tx: Work) -> None:
-    set_rate(tx, "USD", "EUR", "0.92")
-    assert rate_between(tx, "USD", "USD") == 1
-    assert rate_between(tx, "USD", "EUR") == Fraction(92, 100)
-    assert rate_between(tx, "EUR", "USD") == Fraction(100, 92)
-    set_rate(tx, "EUR", "USD", "1.05")
-    assert rate_between(tx, "EUR", "USD") == Fraction(105, 100)
-    assert rate_between(tx, "USD", "EUR") == Fraction(92, 100)
+THERE, BACK = ("USD", "EUR"), ("EUR", "USD")
 
 
-def test_rate_that_nobody_set_is_refusal(tx: Work) -> None:
-    set_rate(tx, "USD", "EUR", "0.92")
+@pytest.mark.parametrize(
+    ("of_operator", "of_service", "now", "there", "back"),
+    [
+        ([(*THERE, "0.92")], [], 0, "92/100", "100/92"),
+        ([(*THERE, "0.92"), (*BACK, "1.05")], [], 0, "92/100", "105/100"),
+        # Those of the service hold until they expire, and overwrite none of the operator's.
+        ([], [(*THERE, "0.92", 0, 5)], 4, "92/100", "100/92"),
+        ([], [(*THERE, "0.92", 0, 2), (*BACK, "1.05", 0, 3)], 1, "92/100", "105/100"),
+        ([], [(*THERE, "0.92", 0, 2), (*BACK, "1.05", 0, 3)], 2, "100/105", "105/100"),
+        ([(*THERE, "0.92")], [(*THERE, "9", 0, 5)], 1, "92/100", "100/92"),
+        ([(*THERE, "0.92")], [(*BACK, "9", 0, 5)], 1, "92/100", "100/92"),
+        # Two that were rounded apart gain nothing there and back.
+        ([], [(*THERE, "0.92", 0, 5), (*BACK, "1.0870", 0, 5)], 1, "92/100", "100/92"),
+    ],
+)
+def test_rate_is_what_was_set_or_its_inverse(
+    tx: Work, of_operator: list[Any], of_service: list[Any], now: int, there: str, back: str
+) -> None:
+    for rate in of_operator:
+        set_rate(tx, *rate)
+    for rate in of_service:
+        assets.refresh_rate(tx, RateRecord(*rate))
+    at = work_at(tx, now)
+    assert (rate_between(at, *THERE), rate_between(at, *BACK)) == (Fraction(there), Fraction(back))
+    assert rate_between(at, "USD", "USD") == 1
+
+
+def test_rate_that_nobody_set_or_that_has_expired_is_refused(tx: Work) -> None:
     set_rate(tx, "EUR", "CHF", "0.95")
-    with pytest.raises(DomainError, match="no exchange rate from USD to CHF") as caught:
-        rate_between(tx, "USD", "CHF")  # no rate is made up from two others
-    assert (caught.value.status, caught.value.code) == (400, "invalid_receiver")
-
-
-def test_rate_of_the_service_holds_until_it_expires(tx: Transaction) -> None:
-    assets.refresh_rate(tx, RateRecord("USD", "EUR", "0.92", SECOND, 5 * SECOND))
-    assert rate_between(work_at(tx, 5 * SECOND - 1), "USD", "EUR") == Fraction(92, 100)
-    assert rate_between(work_at(tx, 5 * SECOND - 1), "EUR", "USD") == Fraction(100, 92)
-    for base, counter in (("USD", "EUR"), ("EUR", "USD")):
-        with pytest.raises(DomainError, match=f"from {base} to {counter} is 4 s old; try again shortly") as caught:
+    assets.refresh_rate(tx, RateRecord(*THERE, "0.92", SECOND, 5 * SECOND))
+    for base, counter, sentence, details in (
+        ("USD", "CHF", "no exchange rate from USD to CHF", {"reason": "no_exchange_rate"}),  # none is made up from two
+        (*THERE, "from USD to EUR is 4 s old; try again shortly", {"reason": "exchange_rate_expired"}),
+        (*BACK, "from EUR to USD is 4 s old; try again shortly", {"reason": "exchange_rate_expired"}),
+    ):
+        with pytest.raises(DomainError, match=sentence) as caught:
             rate_between(work_at(tx, 5 * SECOND), base, counter)
         assert (caught.value.status, caught.value.code) == (400, "invalid_receiver")
-        assert caught.value.details == {"reason": "exchange_rate_expired"}
-
-
-def test_rate_that_expired_one_way_is_the_inverse_of_the_other(tx: Work) -> None:
-    assets.refresh_rate(tx, RateRecord("USD", "EUR", "0.92", NOW, NOW + 2))
-    assets.refresh_rate(tx, RateRecord("EUR", "USD", "1.05", NOW, NOW + 3))
-    assert rate_between(tx, "USD", "EUR") == Fraction(92, 100)
-    assert rate_between(work_at(tx, NOW + 2), "USD", "EUR") == Fraction(100, 105)
-
-
-def test_rates_that_were_rounded_apart_gain_nothing_there_and_back(tx: Work) -> None:
-    assets.refresh_rate(tx, RateRecord("USD", "EUR", "0.92", NOW, NOW + 3))
-    assets.refresh_rate(tx, RateRecord("EUR", "USD", "1.0870", NOW, NOW + 3))
-    assert rate_between(tx, "USD", "EUR") * rate_between(tx, "EUR", "USD") <= 1
-
-
-@pytest.mark.parametrize(("base", "counter"), [("USD", "EUR"), ("EUR", "USD")])
-def test_rate_of_the_operator_is_not_overwritten_by_the_service(tx: Work, base: str, counter: str) -> None:
-    set_rate(tx, "USD", "EUR", "0.92")
-    assets.refresh_rate(tx, RateRecord(base, counter, "9", 2, 10))
-    assert rate_between(work_at(tx, 3), "USD", "EUR") == Fraction(92, 100)
-    assert rate_between(work_at(tx, 3), "EUR", "USD") == Fraction(100, 92)
+        assert caught.value.details == details
 
 
 @pytest.mark.parametrize(
