@@ -58,6 +58,7 @@ def test_texts_of_the_environment_are_taken(name: str, text: str, value: str | b
             ("https://pay.example/#a", "https://user@pay.example", "https://pay .example"),
             "must be an http or",
         ),
+        ("rates_url", ("ftp://rates.example", "https://rates.example/#usd"), "must be an http or https URL, or empty"),
         ("base_url", ("https://pay.example/api", "https://pay.example/a/b"), "must have no path"),
         *((name, ("",), "is not allowed: it must be text, and not empty") for name in ("base_url", "ilp_address")),
     ],

@@ -68,11 +68,6 @@ def declared_length(headers: Headers) -> int | None:
     return 0
 
 
-def is_encoded(coding: str) -> bool:
-    """Whether a Content-Encoding header names a coding (RFC 9110 section 8.4), none of which the server undoes."""
-    return coding.strip().lower() not in {"", "identity"}
-
-
 def ambiguity(version: str, headers: Headers, offers_upgrade: bool) -> InvalidRequest | None:
     """The answer to a request that another reader on its way, such as a proxy, may understand in another way.
 

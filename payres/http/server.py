@@ -67,13 +67,10 @@ class HttpServer(uvicorn.Server):
         log.info("stopping: no new connections are taken, and the requests in progress are finished")
         await super().shutdown(sockets)
         if self.force_exit:
-            await self._cut()
+            tasks = list(self.server_state.tasks)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks, timeout=CUT_SECONDS)
             await self.lifespan.shutdown()
         log.info("stopped")
-
-    async def _cut(self) -> None:
-        tasks = list(self.server_state.tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=CUT_SECONDS)

@@ -11,7 +11,7 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
 from payres.errors import BodyTooLarge, InvalidRequest, UnsupportedMediaType
-from payres.http.request_head import declared_length, header, is_encoded
+from payres.http.request_head import declared_length, header
 from payres.http.responses import JSON
 from payres.limits import DEFAULT_PAGE, MAX_IDEMPOTENCY_KEY_LENGTH, MAX_PAGE, MAX_QUERY_BYTES
 from payres.routes.context import context_of
@@ -42,8 +42,8 @@ async def read_body(request: Request, most: int | None = None) -> bytes:
             raise _too_large(limit)
         more = message.get("more_body", False)
     if body:
-        codings = [value.decode("latin-1") for name, value in request.scope["headers"] if name == b"content-encoding"]
-        if any(map(is_encoded, codings)):
+        codings = {value.strip().lower() for name, value in request.scope["headers"] if name == b"content-encoding"}
+        if codings - {b"", b"identity"}:  # none of which the server undoes (RFC 9110 section 8.4)
             sentence = "Send the body as it is, without a Content-Encoding"
             raise UnsupportedMediaType(sentence, {"Accept-Encoding": "identity"})
     return bytes(body)

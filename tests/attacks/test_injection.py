@@ -20,9 +20,7 @@ from payres.testing.client import Client
 from payres.testing.instance import Instance
 from tests.attacks.conftest import PASSWORD
 from tests.conftest import Refused
-from tests.helpers import TIMEOUT
-
-USD_1 = {"value": "100", "assetCode": "USD", "assetScale": 2}
+from tests.helpers import TIMEOUT, usd
 
 SQL = [
     *("' OR '1'='1", "' OR 1=1 --", "'; DROP TABLE wallet_address; --", '"; UPDATE account SET balance = 9000000; --'),
@@ -39,7 +37,7 @@ def sent_to_the_resource_server(instance: Instance, text: str) -> list[httpx2.Re
     spending = {"type": "outgoing-payment", "actions": ["create", "read", "list"], "identifier": alice}
     outgoing = client.grant(spending)
     amount = {"value": "1", "assetCode": text[:32], "assetScale": 2}
-    pays = {"walletAddress": alice, "debitAmount": USD_1}
+    pays = {"walletAddress": alice, "debitAmount": usd(100)}
     named = f"{instance.base_url}/{in_url}"
     billed, priced = f"{named}/incoming-payments/1", {"walletAddress": bob, "receiver": bob, "method": "ilp"}
     key = {"idempotency-key": json.dumps(text)}

@@ -14,7 +14,7 @@ from payres.signatures.jwk import parse_jwk, thumbprint
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from tests.conftest import Refused
-from tests.helpers import Json, client_with_key
+from tests.helpers import Json, client_with_key, usd
 
 # What a payment of a page has besides its metadata, and an answer besides its payments.
 ENVELOPE = 1000
@@ -41,10 +41,9 @@ def test_kept_metadata_has_a_limit(shared: Instance, refused: Refused, path: str
     alice, bob, client = shared.wallet("alice"), shared.wallet("bob"), shared.client
     kind = path[1:-1]
     token = client.grant({"type": kind, "actions": ["create"], "identifier": alice})
-    usd = {"value": "1", "assetCode": "USD", "assetScale": 2}
     body: Json = {"walletAddress": alice}
     if kind == "outgoing-payment":
-        body |= {"incomingPayment": client.create_incoming_payment(bob)["id"], "debitAmount": usd}
+        body |= {"incomingPayment": client.create_incoming_payment(bob)["id"], "debitAmount": usd(1)}
     answers = [
         client.post(path, body | {"metadata": metadata(MAX_METADATA_BYTES + more)}, token) for more in (-1, 0, 1)
     ]

@@ -14,7 +14,7 @@ from payres.limits import BURST_SECONDS, FAILED_READS_PART
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
-from tests.attacks.test_ssrf import QUOTE
+from tests.attacks.test_ssrf import QUOTE, ask_for_quote
 from tests.interledger.network import amount, bill, check_books, pay
 
 Pair = Sequence[Instance]
@@ -42,8 +42,7 @@ def start(tmp_path: Path) -> Iterator[Any]:
 def guess(a: Instance, b: Instance, client: Client, token: str) -> httpx2.Response:
     """A quote for an incoming payment that the other server does not have."""
     receiver = f"{b.base_url}/incoming-payments/019e0000-0000-7000-8000-000000000000"
-    asked = {"walletAddress": a.wallet("bob"), "receiver": receiver, "method": "ilp", "debitAmount": amount(10)}
-    return client.post("/quotes", asked, token)
+    return ask_for_quote(client, token, a.wallet("bob"), receiver)
 
 
 def test_reflected_guesses_cut_no_link_of_two_peers(

@@ -23,7 +23,7 @@ from payres.operator.backups import make_backup
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.attacks.conftest import PASSWORD, process
-from tests.helpers import TIMEOUT, wait_until
+from tests.helpers import TIMEOUT, usd, wait_until
 
 
 class Traces(msgspec.Struct):
@@ -89,7 +89,7 @@ def drive(a: Instance, b: Instance) -> tuple[dict[str, str], list[httpx2.Respons
     alice, client = a.wallet("alice"), a.client
     a.write(partial(wallets.set_password, path="alice", password_hash=hash_password(PASSWORD)))
     bill = b.client.create_incoming_payment(b.wallet("bob"))
-    quote = client.create_quote(alice, bill["id"], debitAmount={"value": "500", "assetCode": "USD", "assetScale": 2})
+    quote = client.create_quote(alice, bill["id"], debitAmount=usd(500))
     spending = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": alice}
     asked = client.request_grant(spending).json()
     redirect, follow_up = asked["interact"]["redirect"], asked["continue"]

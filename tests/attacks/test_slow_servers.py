@@ -21,7 +21,7 @@ from payres.store.peers import PeerRecord
 from payres.testing.client import Client
 from payres.testing.instance import Instance
 from tests.attacks.conftest import Trap
-from tests.attacks.test_ssrf import QUOTE
+from tests.attacks.test_ssrf import QUOTE, ask_for_quote
 from tests.helpers import TIMEOUT, client_with_key, last_segment, wait_until
 from tests.interledger.network import amount, bill, ended, hurried
 
@@ -60,25 +60,14 @@ def test_slow_servers_named_in_quotes_fail_no_payment_and_no_quote_of_others(
     with closing(client_with_key(a)) as attacker:
         token = token_of(attacker)
 
-        def ask(number: int) -> httpx2.Response:
-            receiver = f"{silent.origin(number)}/incoming-payments/1"
-            return attacker.post(
-                "/quotes", {"walletAddress": a.wallet("bob"), "receiver": receiver, "method": "ilp"}, token
-            )
-
-        answers = [attackers.submit(ask, number) for number in range(MAX_EXCHANGES + 16)]
+        receivers = [f"{silent.origin(number)}/incoming-payments/1" for number in range(MAX_EXCHANGES + 16)]
+        answers = [attackers.submit(ask_for_quote, attacker, token, a.wallet("bob"), one) for one in receivers]
         wait_until(lambda: len(silent.taken) >= MAX_EXCHANGES_OF_KEY)
         paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quote["id"]))
         assert (paid.record.state, paid.record.attempts, paid.record.delivered) == ("completed", 1, 100)
         assert a.client.create_quote(a.wallet("alice"), second, debitAmount=amount(100))["receiver"] == second
         with closing(client_with_key(a)) as other:
-            asked = {
-                "walletAddress": a.wallet("alice"),
-                "receiver": second,
-                "method": "ilp",
-                "debitAmount": amount(100),
-            }
-            assert other.post("/quotes", asked, token_of(other)).status_code == 201
+            assert ask_for_quote(other, token_of(other), a.wallet("alice"), second).status_code == 201
         assert len(silent.taken) == MAX_EXCHANGES_OF_KEY
         silent.close()
         assert statuses(answers).keys() == {400, 503}
@@ -133,13 +122,9 @@ def test_slow_servers_behind_quotes_in_other_wallets_names_stop_no_quote_of_othe
     attacker = a.new_client("attacker")
     token = attacker.grant(QUOTE)
 
-    def ask(client: Client, token: str, wallet: str, receiver: str) -> httpx2.Response:
-        asked = {"walletAddress": wallet, "receiver": receiver, "method": "ilp", "debitAmount": amount(10)}
-        return client.post("/quotes", asked, token)
-
-    answers = [attackers.submit(ask, attacker, token, wallet, slow) for wallet in wallets]
+    answers = [attackers.submit(ask_for_quote, attacker, token, wallet, slow) for wallet in wallets]
     wait_until(lambda: len(held) == outbound.ASKED_AT_ONCE_OF_CLIENT)
-    assert ask(a.client, a.client.grant(QUOTE), wallets[0], quick).status_code == 201
+    assert ask_for_quote(a.client, a.client.grant(QUOTE), wallets[0], quick).status_code == 201
     assert len(held) == outbound.ASKED_AT_ONCE_OF_CLIENT
     opened.set()
     assert statuses(answers).keys() <= {201, 503}

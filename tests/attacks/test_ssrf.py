@@ -5,11 +5,13 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx2
 import pytest
 
+from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
 from tests.attacks.conftest import Trap
-from tests.helpers import Json
+from tests.helpers import Json, usd
 
 QUOTE = {"type": "quote", "actions": ["create"]}
 
@@ -58,10 +60,15 @@ def as_client(instance: Instance, origin: str) -> tuple[int, Json]:
 
 def as_receiver(instance: Instance, origin: str) -> tuple[int, Json]:
     """The server would read the incoming payment that is to be paid."""
-    token = instance.client.grant(QUOTE)
-    body = {"walletAddress": instance.wallet("alice"), "receiver": f"{origin}/incoming-payments/1", "method": "ilp"}
-    answer = instance.client.post("/quotes", body, token)
+    client, receiver = instance.client, f"{origin}/incoming-payments/1"
+    answer = ask_for_quote(client, client.grant(QUOTE), instance.wallet("alice"), receiver)
     return answer.status_code, answer.json()["error"]
+
+
+def ask_for_quote(client: Client, token: str, wallet: str, receiver: str, value: int = 10) -> httpx2.Response:
+    """The answer to a request for a quote, to send so many cents."""
+    body = {"walletAddress": wallet, "receiver": receiver, "method": "ilp", "debitAmount": usd(value)}
+    return client.post("/quotes", body, token)
 
 
 def as_payment(instance: Instance, origin: str) -> tuple[int, Json]:
@@ -69,9 +76,8 @@ def as_payment(instance: Instance, origin: str) -> tuple[int, Json]:
     token = instance.client.grant(
         {"type": "outgoing-payment", "actions": ["create"], "identifier": instance.wallet("alice")}
     )
-    usd = {"value": "1", "assetCode": "USD", "assetScale": 2}
     receiver = f"{origin}/incoming-payments/1"
-    body = {"walletAddress": instance.wallet("alice"), "incomingPayment": receiver, "debitAmount": usd}
+    body = {"walletAddress": instance.wallet("alice"), "incomingPayment": receiver, "debitAmount": usd(1)}
     answer = instance.client.post("/outgoing-payments", body, token)
     return answer.status_code, answer.json()["error"]
 

@@ -22,7 +22,7 @@ from payres.testing.instance import Instance, run_instance
 from tests.attacks.conftest import Trap
 from tests.helpers import TIMEOUT, wait_until
 from tests.http_server import reply, serving
-from tests.interledger.network import amount, hurried, skip_pauses, wallet_money
+from tests.interledger.network import amount, bill, hurried, quote, skip_pauses, wallet_money
 from tests.internet import PUBLIC, Internet
 from tests.tls import Tls
 from tests.works import add_usd_peer
@@ -107,7 +107,7 @@ def quoted(server: Instance, peer: str) -> str:
     """The probe of a quote, which goes over a client of its own."""
     server.clock.advance(1)  # the same error is stored once a second
     before = last_error(server, peer)
-    answer = quote(server, peer)
+    answer = quote_beyond(server, peer)
     assert (answer.status_code, answer.json()["error"]["details"]["reason"]) == (400, "no_path")
     found = last_error(server, peer)
     assert found != before
@@ -251,23 +251,16 @@ def put_receiver_beyond(server: Instance, peer: str) -> None:
     vars(server.context.receivers)["fetch_open"] = fetch_open
 
 
-def quote(server: Instance, peer: str) -> httpx2.Response:
+def quote_beyond(server: Instance, peer: str) -> httpx2.Response:
     """The answer to a request for a quote, for a receiver beyond the peer."""
     put_receiver_beyond(server, peer)
-    return ask_for_quote(server, "https://elsewhere.example/incoming-payments/1")
-
-
-def ask_for_quote(server: Instance, receiver: str) -> httpx2.Response:
-    alice = server.wallet("alice")
-    token = server.client.grant({"type": "quote", "actions": ["create"], "identifier": alice})
-    body = {"walletAddress": alice, "receiver": receiver, "method": "ilp", "debitAmount": amount(500)}
-    return server.client.post("/quotes", body, token)
+    return quote(server, "https://elsewhere.example/incoming-payments/1", debitAmount=amount(500))
 
 
 def exchange(server: Instance) -> httpx2.Response:
     """The answer to a request for a quote for a wallet in the other currency."""
     server.create_wallet("erika", asset="EUR")
-    return ask_for_quote(server, server.client.create_incoming_payment(server.wallet("erika"))["id"])
+    return quote(server, bill(server, server.wallet("erika")), debitAmount=amount(500))
 
 
 def last_error(server: Instance, peer: str) -> str:

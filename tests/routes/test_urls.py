@@ -12,9 +12,9 @@ from payres.testing.client import Client
 from payres.testing.instance import Instance
 from payres.urls import RESERVED_SEGMENTS
 from tests.conftest import Refused
+from tests.helpers import usd
 from tests.raw_requests import ask, signed
 
-USD_1 = {"value": "100", "assetCode": "USD", "assetScale": 2}
 # Members of what these addresses answer with; all others answer with an error.
 OWN_ANSWERS = {"healthz": "status", "readyz": "status", "openapi.json": "openapi"}
 
@@ -88,21 +88,21 @@ def test_what_resembles_a_wallet_address_is_none(shared: Instance, refused: Refu
 def test_receiver_and_quote_have_several_spellings(shared: Instance) -> None:
     client, payer = shared.client, shared.create_wallet("spelt", deposit="100.00")
     receiver = client.create_incoming_payment(shared.wallet("bob"))["id"]
-    limits = {"receiver": receiver, "debitAmount": USD_1 | {"value": "5000"}}
+    limits = {"receiver": receiver, "debitAmount": usd(5000)}
     access = {"type": "outgoing-payment", "actions": ["create"], "identifier": payer, "limits": limits}
     token = client.grant(access)
     for spelling in same(receiver):
         granted = client.obtain_grant(access | {"limits": limits | {"receiver": spelling}})["access_token"]
         assert granted["access"] == [access], spelling
-        body = {"walletAddress": payer, "incomingPayment": spelling, "debitAmount": USD_1}
+        body = {"walletAddress": payer, "incomingPayment": spelling, "debitAmount": usd(100)}
         assert client.post("/outgoing-payments", body, granted["value"]).json()["receiver"] == receiver, spelling
-        quote = client.create_quote(payer, spelling, debitAmount=USD_1)
+        quote = client.create_quote(payer, spelling, debitAmount=usd(100))
         assert quote["receiver"] == receiver, spelling
         for again in list(same(quote["id"]))[-2:]:
             answer = client.post("/outgoing-payments", {"walletAddress": payer, "quoteId": again}, token)
             assert answer.status_code in {201, 409}, spelling
             assert answer.status_code == 201 or answer.json()["error"]["code"] == "wrong_state"
-    quote_id = client.create_quote(payer, receiver, debitAmount=USD_1)["id"]
+    quote_id = client.create_quote(payer, receiver, debitAmount=usd(100))["id"]
     for position, spelling in enumerate(same(quote_id)):
         answer = client.post("/outgoing-payments", {"walletAddress": payer, "quoteId": spelling}, token)
         assert answer.status_code == (409 if position else 201), spelling
@@ -112,11 +112,11 @@ def test_receiver_and_quote_have_several_spellings(shared: Instance) -> None:
 def test_what_resembles_a_receiver_or_quote_is_none(shared: Instance, refused: Refused) -> None:
     client, payer = shared.client, shared.wallet("alice")
     receiver = client.create_incoming_payment(shared.wallet("bob"))["id"]
-    quote = client.create_quote(payer, receiver, debitAmount=USD_1)
+    quote = client.create_quote(payer, receiver, debitAmount=usd(100))
     quoting = client.grant({"type": "quote", "actions": ["create"]})
     paying = client.grant({"type": "outgoing-payment", "actions": ["create"], "identifier": payer})
     for spelling in different(receiver):
-        body = {"walletAddress": payer, "receiver": spelling, "method": "ilp", "debitAmount": USD_1}
+        body = {"walletAddress": payer, "receiver": spelling, "method": "ilp", "debitAmount": usd(100)}
         refused(client.post("/quotes", body, quoting), 400, "invalid_receiver")
     for spelling in different(quote["id"]):
         answer = client.post("/outgoing-payments", {"walletAddress": payer, "quoteId": spelling}, paying)
@@ -127,7 +127,7 @@ def test_client_has_one_identity_however_its_wallet_address_is_spelt(shared: Ins
     client = shared.client
     token = client.grant({"type": "quote", "actions": ["create"]})
     receiver = client.create_incoming_payment(shared.wallet("bob"))["id"]
-    body = {"walletAddress": shared.wallet("alice"), "receiver": receiver, "method": "ilp", "debitAmount": USD_1}
+    body = {"walletAddress": shared.wallet("alice"), "receiver": receiver, "method": "ilp", "debitAmount": usd(100)}
     quote = client.post("/quotes", body, token).json()["id"]
     for spelling in [*same(client.wallet_address), client.wallet_address.replace("shop", "SHOP")]:
         asked = {"client": spelling, "interact": None}
@@ -178,7 +178,7 @@ def readable(shared: Instance) -> list[tuple[str, str | None]]:
     """Every address that takes GET, with the token it needs."""
     client, payer = shared.client, shared.create_wallet("headed", deposit="5.00")
     receiver = client.create_incoming_payment(shared.wallet("bob"))["id"]
-    quote = client.create_quote(payer, receiver, debitAmount=USD_1)["id"]
+    quote = client.create_quote(payer, receiver, debitAmount=usd(100))["id"]
     payment = client.create_outgoing_payment(payer, quote)["id"]
     spending = {"type": "outgoing-payment", "actions": ["create", "read", "list"], "identifier": payer}
     incoming = client.grant({"type": "incoming-payment", "actions": ["read", "list"]})
