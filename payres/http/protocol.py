@@ -1,4 +1,5 @@
-"""HTTP/1.1 as `payres serve` and payres.testing speak it: uvicorn's protocol, with limits on what connections take.
+"""HTTP/1.1 as `payres serve` and payres.testing speak it: one connection, uvicorn's protocol with limits on slow
+and long requests, on what is sent ahead, and on answers left unread.
 
 uvicorn alone reads header sections without end, waits forever, takes any number of connections, makes requests of all
 that is pipelined, buffers answers that are not read, answers what is no HTTP in plain text, and lets pass what a proxy

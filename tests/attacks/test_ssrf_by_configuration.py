@@ -254,13 +254,15 @@ def put_receiver_beyond(server: Instance, peer: str) -> None:
 def quote_beyond(server: Instance, peer: str) -> httpx2.Response:
     """The answer to a request for a quote, for a receiver beyond the peer."""
     put_receiver_beyond(server, peer)
-    return quote(server, "https://elsewhere.example/incoming-payments/1", debitAmount=amount(500))
+    answer: httpx2.Response = quote(server, "https://elsewhere.example/incoming-payments/1", debitAmount=amount(500))
+    return answer
 
 
 def exchange(server: Instance) -> httpx2.Response:
     """The answer to a request for a quote for a wallet in the other currency."""
     server.create_wallet("erika", asset="EUR")
-    return quote(server, bill(server, server.wallet("erika")), debitAmount=amount(500))
+    answer: httpx2.Response = quote(server, bill(server, server.wallet("erika")), debitAmount=amount(500))
+    return answer
 
 
 def last_error(server: Instance, peer: str) -> str:
