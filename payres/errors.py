@@ -97,11 +97,7 @@ class InvalidReceiver(
 
 
 class NoRate(InvalidReceiver):
-    """There is no exchange rate between two currencies, or, if `is_stale`, none that is fresh enough."""
-
-    def __init__(self, sentence: str, /, *, is_stale: bool) -> None:
-        super().__init__(sentence, reason="exchange_rate_expired" if is_stale else "no_exchange_rate")
-        self.is_stale = is_stale
+    """There is no exchange rate between two currencies, or none that is fresh enough."""
 
 
 class InvalidQuote(DomainError, status=400, code="invalid_quote"):

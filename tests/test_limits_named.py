@@ -68,10 +68,6 @@ def nested_lists(depth: int) -> object:
     return metadata_text(msgspec.Raw(b'{"[{":' + b"[" * (depth - 1) + b'"]}"' + b"]" * (depth - 1) + b"}"))
 
 
-def metadata(size: int) -> object:
-    return metadata_text(msgspec.Raw(b'{"a":"%b"}' % b"a".ljust(size - 8)))
-
-
 def metadata_of_wide_characters(size: int) -> object:
     return metadata_text(msgspec.Raw(b'{ "a":"%b"}' % "\N{EURO SIGN}".encode().rjust(size - 9)))
 
@@ -91,10 +87,6 @@ def accept(size: int) -> bool:
 
 def query(size: int) -> object:
     return page_query(Request({"type": "http", "query_string": b"first=1&".ljust(size, b"a"), "headers": []}))
-
-
-def page(size: int) -> object:
-    return page_query(Request({"type": "http", "query_string": f"first={size}".encode(), "headers": []}))
 
 
 def signatures(count: int) -> object:
@@ -136,13 +128,11 @@ HELD: list[tuple[str, Callable[[int], bool]]] = [
     ("MAX_INTERVAL_LENGTH", holds(interval)),
     ("MAX_KEYID_LENGTH", holds(keyid)),
     ("MAX_KEYID_LENGTH", holds(kid)),
-    ("MAX_METADATA_BYTES", holds(metadata)),
     ("MAX_METADATA_BYTES", holds(metadata_of_wide_characters)),
     ("MAX_METADATA_DEPTH", holds(nested)),
     ("MAX_METADATA_DEPTH", holds(nested_lists)),
     ("MAX_NONCE_LENGTH", holds(nonce)),
     ("MAX_NONCE_LENGTH", holds(interact_ref)),
-    ("MAX_PAGE", holds(page)),
     ("MAX_PASSWORD_LENGTH", holds(lambda size: hash_password("a" * size))),
     ("MAX_PASSWORD_LENGTH", holds(password_member)),
     ("MAX_QUERY_BYTES", holds(query)),

@@ -1,6 +1,5 @@
 """The wheel of this checkout: what is in it, and that it works away from the checkout. Built offline."""
 
-import os
 import subprocess
 import sys
 import zipfile
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from payres import __version__
-from tests.helpers import ROOT
+from tests.helpers import ROOT, free_of_settings
 
 INFO = f"payres-{__version__}.dist-info"
 
@@ -60,8 +59,7 @@ def test_wheel_announces_the_command_and_the_pytest_plugin(unpacked: Path) -> No
 
 
 def test_wheel_works_from_any_folder(unpacked: Path, tmp_path: Path) -> None:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
-    environment = {**inherited, "PYTHONPATH": str(unpacked)}
+    environment = free_of_settings(PYTHONPATH=str(unpacked))
 
     def run(*arguments: str) -> str:
         command = [sys.executable, *arguments]

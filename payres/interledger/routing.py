@@ -72,7 +72,7 @@ def converted(work: Work, amount: int, source: Asset, target: Asset) -> int:
     try:
         rate = unit_rate_between(work, source, target)
     except NoRate as error:
-        code = Code.INTERNAL_ERROR if error.is_stale else Code.CANNOT_RECEIVE
+        code = Code.CANNOT_RECEIVE if error.details["reason"] == "no_exchange_rate" else Code.INTERNAL_ERROR
         raise Rejected(code, f"There is no exchange rate from {source.code} to {target.code}") from error
     result = convert(amount, rate)
     if not result:

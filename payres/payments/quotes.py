@@ -170,10 +170,11 @@ def rate_between(work: Work, base: str, counter: str) -> Fraction:
     stale = there or back
     if stale is not None:
         age = (work.now - stale.set_at) // SECOND
-        raise NoRate(f"The exchange rate from {base} to {counter} is {age} s old; try again shortly", is_stale=True)
+        sentence = f"The exchange rate from {base} to {counter} is {age} s old; try again shortly"
+        raise NoRate(sentence, reason="exchange_rate_expired")
     raise NoRate(
         f"This server has no exchange rate from {base} to {counter}; choose a receiver in {base} or ask the operator",
-        is_stale=False,
+        reason="no_exchange_rate",
     )
 
 
