@@ -17,13 +17,12 @@ from payres.rate_limiter import RateLimiter
 from payres.settings import Settings
 from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import client_with_key
+from tests.helpers import Json, client_with_key
 from tests.routes.test_ilp import add_peer
 
 FROM_A = {"x-forwarded-for": "203.0.113.1"}
 FROM_B = {"x-forwarded-for": "203.0.113.2"}
 BURST = 2 * BURST_SECONDS
-Limits = dict[str, int]
 
 
 @pytest.fixture(scope="module")
@@ -79,57 +78,48 @@ def test_address_may_ask_so_often_and_again_later(
     check_too_many(anonymous.get(alice, headers=FROM_A))
 
 
+@pytest.fixture
+def counting_guesses(limited: Instance, still: MovableClock) -> None:
+    """Only what proves nothing is counted for its address."""
+    limited.context.rate_limits._addresses = RateLimiter(0, still)
+
+
+@pytest.mark.usefixtures("counting_guesses")
 @pytest.mark.parametrize(
-    ("path", "status"), [("/nobody", 404), ("/incoming-payments", 401), ("/ilp", 401), ("/interact/1/2", 404)]
+    ("method", "path", "headers", "form", "status"),
+    [
+        ("GET", "/nobody", {}, None, 404),
+        ("GET", "/interact/1/2", {}, None, 404),
+        ("GET", "/incoming-payments?wallet-address=x", {}, None, 401),
+        ("POST", "/ilp", {"authorization": "Bearer guess"}, None, 401),
+        ("GET", "/incoming-payments", {"accept": "text/html"}, None, 406),
+        ("POST", "/interact/1/2", {}, {f"f{number}": "" for number in range(MAX_FORM_FIELDS + 1)}, 400),
+    ],
 )
 def test_address_that_guesses_is_refused_whatever_it_asks(
-    limited: Instance, anonymous: httpx2.Client, still: MovableClock, path: str, status: int
+    limited: Instance, anonymous: httpx2.Client, method: str, path: str, headers: Json, form: Json | None, status: int
 ) -> None:
-    def guess() -> httpx2.Response:
-        if path == "/ilp":
-            return anonymous.post(f"{limited.base_url}{path}", headers=FROM_A | {"authorization": "Bearer guess"})
-        return anonymous.get(f"{limited.base_url}{path}?wallet-address=x", headers=FROM_A)
-
     for _ in range(BURST):
-        limited.context.rate_limits._addresses._full_at.clear()  # it is the other limit that this is about
-        assert guess().status_code == status
+        answer = anonymous.request(method, f"{limited.base_url}{path}", data=form, headers=FROM_A | headers)
+        assert answer.status_code == status
     check_too_many(anonymous.get(limited.wallet("alice"), headers=FROM_A))
     assert anonymous.get(limited.wallet("alice"), headers=FROM_B).status_code == 200
 
 
+@pytest.mark.usefixtures("counting_guesses")
 @pytest.mark.parametrize(
     "says", ["unknown", "", "127.0.0.1", "::1", "_hidden", "203.0.113.1:x", "203.0.113.1 203.0.113.2"]
 )
 def test_address_that_cannot_be_read_is_no_way_around_the_limits(
-    limited: Instance, anonymous: httpx2.Client, still: MovableClock, says: str
+    limited: Instance, anonymous: httpx2.Client, says: str
 ) -> None:
-    limited.context.rate_limits._addresses._full_at.clear()
     nobody = f"{limited.base_url}/nobody"
     for number in range(BURST):
-        limited.context.rate_limits._addresses._full_at.clear()  # it is the other limit that this is about
-        assert (
-            anonymous.get(nobody, headers={"x-forwarded-for": f"unknown{number}" if number % 2 else says}).status_code
-            == 404
-        )
+        other = {"x-forwarded-for": f"unknown{number}" if number % 2 else says}
+        assert anonymous.get(nobody, headers=other).status_code == 404
     check_too_many(anonymous.get(nobody, headers={"x-forwarded-for": says}))
     assert anonymous.get(nobody, headers=FROM_B).status_code == 404
     assert anonymous.get(nobody).status_code == 404, "the proxy itself is not one of them"
-
-
-@pytest.mark.parametrize("status", [400, 406])
-def test_request_that_is_refused_before_any_proof_counts_as_guessing(
-    limited: Instance, anonymous: httpx2.Client, still: MovableClock, status: int
-) -> None:
-    def guess() -> httpx2.Response:
-        if status == 406:
-            return anonymous.get(f"{limited.base_url}/incoming-payments", headers=FROM_A | {"accept": "text/html"})
-        form = {f"f{number}": "" for number in range(MAX_FORM_FIELDS + 1)}
-        return anonymous.post(f"{limited.base_url}/interact/1/2", data=form, headers=FROM_A)
-
-    for _ in range(BURST):
-        limited.context.rate_limits._addresses._full_at.clear()  # it is the other limit that this is about
-        assert guess().status_code == status
-    check_too_many(anonymous.get(limited.wallet("alice"), headers=FROM_A))
 
 
 @pytest.mark.parametrize(("is_proven", "refused"), [(True, False), (False, True)])
