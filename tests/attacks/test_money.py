@@ -73,10 +73,8 @@ def test_double_spend_by_200_requests_at_once(
     receiver = bank.client.create_incoming_payment(bank.wallet("bob"))["id"]
     body = {"walletAddress": wallet, "incomingPayment": receiver, "debitAmount": usd(300)}
     if is_quoted:
-        body = {
-            "walletAddress": wallet,
-            "quoteId": bank.client.create_quote(wallet, receiver, debitAmount=usd(300))["id"],
-        }
+        quote = bank.client.create_quote(wallet, receiver, debitAmount=usd(300))["id"]
+        body = {"walletAddress": wallet, "quoteId": quote}
     statuses = rush(crowd, "/outgoing-payments", body, bank.client.grant(spending(wallet, **limits)))
     assert statuses == {201: paid, refusal: AT_ONCE - paid}
     assert Fraction(bank.balance(wallet.rpartition("/")[2])) == Fraction(deposit) - 3 * paid
@@ -84,11 +82,7 @@ def test_double_spend_by_200_requests_at_once(
 
 WRONG_VALUES = [
     *("-1", "-0", "+1", "1e3", "1.0", " 1", "1 ", "0x10", "1_000", "\u0661", "\uff11", "", "NaN", "Infinity"),
-    str(2**64),
-    str(2**64 + 1),
-    str(2**128),
-    "-9223372036854775808",
-    "9" * 400,
+    *(str(2**64), str(2**64 + 1), str(2**128), str(-(2**63)), "9" * 400),
 ]
 
 
