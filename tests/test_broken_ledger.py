@@ -30,12 +30,15 @@ def payres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Instance
         yield instance
 
 
-def corrupt(payres: Instance, path: str, change: str) -> None:
+def edit(payres: Instance, statement: str, *values: str) -> None:
     with closing(sqlite3.connect(payres.context.database.path)) as other:
         other.execute("PRAGMA ignore_check_constraints = ON")
-        account = "(SELECT account_id FROM wallet_address WHERE path = ?)"
-        other.execute(f"UPDATE account SET {change} WHERE id = {account}", (path,))
+        assert other.execute(statement, values).rowcount != 0
         other.commit()
+
+
+def corrupt(payres: Instance, path: str, change: str) -> None:
+    edit(payres, f"UPDATE account SET {change} WHERE id = (SELECT account_id FROM wallet_address WHERE path = ?)", path)
 
 
 @pytest.mark.parametrize("wallet", ["alice", "bob"])
@@ -74,12 +77,6 @@ def test_next_movement_halts_and_reading_goes_on(
     assert token not in shout.getMessage()
 
 
-def edit(payres: Instance, statement: str, *values: str) -> None:
-    with closing(sqlite3.connect(payres.context.database.path)) as other:
-        assert other.execute(statement, values).rowcount > 0
-        other.commit()
-
-
 def check(payres: Instance) -> None:
     """What the background check does each minute."""
     payres._server.call(BackgroundCheck(payres.context.database).check_recent())
@@ -114,6 +111,8 @@ def test_paid_bill_that_was_set_back_is_not_paid_again(
         ("UPDATE grant_spending SET debit = debit + 1", "misses its payments by a debit of 1 and a receive of 0"),
         ("DELETE FROM grant_spending", "misses its payments by a debit of -10 and a receive of -"),
         ("UPDATE account SET held = 7 WHERE kind = 'wallet' AND balance > 0", "holds back 7, its open "),
+        ("UPDATE account SET balance = balance + 1 WHERE kind = 'wallet'", "in USD with scale 2 sum to 3 minor units"),
+        ("UPDATE account SET floor = 1 WHERE kind = 'wallet'", "has a balance of 0 with 0 held, its floor is 1"),
     ],
 )
 def test_check_halts_on_totals_that_were_changed(
@@ -157,11 +156,8 @@ def test_payment_that_cannot_be_made_for_what_is_missing_halts(
     alice, bob = payres.wallet("alice"), payres.wallet("bob")
     receiver = payres.client.create_incoming_payment(bob)["id"]
     token = payres.client.grant({"type": "outgoing-payment", "actions": ["create"], "identifier": alice})
-    with closing(sqlite3.connect(payres.context.database.path)) as other:
-        other.execute(statement)
-        other.commit()
-    debit = usd(5)
-    body = {"walletAddress": alice, "incomingPayment": receiver, "debitAmount": debit}
+    edit(payres, statement)
+    body = {"walletAddress": alice, "incomingPayment": receiver, "debitAmount": usd(5)}
     refused(payres.client.post("/outgoing-payments", body, token), 503, "unavailable")
     assert found in caplog.text
     ready = anonymous.get(f"{payres.base_url}/readyz")
