@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -60,24 +60,22 @@ def test_events_after_a_sequence_are_read_in_their_order(payres: Instance, progr
     assert len(program.get("/events")["result"]) <= 100
 
 
-def test_request_that_waits_is_answered_by_the_next_event(payres: Instance, program: Program) -> None:
+def deposit_by_command(payres: Instance) -> None:
+    command = ["--database", payres.context.settings.database, "wallet", "deposit", "alice", "1.00"]
+    assert CliRunner().invoke(main, command).exit_code == 0
+
+
+@pytest.mark.parametrize("happens", [deposit, deposit_by_command])
+def test_request_that_waits_is_answered_by_the_next_event(
+    payres: Instance, program: Program, happens: Callable[[Instance], None]
+) -> None:
     after, before = latest(program), watchers(payres)
     with ThreadPoolExecutor() as pool:
         answer = pool.submit(program.get, "/events", after=after, wait=30)
         wait_until(lambda: watchers(payres) > before)
-        deposit(payres)
+        happens(payres)
         assert [one["sequence"] for one in answer.result()["result"]] == [after + 1]
     assert program.get("/events", after=after, wait=30)["result"], "what is there is not waited for"
-
-
-def test_event_of_a_command_is_noticed_too(payres: Instance, program: Program) -> None:
-    after, before = latest(program), watchers(payres)
-    command = ["--database", payres.context.settings.database, "wallet", "deposit", "alice", "1.00"]
-    with ThreadPoolExecutor() as pool:
-        answer = pool.submit(program.get, "/events", after=after, wait=30)
-        wait_until(lambda: watchers(payres) > before)
-        assert CliRunner().invoke(main, command).exit_code == 0
-        assert [one["sequence"] for one in answer.result()["result"]] == [after + 1]
 
 
 @pytest.mark.parametrize("query", [{"wait": 31}, {"wait": -1}, {"after": -1}, {"after": "x"}, {"since": 1}])

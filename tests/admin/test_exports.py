@@ -147,6 +147,8 @@ def test_exports_are_what_the_command_exports(payres: Instance, program: Program
         ("/exports/payments?first=10", 400, None),
         ("/wallets/alice/statement?wallet=bob", 400, None),
         ("/exports/ledger?wallet=nobody", 404, None),
+        ("/exports/payments?wallet=nobody", 404, None),
+        ("/wallets/nobody/statement", 404, None),
     ],
 )
 def test_what_cannot_be_exported_is_an_error_before_the_first_byte(

@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from decimal import Decimal
 
@@ -9,38 +9,31 @@ from hypothesis import strategies as st
 from payres import ledger
 from payres.amounts import Asset
 from payres.clock import DAY, HOUR, LATEST, MILLISECOND, format_time
-from payres.errors import InvalidRequest, NotFound
+from payres.errors import InvalidRequest
 from payres.operator import exports, wallets
-from payres.operator.exports import (
-    Export,
-    ExportQuery,
-    PeriodQuery,
-    Row,
-    export_ledger,
-    export_payments,
-    export_statement,
-)
+from payres.operator.exports import Export, ExportQuery, PeriodQuery, Row
 from payres.payments import refunds
 from payres.store import clients
 from payres.store.connections import connect_writer
 from payres.store.payments import INCOMING, OUTGOING, IncomingRecord
-from payres.store.work import Transaction, Work
+from payres.store.work import Work
 from payres.terms import Terms
 from tests.helpers import examples
-from tests.works import sending_payment, work_at
+from tests.works import NOW, sending_payment, work_at
 
-NOW = 1_700_000_000_000_000
 RECEIVER = "http://127.0.0.1:8080/incoming-payments/in"
 TERMS = Terms(receiver=RECEIVER, incoming_payment_id=None, debit=110, fee=10, receive=100, asset=Asset("USD", 2))
 
 
 @pytest.fixture
-def connection() -> Iterator[Transaction]:
-    with closing(connect_writer(":memory:")) as opened:
-        work = work_at(opened, NOW)
-        for path in ("alice", "bob"):
-            wallets.create_wallet(work, path, "USD", 2, None, None)
-        yield opened
+def tx(tx: Work) -> Work:
+    open_wallets(tx)
+    return tx
+
+
+def open_wallets(work: Work) -> None:
+    for path in ("alice", "bob"):
+        wallets.create_wallet(work, path, "USD", 2, None, None)
 
 
 @pytest.fixture(autouse=True)
@@ -50,15 +43,11 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def statement_of(path: str, since: int = 0, until: int = LATEST) -> Export:
-    return export_statement(path, PeriodQuery(from_=format_time(since), to=format_time(until)))
+    return exports.export_statement(path, PeriodQuery(from_=format_time(since), to=format_time(until)))
 
 
-def ledger_of(since: int = 0, until: int = LATEST, path: str = "") -> Export:
-    return export_ledger(ExportQuery(from_=format_time(since), to=format_time(until), wallet=path))
-
-
-def payments_of(since: int = 0, until: int = LATEST, path: str = "") -> Export:
-    return export_payments(ExportQuery(from_=format_time(since), to=format_time(until), wallet=path))
+def query(since: int = 0, until: int = LATEST, path: str = "") -> ExportQuery:
+    return ExportQuery(from_=format_time(since), to=format_time(until), wallet=path)
 
 
 def rows_of(work: Work, export: Export) -> Sequence[Row]:
@@ -83,22 +72,15 @@ def pay(work: Work, payment_id: str, bill_id: str | None = None) -> None:
     OUTGOING.insert(work, sending_payment(payment_id, alice.id, client.id, work.now, TERMS))
     fees = ledger.operator_account(work, alice.asset_id, "fees")
     ledger.transfer(work, alice.account_id, fees, 10, "fee", outgoing_payment_id=payment_id)
-    ledger.transfer(
-        work,
-        alice.account_id,
-        bob.account_id,
-        100,
-        "payment",
-        outgoing_payment_id=payment_id,
-        incoming_payment_id=bill_id,
-    )
+    payments = {"outgoing_payment_id": payment_id, "incoming_payment_id": bill_id}
+    ledger.transfer(work, alice.account_id, bob.account_id, 100, "payment", **payments)
 
 
-def test_statement_shows_each_line_with_its_balance(connection: Transaction) -> None:
-    wallets.deposit(work_at(connection, NOW), "alice", "10.00")
-    pay(work_at(connection, NOW + HOUR), "p1")
-    wallets.withdraw(work_at(connection, NOW + DAY), "alice", "3.00")
-    later = work_at(connection, NOW + 2 * DAY)
+def test_statement_shows_each_line_with_its_balance(tx: Work) -> None:
+    wallets.deposit(tx, "alice", "10.00")
+    pay(work_at(tx, NOW + HOUR), "p1")
+    wallets.withdraw(work_at(tx, NOW + DAY), "alice", "3.00")
+    later = work_at(tx, NOW + 2 * DAY)
     found = rows_of(later, statement_of("alice", NOW + HOUR))
     assert [tuple(row.values()) for row in found] == [
         (format_time(NOW + HOUR), "opening balance", None, "10.00", "USD", None, None),
@@ -121,8 +103,7 @@ MOVES = st.lists(
 def test_statement_sums_to_the_balance(moves: Sequence[tuple[str, int]], start: int, hours: int) -> None:
     with closing(connect_writer(":memory:")) as opened:
         work = work_at(opened, NOW)
-        for path in ("alice", "bob"):
-            wallets.create_wallet(work, path, "USD", 2, None, None)
+        open_wallets(work)
         wallets.deposit(work, "alice", "100.00")
         now = NOW
         for number, (move, wait) in enumerate(moves):
@@ -155,77 +136,72 @@ def test_statement_sums_to_the_balance(moves: Sequence[tuple[str, int]], start: 
         assert (whole[0]["balance"], whole[-1]["balance"]) == ("0.00", f"{Decimal(account).scaleb(-2):.2f}")
 
 
-def test_export_leaves_out_what_is_written_after_its_first_step(connection: Transaction) -> None:
-    work = work_at(connection, NOW)
+def test_export_leaves_out_what_is_written_after_its_first_step(tx: Work) -> None:
     for _ in range(5):
-        wallets.deposit(work, "alice", "1.00")
-    statement, whole = statement_of("alice"), ledger_of()
-    rows, entries = [*statement.step(work)], [*whole.step(work)]
-    wallets.deposit(work, "alice", "7.00")
-    rows += rows_of(work, statement)
-    entries += rows_of(work, whole)
+        wallets.deposit(tx, "alice", "1.00")
+    statement, whole = statement_of("alice"), exports.export_ledger(query())
+    rows, entries = [*statement.step(tx)], [*whole.step(tx)]
+    wallets.deposit(tx, "alice", "7.00")
+    rows += rows_of(tx, statement)
+    entries += rows_of(tx, whole)
     assert (len(rows), rows[-1]["balance"], len(entries)) == (7, "5.00", 5)
 
 
-def test_statement_of_a_period_that_goes_on_closes_when_it_was_asked_for(connection: Transaction) -> None:
-    wallets.deposit(work_at(connection, NOW - 1), "alice", "5.00")
+def test_statement_of_a_period_that_goes_on_closes_when_it_was_asked_for(tx: Work) -> None:
+    wallets.deposit(work_at(tx, NOW - 1), "alice", "5.00")
     statement = statement_of("alice", NOW, NOW + DAY)
-    rows = [*statement.step(work_at(connection, NOW + HOUR))]
-    wallets.deposit(work_at(connection, NOW + HOUR + 1), "alice", "7.00")
-    rows += rows_of(work_at(connection, NOW + 2 * HOUR), statement)
+    rows = [*statement.step(work_at(tx, NOW + HOUR))]
+    wallets.deposit(work_at(tx, NOW + HOUR + 1), "alice", "7.00")
+    rows += rows_of(work_at(tx, NOW + 2 * HOUR), statement)
     assert [(row["createdAt"], row["balance"]) for row in rows] == [
         (format_time(NOW), "5.00"),
         (format_time(NOW + HOUR), "5.00"),
     ]
 
 
-def test_there_is_no_statement_of_what_is_to_come(connection: Transaction) -> None:
+def test_there_is_no_statement_of_what_is_to_come(tx: Work) -> None:
     with pytest.raises(InvalidRequest, match="from is in the future"):
-        statement_of("alice", NOW + MILLISECOND).step(work_at(connection, NOW))
+        statement_of("alice", NOW + MILLISECOND).step(tx)
 
 
-def test_ledger_names_both_accounts(connection: Transaction) -> None:
-    wallets.deposit(work_at(connection, NOW), "alice", "10.00")
-    pay(work_at(connection, NOW + DAY), "p1")
-    work = work_at(connection, NOW + DAY)
-    found = rows_of(work, ledger_of(NOW + DAY))
+def test_ledger_names_both_accounts(tx: Work) -> None:
+    wallets.deposit(tx, "alice", "10.00")
+    pay(work_at(tx, NOW + DAY), "p1")
+    work = work_at(tx, NOW + DAY)
+    found = rows_of(work, exports.export_ledger(query(NOW + DAY)))
     assert [(row["debitAccount"], row["creditAccount"], row["amount"]) for row in found] == [
         ("wallet alice", "fees USD 2", "0.10"),
         ("wallet alice", "wallet bob", "1.00"),
     ]
-    assert [row["kind"] for row in rows_of(work, ledger_of(path="bob"))] == ["payment"]
+    assert [row["kind"] for row in rows_of(work, exports.export_ledger(query(path="bob")))] == ["payment"]
 
 
-def test_refund_is_one_and_names_its_payments(connection: Transaction) -> None:
-    wallets.deposit(work_at(connection, NOW), "alice", "10.00")
-    pay(work_at(connection, NOW), "p1")
-    connection.execute("UPDATE outgoing_payment SET delivered = 100, sent = 110, state = 'completed', ended_at = 1")
-    connection.execute("UPDATE incoming_payment SET received = 100")
-    work = work_at(connection, NOW + DAY)
+def test_refund_is_one_and_names_its_payments(tx: Work) -> None:
+    wallets.deposit(tx, "alice", "10.00")
+    pay(tx, "p1")
+    tx.execute("UPDATE outgoing_payment SET delivered = 100, sent = 110, state = 'completed', ended_at = 1")
+    tx.execute("UPDATE incoming_payment SET received = 100")
+    work = work_at(tx, NOW + DAY)
     refunds.refund(work, refunds.Wanted("p1", "goods 1", "0.40"))
     for path, amount in (("bob", "-0.40"), ("alice", "0.40")):
         line = rows_of(work, statement_of(path, NOW + DAY))[1]
         assert (line["kind"], line["amount"], line["payment"]) == ("refund", amount, "p1")
-    [entry] = rows_of(work, ledger_of(NOW + DAY))
+    [entry] = rows_of(work, exports.export_ledger(query(NOW + DAY)))
     assert (entry["kind"], entry["incomingPayment"], entry["outgoingPayment"]) == ("refund", "p1", "p1")
 
 
-def test_payments_of_both_directions_are_in_order(connection: Transaction) -> None:
-    wallets.deposit(work_at(connection, NOW), "alice", "10.00")
+def test_payments_of_both_directions_are_in_order(tx: Work) -> None:
+    wallets.deposit(tx, "alice", "10.00")
     ids = [f"018bcfe5-{number:04x}" for number in range(5)]
     for number, payment_id in enumerate(ids):
-        pay(work_at(connection, NOW + number * MILLISECOND), f"{payment_id}-o", f"{payment_id}-i")
-    work = work_at(connection, NOW + DAY)
-    found = rows_of(work, payments_of())
+        pay(work_at(tx, NOW + number * MILLISECOND), f"{payment_id}-o", f"{payment_id}-i")
+    work = work_at(tx, NOW + DAY)
+    found = rows_of(work, exports.export_payments(query()))
     assert [str(row["id"]).rpartition("/")[2] for row in found] == [f"{one}-{way}" for one in ids for way in "io"]
     assert [row["direction"] for row in found] == ["incoming", "outgoing"] * 5
     assert (found[0]["state"], found[0]["amount"]) == ("expired", None)
     assert (found[-1]["amount"], found[-1]["moved"], found[-1]["receiver"]) == ("1.10", "0.00", RECEIVER)
-    assert len(rows_of(work, payments_of(NOW + MILLISECOND, NOW + 3 * MILLISECOND))) == 4
-    assert {row["walletAddress"] for row in rows_of(work, payments_of(path="bob"))} == {"http://127.0.0.1:8080/bob"}
-
-
-@pytest.mark.parametrize("export", [statement_of("nobody"), ledger_of(path="nobody"), payments_of(path="nobody")])
-def test_unknown_wallet_is_an_error(connection: Transaction, export: Export) -> None:
-    with pytest.raises(NotFound):
-        export.step(work_at(connection, NOW))
+    assert len(rows_of(work, exports.export_payments(query(NOW + MILLISECOND, NOW + 3 * MILLISECOND)))) == 4
+    assert {row["walletAddress"] for row in rows_of(work, exports.export_payments(query(path="bob")))} == {
+        "http://127.0.0.1:8080/bob"
+    }
