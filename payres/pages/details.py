@@ -1,7 +1,7 @@
 """The pages of one thing: a wallet, a payment, a grant or a peer, with what belongs to it."""
 
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response
@@ -13,13 +13,12 @@ from payres.operator.grants import GRANT
 from payres.operator.keys import KEY
 from payres.operator.movements import MOVEMENT
 from payres.operator.operations import operation_of
-from payres.operator.payment_history import HISTORY, PaymentEvent, is_above_zero, show_payment, story_of
+from payres.operator.payment_history import HISTORY, is_above_zero, show_payment, story_of
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER
 from payres.operator.shapes import Cell, Column, cell_of, facts_of, make_table, path_of
 from payres.operator.unresolved_packets import PACKET
 from payres.operator.wallets import WALLET
-from payres.operator.webhooks import EventDelivery
 from payres.pages.list_page import filters_of
 from payres.pages.sign_in import Visit
 from payres.store.rows import PageQuery
@@ -71,22 +70,16 @@ def _key_id(path: str) -> Column:
     return Column("Key id", lambda one: Cell(one.kid, "code", path_of("wallets", path, "keys", one.kid)))
 
 
-class EventRow(NamedTuple):
-    """An event with its delivery to one webhook; None when it goes to no webhook."""
-
-    event: PaymentEvent
-    delivery: EventDelivery | None
-
-
+# Rows are an event with its delivery to one webhook, None when it goes to no webhook.
 EVENT_COLUMNS: Final = (
-    Column("Sequence", lambda row: Cell(str(row.event.sequence), "code")),
-    Column("Time (UTC)", lambda row: Cell(row.event.timestamp, "time")),
-    Column("Event", lambda row: row.event.type),
-    Column("Webhook", lambda row: row.delivery and row.delivery.webhook, "code", "webhooks"),
-    Column("Delivery", lambda row: row.delivery and row.delivery.state, "state"),
-    Column("Attempts", lambda row: row.delivery and row.delivery.attempts, "number"),
-    Column("Error", lambda row: row.delivery and row.delivery.last_error, "long"),
-    Column("Next (UTC)", lambda row: row.delivery and row.delivery.next_attempt_at, "time"),
+    Column("Sequence", lambda row: row[0].sequence, "code"),
+    Column("Time (UTC)", lambda row: row[0].timestamp, "time"),
+    Column("Event", lambda row: row[0].type),
+    Column("Webhook", lambda row: row[1] and row[1].webhook, "code", "webhooks"),
+    Column("Delivery", lambda row: row[1] and row[1].state, "state"),
+    Column("Attempts", lambda row: row[1] and row[1].attempts, "number"),
+    Column("Error", lambda row: row[1] and row[1].last_error, "long"),
+    Column("Next (UTC)", lambda row: row[1] and row[1].next_attempt_at, "time"),
 )
 
 
@@ -109,7 +102,7 @@ async def payment_page(visit: Visit) -> Response:
         events=make_table(
             "Events",
             EVENT_COLUMNS,
-            [EventRow(event, one) for event in history.events for one in event.deliveries or (None,)],
+            [(event, one) for event in history.events for one in event.deliveries or (None,)],
             "There are none any more: they are kept 30 days",
         ),
         is_under_way=is_under_way,

@@ -3,7 +3,6 @@ settings in effect."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, Final
 
 import msgspec
@@ -22,11 +21,6 @@ SECRET: Final = frozenset({"metrics_token"})
 # Stands for secrets and for the query of a URL, which may have one.
 MASK: Final = "••••••••"
 
-SETTING_COLUMNS: Final = (
-    Column("Setting", "name", "code"),
-    Column("Value", "value", "code"),
-    Column("From", lambda one: Cell("default" if one.is_default else "set")),
-)
 LIVE_SECONDS: Final = 30
 STEP: Final = 8  # of which a bar takes 6
 HEIGHT: Final = 96
@@ -109,16 +103,22 @@ def _bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int])
 async def settings_page(visit: Visit) -> Response:
     """All settings, without secrets."""
     found = visit.context.settings
-    rows = [_effective(field, getattr(found, field.name)) for field in msgspec.structs.fields(Settings)]
-    table = make_table("Settings", SETTING_COLUMNS, rows, "")
-    return visit.show("settings.html", "/settings", table=table)
+    rows = [(field, getattr(found, field.name)) for field in msgspec.structs.fields(Settings)]
+    return visit.show("settings.html", "/settings", table=make_table("Settings", SETTING_COLUMNS, rows, ""))
 
 
-def _effective(field: Any, value: object) -> SimpleNamespace:
-    """One setting in words."""
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    if field.name in SECRET and text:
-        text = MASK
-    before, mark, _ = text.partition("?")
-    shown = f"{before}{mark}{MASK}" if mark else text
-    return SimpleNamespace(name=field.name, value=shown, is_default=value == field.default)
+def _masked(row: tuple[msgspec.structs.FieldInfo, object]) -> str:
+    """The value of a setting in words."""
+    field, value = row
+    if field.name in SECRET and value:
+        return MASK
+    text, mark, _ = (str(value).lower() if isinstance(value, bool) else str(value)).partition("?")
+    return f"{text}{mark}{MASK}" if mark else text
+
+
+# Rows are a setting and its value.
+SETTING_COLUMNS: Final = (
+    Column("Setting", lambda row: row[0].name, "code"),
+    Column("Value", _masked, "code"),
+    Column("From", lambda row: "default" if row[1] == row[0].default else "set"),
+)

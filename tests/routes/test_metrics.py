@@ -66,12 +66,16 @@ def test_metrics_are_for_this_machine(shared: Instance, anonymous: httpx2.Client
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
 
 
-def test_metrics_tell_when_the_ledger_was_last_checked(shared: Instance, anonymous: httpx2.Client) -> None:
+def test_metrics_tell_when_the_ledger_was_last_checked_and_the_age_of_the_backup(
+    shared: Instance, anonymous: httpx2.Client
+) -> None:
     late = shared.read(lambda work: work.now) + 1000 * DAY
     for checked_at in (late, late - DAY):  # whoever began later may end earlier
         shared.write(partial(note_check, checked_at=checked_at))
+    shared.write(lambda work: audit.record(work, "database.backup", "/backups/payres.db"))
     shown = figures(anonymous.get(f"{shared.base_url}/metrics"))
     assert shown["payres_ledger_check_timestamp_seconds", labels()] == late / SECOND
+    assert 0 <= shown["payres_backup_age_seconds", labels()] < 3600
 
 
 def test_metrics_with_a_token_are_for_who_has_it(tmp_path: Path, anonymous: httpx2.Client) -> None:
