@@ -86,7 +86,7 @@ def leave_unresolved(work: Work, packet: PacketRecord) -> None:
     Until then the grant counts it as spent. Nothing changes when its outcome was known before.
     """
     assert packet.outgoing_payment_id is not None, "it was not passed on for a peer"
-    if not _void(work, packet.id, "doubtful"):
+    if not reject(work, packet.id, "doubtful"):
         return
     count_unresolved(work, packet)
     peer = peers.peer_by_id(work, packet.to_peer_id)
@@ -97,12 +97,8 @@ def leave_unresolved(work: Work, packet: PacketRecord) -> None:
         work.emit("peer.packet_unresolved", packet.id, data)
 
 
-def reject(work: Work, packet_id: str) -> bool:
+def reject(work: Work, packet_id: str, state: packets.State = "rejected") -> bool:
     """Voids the holds of the packet. False when the packet's outcome was known before."""
-    return _void(work, packet_id, "rejected")
-
-
-def _void(work: Work, packet_id: str, state: packets.State) -> bool:
     if not packets.decide_packet(work, packet_id, state):
         return False
     for hold in accounts.holds_of_packet(work, packet_id):

@@ -18,7 +18,7 @@ import msgspec
 from payres.amounts import Asset
 from payres.clock import MILLISECOND, SECOND, Clock
 from payres.interledger import balances
-from payres.interledger.link import Link, note_failure
+from payres.interledger.link import Link
 from payres.interledger.packets import (
     Code,
     Fulfill,
@@ -133,10 +133,10 @@ class Carrier:
             seconds = (prepare.expires_at + margin - now) / SECOND
             outcome, _ = await (link or self.link).post(hop.peer, hop.token, raw, request_id, seconds)
         if isinstance(outcome, Fulfill) and not fulfills(outcome.fulfillment, prepare.condition):
-            await self._note(hop, "A fulfillment does not fit its condition")
+            await self.link.note_failure(hop.peer, "A fulfillment does not fit its condition", self._clock.now())
             return Reject(Code.WRONG_CONDITION, self._ilp_address)
         if isinstance(outcome, Unanswered):
-            await self._note(hop, outcome.why)
+            await self.link.note_failure(hop.peer, outcome.why, self._clock.now())
             if not outcome.sent:
                 return Reject(Code.PEER_UNREACHABLE, self._ilp_address, "The next peer could not be reached")
         return outcome
@@ -162,9 +162,6 @@ class Carrier:
             payer.check(work, hop)
         balances.prepare(work, packet, hop.peer)
         return hop, packet
-
-    async def _note(self, hop: Hop, why: str) -> None:
-        await note_failure(self._database, hop.peer, why, self._clock.now())
 
 
 def find_response(work: Work, request: Request) -> bytes | NoReply | None:

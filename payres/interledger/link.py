@@ -57,6 +57,15 @@ class Link:
         self._packets[peer.name, "out", _word(outcome)] += 1
         return outcome, repeats
 
+    async def note_failure(self, peer: PeerRecord, why: str, now: int) -> None:
+        """Stores what went wrong with a peer, for the operator to see. If that fails, it is only logged."""
+        if peer.last_error == why and peer.last_error_at is not None and now - peer.last_error_at < SECOND:
+            return
+        try:
+            await self._database.write(partial(peers.note_error, peer_id=peer.id, error=why, now=now))
+        except Unavailable as error:
+            log.warning("the failure of peer %s could not be stored: %s", peer.name, error)
+
     async def _request(
         self, peer: PeerRecord, token: str, prepare: bytes, request_id: str | None, seconds: float
     ) -> Response | Unanswered:
@@ -78,16 +87,6 @@ class Link:
                 await self._database.write(partial(peers.set_repeats_answers, peer_id=peer.id, repeats=repeats))
             except Unavailable:  # the answer matters more; the next one tries again
                 del self._repeating[peer.id]
-
-
-async def note_failure(database: Database, peer: PeerRecord, why: str, now: int) -> None:
-    """Stores what went wrong with a peer, for the operator to see. If that fails, it is only logged."""
-    if peer.last_error == why and peer.last_error_at is not None and now - peer.last_error_at < SECOND:
-        return
-    try:
-        await database.write(partial(peers.note_error, peer_id=peer.id, error=why, now=now))
-    except Unavailable as error:
-        log.warning("the failure of peer %s could not be stored: %s", peer.name, error)
 
 
 def _outcome(response: Response) -> Outcome:

@@ -12,7 +12,7 @@ from payres.clock import Clock
 from payres.identifiers import new_id
 from payres.interledger import balances
 from payres.interledger.carrying import MARGIN, Carrier, Payer
-from payres.interledger.link import Link, note_failure
+from payres.interledger.link import Link
 from payres.interledger.packets import Code, Fulfill, Outcome, Prepare, Rejected, Unanswered
 from payres.interledger.routing import Hop, next_hop
 from payres.interledger.sending.connection import Timing
@@ -133,7 +133,7 @@ class WalletPackets:
                 # A probe that ends also stops waiting for a packet that has just left, which says nothing of the peer.
                 now = outbound.clock.now()
                 if self._payment_id is None and now - left_at >= outbound.timing.probe_timeout // 2:
-                    await note_failure(self._database, hop.peer, SILENT, now)
+                    await outbound.probe_link.note_failure(hop.peer, SILENT, now)
                 raise
 
     async def pay(self, prepare: Prepare, delivered: Callable[[Fulfill], int]) -> Outcome:

@@ -1,10 +1,8 @@
 """The money of packets against an oracle: in every order of events the ledger balances and nothing is overspent."""
 
 from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass, field
+from contextlib import closing, nullcontext
 from fractions import Fraction
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -35,30 +33,6 @@ CREDIT = 800
 PAYMENTS = ("payment-1", "payment-2")
 ONWARD = ("dollars", "euros")  # the peers that packets go to, by what their link is in
 INBOUND = "inbound"
-
-
-@dataclass
-class Oracle:
-    """What should be so, by what was done."""
-
-    packets: dict[str, PacketRecord] = field(default_factory=dict)
-    states: dict[str, str] = field(default_factory=dict)
-    over: set[str] = field(default_factory=set)
-
-    def total(self, states: set[str], **like: Any) -> int:
-        """What packets in these states took from whom they came from."""
-        return sum(packet.source_amount for packet in self.chosen(states, **like))
-
-    def onward(self, states: set[str], **like: Any) -> int:
-        """What packets in these states brought to whom they went to."""
-        return sum(packet.amount for packet in self.chosen(states, **like))
-
-    def chosen(self, states: set[str], **like: Any) -> list[PacketRecord]:
-        return [
-            packet
-            for packet in self.packets.values()
-            if self.states[packet.id] in states and all(getattr(packet, name) == it for name, it in like.items())
-        ]
 
 
 PAID = {"fulfilled"}
@@ -105,66 +79,77 @@ def _fill(tx: Work) -> None:
 
 
 class Machine:
-    """Applies each step to the database and to the oracle, and compares them."""
+    """Applies each step to the database, and compares it with what the packets so far make of every balance."""
 
     def __init__(self, tx: Transaction) -> None:
         self.tx = tx
-        self.oracle = Oracle()
-        self.numbers = count()
+        self.packets: dict[str, PacketRecord] = {}
+        self.states: dict[str, str] = {}
+        self.over: set[str] = set()
+        self.peers = {name: require_peer(self.work(), name).id for name in (*ONWARD, INBOUND)}
 
     def do(self, step: tuple[Any, ...]) -> None:
         kind, *arguments = step
         getattr(self, kind)(*arguments)
         self.compare()
 
-    def send(self, payment_id: str, onward: str, amount: int) -> None:
-        """A packet of a payment of ours."""
-        spent = self.oracle.total({*PAID, "prepared"}, outgoing_payment_id=payment_id)
-        fits = payment_id not in self.oracle.over and spent + amount <= DEBIT - FEE
-        self._prepare(self._packet(onward, amount, outgoing_payment_id=payment_id), fits, Code.BAD_REQUEST)
-
     def work(self) -> Work:
         return work_at(self.tx, NOW)
 
+    def chosen(self, states: set[str], **like: Any) -> list[PacketRecord]:
+        """The packets in these states."""
+        found = [packet for packet in self.packets.values() if self.states[packet.id] in states]
+        return [packet for packet in found if all(getattr(packet, name) == it for name, it in like.items())]
+
+    def total(self, states: set[str], **like: Any) -> int:
+        """What packets in these states took from whom they came from."""
+        return sum(packet.source_amount for packet in self.chosen(states, **like))
+
+    def onward(self, states: set[str], name: str) -> int:
+        """What packets in these states brought to a peer."""
+        return sum(packet.amount for packet in self.chosen(states, to_peer_id=self.peers[name]))
+
+    def send(self, payment_id: str, onward: str, amount: int) -> None:
+        """A packet of a payment of ours."""
+        spent = self.total({*PAID, "prepared"}, outgoing_payment_id=payment_id)
+        fits = payment_id not in self.over and spent + amount <= DEBIT - FEE
+        self._prepare(onward, amount, fits, Code.BAD_REQUEST, outgoing_payment_id=payment_id)
+
     def forward(self, onward: str, amount: int) -> None:
         """A packet of another peer, to be passed on."""
-        payer = require_peer(self.work(), INBOUND).id
-        used = self.oracle.total({*PAID, "prepared"}, from_peer_id=payer)
-        self._prepare(
-            self._packet(onward, amount, from_peer_id=payer), used + amount <= CREDIT, Code.INSUFFICIENT_LIQUIDITY
-        )
+        payer = self.peers[INBOUND]
+        fits = self.total({*PAID, "prepared"}, from_peer_id=payer) + amount <= CREDIT
+        self._prepare(onward, amount, fits, Code.INSUFFICIENT_LIQUIDITY, from_peer_id=payer)
 
     def decide(self, how: str, which: int, delivered: int) -> None:
         """The outcome of a packet, which may have been known before."""
-        if not self.oracle.packets:
+        if not self.packets:
             return
-        packet_id = list(self.oracle.packets)[which % len(self.oracle.packets)]
-        known = self.oracle.states[packet_id] != "prepared"
+        packet_id = list(self.packets)[which % len(self.packets)]
+        is_new = self.states[packet_id] == "prepared"
         if how == "fulfilled":
-            changed = balances.fulfil(self.work(), packet_id, delivered)
+            assert balances.fulfil(self.work(), packet_id, delivered) is is_new
         else:
-            changed = balances.reject(self.work(), packet_id)
-        assert changed is not known
-        if changed:
-            self.oracle.states[packet_id] = how
+            assert balances.reject(self.work(), packet_id) is is_new
+        if is_new:
+            self.states[packet_id] = how
 
     def end(self, payment_id: str, failure: str | None) -> None:
         """The end of a payment, once none of its packets is under way."""
-        if payment_id in self.oracle.over or self.oracle.chosen({"prepared"}, outgoing_payment_id=payment_id):
+        if payment_id in self.over or self.chosen({"prepared"}, outgoing_payment_id=payment_id):
             return
-        payment = OUTGOING.get(self.tx, payment_id)
-        assert payment is not None
+        payment = OUTGOING.by_id(self.work(), payment_id)
         end_remote(self.work(), payment, failure or ("nothing was sent" if not payment.sent else None))
-        self.oracle.over.add(payment_id)
+        self.over.add(payment_id)
 
     def give_up(self, payment_id: str) -> None:
         """The end of a payment of whose packets in flight nobody will ever say what became of them."""
-        if payment_id in self.oracle.over:
+        if payment_id in self.over:
             return
-        for packet in self.oracle.chosen({"prepared"}, outgoing_payment_id=payment_id):
+        for packet in self.chosen({"prepared"}, outgoing_payment_id=payment_id):
             for _ in range(2):
                 balances.leave_unresolved(self.work(), packet)
-            self.oracle.states[packet.id] = "doubtful"
+            self.states[packet.id] = "doubtful"
         self.end(payment_id, "nobody knows")
 
     def compare(self) -> None:
@@ -172,39 +157,34 @@ class Machine:
         for payment_id in PAYMENTS:
             self._compare_payment(payment_id)
         for name in ONWARD:
-            peer = require_peer(self.work(), name)
-            assert peer.balance == self.oracle.onward({"fulfilled"}, to_peer_id=peer.id)
-            assert packets.count_and_sum(self.tx, peer.id, "prepared")[1] == self.oracle.onward(
-                {"prepared"}, to_peer_id=peer.id
-            )
+            assert require_peer(self.work(), name).balance == self.onward(PAID, name)
+            assert packets.count_and_sum(self.tx, self.peers[name], "prepared")[1] == self.onward({"prepared"}, name)
         payer = require_peer(self.work(), INBOUND)
-        assert payer.balance == -self.oracle.total(PAID, from_peer_id=payer.id) >= -CREDIT
-        assert payer.held == self.oracle.total({"prepared"}, from_peer_id=payer.id)
+        assert payer.balance == -self.total(PAID, from_peer_id=payer.id) >= -CREDIT
+        assert payer.held == self.total({"prepared"}, from_peer_id=payer.id)
 
     def _compare_payment(self, payment_id: str) -> None:
-        payment = OUTGOING.get(self.tx, payment_id)
-        assert payment is not None
-        sent = self.oracle.total(PAID, outgoing_payment_id=payment_id)
-        under_way = self.oracle.total({"prepared"}, outgoing_payment_id=payment_id)
+        payment = OUTGOING.by_id(self.work(), payment_id)
+        sent = self.total(PAID, outgoing_payment_id=payment_id)
+        under_way = self.total({"prepared"}, outgoing_payment_id=payment_id)
         assert packets.in_flight_of_payment(self.tx, payment_id) == under_way
         assert sent + under_way <= DEBIT - FEE
         (reservation, *_) = accounts.holds_of_payment(self.tx, payment_id)
-        if payment_id not in self.oracle.over:
+        if payment_id not in self.over:
             assert (payment.sent, reservation.remaining) == (sent, DEBIT - sent)
             return
         assert reservation.remaining == 0
-        assert payment.unresolved_debit == self.oracle.total({"doubtful"}, outgoing_payment_id=payment_id)
+        assert payment.unresolved_debit == self.total({"doubtful"}, outgoing_payment_id=payment_id)
         assert payment.sent + payment.unresolved_debit <= DEBIT
         assert sent <= payment.sent <= sent + FEE if sent else payment.sent == 0
         assert payment.state == "completed" or payment.sent < DEBIT
 
-    def _packet(self, onward: str, amount: int, **origin: Any) -> PacketRecord:
-        whose = {"outgoing_payment_id": None, "from_peer_id": None, "from_request_id": None} | origin
-        packet_id, peer = f"packet-{next(self.numbers)}", require_peer(self.work(), onward)
+    def _prepare(self, onward: str, amount: int, fits: bool, code: Code, **origin: Any) -> None:
         there = amount if onward == "dollars" else -(-amount // 2)
-        return PacketRecord(
-            id=packet_id,
-            to_peer_id=peer.id,
+        whose = {"outgoing_payment_id": None, "from_peer_id": None, "from_request_id": None} | origin
+        packet = PacketRecord(
+            id=f"packet-{len(self.packets)}",
+            to_peer_id=self.peers[onward],
             source_amount=amount,
             amount=there,
             prepare=b"prepare",
@@ -212,23 +192,11 @@ class Machine:
             state="prepared",
             **whose,
         )
-
-    def _prepare(self, packet: PacketRecord, fits: bool, code: Code) -> None:
-        peer = next(
-            require_peer(self.work(), name)
-            for name in ONWARD
-            if require_peer(self.work(), name).id == packet.to_peer_id
-        )
-        exchanged = self.oracle.onward({"fulfilled", "prepared"}, to_peer_id=require_peer(self.work(), "euros").id)
-        liquid = peer.name != "euros" or exchanged + packet.amount <= LIQUIDITY
-        if fits and liquid:
-            with savepoint(self.tx):
-                balances.prepare(self.work(), packet, peer)
-            self.oracle.packets[packet.id], self.oracle.states[packet.id] = packet, "prepared"
-        else:
-            with pytest.raises(Rejected) as caught, savepoint(self.tx):
-                balances.prepare(self.work(), packet, peer)
-            assert caught.value.code == (Code.INSUFFICIENT_LIQUIDITY if fits else code)
+        liquid = onward != "euros" or self.onward({*PAID, "prepared"}, "euros") + there <= LIQUIDITY
+        refused = pytest.raises(Rejected, match=Code.INSUFFICIENT_LIQUIDITY if fits else code)
+        with nullcontext() if fits and liquid else refused, savepoint(self.tx):
+            balances.prepare(self.work(), packet, require_peer(self.work(), onward))
+            self.packets[packet.id], self.states[packet.id] = packet, "prepared"
 
 
 AMOUNTS = st.one_of(st.integers(1, 400), st.sampled_from([1, DEBIT - FEE - 1, DEBIT - FEE, DEBIT, CREDIT, CREDIT + 1]))

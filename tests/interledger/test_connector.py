@@ -26,7 +26,6 @@ from payres.interledger.packets import (
     decode_prepare,
     decode_reply,
     encode,
-    fulfills,
     parse_too_large,
 )
 from payres.interledger.receiver import Arrival
@@ -97,20 +96,6 @@ async def test_every_vector_is_answered_as_by_the_common_receiver(
             == moved
         )
         assert bool(reply.data) == (wanted["stream"] is not None)
-
-
-async def test_money_is_in_the_wallet_when_it_is_fulfilled(node: Node) -> None:
-    peer, sender, payment = await begun(node, 500)
-    prepare = sender.prepare(300, 300)
-    reply = await node.send(peer, prepare)
-    assert isinstance(reply, Fulfill)
-    assert fulfills(reply.fulfillment, prepare.condition)
-    assert sender.read(reply).prepare_amount == 300
-    assert (await node.wallet_balance(), await node.balance("up")) == (300, -300)
-    assert not (await node.received(payment)).completed
-    assert isinstance(await node.send(peer, sender.prepare(200)), Fulfill)
-    assert (await node.received(payment)).completed
-    assert (await node.database.read(lambda tx: require_peer(tx, "up"))).packets_received == 2
 
 
 async def test_completed_payment_takes_no_money_but_answers_the_close(node: Node) -> None:

@@ -4,7 +4,6 @@ Its event loop has a number for its time, so that nothing waits.
 """
 
 import asyncio
-import hashlib
 import selectors
 from collections.abc import Callable, Coroutine
 from fractions import Fraction
@@ -12,7 +11,6 @@ from math import floor
 from typing import Any, NamedTuple, TypeVar
 
 from payres.amounts import Asset
-from payres.interledger.oer import CodecError
 from payres.interledger.packets import (
     Code,
     Fulfill,
@@ -58,22 +56,18 @@ class Receiver:
         self.frames = frames
 
     def answer(self, prepare: Prepare, arrived: int) -> Reply:
-        try:
-            packet = self.secret.decrypt_packet(prepare.data)
-        except CodecError:
-            return Reject(Code.UNEXPECTED_PAYMENT)
+        packet = self.secret.decrypt_packet(prepare.data)
         fulfillment = self.secret.fulfillment(prepare.data)
-        frames = self.frames
+        code, frames = self.unfulfillable, self.frames
         if any(isinstance(frame, ConnectionClose) for frame in packet.frames):
-            frames = (ConnectionClose(),)
-            return Reject(Code.APPLICATION_ERROR, data=self._say(packet, PacketType.REJECT, arrived, frames))
-        if arrived < packet.prepare_amount:
-            return Reject(Code.APPLICATION_ERROR, data=self._say(packet, PacketType.REJECT, arrived, frames))
-        if hashlib.sha256(fulfillment).digest() != prepare.condition:
-            return Reject(self.unfulfillable, data=self._say(packet, PacketType.REJECT, arrived, frames))
-        self.received += arrived
-        self.last = arrived
-        return Fulfill(fulfillment, self._say(packet, PacketType.FULFILL, arrived, frames))
+            code, frames = Code.APPLICATION_ERROR, (ConnectionClose(),)
+        elif arrived < packet.prepare_amount:
+            code = Code.APPLICATION_ERROR
+        elif fulfills(fulfillment, prepare.condition):
+            self.received += arrived
+            self.last = arrived
+            return Fulfill(fulfillment, self._say(packet, PacketType.FULFILL, arrived, frames))
+        return Reject(code, data=self._say(packet, PacketType.REJECT, arrived, frames))
 
     def _say(self, packet: StreamPacket, kind: PacketType, arrived: int, frames: tuple[Frame, ...]) -> bytes:
         return self.secret.encrypt_packet(StreamPacket(packet.sequence, kind, arrived, frames))
