@@ -15,7 +15,7 @@ from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import MILLISECOND, SECOND, MovableClock
 from payres.interledger.carrying import NoReply, Request, store_response
 from payres.interledger.connector import CONFIGURATION, CONFIGURATION_CONDITION
-from payres.interledger.credentials import CredentialSource
+from payres.interledger.credentials import CredentialSource, Opened
 from payres.interledger.packets import (
     Code,
     Fulfill,
@@ -74,28 +74,31 @@ def before_each_write(node: Node, monkeypatch: pytest.MonkeyPatch, step: Callabl
     monkeypatch.setattr(node.database, "write", late)
 
 
-@pytest.mark.parametrize("version", ["stream-receiver@0.3.3-alpha.3"])
 async def test_every_vector_is_answered_as_by_the_common_receiver(
-    tmp_path: Path, vectors: dict[str, Any], receiver_vector: dict[str, Any], version: str
+    tmp_path: Path, vectors: dict[str, Any], receiver_vector: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given, wanted = vectors["receiver"], receiver_vector[version]
+    """By an older version, whose one code for "understood, not fulfilled" every sender understands."""
+    given, wanted = vectors["receiver"], receiver_vector["stream-receiver@0.3.3-alpha.3"]
+    secret = SharedSecret(bytes.fromhex(given["sharedSecret"]), lambda _: bytes.fromhex(vectors["iv"]))
     async with open_node(tmp_path / "node.db", given["serverAddress"], bytes.fromhex(given["serverSecret"])) as node:
+        open_address = node.credentials.open
+
+        def open_with_iv(address: str) -> Opened | None:
+            opened = open_address(address)
+            return opened and msgspec.structs.replace(opened, shared_secret=secret)
+
+        monkeypatch.setattr(node.credentials, "open", open_with_iv)
         peer = await node.peer("upstream")
         tag = "5d1c1e3e-5c0d-4b5e-9c1a-0d3b6d2d7a11"
         await node.payment(await node.wallet(), payment_id=tag)
         prepare = decode_prepare(bytes.fromhex(receiver_vector["prepare"]))
         reply = await node.send(peer, prepare)
-        assert code(reply) == wanted["code"]
         if isinstance(reply, Reject):
-            assert reply.triggered_by == given["serverAddress"]
+            reply = msgspec.structs.replace(reply, message="")
+        assert encode(reply).hex() == wanted["reply"]
         moved = prepare.amount if wanted["money"] else 0
-        assert (
-            (await node.received(tag)).received
-            == await node.wallet_balance()
-            == -await node.balance("upstream")
-            == moved
-        )
-        assert bool(reply.data) == (wanted["stream"] is not None)
+        assert (await node.received(tag)).received == await node.wallet_balance() == moved
+        assert await node.balance("upstream") == -moved
 
 
 async def test_completed_payment_takes_no_money_but_answers_the_close(node: Node) -> None:
@@ -459,40 +462,8 @@ async def test_old_answers_are_forgotten_a_few_at_a_time(node: Node) -> None:
 # The receiving end against the replies of the common receivers
 
 
-OLDER = "stream-receiver@0.3.3-alpha.3"  # whose one code for "understood, not fulfilled" every sender understands
-NO_TOKEN = {
-    "asset probe, dummy segment before the token",
-    "token does not decrypt",
-    "no token",
-    "other address",
-}
 USD = Asset("USD", 2)
 SOURCE = CredentialSource(bytes(range(32)), "test.node")
-
-
-def receive(vectors: dict[str, Any], prepare: Prepare) -> tuple[Reply, str | None]:
-    """The reply with the IV of the vectors, and the tag of what is paid when money moves."""
-    address = vectors["receiver"]["serverAddress"]
-    source = CredentialSource(bytes.fromhex(vectors["receiver"]["serverSecret"]), address)
-    opened = source.open(prepare.destination)
-    assert opened is not None
-    secret = SharedSecret(bytes.fromhex(vectors["receiver"]["sharedSecret"]), lambda _: bytes.fromhex(vectors["iv"]))
-    try:
-        reply = Arrival(prepare, prepare.amount, msgspec.structs.replace(opened, shared_secret=secret), address).reply()
-    except Rejected as rejected:
-        reply = rejected.reject(address)
-    return reply, opened.tag if isinstance(reply, Fulfill) and prepare.amount else None
-
-
-def test_replies_are_those_of_the_common_receiver(vectors: dict[str, Any], receiver_vector: dict[str, Any]) -> None:
-    wanted = receiver_vector[OLDER]
-    if receiver_vector["name"] in NO_TOKEN:  # nothing to receive with: test_connector.py has the replies
-        assert wanted["stream"] is None
-        return
-    reply, tag = receive(vectors, decode_prepare(bytes.fromhex(receiver_vector["prepare"])))
-    assert encode(reply).hex() == wanted["reply"]
-    assert (tag is not None) == wanted["money"]
-    assert tag == wanted["paymentTag"]
 
 
 def sender() -> Sender:

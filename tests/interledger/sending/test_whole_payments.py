@@ -1,4 +1,4 @@
-"""Whole payments: as another STREAM sender quoted, sent and ended them; and over any path, what must hold all the same."""
+"""Whole payments: those of another STREAM sender, packet by packet, and what must hold over any path."""
 
 import asyncio
 from collections.abc import Sequence
