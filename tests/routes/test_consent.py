@@ -2,7 +2,7 @@ import base64
 import hashlib
 import logging
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -54,30 +54,26 @@ class Site:
         self.browser = self.new_browser()
         self.grants: dict[str, GrantResponse] = {}
 
-    def new_browser(self) -> httpx2.AsyncClient:
-        transport = httpx2.ASGITransport(app=self.app, raise_app_exceptions=False)
+    def new_browser(self, address: str = "127.0.0.1") -> httpx2.AsyncClient:
+        transport = httpx2.ASGITransport(app=self.app, raise_app_exceptions=False, client=(address, 1))
         return httpx2.AsyncClient(transport=transport, base_url=self.context.urls.base)
+
+    async def stranger(self, path: str, cookie: str = "", address: str = "127.0.0.1", **form: str) -> httpx2.Response:
+        """What another browser with this cookie gets for a form, or without one for the page."""
+        headers = {"cookie": cookie} if cookie else {}
+        async with self.new_browser(address) as browser:
+            method = "POST" if form else "GET"
+            return await browser.request(method, path, data=form or None, headers=headers)
 
     async def known_cookie(self, path: str) -> str:
         """The name of the cookie in a browser that this wallet knows."""
         return f"__Host-payres_known_{(await self.write(lambda tx: wallets.require_wallet(tx, path))).id}"
 
-    async def guess(self, path: str, number: int = 21) -> None:
-        """Others give so many wrong passwords, each from an address of its own."""
-        for host in range(number):
-            address = (f"192.0.2.{host}", 1)
-            transport = httpx2.ASGITransport(app=self.app, raise_app_exceptions=False, client=address)
-            async with httpx2.AsyncClient(transport=transport, base_url=self.context.urls.base) as anonymous:
-                guessed = await anonymous.post(path, data={"choice": "sign-in", "password": "wrong"})
+    async def guess(self, path: str) -> None:
+        """Others give many wrong passwords, each from an address of its own."""
+        for host in range(21):
+            guessed = await self.stranger(path, address=f"192.0.2.{host}", choice="sign-in", password="wrong")
         assert guessed.status_code == 429
-
-    async def execute(self, statement: str) -> None:
-        """Changes a row behind the program's back."""
-
-        def unit(tx: Transaction) -> None:
-            tx.execute(statement)
-
-        await self.write(unit)
 
     async def write(self, unit: Callable[[Work], T]) -> T:
         return await self.context.database.write(unit)
@@ -126,6 +122,11 @@ class Site:
 
     async def sign_in(self, path: str, password: str = PASSWORD) -> httpx2.Response:
         return await self.submit(path, "sign-in", password=password)
+
+    async def open(self, *access: Any, finish: str | None = FINISH) -> tuple[str, dict[str, str]]:
+        """Asks for a grant, signs in and opens the page; its path, and the hidden fields of the form that decides."""
+        path = await self.ask(*access, finish=finish)
+        return path, await self.open_signed_in(path)
 
     async def open_signed_in(self, path: str) -> dict[str, str]:
         """Signs in and opens the page; the hidden fields of the form that decides."""
@@ -232,8 +233,8 @@ async def test_consent_page_without_limits_warns(site: Site) -> None:
 
 
 async def test_approve_redirects_to_the_client_with_a_right_hash(site: Site) -> None:
-    path = await site.ask()
-    answer = await site.submit(path, "approve", **await site.open_signed_in(path))
+    path, fields = await site.open()
+    answer = await site.submit(path, "approve", **fields)
     assert answer.status_code == 303
     location = urlsplit(answer.headers["location"])
     assert location._replace(query="").geturl() == "https://shop.example/done"
@@ -265,18 +266,16 @@ async def test_approve_redirects_to_the_client_with_a_right_hash(site: Site) -> 
     ],
 )
 async def test_deny_redirects_to_the_client_without_a_reference(site: Site, finish: str, location: str) -> None:
-    path = await site.ask(finish=finish)
-    answer = await site.submit(path, "deny", **await site.open_signed_in(path))
+    path, fields = await site.open(finish=finish)
+    answer = await site.submit(path, "deny", **fields)
     assert (answer.status_code, answer.headers["location"]) == (303, location)
     assert await site.state(path) == "denied"
 
 
-@pytest.mark.parametrize(
-    ("choice", "title"), [("approve", "Approved"), ("deny", "Denied")]
-)  # fmt: skip
+@pytest.mark.parametrize(("choice", "title"), [("approve", "Approved"), ("deny", "Denied")])
 async def test_decision_without_finish_uri_ends_on_a_page(site: Site, choice: str, title: str) -> None:
-    path = await site.ask(finish=None)
-    answer = await site.submit(path, choice, **await site.open_signed_in(path))
+    path, fields = await site.open(finish=None)
+    answer = await site.submit(path, choice, **fields)
     assert (answer.status_code, answer.headers["location"]) == (303, path)
     page = await site.browser.get(path)
     assert page.status_code == 200
@@ -285,8 +284,7 @@ async def test_decision_without_finish_uri_ends_on_a_page(site: Site, choice: st
 
 
 async def test_decision_that_opens_an_application_says_so(site: Site) -> None:
-    path = await site.ask(finish="com.example.app://bank.example/done")
-    fields = await site.open_signed_in(path)
+    path, fields = await site.open(finish="com.example.app://bank.example/done")
     assert "Afterwards the app com.example.app opens on your device." in words_of(await site.browser.get(path))
     answer = await site.submit(path, "deny", **fields)
     assert answer.headers["location"] == "com.example.app://bank.example/done?result=grant_rejected"
@@ -325,8 +323,7 @@ async def test_sixth_guess_has_to_wait(site: Site) -> None:
 
 
 async def test_who_is_signed_in_needs_no_password_while_others_guess(site: Site) -> None:
-    path = await site.ask()
-    fields = await site.open_signed_in(path)
+    path, fields = await site.open()
     await site.guess(path)
     assert (await site.submit(path, "approve", **fields)).status_code == 303
 
@@ -348,10 +345,8 @@ async def test_each_sign_in_makes_the_browser_known_anew(site: Site) -> None:
     await site.sign_in(path)
     assert site.browser.cookies[name] != before
     await site.guess(path)
-    async with site.new_browser() as thief:
-        headers = {"cookie": f"{name}={before}"}
-        answer = await thief.post(path, data={"choice": "sign-in", "password": PASSWORD}, headers=headers)
-    assert answer.status_code == 429
+    thief = await site.stranger(path, f"{name}={before}", choice="sign-in", password=PASSWORD)
+    assert thief.status_code == 429
     assert (await site.sign_in(path)).status_code == 303
 
 
@@ -360,10 +355,9 @@ async def test_browser_is_known_to_the_wallet_that_it_signed_in_to_alone(site: S
     await site.sign_in(path)
     await site.guess(bobs)
     secret = site.browser.cookies[await site.known_cookie("alice")]
-    headers = {"cookie": f"{await site.known_cookie('bob')}={secret}"}
-    async with site.new_browser() as pretending:
-        answer = await pretending.post(bobs, data={"choice": "sign-in", "password": PASSWORD}, headers=headers)
-    assert answer.status_code == 429
+    cookie = f"{await site.known_cookie('bob')}={secret}"
+    pretending = await site.stranger(bobs, cookie, choice="sign-in", password=PASSWORD)
+    assert pretending.status_code == 429
     assert (await site.sign_in(bobs)).status_code == 429
 
 
@@ -372,8 +366,7 @@ async def test_wallet_knows_so_many_browsers(site: Site) -> None:
     await site.sign_in(path)
     for _ in range(MAX_KNOWN_BROWSERS):
         site.clock.advance(1)
-        async with site.new_browser() as another:
-            await another.post(path, data={"choice": "sign-in", "password": PASSWORD})
+        await site.stranger(path, choice="sign-in", password=PASSWORD)
     stored = await site.write(lambda tx: tx.execute("SELECT count(*) FROM known_browser").fetchone())
     assert stored == (MAX_KNOWN_BROWSERS,)
     await site.guess(path)
@@ -401,7 +394,7 @@ async def test_sign_in_that_finds_the_queue_full_is_asked_back_and_not_counted(
 
 async def test_wallet_without_password_is_decided_by_the_operator(site: Site) -> None:
     path = await site.ask()
-    await site.execute("UPDATE wallet_address SET password_hash = NULL")
+    await site.write(lambda tx: tx.execute("UPDATE wallet_address SET password_hash = NULL").fetchall())
     page, answer = await site.browser.get(path), await site.sign_in(path)
     assert (page.status_code, answer.status_code) == (200, 409)
     for one in (page, answer):
@@ -411,8 +404,7 @@ async def test_wallet_without_password_is_decided_by_the_operator(site: Site) ->
 
 @pytest.mark.parametrize("second", ["approve", "deny"])
 async def test_second_decision_changes_nothing_and_links_to_the_first_redirect(site: Site, second: str) -> None:
-    path = await site.ask()
-    fields = await site.open_signed_in(path)
+    path, fields = await site.open()
     location = (await site.submit(path, "approve", **fields)).headers["location"]
     answer = await site.submit(path, second, **fields)
     assert answer.status_code == 409
@@ -422,8 +414,8 @@ async def test_second_decision_changes_nothing_and_links_to_the_first_redirect(s
 
 
 async def test_link_to_the_client_is_gone_once_the_client_has_continued(site: Site) -> None:
-    path = await site.ask()
-    location = (await site.submit(path, "approve", **await site.open_signed_in(path))).headers["location"]
+    path, fields = await site.open()
+    location = (await site.submit(path, "approve", **fields)).headers["location"]
     await site.continue_grant(path, parse_qs(urlsplit(location).query)["interact_ref"][0])
     page = await site.browser.get(path)
     assert page.status_code == 200
@@ -432,10 +424,9 @@ async def test_link_to_the_client_is_gone_once_the_client_has_continued(site: Si
 
 
 async def test_decided_page_gives_the_reference_to_the_owner_only(site: Site) -> None:
-    path = await site.ask()
-    await site.submit(path, "approve", **await site.open_signed_in(path))
-    async with site.new_browser() as anonymous:
-        pages = [await anonymous.get(path), await anonymous.post(path, data={"choice": "approve"})]
+    path, fields = await site.open()
+    await site.submit(path, "approve", **fields)
+    pages = [await site.stranger(path), await site.stranger(path, choice="approve")]
     assert [page.status_code for page in pages] == [200, 409]
     for page in pages:
         assert "Already answered" in words_of(page)
@@ -443,8 +434,8 @@ async def test_decided_page_gives_the_reference_to_the_owner_only(site: Site) ->
 
 
 async def test_approval_that_has_lapsed_leads_nowhere(site: Site) -> None:
-    path = await site.ask()
-    await site.submit(path, "approve", **await site.open_signed_in(path))
+    path, fields = await site.open()
+    await site.submit(path, "approve", **fields)
     site.clock.advance(3600)
     await site.sign_in(await site.ask())
     page = await site.browser.get(path)
@@ -452,28 +443,6 @@ async def test_approval_that_has_lapsed_leads_nowhere(site: Site) -> None:
     assert "Expired" in words_of(page)
     assert "did not come back for it in time. It allows nothing." in words_of(page)
     assert "shop.example/done" not in page.text
-
-
-@pytest.mark.parametrize("choice", ["sign-in", "approve", "deny"])
-async def test_expired_request_is_refused_kindly(site: Site, choice: str) -> None:
-    path = await site.ask()
-    site.clock.advance(3590)
-    fields = await site.open_signed_in(path)
-    site.clock.advance(10)
-    for answer in (await site.browser.get(path), await site.submit(path, choice, password=PASSWORD, **fields)):
-        assert answer.status_code == 400
-        assert "This request has expired; the app can ask again." in words_of(answer)
-    assert await site.state(path) == "pending"
-
-
-async def test_cancelled_request_cannot_be_decided(site: Site) -> None:
-    path = await site.ask()
-    fields = await site.open_signed_in(path)
-    await site.write(lambda work: tokens.revoke_grant(work, site.grant_id(path)))
-    answer = await site.submit(path, "approve", **fields)
-    assert answer.status_code == 409
-    assert "Already cancelled" in words_of(answer)
-    assert await site.state(path) == "revoked"
 
 
 async def test_unknown_requests_are_not_found(site: Site) -> None:
@@ -484,21 +453,10 @@ async def test_unknown_requests_are_not_found(site: Site) -> None:
         assert "There is no such request" in words_of(answer)
 
 
-async def test_inactive_wallet_allows_nothing(site: Site) -> None:
-    path = await site.ask()
-    fields = await site.open_signed_in(path)
-    await site.write(lambda tx: wallets.deactivate(tx, "alice"))
-    for answer in (await site.browser.get(path), await site.submit(path, "approve", **fields)):
-        assert answer.status_code == 409
-        assert "This wallet is not active" in words_of(answer)
-    assert await site.state(path) == "pending"
-
-
 @pytest.mark.parametrize("choice", ["approve", "deny", "sign-out"])
 @pytest.mark.parametrize("token", ["", "0" * 64, "ü"])
 async def test_form_without_the_sessions_token_is_refused(site: Site, choice: str, token: str) -> None:
-    path = await site.ask()
-    fields = await site.open_signed_in(path)
+    path, fields = await site.open()
     answer = await site.submit(path, choice, **fields | {"csrf": token})
     assert answer.status_code == 403
     assert "Nothing was decided" in words_of(answer)
@@ -507,8 +465,7 @@ async def test_form_without_the_sessions_token_is_refused(site: Site, choice: st
 
 
 async def test_token_of_an_earlier_session_is_refused(site: Site) -> None:
-    path = await site.ask()
-    fields = await site.open_signed_in(path)
+    path, fields = await site.open()
     await site.sign_in(path)
     assert (await site.submit(path, "approve", **fields)).status_code == 403
     assert await site.state(path) == "pending"
@@ -539,24 +496,61 @@ async def test_form_is_taken_from_this_site_only(site: Site, headers: dict[str, 
         assert await site.state(other) == (state if status == 303 else "pending")
 
 
+def row_changed(statement: str) -> Callable[[Site, str], Awaitable[object]]:
+    return lambda site, _: site.write(lambda tx: tx.execute(statement).fetchall())
+
+
+async def cancel(site: Site, path: str) -> None:
+    await site.write(lambda work: tokens.revoke_grant(work, site.grant_id(path)))
+
+
+async def deactivate(site: Site, _: str) -> None:
+    await site.write(lambda tx: wallets.deactivate(tx, "alice"))
+
+
+async def wait_too_long(site: Site, path: str) -> None:
+    site.clock.advance(3590)
+    await site.sign_in(path)
+    site.clock.advance(10)
+
+
+EXPIRED = "This request has expired; the app can ask again."
+INACTIVE = "This wallet is not active"
+OTHER = "not the request that you were shown"
+OTHER_SUBJECT = 'UPDATE "grant" SET subject = \'{"sub_ids":[{"id":"https://pay.example/alice","format":"uri"}]}\''
+
+
+@pytest.mark.parametrize("choice", ["approve", "deny"])
 @pytest.mark.parametrize(
-    "change",
+    ("change", "status", "words", "shown"),
     [
-        "UPDATE \"grant\" SET access = replace(access, '2000', '200000')",
-        'UPDATE "grant" SET subject = \'{"sub_ids":[{"id":"https://pay.example/alice","format":"uri"}]}\'',
-        "UPDATE \"grant\" SET client_name = 'Your bank'",
-        "UPDATE client SET identity = 'https://evil.example/pay'",
+        (wait_too_long, 400, EXPIRED, EXPIRED),
+        (cancel, 409, "Already cancelled", "cancelled"),
+        (deactivate, 409, INACTIVE, INACTIVE),
+        (row_changed("UPDATE \"grant\" SET access = replace(access, '2000', '200000')"), 409, OTHER, "allow this?"),
+        (row_changed(OTHER_SUBJECT), 409, OTHER, "allow this?"),
+        (row_changed("UPDATE \"grant\" SET client_name = 'Your bank'"), 409, OTHER, "allow this?"),
+        (row_changed("UPDATE client SET identity = 'https://evil.example/pay'"), 409, OTHER, "allow this?"),
     ],
 )
-async def test_consent_is_for_what_was_shown(site: Site, change: str) -> None:
-    path = await site.ask()
-    fields = await site.open_signed_in(path)
-    await site.execute(change)
-    answer = await site.submit(path, "approve", **fields)
-    assert answer.status_code == 409
-    assert "not the request that you were shown" in words_of(answer)
-    assert f'href="{path}"' in answer.text
-    assert await site.state(path) == "pending"
+async def test_decision_on_what_has_ended_or_changed_meanwhile_is_none(
+    site: Site,
+    change: Callable[[Site, str], Awaitable[object]],
+    status: int,
+    words: str,
+    shown: str,
+    choice: str,
+) -> None:
+    """And the page is then as it stands now."""
+    path, fields = await site.open()
+    await change(site, path)
+    answer = await site.submit(path, choice, **fields)
+    assert (answer.status_code, words in words_of(answer)) == (status, True)
+    if words is not OTHER:
+        answer = await site.sign_in(path)
+        assert (answer.status_code, words in words_of(answer)) == (status, True)
+    assert await site.state(path) == ("revoked" if change is cancel else "pending")
+    assert shown in words_of(await site.browser.get(path))
 
 
 async def test_what_was_shown_of_another_request_is_not_consent(site: Site) -> None:
@@ -578,8 +572,7 @@ async def test_session_of_another_wallet_has_to_sign_in(site: Site) -> None:
 
 
 async def test_session_ends_after_a_quarter_of_an_hour(site: Site) -> None:
-    path = await site.ask()
-    fields = await site.open_signed_in(path)
+    path, fields = await site.open()
     site.clock.advance(900)
     answer = await site.submit(path, "approve", **fields)
     assert answer.status_code == 401
@@ -595,8 +588,7 @@ async def test_each_sign_in_has_a_session_of_its_own_and_ends_the_one_before(sit
     before = site.browser.cookies[COOKIE]
     await site.sign_in(path)
     assert site.browser.cookies[COOKIE] != before
-    async with site.new_browser() as other:
-        assert "Sign in to" in words_of(await other.get(path, headers={"cookie": f"{COOKIE}={before}"}))
+    assert "Sign in to" in words_of(await site.stranger(path, f"{COOKIE}={before}"))
 
 
 async def test_window_of_a_moment_comes_with_a_warning(site: Site) -> None:
@@ -612,24 +604,18 @@ async def test_window_of_a_moment_comes_with_a_warning(site: Site) -> None:
 
 
 async def test_planted_session_is_not_adopted(site: Site) -> None:
-    path = await site.ask()
-    headers = {"cookie": f"{COOKIE}={'planted-by-somebody'.ljust(43, '-')}"}
-    async with site.new_browser() as browser:
-        answer = await browser.post(path, data={"choice": "sign-in", "password": PASSWORD}, headers=headers)
-    assert answer.status_code == 303
-    async with site.new_browser() as attacker:
-        assert "Sign in to" in words_of(await attacker.get(path, headers=headers))
+    path, cookie = await site.ask(), f"{COOKIE}={'planted-by-somebody'.ljust(43, '-')}"
+    assert (await site.stranger(path, cookie, choice="sign-in", password=PASSWORD)).status_code == 303
+    assert "Sign in to" in words_of(await site.stranger(path, cookie))
 
 
 async def test_sign_out_ends_the_session_and_takes_the_cookie_back(site: Site) -> None:
-    path = await site.ask()
-    fields = await site.open_signed_in(path)
+    path, fields = await site.open()
     session = site.browser.cookies[COOKIE]
     answer = await site.submit(path, "sign-out", csrf=fields["csrf"])
     assert (answer.status_code, answer.headers["location"]) == (303, path)
     assert "Max-Age=0" in answer.headers["set-cookie"]
-    async with site.new_browser() as browser:
-        assert "Sign in to" in words_of(await browser.get(path, headers={"cookie": f"{COOKIE}={session}"}))
+    assert "Sign in to" in words_of(await site.stranger(path, f"{COOKIE}={session}"))
     assert (await site.submit(path, "sign-out")).status_code == 303
 
 
