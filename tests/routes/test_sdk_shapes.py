@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.testing.instance import Instance
-from tests.helpers import TIMEOUT, Json
+from tests.helpers import TIMEOUT, Json, usd
 from tests.http_server import reply, serving
 
 FINISH = {"method": "redirect", "uri": "https://shop.example/finish", "nonce": "client-nonce"}
@@ -48,9 +48,14 @@ class Wire(NamedTuple):
 
 
 class Sdk:
-    """What the SDKs have in common. `client` is the client's wallet address."""
+    """What the SDKs have in common. `client` is the client's wallet address, `base` the URL of the server."""
 
-    def __init__(self, client: str, private_key: Ed25519PrivateKey, kid: str, now: Callable[[], int]) -> None:
+    polls_with_an_object = False
+
+    def __init__(
+        self, base: str, client: str, private_key: Ed25519PrivateKey, kid: str, now: Callable[[], int]
+    ) -> None:
+        self.base = base
         self.client = client
         self.private_key = private_key
         self.kid = kid
@@ -58,12 +63,12 @@ class Sdk:
 
     # Operations, with the address and body that each SDK gives them.
 
-    def request_grant(self, auth_server: str, access: list[Json], interact: Json | None = None) -> Json:
+    def request_grant(self, *access: Json, interact: Json | None = None) -> Json:
         body: Json = {"client": self.client, "access_token": {"access": access}}
-        return ok(self.send("POST", auth_server, body | ({"interact": interact} if interact else {})))
+        return ok(self.send("POST", f"{self.base}/", body | ({"interact": interact} if interact else {})))
 
     def continue_grant(self, follow_up: Json, reference: str | None = None) -> Json:
-        body = {"interact_ref": reference} if reference else None
+        body = {"interact_ref": reference} if reference else {} if self.polls_with_an_object else None
         return ok(self.send("POST", follow_up["uri"], body, follow_up["access_token"]["value"]))
 
     def cancel_grant(self, follow_up: Json) -> None:
@@ -76,8 +81,8 @@ class Sdk:
     def revoke(self, token: Json) -> None:
         ok(self.send("DELETE", token["manage"], None, token["value"]), 204)
 
-    def create(self, resource_server: str, collection: str, body: Json, token: str) -> Json:
-        return ok(self.send("POST", f"{resource_server}/{collection}", body, token), 201)
+    def create(self, collection: str, body: Json, token: str) -> Json:
+        return ok(self.send("POST", f"{self.base}/{collection}", body, token), 201)
 
     def read(self, url: str, token: str) -> Json:
         return ok(self.send("GET", url, None, token))
@@ -85,8 +90,10 @@ class Sdk:
     def complete(self, url: str, token: str) -> Json:
         return ok(self.send("POST", f"{url}/complete", None, token))
 
-    def list_page(self, resource_server: str, collection: str, query: dict[str, str], token: str) -> Json:
-        return ok(self.send("GET", f"{resource_server}/{collection}?{urlencode(query)}", None, token))
+    def page(self, collection: str, token: str, **query: str) -> tuple[int, Json]:
+        """The answer to asking for a list; the names of the query have `_` for `-`."""
+        named = {name.replace("_", "-"): value for name, value in query.items()}
+        return self.send("GET", f"{self.base}/{collection}?{urlencode(named)}", None, token)
 
     # How a request is written and signed.
 
@@ -150,9 +157,6 @@ class Php(Sdk):
 
     kept: str | None = None
 
-    def request_grant(self, auth_server: str, access: list[Json], interact: Json | None = None) -> Json:
-        return super().request_grant(slashed(auth_server), access, interact)
-
     def continue_grant(self, follow_up: Json, reference: str | None = None) -> Json:
         body = ({"interact_ref": reference} if reference else {}) | {"client": self.client}
         return ok(self.send("POST", slashed(follow_up["uri"]), body, follow_up["access_token"]["value"]))
@@ -187,16 +191,14 @@ class Php(Sdk):
 class Go(Sdk):
     """Names its client as an object, continues with `{}`, and sorts the query."""
 
-    def request_grant(self, auth_server: str, access: list[Json], interact: Json | None = None) -> Json:
+    polls_with_an_object = True
+
+    def request_grant(self, *access: Json, interact: Json | None = None) -> Json:
         body: Json = {"access_token": {"access": access}, "client": {"walletAddress": self.client}}
-        return ok(self.send("POST", auth_server, body | ({"interact": interact} if interact else {})))
+        return ok(self.send("POST", f"{self.base}/", body | ({"interact": interact} if interact else {})))
 
-    def continue_grant(self, follow_up: Json, reference: str | None = None) -> Json:
-        body = {"interact_ref": reference} if reference else {}
-        return ok(self.send("POST", follow_up["uri"], body, follow_up["access_token"]["value"]))
-
-    def list_page(self, resource_server: str, collection: str, query: dict[str, str], token: str) -> Json:
-        return super().list_page(resource_server, collection, dict(sorted(query.items())), token)
+    def page(self, collection: str, token: str, **query: str) -> tuple[int, Json]:
+        return super().page(collection, token, **dict(sorted(query.items())))
 
     def headers(self, url: str, content: bytes, token: str | None) -> dict[str, str]:
         sent = {"Host": urlsplit(url).netloc, "User-Agent": "Go-http-client/1.1", "Accept-Encoding": "gzip"}
@@ -263,9 +265,7 @@ class Python(Sdk):
     """Content before credentials before the derived components; token URLs put together again; no content type without
     content. Its client has a wallet address without a path, whose slash the SDK adds."""
 
-    def continue_grant(self, follow_up: Json, reference: str | None = None) -> Json:
-        body = {"interact_ref": reference} if reference else {}
-        return ok(self.send("POST", follow_up["uri"], body, follow_up["access_token"]["value"]))
+    polls_with_an_object = True
 
     def rotate(self, token: Json) -> Json:
         origin, _, token_id = token["manage"].partition("/token/")
@@ -326,119 +326,95 @@ def publish(jwk: JWK) -> Iterator[str]:
 @pytest.fixture(params=SDKS, ids=lambda sdk: sdk.__name__)
 def sdk(request: pytest.FixtureRequest, shared: Instance, remote: tuple[str, Ed25519PrivateKey, JWK]) -> Sdk:
     kind: type[Sdk] = request.param
-
-    def now() -> int:
-        return shared.clock.now() // 1_000_000
-
-    if kind is Python:
-        address, private_key, jwk = remote
-        return kind(address, private_key, jwk.kid, now)
-    client = shared.client
-    return kind(client.wallet_address, client.private_key, client.jwk.kid, now)
-
-
-class Place(NamedTuple):
-    """Where a payment happens, as the wallet address tells it."""
-
-    payer: str
-    payee: str
-    auth_server: str
-    resource_server: str
+    known = shared.client
+    address, key, jwk = remote if kind is Python else (known.wallet_address, known.private_key, known.jwk)
+    return kind(shared.base_url, address, key, jwk.kid, lambda: shared.clock.now() // 1_000_000)
 
 
 @pytest.fixture
-def place(shared: Instance, request: pytest.FixtureRequest) -> Place:
-    urls, name = shared.context.urls, re.sub(r"\W|_", "-", request.node.name)
-    payer, payee = shared.create_wallet(f"{name}-payer", deposit="10.00"), shared.create_wallet(f"{name}-payee")
-    return Place(payer, payee, urls.auth_server, urls.base)
+def payer(shared: Instance, request: pytest.FixtureRequest) -> str:
+    """The address of a new wallet with 10.00 USD."""
+    return shared.create_wallet(re.sub(r"\W|_", "-", request.node.name), deposit="10.00")
 
 
-def spending(wallet_address: str) -> list[Json]:
-    actions = ["create", "read", "list"]
-    amount = {"value": "1000", "assetCode": "USD", "assetScale": 2}
-    limits = {"debitAmount": amount}
-    return [{"type": "outgoing-payment", "actions": actions, "identifier": wallet_address, "limits": limits}]
+def spending(wallet_address: str) -> Json:
+    item = {"type": "outgoing-payment", "actions": ["create", "read", "list"], "identifier": wallet_address}
+    return item | {"limits": {"debitAmount": usd(1000)}}
 
 
-def consented(shared: Instance, sdk: Sdk, place: Place, access: list[Json]) -> Json:
+def consented(shared: Instance, sdk: Sdk, access: Json) -> Json:
     """The answer to the continuation of a grant that the owner approved."""
-    asked = sdk.request_grant(place.auth_server, access, {"start": ["redirect"], "finish": FINISH})
+    asked = sdk.request_grant(access, interact={"start": ["redirect"], "finish": FINISH})
     finished = shared.approve(asked["interact"]["redirect"])
     assert finished is not None
-    reference = parse_qs(urlsplit(finished).query)["interact_ref"][0]
-    return sdk.continue_grant(asked["continue"], reference)
+    return sdk.continue_grant(asked["continue"], parse_qs(urlsplit(finished).query)["interact_ref"][0])
 
 
-def test_sdk_pays(shared: Instance, sdk: Sdk, place: Place) -> None:
-    base = place.resource_server
-    incoming_access = {"type": "incoming-payment", "actions": ["create", "read", "list", "complete"]}
-    granted = sdk.request_grant(place.auth_server, [incoming_access | {"identifier": place.payee}])
+def test_sdk_pays(shared: Instance, sdk: Sdk, payer: str) -> None:
+    payee = shared.create_wallet(f"{payer.rpartition('/')[2]}-payee")
+    actions = ["create", "read", "list", "complete"]
+    granted = sdk.request_grant({"type": "incoming-payment", "actions": actions, "identifier": payee})
     incoming_token = granted["access_token"]["value"]
-    asked = {"walletAddress": place.payee, "metadata": {"note": "Käse & Brot / 1"}}
-    receiver = sdk.create(base, "incoming-payments", asked, incoming_token)
+    asked = {"walletAddress": payee, "metadata": {"note": "Käse & Brot / 1"}}
+    receiver = sdk.create("incoming-payments", asked, incoming_token)
     assert receiver["metadata"] == asked["metadata"]
 
-    granted = sdk.request_grant(place.auth_server, [{"type": "quote", "actions": ["create", "read"]}])
+    granted = sdk.request_grant({"type": "quote", "actions": ["create", "read"]})
     quote_token = granted["access_token"]["value"]
-    amount = {"value": "250", "assetCode": "USD", "assetScale": 2}
-    body = {"walletAddress": place.payer, "receiver": receiver["id"], "method": "ilp", "debitAmount": amount}
-    quote = sdk.create(base, "quotes", body, quote_token)
+    body = {"walletAddress": payer, "receiver": receiver["id"], "method": "ilp", "debitAmount": usd(250)}
+    quote = sdk.create("quotes", body, quote_token)
     assert sdk.read(quote["id"], quote_token) == quote
 
-    outgoing_token = consented(shared, sdk, place, spending(place.payer))["access_token"]["value"]
-    body = {"walletAddress": place.payer, "quoteId": quote["id"], "metadata": {}}
-    payment = sdk.create(base, "outgoing-payments", body, outgoing_token)
-    assert payment["grantSpentDebitAmount"] == amount
+    outgoing_token = consented(shared, sdk, spending(payer))["access_token"]["value"]
+    body = {"walletAddress": payer, "quoteId": quote["id"], "metadata": {}}
+    payment = sdk.create("outgoing-payments", body, outgoing_token)
+    assert payment["grantSpentDebitAmount"] == usd(250)
     read = sdk.read(payment["id"], outgoing_token)
-    assert (read["sentAmount"], read["failed"]) == (amount, False)
-    query = {"wallet-address": place.payer, "first": "10"}
-    assert sdk.list_page(base, "outgoing-payments", query, outgoing_token)["result"] == [read]
+    assert (read["sentAmount"], read["failed"]) == (usd(250), False)
+    listed = ok(sdk.page("outgoing-payments", outgoing_token, wallet_address=payer, first="10"))
+    assert listed["result"] == [read]
     if not isinstance(sdk, DotNet):  # it has no such call
-        spent = ok(sdk.send("GET", f"{base}/outgoing-payment-grant", None, outgoing_token))
-        assert spent == {"spentDebitAmount": amount, "spentReceiveAmount": amount}
+        spent = ok(sdk.send("GET", f"{sdk.base}/outgoing-payment-grant", None, outgoing_token))
+        assert spent == {"spentDebitAmount": usd(250), "spentReceiveAmount": usd(250)}
 
-    assert sdk.read(receiver["id"], incoming_token)["receivedAmount"] == amount
+    assert sdk.read(receiver["id"], incoming_token)["receivedAmount"] == usd(250)
     completed = sdk.complete(receiver["id"], incoming_token)
-    assert (completed["completed"], completed["receivedAmount"]) == (True, amount)
-    query = {"wallet-address": place.payee, "cursor": "ffffffff-ffff-ffff-ffff-ffffffffffff", "first": "1"}
-    assert sdk.list_page(base, "incoming-payments", query, incoming_token)["result"] == [completed]
+    assert (completed["completed"], completed["receivedAmount"]) == (True, usd(250))
+    query = {"wallet_address": payee, "cursor": "ffffffff-ffff-ffff-ffff-ffffffffffff", "first": "1"}
+    assert ok(sdk.page("incoming-payments", incoming_token, **query))["result"] == [completed]
 
 
-def test_sdk_rotates_and_revokes(shared: Instance, sdk: Sdk, place: Place) -> None:
-    first = consented(shared, sdk, place, spending(place.payer))["access_token"]
+def test_sdk_rotates_and_revokes(shared: Instance, sdk: Sdk, payer: str) -> None:
+    first = consented(shared, sdk, spending(payer))["access_token"]
     second = sdk.rotate(first)
     assert second["value"] != first["value"]
     assert second["manage"] != first["manage"]
-    list_url = f"{place.resource_server}/outgoing-payments?{urlencode({'wallet-address': place.payer})}"
-    assert sdk.send("GET", list_url, None, first["value"])[0] == 401
-    assert ok(sdk.send("GET", list_url, None, second["value"]))["result"] == []
+    assert sdk.page("outgoing-payments", first["value"], wallet_address=payer)[0] == 401
+    assert ok(sdk.page("outgoing-payments", second["value"], wallet_address=payer))["result"] == []
     third = sdk.rotate(second)
     sdk.revoke(third)
-    status, body = sdk.send("GET", list_url, None, third["value"])
+    status, body = sdk.page("outgoing-payments", third["value"], wallet_address=payer)
     assert (status, body["error"]["details"]["reason"]) == (401, "revoked_token")
 
 
-def test_sdk_polls_and_cancels(shared: Instance, sdk: Sdk, place: Place) -> None:
-    asked = sdk.request_grant(place.auth_server, spending(place.payer), {"start": ["redirect"]})
+def test_sdk_polls_and_cancels(shared: Instance, sdk: Sdk, payer: str) -> None:
+    asked = sdk.request_grant(spending(payer), interact={"start": ["redirect"]})
     waiting = sdk.continue_grant(asked["continue"])
     assert "access_token" not in waiting
     assert shared.approve(asked["interact"]["redirect"]) is None
     granted = sdk.continue_grant(waiting["continue"])
     token = granted["access_token"]["value"]
-    query = {"wallet-address": place.payer}
-    assert sdk.list_page(place.resource_server, "outgoing-payments", query, token)["result"] == []
+    assert ok(sdk.page("outgoing-payments", token, wallet_address=payer))["result"] == []
     sdk.cancel_grant(granted["continue"])
-    list_url = f"{place.resource_server}/outgoing-payments?{urlencode(query)}"
-    status, body = sdk.send("GET", list_url, None, token)
+    status, body = sdk.page("outgoing-payments", token, wallet_address=payer)
     assert (status, body["error"]["details"]["reason"]) == (401, "revoked_token")
 
 
-def test_sdk_is_refused_with_another_key(shared: Instance, sdk: Sdk, place: Place) -> None:
-    access = [{"type": "incoming-payment", "actions": ["create"]}]
-    token = sdk.request_grant(place.auth_server, access)["access_token"]["value"]
+def test_sdk_is_refused_with_another_key(sdk: Sdk, payer: str) -> None:
+    granted = sdk.request_grant({"type": "incoming-payment", "actions": ["create"]})
     sdk.private_key = generate_private_key()
-    url, body = f"{place.resource_server}/incoming-payments", {"walletAddress": place.payee}
-    status, refusal = sdk.send("POST", url, body, token)
+    url, token = f"{sdk.base}/incoming-payments", granted["access_token"]["value"]
+    status, refusal = sdk.send("POST", url, {"walletAddress": payer}, token)
     assert (status, refusal["error"]["details"]["reason"]) == (401, "signature_mismatch")
 
 
@@ -457,7 +433,7 @@ def test_shape_is_that_of_the_sdk(kind: type[Sdk]) -> None:
     private_key = Ed25519PrivateKey.from_private_bytes(
         urlsafe_b64decode("n4Ni-HpISpVObnQMW0wOhCKROaIKqKtW_2ZYb2p9KcU=")
     )
-    sdk = kind("https://shop.example", private_key, "test-key-ed25519", lambda: 1_618_884_473)
+    sdk = kind("https://auth.example", "https://shop.example", private_key, "test-key-ed25519", lambda: 1_618_884_473)
     wire = sdk.prepare("POST", "https://auth.example/continue/1", b'{"interact_ref":"abc"}', "T")
     assert VECTORS[kind] in wire.headers["Signature"]
     assert sdk.encode({"interact_ref": "abc"}) == b'{"interact_ref":"abc"}'
