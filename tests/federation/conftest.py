@@ -7,7 +7,6 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
@@ -27,6 +26,8 @@ UNHURRIED = Bounds(seconds=60)
 Handler = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Start = Callable[[Talk, ssl.SSLContext | None], Awaitable[int]]
+Serve = Callable[..., Awaitable[int]]
+OpenSite = Callable[[], Awaitable[Site]]
 Elapse = Callable[[float], None]
 
 
@@ -105,10 +106,6 @@ def name_servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameServers]:
     made.spoken.set()
 
 
-class Serve(Protocol):
-    async def __call__(self, handler: Handler | bytes, tls: ssl.SSLContext | None = None) -> int: ...
-
-
 @asynccontextmanager
 async def open_servers() -> AsyncIterator[Start]:
     """Starts servers and gives their ports; in the end they and what they do are ended."""
@@ -159,10 +156,6 @@ async def serve() -> AsyncIterator[Serve]:
             return await start(talk, tls)
 
         yield serve
-
-
-class OpenSite(Protocol):
-    async def __call__(self) -> Site: ...
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import asyncio
 import gzip
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.federation import transport
 from payres.federation.connection import MAX_FRAMING_BYTES, Connection, FetchFailed
 from payres.federation.http import GuardedClient
 from payres.federation.transport import KEEPALIVE_SECONDS, Bounds
-from tests.federation.conftest import HURRY, UNHURRIED, Elapse, Serve, failure_of, loopback
+from tests.federation.conftest import HURRY, UNHURRIED, Elapse, Serve, failure_of, loopback, open_servers
 from tests.helpers import examples
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -131,32 +130,6 @@ async def test_answer_that_trickles_or_stops_takes_no_more_than_its_time(
     await check_failure(loopback(HURRY), await serve(slowly), "did not answer within")
 
 
-class Canned(asyncio.Transport):
-    """Gives one answer to whatever is sent, and hangs up."""
-
-    def __init__(self, answer: bytes) -> None:
-        super().__init__()
-        self.answer = answer
-        self.protocol: Connection
-
-    async def open(self, protocol: Callable[[], Connection], *_: object) -> tuple[asyncio.BaseTransport, Connection]:
-        self.protocol = protocol()
-        self.protocol.connection_made(self)
-        return self, self.protocol
-
-    def write(self, data: object) -> None:
-        loop = asyncio.get_running_loop()
-        if self.answer:
-            loop.call_soon(self.protocol.data_received, self.answer)
-        loop.call_soon(self.protocol.connection_lost, None)
-
-    def is_closing(self) -> bool:
-        return False
-
-    def abort(self) -> None:
-        """Nothing is open."""
-
-
 FRAGMENTS = st.sampled_from(
     [
         *(b"HTTP/1.1 ", b"200", b"302", b" OK", b"\r\n", b"\r\n\r\n", b"\n", b":", b"{}", b"\x00", b"5;x=y"),
@@ -171,14 +144,16 @@ FRAGMENTS = st.sampled_from(
 def test_get_json_raises_nothing_but_fetch_failed(fragments: list[bytes], plausible: bool) -> None:
     answer = (b"HTTP/1.1 302 Found\r\n" if plausible else b"") + b"".join(fragments)
 
-    async def fetch() -> None:
-        async with loopback() as client:
-            with suppress(FetchFailed):
-                await client.get_json("http://127.0.0.1/")
+    async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transport, "open_connection", Canned(answer).open)
-        asyncio.run(fetch())
+    async def fetch() -> None:
+        async with open_servers() as start, loopback() as client:
+            with suppress(FetchFailed):
+                await client.get_json(f"http://127.0.0.1:{await start(answer_once, None)}/")
+
+    asyncio.run(fetch())
 
 
 class Server:

@@ -1,7 +1,7 @@
 """Requests to other servers as they are sent, how many there may be, and whom failures count for."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -21,6 +21,7 @@ from payres.limits import (
     MAX_LOOKUPS_OF_REQUESTS,
 )
 from payres.rate_limiter import RateLimiter, Requester, requested_by
+from payres.worker import cancel_all
 from tests.federation.conftest import HURRY, UNHURRIED, Elapse, NameServers, Serve, failure_of, loopback
 from tests.federation.site import Answer, Site
 from tests.helpers import settle
@@ -122,61 +123,50 @@ async def test_request_may_have_less_time_than_the_bounds_give(serve: Serve, ela
 # How many at a time
 
 
-class Servers:
-    """At all loopback addresses, where nothing answers before `answers` is set; then a connection is refused."""
-
-    def __init__(self) -> None:
-        self.answers = asyncio.Event()
-        self.client = loopback(Bounds(seconds=60, queue_seconds=0))
-        self.tasks: list[asyncio.Task[None]] = []
-
-    async def open(self, *_: object) -> None:
-        await self.answers.wait()
-        raise ConnectionRefusedError
-
-    async def asked(self, requester: Requester | None, count: int = 1, host: str | None = None) -> int:
-        """How many of so many requests, each to a host of its own, were sent; they are in progress until the end."""
-        requested_by.set(requester)
-        numbers = range(len(self.tasks), len(self.tasks) + count)
-        tasks = [asyncio.create_task(self._ask(host or f"127.1.{n // 200}.{n % 200 + 1}")) for n in numbers]
-        await settle()
-        self.tasks += tasks
-        return sum(not task.done() for task in tasks)
-
-    async def _ask(self, host: str) -> None:
-        with pytest.raises(FetchFailed) as caught:
-            await self.client.get_json(f"http://{host}/")
-        assert caught.value.unsent
-        if not self.answers.is_set():
-            assert (caught.value.reason, caught.value.retryable) == ("busy", True)
+HOSTS = [f"127.1.{number // 200}.{number % 200 + 1}" for number in range(3 * MAX_EXCHANGES)]
+Asked = Callable[..., Awaitable[int]]
 
 
 @pytest.fixture
-async def servers(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Servers]:
-    made = Servers()
-    monkeypatch.setattr(transport, "open_connection", made.open)
-    yield made
-    made.answers.set()
-    await asyncio.gather(*made.tasks)
+async def asked(internet: Internet) -> AsyncIterator[Asked]:
+    """Asks so many hosts, or one so often, where nobody answers; how many of the requests are then in progress."""
+    internet.silent = HOSTS
+    client = loopback(Bounds(seconds=60, queue_seconds=0))
+    tasks: list[asyncio.Task[object]] = []
+
+    async def ask(requester: Requester | None, count: int = 1, host: str | None = None) -> int:
+        requested_by.set(requester)
+        hosts = [host or HOSTS[number] for number in range(len(tasks), len(tasks) + count)]
+        new = [asyncio.create_task(client.get_json(f"http://{host}/")) for host in hosts]
+        await settle()
+        tasks.extend(new)
+        failures = [task.exception() for task in new if task.done()]
+        for failure in failures:
+            assert isinstance(failure, FetchFailed)
+            assert (failure.reason, failure.retryable, failure.unsent) == ("busy", True, True)
+        return count - len(failures)
+
+    yield ask
+    await cancel_all(tasks)
 
 
-async def test_exchanges_are_limited_for_whoever_asks(servers: Servers) -> None:
-    assert await servers.asked(KEY, MAX_EXCHANGES_OF_KEY + 1) == MAX_EXCHANGES_OF_KEY
+async def test_exchanges_are_limited_for_whoever_asks(asked: Asked) -> None:
+    assert await asked(KEY, MAX_EXCHANGES_OF_KEY + 1) == MAX_EXCHANGES_OF_KEY
     left = MAX_EXCHANGES_OF_CLIENT - MAX_EXCHANGES_OF_KEY
-    assert await servers.asked(ADDRESS, left + 1) == left
-    assert await servers.asked(CLIENT, MAX_EXCHANGES_OF_CLIENT + 1) == MAX_EXCHANGES_OF_CLIENT
+    assert await asked(ADDRESS, left + 1) == left
+    assert await asked(CLIENT, MAX_EXCHANGES_OF_CLIENT + 1) == MAX_EXCHANGES_OF_CLIENT
 
 
-async def test_payments_have_exchanges_of_their_own(servers: Servers) -> None:
+async def test_payments_have_exchanges_of_their_own(asked: Asked) -> None:
     for number in range(8):
-        assert await servers.asked((f"192.0.2.{number}",), MAX_EXCHANGES // 8) == MAX_EXCHANGES // 8
-    assert await servers.asked(CLIENT) == 0
-    assert await servers.asked(None, MAX_EXCHANGES + 1) == MAX_EXCHANGES
+        assert await asked((f"192.0.2.{number}",), MAX_EXCHANGES // 8) == MAX_EXCHANGES // 8
+    assert await asked(CLIENT) == 0
+    assert await asked(None, MAX_EXCHANGES + 1) == MAX_EXCHANGES
 
 
-async def test_one_who_asks_has_half_of_the_exchanges_with_a_host(servers: Servers) -> None:
+async def test_one_who_asks_has_half_of_the_exchanges_with_a_host(asked: Asked) -> None:
     for requester, sent in ((ADDRESS, 2), (CLIENT, 2), (("192.0.2.1",), 0), (None, 4)):
-        assert await servers.asked(requester, 5, "127.0.0.1") == sent
+        assert await asked(requester, 5, HOSTS[0]) == sent
 
 
 async def test_exchanges_beyond_the_limit_wait_a_few_at_a_time(serve: Serve) -> None:

@@ -1,5 +1,4 @@
 import asyncio
-import json
 from pathlib import Path
 
 import pytest
@@ -15,18 +14,14 @@ from payres.store import audit
 from payres.store.database import Database
 from payres.store.migrations import UnusableDatabase
 from payres.store.work import Environment, Work
-from tests.federation.conftest import Serve
+from tests.federation.site import Answer, Site
 
 RESTORED = 1_767_225_600 * SECOND
 EARLIER, SAME, LATER = "2025-12-31T23:59:59.999Z", "2026-01-01T00:00:00.000Z", "2026-01-01T00:00:00.001Z"
 
 
-def answer(body: bytes, status: str = "200 OK") -> bytes:
-    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status.encode(), len(body), body)
-
-
-def ready(restored_at: str | None, **details: object) -> bytes:
-    return answer(json.dumps({"status": "ok", "details": {"restoredAt": restored_at, **details}}).encode())
+def ready(restored_at: str | None, **details: object) -> Answer:
+    return Answer({"status": "ok", "details": {"restoredAt": restored_at, **details}})
 
 
 @pytest.mark.parametrize(
@@ -40,9 +35,9 @@ def ready(restored_at: str | None, **details: object) -> bytes:
         (None, ready(None), None),
         (RESTORED, ready(None, readOnly=True), None),
         (RESTORED, ready(LATER, readOnly=True), None),
-        (RESTORED, answer(b"{}"), None),
-        (RESTORED, answer(b"Bad Gateway", "502 Bad Gateway"), None),
-        (RESTORED, answer(b'{"status":"unavailable","details":{}}', "503 Busy"), OtherServer(None, is_later=False)),
+        (RESTORED, Answer({}), None),
+        (RESTORED, Answer(b"Bad Gateway", 502), None),
+        (RESTORED, Answer({"status": "unavailable", "details": {}}, 503), OtherServer(None, is_later=False)),
     ],
     ids=[
         *("itself", "later", "earlier", "never restored", "restored after all", "both never"),
@@ -50,10 +45,11 @@ def ready(restored_at: str | None, **details: object) -> bytes:
     ],
 )
 async def test_other_server_is_known_by_its_restore(
-    serve: Serve, own: int | None, answered: bytes, found: OtherServer | None
+    site: Site, own: int | None, answered: Answer, found: OtherServer | None
 ) -> None:
+    site.pages["GET /readyz"] = answered
     async with GuardedClient(True) as http:
-        assert await find_other(http, f"http://127.0.0.1:{await serve(answered)}", own) == found
+        assert await find_other(http, site.base, own) == found
 
 
 async def test_nobody_at_the_address_is_no_other_server() -> None:
@@ -63,8 +59,9 @@ async def test_nobody_at_the_address_is_no_other_server() -> None:
 
 @pytest.mark.parametrize(("said", "stops"), [(LATER, True), (SAME, False), (EARLIER, False)])
 async def test_writing_stops_once_another_server_was_restored_later(
-    tmp_path: Path, serve: Serve, said: str, stops: bool
+    tmp_path: Path, site: Site, said: str, stops: bool
 ) -> None:
+    site.pages["GET /readyz"] = ready(said)
     around = Environment.of(Settings(), MovableClock(RESTORED, frozen=True))
     database = await Database.open(str(tmp_path / "payres.db"), around)
 
@@ -74,8 +71,7 @@ async def test_writing_stops_once_another_server_was_restored_later(
     try:
         await database.write(restored)
         async with GuardedClient(True) as http:
-            base_url = f"http://127.0.0.1:{await serve(ready(said))}"
-            assert await look_once(database, http, base_url, record_takeover) == PAUSE_SECONDS
+            assert await look_once(database, http, site.base, record_takeover) == PAUSE_SECONDS
         expected = "The server takes no more work: another server has taken its place, and an operator must look"
         assert database.stopped == (expected if stops else None)
         if stops:
