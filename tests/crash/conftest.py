@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import httpx2
 import pytest
 
+from payres.testing.instance import Instance
 from tests.crash.load import Load, open_server, payers_of
 from tests.crash.server import STARTED, Server
 from tests.events.endpoint import Endpoint
+from tests.helpers import TIMEOUT
 
 Compile = Callable[[str], Path]
 
@@ -59,3 +62,10 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compile:
         return library
 
     return compile_one
+
+
+def check_ready(instance: Instance) -> None:
+    """The server lives, and says that it takes payments."""
+    for path in ("/healthz", "/readyz"):
+        answer = httpx2.get(instance.base_url + path, timeout=TIMEOUT, verify=False)
+        assert (answer.status_code, answer.json()["status"]) == (200, "ok")

@@ -12,7 +12,7 @@ import pytest
 from payres.clock import HOUR, SECOND
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
-from tests.helpers import TIMEOUT
+from tests.crash.conftest import check_ready
 from tests.interledger.network import (
     SLOWLY,
     amount,
@@ -20,6 +20,7 @@ from tests.interledger.network import (
     change,
     check_books,
     hurried,
+    quote,
     received,
     sent,
     wait_for_packet,
@@ -140,16 +141,12 @@ def test_remote_payment_loses_nothing_when_the_clock_jumps_in_its_middle(jump: i
 def test_remote_payment_by_a_wrong_clock_is_refused_or_arrives(jump: int, pair: Sequence[Instance]) -> None:
     a, b = pair
     receiver = bill(b, b.wallet("bob"), 500)
-    token = a.client.grant({"type": "quote", "actions": ["create"], "identifier": a.wallet("alice")})
-    body = {"walletAddress": a.wallet("alice"), "receiver": receiver, "method": "ilp"}
     a.clock.advance(jump)
-    token = a.client.grant({"type": "quote", "actions": ["create"], "identifier": a.wallet("alice")})
-    refused = a.client.post("/quotes", body, token)  # the other server takes no signature of another hour
+    refused = quote(a, receiver)  # the other server takes no signature of another hour
     assert refused.status_code == 400
     assert refused.json()["error"]["details"]["reason"] in {"refused", "no_path"}
     a.clock.advance(-jump)
-    token = a.client.grant({"type": "quote", "actions": ["create"], "identifier": a.wallet("alice")})
-    assert a.client.post("/quotes", body, token).status_code == 201
+    assert quote(a, receiver).status_code == 201
     paid = a.wait_for(a.client.pay(a.wallet("alice"), receiver))
     assert paid["sentAmount"] == amount(500)
     check_books(a, b)
@@ -168,5 +165,4 @@ def create(a: Instance, token: dict[str, Any]) -> httpx2.Response:
 def check_well(a: Instance) -> None:
     """The ledger balances, and the server is ready and says so."""
     a.check_ledger()
-    for path in ("/healthz", "/readyz"):
-        assert httpx2.get(a.base_url + path, timeout=TIMEOUT, verify=False).status_code == 200
+    check_ready(a)

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from payres.interledger.sending.connection import Timing
-from payres.operator import assets, peers
+from payres.operator import peers
 from payres.operator.peer_terms import NewPeer
 from payres.signatures.jwk import private_pem
-from payres.store.payments import OUTGOING, OutgoingRecord
+from payres.store.payments import OutgoingRecord
 from payres.store.peers import PeerRecord
-from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
-from tests.helpers import TIMEOUT, Json, last_segment
-from tests.interledger.network import hurried
+from tests.helpers import Json, last_segment
+from tests.interledger.network import EUR, USD, add_liquidity, ended, hurried, set_rate, wallet_money
 
 RATE = "0.92"  # EUR for a USD
 PASSWORD = "correct horse battery staple"
@@ -64,7 +63,7 @@ class Node:
 
     def balance(self, wallet_address: str) -> int:
         """What a wallet with two decimals holds, in its smallest unit."""
-        return int(self.instance.balance(last_segment(wallet_address)).replace(".", ""))
+        return wallet_money(self.instance, last_segment(wallet_address))[0]
 
     def read(self, payment: Json) -> Json:
         """A payment that was created before, as a client reads it now."""
@@ -76,29 +75,18 @@ class Node:
         read: Json = answer.json()
         return read
 
-    def outgoing(self, url: str) -> OutgoingRecord:
-        """An outgoing payment as it is stored."""
-        found = self.instance.read(lambda tx: OUTGOING.get(tx, last_segment(url)))
-        assert found is not None
-        return found
-
     def ended(self, payment: Json) -> OutgoingRecord:
         """The outgoing payment as it is stored when it has ended."""
-        self.instance.wait_for(payment, TIMEOUT)
-        return self.outgoing(payment["id"])
+        return ended(self.instance, payment).record
 
 
 @contextmanager
 def run_node(database: Path, ilp_address: str = "test.node", **settings: Any) -> Iterator[Node]:
     """Runs a node that exchanges USD and EUR. Its timeouts are those of servers in use; it soon retries what failed."""
     with run_instance(database, ilp_address=ilp_address, **settings) as instance:
-
-        def unit(tx: Work) -> None:
-            assets.set_rate(tx, "USD", "EUR", RATE)
-            for code in ("EUR", "USD"):
-                assets.deposit_liquidity(tx, code, 2, "1000000.00")
-
-        instance.write(unit)
+        set_rate(instance, "USD", "EUR", RATE)
+        for asset in (EUR, USD):
+            add_liquidity(instance, asset)
         usual = Timing()
         hurried(
             instance,

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from payres.operator import assets
-from payres.store.work import Work
 from tests.helpers import Json, amount
+from tests.interledger.network import set_rate
 from tests.interop.conftest import Decide, RunScenario
 from tests.interop.node import Node
 
@@ -155,12 +155,8 @@ def _check_completion(steps: Mapping[str, Json]) -> None:
 
 def test_direct_payment_across_currencies(node: Node, run_scenario: RunScenario, app: Json, owner: Decide) -> None:
     carol, dave = node.open_wallet("GBP", "25.00"), node.open_wallet("EUR")
-
-    def unit(work: Work) -> None:
-        assets.set_fee(work, "GBP", 2, "0.10", 50)
-        assets.set_rate(work, "GBP", "EUR", "1.17")
-
-    node.instance.write(unit)
+    node.instance.write(lambda work: assets.set_fee(work, "GBP", 2, "0.10", 50))
+    set_rate(node.instance, "GBP", "EUR", "1.17")
     steps = run_scenario("direct_payment", {"carol": carol, "dave": dave, "app": app}, owner)
     # 2000 less a fee of 10 + 10 buys 2316.6; 500 less 10 + 2.5, rounded up, buys 569.79
     payment = steps["pay"]["payment"]
