@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ async def retry(name: str, store: Stoppable, step: Callable[[], Awaitable[T]], s
     return None
 
 
-async def cancel_all(tasks: Iterable["asyncio.Task[None]"]) -> None:
+async def cancel_all(tasks: Iterable["asyncio.Task[Any]"]) -> None:
     """Cancels tasks, and returns when they have ended."""
     ending = list(tasks)
     for task in ending:

@@ -319,6 +319,4 @@ async def test_lookups_that_others_have_filled_count_for_nobody(name_servers: Na
             with pytest.raises(FetchFailed) as caught:
                 await client.get_json("https://wallet.example/")
             assert (caught.value.reason, caught.value.unsent) == ("busy", True)
-        for task in filling:
-            task.cancel()
-        await asyncio.gather(*filling, return_exceptions=True)
+        await cancel_all(filling)
