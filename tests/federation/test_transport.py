@@ -84,10 +84,13 @@ async def test_failure_where_private_addresses_are_permitted(
     assert (failure.sentence, failure.reason, failure.retryable) == (sentence, "unreachable", retryable)
 
 
-async def test_connection_that_no_address_accepts_is_a_failure(internet: Internet, tls: Tls) -> None:
+async def test_connection_that_no_address_accepts_is_a_failure(internet: Internet, tls: Tls, elapse: Elapse) -> None:
     internet.point("wallet.example", ["1.1.1.1", "1.0.0.1"])
     failure = await failure_of(GuardedClient(False), "https://wallet.example/")
     assert (type(failure), failure.sentence) == (NoAnswer, FAILED.format("wallet.example"))
+    internet.silent, internet.on_silence = ["1.0.0.1"], lambda: elapse(UNHURRIED.seconds / 2)
+    failure = await failure_of(GuardedClient(False, UNHURRIED), "https://wallet.example/")
+    assert (type(failure), failure.sentence) == (NoAnswer, "wallet.example did not take a connection in time")
     with socket.socket() as bound:  # so that nobody else gets the port, and nobody listens
         bound.bind(("127.0.0.1", 0))
         failure = await failure_of(loopback(), f"http://127.0.0.1:{bound.getsockname()[1]}/")

@@ -84,7 +84,7 @@ class Node:
 def run_node(database: Path, ilp_address: str = "test.node", **settings: Any) -> Iterator[Node]:
     """Runs a node that exchanges USD and EUR. Its timeouts are those of servers in use; it soon retries what failed."""
     with run_instance(database, ilp_address=ilp_address, **settings) as instance:
-        set_rate(instance, "USD", "EUR", RATE)
+        set_rate("USD", "EUR", RATE, instance)
         for asset in (EUR, USD):
             add_liquidity(instance, asset)
         usual = Timing()

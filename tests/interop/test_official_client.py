@@ -156,7 +156,7 @@ def _check_completion(steps: Mapping[str, Json]) -> None:
 def test_direct_payment_across_currencies(node: Node, run_scenario: RunScenario, app: Json, owner: Decide) -> None:
     carol, dave = node.open_wallet("GBP", "25.00"), node.open_wallet("EUR")
     node.instance.write(lambda work: assets.set_fee(work, "GBP", 2, "0.10", 50))
-    set_rate(node.instance, "GBP", "EUR", "1.17")
+    set_rate("GBP", "EUR", "1.17", node.instance)
     steps = run_scenario("direct_payment", {"carol": carol, "dave": dave, "app": app}, owner)
     # 2000 less a fee of 10 + 10 buys 2316.6; 500 less 10 + 2.5, rounded up, buys 569.79
     payment = steps["pay"]["payment"]
