@@ -31,7 +31,7 @@ from payres.store.clients import Client
 from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Transaction, Work
-from payres.urls import Urls, app_scheme, with_ascii_host
+from payres.urls import app_scheme, with_ascii_host
 from payres.wire import encode
 
 ITEMS = "access_token.access"  # the member of a grant request
@@ -149,9 +149,8 @@ def _check(
             " of the others, or ask for a grant for each",
             field=ITEMS,
         )
-    wallets = [_check_item(work, item) for item in asked]
-    owners = [wallet for wallet, item in zip(wallets, asked, strict=True) if wallet and _needs_consent(item)]
-    items = [_canonical(work.urls, item, wallet) for item, wallet in zip(asked, wallets, strict=True)]
+    checked = [_check_item(work, item) for item in asked]
+    owners = [owner for _, owner in checked if owner]
     subject = None
     if request.subject:
         [identifier] = request.subject.sub_ids
@@ -159,7 +158,7 @@ def _check(
         subject = Subject([replace(identifier, id=work.urls.wallet(owners[-1].path))])
     if owners:
         _check_consent(request, client, owners)
-    return list({encode(item): item for item in items}.values()), subject, owners[0] if owners else None
+    return list({encode(item): item for item, _ in checked}.values()), subject, owners[0] if owners else None
 
 
 def _check_consent(request: GrantRequest, client: Client, owners: list[WalletRecord]) -> None:
@@ -174,29 +173,23 @@ def _check_consent(request: GrantRequest, client: Client, owners: list[WalletRec
         _finish_uri(request.interact.finish.uri)
 
 
-def _check_item(work: Work, item: Access) -> WalletRecord | None:
-    """The wallet address that the item names, if it names one."""
+def _check_item(work: Work, item: Access) -> tuple[Access, WalletRecord | None]:
+    """The item with canonical URLs, and the wallet address whose owner must consent to it, if one must."""
     if len(set(item.actions)) != len(item.actions):
         raise InvalidRequest("The actions of an access item must differ", field=f"{ITEMS}.actions")
-    if item.identifier:
-        wallet = active_wallet(work, item.identifier, f"{ITEMS}.identifier")
-        if isinstance(item, OutgoingPaymentAccess) and item.limits:
-            check_requested_limits(work, item.limits, wallet.asset)
-        return wallet
-    if _needs_consent(item):
-        needed = "This access needs an identifier: the wallet address it is for"
-        raise InvalidRequest(needed, field=f"{ITEMS}.identifier")
-    return None
-
-
-def _canonical(urls: Urls, item: Access, wallet: WalletRecord | None) -> Access:
-    """The item with canonical URLs: the one of the wallet that it names, and of the receiver in its limits."""
-    if wallet:
-        item = replace(item, identifier=urls.wallet(wallet.path))
-    if isinstance(item, OutgoingPaymentAccess) and item.limits and item.limits.receiver:
-        receiver = urls.canonical_receiver(item.limits.receiver)
-        item = replace(item, limits=replace(item.limits, receiver=receiver))
-    return item
+    if not item.identifier:
+        if _needs_consent(item):
+            needed = "This access needs an identifier: the wallet address it is for"
+            raise InvalidRequest(needed, field=f"{ITEMS}.identifier")
+        return item, None
+    wallet = active_wallet(work, item.identifier, f"{ITEMS}.identifier")
+    item = replace(item, identifier=work.urls.wallet(wallet.path))
+    if isinstance(item, OutgoingPaymentAccess) and item.limits:
+        check_requested_limits(work, item.limits, wallet.asset)
+        if item.limits.receiver:
+            receiver = work.urls.canonical_receiver(item.limits.receiver)
+            item = replace(item, limits=replace(item.limits, receiver=receiver))
+    return item, wallet if _needs_consent(item) else None
 
 
 def _finish_uri(uri: str) -> str:
