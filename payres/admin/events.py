@@ -14,8 +14,8 @@ from payres.errors import DomainError, InvalidRequest, TokenInvalid
 from payres.events.sender import EventView, event_view
 from payres.http.responses import CutShort, Stream
 from payres.limits import MAX_PAGE, MAX_WAIT_SECONDS
+from payres.operator.declarations import endpoint
 from payres.operator.inputs import Query
-from payres.operator.operations import endpoint
 from payres.routes.requests import read_body
 from payres.routes.waiting import wait_for_change, watch
 from payres.store import events

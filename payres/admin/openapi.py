@@ -9,8 +9,8 @@ from payres import openapi
 from payres.admin.serving import admin_endpoints
 from payres.http.responses import JSON
 from payres.operator.api_keys import SCOPES
+from payres.operator.declarations import Operation, endpoint
 from payres.operator.exports import MEDIA_TYPES, Export
-from payres.operator.operations import Operation, endpoint
 from payres.urls import ADMIN_API
 
 ERRORS_HERE: Final = openapi.ERRORS | {

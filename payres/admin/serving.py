@@ -19,8 +19,8 @@ from payres.errors import BearerTokenInvalid, InvalidRequest, NotFound, TokenInv
 from payres.http.request_head import credentials
 from payres.http.responses import asks_for, json_response
 from payres.operator import api_keys
+from payres.operator.declarations import Operation, declared
 from payres.operator.exports import Export
-from payres.operator.operations import Operation, declared
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response, once
 from payres.routes.context import Context, context_of
 from payres.routes.requests import idempotency_key, other_parameters, page_query, read_json_body

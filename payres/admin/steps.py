@@ -16,9 +16,9 @@ from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.operator import api_keys, backups, invariant_checks, wallets, webhooks
 from payres.operator.api_keys import CreatedApiKey
 from payres.operator.backups import BackupError, MadeBackup
+from payres.operator.declarations import endpoint, form
 from payres.operator.inputs import DecimalText, Name, Reference, TimeText, said
 from payres.operator.ledger import LedgerCheck, ledger_check
-from payres.operator.operations import endpoint, form
 from payres.operator.payment_history import Refund, refund
 from payres.operator.payments import PAYMENT
 from payres.operator.wallets import Wallet

@@ -1,4 +1,4 @@
-"""Commands made of operations, as each is declared in `payres.operator.operations`."""
+"""Commands made of operations, as each is declared in `payres.operator.declarations`."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,8 +13,8 @@ from payres.cli.commands import Command
 from payres.cli.options import TimeText, WholeNumber, limit_option, require_secret, secret_option
 from payres.cli.session import Session, with_session
 from payres.errors import InvalidRequest
+from payres.operator.declarations import Input, Operation, declared
 from payres.operator.exports import Export
-from payres.operator.operations import Input, Operation, declared
 from payres.operator.shapes import Column, Shape, facts_of, labelled
 from payres.store.rows import PageQuery
 from payres.store.work import Environment, Work

@@ -12,8 +12,8 @@ from msgspec.structs import asdict
 from payres.clock import MINUTE
 from payres.errors import InsufficientAccess, InvalidRequest, TokenInvalid, require
 from payres.identifiers import hash_secret
+from payres.operator.declarations import command, endpoint, form, lists
 from payres.operator.inputs import Name, TimeText, check_name, require_time, said
-from payres.operator.operations import command, endpoint, form, lists
 from payres.operator.shapes import Column, Shape, represent
 from payres.store import audit, operators
 from payres.store.operators import API_KEYS, ApiKeyRecord

@@ -13,9 +13,9 @@ from payres.amounts import Fee, format_decimal, parse_rate
 from payres.clock import format_time
 from payres.errors import InvalidRequest, NotFound, require
 from payres.operator import movements
+from payres.operator.declarations import command, endpoint, lists
 from payres.operator.inputs import Amount, DecimalText, Reference, said
 from payres.operator.movements import MOVEMENT, NamedAccount
-from payres.operator.operations import command, endpoint, lists
 from payres.operator.shapes import Column, Shape, represent
 from payres.payments.quotes import rate_between
 from payres.store import assets, audit

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from payres.operator.operations import command, endpoint, lists
+from payres.operator.declarations import command, endpoint, lists
 from payres.operator.shapes import Column, Shape, represent
 from payres.store.audit import AUDIT, AuditRecord
 from payres.store.rows import PageBounds, PageQuery, select_page

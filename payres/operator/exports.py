@@ -16,8 +16,8 @@ from payres.amounts import Asset, format_decimal
 from payres.clock import DAY, LATEST, format_time, format_time_if_any
 from payres.errors import InvalidRequest
 from payres.identifiers import first_identifier
+from payres.operator.declarations import command, endpoint
 from payres.operator.inputs import MAX_NAME_LENGTH, Query, TimeText, require_time, said
-from payres.operator.operations import command, endpoint
 from payres.operator.wallets import named_wallet, require_wallet
 from payres.store import entries
 from payres.store.entries import TransferLine

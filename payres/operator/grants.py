@@ -15,8 +15,8 @@ from payres.grants.consent import Pending
 from payres.grants.gnap import OutgoingPaymentAccess
 from payres.grants.limits import current_window, spent_in_window
 from payres.grants.wording import visible_name
+from payres.operator.declarations import command, endpoint, form, lists
 from payres.operator.inputs import said
-from payres.operator.operations import command, endpoint, form, lists
 from payres.operator.shapes import Column, Shape, fact, represent
 from payres.store import audit, grants
 from payres.store.clients import CLIENTS

@@ -6,8 +6,8 @@ from typing import Annotated, Final
 import msgspec
 
 from payres.errors import NotFound, WrongState, require
+from payres.operator.declarations import command, endpoint, form, lists
 from payres.operator.inputs import Name, check_name, said
-from payres.operator.operations import command, endpoint, form, lists
 from payres.operator.shapes import Column, Shape, fact, represent
 from payres.operator.wallets import WalletName, require_wallet
 from payres.signatures.jwk import JWK

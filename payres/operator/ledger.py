@@ -8,9 +8,9 @@ from msgspec import UNSET, Meta, UnsetType
 from payres.amounts import format_decimal
 from payres.errors import InvalidRequest, require
 from payres.operator.assets import require_asset
+from payres.operator.declarations import endpoint
 from payres.operator.inputs import Name
 from payres.operator.invariant_checks import Finding, first_broken
-from payres.operator.operations import endpoint
 from payres.operator.payments import require_payment
 from payres.operator.peers import require_peer
 from payres.operator.shapes import Shape, represent

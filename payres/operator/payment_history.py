@@ -7,9 +7,9 @@ from payres.amounts import Asset, format_decimal
 from payres.clock import format_time
 from payres.identifiers import moment_of
 from payres.operator import grants, ledger
+from payres.operator.declarations import command, endpoint
 from payres.operator.grants import Grant
 from payres.operator.ledger import LedgerEntry
-from payres.operator.operations import command, endpoint
 from payres.operator.payments import Payment, PaymentName, payment, refunds_of, require_payment
 from payres.operator.shapes import Cell, Shape, fact, labelled, path_of, represent
 from payres.operator.webhooks import EventDelivery, deliveries_of, event_delivery

@@ -8,8 +8,8 @@ from msgspec import UNSET, Raw, UnsetType
 
 from payres.amounts import format_decimal
 from payres.errors import InvalidRequest, require
+from payres.operator.declarations import command, endpoint, lists
 from payres.operator.inputs import DecimalText, Name, Query, TimeText, require_time, said
-from payres.operator.operations import command, endpoint, lists
 from payres.operator.shapes import Column, Shape, represent
 from payres.operator.wallets import named_wallet, require_wallet
 from payres.store import payments

@@ -13,9 +13,9 @@ from payres.amounts import MAX_LEDGER, Asset, format_decimal
 from payres.errors import InvalidRequest, WrongState, require
 from payres.operator import movements
 from payres.operator.assets import open_asset
+from payres.operator.declarations import command, endpoint, lists
 from payres.operator.inputs import Amount, Reference
 from payres.operator.movements import MOVEMENT, NamedAccount
-from payres.operator.operations import command, endpoint, lists
 from payres.operator.peer_terms import (
     NewPeer,
     PeerChange,

@@ -9,7 +9,7 @@ from payres import __version__
 from payres.amounts import Asset, format_decimal
 from payres.clock import DAY, format_time_if_any
 from payres.identifiers import first_identifier
-from payres.operator.operations import endpoint
+from payres.operator.declarations import endpoint
 from payres.operator.shapes import Cell, Shape, fact, format_size, represent
 from payres.store import events, peers, status, wallets
 from payres.store.connections import changed_at, free_bytes, is_followed, log_bytes

@@ -13,7 +13,7 @@ from payres import ledger
 from payres.amounts import format_decimal
 from payres.clock import format_time
 from payres.errors import InsufficientFunds, WrongState, require
-from payres.operator.operations import command, endpoint, form, lists
+from payres.operator.declarations import command, endpoint, form, lists
 from payres.operator.peers import require_peer
 from payres.operator.shapes import Column, Shape
 from payres.payments.settlement import payment_of, release_unresolved, warn_of_low

@@ -11,9 +11,9 @@ from payres.errors import InvalidRequest, WrongState, require
 from payres.grants.sign_in import hash_password
 from payres.operator import movements
 from payres.operator.assets import open_asset
+from payres.operator.declarations import command, endpoint, form, lists
 from payres.operator.inputs import Amount, Code, Name, Reference, check_name, said
 from payres.operator.movements import MOVEMENT, NamedAccount
-from payres.operator.operations import command, endpoint, form, lists
 from payres.operator.shapes import Column, Shape, fact, represent
 from payres.store import audit, wallets
 from payres.store.accounts import ACCOUNTS

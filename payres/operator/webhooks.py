@@ -14,8 +14,8 @@ from payres.events.deliveries import ALL, TEST, matches, note_attempt, wants
 from payres.events.sender import Attempt, Target, new_secret, target_of
 from payres.federation.ip_addresses import names_private_host
 from payres.limits import MAX_PAGE, MAX_WEBHOOKS, ROTATION_HOURS
+from payres.operator.declarations import command, endpoint, form, lists
 from payres.operator.inputs import Name, TimeText, require_time, said
-from payres.operator.operations import command, endpoint, form, lists
 from payres.operator.shapes import Column, Shape, fact, represent
 from payres.store import audit, secrets
 from payres.store import events as stored

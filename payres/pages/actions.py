@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from payres.errors import DomainError, InvalidRequest, WrongState
 from payres.identifiers import new_id
-from payres.operator.operations import Form as Declared
-from payres.operator.operations import Operation
+from payres.operator.declarations import Form as Declared
+from payres.operator.declarations import Operation
 from payres.operator.shapes import Fact, facts_of, path_of
 from payres.pages.list_page import section_of
 from payres.pages.sign_in import Form, Visit, check_password

@@ -8,11 +8,11 @@ from starlette.responses import Response
 
 from payres.grants.wording import describe_access, visible_text
 from payres.operator import keys, payments, peers, unresolved_packets, wallets
+from payres.operator.declarations import operation_of
 from payres.operator.exports import PeriodQuery
 from payres.operator.grants import GRANT
 from payres.operator.keys import KEY
 from payres.operator.movements import MOVEMENT
-from payres.operator.operations import operation_of
 from payres.operator.payment_history import HISTORY, is_above_zero, show_payment, story_of
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from payres.admin.exports import attachment, send_export
 from payres.admin.serving import PAGE_PARAMETERS, read_filters, read_parameters
 from payres.limits import DEFAULT_PAGE, MAX_PAGE
+from payres.operator.declarations import Input, Operation, operation_of
 from payres.operator.exports import Export, ExportQuery
-from payres.operator.operations import Input, Operation, operation_of
 from payres.operator.operators import actor_of
 from payres.operator.shapes import as_csv, make_table
 from payres.pages.sign_in import Visit

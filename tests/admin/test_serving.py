@@ -6,7 +6,7 @@ import pytest
 from payres.admin.serving import admin_endpoints
 from payres.clock import MINUTE, SECOND
 from payres.operator.api_keys import revoke_api_key
-from payres.operator.operations import Operation
+from payres.operator.declarations import Operation
 from payres.store.operators import API_KEYS
 from payres.testing.instance import Instance, run_instance
 from tests.admin.conftest import BASE, NewProgram, Program

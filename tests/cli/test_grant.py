@@ -132,6 +132,11 @@ def test_approve_prints_the_finish_url(as_json: AsJson, asked: Asked) -> None:
     assert re.fullmatch(re.escape(FINISH) + "&hash=[^&]+&interact_ref=[^&]+", answer["redirect"])
 
 
+def test_client_without_a_finish_url_asks_for_itself(payres: Command, tx: Work) -> None:
+    says = "approved\nredirect  (none: the client gave no finish URI and will ask for itself)\n"
+    assert payres("grant", "approve", Asked(tx, None).id).stdout == says
+
+
 def test_deny_prints_the_finish_url_with_the_result(as_json: AsJson, asked: Asked) -> None:
     answer = as_json("grant", "deny", asked.id)
     assert answer["grant"]["state"] == "denied"

@@ -195,6 +195,8 @@ def test_packet_in_flight_is_not_resolved(payres: Command, tx: Work) -> None:
     tx.execute("UPDATE outgoing_payment SET state = 'sending', failure = NULL, ended_at = NULL")
     PACKETS.insert(tx, msgspec.structs.replace(known, id="p", prepare=b"prepare", state="prepared"))
     assert "The packet is in flight" in payres("peer", "resolve", "p", "--delivered").stderr
+    tx.execute("UPDATE peer SET removed_at = 1")  # as an earlier version may have done
+    assert "The peer of the packet was removed" in payres("peer", "resolve", UNKNOWN[0], "--delivered").stderr
 
 
 @pytest.mark.usefixtures("given_up")

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from payres.admin.serving import all_operations
 from payres.cli import main
 from payres.operator import keys, peers
-from payres.operator.operations import Operation
+from payres.operator.declarations import Operation
 from payres.operator.peer_terms import NewPeer
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store.assets import set_rate
