@@ -21,7 +21,10 @@ def test_list_shows_state_scopes_and_use(payres: Command, as_json: AsJson) -> No
     [labels, cells] = rows_of(payres("api-key", "list"))
     assert labels == ["Key", "Name", "Scopes", "State", "Created (UTC)", "Expires (UTC)"]
     assert cells == [made["id"], "Mine", "audit:read", "valid", made["createdAt"], "2100-01-01T00:00:00.000Z"]
-    assert as_json("api-key", "revoke", made["id"])["state"] == "revoked"
+    revoked = as_json("api-key", "revoke", made["id"])
+    assert (revoked["state"], revoked["revokedAt"] is not None) == ("revoked", True)
+    assert as_json("api-key", "revoke", made["id"]) == revoked
+    assert as_json("api-key", "list") == {"apiKeys": [revoked]}
     assert rows_of(payres("api-key", "list"))[1][3] == "revoked"
 
 

@@ -152,7 +152,7 @@ def test_restore_and_revocation_are_written_down(payres: Command, as_json: AsJso
     payres("backup", "copy.db")
     payres("restore", "copy.db")
     actions = [(one["action"], one["object"]) for one in as_json("audit", "list")["entries"]]
-    assert actions[:2] == [("database.restore", "copy.db"), ("api_key.revoke", key)]
+    assert actions == [("database.restore", "copy.db"), ("api_key.revoke", key), ("api_key.create", key)]
 
 
 def test_audit_list_says_who_did_what(payres: Command, as_json: AsJson, monkeypatch: pytest.MonkeyPatch) -> None:
