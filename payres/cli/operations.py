@@ -137,18 +137,15 @@ def shape_text(shape: Shape, thing: Any) -> str:
 
 def table_text(columns: Sequence[Column], things: Sequence[Any]) -> str:
     """A line for each thing, below the labels; columns without a text are left out."""
-    rows = [[column.cell(one) for column in columns] for one in things]
-    kept = [place for place in range(len(columns)) if any(row[place].text for row in rows)]
-    lines = [[columns[place].label for place in kept]] + [[row[place].printed for place in kept] for row in rows]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(kept))]
-    is_number = [any(row[place].kind == "number" for row in rows) for place in kept]
-    return "\n".join(
-        "  ".join(
-            text.rjust(width) if right else text.ljust(width)
-            for text, width, right in zip(line, widths, is_number, strict=True)
-        ).rstrip()
-        for line in lines
-    )
+    shown: list[list[str]] = []
+    for column in columns:
+        cells = [column.cell(one) for one in things]
+        if any(cell.text for cell in cells):
+            texts = [column.label, *(cell.printed for cell in cells)]
+            width = max(map(len, texts))
+            is_number = any(cell.kind == "number" for cell in cells)
+            shown.append([text.rjust(width) if is_number else text.ljust(width) for text in texts])
+    return "\n".join("  ".join(line).rstrip() for line in zip(*shown, strict=True))
 
 
 def _option(one: Input) -> Decorator:

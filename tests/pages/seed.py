@@ -1,24 +1,24 @@
 """What the pages show in tests: a little of everything, and texts that try to be more than text."""
 
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from payres import ledger
 from payres.amounts import Asset
 from payres.interledger import balances
-from payres.operator import api_keys, assets, keys, peers, wallets, webhooks
-from payres.operator.peer_terms import NewPeer
+from payres.operator import api_keys, assets, keys, wallets, webhooks
+from payres.operator.wallets import require_wallet
 from payres.payments.settlement import end_remote
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store import clients, events
 from payres.store.events import DELIVERIES, WEBHOOKS, DeliveryRecord
 from payres.store.packets import PacketRecord
-from payres.store.payments import OUTGOING
-from payres.store.wallets import find_wallet
+from payres.store.payments import OUTGOING, OutgoingRecord
 from payres.store.work import Work
 from payres.terms import Path, Terms
 from payres.testing.instance import Instance
-from tests.works import sending_payment
+from tests.helpers import last_segment, usd
+from tests.works import add_usd_peer, sending_payment
 
 HOSTILE: Final = "<script>alert(1)</script>'\"><img src=x onerror=alert(2)>\u202e"
 FORMULA: Final = '=HYPERLINK("https://evil.example")'
@@ -38,9 +38,9 @@ class Seeded(NamedTuple):
 
 def fill(instance: Instance) -> Seeded:
     """Payments, grants, keys, peers: each kind of thing once at least."""
-    payment = _pay(instance)
+    incoming, outgoing = _pay(instance)
 
-    def unit(work: Work) -> tuple[str, str, str]:
+    def unit(work: Work) -> Seeded:
         wallets.create_wallet(work, "savings/of-a-wallet-with-a-long-path", "EUR", 2, "W" * 100, None)
         wallets.deposit(work, "alice", "12345.67", f"bank {HOSTILE}"[:100].replace("\u202e", ""))
         wallets.withdraw(work, "alice", "5.00", FORMULA)
@@ -48,65 +48,43 @@ def fill(instance: Instance) -> Seeded:
         assets.deposit_liquidity(work, "EUR", 2, "500.00")
         assets.set_rate(work, "EUR", "USD", "1.08")
         keys.add_key(work, "alice", jwk_from_public_bytes("key-of-alice", bytes(range(32))), "Phone <b>of Alice</b>")
-        _leave_undelivered(work, payment[1])
-        key = api_keys.create_api_key(work, "Order book <i>", ["payments:read", "wallets:read"], None)
-        return (*_give_up(work), key.id)
+        paid = OUTGOING.by_id(work, outgoing)
+        _leave_undelivered(work, paid)
+        api_key = api_keys.create_api_key(work, "Order book <i>", ["payments:read", "wallets:read"], None)
+        failed, packet = _give_up(work)
+        return Seeded(incoming, outgoing, failed, packet, paid.grant_id or "", api_key.id, "key-of-alice")
 
-    failed, packet, api_key = instance.write(unit)
-    asked = instance.client.request_grant(
-        {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": instance.wallet("alice")}
-    ).json()
-    incoming, paid, grant = payment
-    assert asked["interact"]
-    return Seeded(incoming, paid, failed, packet, grant, api_key, "key-of-alice")
+    seeded = instance.write(unit)
+    asked = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": instance.wallet("alice")}
+    assert instance.client.request_grant(asked).json()["interact"]
+    return seeded
 
 
-def _pay(instance: Instance) -> tuple[str, str, str]:
-    """The ids of an incoming payment, the outgoing one that paid it, and the grant for that."""
-    wanted = {"value": "2500", "assetCode": "USD", "assetScale": 2}
+def _pay(instance: Instance) -> tuple[str, str]:
+    """The ids of an incoming payment, and of the outgoing one that paid it."""
     metadata = {"description": HOSTILE, "order": 17}
-    incoming = instance.client.create_incoming_payment(instance.wallet("bob"), wanted, metadata=metadata)
-    limits = {"debitAmount": {"value": "10000", "assetCode": "USD", "assetScale": 2}}
+    incoming = instance.client.create_incoming_payment(instance.wallet("bob"), usd(2500), metadata=metadata)
     quote = instance.client.create_quote(instance.wallet("alice"), incoming["id"])
+    limits = {"debitAmount": usd(10000)}
     paid = instance.client.create_outgoing_payment(instance.wallet("alice"), quote["id"], limits)
-    paid_id = paid["id"].rpartition("/")[2]
-
-    def unit(work: Work) -> str:
-        found = OUTGOING.get(work, paid_id)
-        assert found is not None
-        assert found.grant_id is not None
-        return found.grant_id
-
-    return incoming["id"].rpartition("/")[2], paid_id, instance.read(unit)
+    return last_segment(incoming["id"]), last_segment(paid["id"])
 
 
-def _leave_undelivered(work: Work, payment_id: str) -> None:
+def _leave_undelivered(work: Work, paid: OutgoingRecord) -> None:
     """A webhook that is gone, which did not take the events of a payment."""
     webhook = webhooks.add(work, "https://hooks.example/" + "a-long-path/" * 5).webhook
-    paid = OUTGOING.get(work, payment_id)
-    assert paid is not None
     error = f"it answered 410 {HOSTILE}"
-    for event in events.events_of(work, payment_id, [paid.created_at]):
+    for event in events.events_of(work, paid.id, [paid.created_at]):
         DELIVERIES.replace(work, DeliveryRecord(event.sequence, webhook.id, "failed", 12, None, work.now, 410, error))
     WEBHOOKS.update(work, webhook.id, state="disabled")
 
 
 def _give_up(work: Work) -> tuple[str, str]:
     """A payment to another server that failed with a packet of unknown outcome; the ids of both."""
-    wallet = find_wallet(work, "alice")
-    assert wallet is not None
-    new = NewPeer(
-        name="second",
-        ilp_address="g.second",
-        asset_code="USD",
-        asset_scale=2,
-        url="https://pay.second.example/" + "a-long-path/" * 6 + "ilp",
-        outgoing_token="shown",
-        incoming_token="seen",
-        credit_limit="1000.00",
-        routes=("g.third", "g.fourth"),
-    )
-    peer = peers.add_peer(work, new)
+    wallet = require_wallet(work, "alice")
+    url = "https://pay.second.example/" + "a-long-path/" * 6 + "ilp"
+    there: dict[str, Any] = {"ilp_address": "g.second", "url": url, "routes": ("g.third", "g.fourth")}
+    peer = add_usd_peer(work, "second", "1000.00", outgoing_token="shown", incoming_token="seen", **there)
     client = clients.ensure_client(work, "https://evil.example/<b>", "https://evil.example/<b>", None, work.now)
     terms = Terms(
         receiver=f"https://elsewhere.example/incoming-payments/{'long' * 20}?<script>",
@@ -123,7 +101,5 @@ def _give_up(work: Work) -> tuple[str, str]:
     packet = PacketRecord(packet_id, peer.id, payment_id, None, None, 500, 500, b"prepare", work.now, "prepared")
     balances.prepare(work, packet, peer)
     balances.leave_unresolved(work, packet)
-    payment = OUTGOING.get(work, payment_id)
-    assert payment is not None
-    end_remote(work, payment, f"the receiver said {HOSTILE}")
+    end_remote(work, OUTGOING.by_id(work, payment_id), f"the receiver said {HOSTILE}")
     return payment_id, packet_id

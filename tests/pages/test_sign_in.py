@@ -12,16 +12,12 @@ from payres.operator import operators
 from payres.pages import sign_in
 from payres.pages.sign_in import Visit
 from payres.routes.context import context_of
-from payres.store.work import Transaction
 from payres.testing.instance import Instance
 from tests.pages.browser import PASSWORD, Browser, hidden_fields, words_of
 
 
 def rows(payres: Instance, sql: str) -> list[tuple[object, ...]]:
-    def unit(tx: Transaction) -> list[tuple[object, ...]]:
-        return tx.execute(sql).fetchall()
-
-    return payres.read(unit)
+    return payres.read(lambda work: work.execute(sql).fetchall())
 
 
 @contextmanager
