@@ -33,16 +33,7 @@ from payres.federation.incoming_payments import RemoteReceivers
 from payres.interledger import balances
 from payres.interledger.carrying import Carrier, land_forwarded
 from payres.interledger.link import BOUNDS
-from payres.interledger.packets import (
-    Code,
-    Fulfill,
-    Outcome,
-    Reject,
-    Rejected,
-    Unanswered,
-    decode_prepare,
-    fulfills,
-)
+from payres.interledger.packets import Code, Fulfill, Outcome, Reject, Rejected, Unanswered, decode_prepare, fulfills
 from payres.payments.settlement import end_remote, has_arrived, payment_of
 from payres.slots import Slots
 from payres.store import packets, payments, peers

@@ -37,7 +37,7 @@ OWN = "test.node"
 START = 1_800_000_000_000_000
 LIFETIME = 20 * SECOND
 FULFILLMENT = bytes(range(32))
-THANKS = Fulfill(FULFILLMENT, b"thanks")  # the reply of peers that are `fulfilling`
+THANKS = Fulfill(FULFILLMENT, b"thanks")  # the reply to what `far_prepare` makes with FULFILLMENT
 
 
 class Node:
@@ -254,16 +254,9 @@ class FakePeer:
             writer.close()
 
 
-def fulfilling(fulfillment: bytes, *, numbered: bool = True) -> Behaviour:
+def replying(reply: Reply, *, numbered: bool = True) -> Behaviour:
     async def behave(request: PeerRequest) -> bytes:
-        return answered(Fulfill(fulfillment, b"thanks"), request.request_id if numbered else None)
-
-    return behave
-
-
-def rejecting(reject: Reject, *, numbered: bool = True) -> Behaviour:
-    async def behave(request: PeerRequest) -> bytes:
-        return answered(reject, request.request_id if numbered else None)
+        return answered(reply, request.request_id if numbered else None)
 
     return behave
 

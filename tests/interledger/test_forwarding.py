@@ -15,14 +15,7 @@ from payres.interledger import connector
 from payres.interledger import outbound as outbound_module
 from payres.interledger.carrying import NoReply
 from payres.interledger.outbound import ASKED_AT_ONCE_OF_CLIENT, Outbound, WalletPackets
-from payres.interledger.packets import (
-    Code,
-    Fulfill,
-    Prepare,
-    Reject,
-    Reply,
-    decode_prepare,
-)
+from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_prepare
 from payres.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
 from payres.operator import assets
 from payres.operator import peers as operator_peers
@@ -44,9 +37,8 @@ from tests.interledger.node import (
     answered,
     code,
     far_prepare,
-    fulfilling,
     hanging_up,
-    rejecting,
+    replying,
     silent,
     with_status,
 )
@@ -61,7 +53,7 @@ async def pair(node: Node, far: FakePeer, **terms: Any) -> PeerRecord:
 
 
 async def test_fulfilled_packet_moves_its_money_from_peer_to_peer_once(node: Node) -> None:
-    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+    async with FakePeer(replying(THANKS)) as far:
         near = await pair(node, far)
         prepare = far_prepare(node, 500, FULFILLMENT)
         for seconds in (0, 60, 0):  # the answer stays, and nothing leaves again
@@ -124,8 +116,13 @@ UNREACHABLE = Reject(Code.PEER_UNREACHABLE, OWN, "The next peer could not be rea
 LOST = Reject(Code.INTERNAL_ERROR, OWN, "The answer of the next peer was lost")
 # What the next peer does; what a peer is told that numbers its requests, and one that does not; what is noted.
 ANSWERS: dict[str, tuple[Behaviour, Reply | NoReply, Reply, str]] = {
-    "reject": (rejecting(FAR_REJECT), FAR_REJECT, FAR_REJECT, ""),
-    "wrong preimage": (fulfilling(bytes(32)), WRONG, WRONG, "A fulfillment does not fit its condition"),
+    "reject": (replying(FAR_REJECT), FAR_REJECT, FAR_REJECT, ""),
+    "wrong preimage": (
+        replying(Fulfill(bytes(32), b"thanks")),
+        WRONG,
+        WRONG,
+        "A fulfillment does not fit its condition",
+    ),
     "401": (with_status("401 No"), UNREACHABLE, UNREACHABLE, "The peer answered with HTTP status 401"),
     "429": (with_status("429 Later"), UNREACHABLE, UNREACHABLE, "The peer answered with HTTP status 429"),
     "hangs up": (hanging_up, UNKNOWN, LOST, "127.0.0.1"),
@@ -177,7 +174,7 @@ async def test_peer_that_says_nothing_is_waited_for_until_the_packet_expires(nod
 
 
 async def test_expiry_shrinks_and_has_whole_milliseconds(node: Node) -> None:
-    async with FakePeer(rejecting(FAR_REJECT)) as far:
+    async with FakePeer(replying(FAR_REJECT)) as far:
         near = await pair(node, far)
         for lifetime, wanted in ((20, 19), (2, 1), (40, 30), (10**6, 30)):
             prepare = far_prepare(node, 1, FULFILLMENT)
@@ -189,7 +186,7 @@ async def test_expiry_shrinks_and_has_whole_milliseconds(node: Node) -> None:
 
 
 async def test_packet_without_money_is_passed_on_and_leaves_no_trace(node: Node) -> None:
-    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+    async with FakePeer(replying(THANKS)) as far:
         await node.peer("far", url=far.url)
         near = await node.peer("near", credit=0)
         assert await node.send(near, far_prepare(node, 0, FULFILLMENT), "number") == THANKS
@@ -200,7 +197,7 @@ async def test_packet_without_money_is_passed_on_and_leaves_no_trace(node: Node)
 
 
 async def test_packet_below_our_address_goes_to_the_peer_that_lives_there(node: Node) -> None:
-    async with FakePeer(fulfilling(FULFILLMENT)) as child:
+    async with FakePeer(replying(THANKS)) as child:
         near = await node.peer("near")
         below = await node.peer("child", url=child.url)
         await node.write(lambda tx: peers.add_route(tx, below.id, f"{OWN}.child"))
@@ -215,7 +212,7 @@ async def test_packet_below_our_address_goes_to_the_peer_that_lives_there(node: 
 
 
 async def test_packet_crosses_assets_through_liquidity(node: Node) -> None:
-    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+    async with FakePeer(replying(THANKS)) as far:
         near = await pair(node, far, code="EUR", scale=4)
         await node.write(lambda tx: set_rate(tx, "USD", "EUR", "0.9"))
         await node.write(lambda tx: assets.deposit_liquidity(tx, "EUR", 4, "9.0000"))
@@ -278,7 +275,7 @@ async def test_many_packets_at_once_keep_the_books(node: Node, monkeypatch: pyte
 
 async def test_packet_that_came_without_a_number_goes_on_without_one(node: Node) -> None:
     """Or the next peer could bring a fulfillment that cannot be passed back any more."""
-    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+    async with FakePeer(replying(THANKS)) as far:
         near = await pair(node, far)
         assert await node.send(near, far_prepare(node, 400, FULFILLMENT)) == THANKS
     assert [request.request_id for request in far.requests] == [None]
@@ -288,7 +285,7 @@ async def test_packet_that_came_without_a_number_goes_on_without_one(node: Node)
 
 
 async def test_packet_that_is_decided_after_the_removal_is_not_passed_on(node: Node) -> None:
-    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+    async with FakePeer(replying(THANKS)) as far:
         await node.peer("far", url=far.url)
         near = await node.peer("near")
         await node.write(lambda tx: operator_peers.remove_peer(tx, "near"))
@@ -389,7 +386,7 @@ def outbound(node: Node) -> Outbound:
 
 
 async def test_packet_that_waited_has_the_whole_of_its_time_left(node: Node, outbound: Outbound) -> None:
-    async with FakePeer(rejecting(FAR_REJECT)) as far:
+    async with FakePeer(replying(FAR_REJECT)) as far:
         peer = await node.peer("far", url=far.url)
         prepare = far_prepare(node, 5, FULFILLMENT)
         async with AsyncExitStack() as places:
@@ -406,7 +403,7 @@ async def test_packet_that_waited_has_the_whole_of_its_time_left(node: Node, out
 @pytest.mark.parametrize("other", ["elsewhere", "far"])
 async def test_packet_whose_way_changes_while_it_waits_stays(node: Node, outbound: Outbound, other: str) -> None:
     """The route leads elsewhere now, or the peer has come to repeat no answers, so that it has fewer slots."""
-    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+    async with FakePeer(replying(THANKS)) as far:
         known = {name: await node.peer(name, url=far.url) for name in ("far", "elsewhere")}
         packets = WalletPackets(outbound, USD, WALLET, "a payment")
         packets._peer = msgspec.structs.replace(known[other], repeats_answers=1)

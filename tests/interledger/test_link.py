@@ -12,17 +12,7 @@ from payres.interledger.packets import Fulfill, Outcome, Reject, Unanswered, enc
 from payres.operator.peers import require_peer
 from payres.store import peers
 from payres.store.peers import PeerRecord
-from tests.interledger.node import (
-    Behaviour,
-    FakePeer,
-    Node,
-    PeerRequest,
-    answered,
-    fulfilling,
-    hanging_up,
-    rejecting,
-    with_status,
-)
+from tests.interledger.node import Behaviour, FakePeer, Node, PeerRequest, answered, hanging_up, replying, with_status
 
 PREPARE = b"\x0c\x03abc"
 TOKEN = "a-token-that-nobody-may-see"
@@ -42,7 +32,7 @@ async def record(node: Node) -> PeerRecord:
 
 
 async def test_request_is_that_of_ilp_over_http(node: Node) -> None:
-    async with FakePeer(fulfilling(bytes(32))) as peer:
+    async with FakePeer(replying(Fulfill(bytes(32), b"thanks"))) as peer:
         outcome = await post(node, peer.url)
     assert outcome == (Fulfill(bytes(32), b"thanks"), True)
     [request] = peer.requests
@@ -59,7 +49,7 @@ REJECT = Reject("F99", "test.next", "no", b"data")
 @pytest.mark.parametrize(
     ("behaviour", "wanted"),
     [
-        (rejecting(REJECT), "answered"),
+        (replying(REJECT), "answered"),
         *((with_status(status), "unsent") for status in ("400 No", "401 No", "404 No", "413 No", "429 No", "499 No")),
         *((with_status(status), "sent") for status in ("408 Slow", "500 Oops", "501 What", "502 Gateway")),
         *((with_status(status), "sent") for status in ("503 Later", "504 Gateway", "520 Odd")),
@@ -138,7 +128,7 @@ async def test_peer_that_repeats_the_number_is_remembered_in_the_database(node: 
 
 
 async def test_promise_is_written_once(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with FakePeer(rejecting(REJECT)) as peer:
+    async with FakePeer(replying(REJECT)) as peer:
         await post(node, peer.url)
         monkeypatch.setattr(node.database, "write", None)  # whoever writes again fails
         await post(node, peer.url)
@@ -149,7 +139,7 @@ async def test_answer_survives_storage_that_fails_to_remember(node: Node, monkey
         raise Unavailable("The server could not store this")
 
     await node.peer("next")
-    async with FakePeer(rejecting(REJECT)) as peer:
+    async with FakePeer(replying(REJECT)) as peer:
         monkeypatch.setattr(node.database, "write", failing)
         assert word(await post(node, peer.url)) == "answered"
         monkeypatch.undo()

@@ -27,21 +27,12 @@ from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from payres.testing.instance import Instance
 from tests.helpers import last_segment, wait_until
-from tests.interledger.network import (
-    amount,
-    bill,
-    change,
-    ended,
-    hurried,
-    pay,
-    peer_of,
-    quote,
-    received,
-)
+from tests.interledger.network import amount, bill, change, ended, hurried, pay, peer_of, quote, received
 
 VALUE = 100
 MORE_THAN_A_TURN = AT_ONCE_FROM_WALLET + 2
 Pair = Sequence[Instance]
+Shut = Callable[..., "Gate"]
 
 
 class Gate:
@@ -79,7 +70,7 @@ def pair(pair: Pair) -> Pair:
 
 
 @pytest.fixture
-def shut(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Gate]:
+def shut(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Shut:
     """Shuts a gate at the second server."""
 
     def make(*receivers: str, money: bool = True) -> Gate:
@@ -90,7 +81,7 @@ def shut(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Gate]:
     return make
 
 
-def test_wallet_whose_receivers_take_no_packets_keeps_no_other_waiting(pair: Pair, shut: Callable[..., Gate]) -> None:
+def test_wallet_whose_receivers_take_no_packets_keeps_no_other_waiting(pair: Pair, shut: Shut) -> None:
     a, b = pair
     slow, quick = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
     made = example(pair)
@@ -122,9 +113,7 @@ def test_wallet_whose_receivers_do_not_describe_themselves_keeps_no_other_waitin
     assert received(b, quick).received == 2 * VALUE
 
 
-def test_wallet_whose_receivers_hold_packets_leaves_others_places_on_the_link(
-    pair: Pair, shut: Callable[..., Gate]
-) -> None:
+def test_wallet_whose_receivers_hold_packets_leaves_others_places_on_the_link(pair: Pair, shut: Shut) -> None:
     """Each payment has twenty packets, all under way at once; four payments have more than the link has places."""
     a, b = pair
     hurried(a, first_round=a.context.remote_payments.outbound.timing.largest_round)
@@ -152,7 +141,7 @@ def test_packets_of_every_kind_fit_into_what_a_peer_takes() -> None:
 
 
 def test_closing_that_hangs_keeps_neither_a_turn_nor_the_end_of_its_payment(
-    pair: Pair, shut: Callable[..., Gate], monkeypatch: pytest.MonkeyPatch
+    pair: Pair, shut: Shut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = pair
     receiver = bill(b, b.wallet("bob"))
@@ -166,9 +155,7 @@ def test_closing_that_hangs_keeps_neither_a_turn_nor_the_end_of_its_payment(
     gate.open()
 
 
-def test_peer_that_leaves_the_packets_of_quotes_unanswered_has_that_as_its_last_error(
-    pair: Pair, shut: Callable[..., Gate]
-) -> None:
+def test_peer_that_leaves_the_packets_of_quotes_unanswered_has_that_as_its_last_error(pair: Pair, shut: Shut) -> None:
     a, b = pair
     receiver = bill(b, b.wallet("bob"))
     assert quote(a, receiver, debitAmount=amount(VALUE)).status_code == 201
@@ -182,7 +169,7 @@ def test_peer_that_leaves_the_packets_of_quotes_unanswered_has_that_as_its_last_
 
 @pytest.mark.parametrize("kind", ["debitAmount", "receiveAmount"])
 def test_peer_that_leaves_the_question_about_a_small_amount_unanswered_has_that_too(
-    kind: str, pair: Pair, shut: Callable[..., Gate], monkeypatch: pytest.MonkeyPatch
+    kind: str, pair: Pair, shut: Shut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = pair
     receiver, gates = bill(b, b.wallet("bob")), list[Gate]()
@@ -199,7 +186,7 @@ def test_peer_that_leaves_the_question_about_a_small_amount_unanswered_has_that_
     gates[0].open()
 
 
-def test_probes_that_hang_fill_no_place_that_money_needs(pair: Pair, shut: Callable[..., Gate]) -> None:
+def test_probes_that_hang_fill_no_place_that_money_needs(pair: Pair, shut: Shut) -> None:
     """Anyone may ask for quotes. Those for a receiver whose server never answers take all that one wallet may have."""
     a, b = pair
     slow, receiver = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))

@@ -296,8 +296,7 @@ def test_credit_that_is_used_up_ends_the_payment_in_part_and_gives_the_rest_back
 
 
 @pytest.mark.parametrize(
-    ("members", "needed"),
-    [({"debitAmount": amount(5000)}, "46.00"), ({"receiveAmount": amount(4600, EUR)}, "46.00")],
+    ("members", "needed"), [({"debitAmount": amount(5000)}, "46.00"), ({"receiveAmount": amount(4600, EUR)}, "46.00")]
 )
 def test_quote_beyond_the_liquidity_for_the_link_is_refused(
     members: dict[str, Json], needed: str, unlinked: Pair, refused: Refused

@@ -18,7 +18,7 @@ from payres.federation.incoming_payments import RemoteReceivers
 from payres.interledger import balances
 from payres.interledger import unanswered as module
 from payres.interledger.carrying import NoReply
-from payres.interledger.packets import Prepare, Reject
+from payres.interledger.packets import Fulfill, Prepare, Reject
 from payres.interledger.unanswered import (
     ASKED_AT_ONCE,
     ASKED_AT_ONCE_OF_ONE,
@@ -44,9 +44,8 @@ from tests.interledger.node import (
     PeerRequest,
     answered,
     far_prepare,
-    fulfilling,
     hanging_up,
-    rejecting,
+    replying,
     silent,
     with_status,
 )
@@ -128,11 +127,11 @@ def to_expiry(node: Node, packet: PacketRecord, seconds: float) -> None:
 
 
 OUTCOMES: dict[str, tuple[Behaviour, str, bool]] = {  # the answer, what it makes of the packet, whether that is proved
-    "fulfilled": (fulfilling(FULFILLMENT), "fulfilled", True),
-    "rejected": (rejecting(FAR_REJECT), "rejected", True),
-    "fulfilled by a peer that repeats no more": (fulfilling(FULFILLMENT, numbered=False), "fulfilled", True),
-    "rejected by a peer that repeats no more": (rejecting(FAR_REJECT, numbered=False), "rejected", False),
-    "fulfilled wrongly": (fulfilling(bytes(32)), "rejected", True),
+    "fulfilled": (replying(THANKS), "fulfilled", True),
+    "rejected": (replying(FAR_REJECT), "rejected", True),
+    "fulfilled by a peer that repeats no more": (replying(THANKS, numbered=False), "fulfilled", True),
+    "rejected by a peer that repeats no more": (replying(FAR_REJECT, numbered=False), "rejected", False),
+    "fulfilled wrongly": (replying(Fulfill(bytes(32), b"thanks")), "rejected", True),
 }
 
 
@@ -161,7 +160,7 @@ async def test_nothing_is_asked_or_released_before_the_packet_has_expired_for_a_
     node: Node, request_id: str | None, repeats: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until then the next peer can still fulfill it, whoever waits for that."""
-    async with FakePeer(rejecting(FAR_REJECT)) as far:
+    async with FakePeer(replying(FAR_REJECT)) as far:
         _, _, packet = await lose(node, far, request_id)
         await node.write(lambda tx: peers.set_repeats_answers(tx, packet.to_peer_id, repeats))
         to_expiry(node, packet, 0.999)
@@ -200,7 +199,7 @@ async def test_packet_that_somebody_waits_for_is_left_alone(node: Node, monkeypa
 
 @pytest.mark.parametrize("change", ["never repeated", "removed", "asked without a number"])
 async def test_packet_about_which_nobody_can_be_asked_is_released(node: Node, change: str) -> None:
-    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+    async with FakePeer(replying(THANKS)) as far:
         near, prepare, packet = await lose(node, far, None if change == "asked without a number" else "number")
         if change == "never repeated":
             await node.write(lambda tx: peers.set_repeats_answers(tx, packet.to_peer_id, False))
@@ -282,7 +281,7 @@ async def test_backlog_of_a_peer_that_is_away_takes_few_requests_at_a_time_and_e
 
 
 async def test_two_who_find_the_same_answer_move_the_money_once(node: Node) -> None:
-    async with FakePeer(fulfilling(FULFILLMENT)) as far:
+    async with FakePeer(replying(THANKS)) as far:
         _, _, packet = await lose(node, far)
         node.clock.advance(60)
         async with recovering(node), recovering(node):
