@@ -73,8 +73,7 @@ class Outbound:
 
     @asynccontextmanager
     async def departure(self) -> AsyncIterator[None]:
-        """Surrounds a packet with money, from before it is recorded until its outcome is. Blocks once draining has
-        begun."""
+        """Surrounds a packet with money, from before it is recorded until its outcome is; blocks once draining."""
         if self._draining:
             await asyncio.Event().wait()  # until cancelled: the payment goes on when the server has started again
         self._in_flight += 1

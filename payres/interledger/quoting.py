@@ -126,8 +126,7 @@ class RemoteQuotes:
         return Offer(terms, receiver.expires_at)
 
     def _check_exchange(self, work: Work, wallet: WalletRecord, destination: Destination, terms: Terms) -> None:
-        """Raises InsufficientFunds when the next peer is paid in another asset and the operator has too little of
-        it."""
+        """Raises InsufficientFunds when the next peer is paid in another asset of which the operator has too little."""
         assert terms.path is not None, "it leads to another server"
         peer = next_peer(work, destination.ilp_address, self._outbound.ilp_address, wallet.asset)
         if peer is None or peer.asset_id == wallet.asset_id:
@@ -177,8 +176,7 @@ async def _sending(
 async def _delivering(
     connection: Connection, amount: int, pricing: Fee, receiver: RemoteIncomingPayment, rate: Fraction
 ) -> Terms:
-    """Delivers `amount`. The debit amount is its price, which is what it costs at most with the slippage, and the
-    fee."""
+    """Delivers `amount`. The debit amount is the fee and its price: what it costs at most, with the slippage."""
     path = await probe(connection)
     price = await price_of(connection, path, max_source(amount, path, rate), amount)
     fee = fee_on(price, pricing)

@@ -114,8 +114,7 @@ class RemotePayments:
             await cancel_all([*self._sending.values(), *self._closings])
 
     async def _start(self) -> float:
-        """Starts a task for each payment in progress that has none; seconds until it looks again. The first call takes
-        up those that a crash interrupted."""
+        """Starts a task for each payment in progress without one, also after a crash; seconds until it looks again."""
         after: str | None = ""
         while after is not None:
             found = await self._database.read(partial(payments.sending_remote, limit=BATCH, after=after))

@@ -259,8 +259,7 @@ def find_standing(work: Work, payment_id: str) -> Standing | None:
 
 
 def _delivers(payment: OutgoingRecord, amount: int) -> tuple[int, int]:
-    """The least and the most that a packet delivers, by the probed rate, or by the rate of the payment if that has
-    moved."""
+    """The least and the most that a packet delivers, by the probed rate, or by that of the payment if it has moved."""
     path = payment.terms.path
     assert path is not None, "payments with packets have one"
     least, most = path.least(amount), path.most(amount)
