@@ -16,7 +16,7 @@ from payres.grants.sign_in import hash_password
 from payres.http.responses import check_accept
 from payres.routes.requests import idempotency_key, page_query
 from payres.signatures.fields import content_digest, digest_problem, read_parameters, read_signatures
-from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
+from payres.signatures.jwk import jwk_from_public_bytes
 from payres.signatures.reasons import SignatureError
 from payres.testing.instance import Instance
 from payres.urls import is_http_url, require_wallet_path
@@ -38,51 +38,26 @@ def holds(taking: Callable[[int], object]) -> Callable[[int], bool]:
     return is_taken
 
 
-def password_member(size: int) -> object:
-    return decode(msgspec.json.Decoder(NewPassword), msgspec.json.encode({"password": "a" * size}))
+def decoded(kind: type[msgspec.Struct], **body: object) -> object:
+    return decode(msgspec.json.Decoder(kind), msgspec.json.encode(body))
 
 
-def bare_key(size: int) -> object:
-    return idempotency_key([(b"idempotency-key", b"a" * size)])
+def padded(start: str, fill: str, end: str, size: int) -> str:
+    """A text of this size, with as much in its middle as it takes."""
+    return start + fill * (size - len(start) - len(end)) + end
 
 
-def quoted_key(size: int) -> object:
-    return idempotency_key([(b"idempotency-key", b'"' + b"\\\\" * size + b'"')])
+def keyed(value: str) -> object:
+    return idempotency_key([(b"idempotency-key", value.encode())])
 
 
-def access_items(count: int) -> object:
-    items = b",".join([b'{"type":"quote","actions":["read"]}'] * count)
-    return decode(msgspec.json.Decoder(AccessTokenRequest), b'{"access":[%b]}' % items)
-
-
-def interval(size: int) -> object:
-    start, end = "R1/2026-01-01T00:00:00.", "Z/P1M"
-    return parse_interval(start + "0" * (size - len(start) - len(end)) + end)
-
-
-def nested(depth: int) -> object:
-    return metadata_text(msgspec.Raw(b'{"a":' * depth + b"1" + b"}" * depth))
-
-
-def nested_lists(depth: int) -> object:
-    return metadata_text(msgspec.Raw(b'{"[{":' + b"[" * (depth - 1) + b'"]}"' + b"]" * (depth - 1) + b"}"))
-
-
-def metadata_of_wide_characters(size: int) -> object:
-    return metadata_text(msgspec.Raw(b'{ "a":"%b"}' % "\N{EURO SIGN}".encode().rjust(size - 9)))
-
-
-def host(size: int) -> bool:
-    return is_http_url(f"https://{'a' * size}/b") and is_http_url(f"https://{'é' * size}/b")
+def metadata(text: str) -> object:
+    return metadata_text(msgspec.Raw(text.encode()))
 
 
 def accept(size: int) -> bool:
     """Whether an Accept that takes no JSON counts."""
-    try:
-        check_accept([(b"accept", b"text/html"), (b"accept", b"," * (size - len("text/html,")))])
-    except DomainError:
-        return True
-    return False
+    return not holds(lambda size: check_accept([(b"accept", padded("text/html,", ",", "", size).encode())]))(size)
 
 
 def query(size: int) -> object:
@@ -93,51 +68,36 @@ def signatures(count: int) -> object:
     return read_signatures(", ".join(f'sig{number}=("@method")' for number in range(count)).encode(), b"sig0=:AAAA:")
 
 
-def signature_header(size: int) -> object:
-    start, end = b'sig1=("@method");x="', b'"'
-    return read_signatures(start + b"a" * (size - len(start) - len(end)) + end, b"sig1=:AAAA:")
-
-
 def digest_header(size: int) -> bool:
-    digest = content_digest(b"body") + ', x="'
-    return digest_problem(digest + "a" * (size - len(digest) - 1) + '"', b"body") is None
+    return digest_problem(padded(content_digest(b"body") + ', x="', "a", '"', size), b"body") is None
 
 
-def nonce(size: int) -> object:
-    return read_parameters(f';created=1;keyid="k";nonce="{"a" * size}"')
-
-
-def keyid(size: int) -> object:
-    return read_parameters(f';created=1;keyid="{"a" * size}"')
-
-
-def kid(size: int) -> object:
-    return jwk_from_public_bytes("k" * size, generate_private_key().public_key().public_bytes_raw())
-
-
-def interact_ref(size: int) -> object:
-    return decode(msgspec.json.Decoder(ContinueRequest), b'{"interact_ref":"%b"}' % (b"a" * size))
-
-
+READ = {"type": "quote", "actions": ["read"]}
 HELD: list[tuple[str, Callable[[int], bool]]] = [
     ("MAX_ACCEPT_BYTES", accept),
-    ("MAX_ACCESS_ITEMS", holds(access_items)),
-    ("MAX_HOST_LENGTH", host),
-    ("MAX_IDEMPOTENCY_KEY_LENGTH", holds(bare_key)),
-    ("MAX_IDEMPOTENCY_KEY_LENGTH", holds(quoted_key)),
-    ("MAX_INTERVAL_LENGTH", holds(interval)),
-    ("MAX_KEYID_LENGTH", holds(keyid)),
-    ("MAX_KEYID_LENGTH", holds(kid)),
-    ("MAX_METADATA_BYTES", holds(metadata_of_wide_characters)),
-    ("MAX_METADATA_DEPTH", holds(nested)),
-    ("MAX_METADATA_DEPTH", holds(nested_lists)),
-    ("MAX_NONCE_LENGTH", holds(nonce)),
-    ("MAX_NONCE_LENGTH", holds(interact_ref)),
+    ("MAX_ACCESS_ITEMS", holds(lambda count: decoded(AccessTokenRequest, access=[READ] * count))),
+    ("MAX_HOST_LENGTH", lambda size: all(is_http_url(f"https://{letter * size}/b") for letter in "aé")),
+    ("MAX_IDEMPOTENCY_KEY_LENGTH", holds(lambda size: keyed("a" * size))),
+    ("MAX_IDEMPOTENCY_KEY_LENGTH", holds(lambda size: keyed('"' + r"\\" * size + '"'))),
+    ("MAX_INTERVAL_LENGTH", holds(lambda size: parse_interval(padded("R1/2026-01-01T00:00:00.", "0", "Z/P1M", size)))),
+    ("MAX_KEYID_LENGTH", holds(lambda size: read_parameters(f';created=1;keyid="{"a" * size}"'))),
+    ("MAX_KEYID_LENGTH", holds(lambda size: jwk_from_public_bytes("k" * size, bytes(32)))),
+    ("MAX_METADATA_BYTES", holds(lambda size: metadata('{ "a":"' + "\N{EURO SIGN}".rjust(size - 11) + '"}'))),
+    ("MAX_METADATA_DEPTH", holds(lambda depth: metadata('{"a":' * depth + "1" + "}" * depth))),
+    (
+        "MAX_METADATA_DEPTH",
+        holds(lambda depth: metadata('{"[{":' + "[" * (depth - 1) + '"]}"' + "]" * (depth - 1) + "}")),
+    ),
+    ("MAX_NONCE_LENGTH", holds(lambda size: read_parameters(f';created=1;keyid="k";nonce="{"a" * size}"'))),
+    ("MAX_NONCE_LENGTH", holds(lambda size: decoded(ContinueRequest, interact_ref="a" * size))),
     ("MAX_PASSWORD_LENGTH", holds(lambda size: hash_password("a" * size))),
-    ("MAX_PASSWORD_LENGTH", holds(password_member)),
+    ("MAX_PASSWORD_LENGTH", holds(lambda size: decoded(NewPassword, password="a" * size))),
     ("MAX_QUERY_BYTES", holds(query)),
     ("MAX_SIGNATURES", holds(signatures)),
-    ("MAX_SIGNATURE_HEADER_BYTES", holds(signature_header)),
+    (
+        "MAX_SIGNATURE_HEADER_BYTES",
+        holds(lambda size: read_signatures(padded('sig1=("@method");x="', "a", '"', size).encode(), b"sig1=:AAAA:")),
+    ),
     ("MAX_SIGNATURE_HEADER_BYTES", digest_header),
     ("MAX_URL_LENGTH", lambda size: is_http_url("https://a/" + "b" * (size - 10))),
     ("MAX_WALLET_PATH_LENGTH", holds(lambda size: require_wallet_path("a" * size))),
