@@ -7,11 +7,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
 import pytest
+from click.testing import CliRunner
 
+from payres.cli import main
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import child, free_of_settings
 
@@ -121,3 +124,11 @@ def process(*arguments: str) -> AbstractContextManager["subprocess.Popen[str]"]:
     pipe = subprocess.PIPE
     command = [sys.executable, "-m", "payres", *arguments]
     return child(command, env=free_of_settings(), stdin=pipe, stdout=pipe, stderr=pipe)
+
+
+def with_alice(folder: Path) -> str:
+    """A new database with a wallet."""
+    database = str(folder / "payres.db")
+    opening = ["wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create", "--database", database]
+    assert CliRunner().invoke(main, opening).exit_code == 0
+    return database

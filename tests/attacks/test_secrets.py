@@ -14,15 +14,13 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import msgspec
 import pytest
-from click.testing import CliRunner
 
-from payres.cli import main
 from payres.grants.sign_in import hash_password
 from payres.operator import wallets
 from payres.operator.backups import make_backup
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
-from tests.attacks.conftest import PASSWORD, process
+from tests.attacks.conftest import PASSWORD, process, with_alice
 from tests.helpers import TIMEOUT, usd, wait_until
 
 
@@ -199,9 +197,7 @@ def visible(pid: int) -> str:
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="the arguments of processes are read from /proc")
 def test_secrets_are_not_in_the_arguments_of_processes(tmp_path: Path) -> None:
     """A password can be given without ever being an argument, as can the tokens of a peer."""
-    database = str(tmp_path / "payres.db")
-    opening = ["wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create", "--database", database]
-    assert CliRunner().invoke(main, opening).exit_code == 0
+    database = with_alice(tmp_path)
     with process("wallet", "password", "alice", "--password-file", "-", "--database", database) as asking:
         wait_until(lambda: "wallet\0password\0alice" in visible(asking.pid))
         shown = visible(asking.pid)

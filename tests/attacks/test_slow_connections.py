@@ -14,11 +14,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from click.testing import CliRunner
 
-from payres.cli import main
 from payres.limits import SPARE_FILES
-from tests.attacks.conftest import Metered, process
+from tests.attacks.conftest import Metered, process, with_alice
 from tests.helpers import TIMEOUT, announced, read_to_end, wait_until
 
 SLOW_CONNECTIONS = int(os.environ.get("SLOW_CONNECTIONS", "500"))
@@ -50,9 +48,7 @@ def files_enough() -> Iterator[None]:
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[tuple[str, int]]:
     """A server in a process of its own, with a wallet; its arguments tell nothing that is a secret."""
-    database = str(tmp_path / "payres.db")
-    opening = ["wallet", "create", "alice", "--asset", "USD", "--scale", "2", "--create", "--database", database]
-    assert CliRunner().invoke(main, opening).exit_code == 0
+    database = with_alice(tmp_path)
     with process("serve", "--port", "0", "--json", "--quiet", "--database", database) as server:
         parts = urlsplit(announced(server)["baseUrl"])
         assert parts.hostname is not None

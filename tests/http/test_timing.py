@@ -1,6 +1,5 @@
 """How long a connection may take for what. Time passes when a test says so."""
 
-import json
 import socket
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +13,8 @@ from payres.http.server import KEEP_ALIVE_MARGIN
 from payres.limits import KEEP_ALIVE_SECONDS, REQUEST_SECONDS, UNREAD_SECONDS
 from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, read_to_end, wait_until
-from tests.http.conftest import GET, Connect, Timers, on_loop, protocol_of
+from tests.http.conftest import GET, Connect, Timers, check_refusal, on_loop, protocol_of
+from tests.raw_requests import answers_of
 
 SHORT = b"POST /quotes HTTP/1.1\r\nhost: h\r\ncontent-length: 5\r\n\r\n"
 # Answered before its body has come: the path is no wallet's.
@@ -56,11 +56,9 @@ def is_open(connection: socket.socket) -> bool:
         connection.settimeout(TIMEOUT)
 
 
-def check_too_slow(received: bytes) -> None:
-    head, _, body = received.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
-    assert b"connection: close" in head
-    assert json.loads(body)["error"]["code"] == "too_slow"
+def check_too_slow(connection: socket.socket) -> None:
+    [answer] = answers_of(connection)
+    check_refusal(answer, 408, "too_slow")
 
 
 @pytest.mark.parametrize("sent", [b"G", b"GET /", b"GET / HTTP/1.1\r\nx: y", GET[:-2], SHORT, SHORT + b"1234"])
@@ -71,7 +69,7 @@ def test_request_that_does_not_end_is_refused(
     timers.elapse(REQUEST_SECONDS - 0.1)
     assert is_open(connection)
     timers.elapse(0.1)
-    check_too_slow(read_to_end(connection))
+    check_too_slow(connection)
 
 
 @pytest.mark.parametrize("request_", [GET, SHORT + b"12345"])
@@ -84,7 +82,7 @@ def test_bytes_that_drip_do_not_prolong_the_time(
         assert is_open(connection)
         send(connection, request_[number - 5 : number - 4])
     timers.elapse(0.04)
-    check_too_slow(read_to_end(connection))
+    check_too_slow(connection)
 
 
 def test_request_in_time_is_answered_and_so_is_the_next(send: Send, connection: socket.socket, timers: Timers) -> None:
@@ -130,7 +128,7 @@ def test_request_before_the_slow_one_has_its_answer_first(
         good += connection.recv(65536)
     assert good.startswith(b"HTTP/1.1 200 ")
     timers.elapse(REQUEST_SECONDS)
-    check_too_slow(read_to_end(connection))
+    check_too_slow(connection)
 
 
 def test_answered_request_whose_body_never_comes_is_closed(
