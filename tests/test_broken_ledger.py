@@ -15,7 +15,7 @@ from payres.operator.invariant_checks import BackgroundCheck
 from payres.settings import Settings
 from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused
-from tests.helpers import usd, wait_until
+from tests.helpers import last_segment, receiver_of, usd, wait_until
 
 
 @pytest.fixture
@@ -31,14 +31,26 @@ def payres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Instance
 
 
 def edit(payres: Instance, statement: str, *values: str) -> None:
+    """As another program does, which heeds no constraints."""
     with closing(sqlite3.connect(payres.context.database.path)) as other:
         other.execute("PRAGMA ignore_check_constraints = ON")
-        assert other.execute(statement, values).rowcount != 0
+        assert other.execute(statement, values).rowcount
         other.commit()
 
 
 def corrupt(payres: Instance, path: str, change: str) -> None:
-    edit(payres, f"UPDATE account SET {change} WHERE id = (SELECT account_id FROM wallet_address WHERE path = ?)", path)
+    account = "(SELECT account_id FROM wallet_address WHERE path = ?)"
+    edit(payres, f"UPDATE account SET {change} WHERE id = {account}", path)
+
+
+def paying(payres: Instance, receiver: str, token: str) -> httpx2.Response:
+    body = {"walletAddress": payres.wallet("alice"), "incomingPayment": receiver, "debitAmount": usd(5)}
+    return payres.client.post("/outgoing-payments", body, token)
+
+
+def spending_token(payres: Instance) -> str:
+    identifier = payres.wallet("alice")
+    return payres.client.grant({"type": "outgoing-payment", "actions": ["create", "read"], "identifier": identifier})
 
 
 @pytest.mark.parametrize("wallet", ["alice", "bob"])
@@ -51,15 +63,10 @@ def test_next_movement_halts_and_reading_goes_on(
     wallet: str,
     change: str,
 ) -> None:
-    alice, bob = payres.wallet("alice"), payres.wallet("bob")
-    receiver = payres.client.create_incoming_payment(bob)["id"]
-    quoted = payres.client.create_quote(alice, receiver, debitAmount=usd(5))
-    access = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": alice}
-    token = payres.client.grant(access)
+    receiver, token = receiver_of(payres), spending_token(payres)
     reader = payres.client.grant({"type": "incoming-payment", "actions": ["read"]})
     corrupt(payres, wallet, change)
-    answer = payres.client.post("/outgoing-payments", {"walletAddress": alice, "quoteId": quoted["id"]}, token)
-    refused(answer, 503, "unavailable")
+    refused(paying(payres, receiver, token), 503, "unavailable")
     error = refused(payres.client.request_grant({"type": "quote", "actions": ["read"]}), 503, "unavailable")
     assert (
         error["details"]["hint"]
@@ -68,7 +75,7 @@ def test_next_movement_halts_and_reading_goes_on(
     ready = anonymous.get(f"{payres.base_url}/readyz")
     assert (ready.status_code, ready.json()["reason"]) == (503, error["details"]["hint"])
     assert anonymous.get(f"{payres.base_url}/healthz").status_code == 200
-    assert anonymous.get(alice).status_code == 200
+    assert anonymous.get(payres.wallet("alice")).status_code == 200
     assert payres.client.get(receiver, token=reader).status_code == 200
     [shout] = [record for record in caplog.records if record.levelno == logging.CRITICAL]
     assert shout.getMessage().startswith("WRITING HAS STOPPED")
@@ -82,22 +89,17 @@ def check(payres: Instance) -> None:
     payres._server.call(BackgroundCheck(payres.context.database).check_recent())
 
 
-def last_part(url: str) -> str:
-    return url.rpartition("/")[2]
-
-
 def test_paid_bill_that_was_set_back_is_not_paid_again(
     payres: Instance, refused: Refused, caplog: pytest.LogCaptureFixture
 ) -> None:
-    alice, bob = payres.wallet("alice"), payres.wallet("bob")
-    bill = payres.client.create_incoming_payment(bob, usd(500))["id"]
-    payres.wait_for(payres.client.pay(alice, bill))
+    bill = receiver_of(payres, 500)
+    payres.wait_for(payres.client.pay(payres.wallet("alice"), bill))
     before = payres.balance("bob")
-    edit(payres, "UPDATE incoming_payment SET received = 0, completed_at = NULL WHERE id = ?", last_part(bill))
+    edit(payres, "UPDATE incoming_payment SET received = 0, completed_at = NULL WHERE id = ?", last_segment(bill))
     check(payres)
     refused(payres.client.request_grant({"type": "quote", "actions": ["read"]}), 503, "unavailable")
     assert payres.balance("bob") == before
-    assert f"incoming payment {last_part(bill)} says it received 0, its transfers sum to 500" in caplog.text
+    assert f"incoming payment {last_segment(bill)} says it received 0, its transfers sum to 500" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -118,20 +120,9 @@ def test_paid_bill_that_was_set_back_is_not_paid_again(
 def test_check_halts_on_totals_that_were_changed(
     payres: Instance, refused: Refused, caplog: pytest.LogCaptureFixture, statement: str, found: str
 ) -> None:
-    alice, bob = payres.wallet("alice"), payres.wallet("bob")
-    access = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": alice}
-    token = payres.client.grant(access)
-
-    def pay() -> httpx2.Response:
-        body = {
-            "walletAddress": alice,
-            "incomingPayment": payres.client.create_incoming_payment(bob)["id"],
-            "debitAmount": usd(5),
-        }
-        return payres.client.post("/outgoing-payments", body, token)
-
+    token = spending_token(payres)
     for _ in range(2):
-        payres.wait_for(pay().json())
+        payres.wait_for(paying(payres, receiver_of(payres), token).json())
     edit(payres, statement)
     check(payres)
     refused(payres.client.request_grant({"type": "quote", "actions": ["read"]}), 503, "unavailable")
@@ -153,12 +144,9 @@ def test_payment_that_cannot_be_made_for_what_is_missing_halts(
     statement: str,
     found: str,
 ) -> None:
-    alice, bob = payres.wallet("alice"), payres.wallet("bob")
-    receiver = payres.client.create_incoming_payment(bob)["id"]
-    token = payres.client.grant({"type": "outgoing-payment", "actions": ["create"], "identifier": alice})
+    receiver, token = receiver_of(payres), spending_token(payres)
     edit(payres, statement)
-    body = {"walletAddress": alice, "incomingPayment": receiver, "debitAmount": usd(5)}
-    refused(payres.client.post("/outgoing-payments", body, token), 503, "unavailable")
+    refused(paying(payres, receiver, token), 503, "unavailable")
     assert found in caplog.text
     ready = anonymous.get(f"{payres.base_url}/readyz")
     assert (ready.status_code, "an operator must look" in ready.json()["reason"]) == (503, True)
