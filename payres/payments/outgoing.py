@@ -151,7 +151,7 @@ def _count_spending(work: Work, payment: OutgoingRecord, before: Spent) -> Spent
     spent = Spent(before.debit + terms.debit, before.receive + terms.receive, asset)
     if max(spent.debit, spent.receive) > MAX_LEDGER:
         raise InvalidAmount(f"One grant counts at most {MAX_LEDGER} minor units; ask for a new grant")
-    grants.add_spending(work, grant_id, window, asset.code, asset.scale, terms.debit, terms.receive, work.now)
+    grants.add_spending(work, grant_id, window, asset, terms.debit, terms.receive, work.now)
     return spent
 
 

@@ -157,8 +157,8 @@ def _most_delivered(payment: OutgoingRecord, packet: PacketRecord) -> int:
 def _give_back(work: Work, payment: OutgoingRecord, debit: int, receive: int) -> None:
     """Takes back what the payment has not used of its grant's limits."""
     if payment.grant_id and (debit or receive):
-        window, code, scale = payment.window_start, payment.terms.asset.code, payment.terms.asset.scale
-        grants.add_spending(work, payment.grant_id, window, code, scale, -debit, -receive, work.now)
+        window, asset = payment.window_start, payment.terms.asset
+        grants.add_spending(work, payment.grant_id, window, asset, -debit, -receive, work.now)
 
 
 def check_liquidity(work: Work, asset_id: int, amount: int) -> None:

@@ -119,17 +119,10 @@ def spending(tx: Transaction, grant_id: str, window_start: int) -> Sequence[Spen
 
 
 def add_spending(
-    tx: Transaction,
-    grant_id: str,
-    window_start: int,
-    receive_code: str,
-    receive_scale: int,
-    debit: int,
-    receive: int,
-    now: int,
+    tx: Transaction, grant_id: str, window_start: int, asset: Asset, debit: int, receive: int, now: int
 ) -> None:
     """Adds to what the grant has spent in the window; negative figures take back what was added before."""
-    values = (debit, receive, now, grant_id, window_start, receive_code, receive_scale)
+    values = (debit, receive, now, grant_id, window_start, asset.code, asset.scale)
     changed = tx.execute(
         "UPDATE grant_spending SET debit = debit + ?, receive = receive + ?, changed_at = ?"
         " WHERE grant_id = ? AND window_start = ? AND receive_code = ? AND receive_scale = ?",

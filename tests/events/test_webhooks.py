@@ -187,20 +187,23 @@ def attempts_of(tx: Work, attempt: Attempt, times: int) -> list[tuple[str, int |
     return found
 
 
-def test_attempts_follow_the_table_and_end(tx: Work) -> None:
-    hours = [("pending", hour * 3600) for hour in (2, 5, 10, 14, 20, 24)]
-    expected = [("pending", 5), ("pending", 300), ("pending", 1800), *hours, ("failed", None)]
-    assert attempts_of(tx, Attempt(NOW, 500, "no"), 10) == expected
+PAUSES = [5, 300, 1800, *(hours * 3600 for hours in (2, 5, 10, 14, 20, 24))]
 
 
-def test_chance_lengthens_pauses_by_a_tenth_at_most(tx: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deliveries, "CHANCE", SimpleNamespace(random=lambda: 1.0))
-    assert attempts_of(tx, Attempt(NOW, None, "no"), 2) == [("pending", 5), ("pending", 330)]
-
-
-def test_endpoint_that_wants_to_be_left_alone_is(tx: Work) -> None:
-    busy = Attempt(NOW, 503, "no", retry_after=1000 * SECOND)
-    assert attempts_of(tx, busy, 3) == [("pending", 1000), ("pending", 1000), ("pending", 1800)]
+@pytest.mark.parametrize(
+    ("attempt", "chance", "expected"),
+    [
+        (Attempt(NOW, 500, "no"), 0.0, [*(("pending", pause) for pause in PAUSES), ("failed", None)]),
+        (Attempt(NOW, None, "no"), 1.0, [("pending", 5), ("pending", 330)]),
+        (Attempt(NOW, 503, "no", 1000 * SECOND), 0.0, [("pending", pause) for pause in (1000, 1000, 1800)]),
+    ],
+    ids=["to the end", "with chance", "as the endpoint asks"],
+)
+def test_attempts_follow_the_table(
+    tx: Work, monkeypatch: pytest.MonkeyPatch, attempt: Attempt, chance: float, expected: list[tuple[str, int | None]]
+) -> None:
+    monkeypatch.setattr(deliveries, "CHANCE", SimpleNamespace(random=lambda: chance))
+    assert attempts_of(tx, attempt, len(expected)) == expected
 
 
 @pytest.mark.parametrize(

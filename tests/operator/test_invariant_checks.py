@@ -71,7 +71,7 @@ def _start(
     payment = msgspec.structs.replace(SENDING, id=identifier, terms=terms)
     OUTGOING.insert(tx, payment)
     ledger.hold(tx, sender.account_id, payment.terms.debit, outgoing_payment_id=identifier)
-    grants.add_spending(tx, "grant", 0, code, 2, payment.terms.debit, payment.terms.receive, NOW)
+    grants.add_spending(tx, "grant", 0, payment.terms.asset, payment.terms.debit, payment.terms.receive, NOW)
     return payment
 
 
@@ -95,7 +95,7 @@ def _complete(tx: Work, payment: OutgoingRecord, sender: WalletRecord, receiver:
 def _fail(tx: Work, payment: OutgoingRecord) -> None:
     (promised,) = accounts.holds_of_payment(tx, payment.id)
     ledger.void(tx, promised.id)
-    grants.add_spending(tx, "grant", 0, payment.terms.asset.code, 2, -payment.terms.debit, -payment.terms.receive, NOW)
+    grants.add_spending(tx, "grant", 0, payment.terms.asset, -payment.terms.debit, -payment.terms.receive, NOW)
     payments.end_outgoing(tx, payment.id, 0, 0, "the receiver has gone", NOW)
 
 
@@ -128,7 +128,7 @@ def test_check_counts_turnover_past_what_one_figure_holds(tx: Work) -> None:
 
 
 def test_check_takes_windows_in_which_all_was_given_back(tx: Transaction) -> None:
-    grants.add_spending(tx, "grant", NOW, "JPY", 0, 0, 0, NOW)
+    grants.add_spending(tx, "grant", NOW, Asset("JPY", 0), 0, 0, NOW)
     assert invariant_checks.first_broken(invariant_checks.check(tx)) is None
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import msgspec
 import pytest
 
+from payres.amounts import Asset
 from payres.store import (
     accounts,
     assets,
@@ -51,6 +52,7 @@ VALUES: dict[Any, Any] = {
     Sequence[tuple[str, str]]: [],
     Iterable[int]: [1],
     Cause: {},
+    Asset: Asset("EUR", 2),
 }
 # These have tests of their own below, or are for the operator and exports alone, or run what another one runs.
 OTHERS = {
