@@ -67,7 +67,7 @@ def give_up(tx: Work, code: str, path: str) -> None:
     )
     OUTGOING.insert(tx, sending_payment(PAYMENT, wallet.id, client.id, 1, terms, GRANT))
     ledger.hold(tx, wallet.account_id, DEBIT, outgoing_payment_id=PAYMENT)
-    grants.add_spending(tx, GRANT, 0, "GBP", 2, DEBIT, 800, 1)
+    grants.add_spending(tx, GRANT, 0, Asset("GBP", 2), DEBIT, 800, 1)
     for packet_id, amount in (("sent", SENT), *((one, UNRESOLVED) for one in UNKNOWN)):
         there = amount if code == "USD" else amount // 2
         packet = PacketRecord(packet_id, peer.id, PAYMENT, None, None, amount, there, b"prepare", EXPIRY, "prepared")
