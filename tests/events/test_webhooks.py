@@ -77,8 +77,8 @@ def add(instance: Instance) -> Iterator[AddEndpoint]:
 
 
 def deposit(instance: Instance, times: int = 1) -> None:
-    for _ in range(times):
-        instance.write(lambda work: wallets.deposit(work, "alice", "1.00"))
+    """So many events of one commit."""
+    instance.write(lambda work: [wallets.deposit(work, "alice", "1.00") for _ in range(times)])
 
 
 def states(instance: Instance) -> list[tuple[str, int]]:
@@ -300,7 +300,7 @@ def test_busy_server_rests_after_each_round(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(deliveries, "LONGEST_REST_SECONDS", 3600.0)
     with Endpoint().running() as endpoint, run_instance(tmp_path / "payres.db") as instance:
         added = instance.write(lambda work: webhooks.add(work, endpoint.url, private=True))
-        instance.write(lambda work: [wallets.deposit(work, "alice", "1.00") for _ in range(20)])
+        deposit(instance, 20)
         wait_until(lambda: cursor_of(instance, added) > added.webhook.cursor)
         deposit(instance)
         assert cursor_of(instance, added) == added.webhook.cursor + MAX_DELIVERIES_OF_WEBHOOK
