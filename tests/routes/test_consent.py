@@ -31,6 +31,7 @@ from payres.store import wallets as wallet_store
 from payres.store.clients import Client
 from payres.store.grants import GRANTS
 from payres.store.work import Transaction, Work
+from tests.helpers import Json, usd
 from tests.pages.browser import hidden_fields, words_of
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ PASSWORD = "correct horse"  # as cheap to check as Argon2 allows, so that the te
 PASSWORD_HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSWORD)
 FINISH = "https://shop.example/done?order=17"
 SPEND = {"type": "outgoing-payment", "actions": ["create"], "identifier": f"{BASE}/alice"}
-LIMITED = SPEND | {"limits": {"debitAmount": {"value": "2000", "assetCode": "USD", "assetScale": 2}}}
+LIMITED = SPEND | {"limits": {"debitAmount": usd(2000)}}
 COOKIE = "__Host-payres_session"
 
 
@@ -203,7 +204,7 @@ async def test_session_cookie_over_plain_http_works_without_secure(tmp_path: Pat
 
 async def test_consent_page_says_what_is_asked(site: Site) -> None:
     limits = {
-        "debitAmount": {"value": "2000", "assetCode": "USD", "assetScale": 2},
+        "debitAmount": usd(2000),
         "interval": "R11/2027-01-01T00:00:00Z/P1M",
         "receiver": "https://shop.example/incoming-payments/1",
     }
@@ -224,12 +225,23 @@ async def test_consent_page_says_what_is_asked(site: Site) -> None:
         assert part in words
 
 
-async def test_consent_page_without_limits_warns(site: Site) -> None:
-    path = await site.ask(SPEND, finish=None)
-    await site.sign_in(path)
-    words = words_of(await site.browser.get(path))
-    assert "Send any amount as often as it likes To anyone it chooses Only the balance of your wallet" in words
-    assert "Afterwards" not in words
+@pytest.mark.parametrize(
+    ("limits", "spending"),
+    [
+        ({}, "any amount as often as it likes To anyone it chooses Only the balance of your wallet"),
+        (
+            {"debitAmount": usd(2000), "interval": "R/2026-01-01T00:00:00Z/PT0.000001S"},
+            "up to USD 20.00 every 0.000001 seconds, from 1 January 2026 00:00 UTC, without an end To anyone it chooses"
+            " This can add up to USD 1,728,000,000,000.00 a day.",
+        ),
+    ],
+)
+async def test_limits_that_hardly_limit_come_with_a_warning(site: Site, limits: Json, spending: str) -> None:
+    path, _ = await site.open(SPEND | ({"limits": limits} if limits else {}), finish=None)
+    page = await site.browser.get(path)
+    assert f"Send {spending}" in words_of(page)
+    assert "Afterwards" not in words_of(page)
+    assert 'class="spending unlimited"' in page.text
 
 
 async def test_approve_redirects_to_the_client_with_a_right_hash(site: Site) -> None:
@@ -464,13 +476,6 @@ async def test_form_without_the_sessions_token_is_refused(site: Site, choice: st
     assert "Do you allow this?" in words_of(await site.browser.get(path))
 
 
-async def test_token_of_an_earlier_session_is_refused(site: Site) -> None:
-    path, fields = await site.open()
-    await site.sign_in(path)
-    assert (await site.submit(path, "approve", **fields)).status_code == 403
-    assert await site.state(path) == "pending"
-
-
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -583,24 +588,13 @@ async def test_session_ends_after_a_quarter_of_an_hour(site: Site) -> None:
 
 
 async def test_each_sign_in_has_a_session_of_its_own_and_ends_the_one_before(site: Site) -> None:
-    path = await site.ask()
-    await site.sign_in(path)
+    path, fields = await site.open()
     before = site.browser.cookies[COOKIE]
     await site.sign_in(path)
     assert site.browser.cookies[COOKIE] != before
     assert "Sign in to" in words_of(await site.stranger(path, f"{COOKIE}={before}"))
-
-
-async def test_window_of_a_moment_comes_with_a_warning(site: Site) -> None:
-    """A limit with a very short window hardly limits anything."""
-    amount = {"value": "2000", "assetCode": "USD", "assetScale": 2}
-    limits = {"debitAmount": amount, "interval": "R/2026-01-01T00:00:00Z/PT0.000001S"}
-    path = await site.ask(SPEND | {"limits": limits})
-    await site.sign_in(path)
-    page = await site.browser.get(path)
-    words = "Send up to USD 20.00 every 0.000001 seconds, from 1 January 2026 00:00 UTC, without an end"
-    assert f"{words} To anyone it chooses This can add up to USD 1,728,000,000,000.00 a day." in words_of(page)
-    assert 'class="spending unlimited"' in page.text
+    assert (await site.submit(path, "approve", **fields)).status_code == 403
+    assert await site.state(path) == "pending"
 
 
 async def test_planted_session_is_not_adopted(site: Site) -> None:
@@ -659,15 +653,12 @@ async def test_other_methods_are_refused_with_a_page(site: Site, method: str) ->
     assert answer.text.startswith("<!doctype html>")
 
 
-async def test_head_answers_as_get_does(site: Site) -> None:
+async def test_head_answers_as_get_does_and_a_slash_may_follow(site: Site) -> None:
     path = await site.ask()
-    for target in (path, "/interact/nothing/here"):
+    for target, status in ((path, 200), (f"{path}/", 200), ("/interact/nothing/here", 404)):
         head, get = await site.browser.head(target), await site.browser.get(target)
         assert (head.status_code, head.headers) == (get.status_code, get.headers)
-
-
-async def test_trailing_slash_is_accepted(site: Site) -> None:
-    assert (await site.browser.get(await site.ask() + "/")).status_code == 200
+        assert get.status_code == status
 
 
 async def test_fault_is_a_page_that_says_nothing_of_the_inside(

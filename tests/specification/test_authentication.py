@@ -223,7 +223,12 @@ ROWS: list[Row] = [
     *(breaks("5.6 7.2", unsigned(*endpoint), "401 invalid_client missing_signature") for endpoint in ENDPOINTS),
     # 5.5, 7.6: access
     keeps("5.5 7.6", with_access("create"), 201),
-    breaks("5.5 7.6", with_access("complete", "read-all", "list"), "403 insufficient_access action"),
+    breaks(
+        "5.5 7.6",
+        with_access("complete", "read-all", "list"),
+        "403 insufficient_access action",
+        {"error.details.type": "incoming-payment", "error.details.action": "create"},
+    ),
     # 5.7: the token
     keeps("5.7", with_authorization("gnap {token}"), 201),
     keeps("5.7", with_rotated_token(is_old=False), 201),
