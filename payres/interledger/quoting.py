@@ -106,8 +106,8 @@ class RemoteQuotes:
         if debit:
             spent = value_in(debit, wallet.asset, "debitAmount")
         else:
-            delivery = wanted_amount(receiver, receive)
-            check_fits(receiver, delivery)
+            delivery = wanted_amount(receiver.asset, receiver.remaining, receive)
+            check_fits(receiver.remaining, delivery)
         destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
         packets = WalletPackets(self._outbound, wallet.asset, wallet.id)
         connection = Connection(packets, destination, self._outbound.timing)
@@ -169,7 +169,7 @@ async def _sending(
         raise nothing_arrives(minimum_send(pricing, Fraction(1, least)) if is_taken else None, asset)
     promised = min_delivery(net, path, rate)
     # More will arrive than is promised, and the receiver must have room for it.
-    check_fits(receiver, max(promised, path.least(net)))
+    check_fits(receiver.remaining, max(promised, path.least(net)))
     return _terms(receiver, debit, fee, await promise_of(connection, net, promised), path, sends_all=True)
 
 

@@ -4,7 +4,6 @@ The arithmetic of fees, rates and their rounding is in `payres.amounts`.
 """
 
 from fractions import Fraction
-from typing import Protocol
 
 from payres.amounts import (
     MAX_LEDGER,
@@ -28,16 +27,6 @@ from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Terms
 from payres.wire import Amount, QuoteRequest, value_in
-
-
-class Receiver(Protocol):
-    """What pricing asks of a receiver: its asset, and what it still wants."""
-
-    @property
-    def asset(self) -> Asset: ...
-
-    @property
-    def remaining(self) -> int | None: ...
 
 
 def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None) -> tuple[WalletRecord, QuoteRecord]:
@@ -98,13 +87,13 @@ def local_terms(
         if debit:
             split = fixed_send(value_in(debit, wallet.asset, "debitAmount"), fee, rate)
         else:
-            split = fixed_receive(wanted_amount(receiver, receive), fee, rate)
+            split = fixed_receive(wanted_amount(receiver.asset, receiver.remaining, receive), fee, rate)
     except TooSmall as error:
-        works = _works(error.minimum, fee, rate, receiver)
+        works = _works(error.minimum, fee, rate, receiver.remaining)
         raise nothing_arrives(error.minimum if works else None, wallet.asset) from error
     except TooLarge as error:
         raise InvalidAmount(f"The payment is too large: {error}") from error
-    check_fits(receiver, split.receive)
+    check_fits(receiver.remaining, split.receive)
     return Terms(
         receiver=receiver.url,
         incoming_payment_id=receiver.payment.id,
@@ -115,24 +104,24 @@ def local_terms(
     )
 
 
-def wanted_amount(receiver: Receiver, receive: Amount | None) -> int:
+def wanted_amount(asset: Asset, remaining: int | None, receive: Amount | None) -> int:
     """What shall arrive: the amount asked for, or what the incoming payment still wants. Raises InvalidAmount."""
     if receive:
-        return value_in(receive, receiver.asset, "receiveAmount")
-    if receiver.remaining is None:
+        return value_in(receive, asset, "receiveAmount")
+    if remaining is None:
         raise InvalidAmount(
             "Give debitAmount or receiveAmount: the receiver has no incomingAmount to infer one from",
             field="debitAmount",
         )
-    return receiver.remaining
+    return remaining
 
 
-def check_fits(receiver: Receiver, amount: int) -> None:
+def check_fits(remaining: int | None, amount: int) -> None:
     """Raises InvalidAmount for more than the receiver still wants, as `payres.payments.incoming.fits` says."""
-    if not fits(receiver.remaining, amount):
+    if not fits(remaining, amount):
         raise InvalidAmount(
-            f"The receiver takes at most {receiver.remaining} more, this would deliver {amount}",
-            remaining=str(receiver.remaining),
+            f"The receiver takes at most {remaining} more, this would deliver {amount}",
+            remaining=str(remaining),
             receiveValue=str(amount),
         )
 
@@ -178,11 +167,11 @@ def rate_between(work: Work, base: str, counter: str) -> Fraction:
     )
 
 
-def _works(debit: int, fee: Fee, rate: Fraction, receiver: Receiver) -> bool:
+def _works(debit: int, fee: Fee, rate: Fraction, remaining: int | None) -> bool:
     """Whether the receiver could be sent this much: where one unit of debit is worth a lot, it may take no more."""
     try:
         split = fixed_send(debit, fee, rate)
     except TooLarge:
         return False
-    most = MAX_LEDGER if receiver.remaining is None else min(MAX_LEDGER, receiver.remaining)
+    most = MAX_LEDGER if remaining is None else min(MAX_LEDGER, remaining)
     return split.debit <= MAX_LEDGER and split.receive <= most

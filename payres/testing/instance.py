@@ -115,9 +115,8 @@ class Instance:
 
     def check_ledger(self) -> None:
         """Checks every invariant of the ledger. Raises AssertionError, which names the first broken one."""
-        findings = self.read(invariant_checks.check)
-        broken = [finding for finding in findings if not finding.holds]
-        assert not broken, broken[0]
+        broken = invariant_checks.first_broken(self.read(invariant_checks.check))
+        assert broken is None, broken
 
     def write(self, unit: Callable[[Work], T]) -> T:
         """Runs a function over a writing transaction of the instance's database."""
