@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from payres import representations
-from payres.amounts import MAX_LEDGER, Asset
+from payres.amounts import MAX_LEDGER
 from payres.clock import SECOND, format_time, parse_time
 from payres.errors import InvalidAmount, InvalidExpiry, InvalidReceiver, WrongState
 from payres.grants.access import Caller
@@ -93,15 +93,6 @@ class LocalReceiver(msgspec.Struct, frozen=True):
     url: str
     payment: IncomingRecord
     wallet: WalletRecord
-
-    @property
-    def asset(self) -> Asset:
-        return self.wallet.asset
-
-    @property
-    def remaining(self) -> int | None:
-        """What it still wants, in the minor unit; None when it has no incomingAmount."""
-        return self.payment.remaining
 
 
 def open_receiver(work: Work, url: str, field: str) -> LocalReceiver:

@@ -139,7 +139,7 @@ def _quoted_terms(
     if quote.terms.incoming_payment_id is None:
         return quote.terms, None
     receiver = open_receiver(work, quote.terms.receiver, "receiver")
-    if not fits(receiver.remaining, quote.terms.receive):
+    if not fits(receiver.payment.remaining, quote.terms.receive):
         raise InvalidQuote(PAID_MEANWHILE, field="quoteId")
     return quote.terms, receiver
 

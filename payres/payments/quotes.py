@@ -82,25 +82,25 @@ def local_terms(
     Raises InvalidAmount, NoRate.
     """
     fee = Fee() if is_free else wallet.fee
-    rate = unit_rate_between(work, wallet.asset, receiver.asset)
+    rate = unit_rate_between(work, wallet.asset, receiver.wallet.asset)
     try:
         if debit:
             split = fixed_send(value_in(debit, wallet.asset, "debitAmount"), fee, rate)
         else:
-            split = fixed_receive(wanted_amount(receiver.asset, receiver.remaining, receive), fee, rate)
+            split = fixed_receive(wanted_amount(receiver.wallet.asset, receiver.payment.remaining, receive), fee, rate)
     except TooSmall as error:
-        works = _works(error.minimum, fee, rate, receiver.remaining)
+        works = _works(error.minimum, fee, rate, receiver.payment.remaining)
         raise nothing_arrives(error.minimum if works else None, wallet.asset) from error
     except TooLarge as error:
         raise InvalidAmount(f"The payment is too large: {error}") from error
-    check_fits(receiver.remaining, split.receive)
+    check_fits(receiver.payment.remaining, split.receive)
     return Terms(
         receiver=receiver.url,
         incoming_payment_id=receiver.payment.id,
         debit=split.debit,
         fee=split.fee,
         receive=split.receive,
-        asset=receiver.asset,
+        asset=receiver.wallet.asset,
     )
 
 

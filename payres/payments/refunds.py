@@ -52,11 +52,6 @@ class Wanted(msgspec.Struct, frozen=True):
     amount: str | None = None
     to: str | None = None
 
-    @property
-    def address(self) -> str | None:
-        """The wallet address in its canonical form."""
-        return None if self.to is None else canonical(self.to)
-
 
 class Plan(msgspec.Struct, frozen=True):
     """A refund that can be made: so much, from the wallet that had received it. `before` are the refunds so far."""
@@ -87,7 +82,7 @@ def refund(work: Work, wanted: Wanted, offer: Offer | None = None) -> Sequence[R
     else:
         refunds = [_send_to(work, found, wanted.to, wanted.reference, offer)]
     shown = f"{format_decimal(found.amount, found.receiver.asset)} {found.receiver.asset_code}"
-    to = {} if wanted.address is None else {"to": wanted.address}
+    to = {} if wanted.to is None else {"to": canonical(wanted.to)}
     audit.record(work, "payment.refund", found.payment.id, amount=shown, reference=wanted.reference, **to)
     return refunds
 
@@ -102,8 +97,9 @@ def find_made(work: Work, wanted: Wanted) -> Sequence[RefundRecord]:
     asset = ASSETS.by_id(work, receiver.asset_id)
     asked = None if wanted.amount is None else require_amount(wanted.amount, asset.asset)
     made = [one for one in refunds_of_incoming(work, payment.id) if one.reference == wanted.reference]
+    to = None if wanted.to is None else canonical(wanted.to)
     is_other = (asked is not None and asked != sum(one.amount for one in made)) or any(
-        one.wallet_address != wanted.address for one in made
+        one.wallet_address != to for one in made
     )
     if made and is_other:
         raise WrongState(f"The reference {wanted.reference!r} is that of another refund; give each one of its own")
