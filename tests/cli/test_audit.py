@@ -12,13 +12,13 @@ from click.testing import CliRunner
 
 from payres.cli import main
 from payres.operator import assets, webhooks
-from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes
-from payres.store import events
+from payres.signatures.jwk import encode_jwk
+from payres.store import events, grants
 from payres.store.packets import PACKETS, PacketRecord
-from payres.store.work import Work
+from payres.store.rows import PageQuery
 from payres.testing.instance import Instance, run_instance
 from tests.cli.conftest import CREATE, AsJson, Command, rows_of
-from tests.helpers import Json, commands, usd
+from tests.helpers import Json, commands, last_segment, new_jwk, receiver_of
 from tests.operator.test_operations import ARGUMENT, CASES, OPERATIONS
 
 COMMANDS = commands()
@@ -65,39 +65,26 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Instance, 
 def prepared(instance: Instance, folder: Path) -> Json:
     """What the commands are about: grants to decide, a paid bill, fees, an unresolved packet, files."""
     instance.write(lambda work: assets.set_fee(work, "USD", 2, "0.10", 0).id)
-    bill = instance.client.create_incoming_payment(instance.wallet("bob"), usd(500))
-    paid = instance.client.pay(instance.wallet("alice"), bill["id"])["id"].rpartition("/")[2]
-    item = {"type": "outgoing-payment", "actions": ["read"], "identifier": instance.wallet("alice")}
-    asked = [instance.client.request_grant(item).json()["interact"]["redirect"] for _ in range(2)]
+    bill = receiver_of(instance, 500)
+    paid = last_segment(instance.client.pay(instance.wallet("alice"), bill)["id"])
+    for _ in range(2):
+        item = {"type": "outgoing-payment", "actions": ["read"], "identifier": instance.wallet("alice")}
+        assert instance.client.request_grant(item).status_code == 200
+    first, second = instance.read(lambda work: grants.page_of_grants(work, "pending", PageQuery(2), work.now))[0]
     run(
         instance,
         "peer add bank --ilp-address test.bank --asset USD --scale 2 --url https://a.example/"
         " --outgoing-token SECRET-1 --incoming-token SECRET-2 --credit-limit 9.00",
     )
-
-    def leave_unresolved(work: Work) -> None:
-        PACKETS.insert(work, PacketRecord("packet", 1, paid, None, None, 1, 1, None, 1, "doubtful"))
-
-    instance.write(leave_unresolved)
+    packet = PacketRecord("packet", 1, paid, None, None, 1, 1, None, 1, "doubtful")
+    instance.write(lambda work: PACKETS.insert(work, packet))
     hook = instance.write(lambda work: webhooks.add(work, "http://127.0.0.1:9/", private=True))
     [event] = instance.read(lambda work: events.events_after(work, 0, 1))
-    jwk = jwk_from_public_bytes("mine", generate_private_key().public_key().public_bytes_raw())
     files = {name: folder / name for name in ("password", "jwk", "out", "backup")}
     files["password"].write_text("correct horse\n")
-    files["jwk"].write_text(encode_jwk(jwk))
-    ids = instance.read(
-        lambda work: [row[0] for row in work.execute("SELECT id FROM \"grant\" WHERE state = 'pending'")]
-    )
-    assert len(asked) == len(ids)
-    told = {"webhook": hook.webhook.id, "event": event.id}
-    return {
-        "bill": bill["id"].rpartition("/")[2],
-        "first": ids[0],
-        "second": ids[1],
-        "packet": "packet",
-        **told,
-        **files,
-    }
+    files["jwk"].write_text(encode_jwk(new_jwk("mine")))
+    made = {"bill": last_segment(bill), "first": first.id, "second": second.id, "packet": packet.id}
+    return {**made, "webhook": hook.webhook.id, "event": event.id, **files}
 
 
 def run(instance: Instance, line: str) -> str:

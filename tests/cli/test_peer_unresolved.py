@@ -9,7 +9,6 @@ from payres import ledger
 from payres.amounts import Asset
 from payres.interledger import balances
 from payres.operator import assets, peers, wallets
-from payres.operator.peer_terms import NewPeer
 from payres.payments.settlement import end_remote
 from payres.store import clients, grants
 from payres.store.accounts import ACCOUNTS
@@ -20,7 +19,7 @@ from payres.store.work import Work
 from payres.terms import Path as Way
 from payres.terms import Terms
 from tests.cli.conftest import AsJson, Command, rows_of
-from tests.works import sending_payment
+from tests.works import add_usd_peer, sending_payment
 
 GRANT, PAYMENT = "grant", "0198c2f0-5d1e-7c53-9a57-000000000000"
 UNKNOWN = [f"0198c2f0-5d1e-7c53-9a57-00000000000{number}" for number in (1, 2)]
@@ -42,18 +41,7 @@ def give_up(tx: Work, code: str, path: str) -> None:
     wallet = wallets.create_wallet(tx, path, "USD", 2, None, None)
     wallets.deposit(tx, path, "100.00")
     assets.deposit_liquidity(tx, "EUR", 2, "100.00")
-    peer = peers.add_peer(
-        tx,
-        NewPeer(
-            name="bank",
-            ilp_address="test.bank",
-            asset_code=code,
-            asset_scale=2,
-            url="http://127.0.0.1:9/",
-            outgoing_token="shown",
-            incoming_token="seen",
-        ),
-    )
+    peer = add_usd_peer(tx, "bank", asset_code=code, url="http://127.0.0.1:9/")
     client = clients.ensure_client(tx, "https://shop.example", "https://shop.example", None, 1)
     GRANTS.insert(tx, GrantRecord(GRANT, client.id, None, "issued", "[]", None, wallet.id, b"", 1, 1, None))
     terms = Terms(
