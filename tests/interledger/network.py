@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import msgspec
@@ -149,8 +148,12 @@ class Waits:
             wait_until(lambda: sent(instance, created).state != "sending" or self.has(instance, created))
             if sent(instance, created).state != "sending":
                 return ended(instance, created)
-            for server in servers:
-                server.clock.advance(seconds)
+            let_time_pass(servers, seconds)
+
+
+def let_time_pass(servers: Sequence[Instance], seconds: int) -> None:
+    for server in servers:
+        server.clock.advance(seconds)
 
 
 def sent(instance: Instance, created: Json) -> OutgoingRecord:
@@ -196,9 +199,7 @@ def operator_money(instance: Instance, asset: Asset) -> int:
 
 def wait_for_packet(instance: Instance, name: str) -> None:
     """Returns once the peer `test.NAME` has fulfilled a packet."""
-    deadline = monotonic() + TIMEOUT
-    while not peer_of(instance, name).packets_sent:
-        assert monotonic() < deadline, "no packet has arrived"
+    wait_until(lambda: peer_of(instance, name).packets_sent, "no packet has arrived", pause=0)
 
 
 def change(instance: Instance, name: str, **terms: Any) -> None:

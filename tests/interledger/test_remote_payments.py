@@ -32,6 +32,7 @@ from tests.interledger.network import (
     ended,
     forgetting,
     hurried,
+    let_time_pass,
     never,
     received,
     sent,
@@ -327,11 +328,6 @@ def interrupt(instance: Instance, created: Json) -> None:
 def pay_at_home(instance: Instance, receiver: str, value: int) -> None:
     """Somebody else pays into the incoming payment, from a wallet of its own server."""
     instance.client.pay(instance.wallet("alice"), receiver, receiveAmount=amount(value))
-
-
-def let_time_pass(pair: Pair, seconds: int) -> None:
-    for server in pair:
-        server.clock.advance(seconds)
 
 
 def goes_on_to_the_end(pair: Pair, created: Json, receiver: str, spent: int = 1000) -> None:

@@ -29,6 +29,7 @@ from tests.interledger.network import (
     check_books,
     ended,
     hurried,
+    let_time_pass,
     network,
     operator_money,
     pay,
@@ -256,8 +257,7 @@ def test_credit_that_comes_back_completes_the_payment(later: int, credit: int, p
     quoted = a.client.create_quote(a.wallet("alice"), receiver)
     change(b, "a", credit_limit=credit, max_packet=500)
     created = a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"])
-    for server in pair:
-        server.clock.advance(later)
+    let_time_pass(pair, later)
     change(b, "a", credit_limit=100_000)
     assert ended(a, created).record.state == "completed"
     assert received(b, receiver).received == 5000

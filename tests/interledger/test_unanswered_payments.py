@@ -76,10 +76,6 @@ class Road:
         """The payment at its end, which is soon: so many seconds pass whenever it only waits."""
         return self._waits.end((self.a, self.b), created, seconds)
 
-    def pass_time(self, seconds: int) -> None:
-        for server in (self.a, self.b):
-            server.clock.advance(seconds)
-
     def unresolved(self, created: Json, state: packets.State = "prepared") -> Sequence[PacketRecord]:
         return self.a.read(lambda tx: packets.packets_of_payment(tx, last_segment(created["id"]), state))
 
