@@ -290,9 +290,6 @@ async def test_two_who_find_the_same_answer_move_the_money_once(node: Node) -> N
     assert await node.balance("near") == -500
 
 
-# Between two nodes: what one forgot, the other has kept
-
-
 # What a receiver's figure says: no payer is charged for what did not arrive
 
 
