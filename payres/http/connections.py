@@ -79,7 +79,7 @@ def connections_of(server: ServerState, config: Config) -> Connections:
     """Those of a server, whoever has started it."""
     found = _OF_SERVERS.get(server)
     if found is None:
-        found = _OF_SERVERS[server] = Connections(config.forwarded_allow_ips or [])
+        found = _OF_SERVERS[server] = Connections(config.forwarded_allow_ips)
     return found
 
 

@@ -114,6 +114,7 @@ def contents(tx: Transaction) -> tuple[list[Any], list[Any]]:
 def test_sql_injection_through_every_string(shared: Instance, anonymous: httpx2.Client, text: str) -> None:
     before, money = shared.read(contents), shared.balance("alice")
     answers = sent_to_the_resource_server(shared, text)
+    assert {text: text} in [answer.json().get("metadata") for answer in answers], "it is kept as the text that it is"
     answers += sent_to_the_authorization_server(shared, anonymous, text)
     for answer in answers:
         assert answer.status_code < 500, (answer.request.url, answer.text)
@@ -123,15 +124,6 @@ def test_sql_injection_through_every_string(shared: Instance, anonymous: httpx2.
     assert set(before[1]) <= set(addresses)
     assert shared.balance("alice") == money
     shared.check_ledger()
-
-
-@pytest.mark.parametrize("text", SQL)
-def test_sql_injection_is_kept_as_the_text_it_is(shared: Instance, text: str) -> None:
-    token = shared.client.grant({"type": "incoming-payment", "actions": ["create", "read"]})
-    made = shared.client.post(
-        "/incoming-payments", {"walletAddress": shared.wallet("bob"), "metadata": {text: text}}, token
-    )
-    assert shared.client.get(made.json()["id"], token).json()["metadata"] == {text: text}
 
 
 MARKUP = [
