@@ -29,7 +29,6 @@ class Slots:
     """
 
     def __init__(self, *limits: int | None, queue: int | None = None) -> None:
-        self._parts: Final = len(limits)
         # The widest first, each with the number of the key's parts.
         self._limits: Final = [(length, limit) for length, limit in enumerate(limits) if limit is not None]
         self._queue: Final = queue
@@ -84,7 +83,6 @@ class Slots:
     def _join(self, key: Key) -> "list[_Level]":
         """The levels of a key, the widest first. Those that nobody uses are not stored, because clients can make up any
         number of keys."""
-        assert len(key) < self._parts, "every part of a key has its limit"
         joined = []
         for length, limit in self._limits:
             if length <= len(key):
