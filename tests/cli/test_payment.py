@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
+from payres.store.connections import connect_writer
 from payres.testing.instance import run_instance
 from tests.cli.conftest import facts_in, rows_in
 from tests.helpers import Json, usd
@@ -72,6 +74,13 @@ def test_show_tells_the_whole_story(run: Run, books: Json) -> None:
     for part in ("outgoing", "asked for a grant", "A quote: ", moved, "Delivered"):
         assert part in text
     assert facts_in(run("show", books["bill"]))["Paid by"] == books["paid"]
+
+
+def test_show_tells_that_a_payment_expired(run: Run, books: Json) -> None:
+    with closing(connect_writer(str(books["database"]))) as connection:
+        sql = "UPDATE incoming_payment SET completed_at = NULL, expires_at = created_at + 1 WHERE id = ?"
+        assert connection.execute(sql, (books["bill"],)).rowcount == 1
+    assert "It expired. It had received USD 5.00." in run("show", books["bill"])
 
 
 def test_refund_goes_back_once(run: Run, books: Json) -> None:

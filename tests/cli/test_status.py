@@ -2,7 +2,7 @@ from pathlib import Path
 from typing import Any
 
 from payres.store.connections import server_lock
-from tests.cli.conftest import CREATE, AsJson, Command
+from tests.cli.conftest import CREATE, AsJson, Command, facts_of
 
 
 def test_status_shows_money_and_files(payres: Command, as_json: AsJson, database: Path) -> None:
@@ -17,9 +17,9 @@ def test_status_shows_money_and_files(payres: Command, as_json: AsJson, database
     ]
     assert found["databaseBytes"] == database.stat().st_size
     assert found["lastDay"] == {"incomingPayments": 0, "outgoingPayments": 0, "failed": 0}
-    text = payres("status").stdout
-    assert "12.50 USD" in text
-    assert "not running" in text
+    facts = facts_of(payres("status"))
+    assert (facts["In wallets"], facts["Liquidity"], facts["Fees"]) == ("12.50 USD", "1000.00 EUR", "none")
+    assert facts["Server"].endswith("not running")
 
 
 def test_status_says_that_a_server_has_the_database(payres: Command, as_json: AsJson, database: Path) -> None:

@@ -124,6 +124,7 @@ def test_overview_shows_money_volume_and_what_needs_attention(ann: Browser, payr
         "USD paid a day",
         "USD 25.00 in all",
         "Last backup none by payres",
+        "Webhooks 0 active, 1 disabled",
         "Server payres ",
     ):
         assert part in words, part
