@@ -1,5 +1,5 @@
-import asyncio
 from collections.abc import AsyncIterator, Iterator
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Protocol
 
 import pytest
@@ -8,6 +8,7 @@ from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import TIMEOUT
+from tests.http_server import reply, serving
 
 ARGUMENTS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -29,27 +30,17 @@ class ClientSite:
         self.arrivals: list[str] = []
         self.pages: dict[str, str] = {}
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        target = head.split(" ", 2)[1]
-        path, _, query = target.partition("?")
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        path, _, query = handler.path.partition("?")
         if path == "/hop":  # a server that keeps its finish URI and its pages on different origins
-            writer.write(_response("302 Found", "", f"Location: {self.url}/done?{query}\r\n"))
-        elif path == "/done":
-            self.arrivals.append(target)
-            writer.write(_response("200 OK", "<h1>Back at the shop</h1>"))
-        elif path in self.pages:
-            writer.write(_response("200 OK", self.pages[path]))
+            reply(handler, 302, Location=f"{self.url}/done?{query}")
+        elif path == "/done" or path in self.pages:
+            if path == "/done":
+                self.arrivals.append(handler.path)
+            body = self.pages.get(path, "<h1>Back at the shop</h1>")
+            reply(handler, 200, f"<!doctype html><title>Shop</title>{body}".encode(), **{"Content-Type": "text/html"})
         else:
-            writer.write(_response("404 Not Found", ""))
-        await writer.drain()
-        writer.close()
-
-
-def _response(status: str, body: str, headers: str = "") -> bytes:
-    content = f"<!doctype html><title>Shop</title>{body}".encode()
-    head = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(content)}\r\nConnection: close\r\n"
-    return f"{head}{headers}\r\n".encode() + content
+            reply(handler, 404)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -96,11 +87,11 @@ def wallet_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance
         yield instance
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def client_site() -> AsyncIterator[ClientSite]:
+@pytest.fixture
+def client_site() -> Iterator[ClientSite]:
     """The web server of the client that asks for consent."""
     site = ClientSite()
-    async with await asyncio.start_server(site.answer, "127.0.0.1", 0) as server:
+    with serving(site.answer) as port:
         # Its host is another site than that of payres, which a browser reaches as 127.0.0.1.
-        site.url = f"http://localhost:{server.sockets[0].getsockname()[1]}"
+        site.url = f"http://localhost:{port}"
         yield site
