@@ -79,7 +79,7 @@ LONGEST = (
     "crash/test_power_cut.py",
     "test_architecture.py",
     "crash/test_clock_jumps.py",
-    "crash/test_standby.py",
+    "crash/test_litestream.py",
     "testing/test_instance.py",
     "routes/test_waiting.py",
 )

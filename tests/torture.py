@@ -30,7 +30,7 @@ ALL: Final = {
     "answers": Series({"LOSSY_SEEDS": "20"}, ["tests/interledger/test_unanswered_payments.py"]),
     "copies": Series(
         {"CRASH_BACKUPS": "50", "LITESTREAM_LOSSES": "10"},
-        ["tests/crash/test_backup.py", "tests/crash/test_litestream.py", "tests/crash/test_standby.py"],
+        ["tests/crash/test_backup.py", "tests/crash/test_litestream.py"],
     ),
     "fuzz": Series({"FUZZ_CASES": "100000", "SLOW_CONNECTIONS": "10000"}, ["tests/attacks"]),
     "rights": Series({"ENDED_RIGHTS": "1000"}, ["tests/routes/test_ended_rights.py"]),

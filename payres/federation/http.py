@@ -3,7 +3,8 @@
 import asyncio
 import re
 from collections.abc import Hashable, Mapping
-from typing import Any, Final, Self
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
 
 import msgspec
 
@@ -21,7 +22,7 @@ WAITING_FOR_SLOT: Final = 3
 _NAMES = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # of headers, one after the other (RFC 9110 section 5.1)
 
 
-class GuardedClient:
+class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
     """Sends requests to other servers; every failure is a FetchFailed.
 
     Private and loopback addresses and plain http need `allow_private_hosts`. `failed_reads` bounds how many failed
@@ -29,10 +30,7 @@ class GuardedClient:
     """
 
     def __init__(
-        self,
-        allow_private_hosts: bool,
-        bounds: Bounds | None = None,
-        failed_reads: RateLimiter | None = None,
+        self, allow_private_hosts: bool, bounds: Bounds | None = None, failed_reads: RateLimiter | None = None
     ) -> None:
         self._allow_private_hosts = allow_private_hosts
         self._bounds = bounds = bounds or Bounds()
@@ -90,9 +88,6 @@ class GuardedClient:
     async def aclose(self) -> None:
         """Closes the connections that are idle. A later request opens new ones."""
         await self._transport.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
