@@ -1,9 +1,9 @@
 """The machine is lost under load: server and Litestream are killed, and what Litestream had copied takes their place.
 
 It is restored from the replica, or a standby has it: Litestream that follows, and a server that reads.
-LITESTREAM_LOSSES prolongs the series. LITESTREAM_INTERVALS repeats it: with 50ms,200ms/1s first for both intervals of 50 ms, then for a
-monitor-interval of 200 ms and a sync-interval of 1 s; a follower asks as often as is uploaded. -s shows the figures.
-LITESTREAM names another program than the one beside this Python or on the PATH.
+LITESTREAM_LOSSES prolongs the series. LITESTREAM_INTERVALS repeats it: with 50ms,200ms/1s first for both intervals of
+50 ms, then for a monitor-interval of 200 ms and a sync-interval of 1 s; a follower asks as often as is uploaded. -s
+shows the figures. LITESTREAM names another program than the one beside this Python or on the PATH.
 """
 
 import json
