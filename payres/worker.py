@@ -72,13 +72,9 @@ class Worker:
                 await self._rest(seconds)
 
     async def _rest(self, seconds: float | None) -> None:
-        timer = None if seconds is None else asyncio.create_task(self._wake_after(seconds))
+        timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self.wake)
         try:
             await self._woken.wait()
         finally:
             if timer is not None:
                 timer.cancel()
-
-    async def _wake_after(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        self.wake()

@@ -12,14 +12,7 @@ from payres.store import migrations
 from payres.store.connections import connect_writer
 from payres.store.copies import copied
 from payres.store.database import Database
-from payres.store.migrations import (
-    FIRST,
-    UnusableDatabase,
-    execute_script,
-    first_difference,
-    migrate,
-    version_of,
-)
+from payres.store.migrations import FIRST, UnusableDatabase, execute_script, first_difference, migrate, version_of
 from tests.helpers import TIMEOUT
 from tests.versions import NEWEST, make_newest, make_up, plain
 

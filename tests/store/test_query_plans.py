@@ -36,10 +36,9 @@ from payres.store.rows import PageQuery, Table, first_row_from, page_of_wallet, 
 from payres.store.work import Transaction
 
 Query = Callable[[Transaction], object]
-Towards = Literal["older", "newer"]
 MODULES = (accounts, assets, clients, entries, events, grants, operators, packets, payments, peers, quotes, wallets)
 NEWEST = PageQuery(5)
-TOWARDS: tuple[Towards, Towards] = ("older", "newer")
+TOWARDS: Sequence[Literal["older", "newer"]] = ("older", "newer")
 # What functions are called with, by the types that they ask for.
 VALUES: dict[Any, Any] = {
     int: 1,
