@@ -41,7 +41,7 @@ from payres.payments.incoming import report_expired
 from payres.rate_limiter import RateLimiter
 from payres.routes.context import Context
 from payres.routes.monitoring import Readiness
-from payres.routes.routing import Route, Router
+from payres.routes.routing import Operator, Route, Router
 from payres.settings import Settings
 from payres.store.connections import server_lock
 from payres.store.database import Database
@@ -70,7 +70,7 @@ def create_app(settings: Settings, clock: Clock | None = None, request_log: Requ
             request_log.flush()
 
     return _Application(
-        Router(_admin_routes, admin_hosts).answer,
+        Router(Operator(_admin_routes, admin_hosts)),
         [  # from the outside in
             Middleware(Observer, environment.metrics, request_log, settings.base_url),
             Middleware(CrossOrigin),
@@ -98,14 +98,17 @@ def _admin_routes() -> Sequence[Route]:
 
 
 class _Application(Starlette):
-    """Starlette without its routes and its layers for errors: what a function raises is answered by its route."""
+    """Starlette without its layers for errors: what a function raises is answered by its route."""
 
-    def __init__(self, answer: ASGIApp, middleware: Sequence[Middleware], lifespan: Lifespan[Starlette]) -> None:
+    router: Router
+
+    def __init__(self, router: Router, middleware: Sequence[Middleware], lifespan: Lifespan[Starlette]) -> None:
         super().__init__(middleware=middleware, lifespan=lifespan)
-        self._answer = answer
+        router.lifespan_context = self.router.lifespan_context
+        self.router = router
 
     def build_middleware_stack(self) -> ASGIApp:
-        requests = self._answer
+        requests: ASGIApp = self.router.answer
         for layer, arguments, options in reversed(self.user_middleware):
             requests = layer(requests, *arguments, **options)
         return lambda scope, receive, send: (requests if scope["type"] == "http" else self.router)(scope, receive, send)

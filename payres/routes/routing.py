@@ -7,10 +7,11 @@ from typing import Final
 from urllib.parse import unquote
 
 import msgspec
+from starlette import routing
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import compile_path
+from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
 from payres.errors import DomainError, MethodNotAllowed, NotFound, nothing_here
@@ -44,7 +45,7 @@ class WalletConvertor(StringConvertor):
 register_url_convertor("wallet", WalletConvertor())
 
 
-class Route:
+class Route(routing.Route):
     """All methods at one path. HEAD is a GET; another method is answered 405, and where `takes_all` also a GET: a page
     explains the error to a person, and a path without a wallet is 404 for all methods.
 
@@ -60,15 +61,18 @@ class Route:
         takes_all: bool = False,
         streams: Sequence[str] = (),
     ) -> None:
-        self.path = path
-        self.pattern = re.compile(
-            compile_path(path)[0].pattern.removesuffix("$") + r"\Z"
-        )  # `$` passes a line break over
+        super().__init__(path, next(iter(handlers.values())))
+        self.path_regex = re.compile(self.path_regex.pattern.removesuffix("$") + r"\Z")  # `$` passes a line break over
         self.handlers = {**handlers, "HEAD": handlers["GET"]} if "GET" in handlers else handlers
         self.is_json = is_json
         self.streams = streams
         self._takes_all = takes_all
         self._allowed = ", ".join(sorted({"OPTIONS", *self.handlers}))  # RFC 9110 section 10.2.1
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """By the path alone, which is under no other."""
+        found = self.path_regex.match(scope["path"])
+        return (Match.NONE, {}) if found is None else (Match.FULL, {"path_params": found.groupdict()})
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers the request, with an error for what its function raises."""
@@ -85,7 +89,7 @@ class Route:
 
     def _answer(self, request: Request) -> Awaitable[Response]:
         """Raises 405 and 406."""
-        handler = self.handlers.get(request.scope["method"])
+        handler = self.handlers.get(request.method)
         if handler is None:
             if not self._takes_all:
                 raise MethodNotAllowed(self._allowed)
@@ -95,61 +99,60 @@ class Route:
         return handler(request)
 
 
-class Router:
-    """Finds the route of a request. A trailing slash is accepted on every path and never redirected: the signature
-    check sees the path as it was sent. A path without parameters finds its route at once; the other routes are tried
-    in their order, the most frequent first.
+class Operator(BaseRoute):
+    """The operator's API and pages, which are there only for who is let in by `admin_hosts`.
 
-    The operator's API and pages are there only for who is let in by `admin_hosts`. `load` gives their routes. It is
-    called when they are first asked for, because to import them takes a third of the time of a start.
+    `load` gives their routes. It is called when they are first asked for, because to import them takes a third of the
+    time of a start.
     """
 
     def __init__(self, load: Callable[[], Sequence[Route]], admin_hosts: AdminHosts) -> None:
-        self._by_path = {route.path: route for route in ROUTES if "{" not in route.path}
-        self._tried = [route for route in ROUTES if "{" in route.path]
         self._load = load
-        self._operators: Sequence[Route] | None = None
         self._admin_hosts = admin_hosts
+        self._routes: Sequence[Route] | None = None
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        path = scope["path"]
+        return (Match.FULL if path == ADMIN_ROOT or path.startswith(f"{ADMIN_ROOT}/") else Match.NONE), {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The path is matched as it was sent, because a wallet's may have slashes, which are escaped here."""
+        if not self._admin_hosts.let_in(scope):
+            await _refuse_all(scope, receive, send)
+            return
+        if self._routes is None:
+            self._routes = await asyncio.to_thread(self._load)
+        sent = {"path": scope["raw_path"].decode("latin-1").removesuffix("/")}
+        for route in self._routes:
+            match, found = route.matches(sent)
+            if match is Match.FULL:
+                scope["path_params"] = {name: unquote(text) for name, text in found["path_params"].items()}
+                await route.handle(scope, receive, send)
+                return
+        await _refuse_all(scope, receive, send)
+
+
+class Router(routing.Router):
+    """Starlette's router, in which a trailing slash is accepted on every path and never redirected: the signature check
+    sees the path as it was sent. A path without parameters finds its route at once; the other routes are tried in
+    their order, the most frequent first."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._by_path = {route.path: route for route in ROUTES if "{" not in route.path}
+        tried = [route for route in ROUTES if "{" in route.path]
+        super().__init__([*tried[:-3], operator, *tried[-3:]], redirect_slashes=False, default=_refuse_all)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request."""
         path, raw = scope["path"], scope["raw_path"]
-        is_operators = path == ADMIN_ROOT or path.startswith(f"{ADMIN_ROOT}/")
-        if b"%" in raw and b"%2F" in raw.upper() and not is_operators:
+        if b"%" in raw and b"%2F" in raw.upper() and not path.startswith(f"{ADMIN_ROOT}/"):
             sentence = "There is nothing at this address: an escaped slash is not a slash (RFC 3986 section 2.2)"
             await _refuse(NotFound(sentence), scope, receive, send)
             return
         if len(path) > 1 and path.endswith("/"):
             path = scope["path"] = path[:-1]
-        if is_operators:
-            await self._answer_operator(scope, receive, send)
-            return
-        route = self._by_path.get(path) or _find(self._tried, path, scope)
-        await (_refuse_all if route is None else route.handle)(scope, receive, send)
-
-    async def _answer_operator(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The path is matched as it was sent, because a wallet's may have slashes, which are escaped here."""
-        if not self._admin_hosts.let_in(scope):
-            await _refuse_all(scope, receive, send)
-            return
-        if self._operators is None:
-            self._operators = await asyncio.to_thread(self._load)
-        route = _find(self._operators, scope["raw_path"].decode("latin-1").removesuffix("/"), scope)
-        if route is None:
-            await _refuse_all(scope, receive, send)
-            return
-        scope["path_params"] = {name: unquote(text) for name, text in scope["path_params"].items()}
-        await route.handle(scope, receive, send)
-
-
-def _find(routes: Sequence[Route], path: str, scope: Scope) -> Route | None:
-    """The route at a path, which is under no other; the scope gets what the path names."""
-    for route in routes:
-        found = route.pattern.match(path)
-        if found is not None:
-            scope["path_params"] = found.groupdict()
-            return route
-    return None
+        route = self._by_path.get(path)
+        await (self.app if route is None else route.handle)(scope, receive, send)
 
 
 async def _refuse(error: DomainError, scope: Scope, receive: Receive, send: Send) -> None:
