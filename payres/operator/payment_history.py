@@ -206,18 +206,15 @@ def is_above_zero(amount: str) -> bool:
     return bool(amount.strip("0."))
 
 
-def _sum(direction: str, amount: Callable[[Payment], str | None]) -> Callable[[PaymentHistory], str | None]:
-    """An amount that is said of payments of one direction alone."""
+def _sum(direction: str, member: str) -> Callable[[PaymentHistory], str | None]:
+    """An amount that is said of payments of one direction alone, and what was sent back only if there is any."""
 
     def said(one: PaymentHistory) -> str | None:
-        found = amount(one.payment) if one.payment.direction == direction else None
-        return None if found is None else f"{one.payment.asset_code} {found}"
+        found = getattr(one.payment, member) if one.payment.direction == direction else None
+        is_said = found is not None and (member != "refunded" or is_above_zero(found))
+        return f"{one.payment.asset_code} {found}" if is_said else None
 
     return said
-
-
-def _refunded(payment: Payment) -> str | None:
-    return payment.refunded if is_above_zero(payment.refunded) else None
 
 
 HISTORY: Final = Shape(
@@ -226,13 +223,13 @@ HISTORY: Final = Shape(
     fact("Direction", lambda one: one.payment.direction),
     fact("State", lambda one: one.payment.state, "state"),
     fact("Wallet", lambda one: one.payment.wallet, "long", section="wallets"),
-    fact("Wants", _sum("incoming", lambda payment: payment.amount)),
-    fact("May debit", _sum("outgoing", lambda payment: payment.amount)),
-    fact("Received", _sum("incoming", lambda payment: payment.moved)),
-    fact("Sent", _sum("outgoing", lambda payment: payment.moved)),
+    fact("Wants", _sum("incoming", "amount")),
+    fact("May debit", _sum("outgoing", "amount")),
+    fact("Received", _sum("incoming", "moved")),
+    fact("Sent", _sum("outgoing", "moved")),
     fact("Delivered", lambda one: one.delivered and one.delivered.text),
-    fact("Sent back", _sum("incoming", _refunded)),
-    fact("Came back", _sum("outgoing", _refunded)),
+    fact("Sent back", _sum("incoming", "refunded")),
+    fact("Came back", _sum("outgoing", "refunded")),
     fact("Client", lambda one: one.payment.client),
     fact("Refund of", lambda one: one.payment.refund_of, "code", section="payments"),
     fact("Grant", lambda one: one.payment.grant, "code", section="grants"),

@@ -1,8 +1,10 @@
 import sqlite3
 from pathlib import Path
 
+import click
 import pytest
 
+from payres.cli import main
 from payres.store import connections as store
 from payres.store.work import Transaction
 from tests.cli.conftest import CREATE, AsJson, Command, one_sentence, rows_of
@@ -156,3 +158,17 @@ def test_list_of_nothing_says_so(payres: Command, as_json: AsJson, command: str,
     payres("init")
     assert says in payres(*command.split()).stdout
     assert [*as_json(*command.split()).values()] == [[]]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "wallet password alice --password-file -",
+        "key add alice --jwk -",
+        "key add alice --pem - --kid mine",
+    ],
+)
+def test_standard_input_that_is_closed_is_told(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)  # as Python has it then
+    with pytest.raises(click.BadParameter, match="standard input is closed"):
+        main(command.split(), standalone_mode=False)
