@@ -1,21 +1,27 @@
-"""What the processes run that are forked as servers."""
+"""What the processes run that are forked as servers; some by a clock that is moved when a payment only waits for it."""
 
+import asyncio
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from functools import partial
+from mmap import mmap
 from pathlib import Path
 from unittest.mock import patch
 
 from payres.cli import main
-from payres.clock import SECOND
+from payres.clock import SECOND, Clock, SystemClock
 from payres.events import deliveries
 from payres.interledger import outbound, remote_payments, unanswered
 from payres.interledger.remote_payments import Backoff
 from payres.interledger.sending.connection import Timing
 from payres.routes import monitoring
 from payres.store import lanes, work
-from tests.crash import shared_clock
-from tests.crash.shared_clock import SharedClock
+from payres.store.connections import connect_writer
 
 LIFETIME = 3 * SECOND
+OFFSET, AWAITED = range(2)  # what the file has, in microseconds
+BYTES = 16
+TICK_SECONDS = 0.02
 
 
 def serve() -> None:
@@ -56,7 +62,43 @@ def serve_by(file: Path) -> None:
         patch.object(work, "SystemClock", lambda: clock),
         patch.object(remote_payments, "Backoff", partial(Backoff, after_failure=0.02)),
         patch.object(remote_payments, "MAX_ATTEMPTS", 1000),
-        patch.object(unanswered, "TICK_SECONDS", shared_clock.TICK_SECONDS),
+        patch.object(unanswered, "TICK_SECONDS", TICK_SECONDS),
         patch.object(unanswered, "pause", clock.pause),
     ):
         serve()
+
+
+class SharedClock:
+    """The system's clock, moved forward by what a file says, which also says for what time a server waits."""
+
+    def __init__(self, file: Path) -> None:
+        if not file.exists():
+            file.write_bytes(bytes(BYTES))
+        with file.open("r+b") as opened:
+            self._values = memoryview(mmap(opened.fileno(), BYTES)).cast("q")
+
+    def now(self) -> int:
+        return SystemClock().now() + self._values[OFFSET]
+
+    async def pause(self, clock: Clock, due: int | None) -> None:
+        """Waits as `unanswered.pause` does, and says in the file for what time."""
+        if due is not None and due > clock.now():
+            self._values[AWAITED] = due
+        await asyncio.sleep(TICK_SECONDS)
+
+    def forget(self) -> None:
+        """Nobody waits: the server that did may have been killed."""
+        self._values[AWAITED] = 0
+
+    def skip(self, databases: Sequence[Path]) -> None:
+        """Ends the wait, if a server waits.
+
+        It moves under the locks of all databases, so that no unit of work which began before ends after.
+        """
+        if self._values[AWAITED] <= self.now():
+            return
+        with ExitStack() as stack:
+            for database in databases:
+                connection = stack.enter_context(closing(connect_writer(str(database))))
+                connection.execute("BEGIN IMMEDIATE")
+            self._values[OFFSET] += max(self._values[AWAITED] - self.now(), 0)

@@ -18,9 +18,8 @@ import pytest
 from payres.clock import SystemClock
 from payres.store.connections import connect_writer
 from tests.crash.load import drawn_by
-from tests.crash.serve import serve, serve_by
+from tests.crash.serve import SharedClock, serve, serve_by
 from tests.crash.server import FILES, CommandFailed, Server, check_link, make_peers
-from tests.crash.shared_clock import SharedClock
 from tests.helpers import is_refused, last_segment, usd, wait_until
 from tests.interledger.lossy_link import LossyLink, lossy_link
 from tests.payments.test_refunds import pay_from_remote

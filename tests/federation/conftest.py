@@ -1,4 +1,4 @@
-"""Servers on the loopback interface that answer with whatever bytes a test wants."""
+"""Servers on the loopback interface that answer with whatever bytes a test wants, or as a script says."""
 
 import asyncio
 import socket
@@ -7,7 +7,9 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from payres.federation import http, ip_addresses
@@ -15,7 +17,6 @@ from payres.federation.connection import FetchFailed
 from payres.federation.http import GuardedClient
 from payres.federation.transport import Bounds
 from payres.rate_limiter import requested_by
-from tests.federation.site import Site
 from tests.helpers import TIMEOUT
 from tests.internet import Internet
 from tests.tls import Tls
@@ -27,8 +28,68 @@ Handler = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Start = Callable[[Talk, ssl.SSLContext | None], Awaitable[int]]
 Serve = Callable[..., Awaitable[int]]
-OpenSite = Callable[[], Awaitable[Site]]
+OpenSite = Callable[[], Awaitable["Site"]]
 Elapse = Callable[[float], None]
+
+
+class Request(msgspec.Struct, frozen=True):
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """`content` is sent as JSON, bytes as they are; `pause` is waited for before."""
+
+    content: Any = b""
+    status: int = 200
+    headers: dict[str, str] = {}
+    pause: Callable[[], Awaitable[object]] | None = None
+
+
+Script = Callable[[Request], Answer]
+
+
+class Site:
+    """Notes what it is asked. `pages` maps a method and target such as "GET /alice" to answers; a list gives one after
+    another.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.base = f"http://127.0.0.1:{port}"
+        self.pages: dict[str, Answer | list[Answer] | Script] = {}
+        self.requests: list[Request] = []
+
+    def asked(self, method: str) -> list[Request]:
+        return [request for request in self.requests if request.method == method]
+
+    def answer(self, request: Request) -> Answer:
+        page = self.pages.get(f"{request.method} {request.target}", Answer({"error": {}}, 404))
+        if isinstance(page, list):
+            return page.pop(0)
+        return page if isinstance(page, Answer) else page(request)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await read_request(reader)
+        self.requests.append(request)
+        answer = self.answer(request)
+        if answer.pause is not None:
+            await answer.pause()
+        content = answer.content if isinstance(answer.content, bytes) else msgspec.json.encode(answer.content)
+        headers = {"Content-Length": str(len(content)), "Connection": "close", **answer.headers}
+        lines = [f"HTTP/1.1 {answer.status} Scripted", *(f"{name}: {value}" for name, value in headers.items())]
+        writer.write("\r\n".join([*lines, "", ""]).encode() + content)
+        await writer.drain()
+
+
+async def read_request(reader: asyncio.StreamReader) -> Request:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    method, target, _ = head[0].split(" ")
+    lines = [line.partition(":") for line in head[1:] if line]
+    headers = {name.lower(): value.strip() for name, _, value in lines}
+    assert len(headers) == len(lines), "a header came twice"
+    return Request(method, target, headers, await reader.readexactly(int(headers.get("content-length", "0"))))
 
 
 @pytest.fixture

@@ -22,8 +22,7 @@ from payres.limits import (
 )
 from payres.rate_limiter import RateLimiter, Requester, requested_by
 from payres.worker import cancel_all
-from tests.federation.conftest import HURRY, UNHURRIED, Elapse, NameServers, Serve, failure_of, loopback
-from tests.federation.site import Answer, Site
+from tests.federation.conftest import HURRY, UNHURRIED, Answer, Elapse, NameServers, Serve, Site, failure_of, loopback
 from tests.helpers import settle
 from tests.internet import Internet
 from tests.tls import Tls

@@ -18,8 +18,7 @@ from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import IlpMethod, RemoteIncomingPayment, RemoteReceivers
 from payres.store.work import Transaction
 from payres.testing.instance import Instance, run_instance
-from tests.federation.conftest import OpenSite
-from tests.federation.site import Answer, Site
+from tests.federation.conftest import Answer, OpenSite, Site
 from tests.helpers import receiver_of, usd
 from tests.internet import Internet
 

@@ -24,8 +24,7 @@ from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
 from payres.store.database import Database
 from payres.testing.instance import Instance, run_instance
-from tests.federation.conftest import Elapse
-from tests.federation.site import Answer, Request, Site
+from tests.federation.conftest import Answer, Elapse, Request, Site
 from tests.helpers import TIMEOUT, receiver_of, refusal, settle, usd
 from tests.http_server import reply, serving
 

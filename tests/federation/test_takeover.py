@@ -14,7 +14,7 @@ from payres.store import audit
 from payres.store.database import Database
 from payres.store.migrations import UnusableDatabase
 from payres.store.work import Environment, Work
-from tests.federation.site import Answer, Site
+from tests.federation.conftest import Answer, Site
 
 RESTORED = 1_767_225_600 * SECOND
 EARLIER, SAME, LATER = "2025-12-31T23:59:59.999Z", "2026-01-01T00:00:00.000Z", "2026-01-01T00:00:00.001Z"

@@ -3,8 +3,7 @@ import pytest
 from payres.federation.connection import FetchFailed
 from payres.federation.wallet_addresses import RemoteWallet, fetch_keys, fetch_wallet_address
 from payres.signatures.jwk import JWK
-from tests.federation.conftest import Serve, loopback
-from tests.federation.site import Answer, Site
+from tests.federation.conftest import Answer, Serve, Site, loopback
 
 
 def document_of(site: Site, **changes: object) -> dict[str, object]:
