@@ -16,7 +16,7 @@ from payres.store import connections
 from payres.store.connections import DatabaseServed, connect_writer, server_lock
 from payres.store.migrations import UnusableDatabase, migrate, version_of
 from tests.helpers import child
-from tests.versions import NEWEST, make_newest
+from tests.versions import make_newest
 
 HOLD_UNTIL_KILLED = """
 import sys
@@ -35,17 +35,6 @@ def served_by_another(database: str) -> Iterator[subprocess.Popen[str]]:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         yield process
-
-
-def test_second_is_refused_until_the_first_ends(tmp_path: Path) -> None:
-    database = str(tmp_path / "payres.db")
-    with server_lock(database):
-        with pytest.raises(DatabaseServed, match=r"A payres serves .*payres\.db or restores it: stop that one first"):
-            server_lock(database).__enter__()
-        with server_lock(str(tmp_path / "other.db")):
-            pass
-    with server_lock(database):
-        pass
 
 
 def test_a_link_to_the_database_is_the_same_database(tmp_path: Path) -> None:
@@ -74,36 +63,10 @@ def test_database_with_two_names_is_refused_by_each(tmp_path: Path, name: str) -
         connect_writer(str(database)).close()
 
 
-def test_killed_process_lets_go(tmp_path: Path) -> None:
-    database = str(tmp_path / "payres.db")
-    with served_by_another(database) as process:
-        with pytest.raises(DatabaseServed):
-            server_lock(database).__enter__()
-        process.kill()
-    with server_lock(database):
-        pass
-
-
-def test_file_beside_the_database_is_private_and_stays(tmp_path: Path) -> None:
-    with server_lock(str(tmp_path / "new" / "payres.db")):
-        pass
-    assert (tmp_path / "new" / "payres.db.lock").stat().st_mode & 0o777 == 0o600
-
-
 def test_databases_in_memory_are_not_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with server_lock(":memory:"), server_lock(":memory:"):
         assert list(tmp_path.iterdir()) == []
-
-
-async def test_application_that_starts_holds_it_and_one_that_cannot_does_not_open_the_database(tmp_path: Path) -> None:
-    settings = Settings(database=str(tmp_path / "payres.db"))
-    first, second = create_app(settings), create_app(settings)
-    async with first.router.lifespan_context(first):
-        with pytest.raises(DatabaseServed):
-            await second.router.lifespan_context(second).__aenter__()
-    async with second.router.lifespan_context(second):
-        pass
 
 
 @pytest.fixture
@@ -136,13 +99,6 @@ def test_older_database_is_not_migrated_under_a_server_and_a_command_says_to_res
         *("payres.db", "payres.db-shm", "payres.db-wal", "payres.db.lock")
     }
     assert (CliRunner().invoke(main, command).exit_code, version(older)) == (0, second_version)
-
-
-def test_command_works_beside_a_server_of_its_own_version(tmp_path: Path) -> None:
-    database = str(tmp_path / "payres.db")
-    connect_writer(database).close()
-    with served_by_another(database), closing(connect_writer(database)) as connection:
-        assert version_of(connection) == NEWEST
 
 
 def test_lock_is_held_while_a_command_migrates_and_no_longer(older: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,20 +34,6 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_copy_has_what_was_committed_in_one_private_file(live: sqlite3.Connection, path: Path, tmp_path: Path) -> None:
-    live.execute("BEGIN")
-    live.execute("DELETE FROM item")
-    with copied(path, beside=tmp_path / "copy.db") as partial:
-        assert partial.name.startswith("copy.db.")
-        assert mode(partial) == 0o600
-        assert partial.read_bytes()[18:20] == b"\x01\x01", "read and written without a log"
-        assert examine(partial, numbers) == list(range(1, 51))
-        assert examine(partial, first_fault) is None
-        rename(partial, tmp_path / "copy.db")
-    live.execute("ROLLBACK")
-    assert {file.name for file in tmp_path.iterdir()} == {"source.db", "source.db-wal", "source.db-shm", "copy.db"}
-
-
 def test_commits_during_the_copy_are_neither_delayed_nor_copied(
     live: sqlite3.Connection, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,20 +149,6 @@ def test_exchange_keeps_what_was_there_with_what_its_log_held(
     assert not list(tmp_path.glob("kept.db-*"))
     assert database.stat().st_nlink == kept.stat().st_nlink == 1
     assert not new.exists()
-
-
-def test_exchange_is_refused_while_someone_has_the_database_open(
-    live: sqlite3.Connection, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(copies, "LOCK_TIMEOUT_SECONDS", 0.01)
-    new = tmp_path / "new.db"
-    new.write_bytes(b"new")
-    with pytest.raises(DatabaseOpen, match=r"has .*source\.db open"):
-        exchange(path, new, tmp_path / "kept.db")
-    assert new.exists()
-    assert not (tmp_path / "kept.db").exists()
-    live.execute("INSERT INTO item (number) VALUES (51)")
-    assert len(numbers(live)) == 51
 
 
 def test_who_opened_the_database_just_before_the_exchange_writes_to_neither(path: Path, tmp_path: Path) -> None:

@@ -64,14 +64,6 @@ def keep(name: str, size: int = 1) -> Callable[[Transaction], str]:
     return unit
 
 
-def keep_then_raise(name: str) -> Unit:
-    def unit(tx: Transaction) -> object:
-        tx.execute("INSERT INTO secret (name, value) VALUES (?, x'00')", (name,))
-        raise NotFound(name)
-
-    return unit
-
-
 def answer_with(number: int) -> Unit:
     def unit(tx: Transaction) -> object:
         return tx.execute("SELECT ?", (number,)).fetchone()[0]
@@ -100,21 +92,6 @@ def is_unavailable(outcome: object) -> bool:
 
 
 # Units of work
-
-
-@crowds
-async def test_units_that_raise_in_a_crowd_lose_their_own_work_alone(
-    database: Database, path: str, together: Crowd
-) -> None:
-    units = [keep_then_raise(str(n)) if n % 3 == 0 else keep(str(n)) for n in range(50)]
-    outcomes = await together(database, units)
-    for n, outcome in enumerate(outcomes):
-        if n % 3 == 0:
-            assert isinstance(outcome, DomainError)
-            assert (outcome.status, str(outcome)) == (404, str(n))
-        else:
-            assert outcome == str(n)
-    assert kept_in_file(path) == {str(n) for n in range(50) if n % 3}
 
 
 @crowds
@@ -389,29 +366,6 @@ async def test_reads_of_one_turn_share_a_snapshot_and_answer_each_for_itself(dat
         assert statements.count("BEGIN") == 5
     for n, outcome in enumerate(outcomes):
         assert outcome == n if n % 3 else isinstance(outcome, DomainError) and str(outcome) == str(n)
-
-
-async def test_reads_that_a_write_waits_for_go_first_and_the_others_a_few_in_each_turn(database: Database) -> None:
-    order: list[str] = []
-
-    async def read(name: str, *, for_write: bool) -> None:
-        await database.read(lambda work: order.append(name), for_write=for_write)
-
-    async def count_turns() -> None:
-        while len(order) < 2 * len(plain):
-            order_at_turn.append(len(order))
-            await asyncio.sleep(0)
-
-    plain = [read(f"plain {number}", for_write=False) for number in range(3 * READS_PER_TURN)]
-    urgent = [read(f"for write {number}", for_write=True) for number in range(3 * READS_PER_TURN)]
-    order_at_turn: list[int] = []
-    await asyncio.gather(*plain, *urgent, count_turns())
-    assert order == [
-        *(f"for write {number}" for number in range(len(urgent))),
-        *(f"plain {number}" for number in range(len(plain))),
-    ]
-    first_turn = len(urgent) + 1
-    assert {first_turn + number * READS_PER_TURN for number in (0, 1, 2)} <= set(order_at_turn)
 
 
 async def test_crowd_of_reads_leaves_room_for_those_of_writes_and_is_soon_done(database: Database) -> None:

@@ -37,12 +37,6 @@ def test_versions_count_up_and_all_files_together_give_the_schema() -> None:
         assert first_difference(connection) is None
 
 
-def test_fresh_database_has_the_newest_version_and_the_schema(path: str) -> None:
-    with closing(connect_writer(path)) as connection:
-        assert (version_of(connection), first_difference(connection)) == (NEWEST, None)
-        assert not connection.in_transaction
-
-
 def test_every_table_is_strict(path: str) -> None:
     with closing(connect_writer(path)) as connection:
         tables = connection.execute(
@@ -65,7 +59,8 @@ def test_only_the_missing_steps_are_run_and_the_rows_stay(
     make_newest(path, KEPT)
     steps = (
         "alter table secret add column note text;",
-        "-- a comment; with a semicolon\nupdate secret set note = 'one; two';\n",
+        "-- a comment; with a semicolon\nupdate secret set note = 'one; two';\n"
+        "create trigger none_goes before delete on secret begin\n  select raise(abort, 'no');\nend; -- the end",
     )
     assert make_up(monkeypatch, tmp_path / "migrations", *steps) == NEWEST + 2
     with closing(connect_writer(path)) as connection:
@@ -278,35 +273,3 @@ def test_connections_that_open_a_fresh_file_at_once_all_succeed(tmp_path: Path) 
         for thread in [threads.submit(open_each) for _ in range(together)]:
             thread.result()
     assert found == [NEWEST] * rounds * together
-
-
-@pytest.mark.parametrize(
-    ("script", "tables"),
-    [
-        ("create table a (x integer);", {"a"}),
-        ("create table a (x integer)", {"a"}),
-        (
-            "create table a (x integer); -- with a remark\ncreate table b (x text default ';\n');\n-- the end",
-            {"a", "b"},
-        ),
-        ("create table a (x integer);\ncreate trigger t after insert on a begin\n  delete from a;\nend;\n", {"a"}),
-        ("-- nothing; at all\n\n", set()),
-        ("", set()),
-    ],
-)
-def test_script_runs_statement_by_statement_inside_the_transaction(script: str, tables: set[str]) -> None:
-    with plain(":memory:") as connection:
-        connection.execute("BEGIN")
-        execute_script(connection, script)
-        assert connection.in_transaction
-        assert tables_of(connection) == tables
-        connection.execute("ROLLBACK")
-        assert tables_of(connection) == set()
-
-
-@pytest.mark.parametrize("script", ["create table a (x integer);\ncreate table b (", "nonsense", "select 'open;\n"])
-def test_script_that_breaks_off_is_refused(script: str) -> None:
-    with plain(":memory:") as connection:
-        connection.execute("BEGIN")
-        with pytest.raises(sqlite3.OperationalError):
-            execute_script(connection, script)
