@@ -142,7 +142,7 @@ class TokenInvalid(
         "missing_token": "There is no `Authorization: GNAP <token>`; for peers and API keys, no `Bearer <token>`",
         "unknown_token": "The token was never issued, or was purged with a grant that was not used",
         "expired_token": "The token has expired; rotate it",
-        "revoked_token": "The token was rotated or revoked, its grant was, or the API key",
+        "revoked_token": "The token was rotated or revoked, its grant was, or the API key; the hint says which",
         "other_token": "The token is not the one that this `manage` URL is for",
     },
     descriptions={"": "Invalid Token"},
@@ -210,10 +210,11 @@ class LimitExceeded(
         "receiveAmount": "The payment delivers more than the grant has left in this window, or in another asset",
         "interval": "No window of the interval is open now",
         "receiver": "The grant is for another receiver only",
+        "revoked_grant": "The grant was revoked. Other requests with its tokens get `revoked_token`",
     },
     descriptions={"": "unauthorized"},
 ):
-    """A limit of the grant is exceeded; `reason` names it."""
+    """A limit of the grant is exceeded, or it was revoked; `reason` says which."""
 
 
 class InsufficientFunds(

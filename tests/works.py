@@ -7,12 +7,14 @@ from typing import Any, Final
 
 from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import MovableClock
-from payres.grants.gnap import IncomingPaymentAccess
+from payres.grants.access import Caller, Holder
+from payres.grants.gnap import Access, IncomingPaymentAccess
 from payres.identifiers import hash_secret
 from payres.operator.peer_terms import NewPeer
 from payres.operator.peers import add_peer
 from payres.settings import Settings
-from payres.store.grants import GRANTS, GrantRecord
+from payres.store.clients import Client
+from payres.store.grants import GRANTS, GrantRecord, TokenHolder
 from payres.store.payments import OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Environment, Transaction, Work
@@ -59,6 +61,24 @@ def issued_grant(work: Work, client_id: int, purge_at: int | None = None) -> Gra
     )
     GRANTS.insert(work, grant)
     return grant
+
+
+def caller_of(client_id: int, grant_id: str, *items: Access, wallet_address: str = "") -> Caller:
+    """Who may create what these items of a grant permit."""
+    client = Client("https://shop.example", "https://shop.example", None)
+    record = TokenHolder(
+        token_id="token",
+        expires_at=NOW,
+        revoked_at=None,
+        grant_id=grant_id,
+        grant_state="issued",
+        access="[]",
+        client_id=client_id,
+        client_identity=client.identity,
+        client_wallet_address=client.wallet_address,
+        client_jwk=client.jwk,
+    )
+    return Caller(Holder(record, client, (), {}), "create", items, wallet_address)
 
 
 def add_usd_peer(work: Work, name: str, credit_limit: str = "0", **terms: Any) -> PeerRecord:

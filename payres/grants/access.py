@@ -5,14 +5,16 @@ the `-all` form a client reads, lists and completes only its own resources; for 
 what does not exist.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from payres.errors import InsufficientAccess, InvalidRequest
 from payres.grants.gnap import Access, AccessType, Limits, OutgoingPaymentAccess
+from payres.signatures.jwk import JWK
+from payres.store.clients import Client
 from payres.store.grants import TokenHolder
 from payres.urls import Urls, canonical
 
@@ -22,19 +24,37 @@ Action = Literal["create", "complete", "read", "list"]
 INCLUDING = {"read": "read-all", "list": "list-all"}
 
 
+class Holder(NamedTuple):
+    """What a token permits, the client that holds it, and the client's valid keys of some ids, perhaps with others.
+
+    `revision` is the database's `authorization_revision` if all of it stays as it is until that changes, else None.
+    """
+
+    record: TokenHolder
+    client: Client
+    kids: Sequence[str]
+    keys: Mapping[str, JWK]
+    revision: int | None = None
+
+
 class Caller(msgspec.Struct, frozen=True):
     """The client of a verified request, with the access items of its grant that have the type and action asked for.
 
     `wallet_address` is what the request is about, once that is known; all items then cover it.
     """
 
-    client_id: int
-    grant_id: str
-    token_id: str
+    holder: Holder
     action: Action
     items: tuple[Access, ...]
-    grant_stays: bool = False
     wallet_address: str = ""
+
+    @property
+    def client_id(self) -> int:
+        return self.holder.record.client_id
+
+    @property
+    def grant_id(self) -> str:
+        return self.holder.record.grant_id
 
     def about(self, named: str | None, urls: Urls) -> "Caller":
         """The caller of a request about the wallet address that it names, or else the grant.
@@ -47,6 +67,11 @@ class Caller(msgspec.Struct, frozen=True):
             raise InvalidRequest("walletAddress is needed: the grant does not name one", field="walletAddress")
         wallet_address = urls.own(found)
         return msgspec.structs.replace(self, items=self._covering(wallet_address), wallet_address=wallet_address)
+
+    @property
+    def pays(self) -> bool:
+        """Whether the caller creates an outgoing payment."""
+        return self.action == "create" and isinstance(self.items[0], OutgoingPaymentAccess)
 
     @property
     def only_client(self) -> int | None:
@@ -80,9 +105,9 @@ class Caller(msgspec.Struct, frozen=True):
         return any(needed in item.actions for item in items)
 
 
-def permit(holder: TokenHolder, kind: AccessType, action: Action) -> Caller:
+def permit(holder: Holder, kind: AccessType, action: Action) -> Caller:
     """The holder of a token as the caller of one action. Raises InsufficientAccess."""
-    items = _permitting(holder.access, kind, action)
+    items = _permitting(holder.record.access, kind, action)
     if not items:
         raise InsufficientAccess(
             f"The access token does not permit this: ask for a grant with type {kind} and action {action}",
@@ -90,7 +115,7 @@ def permit(holder: TokenHolder, kind: AccessType, action: Action) -> Caller:
             type=kind,
             action=action,
         )
-    return Caller(holder.client_id, holder.grant_id, holder.token_id, action, items, bool(holder.grant_stays))
+    return Caller(holder, action, items)
 
 
 @lru_cache(maxsize=1024)

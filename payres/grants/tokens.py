@@ -1,32 +1,22 @@
 """Access tokens: issued, rotated and revoked (RFC 9635 section 6), and who holds them. Only their hashes are stored."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import msgspec
 
 from payres import representations
 from payres.clock import SECOND
-from payres.errors import RotationUnknown, TokenInvalid
-from payres.grants.access import Caller
+from payres.errors import ClientUnproven, LimitExceeded, RotationUnknown, TokenInvalid
+from payres.grants.access import Caller, Holder
 from payres.grants.clients import find_keys, is_remote
 from payres.grants.gnap import AccessToken
 from payres.identifiers import hash_secret
 from payres.limits import MAX_TOKEN_HOLDERS
-from payres.signatures.jwk import JWK
 from payres.store import grants, retention
 from payres.store.clients import Client
 from payres.store.grants import GRANTS, HOLDERS, TOKENS, GrantRecord, TokenHolder, TokenRecord
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
-
-
-class Holder(NamedTuple):
-    """What a token permits, the client that holds it, and the client's valid keys of some ids."""
-
-    record: TokenHolder
-    client: Client
-    keys: Mapping[str, JWK]
 
 
 class Holders:
@@ -55,12 +45,13 @@ class Holders:
         if record is None:
             return None
         client = Client(record.client_identity, record.client_wallet_address, record.client_jwk)
-        holder = Holder(record, client, find_keys(work, client, kids))
-        # Kept is only what cannot change without a new revision. That leaves out tokens of grants that may be purged,
-        # keys of other servers, which are good for a time, keys that are not there yet, and a standby, whose file may
-        # have pages of two states for a moment. Of several signatures a client could make endless choices of kids.
+        # What cannot change without a new revision. That leaves out tokens of grants that may be purged, keys of other
+        # servers, which are good for a time, and a standby, whose file may have pages of two states for a moment.
         is_lasting = record.grant_stays and not is_remote(work.urls, client) and not work.settings.read_only
-        if is_lasting and len(kids) == 1 and holder.keys:
+        keys = find_keys(work, client, kids)
+        holder = Holder(record, client, kids, keys, self._revision if is_lasting else None)
+        # Keys that are not there yet are not kept. Of several signatures a client could make endless choices of kids.
+        if is_lasting and len(kids) == 1 and keys:
             if len(self._found) >= MAX_TOKEN_HOLDERS:
                 del self._found[next(iter(self._found))]
             self._found[value_hash, kids] = holder
@@ -115,17 +106,37 @@ def emit(work: Work, event: str, grant: GrantRecord) -> None:
         work.emit(event, grant.id, representations.grant_event(work.urls, wallet, grant))
 
 
-def require_valid_token(work: Work, caller: Caller) -> None:
-    """Raises TokenInvalid for a token that has ended since it was checked, alone or with its grant.
+def require_still_valid(work: Work, caller: Caller) -> None:
+    """Checks again all that authorized a request: asking another server, or waiting for a change, can take seconds.
 
-    Fetching a client's key from another server can take seconds, and the token may have been revoked meanwhile.
+    Raises what a new request would get by now: what `check_valid` raises, and ClientUnproven for a client whose wallet
+    is no longer active, or whose key was revoked or replaced.
     """
-    check_valid(HOLDERS.get(work, caller.token_id), work.now)
+    holder = caller.holder
+    if holder.revision is not None and holder.revision == grants.authorization_revision(work):
+        check_valid(holder.record, work.now)
+        return
+    check_valid(HOLDERS.get(work, holder.record.token_id), work.now, pays=caller.pays)
+    keys = find_keys(work, holder.client, holder.kids)
+    if not keys and is_remote(work.urls, holder.client):
+        return  # its server permits keeping them no longer, so it has not been asked again
+    if any(keys.get(kid) != holder.keys[kid] for kid in holder.kids if kid in holder.keys):
+        raise ClientUnproven("The client's key is no longer valid; sign with another", reason="unknown_key")
 
 
-def check_valid(holder: TokenHolder | None, now: int) -> None:
-    """Raises TokenInvalid for a token that was revoked, with its grant or alone, or has expired. One that is no longer
-    there was revoked long ago."""
+def check_valid(holder: TokenHolder | None, now: int, *, pays: bool = False) -> None:
+    """Raises TokenInvalid for a token that was revoked, with its grant or alone, or rotated, or has expired. One that
+    is no longer there was revoked long ago.
+
+    A request that `pays` gets LimitExceeded for a grant that was revoked: clients that get TokenInvalid try to rotate
+    the token, again and again, and after this one they ask their user for another budget.
+    """
+    if pays and holder is not None and holder.grant_state == "revoked":
+        sentence = "The grant was revoked, and nothing more can be paid with it; ask for a new grant"
+        raise LimitExceeded(sentence, reason="revoked_grant")
+    if holder is not None and holder.revoked and holder.was_rotated:
+        sentence = "The access token was rotated; use the new one, which the answer to the rotation has"
+        raise TokenInvalid(sentence, reason="revoked_token")
     if holder is None or holder.revoked:
         raise TokenInvalid("The access token was revoked; ask for a new grant", reason="revoked_token")
     if not holder.valid_at(now):

@@ -10,13 +10,13 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from payres.clock import SECOND
-from payres.errors import ClientUnproven, DomainError, InvalidClient, TokenInvalid, Unavailable
+from payres.errors import ClientUnproven, DomainError, InvalidClient, LimitExceeded, TokenInvalid, Unavailable
 from payres.federation.connection import FetchFailed
 from payres.federation.wallet_addresses import fetch_keys
 from payres.grants import clients
-from payres.grants.access import Action, Caller, permit
+from payres.grants.access import Action, Caller, Holder, permit
 from payres.grants.gnap import AccessType
-from payres.grants.tokens import Holder, check_valid
+from payres.grants.tokens import check_valid
 from payres.http.observation import observation_of
 from payres.http.request_head import credentials
 from payres.rate_limiter import count_for_client
@@ -56,18 +56,20 @@ async def authorize_reading(
         if holder is None:
             raise TokenInvalid("The access token is not known; ask for a grant", reason="unknown_token")
         try:
-            return holder, read(work, permit(holder.record, kind, action))
+            return holder, read(work, permit(holder, kind, action))
         except DomainError as error:
             return holder, error
 
     holder, outcome = await context.database.read(unit, for_write=request.scope["method"] == "POST")
     record = holder.record
     observation_of(request.scope).grant = record.grant_id
+    pays = kind == "outgoing-payment" and request.scope["method"] == "POST"
     try:
-        check_valid(record, unverified.now)
+        check_valid(record, unverified.now, pays=pays)
+    except LimitExceeded as error:
+        outcome = error  # shown to its client alone
     except TokenInvalid:
-        if isinstance(verify(unverified, holder.keys), Verified):
-            context.rate_limits.prove(request.scope)
+        _prove_if_verified(request, unverified, holder)
         raise
     _count_for(holder.client)
     has_asked_remote = await _verify(request, holder.client, unverified, holder.keys)
@@ -76,10 +78,15 @@ async def authorize_reading(
     if has_asked_remote:  # which can take seconds, and what was revoked meanwhile may do nothing any more
         holder, outcome = await context.database.read(unit)
         record = holder.record
-        check_valid(record, context.clock.now())
+        check_valid(record, context.clock.now(), pays=pays)
     if isinstance(outcome, DomainError):
         raise outcome
     return outcome
+
+
+def _prove_if_verified(request: Request, unverified: Unverified, holder: Holder) -> None:
+    if isinstance(verify(unverified, holder.keys), Verified):
+        context_of(request).rate_limits.prove(request.scope)
 
 
 async def verify_client(

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from payres import representations
 from payres.grants.access import Caller
-from payres.grants.tokens import require_valid_token
+from payres.grants.tokens import require_still_valid
 from payres.http.request_head import header
 from payres.http.responses import json_response
 from payres.payments import incoming as rules
@@ -70,7 +70,7 @@ def _with_methods(context: Context, shown: IncomingPayment, *, is_open: bool) ->
 
 
 def _complete(work: Work, caller: Caller, payment_id: str) -> IncomingPayment:
-    require_valid_token(work, caller)
+    require_still_valid(work, caller)
     wallet, payment = resources.find(work, INCOMING_PAYMENTS, payment_id, caller)
     return rules.complete(work, wallet, payment)
 

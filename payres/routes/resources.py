@@ -12,7 +12,7 @@ from starlette.responses import Response
 from payres.errors import NotFound
 from payres.grants.access import Caller
 from payres.grants.gnap import AccessType
-from payres.grants.tokens import require_valid_token
+from payres.grants.tokens import require_still_valid
 from payres.http.observation import observation_of
 from payres.http.responses import json_response
 from payres.interledger.quoting import RemoteQuotes
@@ -114,7 +114,7 @@ async def find_visible(request: Request, kind: ResourceKind[A, R, B]) -> tuple[W
     """The resource that the path names, once it has changed if the request prefers to wait for that; with its wallet,
     and headers of the answer that shows it.
 
-    Raises NotFound, InsufficientAccess; TokenInvalid for a token that has ended meanwhile.
+    Raises NotFound, InsufficientAccess; what `require_still_valid` raises for what has ended meanwhile.
     """
     body = await read_body(request)
     record_id: str = request.scope["path_params"]["id"]
@@ -124,7 +124,7 @@ async def find_visible(request: Request, kind: ResourceKind[A, R, B]) -> tuple[W
         return caller, find(work, kind, record_id, caller)
 
     def find_again(work: Work) -> "tuple[WalletRecord, R]":
-        require_valid_token(work, caller)
+        require_still_valid(work, caller)
         return find(work, kind, record_id, caller)
 
     caller, found = await authorize_reading(request, body, kind.type, "read", find_first)
@@ -171,23 +171,23 @@ async def _create(
 ) -> tuple[bytes, B | None]:
     """The body of the answer, and what was created; None for a repeated request, for which no other server is asked.
 
-    The body is stored under the key in the same commit as what it shows. Raises TokenInvalid for a token that has ended
-    meanwhile, KeyReused, and what creating raises: then nothing is stored, and the key stays unused.
+    The body is stored under the key in the same commit as what it shows. Raises what `require_still_valid` raises,
+    KeyReused, and what creating raises: then nothing is stored, and the key stays unused.
     """
     offer: Offer | None = None
     made: B | None = None
 
     def find_before(work: Work) -> "bytes | None":
-        require_valid_token(work, caller)
+        require_still_valid(work, caller)
         return None if keyed is None else find_response(work, keyed)
 
     def create_once(work: Work) -> bytes:
-        require_valid_token(work, caller)
+        require_still_valid(work, caller)
         return once(work, keyed, partial(make, work))
 
     def make(work: Work) -> bytes:
         nonlocal made
-        if not caller.grant_stays:
+        if not caller.holder.record.grant_stays:
             keep_grant(work, caller.grant_id)
         made = kind.create(work, context, caller, asked, offer)
         return encode(made)

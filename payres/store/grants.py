@@ -151,7 +151,8 @@ class TokenRecord(msgspec.Struct, frozen=True):
 class TokenHolder(msgspec.Struct, frozen=True):
     """An access token with what must be known to judge a request made with it.
 
-    grant_stays is 1 when the grant will not be purged, and then forever.
+    grant_stays is 1 when the grant will not be purged, and then forever; was_rotated is 1 for a token of a valid grant
+    that was rotated, and not revoked.
     """
 
     token_id: str
@@ -165,6 +166,7 @@ class TokenHolder(msgspec.Struct, frozen=True):
     client_wallet_address: str | None
     client_jwk: str | None
     grant_stays: int = 0
+    was_rotated: int = 0
 
     @property
     def revoked(self) -> bool:
@@ -188,6 +190,9 @@ HOLDERS = Table(
     client_wallet_address="c.wallet_address",
     client_jwk="c.jwk",
     grant_stays="g.purge_at IS NULL",
+    # The unit that rotates a token issues the next one, at the same time.
+    was_rotated="t.revoked_at IS NOT NULL AND g.state = 'issued' AND EXISTS"
+    " (SELECT 1 FROM access_token n WHERE n.grant_id = t.grant_id AND n.created_at = t.revoked_at AND n.id <> t.id)",
 )
 
 

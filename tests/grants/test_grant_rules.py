@@ -460,6 +460,7 @@ def test_subject_is_not_disclosed_without_consent(still: Instance, end: str) -> 
 @pytest.mark.parametrize("by", ["cancel", "revoke"])
 def test_end_of_a_grant_ends_every_token_at_once_and_no_other_grant(still: Instance, by: str) -> None:
     asked, other = Asked(still, INCOMING, QUOTE, spending(still)), still.client.grant(QUOTE)
+    stranger = still.new_client(f"stranger-{by}")
     asked.take("approve")
     tokens = [asked.resume().json()["access_token"]]
     for _ in range(2):
@@ -471,6 +472,12 @@ def test_end_of_a_grant_ends_every_token_at_once_and_no_other_grant(still: Insta
     for token in tokens:
         for url in ("/outgoing-payment-grant", "/quotes/none", "/incoming-payments/none"):
             refusal(still.client.get(url, token["value"]), 401, "invalid_token", reason="revoked_token")
+        refusal(still.client.post("/quotes", {}, token["value"]), 401, "invalid_token", reason="revoked_token")
+        refusal(
+            still.client.post("/outgoing-payments", {}, token["value"]), 403, "limit_exceeded", reason="revoked_grant"
+        )
+        # Who cannot sign learns nothing of the grant.
+        refusal(stranger.post("/outgoing-payments", {}, token["value"]), 401, "invalid_client")
         refusal(still.client.post(token["manage"], None, token["value"]), 404, "invalid_rotation")
         assert still.client.delete(token["manage"], token["value"]).status_code == 204
     refusal(still.client.get("/quotes/none", other), 404, "not_found")
@@ -485,6 +492,27 @@ def test_rotated_token_has_its_whole_time(still: Instance) -> None:
     refusal(still.client.get("/quotes/none", new["value"]), 404, "not_found")
     still.clock.advance(INSTANT)
     refusal(still.client.get("/quotes/none", new["value"]), 401, "invalid_token", reason="expired_token")
+
+
+@pytest.mark.parametrize(
+    ("end", "hint"),
+    [
+        ("rotate", "The access token was rotated; use the new one, which the answer to the rotation has"),
+        ("revoke", "The access token was revoked; ask for a new grant"),
+        ("rotate, then cancel", "The access token was revoked; ask for a new grant"),
+    ],
+)
+def test_refusal_of_a_token_says_whether_it_was_rotated(still: Instance, end: str, hint: str) -> None:
+    granted = still.client.obtain_grant(QUOTE)
+    token = granted["access_token"]
+    if "rotate" in end:
+        assert still.client.post(token["manage"], None, token["value"]).status_code == 200
+    if "revoke" in end:
+        still.client.delete(token["manage"], token["value"])
+    if "cancel" in end:
+        follow_up = granted["continue"]
+        still.client.delete(follow_up["uri"], follow_up["access_token"]["value"])
+    refusal(still.client.get("/quotes/none", token["value"]), 401, "invalid_token", reason="revoked_token", hint=hint)
 
 
 # For each state of a token: the answers to its use, its rotation, its revocation.

@@ -9,9 +9,9 @@ import pytest
 
 from payres.clock import DAY, SECOND
 from payres.grants import clients
-from payres.grants.access import Caller
+from payres.grants.access import Holder
 from payres.grants.gnap import IncomingPaymentAccess
-from payres.grants.tokens import Holder, Holders, issue_token, revoke_grant, revoke_token, rotate_token
+from payres.grants.tokens import Holders, issue_token, revoke_grant, revoke_token, rotate_token
 from payres.operator import keys, wallets
 from payres.payments import incoming
 from payres.settings import Settings
@@ -22,7 +22,7 @@ from payres.store.grants import TOKENS
 from payres.store.work import Work
 from payres.wire import IncomingPaymentRequest
 from tests.helpers import last_segment, new_jwk
-from tests.works import issued_grant, work_at
+from tests.works import caller_of, issued_grant, work_at
 
 SETTINGS = Settings(base_url="http://h")
 ALICE = Client("http://h/alice", "http://h/alice", None)
@@ -120,8 +120,7 @@ def test_what_comes_and_goes_or_is_undone_changes_nothing_of_it(work: Work) -> N
     kept, granted = Holders(), Granted(work, ALICE)
     before = find(work, kept, granted)
     issue_token(work, granted.grant)
-    access = (IncomingPaymentAccess(actions=["create"]),)
-    caller = Caller(granted.client_id, granted.grant.id, granted.token_id, "create", access)
+    caller = caller_of(granted.client_id, granted.grant.id, IncomingPaymentAccess(actions=["create"]))
     asked = IncomingPaymentRequest(wallet_address="http://h/alice")
     incoming.create(work, caller.about("http://h/alice", work.urls), asked)
     wallets.create_wallet(work, "bob", "USD", 2, None, None)

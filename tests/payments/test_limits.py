@@ -21,7 +21,6 @@ from msgspec import UNSET
 from payres.amounts import Asset
 from payres.clock import MovableClock
 from payres.errors import DomainError
-from payres.grants.access import Caller
 from payres.grants.gnap import IncomingPaymentAccess, Limits, OutgoingPaymentAccess
 from payres.grants.limits import current_window, spent_in_window
 from payres.operator import invariant_checks, wallets
@@ -36,7 +35,7 @@ from payres.store.payments import OUTGOING, OutgoingRecord
 from payres.store.work import Transaction, Work
 from payres.wire import Amount, IncomingPaymentRequest, OutgoingPayment, OutgoingPaymentRequest, QuoteRequest
 from tests.helpers import Json, examples, last_segment
-from tests.works import offer_elsewhere, savepoint, work_at
+from tests.works import caller_of, offer_elsewhere, savepoint, work_at
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -163,7 +162,7 @@ class Books:
         return work_at(self.tx, self.clock.now(), SETTINGS)
 
     def _receiver(self, path: str) -> str:
-        caller = Caller(self.client, GRANT, "token", "create", (IncomingPaymentAccess(actions=["create"]),))
+        caller = caller_of(self.client, GRANT, IncomingPaymentAccess(actions=["create"]))
         asked = IncomingPaymentRequest(wallet_address=f"https://pay.example/{path}")
         return incoming.create(self.work, caller.about(asked.wallet_address or None, self.work.urls), asked).id
 
@@ -184,7 +183,7 @@ class Books:
     def pay(self, shape: str, receiver: str, value: int, code: str) -> OutgoingPayment:
         """A payment straight from the incoming payment, or from a quote made a moment ago."""
         item = OutgoingPaymentAccess(actions=["create"], identifier=ALICE, limits=self.limits or UNSET)
-        caller = Caller(self.client, GRANT, "token", "create", (item,), wallet_address=ALICE)
+        caller = caller_of(self.client, GRANT, item, wallet_address=ALICE)
         offer = None
         if not receiver.startswith("https://pay.example/"):
             debit, receive = terms(shape, value, code)

@@ -21,6 +21,7 @@ from starlette.applications import Starlette
 
 from payres.application import create_app
 from payres.clock import SECOND, MovableClock
+from payres.federation.incoming_payments import RemoteIncomingPayment
 from payres.grants import clients, tokens
 from payres.operator import keys, wallets
 from payres.routes.context import Context
@@ -31,7 +32,9 @@ from payres.store.clients import Client
 from payres.store.connections import connect_writer
 from payres.store.grants import GrantRecord
 from payres.store.work import Environment, Work
-from payres.testing.instance import DEFAULTS
+from payres.testing.instance import DEFAULTS, Instance
+from tests.conftest import Refused
+from tests.helpers import receiver_of, usd
 from tests.works import issued_grant
 
 BASE = "http://127.0.0.1:8000"
@@ -92,16 +95,7 @@ def deactivate_wallet(work: Work, right: Right) -> None:
     wallets.deactivate(work, right.path)
 
 
-# A key or a wallet may end after the look at it and before the payment is made; a token may not.
-ENDINGS: dict[Callable[[Work, Right], None], bool] = {
-    revoke_token: True,
-    rotate_token: True,
-    replace_key: False,
-    deactivate_wallet: True,
-}
-
-
-@pytest.mark.parametrize("end", ENDINGS, ids=lambda end: end.__name__)
+@pytest.mark.parametrize("end", [revoke_token, rotate_token, replace_key, deactivate_wallet])
 async def test_nothing_is_created_with_what_has_ended(tmp_path: Path, end: Callable[[Work, Right], None]) -> None:
     settings = msgspec.convert({"base_url": BASE, "database": str(tmp_path / "p.db"), **DEFAULTS}, Settings)
     clock, chance = MovableClock(), random.Random(1)
@@ -119,6 +113,60 @@ async def test_nothing_is_created_with_what_has_ended(tmp_path: Path, end: Calla
     answers = [answer for right in rights for answer in right.answers]
     assert len(answers) == ROUNDS * TOGETHER
     assert {201} < set(answers) <= {201, *REFUSED}, "some came before the end, and some after it"
+
+
+# What ends while a request waits, of client `alice` with its key `key-1`; and the reason of what is answered then.
+WHILE_WAITING: dict[str, tuple[Callable[[Work, str, str], object], int, str, str]] = {
+    "token": (lambda work, token, _: tokens.revoke_token(work, token), 401, "invalid_token", "revoked_token"),
+    "grant": (lambda work, _, grant: tokens.revoke_grant(work, grant), 401, "invalid_token", "revoked_token"),
+    "key": (lambda work, *_: keys.revoke_key(work, "buyer", "key-1"), 401, "invalid_client", "unknown_key"),
+    "wallet": (lambda work, *_: wallets.deactivate(work, "buyer"), 401, "invalid_client", "unknown_key"),
+    "nothing": (lambda *_: None, 201, "", ""),
+}
+
+
+@pytest.mark.parametrize("ending", WHILE_WAITING)
+@pytest.mark.parametrize("kind", ["quote", "outgoing-payment"])
+def test_nothing_is_created_once_another_server_has_answered_too_late(
+    pair: Sequence[Instance], refused: Refused, monkeypatch: pytest.MonkeyPatch, kind: str, ending: str
+) -> None:
+    """The receiver's server decides how long it takes, and may be a thief's."""
+    a, b = pair
+    end, status, code, reason = WHILE_WAITING[ending]
+    buyer = a.new_client("buyer")
+    granted = buyer.obtain_grant({"type": kind, "actions": ["create"], "identifier": a.wallet("alice")})
+    ids = granted["access_token"]["manage"].rpartition("/")[2], granted["continue"]["uri"].rpartition("/")[2]
+    receivers = a.context.receivers
+    fetch_open = receivers.fetch_open
+
+    async def fetch_late(*asked: Any, **options: Any) -> RemoteIncomingPayment:
+        found = await fetch_open(*asked, **options)
+        await a.context.database.write(lambda work: end(work, *ids))
+        return found
+
+    monkeypatch.setattr(receivers, "fetch_open", fetch_late)
+    body = {"walletAddress": a.wallet("alice"), "debitAmount": usd(100)}
+    receiver = receiver_of(b)
+    body |= {"receiver": receiver, "method": "ilp"} if kind == "quote" else {"incomingPayment": receiver}
+    before = a.read(_rows)
+    answer = buyer.post(f"/{kind}s", body, granted["access_token"]["value"])
+    if ending == "nothing":
+        assert answer.status_code == status, answer.text
+        if kind == "outgoing-payment":
+            a.wait_for(answer.json())
+    else:
+        if ending == "grant" and kind == "outgoing-payment":
+            status, code, reason = 403, "limit_exceeded", "revoked_grant"
+        refused(answer, status, code, reason=reason)
+        assert a.read(_rows) == before
+
+
+def _rows(work: Work) -> tuple[int, ...]:
+    """How many quotes and payments there are."""
+    found: tuple[int, ...] = work.execute(
+        "SELECT (SELECT count(*) FROM quote), (SELECT count(*) FROM outgoing_payment)"
+    ).fetchone()
+    return found
 
 
 Run = Callable[[Callable[[Work], Any]], Awaitable[Any]]
@@ -143,8 +191,7 @@ async def _end_once(
     count = await run(unit)
     assert await _ask(app, *request) in REFUSED
     right.answers.append(await in_progress)
-    if ENDINGS[end]:
-        assert await app.state.context.database.read(right.count) == count
+    assert await app.state.context.database.read(right.count) == count
     right.private_key, right.token, right.token_id = ended.private_key, ended.token, ended.token_id
 
 

@@ -15,9 +15,12 @@ import pytest
 from payres.clock import format_time
 from payres.grants.tokens import revoke_grant
 from payres.limits import MAX_WAIT_SECONDS, MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT
+from payres.operator import keys, wallets
 from payres.routes import context, resources
 from payres.routes.waiting import preferred_wait
 from payres.store.database import Database
+from payres.store.work import Work
+from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.helpers import TIMEOUT, Json, last_segment, read_to_end, usd, wait_until
@@ -32,13 +35,15 @@ def wait() -> Iterator[Callable[..., "Future[httpx2.Response]"]]:
     """Sends a request that prefers to wait, and returns once it does."""
     with ThreadPoolExecutor() as pool:
 
-        def begin(instance: Instance, url: str, token: str | None, seconds: int = 30) -> "Future[httpx2.Response]":
+        def begin(
+            instance: Instance, url: str, token: str | None, seconds: int = 30, client: Client | None = None
+        ) -> "Future[httpx2.Response]":
             before = waiting(instance, url)
             headers = {"prefer": f"wait={seconds}"}
             if token is None:
                 answer = pool.submit(httpx2.get, url, headers=headers, timeout=TIMEOUT)
             else:
-                answer = pool.submit(instance.client.request, "GET", url, None, token, headers)
+                answer = pool.submit((client or instance.client).request, "GET", url, None, token, headers)
             wait_until(lambda: waiting(instance, url) > before or answer.done())
             return answer
 
@@ -110,15 +115,25 @@ def test_answer_is_as_it_stands_when_the_time_is_over(shared: Instance, monkeypa
     assert applied(before) == "wait=0.01"
 
 
-def test_token_that_is_revoked_meanwhile_is_refused(shared: Instance, wait: Any, refused: Any) -> None:
+ENDS: dict[str, tuple[Callable[[Work, str, str], object], str, str]] = {
+    "grant": (lambda work, grant, _: revoke_grant(work, grant), "invalid_token", "revoked_token"),
+    "key": (lambda work, _, path: keys.revoke_key(work, path, "key-1"), "invalid_client", "unknown_key"),
+    "wallet": (lambda work, _, path: wallets.deactivate(work, path), "invalid_client", "unknown_key"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_has_ended_meanwhile_shows_nothing(shared: Instance, wait: Any, refused: Any, end: str) -> None:
+    client = shared.new_client(f"ending-{end}")
     item = {"type": "incoming-payment", "actions": ["create", "read"], "identifier": shared.wallet("bob")}
-    granted = shared.client.obtain_grant(item)
+    granted = client.obtain_grant(item)
     token, grant_id = granted["access_token"]["value"], last_segment(granted["continue"]["uri"])
-    made = shared.client.post("/incoming-payments", {"walletAddress": shared.wallet("bob")}, token).json()
-    answer = wait(shared, made["id"], token)
-    shared.write(lambda work: revoke_grant(work, grant_id))
+    made = client.post("/incoming-payments", {"walletAddress": shared.wallet("bob")}, token).json()
+    answer = wait(shared, made["id"], token, client=client)
+    make, code, reason = ENDS[end]
+    shared.write(lambda work: make(work, grant_id, f"ending-{end}"))
     pay(shared, made["id"])
-    refused(answer.result(), 401, "invalid_token", reason="revoked_token")
+    refused(answer.result(), 401, code, reason=reason)
 
 
 def test_signature_is_checked_before_anything_waits(shared: Instance, anonymous: httpx2.Client, refused: Any) -> None:

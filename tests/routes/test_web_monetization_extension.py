@@ -20,7 +20,7 @@ RECONNECTS = "invalid client"
     [
         (401, "invalid_token", ["unknown_token", "expired_token", "revoked_token"], ROTATES),
         (400, "invalid_receiver", ["expired", "no_exchange_rate"], RENEWS_THE_RECEIVER),
-        (403, "limit_exceeded", ["debitAmount", "receiveAmount"], SWITCHES_GRANTS_OR_IS_OUT_OF_FUNDS),
+        (403, "limit_exceeded", ["debitAmount", "receiveAmount", "revoked_grant"], SWITCHES_GRANTS_OR_IS_OUT_OF_FUNDS),
         (403, "insufficient_funds", ["wallet"], SWITCHES_GRANTS_OR_IS_OUT_OF_FUNDS),
         (403, "insufficient_funds", ["liquidity"], "insufficient funds"),  # which the wallet's owner cannot mend
         (400, "invalid_amount", ["nothing_arrives"], RAISES_THE_AMOUNT),

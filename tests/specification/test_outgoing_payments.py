@@ -8,10 +8,9 @@ import httpx2
 
 from payres.amounts import Asset
 from payres.grants.access import permit
-from payres.identifiers import hash_secret
+from payres.grants.tokens import Holders
 from payres.operator import wallets
 from payres.payments import outgoing, settlement
-from payres.store.grants import find_holder
 from payres.store.payments import OUTGOING
 from payres.store.work import Work
 from payres.terms import Offer, Path, Terms
@@ -129,7 +128,7 @@ def failed_elsewhere(driver: Driver) -> httpx2.Response:
     )
 
     def unit(work: Work) -> str:
-        holder = find_holder(work, hash_secret(token))
+        holder = Holders().find(work, token, ())
         assert holder is not None
         caller = permit(holder, "outgoing-payment", "create").about(payer, work.urls)
         payment = outgoing.create(work, caller, asked, Offer(payee, None)).id

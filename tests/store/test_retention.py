@@ -43,7 +43,7 @@ from payres.wire import Amount, IncomingPaymentRequest, QuoteRequest
 from tests.conftest import Refused
 from tests.helpers import Json, client_with_key, last_segment, usd
 from tests.works import NOW as START
-from tests.works import work_at
+from tests.works import caller_of, work_at
 
 SETTINGS = Settings(
     base_url="http://h",
@@ -104,7 +104,7 @@ def decide(tx: Transaction, grant_id: str, approve: bool, now: int) -> None:
 
 def caller(client_id: int, grant_id: str = "grant", wallet_address: str = ALICE) -> Caller:
     access = IncomingPaymentAccess(actions=["create"]), OutgoingPaymentAccess(actions=["create"], identifier=ALICE)
-    return Caller(client_id, grant_id, "token", "create", access, wallet_address=wallet_address)
+    return caller_of(client_id, grant_id, *access, wallet_address=wallet_address)
 
 
 def create(tx: Transaction, client_id: int, now: int) -> str:
