@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from fractions import Fraction
 from functools import partial
 from typing import Any, cast
@@ -17,8 +17,8 @@ from payres.clock import HOUR, SECOND
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.interledger import balances
 from payres.interledger import unanswered as module
-from payres.interledger.carrying import NoReply
-from payres.interledger.packets import Fulfill, Prepare, Reject
+from payres.interledger.carrying import NoReply, land_forwarded
+from payres.interledger.packets import Fulfill, Prepare, Reject, Rejected
 from payres.interledger.unanswered import (
     ASKED_AT_ONCE,
     ASKED_AT_ONCE_OF_ONE,
@@ -288,6 +288,22 @@ async def test_two_who_find_the_same_answer_move_the_money_once(node: Node) -> N
             await settled(node)
     assert await state(node, packet) == "fulfilled"
     assert await node.balance("near") == -500
+
+
+@pytest.mark.parametrize("before", ["fulfilled", "rejected"])
+async def test_fulfillment_of_a_decided_packet_moves_nothing_and_is_passed_on_if_it_was_paid(
+    node: Node, before: str
+) -> None:
+    async with FakePeer(OUTCOMES[before][0]) as far:
+        _, _, packet = await lose(node, far)
+        node.clock.advance(60)
+        async with recovering(node):
+            await settled(node)
+    balance = await node.balance("near")
+    paid_for = nullcontext() if before == "fulfilled" else pytest.raises(Rejected, match="R00")
+    with paid_for:
+        await node.database.write(lambda work: land_forwarded(work, packet, THANKS))
+    assert (await state(node, packet), await node.balance("near")) == (before, balance)
 
 
 # What a receiver's figure says: no payer is charged for what did not arrive
