@@ -461,7 +461,7 @@ create index refund_of_outgoing_payment on refund (outgoing_payment_id);
 create unique index refund_to_wallet_address on refund (incoming_payment_id, reference) where outgoing_payment_id is null;
 
 -- API keys: of programs that use the operator's API. secret_hash is the SHA-256 of the secret part, scopes a JSON array.
--- last_used_at is written once a minute at most.
+-- last_used_at is written once a minute at most. made_by is the key that a program made it with.
 create table api_key (
   id text primary key,
   name text not null,
@@ -470,8 +470,10 @@ create table api_key (
   created_at integer not null,
   expires_at integer,
   revoked_at integer,
-  last_used_at integer
+  last_used_at integer,
+  made_by text references api_key
 ) strict, without rowid;
+create index api_key_of_maker on api_key (made_by) where made_by is not null;
 
 -- Operators who use the admin pages. An operator sets the password with a one-time link; a new link ends the password and
 -- the sessions before it. link_hash is the SHA-256 of the link's secret, until it is used. unlocked_at is when the last
@@ -494,6 +496,15 @@ create table operator_session (
 ) strict, without rowid;
 create index operator_session_expiry on operator_session (expires_at);
 create index operator_session_of_operator on operator_session (operator_id);
+
+-- Browsers that operators have signed in with, as known_browser has those of owners.
+create table operator_browser (
+  id_hash blob primary key,
+  operator_id integer not null references operator,
+  expires_at integer not null
+) strict, without rowid;
+create index operator_browser_expiry on operator_browser (expires_at);
+create index operator_browser_of_operator on operator_browser (operator_id, expires_at);
 
 -- Forms of the admin pages that were carried out, so that none is carried out twice.
 create table operator_form (

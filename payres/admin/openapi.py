@@ -49,7 +49,7 @@ def _operation(operation: Operation) -> openapi.Schema:
         {
             "operationId": operation.id,
             "summary": operation.summary,
-            "description": f"Needs the scope `{operation.scope}`.",
+            "description": f"Needs the scope `{'` and `'.join(operation.scope.split())}`.",
         },
         _parameters(operation),
         operation.status,
@@ -65,7 +65,7 @@ def _parameters(operation: Operation) -> list[openapi.Schema]:
     parameters = [openapi.path_parameter(name, msgspec.json.schema(kind)) for name, kind in kinds.items()]
     if operation.is_paged:
         parameters += openapi.page_parameters()
-    if operation.only_reads and operation.struct is not None:
+    if not operation.takes_json and operation.struct is not None:
         [_], components = msgspec.json.schema_components([operation.struct])
         found = components[operation.struct.__name__]["properties"]
         parameters += [openapi.query_parameter(name, schema) for name, schema in found.items()]

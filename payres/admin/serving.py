@@ -164,7 +164,7 @@ def read_parameters(request: Request, operation: Operation, filters: Mapping[str
             raise NotFound(f"There is nothing at this address: {name} is not one ({error})") from error
     if operation.is_paged:
         given["page"] = page_query(request, numbers=True)
-    if operation.only_reads and operation.struct is not None:
+    if not operation.takes_json and operation.struct is not None:
         given |= asdict(_read_query(filters, operation.struct))
     elif filters:
         raise InvalidRequest(f"There is no parameter {next(iter(filters))} here", field=next(iter(filters)))

@@ -22,7 +22,7 @@ from payres.operator.ledger import LedgerCheck, ledger_check
 from payres.operator.payment_history import Refund, refund
 from payres.operator.payments import PAYMENT
 from payres.operator.wallets import Wallet
-from payres.operator.webhooks import WebhookTest
+from payres.operator.webhooks import Patterns, Private, Webhook, WebhookTest
 from payres.payments import refunds
 from payres.store.migrations import UnusableDatabase
 from payres.store.work import Work
@@ -56,9 +56,23 @@ async def set_password(call: Call, wallet: str, new: NewPassword) -> Wallet:
 
 @endpoint("POST /api-keys", "keys:write", shows_secret=True)
 async def create_api_key(call: Call, name: Name, scopes: Scopes, expires_at: TimeText | None = None) -> CreatedApiKey:
-    """Create an API key, with no more scopes than one's own. The key is shown this once."""
-    key = (name, scopes, expires_at, call.key.scopes)
-    return await call.write(lambda work: api_keys.create_key_within(work, *key))
+    """Create an API key, with no more scopes than one's own, which ends no later. The key is shown this once.
+
+    It ends when one's own is revoked, unless that is done with `keepMade`.
+    """
+    key = (call.key, name, scopes, expires_at)
+    return await call.write(lambda work: api_keys.create_key_with(work, *key))
+
+
+@endpoint("POST /webhooks", "webhooks:write events:read", shows_secret=True)
+async def add_webhook(call: Call, url: Text, events: Patterns = (), private: Private = False) -> Webhook:
+    """Send events from now on to a URL. The secret for verifying signatures is shown this once.
+
+    Only keys with the scope webhooks:private may add one that is `private`.
+    """
+    if private:
+        api_keys.require_scope(call.key, "webhooks:private")
+    return await call.write(lambda work: webhooks.webhook(work, webhooks.add(work, url, events, private)))
 
 
 @endpoint("POST /webhooks/{id}/tests", "webhooks:write")

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from msgspec.structs import asdict
 
-from payres.clock import MINUTE
+from payres.clock import MINUTE, format_time
 from payres.errors import InsufficientAccess, InvalidRequest, TokenInvalid, require
 from payres.identifiers import hash_secret
 from payres.operator.declarations import command, endpoint, form, lists
@@ -37,13 +37,14 @@ SCOPES: Final[Mapping[str, str]] = {
     "peers:read": "see peers and unresolved packets",
     "peers:write": "add, change and remove peers, record settlements, resolve packets",
     "webhooks:read": "see webhooks and their deliveries",
-    "webhooks:write": "add, test, rotate and remove webhooks, replay deliveries",
+    "webhooks:write": "test, rotate and remove webhooks; with events:read, add them and replay deliveries",
+    "webhooks:private": "add webhooks on this machine or in its network",
     "events:read": "read events",
     "status:read": "see how the server and its money stand",
     "ledger:read": "read ledger entries and run the invariant checks",
     "backup:write": "make backups in the backup directory",
     "keys:read": "see API keys",
-    "keys:write": "create API keys with no more scopes than one's own, and revoke any",
+    "keys:write": "create API keys with no more scopes than one's own that end no later, and revoke any",
     "audit:read": "read the audit log",
 }
 PREFIX: Final = "payres"
@@ -58,6 +59,7 @@ Scopes = Annotated[
 Expiry = Annotated[
     TimeText, said("When it ends, such as 2027-01-31; never when left out.", option="--expires", metavar="TIME")
 ]
+KeepMade = Annotated[bool, said("Leave the keys that were made with it.")]
 
 
 class ApiKey(Resource, frozen=True, kw_only=True):
@@ -69,6 +71,7 @@ class ApiKey(Resource, frozen=True, kw_only=True):
     expires_at: str | None
     revoked_at: str | None
     last_used_at: str | None
+    made_by: str | None
 
 
 class CreatedApiKey(ApiKey, frozen=True, kw_only=True):
@@ -102,6 +105,7 @@ API_KEY: Final = Shape(
     Column("Expires (UTC)", "expires_at", "time"),
     Column("Revoked (UTC)", "revoked_at", "time"),
     Column("Last used (UTC)", "last_used_at", "time"),
+    Column("Made by", "made_by", "code", section="api-keys"),
     read=require_api_key,
 )
 NONE: Final = "There are no API keys yet; `payres api-key create` makes one"
@@ -131,26 +135,34 @@ def list_api_keys(work: Work) -> Sequence[ApiKeyRecord]:
 )
 def create_api_key(work: Work, name: Name, scopes: Scopes, expires_at: Expiry | None = None) -> CreatedApiKey:
     """Create a key and print it once."""
-    return create_key_within(work, name, scopes, expires_at, SCOPES)
+    return create_key_with(work, None, name, scopes, expires_at)
 
 
-def create_key_within(
-    work: Work, name: str, scopes: Collection[str], expires_at: str | None, allowed: Collection[str]
+def create_key_with(
+    work: Work, maker: ApiKeyRecord | None, name: str, scopes: Collection[str], expires_at: str | None
 ) -> CreatedApiKey:
-    """A new key with no more than the scopes `allowed`. Raises InvalidRequest, InsufficientAccess."""
+    """A new key; one that a program makes has no more scopes than the program's own key, and ends with it or before.
+
+    Raises InvalidRequest, InsufficientAccess.
+    """
     check_name(name, "key's")
     unknown = sorted(set(scopes) - SCOPES.keys())
     if unknown:
         raise InvalidRequest(f"There is no scope {unknown[0]!r}; the scopes are: {', '.join(SCOPES)}", field="scopes")
-    lacking = sorted(set(scopes) - set(allowed))
+    lacking = sorted(set(scopes) - set(maker.scopes)) if maker else []
     if lacking:
         sentence = f"A key cannot give the scope {lacking[0]}, which it does not have itself"
         raise InsufficientAccess(sentence, reason="scope", scope=lacking[0])
-    ends_at = None if expires_at is None else require_time(expires_at, "expiresAt")
+    last = maker.expires_at if maker else None
+    ends_at = last if expires_at is None else require_time(expires_at, "expiresAt")
     if ends_at is not None and ends_at <= work.now:
         raise InvalidRequest("The time at which a key expires must lie in the future", field="expiresAt")
+    if last is not None and ends_at is not None and ends_at > last:
+        sentence = f"The key that makes another expires at {format_time(last)}, and the other cannot expire later"
+        raise InvalidRequest(sentence, field="expiresAt")
     secret, ordered = work.new_secret(), [scope for scope in SCOPES if scope in scopes]
-    key = ApiKeyRecord(work.new_id(), name, hash_secret(secret), ordered, work.now, ends_at)
+    made_by = maker.id if maker else None
+    key = ApiKeyRecord(work.new_id(), name, hash_secret(secret), ordered, work.now, ends_at, made_by=made_by)
     API_KEYS.insert(work, key)
     audit.record(work, "api_key.create", key.id, name=name, scopes=ordered)
     return CreatedApiKey(**asdict(api_key(work, key)), key=f"{PREFIX}_{key.id}_{secret}")
@@ -162,15 +174,22 @@ def create_key_within(
     "/api-keys/{id}",
     "API key",
     "Revoke the key",
-    "Requests with this key are refused from now on. It cannot be brought back.",
+    "Requests with this key, and with those that were made with it, are refused from now on. None can be brought back.",
     API_KEY,
     is_over=lambda key: key.revoked_at,
 )
-def revoke_api_key(work: Work, id: str) -> ApiKeyRecord:
-    """End a key at once. ID is the one in `payres api-key list`, or the part of the key between its underscores."""
-    if require_api_key(work, id).revoked_at is None:
-        API_KEYS.update(work, id, revoked_at=work.now)
-        audit.record(work, "api_key.revoke", id)
+def revoke_api_key(work: Work, id: str, keep_made: KeepMade = False) -> ApiKeyRecord:
+    """End a key at once, and the keys that programs made with it.
+
+    ID is the one in `payres api-key list`, or the part of the key between its underscores.
+    """
+    keys = [require_api_key(work, id)]
+    for key in keys:
+        if key.revoked_at is None:
+            API_KEYS.update(work, key.id, revoked_at=work.now)
+            audit.record(work, "api_key.revoke", key.id)
+        if not keep_made:
+            keys += operators.keys_made_with(work, key.id)  # whose turn comes in this loop
     return require_api_key(work, id)
 
 
@@ -189,13 +208,14 @@ def authenticate(work: Work, text: str) -> ApiKeyRecord:
 
 
 def require_scope(key: ApiKeyRecord, scope: str) -> None:
-    """Raises InsufficientAccess."""
-    if scope not in key.scopes:
-        raise InsufficientAccess(
-            f"The API key lacks the scope {scope}; create one that has it with `payres api-key create`",
-            reason="scope",
-            scope=scope,
-        )
+    """Raises InsufficientAccess; `scope` may be several with blanks between, of which it names the first that lacks."""
+    for one in scope.split():
+        if one not in key.scopes:
+            raise InsufficientAccess(
+                f"The API key lacks the scope {one}; create one that has it with `payres api-key create`",
+                reason="scope",
+                scope=one,
+            )
 
 
 def note_use(work: Work, key: ApiKeyRecord) -> None:

@@ -185,12 +185,12 @@ class Operation:
 
     @cached_property
     def struct(self) -> type[msgspec.Struct] | None:
-        """What the body has, or the query of a GET; None when nothing is taken there."""
+        """What the body has, or the query of a GET or DELETE; None when nothing is taken there."""
         if self.whole:
             found: type[msgspec.Struct] = self.hints[self.whole]
             return found
         rest = [one for one in self.inputs.values() if one.name not in self.segments and one.name != "limit"]
-        base = Query if self.method == "GET" else Body
+        base = Body if self.takes_json else Query
         if not rest and base is Query:
             return None
         name = "".join(word.capitalize() for word in re.split(r"[._]", self.id))
@@ -249,8 +249,9 @@ def endpoint(
 ) -> Callable[[F], F]:
     """Serves a rule in the operator's API, for keys with the scope; `request` is a method and a path.
 
-    Parameters that the path does not name are members of the body, or of the query of a GET; `page: PageQuery` makes
-    it a paged list. What the rule returns is answered as the struct that `shows` makes of it.
+    A `scope` may be several with blanks between. Parameters that the path does not name are members of the body, or of
+    the query of a GET or DELETE; `page: PageQuery` makes it a paged list. What the rule returns is answered as the
+    struct that `shows` makes of it.
 
     An answer with a secret is not kept for an Idempotency-Key. `stream` answers whoever accepts its media types.
     """

@@ -164,8 +164,7 @@ def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
     return stored.list_webhooks(work)
 
 
-@endpoint("POST /webhooks", "webhooks:write", WEBHOOK, shows_secret=True)
-@command("webhook add URL", "https://shop.example/payres --events 'incoming_payment.*'")
+@command("webhook add URL", "https://shop.example/payres --events 'incoming_payment.*'", WEBHOOK)
 def add(work: Work, url: Text, events: Patterns = (), private: Private = False) -> Added:
     """Send events from now on to a URL. Prints the secret for verifying signatures once.
 
@@ -250,7 +249,7 @@ def list_deliveries(
     return sorted(found, key=lambda one: (one.sequence, one.webhook_id), reverse=True)[:limit]
 
 
-@endpoint("POST /replays", "webhooks:write")
+@endpoint("POST /replays", "webhooks:write events:read")
 def replay(
     work: Work,
     event: Name | None = None,

@@ -61,7 +61,7 @@ class Action:
                 one.longest or LONGEST,
             )
             for one in inputs
-            if one.name != self._choice
+            if one.name != self._choice and one.type is not bool
         ]
 
     async def __call__(self, visit: Visit) -> Response:

@@ -81,7 +81,7 @@ def delete_sessions_of_operator(tx: Transaction, operator_id: int) -> None:
 
 
 class ApiKeyRecord(msgspec.Struct, frozen=True):
-    """A row of `api_key`."""
+    """A row of `api_key`; a program made it with the key `made_by`."""
 
     id: str
     name: str
@@ -91,6 +91,7 @@ class ApiKeyRecord(msgspec.Struct, frozen=True):
     expires_at: int | None
     revoked_at: int | None = None
     last_used_at: int | None = None
+    made_by: str | None = None
 
     @property
     def actor(self) -> str:
@@ -104,3 +105,8 @@ API_KEYS = Table(ApiKeyRecord, "api_key", scopes=json_column("scopes"))
 def list_api_keys(tx: Transaction) -> Sequence[ApiKeyRecord]:
     """All keys, newest first."""
     return API_KEYS.list(tx, "ORDER BY id DESC")
+
+
+def keys_made_with(tx: Transaction, key_id: str) -> Sequence[ApiKeyRecord]:
+    """The keys that programs made with this one."""
+    return API_KEYS.list(tx, "WHERE made_by = ? ORDER BY id", key_id)

@@ -19,6 +19,7 @@ from payres.operator.api_keys import revoke_api_key
 from payres.store.work import EVENTS
 from payres.testing.instance import Instance
 from tests.admin.conftest import BASE, NewProgram, Program
+from tests.admin.test_serving import error_of
 from tests.events.endpoint import Endpoint, answering
 from tests.helpers import Json, usd, wait_until
 
@@ -210,6 +211,21 @@ def test_webhook_from_its_beginning_to_its_end(payres: Instance, program: Progra
         "webhook.replay",
         "webhook.test",
     ]
+
+
+@pytest.mark.parametrize(
+    ("scopes", "body", "lacks"),
+    [
+        (["webhooks:write"], {"url": "https://shop.example/"}, "events:read"),
+        (["webhooks:write", "events:read"], {"url": "https://127.0.0.1:22/", "private": True}, "webhooks:private"),
+    ],
+)
+def test_key_that_only_changes_webhooks_reads_no_events_and_reaches_no_ports_here(
+    new_program: NewProgram, scopes: list[str], body: Json, lacks: str
+) -> None:
+    details = error_of(new_program(*scopes).ask("POST", "/webhooks", body), 403, "insufficient_access")
+    assert (details["reason"], details["scope"]) == ("scope", lacks)
+    new_program(*scopes, lacks).post("/webhooks", body)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,19 @@ def test_only_the_missing_steps_are_run_and_the_rows_stay(
         assert first_difference(connection) is None
 
 
+def test_database_of_the_first_version_keeps_its_rows(path: str) -> None:
+    key = "INSERT INTO api_key (id, name, secret_hash, scopes, created_at) VALUES ('1', 'Mine', x'01', '[]', 1)"
+    with plain(path) as connection:
+        connection.executescript(migrations.migrations()[FIRST])
+        connection.execute(f"PRAGMA user_version = {FIRST}")
+        for statement in (KEPT, key):
+            connection.execute(statement)
+    with closing(connect_writer(path)) as connection:
+        assert (version_of(connection), first_difference(connection)) == (NEWEST, None)
+        assert connection.execute("SELECT name, made_by FROM api_key").fetchall() == [("Mine", None)]
+        assert connection.execute("SELECT name FROM secret").fetchall() == [("kept",)]
+
+
 NEWER = (
     f"has version {NEWEST + 7}, this payres knows versions up to {NEWEST}: install the payres that wrote it, or restore"
 )

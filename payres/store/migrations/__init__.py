@@ -3,8 +3,8 @@
 A new database is made from `schema.sql` at once. A database with a higher version than this program knows is an error.
 Before an older one is changed, a copy of it is made.
 
-There is no file yet: `schema.sql` is version 19, the first that this program knows. Whoever changes it first copies it
-to `0019_first.sql`, and writes `0020_<name>.sql` with the statements that make the change.
+`0019_first.sql` makes the first version that this program knows from nothing. Whoever changes `schema.sql` writes the
+next file, with the statements that make the change.
 """
 
 import logging
@@ -156,8 +156,8 @@ def schema() -> str:
 @cache
 def migrations() -> dict[int, str]:
     """The scripts by the version they lead to; the lowest makes the first version from nothing."""
-    named = ((_STEP.fullmatch(file.name), file) for file in FOLDER.iterdir())
-    return {int(match[1]): file.read_text(encoding="utf-8") for match, file in named if match} or {FIRST: schema()}
+    named = ((_STEP.fullmatch(file.name), file) for file in sorted(FOLDER.iterdir()))
+    return {int(match[1]): file.read_text(encoding="utf-8") for match, file in named if match}
 
 
 def version_of(connection: sqlite3.Connection) -> int:
