@@ -248,7 +248,11 @@ def _endpoints() -> Iterator[str]:
     """The scopes, then the endpoints of the OpenAPI document."""
     yield _table(("scope", "a key with it may"), [(f"`{scope}`", meaning) for scope, meaning in SCOPES.items()])
     rows = [
-        (f"`{method.upper()} {path.removeprefix('/admin/v1')}`", found["summary"], found["description"][len("Needs the scope ") : -1])
+        (
+            f"`{method.upper()} {path.removeprefix('/admin/v1')}`",
+            found["summary"],
+            found["description"][len("Needs the scope ") : -1],
+        )
         for path, operations in admin_document()["paths"].items()
         for method, found in operations.items()
     ]

@@ -193,7 +193,7 @@ class InsufficientAccess(
     reasons={
         "action": "No access item of the grant has `details.type` and `details.action`",
         "identifier": "The grant is for another wallet address",
-        "csrf": "On pages: the form belongs to an earlier sign-in",
+        "csrf": "On pages: the form was not shown to this browser, or before another sign-in",
         "cross_site": "On pages: the form was sent from another site",
         "scope": "The API key lacks `details.scope`",
     },

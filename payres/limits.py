@@ -149,8 +149,10 @@ MAX_WRONG_PASSWORDS: Final = 5
 MAX_WRONG_PASSWORDS_PER_WALLET: Final = 20
 # Wrong passwords from one address for all wallets, and again for all operators.
 MAX_WRONG_PASSWORDS_PER_ADDRESS: Final = 20
-KNOWN_BROWSER_DAYS: Final = 365  # Days for which a wallet knows a browser that its owner has signed in with.
-MAX_KNOWN_BROWSERS: Final = 32  # Browsers that a wallet knows; beyond it the least recently used is dropped.
+KNOWN_BROWSER_DAYS: Final = 365  # Days for which a wallet or an operator knows a browser after a sign-in.
+MAX_KNOWN_BROWSERS: Final = (
+    32  # Browsers that a wallet or an operator knows; beyond it the least recently used is dropped.
+)
 # Passwords that are checked at a time: each takes 64 MiB and a core for some tens of milliseconds.
 PASSWORDS_AT_ONCE: Final = 2
 # Passwords from known browsers that wait, and as many from others; the next is answered 503.

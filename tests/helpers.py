@@ -20,6 +20,7 @@ from hypothesis import settings
 
 from payres.cli import main
 from payres.errors import kinds_of_errors
+from payres.grants.sign_in import csrf_token
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.signatures.reasons import Rejected
 from payres.signatures.sign import Message
@@ -53,6 +54,13 @@ def examples(number: int) -> settings:
 def amount(value: int | str, code: str = "USD", scale: int = 2) -> Json:
     """An amount as the wire has it; `value` counts the asset's smallest unit."""
     return {"value": str(value), "assetCode": code, "assetScale": scale}
+
+
+def sign_in_token(browser: httpx2.Client, page: str) -> str:
+    """The token of a form that signs in, which a browser has from then on."""
+    if "payres_form" not in browser.cookies:
+        browser.get(page)
+    return csrf_token(browser.cookies["payres_form"])
 
 
 def usd(value: int | str) -> Json:

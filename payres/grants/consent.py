@@ -12,11 +12,12 @@ import msgspec
 from payres.clock import SECOND
 from payres.errors import InteractionUnknown, InvalidInteraction, SignInFailed, WrongState
 from payres.grants.gnap import interaction_hash
-from payres.grants.sign_in import Browser, check_csrf, keyed
+from payres.grants.sign_in import Browser, check_csrf, keyed, known_browser
 from payres.grants.tokens import emit
 from payres.identifiers import hash_secret
 from payres.limits import APPROVAL_SECONDS
 from payres.store import grants, retention, wallets
+from payres.store.browsers import OF_WALLETS
 from payres.store.clients import CLIENTS, ClientRecord
 from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
 from payres.store.wallets import WALLETS, WalletRecord
@@ -64,17 +65,15 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
     pending = find_pending(work, interaction_id, nonce)
     wallet_id = pending.grant.wallet_address_id
     assert wallet_id is not None, "only a grant that its owner must consent to has an interaction"
-    session, secret = browser.session, browser.known.get(wallet_id)
+    session = browser.session
     signed_in = session is not None and wallets.session_wallet(work, hash_secret(session), work.now) == wallet_id
-    known = hash_secret(secret) if secret is not None else None
-    is_known = known is not None and wallets.knows_browser(work, known, wallet_id, work.now)
     return ConsentRequest(
         grant=pending.grant,
         interaction=pending.interaction,
         client=CLIENTS.by_id(work, pending.grant.client_id),
         wallet=WALLETS.by_id(work, wallet_id),
         session=session if signed_in else None,
-        known_browser=known if is_known else None,
+        known_browser=known_browser(work, OF_WALLETS, wallet_id, browser),
     )
 
 

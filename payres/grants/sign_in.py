@@ -28,7 +28,7 @@ from payres.limits import (
     PASSWORDS_WAITING,
 )
 from payres.slots import Slots, SlotsBusy
-from payres.store import wallets
+from payres.store import browsers, wallets
 from payres.store.operators import OperatorRecord
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
@@ -44,7 +44,7 @@ Key = tuple[object, ...]  # that attempts are counted under
 
 
 class Guesser(NamedTuple):
-    """Who tries a password: the address, and the browser if the owner has signed in with it before."""
+    """Who tries a password: the address, and a hash that stands for the browser if it was signed in with before."""
 
     address: str | None = None
     known_browser: bytes | None = None
@@ -53,8 +53,8 @@ class Guesser(NamedTuple):
 class SignInGuard:
     """Limits wrong passwords in any 15 minutes, and checks only a few passwords at the same time.
 
-    A browser that the owner has signed in with is counted separately and goes first, so that guesses from other
-    browsers cannot lock the owner out. The counts are in memory, so a restart resets them: that helps a guesser less
+    A browser that was signed in with is counted separately and goes first, so that guesses from other browsers cannot
+    lock the owner or operator out. The counts are in memory, so a restart resets them: that helps a guesser less
     than writing each attempt would cost.
     """
 
@@ -179,16 +179,16 @@ def _encoded(password: str) -> bytes | None:
 
 
 class Browser(msgspec.Struct, frozen=True):
-    """The cookies of a browser: a session, and secrets by the ids of the wallets that may know the browser."""
+    """The cookies of a browser: a session, and secrets by the ids of the accounts that may know the browser."""
 
     session: str | None = None
     known: Mapping[int, str] = {}
 
 
 class SignedIn(msgspec.Struct, frozen=True):
-    """The two secrets that a browser gets when an owner has signed in."""
+    """The two secrets that a browser gets when somebody has signed in to an account."""
 
-    wallet_id: int
+    account_id: int
     session: str
     known: str
 
@@ -203,12 +203,25 @@ def open_session(work: Work, verified: WalletRecord, browser: Browser) -> Signed
         raise wrong_password()
     if browser.session is not None:
         wallets.delete_session(work, hash_secret(browser.session))
-    if verified.id in browser.known:
-        wallets.delete_browser(work, hash_secret(browser.known[verified.id]), verified.id)
-    signed_in = SignedIn(verified.id, work.new_secret(), work.new_secret())
+    signed_in = remember(work, browsers.OF_WALLETS, verified.id, browser)
     wallets.insert_session(work, hash_secret(signed_in.session), verified.id, work.now, work.now + SESSION_LIFETIME)
-    wallets.insert_browser(work, hash_secret(signed_in.known), verified.id, work.now)
     return signed_in
+
+
+def remember(work: Work, kind: browsers.Kind, account_id: int, browser: Browser) -> SignedIn:
+    """New secrets for a browser, which the account knows from now on by the one; the caller stores the session."""
+    if account_id in browser.known:
+        browsers.delete_browser(work, kind, hash_secret(browser.known[account_id]), account_id)
+    signed_in = SignedIn(account_id, work.new_secret(), work.new_secret())
+    browsers.insert_browser(work, kind, hash_secret(signed_in.known), account_id, work.now)
+    return signed_in
+
+
+def known_browser(work: Work, kind: browsers.Kind, account_id: int, browser: Browser) -> bytes | None:
+    """The hash of the browser's secret for the account, None unless that knows the browser."""
+    secret = browser.known.get(account_id)
+    known = hash_secret(secret) if secret is not None else None
+    return known if known and browsers.knows_browser(work, kind, known, account_id, work.now) else None
 
 
 def csrf_token(session: str) -> str:
@@ -220,7 +233,8 @@ def check_csrf(session: str, token: str) -> None:
     """Raises InsufficientAccess for a token that is not of this session."""
     if not hmac.compare_digest(csrf_token(session).encode(), token.encode()):
         raise InsufficientAccess(
-            "This form belongs to an earlier sign-in. Nothing was decided; open it again", reason="csrf"
+            "This form belongs to an earlier visit, or your browser takes no cookies. Nothing was done; try again",
+            reason="csrf",
         )
 
 

@@ -9,10 +9,11 @@ from typing import Final, NamedTuple
 
 from payres.clock import HOUR, MINUTE
 from payres.errors import NotFound, SignInFailed
-from payres.grants.sign_in import wrong_password
+from payres.grants.sign_in import Browser, SignedIn, known_browser, remember, wrong_password
 from payres.identifiers import hash_secret
 from payres.operator.inputs import check_name
 from payres.store import audit, operators
+from payres.store.browsers import OF_OPERATORS, delete_browsers
 from payres.store.operators import OPERATORS, OperatorRecord
 from payres.store.work import Work
 
@@ -29,7 +30,7 @@ class Link(NamedTuple):
 
 
 def make_link(work: Work, name: str, *, read_only: bool) -> Link:
-    """A link for an operator, who may be new. An old password and old sessions end.
+    """A link for an operator, who may be new. An old password and old sessions end, and no browser is known any more.
 
     Raises InvalidRequest for the name.
     """
@@ -39,6 +40,7 @@ def make_link(work: Work, name: str, *, read_only: bool) -> Link:
     operator = operators.find_operator(work, name)
     assert operator is not None
     operators.delete_sessions_of_operator(work, operator.id)
+    delete_browsers(work, OF_OPERATORS, operator.id)
     audit.record(work, "admin.link", name, role=role)
     return Link(operator, secret)
 
@@ -51,8 +53,8 @@ def open_link(work: Work, secret: str) -> OperatorRecord:
     return operator
 
 
-def set_password(work: Work, secret: str, password_hash: str) -> str:
-    """Sets the password of the link's operator (see hash_password) and signs in; the secret of the session.
+def set_password(work: Work, secret: str, password_hash: str, browser: Browser) -> SignedIn:
+    """Sets the password of the link's operator (see hash_password) and signs in with the browser.
 
     Raises NotFound as `open_link` does.
     """
@@ -60,29 +62,30 @@ def set_password(work: Work, secret: str, password_hash: str) -> str:
     OPERATORS.update(work, operator.id, password_hash=password_hash, link_hash=None)
     work.actor = actor_of(operator)
     audit.record(work, "admin.set_password", operator.name)
-    return _new_session(work, operator)
+    return _new_session(work, operator, browser)
 
 
-def find_account(work: Work, name: str) -> OperatorRecord:
-    """The operator of this name; or one without a password, whose attempts are counted under the name all the same."""
+def find_account(work: Work, name: str, browser: Browser) -> tuple[OperatorRecord, bytes | None]:
+    """The operator of this name, and the hash of the browser if that is known.
+
+    A name that nobody has gets an operator without a password, whose attempts are counted all the same.
+    """
     found = operators.find_operator(work, name)
     if found is not None:
-        return found
+        return found, known_browser(work, OF_OPERATORS, found.id, browser)
     number = int.from_bytes(hashlib.sha256(name.encode("utf-8", "replace")).digest()[:8], "big")
-    return OperatorRecord(-number, name, "read-only", None, 0, 0)
+    return OperatorRecord(-number, name, "read-only", None, 0, 0), None
 
 
-def open_session(work: Work, verified: OperatorRecord, before: str | None) -> str:
-    """A session for the operator whose password matched `verified`, in place of the browser's own; its secret.
+def open_session(work: Work, verified: OperatorRecord, browser: Browser) -> SignedIn:
+    """A session for the operator whose password matched `verified`, in place of the browser's own.
 
-    The secret is always new, so that nobody can have planted it. Raises SignInFailed when the password was changed
+    Both secrets are always new, so that nobody can have planted them. Raises SignInFailed when the password was changed
     while it was being checked.
     """
     if OPERATORS.by_id(work, verified.id).password_hash != verified.password_hash:
         raise wrong_password(WHAT)
-    if before is not None:
-        operators.delete_session(work, hash_secret(before))
-    return _new_session(work, verified)
+    return _new_session(work, verified, browser)
 
 
 def find_session(work: Work, session: str) -> OperatorRecord | None:
@@ -108,7 +111,10 @@ def actor_of(operator: OperatorRecord) -> str:
     return f"page:{operator.name}"
 
 
-def _new_session(work: Work, operator: OperatorRecord) -> str:
-    secret = work.new_secret()
-    operators.insert_session(work, hash_secret(secret), operator.id, work.now, work.now + SESSION_LIFETIME)
-    return secret
+def _new_session(work: Work, operator: OperatorRecord, browser: Browser) -> SignedIn:
+    if browser.session is not None:
+        operators.delete_session(work, hash_secret(browser.session))
+    signed_in = remember(work, OF_OPERATORS, operator.id, browser)
+    expires_at = work.now + SESSION_LIFETIME
+    operators.insert_session(work, hash_secret(signed_in.session), operator.id, work.now, expires_at)
+    return signed_in

@@ -15,7 +15,7 @@ from payres.operator.declarations import command, endpoint, form, lists
 from payres.operator.inputs import Amount, Code, Name, Reference, check_name, said
 from payres.operator.movements import MOVEMENT, NamedAccount
 from payres.operator.shapes import Column, Shape, fact, represent
-from payres.store import audit, wallets
+from payres.store import audit, browsers, wallets
 from payres.store.accounts import ACCOUNTS
 from payres.store.assets import ASSETS
 from payres.store.entries import MovementRecord, page_of_movements
@@ -256,7 +256,7 @@ def set_password(work: Work, path: str, password_hash: str, forget_browsers: boo
     WALLETS.update(work, wallet.id, password_hash=password_hash, unlocked_at=work.now)
     wallets.delete_sessions_of_wallet(work, wallet.id)
     if forget_browsers:
-        wallets.delete_browsers_of_wallet(work, wallet.id)
+        browsers.delete_browsers(work, browsers.OF_WALLETS, wallet.id)
     audit.record(work, "wallet.set_password", wallet.path, forgetBrowsers=forget_browsers)
     return require_wallet(work, path)
 

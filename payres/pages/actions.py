@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from starlette.responses import Response
 
 from payres.errors import DomainError, InvalidRequest, WrongState
-from payres.identifiers import new_id
+from payres.identifiers import hash_secret, new_id
 from payres.operator.declarations import Form as Declared
 from payres.operator.declarations import Operation
 from payres.operator.shapes import Fact, facts_of, path_of
@@ -72,7 +72,8 @@ class Action:
         try:
             if self.form.moves_money:
                 account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
-                await check_password(visit.request, account, form.get("password", ""))
+                session = hash_secret(visit.session)  # whoever has it is no stranger who guesses
+                await check_password(visit.request, account, form.get("password", ""), session)
             if form.get("choice") not in self.form.buttons:
                 raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
             back = await self._carry_out(visit, form)

@@ -9,14 +9,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.admin.serving import OperatorRequest
-from payres.errors import DomainError, SignInFailed
-from payres.grants.sign_in import Guesser, csrf_token, hash_password
+from payres.errors import DomainError, InsufficientAccess, SignInFailed
+from payres.grants.sign_in import Guesser, SignedIn, csrf_token, hash_password
 from payres.limits import MIN_PASSWORD_LENGTH
 from payres.operator import operators
 from payres.rate_limiter import address_of
 from payres.routes.context import context_of
 from payres.routes.exception_handlers import note_error
-from payres.routes.pages import STYLE_SHEET, operator_session_of, read_form, redirect, render, set_operator_session
+from payres.routes.pages import (
+    OPERATOR,
+    STYLE_SHEET,
+    browser_of,
+    check_sign_in,
+    read_form,
+    redirect,
+    render,
+    render_sign_in,
+    set_signed_in,
+    set_signed_out,
+)
 from payres.store.operators import OperatorRecord
 
 HOME: Final = "/admin"
@@ -49,7 +60,7 @@ Page = Callable[[Visit], Awaitable[Response]]
 
 async def find_visit(request: Request) -> Visit | None:
     """The visit of whoever is signed in."""
-    session = operator_session_of(request)
+    session = browser_of(request, OPERATOR).session
     if session is None:
         return None
     operator = await context_of(request).database.read(partial(operators.find_session, session=session))
@@ -59,30 +70,35 @@ async def find_visit(request: Request) -> Visit | None:
 
 async def sign_in(request: Request, form: Form) -> Response:
     """Takes a name and a password, and leads back to the page that was asked for."""
-    context, name = context_of(request), form.get("name", "")
-    account = await context.database.read(partial(operators.find_account, name=name))
+    database, name, browser = context_of(request).database, form.get("name", ""), browser_of(request, OPERATOR)
+    account, known = await database.read(partial(operators.find_account, name=name, browser=browser))
     try:
-        await check_password(request, account, form.get("password", ""))
-        before = operator_session_of(request)
-        session = await context.database.write(partial(operators.open_session, verified=account, before=before))
+        check_sign_in(request, form)
+        await check_password(request, account, form.get("password", ""), known)
+        signed_in = await database.write(partial(operators.open_session, verified=account, browser=browser))
+    except InsufficientAccess as error:
+        return show_sign_in(request, str(note_error(request, error)), name, error.status)
     except SignInFailed as error:
         note_error(request, error)
         return show_sign_in(request, WRONG, name)
-    return _signed_in(request, session, request.scope["raw_path"].decode("ascii"))
+    return _signed_in(request, signed_in, request.scope["raw_path"].decode("ascii"))
 
 
 async def sign_out(visit: Visit) -> Response:
     """Ends the session."""
     await visit.write(partial(operators.close_session, session=visit.session))
     response = redirect(HOME)
-    set_operator_session(visit.request, response, "")
+    set_signed_out(visit.request, response, OPERATOR)
     return response
 
 
-async def check_password(request: Request, account: OperatorRecord, password: str) -> None:
-    """Raises SignInFailed unless it is the account's, TooManyRequests, Unavailable when too many are checked."""
+async def check_password(request: Request, account: OperatorRecord, password: str, known: bytes | None) -> None:
+    """Raises SignInFailed unless it is the account's, TooManyRequests, Unavailable when too many are checked.
+
+    `known` stands for the browser, if it was signed in with before or still is.
+    """
     context = context_of(request)
-    guesser = Guesser(address_of(request.scope))
+    guesser = Guesser(address_of(request.scope), known)
     await context.operator_sign_in.check_password(account, password, context.clock.now(), guesser)
 
 
@@ -97,28 +113,30 @@ async def follow_link(request: Request) -> Response:
     if form.get("password") != form.get("again"):
         return _show_link(request, operator.name, "The two passwords are not the same", 400)
     try:
+        check_sign_in(request, form)
         hashed = await asyncio.to_thread(hash_password, form.get("password", ""))
     except DomainError as error:
         noted = note_error(request, error)
         return _show_link(request, operator.name, str(noted), noted.status)
-    session = await database.write(partial(operators.set_password, secret=secret, password_hash=hashed))
-    return _signed_in(request, session, HOME)
+    browser = browser_of(request, OPERATOR)
+    unit = partial(operators.set_password, secret=secret, password_hash=hashed, browser=browser)
+    return _signed_in(request, await database.write(unit), HOME)
 
 
-def show_sign_in(request: Request, problem: str | None = None, name: str = "") -> Response:
+def show_sign_in(request: Request, problem: str | None = None, name: str = "", status: int = 401) -> Response:
     """The form for name and password, where another page was asked for."""
-    return _render(request, "sign_in.html", 401, problem=problem, name=name)
+    return _render(request, "sign_in.html", status, problem=problem, name=name)
 
 
 def _show_link(request: Request, name: str, problem: str | None = None, status: int = 200) -> Response:
     return _render(request, "link.html", status, problem=problem, name=name, least=MIN_PASSWORD_LENGTH)
 
 
-def _signed_in(request: Request, session: str, path: str) -> Response:
+def _signed_in(request: Request, signed_in: SignedIn, path: str) -> Response:
     response = redirect(path)
-    set_operator_session(request, response, session)
+    set_signed_in(request, response, signed_in, OPERATOR)
     return response
 
 
 def _render(request: Request, template: str, status: int, **values: object) -> Response:
-    return render(request, f"admin/{template}", values, status, style_sheets=STYLE_SHEETS)
+    return render_sign_in(request, f"admin/{template}", values, status, STYLE_SHEETS)

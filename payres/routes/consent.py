@@ -77,9 +77,12 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
         return _show_sign_in(request, found, status=409)
     guesser = Guesser(address_of(request.scope), found.known_browser)
     try:
+        pages.check_sign_in(request, form)
         await context.sign_in.check_password(found.wallet, form.get("password", ""), now, guesser)
         unit = partial(open_session, verified=found.wallet, browser=pages.browser_of(request))
         signed_in = await context.database.write(unit)
+    except InsufficientAccess as error:
+        return _show_sign_in(request, found, str(note_error(request, error)), error.status)
     except DomainError as error:
         return _explain(request, found, error)
     response = pages.redirect(_path(request))
@@ -119,7 +122,7 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
 
 def _show_sign_in(request: Request, found: ConsentRequest, problem: str | None = None, status: int = 200) -> Response:
     """The sign-in form, or for a wallet without a password the way around it."""
-    return pages.render(request, "sign_in.html", _parties(request, found) | {"problem": problem}, status)
+    return pages.render_sign_in(request, "sign_in.html", _parties(request, found) | {"problem": problem}, status)
 
 
 def _show_request(request: Request, found: ConsentRequest, session: str) -> Response:

@@ -1,5 +1,5 @@
 """HTML pages, the forms that browsers send back from them, and their cookies: the session of a signed-in owner or
-operator, and of each wallet that knows this browser.
+operator, and of each wallet or operator that knows this browser.
 
 The pages have no scripts and load nothing: the style stands in the page and the policy names its hash. Their headers
 keep them out of frames, caches and other sites' reach.
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
@@ -22,14 +22,15 @@ from starlette.responses import HTMLResponse, Response
 
 from payres.clock import SECOND
 from payres.errors import DomainError, InsufficientAccess, InvalidRequest, ServerFailed, UnsupportedMediaType
-from payres.grants.sign_in import COOKIE_VALUE, SESSION_LIFETIME, Browser, SignedIn
+from payres.grants.sign_in import COOKIE_VALUE, SESSION_LIFETIME, Browser, SignedIn, check_csrf, csrf_token
 from payres.http.observation import observation_of
+from payres.identifiers import new_secret
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 from payres.operator.operators import SESSION_LIFETIME as OPERATOR_SESSION_LIFETIME
 from payres.routes.context import context_of
 from payres.routes.exception_handlers import note_error, where_to_ask
 from payres.routes.requests import media_type_of, read_body
-from payres.store.wallets import BROWSER_LIFETIME
+from payres.store.browsers import BROWSER_LIFETIME
 from payres.urls import canonical
 
 if TYPE_CHECKING:  # it loads slowly, and most servers are asked for consent long after they have started
@@ -49,9 +50,8 @@ ASCII: Final = string.punctuation  # what quote() would escape and a header need
 
 # Over https the prefix makes browsers refuse a cookie that another host, or http, would plant (RFC 6265bis).
 HOST_PREFIX: Final = "__Host-"
-SESSION: Final = "payres_session"
-KNOWN: Final = "payres_known_"
-OPERATOR: Final = "payres_admin"
+FORM: Final = "payres_form"  # a secret by which a sign-in form is known to be this browser's
+
 
 TITLES: Final = {
     "insufficient_access": "This form was not taken",
@@ -65,6 +65,21 @@ TITLES: Final = {
 }
 
 log = logging.getLogger("payres.routes")
+
+
+class Cookies(NamedTuple):
+    """The cookies of those who sign in to a kind of account: `known` has the account's id behind it."""
+
+    session: str
+    known: str
+    lifetime: int
+    same_site: Literal["lax", "strict"]
+
+
+# Lax, because an owner arrives by a link on the client's site and should still be signed in; forms that other sites
+# send come without it.
+OWNER: Final = Cookies("payres_session", "payres_known_", SESSION_LIFETIME, "lax")
+OPERATOR: Final = Cookies("payres_admin", "payres_admin_known_", OPERATOR_SESSION_LIFETIME, "strict")
 
 
 async def serve_page(
@@ -106,6 +121,27 @@ def render(
     if status == HTTPStatus.UNAUTHORIZED:
         headers |= where_to_ask(request)
     return HTMLResponse(text, status, headers)
+
+
+def render_sign_in(
+    request: Request,
+    template: str,
+    values: Mapping[str, object],
+    status: int,
+    style_sheets: tuple[str, ...] = (STYLE_SHEET,),
+) -> Response:
+    """A page with a form that signs in, whose token is that of a cookie: another site could send neither, and so sign
+    this browser in to an account of its own."""
+    secret = _cookies(request).get(FORM) or new_secret()
+    response = render(request, template, {**values, "csrf": csrf_token(secret)}, status, style_sheets=style_sheets)
+    # Lax and not strict, because a page that was opened by a link must not replace the secret of those that are open.
+    _set(request, response, FORM, secret, None, "lax")
+    return response
+
+
+def check_sign_in(request: Request, form: Mapping[str, str]) -> None:
+    """Raises InsufficientAccess for a form that was not shown to this browser."""
+    check_csrf(_cookies(request).get(FORM) or new_secret(), form.get("csrf", ""))
 
 
 def redirect(url: str) -> Response:
@@ -153,34 +189,23 @@ async def read_form(request: Request) -> dict[str, str]:
     return fields
 
 
-def browser_of(request: Request) -> Browser:
+def browser_of(request: Request, cookies: Cookies = OWNER) -> Browser:
     """What the browser shows of itself; nothing of what cannot be a cookie of ours. The last of one name counts."""
-    found = _cookies(request)
-    known = {int(name.removeprefix(KNOWN)): value for name, value in found.items() if name.startswith(KNOWN)}
-    return Browser(found.get(SESSION), known)
+    found, prefix = _cookies(request), cookies.known
+    known = {int(name.removeprefix(prefix)): value for name, value in found.items() if name.startswith(prefix)}
+    return Browser(found.get(cookies.session), known)
 
 
-def operator_session_of(request: Request) -> str | None:
-    """The session of the admin pages."""
-    return _cookies(request).get(OPERATOR)
+def set_signed_in(request: Request, response: Response, signed_in: SignedIn, cookies: Cookies = OWNER) -> None:
+    """Sets the cookies of a sign-in: the session's, and the one by which the account knows this browser from now on."""
+    _set(request, response, cookies.session, signed_in.session, cookies.lifetime, cookies.same_site)
+    # For our own sign-in form only.
+    _set(request, response, f"{cookies.known}{signed_in.account_id}", signed_in.known, BROWSER_LIFETIME, "strict")
 
 
-def set_operator_session(request: Request, response: Response, session: str) -> None:
-    """Sets the cookie of an operator's session; an empty one deletes it."""
-    _set(request, response, OPERATOR, session, OPERATOR_SESSION_LIFETIME if session else 0, "strict")
-
-
-def set_signed_in(request: Request, response: Response, signed_in: SignedIn) -> None:
-    """Sets the cookies of a sign-in: the session's, and the one by which the wallet knows this browser from now on."""
-    # Lax, because the owner arrives by a link on the client's site and should still be signed in; forms that other
-    # sites send come without it. The other one is for our own sign-in form only.
-    _set(request, response, SESSION, signed_in.session, SESSION_LIFETIME, "lax")
-    _set(request, response, f"{KNOWN}{signed_in.wallet_id}", signed_in.known, BROWSER_LIFETIME, "strict")
-
-
-def set_signed_out(request: Request, response: Response) -> None:
+def set_signed_out(request: Request, response: Response, cookies: Cookies = OWNER) -> None:
     """Deletes the session's cookie; the browser stays known."""
-    _set(request, response, SESSION, "", 0, "lax")
+    _set(request, response, cookies.session, "", 0, cookies.same_site)
 
 
 @lru_cache(maxsize=1)
@@ -240,18 +265,23 @@ def _pattern(secure: bool) -> re.Pattern[bytes]:
     The groups are the name without the prefix, and the value.
     """
     prefix = HOST_PREFIX.encode() if secure else b""
-    names = rb"payres_session|payres_known_[0-9]{1,19}+|payres_admin"
+    names = rb"payres_(?:session|form|(?:admin_)?known_[0-9]{1,19}+|admin)"
     return re.compile(rb"(?:^|;)[ \t]*+%b(%b)=(%b)(?=[ \t]*+(?:;|$))" % (prefix, names, COOKIE_VALUE))
 
 
 def _set(
-    request: Request, response: Response, name: str, value: str, lifetime: int, same_site: Literal["lax", "strict"]
+    request: Request,
+    response: Response,
+    name: str,
+    value: str,
+    lifetime: int | None,
+    same_site: Literal["lax", "strict"],
 ) -> None:
     secure = _is_secure(request)
     response.set_cookie(
         f"{HOST_PREFIX}{name}" if secure else name,
         value,
-        max_age=lifetime // SECOND,
+        max_age=None if lifetime is None else lifetime // SECOND,
         path="/",
         secure=secure,
         httponly=True,

@@ -107,6 +107,7 @@ ANSWERS = Rule("answered_request", "answered_at", after=30 * DAY, at_once=32, co
 SESSIONS = Rule("session", "expires_at")
 BROWSERS = Rule("known_browser", "expires_at")
 OPERATOR_SESSIONS = Rule("operator_session", "expires_at")
+OPERATOR_BROWSERS = Rule("operator_browser", "expires_at")
 FORMS = Rule("operator_form", "used_at", after=DAY)  # longer than a session lasts
 
 

@@ -1,16 +1,14 @@
-"""SQL of wallet addresses, their keys, and the browsers of their owners: signed in, or known."""
+"""SQL of wallet addresses, their keys, and the browsers that their owners are signed in with."""
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from payres.amounts import Asset, Fee
-from payres.clock import DAY
 from payres.errors import InvalidRequest
-from payres.limits import KNOWN_BROWSER_DAYS, MAX_KNOWN_BROWSERS
-from payres.store.retention import BROWSERS, SESSIONS, purge
+from payres.store.retention import SESSIONS, purge
 from payres.store.rows import R, Table, find_number, insert_row, number
 from payres.store.work import Transaction, Work
 
@@ -125,9 +123,6 @@ def list_keys(tx: Transaction, wallet_id: int, revoked: bool = False) -> Sequenc
     return KEYS.list(tx, "WHERE wallet_address_id = ? AND (revoked_at IS NULL OR ?) ORDER BY id", wallet_id, revoked)
 
 
-BROWSER_LIFETIME: Final = KNOWN_BROWSER_DAYS * DAY
-
-
 def insert_session(tx: Transaction, id_hash: bytes, wallet_id: int, now: int, expires_at: int) -> None:
     """Stores a new session and deletes those that have ended."""
     purge(tx, SESSIONS, now)
@@ -146,29 +141,3 @@ def delete_session(tx: Transaction, id_hash: bytes) -> None:
 def delete_sessions_of_wallet(tx: Transaction, wallet_id: int) -> None:
     """Signs the owner out everywhere."""
     tx.execute("DELETE FROM session WHERE wallet_address_id = ?", (wallet_id,))
-
-
-def insert_browser(tx: Transaction, id_hash: bytes, wallet_id: int, now: int) -> None:
-    """Stores that the wallet knows a browser, and deletes those that it knew for too long, or too many."""
-    purge(tx, BROWSERS, now)
-    insert_row(tx, "known_browser", id_hash=id_hash, wallet_address_id=wallet_id, expires_at=now + BROWSER_LIFETIME)
-    surplus = tx.execute(
-        "SELECT id_hash FROM known_browser WHERE wallet_address_id = ? ORDER BY expires_at DESC LIMIT -1 OFFSET ?",
-        (wallet_id, MAX_KNOWN_BROWSERS),
-    ).fetchall()
-    tx.executemany("DELETE FROM known_browser WHERE id_hash = ?", surplus)
-
-
-def knows_browser(tx: Transaction, id_hash: bytes, wallet_id: int, now: int) -> bool:
-    """Whether the wallet's owner has signed in with this browser, and it is still known."""
-    known = "SELECT 1 FROM known_browser WHERE id_hash = ? AND wallet_address_id = ? AND expires_at > ?"
-    return number(tx, known, id_hash, wallet_id, now) == 1
-
-
-def delete_browser(tx: Transaction, id_hash: bytes, wallet_id: int) -> None:
-    tx.execute("DELETE FROM known_browser WHERE id_hash = ? AND wallet_address_id = ?", (id_hash, wallet_id))
-
-
-def delete_browsers_of_wallet(tx: Transaction, wallet_id: int) -> None:
-    """Makes every browser unknown to the wallet."""
-    tx.execute("DELETE FROM known_browser WHERE wallet_address_id = ?", (wallet_id,))

@@ -20,7 +20,7 @@ from payres.testing.client import Client
 from payres.testing.instance import Instance
 from tests.attacks.conftest import PASSWORD
 from tests.conftest import Refused
-from tests.helpers import TIMEOUT, usd
+from tests.helpers import TIMEOUT, sign_in_token, usd
 
 SQL = [
     *("' OR '1'='1", "' OR 1=1 --", "'; DROP TABLE wallet_address; --", '"; UPDATE account SET balance = 9000000; --'),
@@ -99,7 +99,8 @@ def sent_to_the_authorization_server(instance: Instance, anonymous: httpx2.Clien
         anonymous.get(f"{named}/jwks.json"),
         anonymous.get(f"{base}/interact/{in_url}/{in_url}"),
         anonymous.get(page, headers={"cookie": f"payres_session={in_url}"}),
-        anonymous.post(page, data={"choice": "sign-in", "password": text}),
+        anonymous.post(page, data={"choice": "sign-in", "password": text, "csrf": sign_in_token(anonymous, page)}),
+        anonymous.post(page, data={"choice": "sign-in", "password": text, "csrf": text}),
         anonymous.post(page, data={"choice": "approve", "csrf": text, "shown": text}),
         anonymous.post(f"{base}/ilp", headers=peer),
     ]
@@ -177,7 +178,8 @@ def pages(shared: Instance, path: str, text: str) -> list[str]:
 
 def signed_in(browser: httpx2.Client, url: str) -> str:
     """The page that asks, after its owner has signed in."""
-    assert browser.post(url, data={"choice": "sign-in", "password": PASSWORD}).status_code == 303
+    form = {"choice": "sign-in", "password": PASSWORD, "csrf": sign_in_token(browser, url)}
+    assert browser.post(url, data=form).status_code == 303
     return browser.get(url).text
 
 

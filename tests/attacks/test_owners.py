@@ -16,7 +16,7 @@ from payres.operator import wallets
 from payres.testing.instance import Instance
 from tests.attacks.conftest import PASSWORD
 from tests.conftest import Refused
-from tests.helpers import TIMEOUT, client_with_key
+from tests.helpers import TIMEOUT, client_with_key, sign_in_token
 
 
 def test_bill_completed_by_another_client(shared: Instance, refused: Refused) -> None:
@@ -76,7 +76,8 @@ class Owner:
 
 def sign_in(browser: httpx2.Client, page: str, password: str, address: str | None = None) -> httpx2.Response:
     headers = {"x-forwarded-for": address} if address else {}
-    return browser.post(page, data={"choice": "sign-in", "password": password}, headers=headers)
+    form = {"choice": "sign-in", "password": password, "csrf": sign_in_token(browser, page)}
+    return browser.post(page, data=form, headers=headers)
 
 
 def guess(page: str, anonymous: httpx2.Client) -> None:

@@ -21,7 +21,9 @@ from payres.operator.backups import make_backup
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.attacks.conftest import PASSWORD, process, with_alice
-from tests.helpers import TIMEOUT, usd, wait_until
+from tests.helpers import TIMEOUT, sign_in_token, usd, wait_until
+
+COOKIES = {"payres_session": "session", "payres_known_": "known browser", "payres_form": "secret of sign-in forms"}
 
 
 class Traces(msgspec.Struct):
@@ -128,16 +130,14 @@ def drive(a: Instance, b: Instance) -> tuple[dict[str, str], list[httpx2.Respons
 def consent(redirect: str) -> tuple[str, dict[str, str], list[httpx2.Response]]:
     """What the owner's browser does: the reference, the cookies and what was refused."""
     with httpx2.Client(timeout=TIMEOUT, verify=False) as browser:
-        refused = [browser.post(redirect, data={"choice": "sign-in", "password": f"{PASSWORD}!"})]
-        assert browser.post(redirect, data={"choice": "sign-in", "password": PASSWORD}).status_code == 303
+        form = {"choice": "sign-in", "password": PASSWORD, "csrf": sign_in_token(browser, redirect)}
+        refused = [browser.post(redirect, data=form | {"password": f"{PASSWORD}!"})]
+        assert browser.post(redirect, data=form).status_code == 303
         page = browser.get(redirect).text
         fields = {name: re.findall(rf'name="{name}" value="([^"]+)"', page)[0] for name in ("csrf", "shown")}
         refused.append(browser.post(redirect, data={"choice": "approve"} | fields | {"csrf": "0" * 64}))
         location = browser.post(redirect, data={"choice": "approve"} | fields).headers["location"]
-        cookies = {
-            "session" if name == "payres_session" else "known browser": browser.cookies[name]
-            for name in browser.cookies
-        }
+        cookies = {COOKIES[name.rstrip("0123456789")]: browser.cookies[name] for name in browser.cookies}
     return parse_qs(urlsplit(location).query)["interact_ref"][0], cookies, refused
 
 
@@ -172,7 +172,7 @@ def test_secrets_are_not_in_refusals(traces: Traces) -> None:
 
 def test_secrets_that_are_kept_as_hashes_are_not_in_the_database(traces: Traces) -> None:
     hashed = {
-        *("password", "session", "known browser", "continuation token", "access token", "rotated token"),
+        *(*COOKIES.values(), "password", "continuation token", "access token", "rotated token"),
         *("peer token out", "peer token in", "shared secret", "client key"),
     }
     assert hashed <= traces.secrets.keys()

@@ -5,6 +5,7 @@ import pytest
 from payres.errors import DomainError
 from payres.grants.sign_in import hash_password, verify_password
 from payres.operator import wallets
+from payres.store import browsers
 from payres.store import wallets as wallet_store
 from payres.store.accounts import ACCOUNTS
 from payres.store.wallets import WalletRecord
@@ -73,13 +74,13 @@ def test_new_password_ends_what_the_old_one_opened_in_this_wallet_only(tx: Work,
     alice, bob = open_wallet(tx, password="old words"), open_wallet(tx, "bob")
     for name, wallet in ((b"a", alice), (b"b", bob)):
         wallet_store.insert_session(tx, name, wallet.id, NOW, NOW + 10)
-        wallet_store.insert_browser(tx, name, wallet.id, NOW)
+        browsers.insert_browser(tx, browsers.OF_WALLETS, name, wallet.id, NOW)
     changed = wallets.set_password(tx, "alice", hash_password("new words"), forget)
     assert verify_password(changed, "new words")
     assert not verify_password(changed, "old words")
     assert [wallet_store.session_wallet(tx, name, NOW) for name in (b"a", b"b")] == [None, bob.id]
-    assert wallet_store.knows_browser(tx, b"a", alice.id, NOW) is not forget
-    assert wallet_store.knows_browser(tx, b"b", bob.id, NOW)
+    assert browsers.knows_browser(tx, browsers.OF_WALLETS, b"a", alice.id, NOW) is not forget
+    assert browsers.knows_browser(tx, browsers.OF_WALLETS, b"b", bob.id, NOW)
 
 
 def test_wrong_passwords_count_since_the_wallet_was_unlocked_or_got_a_password(tx: Work) -> None:

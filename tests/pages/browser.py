@@ -9,7 +9,7 @@ import httpx2
 
 from payres.operator import operators
 from payres.testing.instance import Instance
-from tests.helpers import TIMEOUT
+from tests.helpers import TIMEOUT, sign_in_token
 
 PASSWORD = "correct horse"
 
@@ -17,9 +17,11 @@ PASSWORD = "correct horse"
 class Browser:
     """It keeps its cookies, follows no redirects, and sends forms with what is hidden in them."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, address: str | None = None) -> None:
+        """`address` is the one that a proxy names as its own."""
         self.instance = instance
-        self.http = httpx2.Client(base_url=instance.base_url, timeout=TIMEOUT)
+        headers = {"X-Forwarded-For": address} if address else {}
+        self.http = httpx2.Client(base_url=instance.base_url, timeout=TIMEOUT, headers=headers)
 
     def __enter__(self) -> Self:
         return self
@@ -41,13 +43,14 @@ class Browser:
 
     def follow_link(self, name: str, *, read_only: bool = False) -> httpx2.Response:
         """Sets the password by a new link, which signs in."""
-        path = self.new_link(name, read_only=read_only)
-        answer = self.http.post(path, data={"password": PASSWORD, "again": PASSWORD})
+        answer = self.send(self.new_link(name, read_only=read_only), password=PASSWORD, again=PASSWORD)
         assert (answer.status_code, answer.headers["location"]) == (303, "/admin"), answer.text
         return answer
 
     def sign_in(self, name: str, password: str = PASSWORD, path: str = "/admin") -> httpx2.Response:
-        return self.http.post(path, data={"choice": "sign-in", "name": name, "password": password})
+        """Sends the form for it, which who is signed in has from before."""
+        fields = {"choice": "sign-in", "name": name, "password": password, "csrf": sign_in_token(self.http, path)}
+        return self.http.post(path, data=fields)
 
     def get(self, path: str, **params: Any) -> httpx2.Response:
         return self.http.get(path, params=params or None)

@@ -1,18 +1,20 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import httpx2
 import pytest
 from starlette.requests import Request
 
 from payres.identifiers import hash_secret
-from payres.limits import MAX_WRONG_PASSWORDS
+from payres.limits import MAX_WRONG_PASSWORDS, MAX_WRONG_PASSWORDS_PER_WALLET
 from payres.operator import operators
 from payres.pages import sign_in
 from payres.pages.sign_in import Visit
 from payres.routes.context import context_of
-from payres.testing.instance import Instance
+from payres.testing.instance import Instance, run_instance
+from tests.helpers import sign_in_token
 from tests.pages.browser import PASSWORD, Browser, hidden_fields, words_of
 
 
@@ -33,7 +35,7 @@ def test_link_sets_a_password_once_and_signs_in(payres: Instance, browser: Brows
     assert "Set a password With it and the name Ben" in words_of(browser.get(path))
     assert browser.get(path).status_code == 200, "looking does not use it up"
 
-    answer = browser.http.post(path, data={"password": PASSWORD, "again": PASSWORD})
+    answer = browser.send(path, password=PASSWORD, again=PASSWORD)
 
     assert (answer.status_code, answer.headers["location"]) == (303, "/admin")
     assert "Payments can be taken" in browser.words("/admin")
@@ -49,8 +51,10 @@ def test_secrets_are_stored_hashed(payres: Instance, browser: Browser) -> None:
     path = browser.new_link("Hal")
     [(link_hash,)] = rows(payres, "SELECT link_hash FROM operator WHERE name = 'Hal'")
     assert link_hash == hash_secret(path.rpartition("/")[2])
-    browser.http.post(path, data={"password": PASSWORD, "again": PASSWORD})
+    browser.send(path, password=PASSWORD, again=PASSWORD)
     assert browser.session is not None
+    [(known,)] = rows(payres, "SELECT id_hash FROM operator_browser WHERE operator_id = (SELECT max(id) FROM operator)")
+    assert known in {hash_secret(value) for name, value in browser.http.cookies.items() if "known" in name}
     assert (hash_secret(browser.session),) in rows(payres, "SELECT id_hash FROM operator_session")
     [(stored, link_hash)] = rows(payres, "SELECT password_hash, link_hash FROM operator WHERE name = 'Hal'")
     assert str(stored).startswith("$argon2id$")
@@ -69,7 +73,7 @@ def test_password_that_cannot_be_is_said_and_the_link_stays(
     browser: Browser, password: str, again: str, problem: str
 ) -> None:
     path = browser.new_link("Typo")
-    answer = browser.http.post(path, data={"password": password, "again": again})
+    answer = browser.send(path, password=password, again=again)
     assert answer.status_code == 400
     assert problem in words_of(answer)
     assert browser.get(path).status_code == 200
@@ -99,10 +103,14 @@ def test_sign_in_leads_back_to_the_page_that_was_asked_for(browser: Browser, ann
 
 
 def test_cookie_is_kept_from_scripts_and_other_sites(ann: Browser, browser: Browser) -> None:
-    [cookie] = browser.sign_in("ann").headers.get_list("set-cookie")
-    value, *attributes = cookie.split("; ")
-    assert value.startswith("payres_admin=")
-    assert sorted(attributes) == ["HttpOnly", "Max-Age=43200", "Path=/", "SameSite=strict"]
+    cookies = [cookie.split("; ") for cookie in browser.sign_in("ann").headers.get_list("set-cookie")]
+    assert [value.partition("=")[0].rstrip("0123456789") for value, *_ in cookies] == [
+        "payres_admin",
+        "payres_admin_known_",
+    ]
+    assert [sorted(attributes) for _, *attributes in cookies] == [
+        ["HttpOnly", f"Max-Age={seconds}", "Path=/", "SameSite=strict"] for seconds in (43200, 365 * 86400)
+    ]
 
 
 def test_link_lasts_for_15_minutes_and_a_session_for_12_hours(payres: Instance, browser: Browser) -> None:
@@ -151,8 +159,7 @@ def test_session_that_was_planted_is_not_taken_over(payres: Instance, browser: B
     browser.http.cookies.set("payres_admin", planted)
     answer = browser.sign_in("ann")
     assert answer.status_code == 303
-    [cookie] = answer.headers.get_list("set-cookie")
-    assert planted not in cookie
+    assert planted not in str(answer.headers.get_list("set-cookie"))
     before = ann.session
     again = ann.sign_in("ann")
     assert again.status_code == 303
@@ -169,6 +176,40 @@ def test_guesses_are_bounded_for_names_that_exist_and_for_others_alike(payres: I
     )
     browser.follow_link("Guessed")  # a new link clears the counts
     assert browser.sign_in("Guessed").status_code == 303
+
+
+def test_guesses_of_others_do_not_lock_an_operator_out_of_a_browser_that_is_known(tmp_path: Path) -> None:
+    network = run_instance(tmp_path / "payres.db", admin_hosts="192.0.2.0/24")
+    with network as payres, Browser(payres, "192.0.2.200") as gus:
+        gus.follow_link("Gus")
+        for number in range(MAX_WRONG_PASSWORDS_PER_WALLET):
+            with Browser(payres, f"192.0.2.{number}") as stranger:
+                assert stranger.sign_in("Gus", "wrong").status_code == 401
+        with Browser(payres, "192.0.2.201") as new:
+            assert new.sign_in("Gus").status_code == 429
+        payres.create_wallet("gus")
+        path = "/admin/wallets/gus/deposit"
+        assert gus.send(path, choice="deposit", amount="1.00", password=PASSWORD).status_code == 303
+        gus.send("/admin", choice="sign-out")
+        assert gus.sign_in("Gus").status_code == 303
+        assert len(rows(payres, "SELECT * FROM operator_browser")) == 1
+        gus.new_link("Gus")
+        assert rows(payres, "SELECT * FROM operator_browser") == []
+
+
+def test_form_that_another_site_made_signs_nobody_in(payres: Instance, browser: Browser) -> None:
+    browser.follow_link("Ron")
+    form = {"choice": "sign-in", "name": "Ron", "password": PASSWORD}
+    path = browser.new_link("Ron's guest")
+    with Browser(payres) as other:
+        for csrf in (dict[str, str](), {"csrf": sign_in_token(browser.http, "/admin")}):
+            for answer in (
+                other.http.post("/admin", data=form | csrf),
+                other.http.post(path, data={"password": PASSWORD, "again": PASSWORD} | csrf),
+            ):
+                assert (answer.status_code, other.session) == (403, None)
+                assert "This form belongs to an earlier visit" in words_of(answer)
+        assert other.http.post("/admin", data=hidden_fields(other.get("/admin")) | form).status_code == 303
 
 
 def test_audit_log_says_who_did_what_in_the_pages(payres: Instance, browser: Browser) -> None:

@@ -20,9 +20,9 @@ from payres.errors import DomainError
 from payres.grants import consent, requests, tokens
 from payres.grants.gnap import GrantRequest, GrantResponse
 from payres.grants.requests import request_grant
-from payres.grants.sign_in import Browser, hash_password, open_session
+from payres.grants.sign_in import Browser, csrf_token, hash_password, open_session
 from payres.identifiers import hash_secret
-from payres.limits import MAX_KNOWN_BROWSERS
+from payres.limits import MAX_KNOWN_BROWSERS, MAX_WRONG_PASSWORDS
 from payres.operator import wallets
 from payres.routes.context import Context
 from payres.settings import Settings
@@ -43,6 +43,7 @@ FINISH = "https://shop.example/done?order=17"
 SPEND = {"type": "outgoing-payment", "actions": ["create"], "identifier": f"{BASE}/alice"}
 LIMITED = SPEND | {"limits": {"debitAmount": usd(2000)}}
 COOKIE = "__Host-payres_session"
+FORM_COOKIE, FORM_SECRET = "__Host-payres_form", "f" * 43
 
 
 class Site:
@@ -61,10 +62,11 @@ class Site:
 
     async def stranger(self, path: str, cookie: str = "", address: str = "127.0.0.1", **form: str) -> httpx2.Response:
         """What another browser with this cookie gets for a form, or without one for the page."""
-        headers = {"cookie": cookie} if cookie else {}
+        cookie = f"{cookie}; {FORM_COOKIE}={FORM_SECRET}"
         async with self.new_browser(address) as browser:
-            method = "POST" if form else "GET"
-            return await browser.request(method, path, data=form or None, headers=headers)
+            if not form:
+                return await browser.get(path, headers={"cookie": cookie})
+            return await browser.post(path, data={"csrf": csrf_token(FORM_SECRET)} | form, headers={"cookie": cookie})
 
     async def known_cookie(self, path: str) -> str:
         """The name of the cookie in a browser that this wallet knows."""
@@ -117,8 +119,16 @@ class Site:
     def grant_id(self, path: str) -> str:
         return self.grants[path].continue_.uri.rsplit("/", 1)[1]
 
+    def form_secrets(self) -> list[str]:
+        """What the browser has for forms that sign in."""
+        return [value for name, value in self.browser.cookies.items() if name.endswith("payres_form")]
+
     async def submit(self, path: str, choice: str, **fields: str) -> httpx2.Response:
-        """Sends a form; `fields` are its other fields."""
+        """Sends a form; `fields` are its other fields. One that signs in was shown before."""
+        if choice == "sign-in":
+            if not self.form_secrets():
+                await self.browser.get(path)
+            fields = {"csrf": csrf_token(self.form_secrets()[0])} | fields
         return await self.browser.post(path, data={"choice": choice} | fields)
 
     async def sign_in(self, path: str, password: str = PASSWORD) -> httpx2.Response:
@@ -165,7 +175,8 @@ async def test_sign_in_page_says_who_asks_and_for_which_wallet(site: Site) -> No
     page = await site.browser.get(await site.ask())
     assert page.status_code == 200
     assert page.headers["content-type"] == "text/html; charset=utf-8"
-    assert "set-cookie" not in page.headers
+    [cookie] = page.headers.get_list("set-cookie")
+    assert sorted(cookie.split("; ")[1:]) == ["HttpOnly", "Path=/", "SameSite=lax", "Secure"]
     assert "It calls itself Super Shop https://shop.example/pay address verified" in words_of(page)
     assert "https://pay.example/alice" in words_of(page)
     assert "<script" not in page.text
@@ -311,7 +322,29 @@ async def test_wrong_password_shows_the_form_again(site: Site, password: str | N
     assert answer.headers["www-authenticate"] == f"GNAP as_uri={BASE}/"
     assert "This is not the password of this wallet." in words_of(answer)
     assert 'name="password"' in answer.text
-    assert "set-cookie" not in answer.headers
+    assert [cookie.partition("=")[0] for cookie in answer.headers.get_list("set-cookie")] == [FORM_COOKIE]
+
+
+@pytest.mark.parametrize(
+    ("cookie", "csrf"),
+    [
+        (f"{FORM_COOKIE}={FORM_SECRET}", csrf_token("another browser's".ljust(43, "-"))),
+        (f"{FORM_COOKIE}={FORM_SECRET}", ""),
+        (f"{FORM_COOKIE}=", csrf_token("")),
+        ("", csrf_token(FORM_SECRET)),
+    ],
+)
+async def test_form_that_another_site_made_signs_nobody_in(site: Site, cookie: str, csrf: str) -> None:
+    """Not even with the right password: it would be that of a wallet of who made the form."""
+    path = await site.ask()
+    form = {"choice": "sign-in", "password": PASSWORD, "csrf": csrf}
+    async with site.new_browser() as browser:
+        for _ in range(MAX_WRONG_PASSWORDS + 1):
+            answer = await browser.post(path, data=form, headers={"cookie": cookie})
+            assert (answer.status_code, COOKIE in browser.cookies) == (403, False)
+        assert "This form belongs to an earlier visit" in words_of(answer)
+        again = await browser.post(path, data=hidden_fields(answer) | {"choice": "sign-in", "password": PASSWORD})
+        assert (again.status_code, COOKIE in browser.cookies) == (303, True)
 
 
 async def test_form_that_is_not_taken_is_counted_by_its_code(site: Site) -> None:
@@ -471,7 +504,7 @@ async def test_form_without_the_sessions_token_is_refused(site: Site, choice: st
     path, fields = await site.open()
     answer = await site.submit(path, choice, **fields | {"csrf": token})
     assert answer.status_code == 403
-    assert "Nothing was decided" in words_of(answer)
+    assert "Nothing was done" in words_of(answer)
     assert await site.state(path) == "pending"
     assert "Do you allow this?" in words_of(await site.browser.get(path))
 
@@ -496,6 +529,8 @@ async def test_form_is_taken_from_this_site_only(site: Site, headers: dict[str, 
     fields = await site.open_signed_in(path) | {"password": PASSWORD}
     for choice, state in (("approve", "approved"), ("sign-in", "pending")):
         form = {"choice": choice} | fields
+        if choice == "sign-in":
+            form["csrf"] = csrf_token(site.form_secrets()[0])
         other = path if choice == "approve" else await site.ask()
         assert (await site.browser.post(other, data=form, headers=headers)).status_code == status
         assert await site.state(other) == (state if status == 303 else "pending")

@@ -15,6 +15,7 @@ from payres.store import (
     accounts,
     assets,
     audit,
+    browsers,
     clients,
     entries,
     events,
@@ -36,7 +37,10 @@ from payres.store.rows import PageQuery, Table, first_row_from, page_of_wallet, 
 from payres.store.work import Transaction
 
 Query = Callable[[Transaction], object]
-MODULES = (accounts, assets, clients, entries, events, grants, operators, packets, payments, peers, quotes, wallets)
+MODULES = (
+    *(accounts, assets, browsers, clients, entries, events, grants, operators, packets, payments, peers, quotes),
+    wallets,
+)
 NEWEST = PageQuery(5)
 TOWARDS: Sequence[Literal["older", "newer"]] = ("older", "newer")
 # What functions are called with, by the types that they ask for.
@@ -51,6 +55,7 @@ VALUES: dict[Any, Any] = {
     Sequence[tuple[str, str]]: [],
     Iterable[int]: [1],
     Cause: {},
+    browsers.Kind: browsers.OF_OPERATORS,
     Asset: Asset("EUR", 2),
 }
 # These have tests of their own below, or are for the operator and exports alone, or run what another one runs.
