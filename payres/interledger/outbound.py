@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from fractions import Fraction
 from typing import Final
 
 import msgspec
@@ -108,6 +109,7 @@ class WalletPackets:
         self._begin = begin  # None once it was run
         self._peer: PeerRecord | None = None  # who gets the packets with money, if known
         self._unanswered = False  # whether a peer that does not repeat answers left one of them unanswered
+        self.on_link = Fraction(1)  # units of the next peer's asset for one unit sent, as the last probe has shown
         self.waiting = 0  # packets of `ask` that have no slot yet, or were given up before they had one
 
     async def ask(self, prepare: Prepare) -> Outcome:
@@ -117,6 +119,8 @@ class WalletPackets:
             hop = await self._next_hop(prepare)
         except Rejected as rejected:
             return rejected.reject(outbound.ilp_address)
+        if prepare.amount:
+            self.on_link = Fraction(hop.amount, prepare.amount)
         # What the server sends by itself, at the end of a payment, counts for the wallet.
         requester = requested_by.get() or (self._wallet_id,)
         self.waiting += 1

@@ -114,9 +114,9 @@ class RemoteQuotes:
         fee = Fee() if is_free else wallet.fee
         try:
             if debit:
-                terms = await _sending(connection, spent, wallet.asset, fee, receiver, rate)
+                terms = await _sending(connection, packets, spent, wallet.asset, fee, receiver, rate)
             else:
-                terms = await _delivering(connection, delivery, fee, receiver, rate)
+                terms = await _delivering(connection, packets, delivery, fee, receiver, rate)
         except SendingFailed as error:
             if packets.waiting:
                 sentence = "The path was not probed: too many quotes are in progress; try again shortly"
@@ -155,7 +155,13 @@ def _not_payable(field: str, error: FetchFailed) -> DomainError:
 
 
 async def _sending(
-    connection: Connection, debit: int, asset: Asset, pricing: Fee, receiver: RemoteIncomingPayment, rate: Fraction
+    connection: Connection,
+    packets: WalletPackets,
+    debit: int,
+    asset: Asset,
+    pricing: Fee,
+    receiver: RemoteIncomingPayment,
+    rate: Fraction,
 ) -> Terms:
     """Sends all of `debit` less the fee. Promises what arrives at the least, less the slippage."""
     path = await probe(connection)
@@ -167,18 +173,23 @@ async def _sending(
         min_delivery(least, path, rate)  # raises where no amount would arrive
         is_taken = receiver.remaining is None or path.least(least) <= receiver.remaining
         raise nothing_arrives(minimum_send(pricing, Fraction(1, least)) if is_taken else None, asset)
-    promised = min_delivery(net, path, rate)
+    promised = await promise_of(connection, net, min_delivery(net, path, rate), packets.on_link, SLIPPAGE)
     # More will arrive than is promised, and the receiver must have room for it.
     check_fits(receiver.remaining, max(promised, path.least(net)))
-    return _terms(receiver, debit, fee, await promise_of(connection, net, promised), path, sends_all=True)
+    return _terms(receiver, debit, fee, promised, path, sends_all=True)
 
 
 async def _delivering(
-    connection: Connection, amount: int, pricing: Fee, receiver: RemoteIncomingPayment, rate: Fraction
+    connection: Connection,
+    packets: WalletPackets,
+    amount: int,
+    pricing: Fee,
+    receiver: RemoteIncomingPayment,
+    rate: Fraction,
 ) -> Terms:
     """Delivers `amount`. The debit amount is the fee and its price: what it costs at most, with the slippage."""
     path = await probe(connection)
-    price = await price_of(connection, path, max_source(amount, path, rate), amount)
+    price = await price_of(connection, path, max_source(amount, path, rate), amount, packets.on_link)
     fee = fee_on(price, pricing)
     return _terms(receiver, price + fee, fee, amount, path, sends_all=False)
 

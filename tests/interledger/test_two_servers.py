@@ -136,6 +136,47 @@ def test_assets_are_exchanged_on_either_side(
     assert wallet_money(b, "getter") == (delivered + wanted, 0)
 
 
+@pytest.mark.parametrize(
+    ("source", "link", "target", "rate", "debit", "promised", "arrives"),
+    [
+        (EUR, USD, NANO_USD, ("EUR", "USD", "1.1111"), 2, 19_800_000, 20_000_000),
+        (USD, USD, USD, None, 2, 2, 2),
+        (USD, USD, USD, None, 50, 50, 50),
+        (USD, EUR, EUR, ("USD", "EUR", "0.92"), 7, 6, 6),
+        (EUR, EUR, NANO_USD, ("EUR", "USD", "1.1111"), 2, 21_999_780, 22_222_000),
+        (EUR, EUR, Asset("USD", 6), ("EUR", "USD", "1.08375"), 29, 311_145, 314_287),
+        (Asset("EUR", 6), USD, NANO_USD, ("EUR", "USD", "1.08375"), 30_000, 29_700_000, 30_000_000),
+        (NANO_USD, USD, NANO_USD, None, 29_999_999, 19_800_000, 20_000_000),
+        (NANO_USD, Asset("EUR", 4), Asset("USD", 3), ("EUR", "USD", "1.0837"), 10_090_000, 10, 10),
+        (Asset("JPY", 0), EUR, Asset("EUR", 5), ("JPY", "EUR", "0.0061"), 120, 72_270, 73_000),
+    ],
+    ids=lambda value: f"{value.code}/{value.scale}" if isinstance(value, Asset) else str(value),
+)
+def test_small_amount_is_promised_as_it_arrives_whichever_unit_is_coarsest(
+    source: Asset,
+    link: Asset,
+    target: Asset,
+    rate: tuple[str, str, str] | None,
+    debit: int,
+    promised: int,
+    arrives: int,
+    unlinked: Pair,
+) -> None:
+    """Less the slippage; and the payment is whole."""
+    a, b = unlinked
+    peer(a, b, link.code, link.scale, credit_limit="1000000")
+    if rate:
+        set_rate(*rate, a, b)
+    payer = a.create_wallet("payer", source.code, source.scale, deposit="1000")
+    receiver = bill(b, b.create_wallet("getter", target.code, target.scale), asset=target)
+    for server, asset in ((a, link), (b, target)):
+        add_liquidity(server, asset)
+    quoted = a.client.create_quote(payer, receiver, debitAmount=amount(debit, source))
+    paid = ended(a, a.client.create_outgoing_payment(payer, quoted["id"]))
+    found = quoted["receiveAmount"], paid.record.delivered, paid.record.state
+    assert found == (amount(promised, target), arrives, "completed")
+
+
 def test_fee_is_charged_on_top_of_what_is_delivered_and_within_what_is_sent(pair: Pair) -> None:
     a, b = pair
     set_fee(a, "0.10", 100)

@@ -63,15 +63,16 @@ async def probe(connection: Connection) -> Path:
     raise SendingFailed(f"The path has not shown its exchange rate within {seconds} seconds{last}.")
 
 
-async def price_of(connection: Connection, path: Path, price: int, delivery: int) -> int:
+async def price_of(connection: Connection, path: Path, price: int, delivery: int, on_link: Fraction) -> int:
     """The price at which `delivery` arrives: `price`, which follows from the rate that large packets have shown, or
-    more by what up to MORE_FOR_ROUNDING units are worth, where the rounding of each connector counts.
+    more by what up to MORE_FOR_ROUNDING units are worth, where the rounding of each connector counts. One unit sent is
+    `on_link` units on the first link.
 
     Raises SendingFailed when that is not enough.
     """
-    if not is_small(price, delivery):
+    if not is_small(price, delivery, floor(price * on_link)):
         return price
-    unit = max(ceil(1 / path.low), 1)
+    unit = max(ceil(1 / path.low), floor(1 / on_link), 1)
     for amount in range(price, price + MORE_FOR_ROUNDING * unit + 1, unit):
         arrived = await _arriving(connection, amount)
         if arrived is None or arrived >= delivery:
@@ -79,18 +80,19 @@ async def price_of(connection: Connection, path: Path, price: int, delivery: int
     raise SendingFailed("Rounding to whole units takes too much of so small an amount; ask for more.")
 
 
-async def promise_of(connection: Connection, amount: int, promised: int) -> int:
-    """What arrives of an amount that is sent whole: what is `promised` by the rate, or less, where the rounding of each
-    connector counts.
+async def promise_of(connection: Connection, amount: int, promised: int, on_link: Fraction, slippage: Fraction) -> int:
+    """The least that shall arrive of an amount that is sent whole: what is `promised` by the rate. Where the rounding
+    of each connector counts, it is what arrives now less the slippage, rounded up: no connector delivers part of a unit.
+    One unit sent is `on_link` units on the first link.
 
-    Raises SendingFailed when that is nothing.
+    Raises SendingFailed when nothing arrives.
     """
-    if promised <= 0 or not is_small(amount, promised):
+    if not is_small(amount, promised, floor(amount * on_link)):
         return promised
     arrived = await _arriving(connection, amount)
     if arrived == 0:
         raise SendingFailed("Rounding to whole units leaves nothing of so small an amount; send more.")
-    return promised if arrived is None else min(promised, arrived)
+    return promised if arrived is None else rounded_up(arrived, 1 - slippage)
 
 
 async def _arriving(connection: Connection, amount: int) -> int | None:
@@ -108,9 +110,10 @@ async def _ask(connection: Connection, amount: int, time_left: int) -> Answer | 
     return None
 
 
-def is_small(sent: int, delivered: int) -> bool:
-    """Whether the answer to a packet with these amounts shows more of the rounding on the path than of its rate."""
-    return min(sent, delivered) < SHOWS_THE_RATE
+def is_small(*amounts: int) -> bool:
+    """Whether the answer to a packet that had these amounts on its way, the sender's first, shows more of the rounding
+    on the path than of its rate."""
+    return min(amounts) < SHOWS_THE_RATE
 
 
 def min_delivery(amount: int, path: Path, minimum: Fraction) -> int:

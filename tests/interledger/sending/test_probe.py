@@ -142,10 +142,11 @@ def test_path_short_of_credit_is_quoted_with_what_passes(
 
 
 LOW = Fraction(1472, 1000)
+ON_LINK = Fraction(92, 100)
 
 
 def price_over(path: SimulatedPath, price: int, delivery: int, low: Fraction = LOW) -> int:
-    return run(price_of(connect(path), Path(low, low + Fraction(1, 10**9), MAX_VALUE), price, delivery))
+    return run(price_of(connect(path), Path(low, low + Fraction(1, 10**9), MAX_VALUE), price, delivery, Fraction(1)))
 
 
 @pytest.mark.parametrize(
@@ -182,16 +183,36 @@ def test_price_of_large_numbers_of_small_units_is_raised_by_what_the_receiver_co
     assert price_over(path, 565_000, 57, Fraction(99, 10**6)) == 565_000 + 10_102
 
 
+def test_price_of_what_few_units_of_the_link_deliver_is_raised_by_those() -> None:
+    """Euros with six decimals over a link in cents, to dollars with nine: two cents do not suffice, three do."""
+
+    class CentLink(SimulatedPath):
+        def exchanged(self, amount: int) -> int:
+            return amount * 108 // 1_000_000 * 10_000_000
+
+    on_link, low = Fraction(108, 10**6), Fraction(1080)
+    found = run(price_of(connect(CentLink()), Path(low, low + 1, MAX_VALUE), 19_174, 20_500_000, on_link))
+    assert found == 19_174 + 9_259
+
+
 @pytest.mark.parametrize(
-    ("amount", "promised", "found"), [(2, 2, 1), (6, 8, 8), (14, 20, 19), (100, 147, 147), (1, 0, 0)]
+    ("amount", "promised", "on_link", "found"),
+    [
+        (2, 1, Fraction(1), 1),
+        (6, 8, Fraction(1), 8),
+        (14, 19, Fraction(1), 19),
+        (80, 116, Fraction(1), 115),  # 116 arrive
+        (100, 145, Fraction(1), 145),  # 147 arrive
+        (100, 145, ON_LINK, 146),
+    ],
 )
-def test_promise_of_a_small_amount_is_what_arrives(amount: int, promised: int, found: int) -> None:
-    assert run(promise_of(connect(TwoExchanges()), amount, promised)) == found
+def test_promise_of_a_small_amount_is_what_arrives(amount: int, promised: int, on_link: Fraction, found: int) -> None:
+    assert run(promise_of(connect(TwoExchanges()), amount, promised, on_link, Fraction(1, 100))) == found
 
 
 def test_amount_of_which_rounding_leaves_nothing_is_not_promised() -> None:
     with pytest.raises(SendingFailed, match="leaves nothing"):
-        run(promise_of(connect(TwoExchanges()), 1, 1))
+        run(promise_of(connect(TwoExchanges()), 1, 1, ON_LINK, Fraction(1, 100)))
 
 
 rates = st.builds(Fraction, st.integers(1, 5000), st.integers(1, 5000))
