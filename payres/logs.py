@@ -13,16 +13,17 @@ from typing import Final, Literal
 import msgspec
 
 LogFormat = Literal["text", "json"]
+LogLevel = Literal["info", "debug"]
 REQUESTS: Final = "payres.requests"
 STANDARD_ERROR: Final = 2
 FLUSH_SECONDS: Final = 0.05  # that a line of a request waits for others
 MAX_LINES: Final = 256  # that wait together
 
 
-def configure(log_format: LogFormat) -> None:
-    """From now on, what is logged goes to standard error: our own from INFO, that of libraries from WARNING."""
+def configure(log_format: LogFormat, log_level: LogLevel) -> None:
+    """From now on, what is logged goes to standard error: our own from this level, that of libraries from WARNING."""
     logging.basicConfig(level=logging.WARNING, handlers=[OutputHandler(log_format)])
-    logging.getLogger("payres").setLevel(logging.INFO)
+    logging.getLogger("payres").setLevel(log_level.upper())
 
 
 class OutputHandler(logging.Handler):

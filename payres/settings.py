@@ -16,7 +16,7 @@ import msgspec
 
 from payres import limits
 from payres.identifiers import is_ilp_address
-from payres.logs import LogFormat
+from payres.logs import LogFormat, LogLevel
 from payres.urls import is_http_url
 
 PREFIX = "PAYRES_"
@@ -31,6 +31,7 @@ WANTED = {
     str: "it must be text, in quotes",
     Text: "it must be text, and not empty",
     LogFormat: "it must be text or json",
+    LogLevel: "it must be info or debug",
 }
 HOST_NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")
 # Of the 1023 characters of an address (Interledger RFC 15): those of payments here begin with it, and are longer.
@@ -68,6 +69,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     rates_max_age: RatesAge = 300
     metrics_token: str = ""
     log_format: LogFormat = "text"
+    log_level: LogLevel = "info"
     read_only: bool = False
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from payres.logs import LogFormat, OutputHandler, RequestLog
+from payres.logs import LogFormat, LogLevel, OutputHandler, RequestLog, configure
 
 Line = tuple[str, str, int, str | None, float, dict[str, str]]
 LINE: Line = ("POST", "/quotes", 401, "invalid_token", 0.0009, {})
@@ -114,3 +114,15 @@ def test_lines_have_times_in_utc_with_milliseconds_and_tracebacks(pipe: tuple[in
         "message": "the disk failed",
         "exception": "OSError: full",
     }
+
+
+@pytest.mark.parametrize(("level", "is_told"), [("info", False), ("debug", True)])
+def test_level_is_that_of_our_own_loggers(level: LogLevel, is_told: bool) -> None:
+    own, libraries = logging.getLogger("payres"), logging.getLogger("aiosqlite")
+    before = own.level
+    try:
+        configure("text", level)
+        assert logging.getLogger("payres.interledger").isEnabledFor(logging.DEBUG) is is_told
+        assert not libraries.isEnabledFor(logging.INFO)
+    finally:
+        own.setLevel(before)

@@ -33,6 +33,7 @@ HOSTS = "must be IP addresses, networks and host names"
         ("trusted_proxies", "", ""),
         ("trusted_proxies", " 127.0.0.1 , ::1,10.0.0.0/8 ", "127.0.0.1,::1,10.0.0.0/8"),
         ("ilp_address", f"g.{'a' * 798}", f"g.{'a' * 798}"),
+        ("log_level", "debug", "debug"),
         *(("allow_private_hosts", text, True) for text in ("true", "1")),
         *(("allow_private_hosts", text, False) for text in ("false", "0")),
     ],

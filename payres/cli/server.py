@@ -260,7 +260,7 @@ def _build(settings: Settings, quiet: bool) -> "HttpServer":
     from payres.application import create_app
     from payres.http.server import HttpServer
 
-    logs.configure(settings.log_format)
+    logs.configure(settings.log_format, settings.log_level)
     request_log = None if quiet else RequestLog(settings.log_format)
     return HttpServer(create_app(settings, request_log=request_log), settings.trusted_proxies)
 

@@ -29,6 +29,7 @@ from payres.interledger.packets import (
 )
 from payres.interledger.receiver import receive
 from payres.interledger.routing import next_hop
+from payres.interledger.sending.connection import describe
 from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
 from payres.rate_limiter import RateLimiter
 from payres.slots import Slots, SlotsBusy
@@ -89,6 +90,8 @@ class Connector:
             outcome = Reject(Code.INTERNAL_ERROR, self._ilp_address)
         if isinstance(outcome, Unanswered):
             return NoReply.OUTCOME_UNKNOWN
+        if isinstance(outcome, Reject):
+            log.debug("a packet of %d from peer %s is answered with %s", prepare.amount, peer.name, describe(outcome))
         if isinstance(outcome, Reject) and prepare.amount and request_id is not None:
             return await self._confirmed(request, outcome)
         return encode(outcome)

@@ -4,6 +4,7 @@ wallet in the same unit.
 `payres.payments.incoming.fits_with_tolerance` says how much more than the incoming amount may arrive.
 """
 
+import logging
 from functools import partial
 
 from payres import ledger
@@ -32,6 +33,8 @@ from payres.store.payments import INCOMING, IncomingRecord
 from payres.store.peers import InboundPeer
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
+
+log = logging.getLogger("payres.interledger")
 
 
 async def receive(
@@ -96,6 +99,7 @@ class Arrival:
 
     def _encrypted(self, kind: PacketType, frames: tuple[Frame, ...]) -> bytes:
         packet = StreamPacket(self.asked.sequence, kind, self._arrived, frames)
+        log.debug("a packet of %d says: %s; its answer: %s", self._prepare.amount, self.asked, packet)
         return self._opened.shared_secret.encrypt_packet(packet)
 
 

@@ -111,6 +111,14 @@ class StreamPacket(msgspec.Struct, frozen=True):
     prepare_amount: int
     frames: tuple[Frame, ...] = ()
 
+    def __str__(self) -> str:
+        """Its numbers, for the log: texts are left out, since they may be somebody's payment details."""
+        said = [f"sequence {self.sequence}, amount {self.prepare_amount}"]
+        for frame in self.frames:
+            numbers = (str(value) for value in msgspec.structs.astuple(frame) if isinstance(value, int))
+            said.append(f"{type(frame).__name__}({', '.join(numbers)})")
+        return ", ".join(said)
+
 
 _Field = tuple[Callable[[Any], bytes], Callable[[Reader], Any]]  # writes and reads it
 

@@ -177,6 +177,29 @@ def test_small_amount_is_promised_as_it_arrives_whichever_unit_is_coarsest(
     assert found == (amount(promised, target), arrives, "completed")
 
 
+def test_probes_and_their_answers_are_logged_on_both_sides_without_secrets(
+    unlinked: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    a, b = unlinked
+    peer(a, b, max_packet=10_000)
+    payment = b.client.create_incoming_payment(b.wallet("bob"))
+    with caplog.at_level("DEBUG", "payres.interledger"):
+        a.client.create_quote(a.wallet("alice"), payment["id"], debitAmount=amount(5000))
+    lines = [record.getMessage() for record in caplog.records if record.name == "payres.interledger"]
+    limits = "ConnectionMaxStreamId(1), ConnectionMaxData(0)"
+    probed = "F99 from test.b; the receiver says: sequence 1, amount 10000"
+    too_large = "F08 from test.b, 1000000000000 received, 10000 at most"
+    assert lines == [
+        f"a packet of 1000000000000 from peer test.a is answered with {too_large}",
+        f"a probe of 1000000000000, sequence 0, was answered with {too_large}",
+        f"a packet of 10000 says: sequence 1, amount 0, {limits}; its answer: sequence 1, amount 10000",
+        "a packet of 10000 from peer test.a is answered with F99 from test.b",
+        f"a probe of 10000, sequence 1, was answered with {probed}",
+    ]
+    (method,) = payment["methods"]
+    assert not any(secret in caplog.text for secret in (method["sharedSecret"], method["ilpAddress"].split(".")[-1]))
+
+
 def test_fee_is_charged_on_top_of_what_is_delivered_and_within_what_is_sent(pair: Pair) -> None:
     a, b = pair
     set_fee(a, "0.10", 100)

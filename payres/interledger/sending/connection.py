@@ -149,6 +149,10 @@ class Answer(msgspec.Struct, frozen=True):
         """Whether a connector found the packet's amount worth nothing in the next asset."""
         return self.reject.code == Code.INSUFFICIENT_SOURCE_AMOUNT
 
+    def __str__(self) -> str:
+        why = self.outcome.why if isinstance(self.outcome, Unanswered) else describe(self.reject) or "a Fulfill"
+        return f"{why}; the receiver says: {self.stream}" if self.stream else why
+
     def smaller(self, amount: int) -> int | None:
         """What to try after a packet of `amount` that a connector found too large, 0 when it takes nothing at all; None
         for any other outcome.
@@ -186,7 +190,9 @@ class Connection:
     async def ask(self, amount: int, frames: tuple[Frame, ...] = ()) -> Answer:
         """Sends a packet that nobody can fulfill; the answer says how much of `amount` would arrive."""
         sequence, data = self._encrypted(0, frames)
-        return self._read(await self._packets.ask(self._prepare(amount, os.urandom(HASH_BYTES), data)), sequence)
+        answer = self._read(await self._packets.ask(self._prepare(amount, os.urandom(HASH_BYTES), data)), sequence)
+        log.debug("a probe of %d, sequence %d, was answered with %s", amount, sequence, answer)
+        return answer
 
     async def pay(self, amount: int, minimum: int) -> Answer:
         """Sends `amount`, which the receiver may take if at least `minimum` arrives."""
@@ -274,7 +280,9 @@ def failure_of(
 def describe(reject: Reject) -> str:
     """The code of a Reject, where it comes from, and what it says, in one line."""
     origin = f" from {reject.triggered_by[:MAX_QUOTED]}" if reject.triggered_by else ""
-    return f"{reject.code}{origin}" + (f" ({_quote(reject.message)})" if reject.message else "")
+    amounts = parse_too_large(reject.data) if reject.code == Code.AMOUNT_TOO_LARGE else None
+    limit = f", {amounts[0]} received, {amounts[1]} at most" if amounts else ""
+    return f"{reject.code}{origin}" + (f" ({_quote(reject.message)})" if reject.message else "") + limit
 
 
 def _failure_of_frame(frame: Frame, asset: Asset, min_delivery: int) -> SendingFailed | None:

@@ -82,7 +82,7 @@ async def price_of(connection: Connection, path: Path, price: int, delivery: int
 
 async def promise_of(connection: Connection, amount: int, promised: int, on_link: Fraction, slippage: Fraction) -> int:
     """The least that shall arrive of an amount that is sent whole: what is `promised` by the rate. Where the rounding
-    of each connector counts, it is what arrives now less the slippage, rounded up: no connector delivers part of a unit.
+    of each connector counts, it is what arrives now less the slippage, rounded up, as nobody delivers part of a unit.
     One unit sent is `on_link` units on the first link.
 
     Raises SendingFailed when nothing arrives.
