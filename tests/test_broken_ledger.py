@@ -129,29 +129,6 @@ def test_check_halts_on_totals_that_were_changed(
     assert found in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("statement", "found"),
-    [
-        ("DELETE FROM account WHERE id = (SELECT account_id FROM wallet_address WHERE path = 'bob')", "does not exist"),
-        ("DROP TABLE transfer", "no such table: transfer"),
-    ],
-)
-def test_payment_that_cannot_be_made_for_what_is_missing_halts(
-    payres: Instance,
-    refused: Refused,
-    anonymous: httpx2.Client,
-    caplog: pytest.LogCaptureFixture,
-    statement: str,
-    found: str,
-) -> None:
-    receiver, token = receiver_of(payres), spending_token(payres)
-    edit(payres, statement)
-    refused(paying(payres, receiver, token), 503, "unavailable")
-    assert found in caplog.text
-    ready = anonymous.get(f"{payres.base_url}/readyz")
-    assert (ready.status_code, "an operator must look" in ready.json()["reason"]) == (503, True)
-
-
 def test_restart_looks_at_the_balances_and_halts_again(tmp_path: Path) -> None:
     with run_instance(tmp_path / "first.db") as first:
         corrupt(first, "alice", "balance = balance + 1")

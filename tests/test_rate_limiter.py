@@ -49,13 +49,6 @@ def test_take_says_when_there_is_one_again(clock: MovableClock) -> None:
     assert (limiter.take("a"), limiter.take("a")) == (0, wait)
 
 
-def test_rate_of_zero_takes_everything_and_remembers_nothing(clock: MovableClock) -> None:
-    limiter = RateLimiter(0, clock)
-    assert taken(limiter, 10_000) == 10_000
-    assert limiter.wait("a") == 0
-    assert not limiter._full_at
-
-
 def test_clock_that_is_set_back_locks_nobody_out_for_long(clock: MovableClock) -> None:
     limiter = RateLimiter(1, clock)
     taken(limiter, 3)

@@ -49,15 +49,20 @@ async def running(worker: Worker) -> AsyncIterator["asyncio.Task[None]"]:
         await task
 
 
-async def test_step_runs_at_once_and_then_when_woken() -> None:
-    steps = Steps(None, None, None)
+@pytest.mark.parametrize(
+    ("outcome", "steps_when_woken"),
+    [(None, 2), (3600, 2), (OSError(), 1)],
+    ids=["resting", "due later", "in the backoff"],
+)
+async def test_step_runs_at_once_and_again_when_woken(outcome: float | Exception | None, steps_when_woken: int) -> None:
+    steps = Steps(outcome, outcome, outcome)
     worker = worker_of(steps)
     async with running(worker):
         assert steps.count == 1
         worker.wake()
         worker.wake()
         await settle()
-        assert steps.count == 2
+        assert steps.count == steps_when_woken
 
 
 async def test_who_wakes_it_during_a_step_has_another_step_after_it() -> None:
@@ -75,15 +80,6 @@ async def test_step_says_when_it_is_due_again(pauses: Sequence[float]) -> None:
         assert pauses == [60, 0.5]
 
 
-async def test_waking_does_not_wait_until_the_step_is_due() -> None:
-    steps = Steps(3600, 3600, 3600)
-    worker = worker_of(steps)
-    async with running(worker):
-        worker.wake()
-        await settle()
-        assert steps.count == 2
-
-
 async def test_failed_step_is_logged_by_name_and_tried_again_after_a_while(
     caplog: pytest.LogCaptureFixture, pauses: Sequence[float]
 ) -> None:
@@ -95,15 +91,6 @@ async def test_failed_step_is_logged_by_name_and_tried_again_after_a_while(
     assert [record.message for record in caplog.records] == ["The tidying failed; next try in 5 s"] * 2
     assert "the disk is gone" in caplog.text
     assert "nor a book" in caplog.text
-
-
-async def test_waking_does_not_shorten_the_backoff() -> None:
-    steps = Steps(OSError())
-    worker = worker_of(steps)
-    async with running(worker):
-        worker.wake()
-        await settle()
-        assert steps.count == 1
 
 
 @pytest.mark.parametrize("outcome", [None, 60, OSError("nothing can be written")])

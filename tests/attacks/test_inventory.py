@@ -23,7 +23,7 @@ INVENTORY = {
     "reuse of an interact_ref": "grants/test_grant_rules",
     "use of an old interact_ref": "grants/test_grant_rules",
     "theft of an interact_ref": "grants/test_grant_rules routes/test_consent",
-    "completing another client's bill": "attacks/test_owners routes/test_access_matrix",
+    "completing another client's bill": "routes/test_access_matrix",
     "access that adds up to more": "routes/test_access_matrix",
     # The operator's API
     "operator's API through a proxy on the same machine": "http/test_admin_hosts",
@@ -89,7 +89,7 @@ INVENTORY = {
     "secrets in files": "attacks/test_secrets cli/test_key",
     "secrets in the arguments of processes": "attacks/test_secrets cli/test_peer",
     # Hostile input
-    "oversized and endless bodies": "attacks/test_hostile_input http/test_timing",
+    "oversized and endless bodies": "routes/test_exception_handlers http/test_pipelining http/test_timing",
     "endless headers": "http/test_protocol http/test_timing",
     "hostile JSON": "attacks/test_hostile_input",
     "duplicate JSON keys": "attacks/test_hostile_input test_wire",

@@ -13,8 +13,7 @@ from payres.limits import MAX_KEYID_LENGTH, MAX_METADATA_BYTES, MAX_PAGE
 from payres.signatures.jwk import parse_jwk, thumbprint
 from payres.testing.client import Client
 from payres.testing.instance import Instance
-from tests.conftest import Refused
-from tests.helpers import Json, client_with_key, usd
+from tests.helpers import Json, client_with_key
 
 # What a payment of a page has besides its metadata, and an answer besides its payments.
 ENVELOPE = 1000
@@ -34,22 +33,6 @@ def token_of(attacker: Client, junk: Json | None = None) -> str:
 def metadata(size: int) -> Json:
     """Metadata that has so many bytes as `json.dumps` writes it."""
     return {"a": "x" * (size - len(json.dumps({"a": ""})))}
-
-
-@pytest.mark.parametrize("path", ["/incoming-payments", "/outgoing-payments"])
-def test_kept_metadata_has_a_limit(shared: Instance, refused: Refused, path: str) -> None:
-    alice, bob, client = shared.wallet("alice"), shared.wallet("bob"), shared.client
-    kind = path[1:-1]
-    token = client.grant({"type": kind, "actions": ["create"], "identifier": alice})
-    body: Json = {"walletAddress": alice}
-    if kind == "outgoing-payment":
-        body |= {"incomingPayment": client.create_incoming_payment(bob)["id"], "debitAmount": usd(1)}
-    answers = [
-        client.post(path, body | {"metadata": metadata(MAX_METADATA_BYTES + more)}, token) for more in (-1, 0, 1)
-    ]
-    assert [answer.status_code for answer in answers] == [201, 201, 400]
-    error = refused(answers[2], 400, "invalid_request", field="metadata")
-    assert f"at most {MAX_METADATA_BYTES} bytes" in error["details"]["hint"]
 
 
 def test_page_of_the_largest_payments_is_short(shared: Instance, attacker: Client) -> None:

@@ -1,16 +1,13 @@
 """What is written into the outbox: one event for each change, with the resource as clients see it."""
 
 import asyncio
-import sqlite3
 from contextlib import closing
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from payres.cli import main
 from payres.clock import SECOND, format_time
 from payres.grants.tokens import revoke_grant
 from payres.identifiers import event_id, sequence_of
@@ -293,12 +290,3 @@ def test_id_is_a_uuid_of_the_time_that_leads_to_its_event(tx: Work) -> None:
     for other in ("evt_01a3185c-5002-70ea-8000-000000000001", event.id.upper(), "1", "evt_", event_id(NOW, 2)):
         assert events.find_event(work, other) is None
     assert sequence_of(event_id(NOW, 2**61)) == 2**61
-
-
-def test_command_writes_events_too(tmp_path: Any) -> None:
-    path = str(tmp_path / "payres.db")
-    run = CliRunner().invoke
-    for command in ("wallet create alice --asset USD --scale 2 --create", "wallet deposit alice 5.00"):
-        assert run(main, ["--database", path, *command.split()]).exit_code == 0
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT sequence, type FROM event").fetchall() == [(1, "wallet.deposited")]

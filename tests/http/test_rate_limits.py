@@ -263,13 +263,6 @@ def test_unauthenticated_clients_that_create_at_once_are_counted_too(
     check_too_many(answers[-1])
 
 
-def test_who_does_not_say_for_whom_it_asks_is_not_counted_by_address(
-    limited: Instance, anonymous: httpx2.Client, still: MovableClock
-) -> None:
-    answers = {anonymous.get(f"{limited.base_url}/nobody").status_code for _ in range(3 * BURST)}
-    assert answers == {404}
-
-
 def test_client_is_counted_by_itself_after_it_has_proven_itself(
     limited: Instance, monkeypatch: pytest.MonkeyPatch, still: MovableClock
 ) -> None:
