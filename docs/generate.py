@@ -43,10 +43,10 @@ COMMANDS: Final = """\
   command with the same reference changes nothing and prints the movement; another amount under it is an error.
 - A wallet is named by its path (`alice`) or by its address (`https://pay.example.com/alice`)."""
 SETTINGS: Final = """\
-A flag counts before a `PAYRES_*` variable, that before `payres.toml` in the working directory or the file that
-`PAYRES_CONFIG` names, and that before the default. Flags: `--database`, `--host`, `--port` and `--base-url`. An
-unknown setting or a bad value stops the start with a sentence that names it. `make run` uses `./var/payres.db` unless
-`PAYRES_DATABASE` is set."""
+A flag counts before a `PAYRES_*` variable, that before the settings file, and that before the default. The file is the
+one that `PAYRES_CONFIG` names, or `payres.toml` in the working directory, or `/etc/payres/payres.toml`; one alone
+counts. Flags: `--database`, `--host`, `--port` and `--base-url`. An unknown setting or a bad value stops the start with
+a sentence that names it. `make run` uses `./var/payres.db` unless `PAYRES_DATABASE` is set."""
 EVENTS: Final = """\
 [events.md](../events.md) says how to receive them. `data` has these members; those that may be missing are marked."""
 ERRORS: Final = """\

@@ -20,6 +20,8 @@ from payres.logs import LogFormat, LogLevel
 from payres.urls import is_http_url
 
 PREFIX = "PAYRES_"
+CONFIG = "payres.toml"
+SYSTEM_CONFIG = Path("/etc/payres") / CONFIG  # of a server that runs as a service, for commands in any folder
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=10 * 365 * 86400)]
 MaybeSeconds = Annotated[int, msgspec.Meta(ge=0, le=86400)]
 RatesAge = Annotated[int, msgspec.Meta(ge=10, le=86400)]
@@ -74,7 +76,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def load_settings(flags: Mapping[str, object] | None = None, environment: Mapping[str, str] | None = None) -> Settings:
-    """The effective settings. Their file is PAYRES_CONFIG, or `payres.toml` if that is in the working directory.
+    """The effective settings. Their file is the one that `settings_file` finds.
 
     If host or port is set and `base_url` is not, it is made of them, so that a second server needs one setting only.
     Raises SettingsError.
@@ -82,7 +84,7 @@ def load_settings(flags: Mapping[str, object] | None = None, environment: Mappin
     environ = os.environ if environment is None else environment
     values: dict[str, Any] = {}
     for origin, found in (
-        _read_file(environ.get("PAYRES_CONFIG")),
+        _read_file(environ),
         ("environment", _read_environment(environ)),
         ("flag", {k: v for k, v in (flags or {}).items() if v is not None}),
     ):
@@ -99,15 +101,37 @@ def local_url(host: str, port: int) -> str:
     return f"http://{bracketed}:{port}"
 
 
-def _read_file(named: str | None) -> tuple[str, Mapping[str, object]]:
-    path = Path(named or "payres.toml")
-    if not named and not path.is_file():
-        return str(path), {}
+def settings_file(environment: Mapping[str, str] | None = None) -> Path | None:
+    """PAYRES_CONFIG, or else `payres.toml` in the working directory, or in /etc/payres; None when there is neither."""
+    named = (os.environ if environment is None else environment).get("PAYRES_CONFIG")
+    if named:
+        return Path(named)
+    # Not Path.is_file: that raises for a working directory which this user may not enter, as after `sudo -u`.
+    return next((path for path in (Path(CONFIG), SYSTEM_CONFIG) if os.path.isfile(path)), None)
+
+
+def named_by(database: str) -> str | None:
+    """What says that this is the database: a flag, a variable or a settings file; None when it is the default.
+
+    Raises SettingsError.
+    """
+    if load_settings().database != database:
+        return "--database"
+    if f"{PREFIX}DATABASE" in os.environ:
+        return f"{PREFIX}DATABASE"
+    path, found = _read_file(os.environ)
+    return path if "database" in found else None
+
+
+def _read_file(environment: Mapping[str, str]) -> tuple[str, Mapping[str, object]]:
+    path = settings_file(environment)
+    if path is None:
+        return CONFIG, {}
     try:
         return str(path), tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        named_by = " (PAYRES_CONFIG)" if named else ""
-        raise SettingsError(f"{path}{named_by} cannot be read: {error.strerror or error}") from error
+        named = " (PAYRES_CONFIG)" if environment.get("PAYRES_CONFIG") else ""
+        raise SettingsError(f"{path}{named} cannot be read: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
 

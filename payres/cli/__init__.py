@@ -120,6 +120,7 @@ def main(database: str | None) -> None:
       payres wallet deposit alice 100.00
       payres serve
 
-    Settings come from flags, PAYRES_* variables and payres.toml, in this order; `payres init` writes that file with
-    every setting explained. Commands work on the database while the server runs.
+    Settings come from flags, PAYRES_* variables and payres.toml, in this order; that file is in the working directory
+    or in /etc/payres, and `payres init` writes it with every setting explained. Commands work on the database while
+    the server runs.
     """

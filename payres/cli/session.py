@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from payres.errors import DomainError
-from payres.settings import Settings, SettingsError, load_settings
+from payres.settings import CONFIG, SYSTEM_CONFIG, Settings, SettingsError, load_settings, named_by, settings_file
 from payres.store.connections import connect_standby, connect_writer, is_followed
 from payres.store.migrations import UnusableDatabase
 from payres.store.work import Environment, FailStop, Work
@@ -101,10 +101,16 @@ class Session:
     def database(self, otherwise: str = "name another with --database PATH") -> str:
         """The path of the database, which must be there; `otherwise` is what the user can do besides `payres init`."""
         path = Path(self.settings.database)
-        if not path.exists() or path.stat().st_size == 0:  # SQLite would make one of an empty file
-            raise click.ClickException(
-                f"There is no database at {path.absolute()}. Make one with `payres init`, or {otherwise}"
-            )
+        try:
+            found = path.stat().st_size > 0  # SQLite would make one of an empty file
+        except (FileNotFoundError, NotADirectoryError):
+            found = False
+        except PermissionError:
+            if named_by(self.settings.database) is not None:
+                raise
+            found = False  # nobody said that it is in a working directory which this user may not enter
+        if not found:
+            raise click.ClickException(_no_database(self.settings.database, otherwise))
         return self.settings.database
 
     def _run(self, unit: Callable[[Work], T], begin: str, connect: Connect) -> T:
@@ -129,6 +135,20 @@ class Session:
         finally:
             if connection is not None:
                 connection.close()  # which undoes what was not committed
+
+
+def _no_database(path: str, otherwise: str) -> str:
+    """The sentences that say where it was looked for and why, and what to do."""
+    named, config = named_by(path), settings_file()
+    if named is not None:
+        why = f"{named} names it"
+    elif config is not None:
+        why = f"{config} names none, so it is looked for in the working directory"
+    else:
+        why = f"nothing names one: no {CONFIG} is in {Path.cwd()} or in {SYSTEM_CONFIG.parent}"
+    elsewhere = "" if named else "run this in the folder of an existing one, "
+    missing = f"There is no database at {Path(path).absolute()} ({why})"
+    return f"{missing}. Make one with `payres init`, {elsewhere}or {otherwise}"
 
 
 def _user() -> str:

@@ -61,6 +61,17 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def etc(database: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that stands for /etc/payres in this test."""
+    folder = database.parent / "etc"
+    folder.mkdir()
+    monkeypatch.setattr("payres.settings.SYSTEM_CONFIG", folder / "payres.toml")
+    for module in ("session", "server"):
+        monkeypatch.setattr(f"payres.cli.{module}.SYSTEM_CONFIG", folder / "payres.toml")
+    return folder
+
+
+@pytest.fixture
 def payres(database: Path) -> Command:
     """Runs a command in this process; an exception that is not click's own fails the test."""
 

@@ -86,6 +86,24 @@ def test_directory_that_cannot_be_entered_is_named(payres: Command, made: Path, 
     check(line, made.parent / "closed", user)
 
 
+def test_settings_of_the_service_count_in_a_folder_that_cannot_be_entered(
+    payres: Command, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with `sudo -u payres` in the home directory of root."""
+    made.chmod(0o666)
+    closed = made.parent / "closed"
+    closed.mkdir()
+    monkeypatch.chdir(closed)
+    closed.chmod(0)
+    line, _ = run(payres, "wallet", "list")
+    assert line.startswith(f"Error: There is no database at {closed}/payres.db (nothing names one: ")
+    config = made.parent / "service.toml"
+    config.write_text(f'database = "{made}"')
+    monkeypatch.setattr("payres.settings.SYSTEM_CONFIG", config)
+    with powerless():
+        assert payres("wallet", "list").exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [("payres.db-wal", "Error: "), ("payres.toml", "Error: payres.toml cannot be read: Permission denied; ")],

@@ -61,10 +61,66 @@ def test_only_commands_that_should_create_a_database(
     if empty:
         database.touch()
     sentence = one_sentence(payres(*arguments))
-    assert sentence.startswith(f"Error: There is no database at {database}. Make one with `payres init`")
+    assert sentence.startswith(f"Error: There is no database at {database} (nothing names one: ")
+    assert ". Make one with `payres init`, " in sentence
     assert ("--create" in sentence) == (arguments[:2] == ("wallet", "create"))
     assert [file.name for file in database.parent.iterdir()] == (["payres.db"] if empty else [])
     assert not empty or database.stat().st_size == 0
+
+
+@pytest.mark.parametrize(
+    ("files", "variables", "arguments", "why"),
+    [
+        ({}, {}, (), "{here}/payres.db (nothing names one: no payres.toml is in {here} or in {here}/etc)"),
+        ({"payres.toml": ""}, {}, (), "{here}/payres.db (payres.toml names none, so it is looked for in the working"),
+        (
+            {"payres.toml": 'database = "a.db"'},
+            {},
+            (),
+            "{here}/a.db (payres.toml names it). Make one with `payres init`, or",
+        ),
+        (
+            {"payres.toml": "", "etc/payres.toml": 'database = "a.db"'},
+            {},
+            (),
+            "{here}/payres.db (payres.toml names none",
+        ),
+        ({"etc/payres.toml": 'database = "a.db"'}, {}, (), "{here}/a.db ({here}/etc/payres.toml names it)"),
+        (
+            {"etc/payres.toml": 'database = "a.db"'},
+            {"PAYRES_DATABASE": "b.db"},
+            (),
+            "{here}/b.db (PAYRES_DATABASE names",
+        ),
+        ({}, {"PAYRES_DATABASE": "b.db"}, ("--database", "c.db"), "{here}/c.db (--database names it)"),
+    ],
+)
+def test_why_a_database_that_is_not_there_was_looked_for(
+    payres: Command,
+    etc: Path,
+    files: dict[str, str],
+    variables: dict[str, str],
+    arguments: tuple[str, ...],
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, text in files.items():
+        Path(name).write_text(text)
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    sentence = one_sentence(payres("wallet", "list", *arguments))
+    assert sentence.startswith(f"Error: There is no database at {why.format(here=etc.parent)}")
+
+
+def test_commands_in_any_folder_use_the_settings_of_the_service(payres: Command, as_json: AsJson, etc: Path) -> None:
+    database = str(etc / "service.db")
+    (etc / "payres.toml").write_text(f'database = "{database}"\n')
+    assert payres(*CREATE).exit_code == 0
+    assert len(as_json("wallet", "list")["wallets"]) == 1
+    made = as_json("init")
+    assert (made["config"], made["configWritten"], made["databaseCreated"]) == (str(etc / "payres.toml"), False, False)
+    assert payres("init", "--database", "own.db").stderr == ""
+    assert (Path("payres.toml").exists(), as_json("init")["database"]) == (True, "own.db")
 
 
 def test_wallet_create_creates_a_database_when_asked_to(payres: Command, database: Path) -> None:
