@@ -21,7 +21,7 @@ from payres.clock import DAY, SECOND, format_time
 from payres.limits import MIN_FREE_BYTES
 from payres.operator.backups import AFTER_TAKEOVER, describe
 from payres.operator.shapes import MEBIBYTE, format_size
-from payres.settings import Settings, local_url
+from payres.settings import Settings, local_url, settings_file
 from payres.store import assets, events, peers, status
 from payres.store.accounts import LOW_PART
 from payres.store.connections import changed_at, free_bytes, is_served, log_bytes
@@ -81,6 +81,11 @@ def _files(work: Work) -> Iterator[Look]:
     path = Path(work.settings.database).absolute()
     mode, free, log = stat.S_IMODE(os.stat(path).st_mode), free_bytes(path.parent), log_bytes(str(path))
     yield "permissions", f"{path} has mode {mode:04o}", mode & OTHERS, f"It holds secrets: chmod 600 {path}"
+    config = settings_file()
+    if config is not None and work.settings.metrics_token:
+        mode = stat.S_IMODE(os.stat(config).st_mode)
+        fix = f"It may hold metrics_token, a secret: chmod 600 {config}"
+        yield "settings file", f"{config} has mode {mode:04o}", mode & OTHERS, fix
     fix = f"Make room: below {format_size(MIN_FREE_BYTES)} no payments are taken"
     yield "disk", f"{format_size(free)} are free in {path.parent}", free < LOW_FREE_BYTES, fix
     fix = "Something has kept one state of the database open for long: end it, a backup tool or a shell of SQLite"

@@ -130,6 +130,16 @@ def test_ledger_that_was_not_checked_for_long(work: Work) -> None:
     assert broken(work) == {"ledger"}
 
 
+def test_settings_file_with_a_secret_is_for_nobody_else(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = Path(work.settings.database).with_name("payres.toml")
+    file.touch(mode=0o640)
+    monkeypatch.setenv("PAYRES_CONFIG", str(file))
+    assert broken(work) == set()
+    assert broken(work, metrics_token="secret") == {"settings file"}
+    file.chmod(0o600)
+    assert broken(work, metrics_token="secret") == set()
+
+
 def test_settings_that_are_not_for_the_public(work: Work) -> None:
     assert broken(work, "http://pay.example.com") == {"base URL"}
     assert broken(work, allow_private_hosts=True) == {"allow_private_hosts"}

@@ -1,4 +1,5 @@
 import asyncio
+import logging
 import sqlite3
 import threading
 from collections.abc import Sequence
@@ -121,12 +122,17 @@ def test_new_database_is_not_copied(path: str, second_version: int) -> None:
     assert names(path) == {"payres.db"}
 
 
-def test_older_database_is_copied_before_it_is_migrated(path: str, second_version: int) -> None:
+def test_older_database_is_copied_before_it_is_migrated_and_that_is_said(
+    path: str, second_version: int, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("payres"), "propagate", False)  # no handler, as in a command
     make_newest(path, "PRAGMA journal_mode = WAL", KEPT)
     with plain(path) as unclosed:  # so that the newest commit is in the log alone
         unclosed.execute("INSERT INTO secret (name, value) VALUES ('newest', x'02')")
         connect_writer(path).close()
     kept = Path(f"{path}.before-version-{second_version}")
+    told = f"Migrated the database from version {NEWEST} to {second_version}; {kept} is a copy from before\n"
+    assert capfd.readouterr().err == told
     assert kept.stat().st_mode & 0o777 == 0o600
     assert kept.read_bytes()[18:20] == b"\x01\x01", "one file, which needs no log"
     with plain(kept) as connection:

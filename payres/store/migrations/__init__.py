@@ -67,8 +67,10 @@ def migrate(connection: sqlite3.Connection, keep_copy: bool = True) -> None:
             sentence = f"the migration to version {newest} failed and nothing was changed; {kept} is a copy: {error}"
             raise type(error)(sentence) from error
         raise
-    if kept is not None:
-        log.info("migrated the database from version %d to %d; %s is a copy from before", found, newest, kept)
+    if found > 0:
+        told = f"Migrated the database from version {found} to {newest}"
+        # A warning, so that a command says it too: it has no log, and logging writes those on standard error then.
+        log.warning(told if kept is None else f"{told}; {kept} is a copy from before")
 
 
 def migrate_copy(path: Path) -> None:
