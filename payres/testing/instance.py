@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from payres.clock import MILLISECOND, SECOND, MovableClock
 from payres.grants import consent
 from payres.http.server import settings_of
 from payres.interledger.remote_payments import Backoff
+from payres.logs import RequestLog
 from payres.operator import invariant_checks, keys, wallets
 from payres.routes.context import Context
 from payres.settings import Settings
@@ -31,6 +33,7 @@ from payres.testing.client import Client, Json
 
 T = TypeVar("T")
 START_SECONDS = 60
+KEPT_REQUESTS = 100
 GRACE_SECONDS = 5  # for requests in progress when a test ends
 POLL_SECONDS = 0.01
 TICK_SECONDS = 0.1  # uvicorn renews its Date header every tenth tick
@@ -42,10 +45,14 @@ CLIENT = "shop"
 
 
 class Instance:
-    """A running payres: wallets `alice` and `bob` with 1000.00 USD each, and `client`, which signs for `shop`."""
+    """A running payres: wallets `alice` and `bob` with 1000.00 USD each, and `client`, which signs for `shop`.
 
-    def __init__(self, server: "_Server", context: Context, clock: MovableClock) -> None:
+    `requests` has a line for each of the newest requests, as the server's log would have it.
+    """
+
+    def __init__(self, server: "_Server", context: Context, clock: MovableClock, requests: deque[str]) -> None:
         self._server = server
+        self.requests = requests
         self.context = context
         self.clock = clock
         self.base_url = context.urls.base
@@ -165,10 +172,11 @@ def run_instance(database: Path, **settings: Any) -> Iterator[Instance]:
         base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         defaults = {"base_url": base_url, "database": str(database), **DEFAULTS}
         clock = MovableClock()
-        server = _Server(create_app(msgspec.convert(defaults | settings, Settings), clock), listener)
+        requests = _Requests()
+        server = _Server(create_app(msgspec.convert(defaults | settings, Settings), clock, requests), listener)
         context = server.start()
         try:
-            with closing(Instance(server, context, clock)) as instance:
+            with closing(Instance(server, context, clock, requests.kept)) as instance:
                 yield instance
         finally:
             server.stop()
@@ -187,6 +195,22 @@ def _shorten_timeouts(context: Context) -> None:
         first_pause=MILLISECOND,
         interval=MILLISECOND,
     )
+
+
+class _Requests(RequestLog):
+    """Keeps the newest lines at once, and writes none."""
+
+    def __init__(self) -> None:
+        super().__init__("text")
+        self.kept: deque[str] = deque(maxlen=KEPT_REQUESTS)
+
+    def write(self, *request: Any) -> None:
+        super().write(*request)
+        self.flush()
+
+    def flush(self) -> None:
+        self.kept.extend(line.decode().rstrip() for line in self._lines)
+        self._lines.clear()
 
 
 class _Server(uvicorn.Server):

@@ -1,9 +1,11 @@
-"""A pytest plugin: the fixture `payres` is a running instance of its own for each test.
+"""A pytest plugin: the fixture `payres` is a running instance of its own for each test, and the report of a test that
+fails has the requests that its instances answered.
 
 It is installed with the package, so `def test_checkout(payres): ...` is enough; docs/testing.md describes it. The heavy
 parts load when a test first uses them.
 """
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,3 +24,19 @@ def payres(tmp_path: Path) -> "Iterator[Instance]":
 
     with run_instance(tmp_path / "payres.db") as instance:
         yield instance
+
+
+@pytest.hookimpl(tryfirst=True)  # before the report is made of the sections
+def pytest_runtest_makereport(item: pytest.Item, call: "pytest.CallInfo[None]") -> None:
+    """Adds what the instances were asked, and what was wrong with it; one that is shared forgets it with the test."""
+    if "payres.testing.instance" not in sys.modules:
+        return
+    from payres.testing.instance import Instance
+
+    for name, value in getattr(item, "funcargs", {}).items():
+        if not isinstance(value, Instance):
+            continue
+        if call.when == "call" and call.excinfo is not None and value.requests:
+            item.add_report_section("call", f"requests to {name}", "\n".join(value.requests))
+        elif call.when == "teardown":
+            value.requests.clear()

@@ -21,6 +21,12 @@ from tests.helpers import ROOT, TIMEOUT, child, free_of_settings, is_refused, us
 MARK = "the block has ended"
 
 
+def shown_blocks() -> list[str]:
+    document = (ROOT / "docs/testing.md").read_text(encoding="utf-8")
+    section = document.partition("\n## In other languages\n")[2]
+    return re.findall(r"^```\n(.*?)^```$", section, re.M | re.S)
+
+
 def run(process: "subprocess.Popen[str]", block: str) -> str:
     """What the commands of a block print in a shell. Raises AssertionError when one fails."""
     assert process.stdin is not None
@@ -46,9 +52,7 @@ def shell(tmp_path: Path) -> Iterator[Callable[[str], str]]:
 
 
 def test_shown_commands_serve_an_app_in_another_language(shell: Callable[[str], str], tmp_path: Path) -> None:
-    document = (ROOT / "docs/testing.md").read_text(encoding="utf-8")
-    section = document.partition("\n## In other languages\n")[2]
-    start, approve, stop = re.findall(r"^```\n(.*?)^```$", section, re.M | re.S)
+    start, approve, stop = shown_blocks()
     shell(start)
     base_url = shell('echo "$PAYRES_BASE_URL"').strip()
     ready = json.loads((tmp_path / "ready.json").read_text())
@@ -63,9 +67,22 @@ def test_shown_commands_serve_an_app_in_another_language(shell: Callable[[str], 
         return str(printed["redirect"])
 
     app = Client(f"{base_url}/my-app", private_key, jwk_from_pem("my-key", pem), base_url, SystemClock(), consent)
+    spending = {"type": "outgoing-payment", "actions": ["create"], "identifier": alice}
+    asked = app.request_grant(spending, interact={"start": ["redirect"]}).json()
+    assert asked["continue"].get("wait", 0) == 0, "each question would take seconds"
     bill = app.create_incoming_payment(bob, usd(500))
     paid = app.pay(alice, bill["id"])
     app.close()
     assert paid["sentAmount"]["value"] == "500"
     shell(stop)
     wait_until(lambda: is_refused(int(base_url.rpartition(":")[2])), seconds=TIMEOUT)
+
+
+def test_shown_commands_end_when_the_server_does_not_start(tmp_path: Path) -> None:
+    variables = free_of_settings(PAYRES_HOST="0.0.0.0")  # which a server with demo wallets does not listen on
+    environment = variables | {"PATH": f"{Path(sys.executable).parent}:{variables['PATH']}"}
+    done = subprocess.run(
+        ["sh", "-c", shown_blocks()[0]], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=TIMEOUT
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: --demo opens wallets whose passwords everyone knows")

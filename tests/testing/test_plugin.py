@@ -1,0 +1,64 @@
+"""What the pytest plugin adds to the report of a test that fails."""
+
+import re
+
+import pytest
+
+OWN = """
+def test_fails(payres):
+    payres.client.get("/quotes/none", token="wrong")
+    payres.client.get(payres.wallet("alice"))
+    assert False
+
+
+def test_passes(payres):
+    payres.client.get(payres.wallet("bob"))
+"""
+SHARED = """
+import pytest
+from payres.testing.instance import run_instance
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    with run_instance(tmp_path_factory.mktemp("payres") / "payres.db") as instance:
+        yield instance
+
+
+def test_passes(server):
+    server.client.get(server.wallet("alice"))
+
+
+def test_fails(server):
+    server.client.get(server.wallet("bob"))
+    assert False
+
+
+def test_fails_without_a_request(server):
+    assert False
+"""
+
+
+def report_of(pytester: pytest.Pytester, text: str, **outcomes: int) -> str:
+    pytester.makepyfile(text)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:schemathesis", "-p", "no:randomly")
+    result.assert_outcomes(**outcomes)
+    return str(result.stdout)
+
+
+def requests_in(report: str) -> list[tuple[str, str]]:
+    return re.findall(r"^\S+ INFO payres\.requests: (GET \S+ \d+)(.*)$", report, re.M)
+
+
+def test_failing_test_shows_what_its_server_was_asked_and_what_was_wrong(pytester: pytest.Pytester) -> None:
+    report = report_of(pytester, OWN, failed=1, passed=1)
+    assert report.count(" Captured requests to payres call ") == 1
+    (quote, error), (alice, _) = requests_in(report)
+    assert (quote, alice) == ("GET /quotes/none 401", "GET /alice 200")
+    assert re.match(r' invalid_token .* hint="', error)
+
+
+def test_server_for_several_tests_shows_the_requests_of_the_one_that_failed(pytester: pytest.Pytester) -> None:
+    report = report_of(pytester, SHARED, failed=2, passed=1)
+    assert [request for request, _ in requests_in(report)] == ["GET /bob 200"]
+    assert report.count(" Captured requests to server call ") == 1
