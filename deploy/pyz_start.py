@@ -4,6 +4,7 @@ Every Python from 3.6 on has to understand this file, and nothing else of the ar
 """
 
 import os
+import stat
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 
@@ -14,15 +15,42 @@ def main() -> None:
     sentence = refusal()
     if sentence:
         sys.exit(f"Error: {sentence}")
-    from _bootstrap import bootstrap  # type: ignore[import-not-found]  # shiv's: unpacks what is packed, and calls it
+    from _bootstrap import bootstrap, cache_path, current_zipfile  # type: ignore[import-not-found]  # shiv's
+    from _bootstrap.environment import Environment  # type: ignore[import-not-found]
 
+    place = os.environ.get("SHIV_ROOT", "~/.shiv")
     try:
-        bootstrap()
+        with current_zipfile() as archive:
+            environment = Environment.from_json(archive.read("environment.json").decode())
+            unpacked = str(cache_path(archive, environment.root, environment.build_id))
+        os.makedirs(os.path.dirname(unpacked), mode=0o700, exist_ok=True)
+        sentence = distrust(unpacked)
+        if sentence:
+            sys.exit(f"Error: {sentence}")
+        bootstrap()  # unpacks what is packed, and calls it
     except OSError as error:
         if "payres" in sys.modules:
             raise
-        place = os.environ.get("SHIV_ROOT", "~/.shiv")
         sys.exit(f"Error: payres cannot unpack itself into {place} ({error}); name another folder in SHIV_ROOT")
+
+
+def distrust(unpacked: str) -> str:
+    """Who else could put there what is run from this folder, or nothing: it, and the one that it is in, must be this
+    user's, or root's, and nobody else may write to them, nor rename a folder above. Raises OSError."""
+    real = os.path.realpath(unpacked)
+    own = [path for path in (os.path.dirname(real), real) if os.path.lexists(path)]
+    for path in own:
+        found = os.stat(path)
+        if found.st_uid not in (os.geteuid(), 0):
+            return f"{path} belongs to another user, who could change what is run from it: name a folder in SHIV_ROOT"
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return f"{path} may be written by others, who could change what is run from it: chmod go-w {path}"
+    above = own[0]
+    while above != os.path.dirname(above):
+        above = os.path.dirname(above)
+        if os.stat(above).st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+            return f"{above} may be written by everyone, who could replace {own[0]}: name another folder in SHIV_ROOT"
+    return ""
 
 
 def refusal() -> str:

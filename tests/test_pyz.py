@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import zipfile
 from collections.abc import Sequence
 from contextlib import closing
 from importlib.metadata import PackageNotFoundError, distribution
@@ -189,6 +190,52 @@ def test_folder_that_cannot_be_written_is_reported_in_one_sentence(pyz: Path, tm
     assert message.startswith(f"Error: payres cannot unpack itself into {tmp_path / 'file'} (")
     assert message.endswith("; name another folder in SHIV_ROOT\n")
     assert message.count("\n") == 1
+
+
+OTHERS = "could change what is run from it"
+
+
+@pytest.mark.parametrize(
+    ("folder", "mode", "owner", "sentence"),
+    [
+        ("root", 0o777, 0, f"root may be written by others, who {OTHERS}: chmod go-w "),
+        ("root", 0o1777, 0, f"root may be written by others, who {OTHERS}: chmod go-w "),
+        ("root", 0o770, 0, f"root may be written by others, who {OTHERS}: chmod go-w "),
+        ("root", 0o755, 1, f"root belongs to another user, who {OTHERS}: name a folder in SHIV_ROOT"),
+        ("root/unpacked", 0o777, 0, f" may be written by others, who {OTHERS}: chmod go-w "),
+        ("root/unpacked", 0o755, 1, f" belongs to another user, who {OTHERS}: name a folder in SHIV_ROOT"),
+        (".", 0o777, 0, " may be written by everyone, who could replace "),
+    ],
+)
+def test_nothing_is_run_from_a_folder_that_others_may_write_to(
+    pyz: Path, tmp_path: Path, folder: str, mode: int, owner: int, sentence: str
+) -> None:
+    if owner and os.geteuid() != 0:
+        pytest.skip("only root can give a folder to another user")
+    with zipfile.ZipFile(pyz) as archive:
+        build = json.loads(archive.read("environment.json"))["build_id"]
+    unpacked = tmp_path / "root" / f"{pyz.name}_{build}"
+    planted = unpacked / "site-packages" / "payres" / "cli" / "__init__.py"
+    planted.parent.mkdir(parents=True)
+    planted.write_text("print('planted')")
+    changed = unpacked if folder == "root/unpacked" else tmp_path / folder
+    changed.chmod(mode)
+    if owner:
+        os.chown(changed, owner, owner)
+    try:
+        message = failure([*BARE, str(pyz), "--version"], SHIV_ROOT=str(tmp_path / "root"))
+    finally:
+        changed.chmod(0o700)
+    assert message.startswith("Error: /")
+    assert sentence in message
+    assert message.count("\n") == 1
+
+
+def test_folder_that_it_makes_is_closed_to_others(pyz: Path, packages: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    command = [*BARE, str(pyz), "--version"]
+    subprocess.run(command, env=free_of_settings(SHIV_ROOT=str(root)), check=True, umask=0, timeout=TIMEOUT)
+    assert root.stat().st_mode & 0o777 == 0o700
 
 
 def failure(command: Sequence[str], **variables: str) -> str:
