@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP = $(BIN)/pip install -qq --disable-pip-version-check
 PAYRES_DATABASE ?= ./var/payres.db
 PYTEST_WORKERS ?= 3
 # The files of the tests are in memory where there are two gigabytes for them that programs can be run from: thousands of
@@ -64,17 +65,20 @@ clean: ## Remove what make has made, the database in ./var aside
 
 $(VENV)/.runtime: requirements.lock requirements-build.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "payres needs Python 3.11 or later: set PYTHON=python3.12, say")'
+	@echo "Making $(VENV)."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing what requirements.lock names into $(VENV). This takes a minute, and only the first time."
-	@$(BIN)/pip install --disable-pip-version-check --require-hashes -r requirements.lock -r requirements-build.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(PIP) --require-hashes -r requirements.lock -r requirements-build.lock
+	@echo "Installing payres."
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
 	@echo "Installing the tools of the tests, which requirements-dev.lock names."
-	@$(BIN)/pip install --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(PIP) --require-hashes -r requirements-dev.lock
 	@touch $@
 
 tests/interop/node_modules/.installed: tests/interop/package-lock.json
-	npm ci --prefix tests/interop --no-audit --no-fund --loglevel=error
+	@echo "Installing the official client for the tests, which tests/interop/package-lock.json names."
+	@npm ci --prefix tests/interop --no-audit --no-fund --loglevel=error
 	@touch $@

@@ -46,3 +46,33 @@ def test_run_ends_on_ctrl_c_without_an_error(checkout: Path) -> None:
     assert all(" INFO payres.http: stop" in line for line in errors.splitlines()), errors
     assert shown[0].startswith("payres ")
     assert (checkout / "var" / "payres.db").exists()
+
+
+PIP = """#!/bin/sh
+echo "$*" >> pip.log
+case " $* " in *" -qq "*) ;; *) echo "WARNING: one of hundreds of lines" ;; esac
+"""
+
+
+def test_set_up_says_one_line_for_each_step(checkout: Path) -> None:
+    programs = checkout / ".venv" / "bin"
+    programs.unlink()
+    programs.mkdir()
+    (programs / "python").symlink_to(sys.executable)
+    (programs / "pip").write_text(PIP)
+    (programs / "pip").chmod(0o755)
+    (checkout / ".venv" / ".runtime").unlink()
+    (checkout / "requirements-dev.lock").touch()
+    done = subprocess.run(
+        ["make", ".venv/.dev", f"PYTHON={sys.executable}"],
+        cwd=checkout,
+        env=at_a_terminal(),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=True,
+    )
+    steps = ["Making .venv.", "Installing what requirements.lock", "Installing payres.", "Installing the tools"]
+    assert [line.startswith(step) for line, step in zip(done.stdout.splitlines(), steps, strict=True)] == [True] * 4
+    assert done.stderr == ""
+    assert len((checkout / "pip.log").read_text().splitlines()) == 3
