@@ -4,9 +4,13 @@ import asyncio
 import errno
 import gc
 import json
+import os
 import resource
+import shlex
+import shutil
 import signal
 import socket
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -25,7 +29,7 @@ from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.logs import RequestLog
 from payres.operator import wallets
 from payres.operator.backups import record_takeover, require_current
-from payres.settings import Settings, load_settings, local_url
+from payres.settings import CONFIG, SYSTEM_CONFIG, Settings, load_settings, local_url, settings_file
 from payres.store.connections import server_lock
 from payres.store.migrations import UnusableDatabase
 from payres.store.status import last_restore
@@ -37,7 +41,6 @@ if TYPE_CHECKING:  # it loads slowly, and only `serve` needs it
     from payres.federation.takeover import OtherServer
     from payres.http.server import HttpServer
 
-CONFIG = "payres.toml"
 DEMO_WALLETS = {"alice": "1000.00", "bob": None}
 
 
@@ -55,15 +58,18 @@ def init(session: Session) -> None:
     database = session.settings.database
     is_new = not Path(database).exists()
     session.create_database()
-    is_written = _write_config(Path(CONFIG), database)
+    # In another folder, the settings of a service that has this database are those to go by.
+    is_service = settings_file() == SYSTEM_CONFIG and load_settings().database == database
+    config = str(SYSTEM_CONFIG) if is_service else CONFIG
+    is_written = not is_service and _write_config(Path(CONFIG), database)
     named = load_settings().database
     if Path(named).absolute() != Path(database).absolute():
         warn(
-            f"other commands use {named}, as {CONFIG} or the environment says: give --database to each, or change that"
+            f"other commands use {named}, as {config} or the environment says: give --database to each, or change that"
         )
-    resource = {"config": CONFIG, "configWritten": is_written, "database": database, "databaseCreated": is_new}
+    resource = {"config": config, "configWritten": is_written, "database": database, "databaseCreated": is_new}
     lines = [
-        f"{CONFIG}: {'written, with every setting explained' if is_written else 'there already, left as it is'}",
+        f"{config}: {'written, with every setting explained' if is_written else 'there already, left as it is'}",
         f"{database}: {'created' if is_new else 'there already, left as it is'}",
         "Next: payres wallet create alice --asset USD --scale 2; payres wallet password alice; then: payres serve",
     ]
@@ -167,13 +173,14 @@ def _allow_connections() -> None:
 
 
 def _write_config(path: Path, database: str) -> bool:
-    """Whether it was written; a file that is there is never touched."""
+    """Whether it was written, for this user alone, because it may come to hold a secret; a file that is there is never
+    touched."""
     text = (Path(__file__).parents[1] / "templates" / "payres.toml").read_text(encoding="utf-8")
     default = Settings().database
     if database != default:  # so that the next command finds the same file; a JSON string is a TOML string too
         text = text.replace(f'# database = "{default}"', f"database = {json.dumps(database, ensure_ascii=False)}")
     try:
-        with path.open("x", encoding="utf-8") as file:
+        with open(path, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
             file.write(text)
     except FileExistsError:
         return False
@@ -218,12 +225,26 @@ def _announce(session: Session, demo: bool) -> None:
     resource: dict[str, object] = {"baseUrl": settings.base_url, "database": settings.database, "wallets": count}
     how = "serves, as a read-only standby," if settings.read_only else "serves"
     lines = [f"payres {__version__} {how} {settings.base_url} from {settings.database} (wallets: {count})"]
+    pages = f"The operator's pages, from another terminal: {_in_another_terminal(settings, 'admin link')}"
     if demo:
         resource["demoWallets"] = found
-        lines += _introduced(found)
+        lines += _introduced(found, pages)
     elif count == 0 and not settings.read_only:
-        lines.append("Open a first wallet from another terminal: payres wallet create alice --asset USD --scale 2")
+        command = _in_another_terminal(settings, "wallet create alice --asset USD --scale 2")
+        lines.append(f"Open a first wallet from another terminal: {command}")
+    if not settings.read_only and not demo:
+        lines.append(pages)
     session.show(resource, "\n".join(lines))
+
+
+def _in_another_terminal(settings: Settings, words: str) -> str:
+    """A command as it has to be given there, without the variables and flags of this one."""
+    there = load_settings(environment={})
+    is_found = shutil.which("payres") or not Path(sys.argv[0]).name.startswith("payres")  # but __main__.py
+    program = "payres" if is_found else sys.argv[0]
+    variable = "" if there.base_url == settings.base_url else f"PAYRES_BASE_URL={settings.base_url} "
+    flag = "" if there.database == settings.database else f" --database {shlex.quote(settings.database)}"
+    return f"{variable}{program} {words}{flag}"
 
 
 def _open_demo_wallets(work: Work) -> Sequence[JsonObject]:
@@ -241,10 +262,10 @@ def _open_demo_wallets(work: Work) -> Sequence[JsonObject]:
     ]
 
 
-def _introduced(found: Sequence[JsonObject]) -> Sequence[str]:
+def _introduced(found: Sequence[JsonObject], pages: str) -> Sequence[str]:
     """What says to a newcomer what the addresses are, how to sign in, and what to try."""
     if not found:
-        return ["The demo wallets are not here: this database has wallets of its own"]
+        return ["The demo wallets are not here: this database has wallets of its own", pages]
     return [
         "Wallet addresses:",
         *(
@@ -252,6 +273,7 @@ def _introduced(found: Sequence[JsonObject]) -> Sequence[str]:
             for one in found
         ),
         "Sign in for consent: open the interact.redirect URL of a grant and give its wallet's password.",
+        pages,
         f"Try next: curl {found[0]['walletAddress']}",
     ]
 

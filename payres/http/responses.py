@@ -28,7 +28,7 @@ PIECE_BYTES: Final = 64 * 1024
 COMMON: Final = ("*/*", JSON, "")
 MEDIA_RANGE: Final = re.compile(r"\*/\*|[\w!#$%&'+.^`|~-]+/(?:\*|[\w!#$%&'+.^`|~-]+)", re.ASCII)
 RANGES_OF_JSON: Final = (JSON, "application/*", "*/*")
-ZERO_QUALITY: Final = re.compile(r"q=0(?:\.0*)?")
+QUALITY: Final = re.compile(r"q=([01](?:\.[0-9]*)?)")
 
 
 def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -61,14 +61,19 @@ def check_accept(headers: Headers, types: Sequence[str] = ()) -> None:
     ranges = _ranges(accept)
     if not ranges or any(ranges.get(media_type) for media_type in types):
         return
-    # The most specific range decides.
-    if not next((ranges[name] for name in RANGES_OF_JSON if name in ranges), False):
+    if not _quality_of_json(ranges):
         raise NotAcceptable(f"The answer is {JSON}: name it in Accept, or leave Accept out")
 
 
 def asks_for(headers: Headers, media_type: str) -> bool:
     """Whether the headers name this very media type as one that the client takes."""
     return bool(_ranges(_accept(headers)).get(media_type))
+
+
+def prefers(headers: Headers, media_type: str) -> bool:
+    """Whether the headers name this very media type as one that the client would rather have than JSON."""
+    ranges = _ranges(_accept(headers))
+    return ranges.get(media_type, 0) > _quality_of_json(ranges)
 
 
 def last_response(error: DomainError, headers: Iterable[tuple[bytes, bytes]], method: bytes) -> bytes:
@@ -143,12 +148,17 @@ def _accept(headers: Headers) -> str:
     return joined.decode("latin-1") if len(joined) <= MAX_ACCEPT_BYTES else ""
 
 
-def _ranges(accept: str) -> dict[str, bool]:
-    """The media ranges of an Accept header in lower case, and whether each is taken or ruled out."""
-    ranges: dict[str, bool] = {}
+def _quality_of_json(ranges: Mapping[str, float]) -> float:
+    """As the most specific range has it, and 0 when none takes it."""
+    return next((ranges[name] for name in RANGES_OF_JSON if name in ranges), 0)
+
+
+def _ranges(accept: str) -> dict[str, float]:
+    """The media ranges of an Accept header in lower case, and their quality: 0 for one that is ruled out."""
+    ranges: dict[str, float] = {}
     for member in accept.lower().split(","):
         media_range, *parameters = [part.strip() for part in member.split(";")]
         if MEDIA_RANGE.fullmatch(media_range):
-            taken = not any(ZERO_QUALITY.fullmatch(parameter) for parameter in parameters)
-            ranges[media_range] = ranges.get(media_range, False) or taken
+            quality = min((float(found[1]) for text in parameters if (found := QUALITY.fullmatch(text))), default=1.0)
+            ranges[media_range] = max(ranges.get(media_range, 0), quality)
     return ranges

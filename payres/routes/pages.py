@@ -144,6 +144,11 @@ def check_sign_in(request: Request, form: Mapping[str, str]) -> None:
     check_csrf(_cookies(request).get(FORM) or new_secret(), form.get("csrf", ""))
 
 
+async def front_page(request: Request) -> Response:
+    """GET / by a browser: what this server is, and where to go."""
+    return render(request, "front.html", {})
+
+
 def redirect(url: str) -> Response:
     """Sends the browser on with a GET, after a form was taken."""
     # Starlette's own redirect escapes more than a header has to, and a client's URL is to arrive as it was.

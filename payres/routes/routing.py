@@ -18,7 +18,7 @@ from payres.errors import DomainError, MethodNotAllowed, NotFound, nothing_here
 from payres.http.admin_hosts import AdminHosts
 from payres.http.cross_origin import ANY_ORIGIN
 from payres.http.observation import observation_of
-from payres.http.responses import check_accept, json_response
+from payres.http.responses import check_accept, json_response, prefers
 from payres.routes import (
     consent,
     grants,
@@ -29,6 +29,7 @@ from payres.routes import (
     wallet_addresses,
 )
 from payres.routes.exception_handlers import fault_response, render_error
+from payres.routes.pages import front_page
 from payres.urls import ADMIN_ROOT, ILP, RESERVED_SEGMENTS, ROOT_WALLET_PATH
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -49,7 +50,8 @@ class Route(routing.Route):
     """All methods at one path. HEAD is a GET; another method is answered 405, and where `takes_all` also a GET: a page
     explains the error to a person, and a path without a wallet is 404 for all methods.
 
-    Where `is_json`, a request whose Accept takes neither JSON nor one of `streams` is answered 406.
+    Where `is_json`, a request whose Accept takes neither JSON nor one of `streams` is answered 406. `page` answers the
+    GET of a browser, by its Accept, at a path that has none.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Route(routing.Route):
         is_json: bool = True,
         takes_all: bool = False,
         streams: Sequence[str] = (),
+        page: Handler | None = None,
     ) -> None:
         super().__init__(path, next(iter(handlers.values())))
         self.path_regex = re.compile(self.path_regex.pattern.removesuffix("$") + r"\Z")  # `$` passes a line break over
@@ -67,6 +70,7 @@ class Route(routing.Route):
         self.is_json = is_json
         self.streams = streams
         self._takes_all = takes_all
+        self._page = page
         self._allowed = ", ".join(sorted({"OPTIONS", *self.handlers}))  # RFC 9110 section 10.2.1
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -91,6 +95,8 @@ class Route(routing.Route):
         """Raises 405 and 406."""
         handler = self.handlers.get(request.method)
         if handler is None:
+            if self._page and request.method in {"GET", "HEAD"} and prefers(request.scope["headers"], "text/html"):
+                return self._page(request)
             if not self._takes_all:
                 raise MethodNotAllowed(self._allowed)
             handler = self.handlers["GET"]
@@ -186,7 +192,7 @@ ROUTES: Final = (
     Route("/outgoing-payments", {"POST": outgoing_payments.create, "GET": outgoing_payments.list_page}),
     Route("/outgoing-payments/{id}", {"GET": outgoing_payments.read}),
     Route("/outgoing-payment-grant", {"GET": outgoing_payments.read_grant_spending}),
-    Route("/", {"POST": grants.request, "OPTIONS": grants.discover}),
+    Route("/", {"POST": grants.request, "OPTIONS": grants.discover}, page=front_page),
     Route("/continue/{id}", {"POST": grants.continue_request, "DELETE": grants.cancel}),
     Route("/token/{id}", {"POST": grants.rotate_token, "DELETE": grants.revoke_token}),
     Route("/interact/{id}/{nonce}", {"GET": consent.serve, "POST": consent.serve}, is_json=False, takes_all=True),

@@ -53,6 +53,7 @@ def test_init_writes_a_file_that_changes_nothing_and_creates_the_database(as_jso
     assert as_json("init") == made
     assert database.exists()
     assert tomllib.loads(Path("payres.toml").read_text()) == {}
+    assert Path("payres.toml").stat().st_mode & 0o777 == 0o600
     assert load_settings() == Settings()
 
 
@@ -190,12 +191,15 @@ def test_serve_demo_opens_wallets_once_and_tells_newcomers_what_to_do(payres: Co
     for _ in range(2):
         with serving("--demo", "--quiet") as process:
             assert process.stdout is not None
-            text = [process.stdout.readline() for _ in range(6)]
+            text = [process.stdout.readline() for _ in range(7)]
         assert text[0].startswith(f"payres {__version__} serves http://127.0.0.1:")
         assert text[2].endswith("/alice  1000.00 USD, password alice-demo\n")
         assert text[3].endswith("/bob  0.00 USD, password bob-demo\n")
         assert text[4].startswith("Sign in for consent: ")
-        assert text[5].startswith("Try next: curl http://127.0.0.1:")
+        base_url = text[0].split()[3]
+        assert text[5].startswith(f"The operator's pages, from another terminal: PAYRES_BASE_URL={base_url} ")
+        assert text[5].endswith("payres admin link\n")
+        assert text[6].startswith(f"Try next: curl {base_url}")
     assert [one["path"] for one in as_json("wallet", "list")["wallets"]] == ["alice", "bob"]
 
 

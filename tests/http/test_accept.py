@@ -133,3 +133,32 @@ def test_consent_pages_and_health_do_not_mind(shared: Instance, anonymous: httpx
     for accept in ("text/html", JSON, "image/png"):
         assert anonymous.get(page, headers={"accept": accept}).status_code == 200
         assert anonymous.get(f"{shared.base_url}/healthz", headers={"accept": accept}).status_code == 200
+
+
+PREFER_HTML = [BROWSER, "text/html", "text/html, application/json;q=0.9", "text/html;q=0.5, */*;q=0.4"]
+PREFER_JSON = ["", "*/*", JSON, f"{JSON}, text/html", "text/html, */*", "text/*", f"text/html;q=0.5, {JSON};q=0.6"]
+
+
+@pytest.mark.parametrize("accept", PREFER_HTML)
+def test_base_url_says_in_a_browser_what_it_is(shared: Instance, anonymous: httpx2.Client, accept: str) -> None:
+    answer = anonymous.get(shared.base_url, headers={"accept": accept})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "payres admin link" in answer.text
+    answer = anonymous.head(f"{shared.base_url}/", headers={"accept": accept})
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
+@pytest.mark.parametrize("accept", PREFER_JSON)
+def test_base_url_has_nothing_to_get_for_a_client(
+    shared: Instance, anonymous: httpx2.Client, refused: Refused, accept: str
+) -> None:
+    answer = anonymous.get(shared.base_url, headers={"accept": accept})
+    refused(answer, 405, "method_not_allowed")
+    assert answer.headers["allow"] == "OPTIONS, POST"
+
+
+def test_other_methods_at_the_base_url_are_not_for_browsers(
+    shared: Instance, anonymous: httpx2.Client, refused: Refused
+) -> None:
+    refused(anonymous.post(shared.base_url, headers={"accept": "text/html"}), 406, "not_acceptable")
+    refused(anonymous.put(shared.base_url, headers={"accept": "text/html"}), 405, "method_not_allowed")
