@@ -27,6 +27,7 @@ MAX_WAIT_SECONDS: Final = 30
 # Requests that wait at a time; the next is answered at once. MAX_REQUESTS_PER_ADDRESS does not count them.
 MAX_WAITING_REQUESTS: Final = 8000
 MAX_WAITING_REQUESTS_OF_CLIENT: Final = 2000  # The same for one client, or one address without an access token.
+MAX_STREAMS_OF_KEY: Final = 50  # Streams of events of one API key; the next is answered 429.
 MAX_EXPORTS: Final = 8  # Exports that are read at a time over the operator's API and pages; the next is answered 429.
 MAX_EXPORTS_OF_CALLER: Final = 4  # The same for one API key or operator.
 EXPORT_SECONDS: Final = 3600  # Seconds in which an export is read to its end; then it is cut short.

@@ -10,12 +10,14 @@ from starlette.responses import Response
 
 from payres.admin.serving import Call
 from payres.amounts import MAX_LEDGER
+from payres.clock import SECOND
 from payres.errors import DomainError, InvalidRequest, TokenInvalid
 from payres.events.sender import EventView, event_view
 from payres.http.responses import CutShort, Stream
-from payres.limits import MAX_PAGE, MAX_WAIT_SECONDS
+from payres.limits import MAX_PAGE, MAX_STREAMS_OF_KEY, MAX_WAIT_SECONDS, MAX_WAITING_REQUESTS
 from payres.operator.declarations import endpoint
 from payres.operator.inputs import Query
+from payres.rate_limiter import too_many
 from payres.routes.requests import read_body
 from payres.routes.waiting import wait_for_change, watch
 from payres.store import events
@@ -31,18 +33,25 @@ class EventQuery(Query, frozen=True, kw_only=True):
 
 
 EVENT_STREAM: Final = "text/event-stream"
+# The sequence of the last event, the events as a stream has them, and whether these are all for now.
+Lines = tuple[int, bytes, bool]
 # Seconds after which a stream says something, so that nobody on the way takes it for dead.
 HEARTBEAT_SECONDS: Final = 15.0
 
 
 async def stream(call: Call, query: EventQuery) -> Response:
-    """The same as server-sent events, without end; `Last-Event-ID` is where a client was before it lost the stream."""
+    """The same as server-sent events, without end; `Last-Event-ID` is where a client was before it lost the stream.
+
+    Raises InvalidRequest, TooManyRequests.
+    """
     await read_body(call.request)
     last = call.request.headers.get("last-event-id", "")
     if last and not (last.isascii() and last.isdigit() and len(last) < 19):
         raise InvalidRequest("Last-Event-ID must be the sequence of an event", field="Last-Event-ID")
     after = int(last) if last else query.after
-    return Stream(_parts(call, after), EVENT_STREAM, {"Cache-Control": "no-store"})
+    parts = _parts(call, after)
+    first = await anext(parts)
+    return Stream(parts, EVENT_STREAM, {"Cache-Control": "no-store"}, first=first)
 
 
 @endpoint("GET /events", "events:read", stream=stream, media_types=[EVENT_STREAM])
@@ -57,28 +66,48 @@ async def read(call: Call, query: EventQuery) -> List[EventView]:
 
 
 async def _parts(call: Call, after: int) -> AsyncGenerator[bytes]:
-    """Ends when the client has gone, the server stops, or the key has ended; or at once when too many requests wait."""
-    with watch(call.request, call.key.actor, EVENTS) as watched:
+    """Ends when the client has gone, the server stops, or the key has ended. Raises TooManyRequests at once."""
+    with watch(call.request, EVENTS, call.key.actor, EVENT_STREAM) as watched:
         if watched is None:
-            return
+            most = f"At most {MAX_STREAMS_OF_KEY} streams of events are open with one API key"
+            raise too_many(SECOND, f"{most}, and {MAX_WAITING_REQUESTS} requests wait in all: read one stream")
         yield b":\n\n"
         while not watched.is_over:
             watched.change.clear()
             try:
-                found = await call.context.database.read(call.authenticated(partial(_after, sequence=after)))
+                after, lines, is_all = await _shared(call, after)
             except TokenInvalid:
                 return
             except DomainError as error:
                 raise CutShort(str(error)) from error
-            for event in found:
-                after = event.sequence
-                yield b"id: %d\nevent: %b\ndata: %b\n\n" % (after, event.type.encode(), encode(event))
-            if not found:
+            if lines:
+                yield lines
+            if is_all:
                 try:
                     async with asyncio.timeout(HEARTBEAT_SECONDS):
                         await watched.change.wait()
                 except TimeoutError:
                     yield b":\n\n"
+
+
+async def _shared(call: Call, after: int) -> Lines:
+    """The next lines. The streams of a key that are at one place are woken together: the first of them reads for all.
+
+    After another change they read again, because of that a read under way may not know.
+    """
+    reads, wanted = call.context.event_reads, (call.key.id, after, call.context.changes.count)
+    if wanted not in reads:
+        unit = call.authenticated(partial(_lines, sequence=after))
+        reads[wanted] = asyncio.ensure_future(call.context.database.read(unit))
+        reads[wanted].add_done_callback(lambda done: (reads.pop(wanted), done.cancelled() or done.exception()))
+    lines: Lines = await asyncio.shield(reads[wanted])  # the others still want it when this client goes
+    return lines
+
+
+def _lines(work: Work, sequence: int) -> Lines:
+    found = _after(work, sequence)
+    lines = [b"id: %d\nevent: %b\ndata: %b\n\n" % (one.sequence, one.type.encode(), encode(one)) for one in found]
+    return found[-1].sequence if found else sequence, b"".join(lines), len(found) < MAX_PAGE
 
 
 def _after(work: Work, sequence: int) -> Sequence[EventView]:

@@ -23,9 +23,11 @@ class Changes:
 
     def __init__(self) -> None:
         self._watchers: dict[str, set[asyncio.Event]] = {}
+        self.count = 0  # of notifications: what is read after one has all that it was about
 
     def notify(self, changed: Collection[str]) -> None:
         """Wakes those who watch these keys: what they stand for has changed, or may have."""
+        self.count += 1
         for key in changed:
             for watcher in self._watchers.get(key, ()):
                 watcher.set()

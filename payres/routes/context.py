@@ -1,6 +1,8 @@
 """What every endpoint works with, built once when the application starts."""
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import field
@@ -24,6 +26,7 @@ from payres.interledger.remote_payments import RemotePayments
 from payres.limits import (
     MAX_EXPORTS,
     MAX_EXPORTS_OF_CALLER,
+    MAX_STREAMS_OF_KEY,
     MAX_WAITING_REQUESTS,
     MAX_WAITING_REQUESTS_OF_CLIENT,
 )
@@ -66,8 +69,12 @@ class Context(msgspec.Struct, frozen=True):
     volume: DailyVolume = field(default_factory=DailyVolume)
     # One for each key of a client, so that copies of a request wait for its answer.
     idempotency_slots: Slots = field(default_factory=lambda: Slots(None, None, 1))
-    # Of requests that wait for a change.
-    waiting_slots: Slots = field(default_factory=lambda: Slots(MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT))
+    # Of requests that wait for a change, and of those the streams of events.
+    waiting_slots: Slots = field(
+        default_factory=lambda: Slots(MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT, MAX_STREAMS_OF_KEY)
+    )
+    # Of events, each for all streams that want the same at the same time.
+    event_reads: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)
     # Of exports that are read, under the key or the operator.
     export_slots: Slots = field(default_factory=lambda: Slots(MAX_EXPORTS, MAX_EXPORTS_OF_CALLER))
 

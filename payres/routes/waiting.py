@@ -46,7 +46,7 @@ async def wait_for_change(
     headers do not say that the preference was applied. Raises what `find` raises.
     """
     database = context_of(request).database
-    with watch(request, who, key) as watched:
+    with watch(request, key, who) as watched:
         if watched is None:
             return await database.read(find), {}
         with suppress(TimeoutError):
@@ -73,13 +73,13 @@ class Watch(NamedTuple):
 
 
 @contextmanager
-def watch(request: Request, who: Hashable, key: str) -> Iterator[Watch | None]:
-    """Watches what `key` stands for; None where `who` has too many requests that wait.
+def watch(request: Request, key: str, *who: Hashable) -> Iterator[Watch | None]:
+    """Watches what `key` stands for; None where `who` has too many requests that wait. A stream is a second part of it.
 
     The body of the request must have been read. It no longer counts as a request in progress.
     """
     context = context_of(request)
-    if not context.waiting_slots.try_take(who):
+    if not context.waiting_slots.try_take(*who):
         yield None
         return
     try:
@@ -92,4 +92,4 @@ def watch(request: Request, who: Hashable, key: str) -> Iterator[Watch | None]:
             finally:
                 listening.cancel()
     finally:
-        context.waiting_slots.release(who)
+        context.waiting_slots.release(*who)

@@ -2,8 +2,9 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import httpx2
@@ -14,14 +15,16 @@ from payres.admin import events as endpoints
 from payres.cli import main
 from payres.errors import Unavailable
 from payres.events import deliveries
+from payres.events.sender import EventView
+from payres.limits import MAX_STREAMS_OF_KEY
 from payres.operator import wallets
 from payres.operator.api_keys import revoke_api_key
-from payres.store.work import EVENTS
+from payres.store.work import EVENTS, Work
 from payres.testing.instance import Instance
 from tests.admin.conftest import BASE, NewProgram, Program
 from tests.admin.test_serving import error_of
 from tests.events.endpoint import Endpoint, answering
-from tests.helpers import Json, usd, wait_until
+from tests.helpers import TIMEOUT, Json, usd, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -143,6 +146,37 @@ def test_stream_gives_what_there_is_and_then_what_comes(payres: Instance, progra
     stream.hang_up(payres)
     wait_until(lambda: watchers(payres) < before)
     again.hang_up(payres)
+
+
+def test_streams_of_a_key_share_what_they_read_and_are_so_many(
+    payres: Instance, new_program: NewProgram, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, find = new_program("events:read"), endpoints._after
+    reads: list[int] = []
+
+    def count(work: Work, sequence: int) -> Sequence[EventView]:
+        reads.append(sequence)
+        return find(work, sequence)
+
+    monkeypatch.setattr(endpoints, "_after", count)
+    headers = {"Authorization": f"Bearer {reader.key}", "Accept": "text/event-stream"}
+    url = f"{payres.base_url}{BASE}/events?after={latest(program)}"
+    with ExitStack() as stack, httpx2.Client(timeout=TIMEOUT, limits=httpx2.Limits(max_connections=None)) as http:
+        streams = [stack.enter_context(http.stream("GET", url, headers=headers)) for _ in range(MAX_STREAMS_OF_KEY)]
+        lines = [stream.iter_lines() for stream in streams]
+        refused = http.get(url, headers=headers)
+        assert error_of(refused, 429, "too_many_requests")["hint"].startswith("At most 50 streams")
+        assert refused.headers["retry-after"] == "1"
+        reads.clear()
+        for _ in range(3):
+            deposit(payres)
+            assert len({next(line for line in one if line.startswith("id: ")) for one in lines}) == 1
+        assert len(reads) <= 12, "one a change, and one where the search for events of commands finds it again"
+        before = watchers(payres)
+        streams[0].close()
+        wait_until(lambda: watchers(payres) < before)
+        with http.stream("GET", url, headers=headers) as again:
+            assert again.status_code == 200
 
 
 def test_stream_ends_with_its_key(payres: Instance, new_program: NewProgram, program: Program) -> None:
