@@ -28,6 +28,10 @@ IDENTIFIERS: Final = {b"x-request-id": "request", b"traceparent": "trace"}
 IDENTIFIER: Final = re.compile(rb"[0-9A-Za-z_.:/+=-]{1,128}")
 MAX_PATH_LENGTH: Final = 200  # of a path in the log
 MAX_HINT_LENGTH: Final = 500
+# The segment before a secret, wherever it stands in a path that somebody has misspelled: `//interact/`, `/Admin/link/`.
+LIKE_SECRET_PATH: Final = re.compile(
+    rf"[/\\](?:{'|'.join(one.split('/')[-2] for one in SECRET_PATHS)})[/\\]", re.IGNORECASE
+)
 NOT_ANSWERED: Final = 499  # as nginx has it: the server stopped before it had an answer
 
 
@@ -147,9 +151,11 @@ def _path(scope: Scope) -> str:
     That is left out wherever the request is answered: what no endpoint has seen may still be good.
     """
     raw: bytes = scope["raw_path"]
-    if scope["path"].startswith(SECRET_PATHS):
+    if LIKE_SECRET_PATH.search(scope["path"]):
         kept = b"/".join(raw.split(b"/", 3)[:3])
-        raw = b"/..." if b"%" in kept else kept + b"/..."  # an escaped slash may hide where the secret begins
+        # Where one is misspelled, or a slash escaped, the secret may begin earlier.
+        is_exact = scope["path"].startswith(SECRET_PATHS) and b"%" not in kept
+        raw = kept + b"/..." if is_exact else b"/..."
     return raw[:MAX_PATH_LENGTH].decode("ascii", "backslashreplace")
 
 

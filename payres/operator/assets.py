@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from payres import ledger
-from payres.amounts import Fee, format_decimal, parse_rate
+from payres.amounts import MAX_RATE_LENGTH, Fee, format_decimal, parse_rate
 from payres.clock import format_time
 from payres.errors import InvalidRequest, NotFound, require
 from payres.operator import movements
@@ -30,7 +30,7 @@ MAX_SCALE: Final = 255
 AssetScale = Annotated[int, said(least=0, most=MAX_SCALE)]
 FixedFee = Annotated[DecimalText, said("For each payment, in units.", metavar="AMOUNT")]
 BasisPoints = Annotated[int, said("50 is 0.5 % of the amount.", metavar="N", ge=0, le=9999)]
-ExactRate = Annotated[DecimalText, Meta(description="An exact decimal, such as 0.92.")]
+ExactRate = Annotated[str, Meta(max_length=MAX_RATE_LENGTH, description="An exact decimal, such as 0.92.")]
 
 
 class AssetFee(Resource, frozen=True, kw_only=True):

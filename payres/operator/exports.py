@@ -18,6 +18,7 @@ from payres.errors import InvalidRequest
 from payres.identifiers import first_identifier
 from payres.operator.declarations import command, endpoint
 from payres.operator.inputs import MAX_NAME_LENGTH, Query, TimeText, require_time, said
+from payres.operator.shapes import inert
 from payres.operator.wallets import named_wallet, require_wallet
 from payres.store import entries
 from payres.store.entries import TransferLine
@@ -105,7 +106,8 @@ class Export:
         if self.form == "jsonl":
             return "".join(f"{msgspec.json.encode(row).decode()}\n" for row in rows)
         file = io.StringIO()
-        csv.writer(file, lineterminator="\n").writerows([*heading, *(row.values() for row in rows)])
+        cells = ([inert(one) if isinstance(one, str) else one for one in row.values()] for row in rows)
+        csv.writer(file, lineterminator="\n").writerows([*heading, *cells])
         return file.getvalue()
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
+from payres.amounts import MAX_DECIMAL_LENGTH
 from payres.clock import parse_day_or_time
 from payres.errors import InvalidRequest
 from payres.payments.idempotency import MAX_REFERENCE_LENGTH
@@ -54,7 +55,7 @@ Reference = Annotated[
         extra={"metavar": "TEXT", "is_reference": True},
     ),
 ]
-DecimalText = Annotated[str, Meta(max_length=50, examples=["100.00"])]
+DecimalText = Annotated[str, Meta(max_length=MAX_DECIMAL_LENGTH, examples=["100.00"])]
 Amount = Annotated[DecimalText, said("Such as 100.00, in units of the asset.", metavar="AMOUNT")]
 Code = Annotated[AssetCode, Meta(examples=["USD"])]
 TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"], extra={"is_time": True})]

@@ -20,8 +20,8 @@ MEBIBYTE: Final = 1024 * 1024
 GIBIBYTE: Final = 1024 * MEBIBYTE
 GOOD: Final = frozenset({"active", "completed", "valid", "issued", "approved", "fulfilled"})
 BAD: Final = frozenset({"failed", "revoked", "denied", "inactive", "doubtful", "unresolved"})
-# What a spreadsheet would take for a formula (OWASP, CSV injection).
-FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+# What a spreadsheet would take for a formula (OWASP, CSV injection); a number is none, though it be negative.
+FORMULA: Final = re.compile(r"(?!-[0-9]+(?:\.[0-9]+)?\Z)[=+\-@\t\r]")
 _WHOLE: Final = re.compile("[0-9]+")
 R = TypeVar("R", bound=Resource)
 
@@ -52,8 +52,7 @@ class Cell(msgspec.Struct, frozen=True):
     @property
     def written(self) -> str:
         """The text as CSV has it."""
-        is_formula = self.kind not in {"number", "time"} and self.printed.startswith(FORMULA)
-        return f"'{self.printed}" if is_formula else self.printed
+        return inert(self.printed)
 
     @property
     def tone(self) -> str:
@@ -162,6 +161,11 @@ def make_table(name: str, columns: Sequence[Column], records: Iterable[Any], non
         for column, kind in zip(columns, kinds, strict=True)
     ]
     return Table(name, headings, rows, none)
+
+
+def inert(text: str) -> str:
+    """A text for CSV, with a `'` before what a spreadsheet would run."""
+    return f"'{text}" if FORMULA.match(text) else text
 
 
 def as_csv(table: Table) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from payres.admin import serving
+from payres.amounts import MAX_DECIMAL_LENGTH, MAX_RATE_LENGTH
 from payres.grants.sign_in import verify_password
 from payres.operator.api_keys import revoke_api_key
 from payres.operator.wallets import require_wallet
@@ -91,6 +92,17 @@ def test_reference_makes_a_movement_once(program: Program, wallet: str) -> None:
     )
     assert (details["reason"], details["free"]) == ("wallet", "5.00")
     program.instance.check_ledger()
+
+
+def test_amounts_and_rates_may_be_as_long_as_in_the_command(program: Program) -> None:
+    for scale in (50, 255):
+        amount = f"0.{'0' * (scale - 1)}7"
+        program.post("/wallets", {"path": f"fine-{scale}", "assetCode": "FINE", "assetScale": scale})
+        assert program.post(at(f"fine-{scale}", "/deposits"), {"amount": amount})["amount"] == amount
+    too_long = program.ask("POST", at("fine-255", "/deposits"), {"amount": "0" * (MAX_DECIMAL_LENGTH + 1)})
+    assert error_of(too_long, 400, "invalid_request")["field"] == "amount"
+    rate = f"0.{'1' * (MAX_RATE_LENGTH - 2)}"
+    assert program.change("PUT", "/rates/FINE/USD", {"rate": rate})["rate"] == rate
 
 
 def test_keys_of_clients_come_and_go(program: Program, wallet: str) -> None:

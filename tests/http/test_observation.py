@@ -100,6 +100,15 @@ def test_secret_of_a_consent_page_is_left_out(observed: tuple[Instance, Lines], 
         (f"/%69nteract/abc/{SECRET}", "/..."),
         (f"/admin/link/{SECRET}", "/admin/link/..."),
         (f"/admin/link/{SECRET}/other", "/admin/link/..."),
+        (f"//interact/abc/{SECRET}", "/..."),
+        (f"/interact//abc/{SECRET}", "/interact//..."),
+        (f"/Interact/abc/{SECRET}", "/..."),
+        (f"/pay/interact/abc/{SECRET}", "/..."),
+        (f"/%5Cinteract%5Cabc%5C{SECRET}", "/..."),
+        (f"/Admin/link/{SECRET}", "/..."),
+        (f"/admin//link/{SECRET}", "/..."),
+        (f"/admin/%2E/link/{SECRET}", "/..."),
+        ("/interactive/abc/of-alice", "/interactive/abc/of-alice"),
     ],
 )
 def test_secret_is_left_out_where_no_endpoint_has_seen_it(
@@ -109,6 +118,7 @@ def test_secret_is_left_out_where_no_endpoint_has_seen_it(
     for headers in ({}, {"Host": "pay.example.com"}):  # from where the operator's pages are not there
         anonymous.get(instance.base_url + path, headers=headers)
     assert [line["path"] for line in lines] == [shown] * 2
+    assert SECRET not in str(lines)
 
 
 def test_only_a_trusted_proxy_names_requests(observed: tuple[Instance, Lines], anonymous: httpx2.Client) -> None:

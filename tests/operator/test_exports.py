@@ -1,3 +1,6 @@
+import csv
+import io
+import json
 from collections.abc import Sequence
 from contextlib import closing
 from decimal import Decimal
@@ -11,7 +14,8 @@ from payres.amounts import Asset
 from payres.clock import DAY, HOUR, LATEST, MILLISECOND, format_time
 from payres.errors import InvalidRequest
 from payres.operator import exports, wallets
-from payres.operator.exports import Export, ExportQuery, PeriodQuery, Row
+from payres.operator.exports import Export, ExportQuery, PeriodQuery, Row, Walk
+from payres.operator.shapes import Cell, inert
 from payres.payments import refunds
 from payres.store import clients
 from payres.store.connections import connect_writer
@@ -74,6 +78,24 @@ def pay(work: Work, payment_id: str, bill_id: str | None = None) -> None:
     ledger.transfer(work, alice.account_id, fees, 10, "fee", outgoing_payment_id=payment_id)
     payments = {"outgoing_payment_id": payment_id, "incoming_payment_id": bill_id}
     ledger.transfer(work, alice.account_id, bob.account_id, 100, "payment", **payments)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        *((text, f"'{text}") for text in ("=1+2", "+1", "-1+2", "@SUM(A1)", "-", "-A1", "\t=1", "-1\n=1")),
+        *((text, text) for text in ("-1.00", "-100", "1.00", "a=1", "{}", "")),
+    ],
+)
+def test_no_text_is_a_formula_and_numbers_stay_numbers(tx: Work, text: str, written: str) -> None:
+    def walk(work: Work) -> Walk:
+        yield [{"text": text, "number": -1, "nothing": None}], 1
+
+    [_, cells] = csv.reader(io.StringIO(Export("x", ["text", "number", "nothing"], walk, "csv").text(tx)))
+    assert cells == [written, "-1", ""]
+    assert Cell(text).written == inert(Cell(text).printed)
+    [line] = Export("x", [], walk, "jsonl").text(tx).splitlines()
+    assert json.loads(line)["text"] == text
 
 
 def test_statement_shows_each_line_with_its_balance(tx: Work) -> None:
