@@ -1,9 +1,10 @@
 """Units of work over a connection of the test's own, and grants, peers and payments for them to work on."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import MovableClock
@@ -17,10 +18,12 @@ from payres.store.clients import Client
 from payres.store.grants import GRANTS, GrantRecord, TokenHolder
 from payres.store.payments import OutgoingRecord
 from payres.store.peers import PeerRecord
+from payres.store.rows import number
 from payres.store.work import Environment, Transaction, Work
 from payres.terms import Offer, Path, Terms
 from payres.wire import encode
 
+T = TypeVar("T")
 USD: Final = Asset("USD", 2)
 NOW: Final = 1_700_000_000_000_000  # the time of the fixture `tx`
 
@@ -28,6 +31,46 @@ NOW: Final = 1_700_000_000_000_000  # the time of the fixture `tx`
 def work_at(connection: Transaction, now: int, settings: Settings | None = None) -> Work:
     """The Work of a unit that runs at this moment."""
     return Work(connection, Environment.of(settings or Settings(), MovableClock(now, frozen=True)))
+
+
+class Killed(Exception):
+    """The process died before a unit of work."""
+
+
+class InSteps:
+    """Runs the units of an operation of several with `run`, such as the `write` of an instance.
+
+    `changed` are the rows that each unit which writes has changed, also by foreign keys and triggers. Before the one
+    that would follow after `most`, the process dies.
+    """
+
+    def __init__(self, run: Callable[[Callable[[Work], Any]], Any], most: int = 1 << 30) -> None:
+        self._run = run
+        self._most = most
+        self.changed: list[int] = []
+
+    async def read(self, unit: Callable[[Work], T]) -> T:
+        found: T = self._run(unit)
+        return found
+
+    async def write(self, unit: Callable[[Work], T]) -> T:
+        if len(self.changed) >= self._most:
+            raise Killed
+
+        def counted(work: Work) -> T:
+            before = number(work, "SELECT total_changes()")
+            found = unit(work)
+            self.changed.append(number(work, "SELECT total_changes()") - before)
+            return found
+
+        made: T = self._run(counted)
+        return made
+
+
+def in_steps(operation: Callable[..., Coroutine[Any, Any, T]], over: Work | InSteps, *args: Any, **given: Any) -> T:
+    """The result of an operation of several units, run over one unit of the test's own, or as is said."""
+    units = InSteps(lambda unit: unit(over)) if isinstance(over, Work) else over
+    return asyncio.run(operation(units, *args, **given))
 
 
 @contextmanager

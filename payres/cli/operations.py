@@ -41,8 +41,11 @@ def _command(operation: Operation) -> click.Command:
         if operation.answer_type is Export:
             _write(session, _export(session, operation, asked))
             return
-        unit = partial(_unit, operation, asked)
-        found = (session.read if operation.only_reads else session.write)(unit)
+        if operation.is_async:
+            found = session.in_steps(partial(operation.function, **_typed(session.environment, operation, asked)))
+        else:
+            unit = partial(_unit, operation, asked)
+            found = (session.read if operation.only_reads else session.write)(unit)
         _show(session, operation, found, given)
 
     found: Callable[..., Any] = with_session(run)
@@ -63,7 +66,7 @@ def _command(operation: Operation) -> click.Command:
 
 def _unit(operation: Operation, given: Mapping[str, Any], work: Work) -> Any:
     """What the command prints."""
-    typed = {name: _meant(work, one, given[name]) for name, one in operation.inputs.items() if name in given}
+    typed = _typed(work, operation, given)
     page = {"page": PageQuery(given["limit"])} if operation.is_paged else {}
     found = operation.run(work, typed | page)
     if operation.then is not None:
@@ -72,7 +75,7 @@ def _unit(operation: Operation, given: Mapping[str, Any], work: Work) -> Any:
 
 
 def _export(session: Session, operation: Operation, given: Mapping[str, Any]) -> Export:
-    typed = {name: _meant(session.environment, operation.inputs[name], value) for name, value in given.items()}
+    typed = _typed(session.environment, operation, given)
     try:
         found: Export = operation.function(**operation.arguments(typed))
     except InvalidRequest as error:
@@ -112,9 +115,14 @@ def _progress(export: Export) -> Iterator[Callable[[], None]]:
         yield lambda: bar.update(round(export.part * 1000) - bar.pos)
 
 
-def _meant(work: Work | Environment, one: Input, value: Any) -> Any:
+def _typed(work: Work | Environment, operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
     """What was typed as the rule takes it."""
-    return one.extra["typed"](work, value) if "typed" in one.extra else value
+    inputs = operation.inputs
+    return {
+        name: inputs[name].extra["typed"](work, value) if "typed" in inputs[name].extra else value
+        for name, value in given.items()
+        if name in inputs
+    }
 
 
 def _show(session: Session, operation: Operation, found: Any, given: Mapping[str, Any]) -> None:

@@ -8,11 +8,11 @@ import os
 import pwd
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 import click
 import msgspec
@@ -22,6 +22,9 @@ from payres.settings import CONFIG, SYSTEM_CONFIG, Settings, SettingsError, load
 from payres.store.connections import connect_standby, connect_writer, is_followed
 from payres.store.migrations import UnusableDatabase
 from payres.store.work import Environment, FailStop, Work
+
+if TYPE_CHECKING:
+    from payres.operator.declarations import Units
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -113,6 +116,12 @@ class Session:
             raise click.ClickException(_no_database(self.settings.database, otherwise))
         return self.settings.database
 
+    def in_steps(self, operation: "Callable[[Units], Coroutine[Any, Any, T]]") -> T:
+        """The result of an operation of several units of work."""
+        import asyncio  # what is one unit need not load it
+
+        return asyncio.run(operation(_Steps(self)))
+
     def _run(self, unit: Callable[[Work], T], begin: str, connect: Connect) -> T:
         with self._connection(self.database(), connect) as connection:
             connection.execute(begin)
@@ -149,6 +158,18 @@ def _no_database(path: str, otherwise: str) -> str:
     elsewhere = "" if named else "run this in the folder of an existing one, "
     missing = f"There is no database at {Path(path).absolute()} ({why})"
     return f"{missing}. Make one with `payres init`, {elsewhere}or {otherwise}"
+
+
+class _Steps(NamedTuple):
+    """Runs units of work one by one."""
+
+    session: Session
+
+    async def read(self, unit: Callable[[Work], T]) -> T:
+        return self.session.read(unit)
+
+    async def write(self, unit: Callable[[Work], T]) -> T:
+        return self.session.write(unit)
 
 
 def _user() -> str:

@@ -7,12 +7,11 @@ import click
 
 from payres.cli.commands import Group
 from payres.cli.options import TimeText
-from payres.cli.session import Session, with_session, writes
+from payres.cli.session import Session, with_session
 from payres.events.sender import Attempt, Sender, Target
 from payres.operator import webhooks
-from payres.operator.webhooks import Replayed, WebhookTest
+from payres.operator.webhooks import WebhookTest
 from payres.store.events import EventRecord
-from payres.store.work import Work
 
 
 @click.group(cls=Group)
@@ -49,15 +48,17 @@ def test(session: Session, webhook_id: str) -> None:
 @click.option("--webhook", "webhook_id", metavar="ID", help="To this webhook only.")
 @click.option("--failed", is_flag=True, help="All that has failed for good.")
 @click.option("--since", type=TimeText(), metavar="TIME", help="With --failed: last tried at this time (UTC) or later.")
-@writes(lambda replayed: f"Due again: {replayed.deliveries}. The server sends them within seconds")
-def replay(work: Work, event: str | None, webhook_id: str | None, failed: bool, since: str | None) -> Replayed:
+@with_session
+def replay(session: Session, event: str | None, webhook_id: str | None, failed: bool, since: str | None) -> None:
     """Send an event again, or all that has failed. EVENT is its id, evt_...
 
     An event goes to each webhook that wants it, also where it was taken before.
     """
     if (event is None) != failed or (since is not None and not failed):
         raise click.UsageError("Name either an event or --failed, and --since only with --failed")
-    return webhooks.replay(work, event, webhook_id, failed, since)
+    asked = partial(webhooks.replay, event=event, webhook=webhook_id, failed=failed, since=since)
+    replayed = session.in_steps(asked)
+    session.show(replayed, f"Due again: {replayed.deliveries}. The server sends them within seconds")
 
 
 async def _send(session: Session, target: Target, event: EventRecord) -> Attempt:

@@ -11,7 +11,19 @@ from functools import cached_property, partial
 from importlib import import_module
 from inspect import Parameter, getdoc, iscoroutinefunction, signature
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, NamedTuple, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 from msgspec import Meta, UnsetType
@@ -23,6 +35,7 @@ from payres.store.work import Work
 from payres.wire import Body, List, Page
 
 P = ParamSpec("P")
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 REQUIRED: Final = Parameter.empty
 # The rules with operations, in the order of the endpoints.
@@ -30,6 +43,19 @@ NOUNS: Final = (
     *("wallets", "keys", "grants", "assets", "peers", "unresolved_packets", "payments", "payment_history", "webhooks"),
     *("status", "ledger", "exports", "api_keys", "audit"),
 )
+# Rows that a unit of work changes at most. What changes more does it in several, and others have their turn between.
+ROWS_AT_ONCE: Final = 256
+
+
+class Units(Protocol):
+    """Runs the units of work of an operation that takes several, each in a transaction of its own.
+
+    One that may take long only reads, and delays nobody. After a crash between two that write, the operation can be
+    repeated, and does what is left.
+    """
+
+    async def read(self, unit: Callable[[Work], T]) -> T: ...
+    async def write(self, unit: Callable[[Work], T]) -> T: ...
 
 
 class Input(NamedTuple):

@@ -1,6 +1,7 @@
 """Webhooks: which events go where, secrets, tests and replays, and what became of the events that were not taken."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Annotated, Final, Literal, get_args
 
 import msgspec
@@ -14,7 +15,7 @@ from payres.events.deliveries import ALL, TEST, matches, note_attempt, wants
 from payres.events.sender import Attempt, Target, new_secret, target_of
 from payres.federation.ip_addresses import names_private_host
 from payres.limits import MAX_PAGE, MAX_WEBHOOKS, ROTATION_HOURS
-from payres.operator.declarations import command, endpoint, form, lists
+from payres.operator.declarations import ROWS_AT_ONCE, Units, command, endpoint, form, lists
 from payres.operator.inputs import Name, TimeText, require_time, said
 from payres.operator.shapes import Column, Shape, fact, represent
 from payres.store import audit, secrets
@@ -34,7 +35,7 @@ Private = Annotated[bool, said("It is on this machine or in your network; http w
 StateFilter = Annotated[DeliveryState | UnsetType, said("Only those in this state.")]
 # How many events are counted at most, so that showing a webhook stays fast.
 MOST_COUNTED: Final = 1000
-# Deliveries that one call replays.
+# Deliveries of a webhook that one call replays.
 MOST_REPLAYED: Final = 10_000
 
 
@@ -198,18 +199,31 @@ def show(work: Work, id: str) -> WebhookRecord:
     return require_webhook(work, id)
 
 
-@endpoint("DELETE /webhooks/{id}", "webhooks:write", WEBHOOK)
+@endpoint("DELETE /webhooks/{id}", "webhooks:write")
 @command(
     "webhook remove ID",
     "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11",
     text=lambda removed: f"The webhook to {removed.url} is removed",
 )
-def remove(work: Work, id: str) -> WebhookRecord:
+async def remove(call: Units, id: str) -> Webhook:
     """Remove a webhook and its deliveries."""
-    webhook = require_webhook(work, id)
-    stored.delete_webhook(work, id)
-    audit.record(work, "webhook.remove", id, url=webhook.url)
-    return webhook
+    removed, is_gone = await call.write(partial(_begin_removal, id=id))
+    while not is_gone:
+        is_gone = await call.write(partial(_go_on_removing, id=id))
+    return removed
+
+
+def _begin_removal(work: Work, id: str) -> tuple[Webhook, bool]:
+    """The webhook as it was, and whether it is gone."""
+    removed = WEBHOOK.find(work, id=id)
+    audit.record(work, "webhook.remove", id, url=removed.url)
+    return removed, _go_on_removing(work, id)
+
+
+def _go_on_removing(work: Work, id: str) -> bool:
+    """Whether it is gone."""
+    WEBHOOKS.update(work, id, state="disabled")  # what it does not take any more must not be sent after a crash
+    return stored.delete_webhook(work, id, ROWS_AT_ONCE)
 
 
 @endpoint("POST /webhooks/{id}/secrets", "webhooks:write", WEBHOOK, shows_secret=True)
@@ -250,8 +264,8 @@ def list_deliveries(
 
 
 @endpoint("POST /replays", "webhooks:write events:read")
-def replay(
-    work: Work,
+async def replay(
+    call: Units,
     event: Name | None = None,
     webhook: Name | None = None,
     failed: bool = False,
@@ -261,22 +275,37 @@ def replay(
     if bool(event) == failed or (since and not failed):
         raise InvalidRequest("Name either an event, or failed, which since is for", field="event")
     if event:
-        found = _require_event(work, event)
-        due = [(found.sequence, one.id) for one in _active_webhooks(work, webhook) if webhook or wants(one, found)]
-        audit.record(work, "webhook.replay", event, webhooks=len(due))
-    else:
-        begins = require_time(since, "since") if since else 0
-        due = [
-            (one.sequence, of.id)
-            for of in _active_webhooks(work, webhook)
-            for one in stored.deliveries_of(work, of.id, "failed", MOST_REPLAYED)
-            if (one.last_attempt_at or 0) >= begins
-        ]
-        audit.record(work, "webhook.replay", "failed", deliveries=len(due))
-    for sequence, webhook_id in due:
-        DELIVERIES.replace(work, DeliveryRecord(sequence, webhook_id, "pending", 0, work.now, None, None, None))
-        work.changed.append(NEWS)
+        return await call.write(partial(_replay_event, event=event, webhook=webhook))
+    begins = require_time(since, "since") if since else 0
+    due = await call.read(partial(_failed, webhook=webhook, since=begins))
+    count = 0
+    for first in range(0, max(len(due), 1), ROWS_AT_ONCE):
+        count += await call.write(partial(_replay_failed, due=due, first=first))
+    return Replayed(deliveries=count)
+
+
+def _replay_event(work: Work, event: str, webhook: str | None) -> Replayed:
+    found = _require_event(work, event)
+    due = [one.id for one in _active_webhooks(work, webhook) if webhook or wants(one, found)]
+    audit.record(work, "webhook.replay", event, webhooks=len(due))
+    for webhook_id in due:
+        DELIVERIES.replace(work, DeliveryRecord(found.sequence, webhook_id, "pending", 0, work.now, None, None, None))
+    work.changed.append(NEWS)
     return Replayed(deliveries=len(due))
+
+
+def _failed(work: Work, webhook: str | None, since: int) -> Sequence[tuple[int, str]]:
+    """The keys of the deliveries to replay."""
+    found = _active_webhooks(work, webhook)
+    return [key for one in found for key in stored.failed_deliveries(work, one.id, since, MOST_REPLAYED)]
+
+
+def _replay_failed(work: Work, due: Sequence[tuple[int, str]], first: int) -> int:
+    """Replays some, from that index on; the audit log has all of them as one change."""
+    if first == 0:
+        audit.record(work, "webhook.replay", "failed", deliveries=len(due))
+    work.changed.append(NEWS)
+    return stored.repeat_failed(work, due[first : first + ROWS_AT_ONCE], work.now)
 
 
 @form(
@@ -286,9 +315,9 @@ def replay(
     "Each event that has failed for this webhook is sent again.",
     WEBHOOK,
 )
-def replay_failed(work: Work, id: str) -> Replayed:
+async def replay_failed(call: Units, id: str) -> Replayed:
     """Send again all that has failed for a webhook."""
-    return replay(work, webhook=id, failed=True)
+    return await replay(call, webhook=id, failed=True)
 
 
 def make_test(work: Work, id: str) -> tuple[EventRecord, Target]:

@@ -109,10 +109,14 @@ def list_webhooks(tx: Transaction) -> Sequence[WebhookRecord]:
     return WEBHOOKS.list(tx, "ORDER BY id")
 
 
-def delete_webhook(tx: Transaction, webhook_id: str) -> None:
-    """Deletes the webhook with its deliveries."""
-    tx.execute("DELETE FROM delivery WHERE webhook_id = ?", (webhook_id,))
-    tx.execute("DELETE FROM webhook WHERE id = ?", (webhook_id,))
+def delete_webhook(tx: Transaction, webhook_id: str, rows: int) -> bool:
+    """Deletes the webhook, or so many of its deliveries if it has more; whether it is gone."""
+    found = tx.execute("SELECT sequence FROM delivery WHERE webhook_id = ? LIMIT ?", (webhook_id, rows + 1)).fetchall()
+    gone = [(sequence, webhook_id) for (sequence,) in found[:rows]]
+    tx.executemany("DELETE FROM delivery WHERE sequence = ? AND webhook_id = ?", gone)
+    if len(found) <= rows:
+        tx.execute("DELETE FROM webhook WHERE id = ?", (webhook_id,))
+    return len(found) <= rows
 
 
 def signing_secrets(tx: Transaction, webhook: WebhookRecord, now: int) -> Sequence[str]:
@@ -137,6 +141,21 @@ def deliveries_of(tx: Transaction, webhook_id: str, state: str, limit: int) -> S
     """The webhook's deliveries in one state, newest first."""
     newest = "WHERE webhook_id = ? AND state = ? ORDER BY sequence DESC LIMIT ?"
     return DELIVERIES.list(tx, newest, webhook_id, state, limit)
+
+
+def failed_deliveries(tx: Transaction, webhook_id: str, since: int, limit: int) -> Sequence[tuple[int, str]]:
+    """The keys of the webhook's failed deliveries that were last tried at that time or later, newest first."""
+    newest = "WHERE webhook_id = ? AND state = 'failed' AND last_attempt_at >= ? ORDER BY sequence DESC LIMIT ?"
+    return tx.execute(f"SELECT sequence, webhook_id FROM delivery {newest}", (webhook_id, since, limit)).fetchall()
+
+
+def repeat_failed(tx: Transaction, keys: Sequence[tuple[int, str]], now: int) -> int:
+    """Makes those of the deliveries that have failed, and still are so, due as if they were new; how many."""
+    repeat = (
+        "UPDATE delivery SET state = 'pending', attempts = 0, next_at = ?, last_attempt_at = NULL, last_status = NULL,"
+        " last_error = NULL WHERE sequence = ? AND webhook_id = ? AND state = 'failed'"
+    )
+    return sum(tx.execute(repeat, (now, *key)).rowcount for key in keys)
 
 
 def deliveries_of_event(tx: Transaction, sequence: int) -> Sequence[DeliveryRecord]:

@@ -31,8 +31,9 @@ from payres.limits import (
     ROTATION_HOURS,
 )
 from payres.operator import wallets, webhooks
+from payres.operator.declarations import ROWS_AT_ONCE
 from payres.operator.webhooks import DELIVERY, WEBHOOK, list_deliveries
-from payres.store import events, retention
+from payres.store import audit, events, retention
 from payres.store import events as store
 from payres.store.events import DeliveryRecord, WebhookRecord
 from payres.store.work import Work
@@ -40,7 +41,7 @@ from payres.testing.instance import Instance, run_instance
 from tests.events.conftest import Sample
 from tests.events.endpoint import Endpoint, Received, answering
 from tests.helpers import TIMEOUT, Json, usd, wait_until
-from tests.works import NOW, work_at
+from tests.works import NOW, InSteps, Killed, in_steps, savepoint, work_at
 
 URL = "https://shop.example/hook"
 AddEndpoint = Callable[..., tuple[Endpoint, webhooks.Added]]
@@ -73,7 +74,8 @@ def add(instance: Instance) -> Iterator[AddEndpoint]:
             return endpoint, made
 
         yield added
-        instance.write(lambda work: [webhooks.remove(work, one.id) for one in store.list_webhooks(work)])
+        for one in instance.read(store.list_webhooks):
+            in_steps(webhooks.remove, InSteps(instance.write), one.id)
 
 
 def deposit(instance: Instance, times: int = 1) -> None:
@@ -368,11 +370,11 @@ def test_replay_sends_again(instance: Instance, add: AddEndpoint) -> None:
     deposit(instance)
     [first] = endpoint.wait_for(1)
     event_id = first.event["id"]
-    assert instance.write(lambda work: webhooks.replay(work, event_id)).deliveries == 1
+    assert in_steps(webhooks.replay, InSteps(instance.write), event_id).deliveries == 1
     assert endpoint.wait_for(2)[1].body == first.body
     wait_until(lambda: states(instance) == [("delivered", 1)])
     [other_webhook] = instance.read(lambda work: [one for one in store.list_webhooks(work) if one.url == other.url])
-    instance.write(lambda work: webhooks.replay(work, event_id, other_webhook.id))
+    in_steps(webhooks.replay, InSteps(instance.write), event_id, other_webhook.id)
     assert other.wait_for(1)[0].event["id"] == event_id
 
 
@@ -381,7 +383,7 @@ def test_removed_webhook_gets_nothing_and_leaves_nothing(instance: Instance, add
     endpoint.answer = answering(500)
     deposit(instance)
     wait_until(lambda: states(instance) == [("pending", 1)])
-    instance.write(lambda work: webhooks.remove(work, added.webhook.id))
+    in_steps(webhooks.remove, InSteps(instance.write), added.webhook.id)
     assert states(instance) == []
     other, _ = add()
     deposit(instance)
@@ -405,7 +407,7 @@ def test_old_events_are_purged_but_none_that_is_still_to_be_sent(tx: Work) -> No
     assert not retention.has_old_events(at(30), NOW + 30 * DAY)
     assert left(at(32)) == [1, 2, 3, 4], "the webhook has not been sent them"
     store.WEBHOOKS.update(at(0), added.webhook.id, cursor=4)
-    webhooks.replay(at(0), first.id, added.webhook.id)
+    in_steps(webhooks.replay, at(0), first.id, added.webhook.id)
     assert left(at(32)) == [1, 3, 4], "the first is due again"
     store.WEBHOOKS.update(at(0), added.webhook.id, state="disabled")
     assert left(at(32)) == [3, 4]
@@ -447,18 +449,70 @@ def test_disabled_webhook_is_sent_nothing_again(tx: Work) -> None:
     store.DELIVERIES.replace(tx, failed)
     store.WEBHOOKS.update(tx, added.webhook.id, state="disabled")
     for replay in (
-        partial(webhooks.replay, tx, event.id, added.webhook.id),
-        partial(webhooks.replay_failed, tx, added.webhook.id),
+        partial(in_steps, webhooks.replay, tx, event.id, added.webhook.id),
+        partial(in_steps, webhooks.replay_failed, tx, added.webhook.id),
     ):
         with pytest.raises(DomainError, match="payres webhook test"):
             replay()
-    assert webhooks.replay(tx, failed=True).deliveries == 0
+    assert in_steps(webhooks.replay, tx, failed=True).deliveries == 0
     assert [one.state for one in store.DELIVERIES.list(tx, "")] == ["failed"]
     store.WEBHOOKS.update(tx, added.webhook.id, state="active")
     later, then = (format_time(time) for time in (NOW + SECOND, NOW))
-    replayed = [webhooks.replay(tx, failed=True, since=since).deliveries for since in (later, then, then)]
+    replayed = [in_steps(webhooks.replay, tx, failed=True, since=since).deliveries for since in (later, then, then)]
     assert replayed == [0, 1, 0]
     assert [one.state for one in store.DELIVERIES.list(tx, "")] == ["pending"]
+
+
+def add_failed(work: Work, count: int) -> str:
+    """A webhook which has failed to take so many events."""
+    added = webhooks.add(work, URL)
+    for number in range(count):
+        work.emit("wallet.deposited", None, Sample(number))
+        sequence = events.last_sequence(work)
+        store.DELIVERIES.insert(
+            work, DeliveryRecord(sequence, added.webhook.id, "failed", 10, None, NOW, 500, "It was answered with 500")
+        )
+    return added.webhook.id
+
+
+LONG = 2 * ROWS_AT_ONCE + 7
+ACTIONS = {"webhook.replay": {"deliveries": LONG}, "webhook.remove": {"url": URL}}
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_replay_and_removal_are_short_units_that_can_be_repeated(tx: Work, action: str) -> None:
+    """Also after the process has died between two of them. The audit log has each as one change."""
+    webhook_id, other = add_failed(tx, LONG), add_failed(tx, 1)
+    operation: Callable[..., Any] = partial(webhooks.remove, id=webhook_id)
+    if action == "webhook.replay":
+        operation = partial(webhooks.replay, webhook=webhook_id, failed=True)
+    with savepoint(tx):
+        units = InSteps(lambda unit: unit(tx))
+        answer = in_steps(operation, units)
+        assert len(units.changed) == 3
+        check_all_done(tx, action, answer, webhook_id, other)
+        [entry] = [one for one in audit.AUDIT.list(tx, "") if one.action == action]
+        assert entry.details == ACTIONS[action]
+        assert max(units.changed) <= ROWS_AT_ONCE + 3
+        tx.execute("ROLLBACK TO part")
+    with pytest.raises(Killed):
+        in_steps(operation, InSteps(lambda unit: unit(tx), most=1))
+    left = [one for one in store.DELIVERIES.list(tx, "") if one.webhook_id == webhook_id and one.state == "failed"]
+    assert len(left) == LONG - ROWS_AT_ONCE
+    again = in_steps(operation, tx)
+    if action == "webhook.replay":
+        assert again.deliveries == len(left)
+    check_all_done(tx, action, answer, webhook_id, other)
+
+
+def check_all_done(work: Work, action: str, answer: Any, webhook_id: str, other: str) -> None:
+    found = [(one.webhook_id, one.state) for one in store.DELIVERIES.list(work, "ORDER BY sequence")]
+    assert found.pop() == (other, "failed")
+    if action == "webhook.remove":
+        assert (answer.id, answer.state, found) == (webhook_id, "active", [])
+        assert store.WEBHOOKS.get(work, webhook_id) is None
+    else:
+        assert (answer.deliveries, found) == (LONG, [(webhook_id, "pending")] * LONG)
 
 
 def test_webhooks_are_limited(tx: Work) -> None:

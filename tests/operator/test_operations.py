@@ -270,8 +270,8 @@ def plain(new: New, found: Any) -> Any:
 
 def test_each_operation_of_several_surfaces_is_in_the_table() -> None:
     """But exports, which are files, what is written by hand on a surface, and fees, of which there are none."""
-    derived = {one.id for one in OPERATIONS.values() if len(surfaces(one)) > 1 and not one.is_async}
-    others = {"unresolved_packets.resolve", "assets.withdraw_fees"}
+    derived = {one.id for one in OPERATIONS.values() if len(surfaces(one)) > 1}
+    others = {"unresolved_packets.resolve", "assets.withdraw_fees", "steps.send_back"}
     others |= {f"exports.export_{what}" for what in ("payments", "ledger", "statement")}
     assert derived - others <= {one.id for one in CASES}
 

@@ -53,6 +53,7 @@ VALUES: dict[Any, Any] = {
     RateRecord: RateRecord("EUR", "USD", "1.1", 1, 2),
     Sequence[str]: ["test.a.b", "test.a", "test"],
     Sequence[tuple[str, str]]: [],
+    Sequence[tuple[int, str]]: [(1, "1")],
     Iterable[int]: [1],
     Cause: {},
     browsers.Kind: browsers.OF_OPERATORS,
