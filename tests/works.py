@@ -13,10 +13,11 @@ from payres.grants.gnap import Access, IncomingPaymentAccess
 from payres.identifiers import hash_secret
 from payres.operator.peer_terms import NewPeer
 from payres.operator.peers import add_peer
+from payres.payments import refunds
 from payres.settings import Settings
 from payres.store.clients import Client
 from payres.store.grants import GRANTS, GrantRecord, TokenHolder
-from payres.store.payments import OutgoingRecord
+from payres.store.payments import REFUNDS, OutgoingRecord, RefundRecord
 from payres.store.peers import PeerRecord
 from payres.store.rows import number
 from payres.store.work import Environment, Transaction, Work
@@ -71,6 +72,15 @@ def in_steps(operation: Callable[..., Coroutine[Any, Any, T]], over: Work | InSt
     """The result of an operation of several units, run over one unit of the test's own, or as is said."""
     units = InSteps(lambda unit: unit(over)) if isinstance(over, Work) else over
     return asyncio.run(operation(units, *args, **given))
+
+
+def refund(work: Work, wanted: refunds.Wanted, offer: Offer | None = None) -> list[RefundRecord]:
+    """Makes a refund, all of it in this unit."""
+    found = refunds.plan(work, wanted, None if offer is None else offer.terms.debit)
+    made = [*found.made]
+    for first in range(0, len(found.parts) or int(not made), refunds.PARTS_AT_ONCE):
+        made += refunds.make(work, found, first, offer)
+    return [REFUNDS.by_id(work, one) for one in made]
 
 
 @contextmanager

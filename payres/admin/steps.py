@@ -13,13 +13,13 @@ from payres.admin.serving import Call, OperatorRequest
 from payres.errors import Unavailable, WrongState
 from payres.grants.sign_in import hash_password
 from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
-from payres.operator import api_keys, backups, invariant_checks, wallets, webhooks
+from payres.operator import api_keys, backups, invariant_checks, payment_history, wallets, webhooks
 from payres.operator.api_keys import CreatedApiKey
 from payres.operator.backups import BackupError, MadeBackup
 from payres.operator.declarations import endpoint, form
 from payres.operator.inputs import DecimalText, Name, Reference, TimeText, said
 from payres.operator.ledger import LedgerCheck, ledger_check
-from payres.operator.payment_history import Refund, refund
+from payres.operator.payment_history import Refund
 from payres.operator.payments import PAYMENT
 from payres.operator.wallets import Wallet
 from payres.operator.webhooks import Patterns, Private, Webhook, WebhookTest
@@ -108,9 +108,10 @@ async def send_back(
     """
     wanted = refunds.Wanted(id, reference, amount, to)
     offer = await call.context.remote_quotes.offer_for_refund(wanted)
-    made = await call.write(lambda work: [refund(work, one) for one in refunds.refund(work, wanted, offer)])
+    async with call.context.idempotency_slots.slot("refunds", id):  # one sees what the one before has sent back
+        made = await payment_history.send_back(call, wanted, offer)
     call.context.remote_payments.wake()
-    return List(result=made)
+    return made
 
 
 @endpoint("GET /ledger/check", "ledger:read")

@@ -1,14 +1,14 @@
 """`payres payment refund`: this command asks the other server for an offer, where the money goes back to one."""
 
 import asyncio
+from functools import partial
 
 import click
 
 from payres.cli.commands import Group
 from payres.cli.session import Session, with_session
 from payres.errors import InvalidReceiver
-from payres.operator.payment_history import Refund
-from payres.operator.payment_history import refund as shown
+from payres.operator.payment_history import Refund, send_back
 from payres.payments import refunds
 from payres.store.connections import is_served
 from payres.terms import Offer
@@ -55,7 +55,7 @@ def refund(session: Session, id: str, amount: str | None, to: str | None, refere
     """
     wanted = refunds.Wanted(id.rpartition("/")[2], reference, amount, to)
     offer = None if to is None else asyncio.run(_find_offer(session, wanted))
-    made = session.write(lambda work: [shown(work, one) for one in refunds.refund(work, wanted, offer)])
+    made = session.in_steps(partial(send_back, wanted=wanted, offer=offer)).result
     session.show({"refunds": made}, "\n".join(map(_refund_line, made)))
 
 

@@ -67,11 +67,11 @@ class RemoteQuotes:
         """The offer for a refund to a wallet address on another server, without a fee; None for any other, and for one
         that was made. The incoming payment for it is created there, as any client does.
 
-        Raises what `payments.refunds.refund` raises, before another server is asked; InvalidReceiver, Unavailable.
+        Raises what `payments.refunds.plan` raises, before another server is asked; InvalidReceiver, Unavailable.
         """
         if wanted.to is None or self._urls.is_ours(wanted.to):
             return None
-        plan = await self._database.read(partial(_refund_plan, wanted=wanted))
+        plan = await self._database.examine(partial(_refund_plan, wanted=wanted))
         if plan is None:
             return None
         try:
@@ -139,9 +139,9 @@ class RemoteQuotes:
 
 
 def _refund_plan(work: Work, wanted: refunds.Wanted) -> refunds.Plan | None:
-    if refunds.find_made(work, wanted):
-        return None
     plan = refunds.plan(work, wanted)
+    if plan.made:
+        return None
     if not plan.receiver.active:
         path = plan.receiver.path
         raise WrongState(f"The wallet {path} is inactive and pays no other server; activate it first", path=path)

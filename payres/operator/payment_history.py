@@ -1,31 +1,34 @@
 """A payment with its full history, also in plain sentences in the order of time."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from payres.amounts import Asset, format_decimal
 from payres.clock import format_time
 from payres.identifiers import moment_of
 from payres.operator import grants, ledger
-from payres.operator.declarations import command, endpoint
+from payres.operator.declarations import Units, command, endpoint
 from payres.operator.grants import Grant
 from payres.operator.ledger import LedgerEntry
-from payres.operator.payments import Payment, PaymentName, payment, refunds_of, require_payment
+from payres.operator.payments import Payment, PaymentName, payment, require_payment
 from payres.operator.shapes import Cell, Shape, fact, labelled, path_of, represent
 from payres.operator.webhooks import EventDelivery, deliveries_of, event_delivery
+from payres.payments import refunds
 from payres.store import events, packets, payments
 from payres.store.entries import EntryRecord, page_of_entries
 from payres.store.events import EventRecord
 from payres.store.grants import GRANTS
-from payres.store.payments import INCOMING, OUTGOING, PaymentRecord, RefundRecord, RefundState, payers_of
+from payres.store.payments import INCOMING, OUTGOING, REFUNDS, PaymentRecord, RefundRecord, RefundState
 from payres.store.quotes import QUOTES, QuoteRecord
 from payres.store.rows import PageQuery
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
+from payres.terms import Offer
 from payres.urls import Urls
-from payres.wire import Resource
+from payres.wire import List, Resource
 
-MAX_SHOWN: Final = 100  # ledger entries and packets of one payment, of which there may be many thousands
+MAX_SHOWN: Final = 100  # payers, refunds, ledger entries and packets of one payment: there may be many thousands
 OUTCOMES: Final = {
     "prepared": "It is in flight.",
     "fulfilled": "It was delivered.",
@@ -98,7 +101,8 @@ class PaymentEvent(Resource, frozen=True, kw_only=True):
 
 
 class PaymentHistory(Resource, frozen=True, kw_only=True):
-    """What came before a payment and what became of it: of ledger entries and packets, the newest hundred.
+    """What came before a payment and what became of it: of payers, refunds, ledger entries and packets, the newest
+    hundred.
 
     `payers` are the outgoing payments here that paid an incoming one.
     """
@@ -121,19 +125,20 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
     sent = OUTGOING.get(work, record.id)
     entries, bounds = page_of_entries(work, PageQuery(MAX_SHOWN, None, "older"), payment=record)
     newest = packets.newest_of_payment(work, record.id, MAX_SHOWN) if sent else []
+    sent_back = payments.refunds_of(work, record.direction, record.id, MAX_SHOWN)
     return PaymentHistory(
         payment=payment(work, record),
         delivered=_money(sent.delivered, sent.terms.asset) if sent else None,
         grant=None if grant is None else grants.grant(work, grant),
         quote=None if quote is None else _quote(work, quote),
-        payers=[] if sent else list(payers_of(work, record.id)),
+        payers=[] if sent else [*reversed(payments.payers_of(work, record.id, MAX_SHOWN))],
         entries=[ledger.ledger_entry(work, one) for one in reversed(entries)],
         has_earlier_entries=bounds.has_older,
         packets=[
             represent(Packet, one, peer=peer, source_amount=str(one.source_amount), amount=str(one.amount))
             for one, peer in reversed(newest)
         ],
-        refunds=[refund(work, one) for one in refunds_of(work, record)],
+        refunds=[refund(work, one) for one in sent_back],
         events=[
             represent(
                 PaymentEvent,
@@ -141,9 +146,21 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
                 timestamp=format_time(one.created_at),
                 deliveries=[event_delivery(each) for each in deliveries_of(work, one)],
             )
-            for one in _events(work, record, entries)
+            for one in _events(work, record, entries, sent_back)
         ],
     )
+
+
+async def send_back(call: Units, wanted: refunds.Wanted, offer: Offer | None) -> List[Refund]:
+    """Makes a refund, in several units of work where it goes back to very many payments. `offer` is that of another
+    server. Repeated, it makes what a crash has left. Raises what `refunds.plan` and `refunds.make` raise."""
+    offered = None if offer is None else offer.terms.debit
+    found = await call.read(partial(refunds.plan, wanted=wanted, offered=offered))
+    made = [*found.made]
+    count = len(found.parts) if wanted.to is None else int(not made)
+    for first in range(0, count, refunds.PARTS_AT_ONCE):
+        made += await call.write(partial(refunds.make, found=found, first=first, offer=offer))
+    return List(result=await call.read(lambda work: [refund(work, REFUNDS.by_id(work, one)) for one in made]))
 
 
 def refund(work: Work, record: RefundRecord) -> Refund:
@@ -180,13 +197,15 @@ def _quote(work: Work, record: QuoteRecord) -> PaymentQuote:
     )
 
 
-def _events(work: Work, record: PaymentRecord, entries: Sequence[EntryRecord]) -> Sequence[EventRecord]:
+def _events(
+    work: Work, record: PaymentRecord, entries: Sequence[EntryRecord], sent_back: Sequence[RefundRecord]
+) -> Sequence[EventRecord]:
     """Those of the times at which the payment began, received something, ended and was refunded."""
     moments = {record.created_at, record.ended_at}
     if record.direction == "incoming":
         moments |= {payments.expiry_event_at(work, record.id), *(one.created_at for one in entries)}
     found = [*events.events_of(work, record.id, {moment for moment in moments if moment is not None})]
-    for one in refunds_of(work, record):
+    for one in sent_back:
         found += [] if one.ended_at is None else events.events_of(work, one.id, [one.ended_at])
     return sorted(found, key=lambda event: event.sequence)
 

@@ -15,7 +15,7 @@ from payres.operator.wallets import named_wallet, require_wallet
 from payres.store import payments
 from payres.store.assets import ASSETS, AssetRecord
 from payres.store.clients import CLIENTS
-from payres.store.payments import PAYMENTS, Direction, PaymentFilter, PaymentRecord, RefundRecord, State
+from payres.store.payments import PAYMENTS, Direction, PaymentFilter, PaymentRecord, State
 from payres.store.rows import PageBounds, PageQuery
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
@@ -79,8 +79,7 @@ class PaymentQuery(Query, frozen=True, kw_only=True):
 
 def payment(work: Work, record: PaymentRecord) -> Payment:
     wallet = WALLETS.by_id(work, record.wallet_address_id)
-    found, is_incoming = refunds_of(work, record), record.direction == "incoming"
-    sent_back = sum(one.counted if is_incoming else one.returned for one in found)
+    refunded = (payments.sent_back if record.direction == "incoming" else payments.came_back)(work, record.id)
     return represent(
         Payment,
         record,
@@ -90,7 +89,7 @@ def payment(work: Work, record: PaymentRecord) -> Payment:
         client=CLIENTS.by_id(work, record.client_id).identity,
         amount=None if record.amount is None else format_decimal(int(record.amount), wallet.asset),
         moved=format_decimal(record.moved, wallet.asset),
-        refunded=format_decimal(sent_back, wallet.asset),
+        refunded=format_decimal(refunded, wallet.asset),
         asset_code=wallet.asset_code,
         asset_scale=wallet.asset_scale,
         grant=record.grant_id,
@@ -132,12 +131,6 @@ PAYMENT: Final = Shape(
 def list_payments(work: Work, page: PageQuery, query: PaymentQuery) -> tuple[Sequence[PaymentRecord], PageBounds]:
     """List payments, newest first."""
     return payments.page_of_payments(work, payment_filter(work, query), page, work.now)
-
-
-def refunds_of(work: Work, record: PaymentRecord) -> Sequence[RefundRecord]:
-    """What was sent back of an incoming payment, or came back of an outgoing one."""
-    is_incoming = record.direction == "incoming"
-    return (payments.refunds_of_incoming if is_incoming else payments.refunds_of_outgoing)(work, record.id)
 
 
 def _refund_of(work: Work, record: PaymentRecord) -> str | None:

@@ -11,6 +11,7 @@ Fees are not returned, and grants still count the amount as spent.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -25,22 +26,27 @@ from payres.payments.outgoing import check_funds, check_movable, insert, pay_or_
 from payres.payments.quotes import local_terms
 from payres.payments.settlement import warn_of_low
 from payres.store import audit, clients
-from payres.store.assets import ASSETS
 from payres.store.payments import (
     INCOMING,
     OUTGOING,
     REFUNDS,
     IncomingRecord,
-    OutgoingRecord,
     RefundRecord,
-    payers_of,
-    refunds_of_incoming,
+    delivered_here,
+    open_part,
+    open_parts,
+    refunds_under,
+    sent_back,
 )
 from payres.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Terms
 from payres.urls import ROOT_WALLET_PATH, canonical, canonical_url
 from payres.wire import require_amount
+
+ACTION: Final = "payment.refund"
+# Refunds that one unit of work makes, of several rows each. More take several units, each of which stays.
+PARTS_AT_ONCE: Final = 64
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -54,74 +60,83 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A refund that can be made: so much, from the wallet that had received it. `before` are the refunds so far."""
+    """A refund of an incoming payment that a wallet has received: the whole amount, and the `parts` of it that go back
+    to payments here, the newest first; to a wallet address there are none. `came` is what had come from other servers.
 
+    `made` are the ids of the refunds that the reference has already. It has parts besides when a crash cut it short.
+    """
+
+    wanted: Wanted
     payment: IncomingRecord
     receiver: WalletRecord
-    payers: Sequence[OutgoingRecord]
-    before: Sequence[RefundRecord]
     amount: int
+    came: int = 0
+    parts: Sequence[tuple[str, int]] = ()
+    made: Sequence[str] = ()
 
 
-def refund(work: Work, wanted: Wanted, offer: Offer | None = None) -> Sequence[RefundRecord]:
-    """One refund for each payment that it goes back to, or one to the wallet address; `offer` is what one on another
-    server gets.
+def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
+    """What is to be sent back; with an offer, what that has `offered`. It may read very many payments.
 
-    A repeated reference refunds nothing again. Raises NotFound, InvalidRequest, InvalidAmount for more than is left,
-    WrongState, InsufficientFunds, NoRate.
+    Raises NotFound, InvalidRequest, InvalidAmount for more than is left; WrongState, also when the reference is that of
+    another refund.
     """
-    made = find_made(work, wanted)
-    if made:
-        return made
-    found = plan(work, wanted, None if offer is None else offer.terms.debit)
-    if wanted.to is None:
-        refunds = [
-            _send_back(work, found.receiver, payer, found.payment.id, part, wanted.reference)
-            for payer, part in _parts(found)
-        ]
-    else:
-        refunds = [_send_to(work, found, wanted.to, wanted.reference, offer)]
-    shown = f"{format_decimal(found.amount, found.receiver.asset)} {found.receiver.asset_code}"
-    to = {} if wanted.to is None else {"to": canonical(wanted.to)}
-    audit.record(work, "payment.refund", found.payment.id, amount=shown, reference=wanted.reference, **to)
-    return refunds
-
-
-def find_made(work: Work, wanted: Wanted) -> Sequence[RefundRecord]:
-    """What was refunded under the reference. Raises NotFound, InvalidRequest, InvalidAmount; WrongState when that is
-    another refund."""
     payment, receiver = _payment_of(work, wanted)
     check_reference(wanted.reference)
     if wanted.to is not None and canonical_url(wanted.to) is None:
         raise InvalidRequest("to must be a wallet address, such as https://other.example/alice", field="to")
-    asset = ASSETS.by_id(work, receiver.asset_id)
-    asked = None if wanted.amount is None else require_amount(wanted.amount, asset.asset)
-    made = [one for one in refunds_of_incoming(work, payment.id) if one.reference == wanted.reference]
-    to = None if wanted.to is None else canonical(wanted.to)
-    is_other = (asked is not None and asked != sum(one.amount for one in made)) or any(
-        one.wallet_address != to for one in made
-    )
-    if made and is_other:
-        raise WrongState(f"The reference {wanted.reference!r} is that of another refund; give each one of its own")
-    return made
-
-
-def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
-    """What is to be sent back; with an offer, what that has `offered`. Raises InvalidAmount for more than is left."""
-    payment, receiver = _payment_of(work, wanted)
-    asset = ASSETS.by_id(work, receiver.asset_id)
-    before = refunds_of_incoming(work, payment.id)
-    payers = [OUTGOING.by_id(work, payer_id) for payer_id in payers_of(work, payment.id)]
-    left, origin = payment.received - sum(one.counted for one in before), "payment"
+    asked = None if wanted.amount is None else require_amount(wanted.amount, receiver.asset)
+    made = refunds_under(work, payment.id, wanted.reference)
+    if made:
+        return _continued(work, Plan(wanted, payment, receiver, _amount_of(work, made, receiver)), made, asked)
+    came, left, origin = 0, payment.received - sent_back(work, payment.id), "payment"
     if wanted.to is not None:
-        from_elsewhere = payment.received - sum(payer.delivered for payer in payers)
-        left = from_elsewhere - sum(one.counted for one in before if one.outgoing_payment_id is None)
-        origin = "payment came from other servers and"
-    amount = require_amount(wanted.amount, asset.asset) if wanted.amount is not None else offered or left
+        came = payment.received - delivered_here(work, payment.id)
+        left, origin = came - sent_back(work, payment.id, elsewhere=True), "payment came from other servers and"
+    amount = asked if asked is not None else offered or left
     if not 0 < amount <= left:
-        most = f"Only {format_decimal(left, asset.asset)} {asset.code}" if left > 0 else "Nothing"
+        most = f"Only {format_decimal(left, receiver.asset)} {receiver.asset_code}" if left > 0 else "Nothing"
         raise InvalidAmount(f"{most} of the {origin} can still be sent back", remaining=str(left))
-    return Plan(payment, receiver, payers, before, amount)
+    found = Plan(wanted, payment, receiver, amount, came)
+    return found if wanted.to is not None else _with_parts(work, found, amount)
+
+
+def make(work: Work, found: Plan, first: int = 0, offer: Offer | None = None) -> Sequence[str]:
+    """Makes the refunds of PARTS_AT_ONCE parts of a plan, from that index on, or the one to the wallet address; `offer`
+    is what one on another server gets. Their ids.
+
+    Raises WrongState, also when something else was sent back meanwhile; InsufficientFunds, NoRate.
+    """
+    wanted, receiver = found.wanted, found.receiver
+    if first == 0 and not found.made:
+        if refunds_under(work, found.payment.id, wanted.reference):
+            raise _changed()
+        shown = f"{format_decimal(found.amount, receiver.asset)} {receiver.asset_code}"
+        to = {} if wanted.to is None else {"to": canonical(wanted.to)}
+        audit.record(work, ACTION, found.payment.id, amount=shown, reference=wanted.reference, **to)
+    if wanted.to is not None:
+        return [_send_to(work, found, wanted.to, wanted.reference, offer).id]
+    return [_send_back(work, found, *part).id for part in found.parts[first : first + PARTS_AT_ONCE]]
+
+
+def _continued(work: Work, found: Plan, made: Sequence[RefundRecord], asked: int | None) -> Plan:
+    """With what a crash has left to do, mostly nothing. Raises WrongState when it is another refund that was made."""
+    to = None if found.wanted.to is None else canonical(found.wanted.to)
+    if asked not in {None, found.amount} or any(one.wallet_address != to for one in made):
+        name = found.wanted.reference
+        raise WrongState(f"The reference {name!r} is that of another refund; give each one of its own")
+    rest = found.amount - sum(one.amount for one in made)
+    found = msgspec.structs.replace(found, made=[one.id for one in made])
+    return _with_parts(work, found, rest) if rest else found
+
+
+def _amount_of(work: Work, made: Sequence[RefundRecord], receiver: WalletRecord) -> int:
+    """The whole amount of a refund of which these were made. The audit log has it from the first of them on."""
+    first, amount = made[0], sum(one.amount for one in made)
+    if len(made) % PARTS_AT_ONCE:
+        return amount  # the last unit was made too
+    found = audit.last_details(work, ACTION, first.incoming_payment_id, first.reference, first.id)
+    return amount if found is None else require_amount(found["amount"].partition(" ")[0], receiver.asset)
 
 
 def _payment_of(work: Work, wanted: Wanted) -> tuple[IncomingRecord, WalletRecord]:
@@ -132,26 +147,33 @@ def _payment_of(work: Work, wanted: Wanted) -> tuple[IncomingRecord, WalletRecor
     return payment, WALLETS.by_id(work, payment.wallet_address_id)
 
 
-def _parts(found: Plan) -> Sequence[tuple[OutgoingRecord, int]]:
-    """The payments that paid, the newest first, with what goes back to each. Raises WrongState."""
-    parts, amount, receiver = [], found.amount, found.receiver
-    for payer in reversed(found.payers):
-        open_part = payer.delivered - sum(one.amount for one in found.before if one.outgoing_payment_id == payer.id)
-        part = min(open_part, amount)
+def _with_parts(work: Work, found: Plan, amount: int) -> Plan:
+    """With the parts of an amount that goes back to payments here.
+
+    Where they take several units of work, what would stop one in the middle is raised now, as far as it can be known:
+    WrongState, InsufficientFunds, InvalidAmount.
+    """
+    parts, receiver = [], found.receiver
+    for payer_id, left in open_parts(work, found.payment.id):
+        part = min(left, amount)
         if part:
             amount -= part
-            parts.append((payer, part))
+            parts.append((payer_id, part))
     if amount:
         raise WrongState(
             f"{format_decimal(amount, receiver.asset)} {receiver.asset_code} of this came from other servers: send that"
             " back by itself, to a wallet address that you name (to), and refund here what was paid here"
         )
-    return parts
+    if len(parts) > PARTS_AT_ONCE:
+        check_funds(work, receiver, sum(part for _, part in parts))
+        for payer_id, part in parts:
+            _returned(work, receiver, payer_id, part)
+    return msgspec.structs.replace(found, parts=parts)
 
 
-def _send_back(
-    work: Work, receiver: WalletRecord, payer: OutgoingRecord, payment_id: str, amount: int, reference: str
-) -> RefundRecord:
+def _returned(work: Work, receiver: WalletRecord, payer_id: str, amount: int) -> tuple[WalletRecord, int]:
+    """The wallet that paid, and what it gets, in its own asset. Raises WrongState, InvalidAmount."""
+    payer = OUTGOING.by_id(work, payer_id)
     wallet = WALLETS.by_id(work, payer.wallet_address_id)
     if not wallet.active:
         raise WrongState(f"The payer's wallet {wallet.path} is inactive and takes no money in", path=wallet.path)
@@ -159,13 +181,25 @@ def _send_back(
     returned = amount if wallet.asset_id == receiver.asset_id else amount * net // payer.terms.receive
     if not returned:
         raise InvalidAmount("Of this amount nothing would arrive in the payer's currency")
+    return wallet, returned
+
+
+def _changed() -> WrongState:
+    return WrongState("Something else of this payment was sent back meanwhile; send this refund again")
+
+
+def _send_back(work: Work, found: Plan, payer_id: str, amount: int) -> RefundRecord:
+    if amount > open_part(work, payer_id):
+        raise _changed()
+    receiver = found.receiver
+    wallet, returned = _returned(work, receiver, payer_id, amount)
     made = _insert(
         work,
-        incoming_payment_id=payment_id,
-        outgoing_payment_id=payer.id,
+        incoming_payment_id=found.payment.id,
+        outgoing_payment_id=payer_id,
         amount=amount,
         returned=returned,
-        reference=reference,
+        reference=found.wanted.reference,
     )
     source = Side(receiver.account_id, receiver.asset_id, amount)
     target = Side(wallet.account_id, wallet.asset_id, returned)
@@ -184,6 +218,8 @@ def _send_back(
 
 def _send_to(work: Work, found: Plan, to: str, reference: str, offer: Offer | None) -> RefundRecord:
     """An outgoing payment with this server as its client; to a wallet here it arrives in this unit."""
+    if found.amount > found.came - sent_back(work, found.payment.id, elsewhere=True):
+        raise _changed()
     sender = found.receiver
     own = work.urls.wallet(ROOT_WALLET_PATH)
     client_id = clients.ensure_client(work, canonical(own), own, None, work.now).id

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from payres.store.rows import Table, json_column
-from payres.store.work import Work
+from payres.store.work import Transaction, Work
 
 
 class AuditRecord(msgspec.Struct, frozen=True):
@@ -25,6 +25,14 @@ class AuditRecord(msgspec.Struct, frozen=True):
 
 
 AUDIT = Table(AuditRecord, "audit", details=json_column("details"))
+
+
+def last_details(tx: Transaction, action: str, about: str, reference: str, before: str) -> Mapping[str, Any] | None:
+    """What was recorded with an action under a reference, by the last such entry whose id is before this one."""
+    of_reference = "action = ? AND object = ? AND details ->> 'reference' = ?"
+    where = f"WHERE id < ? AND {of_reference} ORDER BY id DESC LIMIT 1"
+    found = AUDIT.find(tx, where, before, action, about, reference)
+    return None if found is None else found.details
 
 
 def record(work: Work, action: str, about: str, **details: object) -> None:

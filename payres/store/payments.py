@@ -7,7 +7,7 @@ import msgspec
 
 from payres.amounts import MAX_LEDGER
 from payres.store.quotes import TERMS
-from payres.store.rows import PageBounds, PageQuery, Table, find_number, select_page
+from payres.store.rows import PageBounds, PageQuery, Table, find_number, number, select_page
 from payres.store.work import Transaction
 from payres.terms import Terms
 
@@ -261,14 +261,35 @@ def payments_in_order(
     return PAYMENTS.list(tx, f"WHERE {where} ORDER BY p.id LIMIT ?", *values, rows)
 
 
-def payers_of(tx: Transaction, incoming_payment_id: str) -> Sequence[str]:
-    """The ids of the outgoing payments here that paid an incoming payment, oldest first."""
-    rows = tx.execute(
-        "SELECT DISTINCT outgoing_payment_id FROM transfer"
-        " WHERE incoming_payment_id = ? AND outgoing_payment_id IS NOT NULL ORDER BY outgoing_payment_id",
-        (incoming_payment_id,),
-    )
+# The outgoing payments `o` here that paid an incoming payment; and what of one was not sent back yet.
+_PAYERS: Final = """(
+  SELECT DISTINCT outgoing_payment_id AS id FROM transfer
+  WHERE incoming_payment_id = ? AND outgoing_payment_id IS NOT NULL
+) payer JOIN outgoing_payment o ON o.id = payer.id"""
+_OPEN_PART: Final = "o.delivered - coalesce((SELECT sum(amount) FROM refund WHERE outgoing_payment_id = o.id), 0)"
+
+
+def payers_of(tx: Transaction, incoming_payment_id: str, limit: int) -> Sequence[str]:
+    """The ids of the newest outgoing payments here that paid an incoming payment, newest first."""
+    rows = tx.execute(f"SELECT o.id FROM {_PAYERS} ORDER BY o.id DESC LIMIT ?", (incoming_payment_id, limit))
     return [payment_id for (payment_id,) in rows]
+
+
+def delivered_here(tx: Transaction, incoming_payment_id: str) -> int:
+    """What outgoing payments here have paid into an incoming payment."""
+    return number(tx, f"SELECT sum(o.delivered) FROM {_PAYERS}", incoming_payment_id)
+
+
+def open_parts(tx: Transaction, incoming_payment_id: str) -> Sequence[tuple[str, int]]:
+    """The ids of the outgoing payments here that paid an incoming payment, newest first, each with what of it was not
+    sent back yet; without those that were sent back."""
+    found = f"SELECT o.id, {_OPEN_PART} AS part FROM {_PAYERS} WHERE part > 0 ORDER BY o.id DESC"
+    return tx.execute(found, (incoming_payment_id,)).fetchall()
+
+
+def open_part(tx: Transaction, payment_id: str) -> int:
+    """The same of one of them."""
+    return number(tx, f"SELECT {_OPEN_PART} FROM outgoing_payment o WHERE o.id = ?", payment_id)
 
 
 def _state_conditions(state: State | None, now: int) -> dict[str, Any]:
@@ -320,16 +341,28 @@ REFUNDS: Final = Table(
 )
 
 
-def refunds_of_incoming(tx: Transaction, payment_id: str) -> Sequence[RefundRecord]:
-    """What of an incoming payment was sent back, oldest first."""
-    found = REFUNDS.list(tx, "WHERE r.incoming_payment_id = ?", payment_id)
+def refunds_of(tx: Transaction, direction: Direction, payment_id: str, limit: int) -> Sequence[RefundRecord]:
+    """The newest refunds that an incoming payment sent back, or that came back to an outgoing one; oldest first."""
+    newest = f"WHERE r.{direction}_payment_id = ? ORDER BY r.id DESC LIMIT ?"
+    return REFUNDS.list(tx, newest, payment_id, limit)[::-1]
+
+
+def refunds_under(tx: Transaction, payment_id: str, reference: str) -> Sequence[RefundRecord]:
+    """Those of an incoming payment under a reference, oldest first."""
+    found = REFUNDS.list(tx, "WHERE r.incoming_payment_id = ? AND r.reference = ?", payment_id, reference)
     return sorted(found, key=lambda refund: refund.id)
 
 
-def refunds_of_outgoing(tx: Transaction, payment_id: str) -> Sequence[RefundRecord]:
-    """What came back to the payer of an outgoing payment, oldest first."""
-    found = REFUNDS.list(tx, "WHERE r.outgoing_payment_id = ?", payment_id)
-    return sorted(found, key=lambda refund: refund.id)
+def sent_back(tx: Transaction, payment_id: str, elsewhere: bool = False) -> int:
+    """What of an incoming payment counts as sent back; or only what goes to wallet addresses that were named."""
+    condition = " AND r.outgoing_payment_id IS NULL" if elsewhere else ""
+    where = f"WHERE r.incoming_payment_id = ?{condition}"
+    return number(tx, f"SELECT sum({REFUND_COUNTED}) FROM {REFUNDS.source} {where}", payment_id)
+
+
+def came_back(tx: Transaction, payment_id: str) -> int:
+    """What came back to the payer of an outgoing payment."""
+    return number(tx, "SELECT sum(returned) FROM refund WHERE outgoing_payment_id = ?", payment_id)
 
 
 def refund_by_return_payment(tx: Transaction, payment_id: str) -> RefundRecord | None:

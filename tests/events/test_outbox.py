@@ -13,7 +13,7 @@ from payres.grants.tokens import revoke_grant
 from payres.identifiers import event_id, sequence_of
 from payres.operator import assets, payment_history, wallets
 from payres.operator.payments import require_payment
-from payres.payments import refunds
+from payres.payments.refunds import Wanted
 from payres.store import events
 from payres.store.connections import connect_writer
 from payres.store.database import Database
@@ -23,7 +23,7 @@ from payres.testing.peering import peer
 from tests.events.conftest import Outbox, Sample
 from tests.helpers import Json, amount, last_segment, usd, wait_until
 from tests.interledger.network import network
-from tests.works import work_at
+from tests.works import refund, work_at
 
 NOW = 1_800_000_000_000_000
 
@@ -183,12 +183,10 @@ def test_refund_has_an_event(instance: Instance, outbox: Outbox) -> None:
     made = bill(instance, 500)
     paid = pay(instance, made, 500)
     outbox.take()
-    [refund] = instance.write(
-        lambda work: refunds.refund(work, refunds.Wanted(last_segment(made["id"]), "return-1", "2.00"))
-    )
-    data = {"id": refund.id, "incomingPayment": made["id"], "outgoingPayment": paid["id"], "reference": "return-1"}
+    [back] = instance.write(lambda work: refund(work, Wanted(last_segment(made["id"]), "return-1", "2.00")))
+    data = {"id": back.id, "incomingPayment": made["id"], "outgoingPayment": paid["id"], "reference": "return-1"}
     assert outbox.take() == [("refund.completed", data | {"amount": usd(200), "returned": usd(200)})]
-    instance.write(lambda work: refunds.refund(work, refunds.Wanted(last_segment(made["id"]), "return-1")))
+    instance.write(lambda work: refund(work, Wanted(last_segment(made["id"]), "return-1")))
     assert outbox.take() == [], "it was done before"
 
 

@@ -15,7 +15,7 @@ from payres.cli import main
 from payres.federation.incoming_payments import RemoteIncomingPayment
 from payres.interledger import remote_payments
 from payres.operator import exports, wallets
-from payres.payments.refunds import Wanted, refund
+from payres.payments.refunds import Wanted
 from payres.store import events, payments
 from payres.store.work import Work
 from payres.testing.instance import Instance
@@ -37,6 +37,7 @@ from tests.interledger.network import (
     set_rate,
     wallet_money,
 )
+from tests.works import refund
 
 Three = Sequence[Instance]
 PAID = 5000  # cents, which bob on the other server pays each time

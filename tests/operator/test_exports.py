@@ -16,14 +16,14 @@ from payres.errors import InvalidRequest
 from payres.operator import exports, wallets
 from payres.operator.exports import Export, ExportQuery, PeriodQuery, Row, Walk
 from payres.operator.shapes import Cell, inert
-from payres.payments import refunds
+from payres.payments.refunds import Wanted
 from payres.store import clients
 from payres.store.connections import connect_writer
 from payres.store.payments import INCOMING, OUTGOING, IncomingRecord
 from payres.store.work import Work
 from payres.terms import Terms
 from tests.helpers import examples
-from tests.works import NOW, sending_payment, work_at
+from tests.works import NOW, refund, sending_payment, work_at
 
 RECEIVER = "http://127.0.0.1:8080/incoming-payments/in"
 TERMS = Terms(receiver=RECEIVER, incoming_payment_id=None, debit=110, fee=10, receive=100, asset=Asset("USD", 2))
@@ -204,7 +204,7 @@ def test_refund_is_one_and_names_its_payments(tx: Work) -> None:
     tx.execute("UPDATE outgoing_payment SET delivered = 100, sent = 110, state = 'completed', ended_at = 1")
     tx.execute("UPDATE incoming_payment SET received = 100")
     work = work_at(tx, NOW + DAY)
-    refunds.refund(work, refunds.Wanted("p1", "goods 1", "0.40"))
+    refund(work, Wanted("p1", "goods 1", "0.40"))
     for path, amount in (("bob", "-0.40"), ("alice", "0.40")):
         line = rows_of(work, statement_of(path, NOW + DAY))[1]
         assert (line["kind"], line["amount"], line["payment"]) == ("refund", amount, "p1")

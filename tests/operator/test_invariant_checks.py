@@ -8,7 +8,7 @@ import pytest
 from payres import ledger
 from payres.amounts import Asset
 from payres.operator import assets, invariant_checks, wallets
-from payres.payments.refunds import Wanted, refund
+from payres.payments.refunds import Wanted
 from payres.store import accounts, clients, grants, payments
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, GrantRecord
@@ -17,7 +17,7 @@ from payres.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRe
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction, Work
 from payres.terms import Terms
-from tests.works import NOW, sending_payment, work_at
+from tests.works import NOW, refund, sending_payment, work_at
 
 MAX_DECIMAL = "92233720368547758.07"
 

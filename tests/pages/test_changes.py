@@ -6,7 +6,7 @@ import pytest
 
 from payres.operator import keys
 from payres.signatures.jwk import jwk_from_public_bytes
-from payres.store.payments import refunds_of_incoming
+from payres.store.payments import refunds_of
 from payres.testing.instance import Instance
 from tests.helpers import last_segment, usd
 from tests.pages.browser import PASSWORD, Browser, hidden_fields, words_of
@@ -137,7 +137,7 @@ def test_refund_that_was_refused_can_be_sent_again_from_the_same_form(payres: In
     assert ann.http.post(path, data=form).status_code == 303
     again = ann.http.post(path, data=form)
     assert (again.status_code, "This form was carried out before" in again.text) == (409, True)
-    assert len(payres.read(lambda work: refunds_of_incoming(work, bill))) == 1
+    assert len(payres.read(lambda work: refunds_of(work, "incoming", bill, 100))) == 1
     payres.check_ledger()
 
 
@@ -147,7 +147,7 @@ def test_refund_form_sent_many_times_at_once_is_carried_out_once(payres: Instanc
     with ThreadPoolExecutor(4) as pool:
         answers = pool.map(lambda number: ann.http.post(path, data=form | {"reference": f"r-{number}"}), range(4))
         assert sorted(answer.status_code for answer in answers) == [303, 409, 409, 409]
-    assert len(payres.read(lambda work: refunds_of_incoming(work, bill))) == 1
+    assert len(payres.read(lambda work: refunds_of(work, "incoming", bill, 100))) == 1
 
 
 def test_payment_from_another_server_is_refunded_to_a_wallet_address(
@@ -168,7 +168,7 @@ def test_payment_from_another_server_is_refunded_to_a_wallet_address(
     history = ann.words(path)
     assert f"USD 7.00 was to be sent back to {payres.wallet('alice')} by a payment" in history
     assert "USD 7.00 was sent, and USD 7.00 arrived." in history
-    sent = payres.read(lambda work: refunds_of_incoming(work, bill))[0].return_payment_id
+    sent = payres.read(lambda work: refunds_of(work, "incoming", bill, 100))[0].return_payment_id
     assert f"Refund of {bill}" in ann.words(f"/admin/payments/{sent}")
     payres.check_ledger()
 

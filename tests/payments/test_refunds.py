@@ -4,6 +4,7 @@ from contextlib import closing, suppress
 from fractions import Fraction
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,17 +13,28 @@ from payres import ledger
 from payres.amounts import format_decimal
 from payres.errors import DomainError, InsufficientFunds, InvalidAmount, InvalidRequest, WrongState
 from payres.operator import assets, invariant_checks, wallets
+from payres.operator.payment_history import send_back
 from payres.payments.outgoing import insert
-from payres.payments.refunds import Wanted, refund
+from payres.payments.refunds import PARTS_AT_ONCE, Wanted, make, plan
 from payres.payments.settlement import end_remote, has_sent_all, pay_locally, payment_hold
-from payres.store import clients, events, payments, peers
+from payres.store import audit, clients, events, payments, peers
 from payres.store.accounts import ACCOUNTS
 from payres.store.connections import connect_writer
-from payres.store.payments import INCOMING, OUTGOING, IncomingRecord, refunds_of_incoming
+from payres.store.payments import INCOMING, OUTGOING, IncomingRecord, refunds_of
 from payres.store.work import Work
 from payres.terms import Terms
 from tests.helpers import examples
-from tests.works import NOW, add_usd_peer, offer_elsewhere, savepoint, work_at
+from tests.works import (
+    NOW,
+    InSteps,
+    Killed,
+    add_usd_peer,
+    in_steps,
+    offer_elsewhere,
+    refund,
+    savepoint,
+    work_at,
+)
 
 ASSETS = {"alice": "USD", "bob": "USD", "emma": "EUR"}
 
@@ -94,11 +106,78 @@ def test_refund_across_assets_needs_liquidity_and_warns_when_little_is_left(tx: 
     with pytest.raises(InsufficientFunds) as refusal, savepoint(tx):
         refund(tx, Wanted("bill", "r-1"))
     assert refusal.value.details["reason"] == "liquidity"
-    assert not refunds_of_incoming(tx, "bill")
+    assert not refunds_of(tx, "incoming", "bill", 100)
     assets.deposit_liquidity(tx, "EUR", 2, "0.02")
     before = events.last_sequence(tx)
     refund(tx, Wanted("bill", "r-1"))
     assert [one.type for one in events.events_after(tx, before, 10)] == ["liquidity.low", "refund.completed"]
+
+
+def changed_by(work: Work, wanted: Wanted, most: int = 1 << 30) -> list[int]:
+    """Makes a refund as operators do; the rows that each unit has changed."""
+    units = InSteps(lambda unit: unit(work), most)
+    made = in_steps(send_back, units, wanted, None)
+    assert [one.reference for one in made.result] == [wanted.reference] * len(made.result)
+    return units.changed
+
+
+def test_refund_of_a_payment_that_very_many_paid_is_short_units_that_can_be_repeated(tx: Work) -> None:
+    """Also after the process has died between two of them. A cent takes one unit, however many have paid."""
+    count = 2 * PARTS_AT_ONCE + 3
+    for _ in range(count):
+        pay(tx, "alice", 100)
+    pay_from_remote(tx, 500)
+    cent, whole = Wanted("bill", "r-0", "0.01"), Wanted("bill", "r-1", f"{count - 1}.99")
+    tx.execute("SAVEPOINT before")
+    assert len(changed_by(tx, cent)) == 1
+    one_part = max(changed_by(tx, Wanted("bill", "r-2", "0.01")))
+    tx.execute("ROLLBACK TO before")
+    units = changed_by(tx, whole)
+    assert len(units) == 3
+    assert max(units) <= PARTS_AT_ONCE * one_part
+    assert changed_by(tx, whole) == [], "it was done before"
+    [entry] = [one for one in audit.AUDIT.list(tx, "") if one.action == "payment.refund"]
+    assert entry.details == {"amount": f"{whole.amount} USD", "reference": "r-1"}
+    tx.execute("ROLLBACK TO before")
+    with pytest.raises(Killed):
+        changed_by(tx, whole, most=1)
+    assert balance(tx, "shop") == f"{count + 5 - PARTS_AT_ONCE}.00"
+    pay(tx, "bob", 100)
+    other = msgspec.structs.replace(whole, amount=f"{PARTS_AT_ONCE}.00")
+    with pytest.raises(WrongState, match="another refund"):
+        changed_by(tx, other)
+    assert len(changed_by(tx, msgspec.structs.replace(whole, amount=None))) == 2, "the reference has its amount"
+    assert changed_by(tx, whole) == []
+    assert balance(tx, "shop") == "6.01"
+    assert len([one for one in audit.AUDIT.list(tx, "") if one.action == "payment.refund"]) == 1
+    check_books(tx)
+
+
+@pytest.mark.parametrize("change", ["deactivate", "spend"])
+def test_refund_to_very_many_that_cannot_be_whole_is_refused_whole(tx: Work, change: str) -> None:
+    pay(tx, "bob", 100)
+    for _ in range(PARTS_AT_ONCE):
+        pay(tx, "alice", 100)
+    if change == "spend":
+        wallets.withdraw(tx, "shop", "0.01")
+    else:
+        wallets.deactivate(tx, "bob")
+    with pytest.raises((WrongState, InsufficientFunds)):
+        changed_by(tx, Wanted("bill", "r-1"))
+    assert not refunds_of(tx, "incoming", "bill", 1)
+
+
+def test_refund_whose_plan_is_no_longer_right_is_refused(tx: Work) -> None:
+    """What a command has sent back since the plan was read does not go back again."""
+    pay(tx, "alice", 300)
+    pay_from_remote(tx, 300)
+    for to, offer in ((None, None), (ELSEWHERE, offer_elsewhere(200))):
+        wanted = Wanted("bill", f"r-1 {to}", "2.00", to)
+        plans = [plan(tx, one, 200) for one in (wanted, wanted, msgspec.structs.replace(wanted, reference=f"r-2 {to}"))]
+        make(tx, plans[0], 0, offer)
+        for late in plans[1:]:
+            with pytest.raises(WrongState, match="meanwhile"), savepoint(tx):
+                make(tx, late, 0, offer)
 
 
 def test_wallet_that_paid_itself_gets_its_money_back(tx: Work) -> None:
@@ -165,7 +244,7 @@ def refund_if_possible(work: Work, came: int, reference: str, amount: int | None
 
 def end_oldest_return(work: Work, share: Fraction, unknown: Fraction) -> None:
     """Ends the oldest payment that sends a refund with a share sent, and of the rest a share of which nobody knows."""
-    found = [one for one in refunds_of_incoming(work, "bill") if one.state == "sending"]
+    found = [one for one in refunds_of(work, "incoming", "bill", 100) if one.state == "sending"]
     payment_id = found[0].return_payment_id if found else None
     if payment_id is None:
         return
@@ -202,7 +281,7 @@ def test_never_more_goes_back_than_came(
             wallets.withdraw(work, "shop", format_decimal(spent, wallets.require_wallet(work, "shop").asset))
         for step in steps:
             end_oldest_return(work, *step) if len(step) == 2 else refund_if_possible(work, came, *step)
-        made = refunds_of_incoming(work, "bill")
+        made = refunds_of(work, "incoming", "bill", 100)
         for payment_id, receive in sent.items():
             assert sum(one.counted for one in made if one.outgoing_payment_id == payment_id) <= receive
         away = [one for one in made if one.return_payment_id]

@@ -65,6 +65,7 @@ OTHERS = {
     *("entries.sums_by_day", "events.last_sequence", "events.signing_secrets", "grants.authorization_revision"),
     *("grants.spending", "packets.count_and_sum", "packets.newest_of_payment", "payments.page_of_payments"),
     *("payments.payers_of", "payments.payments_in_order", "payments.sending_remote", "peers.outgoing_token"),
+    *("payments.delivered_here", "payments.open_parts", "payments.refunds_of"),
     *("wallets.count_wallets", "wallets.find_with_wallet"),
 }
 
