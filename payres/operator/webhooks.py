@@ -207,23 +207,18 @@ def show(work: Work, id: str) -> WebhookRecord:
 )
 async def remove(call: Units, id: str) -> Webhook:
     """Remove a webhook and its deliveries."""
-    removed, is_gone = await call.write(partial(_begin_removal, id=id))
-    while not is_gone:
-        is_gone = await call.write(partial(_go_on_removing, id=id))
+    removed = await call.write(partial(_begin_removal, id=id))
+    while not await call.write(partial(stored.delete_webhook, webhook_id=id, rows=ROWS_AT_ONCE)):
+        pass
     return removed
 
 
-def _begin_removal(work: Work, id: str) -> tuple[Webhook, bool]:
-    """The webhook as it was, and whether it is gone."""
-    removed = WEBHOOK.find(work, id=id)
+def _begin_removal(work: Work, id: str) -> Webhook:
+    """The webhook as it was. From now on it gets nothing more, also when a crash comes before its end."""
+    removed: Webhook = WEBHOOK.find(work, id=id)
+    WEBHOOKS.update(work, id, state="disabled")
     audit.record(work, "webhook.remove", id, url=removed.url)
-    return removed, _go_on_removing(work, id)
-
-
-def _go_on_removing(work: Work, id: str) -> bool:
-    """Whether it is gone."""
-    WEBHOOKS.update(work, id, state="disabled")  # what it does not take any more must not be sent after a crash
-    return stored.delete_webhook(work, id, ROWS_AT_ONCE)
+    return removed
 
 
 @endpoint("POST /webhooks/{id}/secrets", "webhooks:write", WEBHOOK, shows_secret=True)
