@@ -23,6 +23,7 @@ from payres.store import connections
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
+from tests.events.endpoint import Endpoint
 from tests.helpers import PROPERTY_EXAMPLES, ROOT, TIMEOUT, refusal
 from tests.interledger.network import check_books, network
 from tests.openapi.conformance import Answer, check_answer
@@ -235,6 +236,13 @@ def anonymous() -> Iterator[httpx2.Client]:
     """Sends requests without a signature."""
     with httpx2.Client(timeout=TIMEOUT, verify=False) as client:
         yield client
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    """Takes what is sent to a webhook."""
+    with Endpoint().running() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -163,7 +163,7 @@ def test_database_refuses_figures_that_cannot_be(books: Books, balance_change: i
 
 
 class Step(NamedTuple):
-    """One operation: `source` is an account for transfers and holds, a hold_id for the others.
+    """One operation: `source` is an account for transfers and holds, one of the holds for the others.
 
     The amount is that of `beyond`, where there is one, and as much as can be.
     """
@@ -193,7 +193,7 @@ class Model:
     def __init__(self) -> None:
         self.accounts = [
             *(Account("EUR", None), Account("EUR", 0), Account("EUR", 0)),
-            *(Account("EUR", -500), Account("EUR", -MAX_LEDGER)),
+            *(Account("EUR", -500), Account("EUR", -MAX_LEDGER), Account("EUR", -MAX_LEDGER)),
             *(Account("USD", None), Account("USD", 0)),
         ]
         self.holds: list[tuple[Account, int]] = []  # whose, and how much remains
@@ -257,12 +257,17 @@ AMOUNTS = st.one_of(
 )
 STEPS = st.builds(
     Step,
-    st.sampled_from(["transfer", "transfer", "hold", "post", "void"]),
-    st.integers(0, 6),
-    st.integers(0, 6),
+    st.sampled_from(["transfer", "transfer", "hold", "post", "post", "void"]),
+    st.integers(0, 7),
+    st.integers(0, 7),
     AMOUNTS,
     st.sampled_from([None, None, 0, 1]),
 )
+# What is held, and an account that can take little more and one that can hold back little more.
+OPENING = [
+    *(Step("transfer", 0, 1, 1000, None), Step("hold", 1, 0, 600, None)),
+    *(Step("transfer", 4, 2, MAX_LEDGER - 300, None), Step("transfer", 1, 5, 10, None), Step("hold", 5, 0, 1, None)),
+]
 
 
 def take(work: Work, ids: Sequence[int], holds: list[int], step: Step) -> None:
@@ -292,22 +297,22 @@ def assert_agreement(tx: Transaction, ids: Sequence[int], holds: Sequence[int], 
 
 
 @examples(50)
-@given(st.lists(STEPS, max_size=30))
+@given(st.lists(STEPS, min_size=10, max_size=40))
 def test_any_sequence_agrees_with_a_plain_model(steps: list[Step]) -> None:
     with closing(connect_writer(":memory:")) as tx:
         tx.execute("BEGIN")
         books, model = open_books(tx), Model()
         ids = [
             *(books.external, books.alice, books.bob),
-            *(ledger.open_account(books.work, "peer", books.euro, floor) for floor in (-500, -MAX_LEDGER)),
+            *(ledger.open_account(books.work, "peer", books.euro, floor) for floor in (-500, -MAX_LEDGER, -MAX_LEDGER)),
             *(ledger.operator_account(books.work, books.dollar, "external"), books.carol_in_dollars),
         ]
         holds: list[int] = []
-        for step in steps:
-            if step.operation == "hold" and model.accounts[step.source].floor is None:
+        for step in (*OPENING, *steps):
+            if step.operation in ("post", "void"):
+                step = step._replace(source=step.source % len(holds))
+            elif step.operation == "hold" and model.accounts[step.source].floor is None:
                 continue  # nobody reserves money of the world outside
-            if step.operation in ("post", "void") and step.source >= len(holds):
-                continue
             if step.beyond is not None and step.operation != "void":
                 step = step._replace(amount=model.most(step) + step.beyond)
             forbidding = tuple(model.forbidding(step))

@@ -1,7 +1,6 @@
 """A read-only server over the file of a standby: what it answers, what it does not store, and what it sees change."""
 
 import asyncio
-import base64
 import logging
 import socket
 import sqlite3
@@ -9,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from shutil import copyfile
-from typing import Any
 
 import httpx2
 import msgspec
@@ -24,8 +22,8 @@ from payres.store.database import READ_ONLY
 from payres.store.migrations import migrations
 from payres.testing.client import Client
 from payres.testing.instance import _Server, run_instance
-
-Refused = Callable[..., dict[str, Any]]
+from tests.conftest import Refused
+from tests.helpers import sign_by_hand
 
 
 class Standby(msgspec.Struct, frozen=True):
@@ -118,13 +116,10 @@ def test_signed_reads_are_answered(standby: Standby) -> None:
 
 
 def test_nonce_that_cannot_be_stored_is_not_taken(standby: Standby, anonymous: httpx2.Client, refused: Refused) -> None:
-    created, token = standby.created, f"GNAP {standby.token}"
-    parameters = f'("@method" "@target-uri" "authorization");created={created};keyid="key-1";nonce="once"'
-    base = (
-        f'"@method": GET\n"@target-uri": {standby.payment}\n"authorization": {token}\n"@signature-params": {parameters}'
-    )
-    signature = base64.b64encode(standby.client.private_key.sign(base.encode())).decode()
-    headers = {"authorization": token, "signature-input": f"sig={parameters}", "signature": f"sig=:{signature}:"}
+    sent = {"authorization": f"GNAP {standby.token}"}
+    covered = {"@method": "GET", "@target-uri": standby.payment, **sent}
+    parameters = f';created={standby.created};keyid="key-1";nonce="once"'
+    headers = sent | sign_by_hand(standby.client.private_key, covered, parameters)
     refused(anonymous.get(standby.payment, headers=headers), 503, "unavailable", hint=READ_ONLY)
 
 

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -205,12 +205,6 @@ def test_stream_is_cut_when_the_database_cannot_be_read(
         with pytest.raises(httpx2.RemoteProtocolError):
             list(lines)
     assert caplog.messages == [], "it is no fault"
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with Endpoint().running() as running:
-        yield running
 
 
 def test_webhook_from_its_beginning_to_its_end(payres: Instance, program: Program, endpoint: Endpoint) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,6 @@ from tests.events.endpoint import Endpoint, answering
 from tests.helpers import Json, wait_until
 
 Run = Callable[..., Result]
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    with Endpoint().running() as running:
-        yield running
 
 
 @pytest.fixture

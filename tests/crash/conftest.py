@@ -12,7 +12,6 @@ import pytest
 from payres.testing.instance import Instance
 from tests.crash.load import Load, open_server, payers_of
 from tests.crash.server import STARTED, Server
-from tests.events.endpoint import Endpoint
 from tests.helpers import TIMEOUT
 
 Compile = Callable[[str], Path]
@@ -28,13 +27,6 @@ def none_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     yield
     while STARTED:
         STARTED.pop().kill()
-
-
-@pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    """A webhook's, which takes everything."""
-    with Endpoint().running() as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,19 +1,17 @@
 """An endpoint for webhooks, as an operator would run one on the same machine."""
 
 import json
-import socket
-import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import NamedTuple
 
 import pytest
 from standardwebhooks import Webhook
 
-from tests.helpers import TIMEOUT, Json, wait_until
+from tests.helpers import Json, wait_until
+from tests.http_server import reply, serving
 
 
 class Received(NamedTuple):
@@ -49,52 +47,26 @@ class Received(NamedTuple):
             yield
 
 
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
-        """Says nothing of a sender that was killed."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
-
-
 class Endpoint:
     """Keeps what it gets. `answer` says for each request with which status and headers, and may take its time."""
 
     def __init__(self) -> None:
         self.received: list[Received] = []
         self.answer: Callable[[Received], tuple[int, Mapping[str, str]]] = lambda _: (200, {})
-        endpoint = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                received = Received(self.path, headers, body)
-                endpoint.received.append(received)
-                status, more = endpoint.answer(received)
-                self.send_response(status)
-                for name, value in {"content-length": "0", **more}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                """Says nothing."""
-
-        self._server = _Server(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hook"
 
     @contextmanager
     def running(self) -> Iterator["Endpoint"]:
-        thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        try:
+        with serving(self._take) as port:
+            self.url = f"http://127.0.0.1:{port}/hook"
             yield self
-        finally:
-            self._server.shutdown()
-            self._server.server_close()
-            thread.join(TIMEOUT)
+
+    def _take(self, handler: BaseHTTPRequestHandler) -> None:
+        body = handler.rfile.read(int(handler.headers["content-length"]))
+        headers = {name.lower(): value for name, value in handler.headers.items()}
+        received = Received(handler.path, headers, body)
+        self.received.append(received)
+        status, more = self.answer(received)
+        reply(handler, status, b"", **more)
 
     def wait_for(self, number: int) -> list[Received]:
         """The requests so far, once there are so many."""

@@ -1,6 +1,7 @@
 """Webhooks: every event reaches every endpoint that wants it, signed, and what fails is tried again."""
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,13 +17,13 @@ import msgspec
 import pytest
 from standardwebhooks import WebhookVerificationError
 
-from payres.clock import DAY, SECOND, MovableClock, format_time, parse_time
+from payres.clock import DAY, HOUR, MINUTE, SECOND, MovableClock, format_time, parse_time
 from payres.counters import Metrics
 from payres.errors import DomainError
 from payres.event_types import EVENT_TYPES
 from payres.events import deliveries
 from payres.events.deliveries import RETRY_PAUSES
-from payres.events.sender import Attempt, Sender, Target
+from payres.events.sender import Attempt, Sender, Target, signed_headers
 from payres.limits import (
     DELIVERY_SECONDS,
     MAX_DELIVERIES_OF_WEBHOOK,
@@ -40,7 +41,7 @@ from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
 from tests.events.conftest import Sample
 from tests.events.endpoint import Endpoint, Received, answering
-from tests.helpers import TIMEOUT, Json, usd, wait_until
+from tests.helpers import ROOT, TIMEOUT, Json, usd, wait_until
 from tests.works import NOW, InSteps, Killed, in_steps, savepoint, work_at
 
 URL = "https://shop.example/hook"
@@ -232,9 +233,8 @@ async def send(url: str, clock: MovableClock, is_private: bool = True, **members
 
 
 async def test_redirect_is_not_followed_and_no_success() -> None:
-    endpoint, other = Endpoint(), Endpoint()
-    endpoint.answer = answering(307, location=other.url)
-    with endpoint.running(), other.running():
+    with Endpoint().running() as endpoint, Endpoint().running() as other:
+        endpoint.answer = answering(307, location=other.url)
         attempt = await send(endpoint.url, MovableClock(NOW))
     assert (attempt.status, attempt.error) == (307, "It was answered with 307")
     assert other.received == []
@@ -533,3 +533,30 @@ def test_patterns_name_events(tx: Work, name: str) -> None:
         name != "webhook.test"
     }
     assert not is_wanted("grant.issued" if name != "grant.issued" else "grant.denied")
+
+
+# What docs/events.md shows
+
+
+TEXT = (ROOT / "docs" / "events.md").read_text(encoding="utf-8")
+UNITS = {"seconds": SECOND, "minutes": MINUTE, "hours": HOUR}
+
+
+def test_pauses_are_those_of_the_table() -> None:
+    rows = re.findall(r"^\| (\d+) \| (\d+) (\w+) \|$", TEXT, re.M)
+    assert [int(number) for number, _, _ in rows] == list(range(2, len(RETRY_PAUSES) + 2))
+    assert [int(count) * UNITS[unit] for _, count, unit in rows] == list(RETRY_PAUSES)
+
+
+def test_shown_receiver_verifies_and_acts() -> None:
+    [code] = re.findall(r"^```python\n(.*?)^```$", TEXT, re.M | re.S)
+    [body] = re.findall(r"^```json\n(\{\n  \"id\": \"evt_.*?)^```$", TEXT, re.M | re.S)
+    sent = body.replace('"completed": true', '"metadata": {"externalRef": "INV-4711"}').encode()
+    secret = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+    shipped: list[str] = []
+    headers = signed_headers("evt_1", 1_800_000_000, sent, [secret])
+    names: dict[str, Any] = {"SECRET": secret, "ship": shipped.append}
+    exec(code, names)
+    with Received("/", headers, sent).at_its_time():
+        names["receive"](sent, dict(headers))
+    assert shipped == ["INV-4711"]

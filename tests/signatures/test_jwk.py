@@ -121,31 +121,23 @@ def test_parse_jwk_refuses_what_is_no_object(data: bytes | str) -> None:
 
 
 def test_jwk_from_pem_reads_private_and_public_halves() -> None:
-    key = generate_private_key()
-    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    expected = jwk_from_public_bytes("k", key.public_key().public_bytes_raw())
-    assert jwk_from_pem("k", private_pem(key)) == expected
-    assert jwk_from_pem("k", public) == expected
-
-
-def test_private_pem_is_pkcs8_of_the_same_key() -> None:
     key = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
-    assert private_pem(key).startswith(b"-----BEGIN PRIVATE KEY-----\n")
-    assert jwk_from_pem("k", private_pem(key)).x == "A6EHv_POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg"
+    assert private_pem(key).startswith(b"-----BEGIN PRIVATE KEY-----\n"), "PKCS #8"
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    for pem in (private_pem(key), public):
+        assert jwk_from_pem("k", pem) == JWK(kid="k", x="A6EHv_POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg")
 
 
-def _pem_of_other_types() -> list[bytes]:
-    curve_key = ec.generate_private_key(ec.SECP256R1())
-    exchange_key = x25519.X25519PrivateKey.generate()
-    return [
-        curve_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
-        curve_key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
-        exchange_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
-    ]
-
-
-def test_jwk_from_pem_refuses_other_key_types() -> None:
-    for pem in _pem_of_other_types():
+@pytest.mark.parametrize(
+    "other",
+    [ec.generate_private_key(ec.SECP256R1()), x25519.X25519PrivateKey.generate()],
+    ids=["for other signatures", "for exchanges"],
+)
+def test_jwk_from_pem_refuses_other_key_types(other: ec.EllipticCurvePrivateKey | x25519.X25519PrivateKey) -> None:
+    for pem in (
+        other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+        other.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
+    ):
         with pytest.raises(ValueError, match="another type; only Ed25519"):
             jwk_from_pem("k", pem)
 

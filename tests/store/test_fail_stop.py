@@ -18,8 +18,9 @@ from payres.settings import Settings
 from payres.store.accounts import ACCOUNTS
 from payres.store.connections import Presence
 from payres.store.database import Database
+from payres.store.secrets import decrypt, encrypt
 from payres.store.transactions import run_reads, run_units, touch
-from payres.store.work import Environment, FailStop, Transaction
+from payres.store.work import Damaged, Environment, FailStop, Transaction
 
 Unit = Callable[[Transaction], Any]
 
@@ -283,3 +284,21 @@ async def test_presence_that_cannot_be_checked_refuses_and_recovers(
     assert database.stopped is None
     await database.write(keep)
     assert await database.read(count) == 1
+
+
+@pytest.mark.parametrize("value", [None, b"", b"short", bytes(32)])
+def test_secret_that_is_missing_or_another_is_damage(tx: Transaction, value: bytes | None) -> None:
+    encrypted = encrypt(tx, "webhook", "whsec")
+    assert decrypt(tx, "webhook", encrypted) == "whsec"
+    tx.execute("DELETE FROM secret")
+    if value is not None:
+        tx.execute("INSERT INTO secret (name, value) VALUES ('webhook', ?)", (value,))
+    with pytest.raises(Damaged, match="webhook"):
+        decrypt(tx, "webhook", encrypted)
+
+
+@pytest.mark.parametrize("kept", [0, 5, 20])
+def test_what_is_cut_off_is_damage(tx: Transaction, kept: int) -> None:
+    encrypted = encrypt(tx, "webhook", "whsec")
+    with pytest.raises(Damaged, match="webhook"):
+        decrypt(tx, "webhook", encrypted[:kept])

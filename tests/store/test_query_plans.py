@@ -281,19 +281,28 @@ def test_whole_list_is_walked_in_its_order(connection: RecordingConnection, name
         assert not [step for step in plan if "B-TREE" in step or "AUTOMATIC" in step], f"{sql}: {plan}"
 
 
-def test_payments_under_way_are_walked_in_an_index_of_their_own(connection: RecordingConnection) -> None:
-    (plan,) = plans(connection, lambda tx: payments.sending_remote(tx, 5)).values()
-    assert plan == ["SEARCH outgoing_payment USING INDEX outgoing_payment_sending (id>?)"]
-    partial = connection.execute("SELECT partial FROM pragma_index_list('outgoing_payment') WHERE name LIKE '%sending'")
-    assert partial.fetchall() == [(1,)], "it holds the payments under way and no others"
+SORTED = "USE TEMP B-TREE FOR ORDER BY"
+PLANS: list[tuple[Query, list[str]]] = [
+    (
+        lambda tx: payments.sending_remote(tx, 5),
+        ["SEARCH outgoing_payment USING INDEX outgoing_payment_sending (id>?)"],
+    ),
+    (
+        lambda tx: retention.purge_ended_tokens(tx, "1"),
+        ["SEARCH access_token USING INDEX access_token_of_grant (grant_id=?)", SORTED],
+    ),
+    (
+        lambda tx: grants.spending(tx, "1", 0),
+        ["SEARCH grant_spending USING PRIMARY KEY (grant_id=? AND window_start=?)", SORTED],
+    ),
+]
 
 
-def test_ended_tokens_of_one_grant_alone_are_sorted(connection: RecordingConnection) -> None:
-    (plan,) = plans(connection, lambda tx: retention.purge_ended_tokens(tx, "1")).values()
-    assert plan == [
-        "SEARCH access_token USING INDEX access_token_of_grant (grant_id=?)",
-        "USE TEMP B-TREE FOR ORDER BY",
-    ]
+@pytest.mark.parametrize(("query", "expected"), PLANS)
+def test_payments_under_way_ended_tokens_of_a_grant_and_spending_in_a_window_are_searched(
+    connection: RecordingConnection, query: Query, expected: list[str]
+) -> None:
+    assert list(plans(connection, query).values()) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -317,18 +326,15 @@ def test_what_refers_to_a_deleted_row_is_searched_in_an_index(connection: Record
         assert "outgoing_payment_of_grant" in opened.values()
 
 
-def test_what_stays_is_not_in_the_indexes_of_what_goes(connection: RecordingConnection) -> None:
-    for table in ("grant", "client", "quote"):
-        partial = f"SELECT partial FROM pragma_index_list('{table}') WHERE name = '{table}_to_purge'"
-        assert connection.execute(partial).fetchall() == [(1,)]
-
-
-def test_spending_sorts_nothing_but_one_window(connection: RecordingConnection) -> None:
-    (plan,) = plans(connection, lambda tx: grants.spending(tx, "1", 0)).values()
-    assert plan == [
-        "SEARCH grant_spending USING PRIMARY KEY (grant_id=? AND window_start=?)",
-        "USE TEMP B-TREE FOR ORDER BY",
-    ]
+@pytest.mark.parametrize(
+    ("table", "index"),
+    [*((table, f"{table}_to_purge") for table in ("grant", "client", "quote")), ("outgoing_payment", "%_sending")],
+)
+def test_index_of_what_goes_or_is_under_way_has_nothing_else(
+    connection: RecordingConnection, table: str, index: str
+) -> None:
+    partial = connection.execute(f"SELECT partial FROM pragma_index_list('{table}') WHERE name LIKE '{index}'")
+    assert partial.fetchall() == [(1,)]
 
 
 def test_volume_is_counted_along_the_ids_of_transfers(connection: RecordingConnection) -> None:
