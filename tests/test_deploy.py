@@ -97,6 +97,33 @@ def test_unit_is_started_again_however_often_it_was_refused_unless_it_was_replac
     assert unit["Unit"]["StartLimitIntervalSec"] == "0"  # systemd gives up after five starts in ten seconds otherwise
 
 
+def test_backup_is_made_nightly_as_the_user_of_the_server(unit: ConfigParser) -> None:
+    backup, timer = _unit("payres-backup.service")["Service"], _unit("payres-backup.timer")
+    for name in ("User", "Group", "WorkingDirectory", "CacheDirectory", "Environment", "UMask"):
+        assert backup[name] == unit["Service"][name]
+    program, command, folder = shlex.split(backup["ExecStart"])
+    assert (program, command) == (shlex.split(unit["Service"]["ExecStart"])[0], "backup")
+    assert shlex.split(backup["ExecStartPost"])[1] == folder
+    assert backup["ReadWritePaths"].split() == [f"/var/lib/{unit['Service']['StateDirectory']}", folder]
+    assert (timer["Timer"]["Persistent"], timer["Install"]["WantedBy"]) == ("yes", "timers.target")
+    assert f"-m 0700 {folder}\n" in (ROOT / "docs/backup.md").read_text(encoding="utf-8")
+
+
+def test_files_that_instructions_install_exist_and_none_else_is_there() -> None:
+    documents = "".join(path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("docs/*.md")))
+    named = set(re.findall(r"\bdeploy/([\w.-]+\w)", documents))
+    there = {path.name for path in DEPLOY.iterdir() if path.is_file()}
+    built = {"Dockerfile.dockerignore", "payres.toml", "pyz.py", "pyz_start.py"}
+    assert named == there - built
+
+
+def test_programs_of_units_are_where_instructions_put_them() -> None:
+    text = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("docs/operating.md", "docs/backup.md"))
+    for path in DEPLOY.glob("*.service"):
+        program = shlex.split(_unit(path.name)["Service"]["ExecStart"])[0]
+        assert re.search(rf"^sudo (?:install|ln) .* {program}$", text, re.M), path.name
+
+
 def test_another_server_can_speak_the_protocol_of_payres(tmp_path: Path) -> None:
     [command] = re.findall(r"^`uvicorn (--http .*)`", (ROOT / "docs/operating.md").read_text(encoding="utf-8"), re.M)
     variables = free_of_settings(PAYRES_DATABASE=str(tmp_path / "payres.db"))
@@ -114,6 +141,12 @@ def test_litestream_replicates_the_database_of_the_unit() -> None:
     # Both count for what can be lost, so neither may be left to its default.
     assert {"monitor-interval", "replica"} <= database.keys()
     assert {"url", "sync-interval"} == database["replica"].keys()
+
+
+def test_litestream_is_stopped_after_the_server() -> None:
+    unit = _unit("litestream.service")
+    assert unit["Unit"]["Before"] == "payres.service"
+    assert shlex.split(unit["Service"]["ExecStart"])[1:] == ["replicate", "-config", "/etc/payres/litestream.yml"]
 
 
 def test_standby_serves_what_litestream_follows() -> None:
