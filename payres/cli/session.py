@@ -251,6 +251,8 @@ def explain_denial(path: str | Path) -> str:
     )
     if owner == user:
         return f"{facts}: change the mode with chmod"
+    if nearest == Path.cwd() and not os.access(nearest, os.X_OK, effective_ids=True):  # as after `sudo -u` at home
+        return f"{facts}: change to a folder that {user} may use, or name the file with its whole path"
     for_sudo = f"'#{owner}'" if owner == str(found.st_uid) else owner
     return f"{facts}: run it as {owner}, for example with `sudo -u {for_sudo}`, or give the file to {user} with chown"
 

@@ -97,6 +97,8 @@ def test_settings_of_the_service_count_in_a_folder_that_cannot_be_entered(
     closed.chmod(0)
     line, _ = run(payres, "wallet", "list")
     assert line.startswith(f"Error: There is no database at {closed}/payres.db (nothing names one: ")
+    line, user = run(payres, "wallet", "list", "--database", "other.db")
+    assert line.endswith(f": change to a folder that {user} may use, or name the file with its whole path")
     config = made.parent / "service.toml"
     config.write_text(f'database = "{made}"')
     monkeypatch.setattr("payres.settings.SYSTEM_CONFIG", config)
