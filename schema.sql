@@ -384,6 +384,13 @@ create table answered_request (
 ) strict, without rowid;
 create index answered_request_age on answered_request (answered_at);
 
+-- Runs of the server that did not end in order: killed_after is the time of the last sign of life. It is null for the run
+-- that lasts, whose row is deleted when it ends in order.
+create table server_run (
+  id integer primary key,
+  killed_after integer
+) strict;
+
 -- Holds: money of an account that is set aside for an outgoing payment or a packet. remaining is neither posted nor void
 -- yet.
 create table hold (

@@ -1,6 +1,7 @@
 """The application: settings, database, routes and workers wired into one Starlette app."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
@@ -12,6 +13,7 @@ from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Lifespan
 
 from payres.clock import Clock
+from payres.errors import Unavailable
 from payres.events.changes import Changes, poll_events
 from payres.events.deliveries import Deliveries, purge_events
 from payres.events.sender import Sender
@@ -37,12 +39,14 @@ from payres.interledger.unanswered import UnansweredPackets
 from payres.logs import RequestLog
 from payres.operator.backups import record_takeover, require_current
 from payres.operator.invariant_checks import BackgroundCheck
+from payres.operator.unresolved_packets import begin_run
 from payres.payments.incoming import report_expired
 from payres.rate_limiter import RateLimiter
 from payres.routes.context import Context
 from payres.routes.monitoring import Readiness
 from payres.routes.routing import Operator, Route, Router
 from payres.settings import Settings
+from payres.store import runs
 from payres.store.connections import server_lock
 from payres.store.database import Database
 from payres.store.secrets import ensure_secret, existing_secret
@@ -54,6 +58,8 @@ KEYS_BOUNDS = Bounds(per_host=16)
 # Many payments may go to one server at a time, and waiting is better than trying again. All exchanges for a receiver
 # together have 10 s; waiting must not use most of that.
 RECEIVERS_BOUNDS = Bounds(per_host=16, queue_seconds=3.0)
+
+log = logging.getLogger("payres.operator")
 
 
 def create_app(settings: Settings, clock: Clock | None = None, request_log: RequestLog | None = None) -> Starlette:
@@ -176,6 +182,10 @@ class _Opening:
         database = await Database.open(self._settings.database, self._environment)
         self._stack.push_async_callback(database.close)
         await database.read(require_current)
+        with suppress(Unavailable):  # then it does not say at its next start that this run did not end in order
+            for sentence in await database.write(begin_run):
+                log.warning("%s", sentence)
+        self._stack.push_async_callback(_end_run, database)
         return database
 
     async def identity(self, database: Database) -> OwnIdentity:
@@ -232,6 +242,11 @@ class _Opening:
         """Runs each of them until the stack closes."""
         for one in work:
             self._stack.push_async_callback(_stop, asyncio.create_task(one))
+
+
+async def _end_run(database: Database) -> None:
+    with suppress(Unavailable):  # the next start says that this one did not end in order
+        await database.write(runs.end)
 
 
 async def _stop(task: "asyncio.Task[None]") -> None:

@@ -2,6 +2,8 @@
 
 The payer has the money back. So if a packet was delivered, the operator's liquidity pays the peer for it; if it was
 not, no money moves.
+
+Packets from a peer of which the peer may not know that they arrived are listed with them, to be compared with it.
 """
 
 from collections.abc import Sequence
@@ -17,46 +19,60 @@ from payres.operator.declarations import command, endpoint, form, lists
 from payres.operator.peers import require_peer
 from payres.operator.shapes import Column, Shape
 from payres.payments.settlement import payment_of, release_unresolved, warn_of_low
-from payres.store import accounts, audit, packets, peers
+from payres.store import accounts, audit, packets, peers, runs
 from payres.store.accounts import ACCOUNTS, Cause
 from payres.store.assets import ASSETS
 from payres.store.packets import PACKETS, PacketRecord
 from payres.store.peers import PeerRecord
+from payres.store.runs import TakenPacket
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
 from payres.wire import Resource
 
 Outcome = Literal["delivered", "returned"]
+SENT: Final = "Whether the peer counts it as delivered"
+RECEIVED: Final = "Taken just before this server was killed: whether the peer counts it, or has sent the money again"
 
 
 class UnresolvedPacket(Resource, frozen=True, kw_only=True):
-    """An unresolved packet; `amount` is what the peer would be owed."""
+    """An unresolved packet; `amount` is what the peer would be owed.
 
-    id: str
+    Or one that came from the peer, and was taken, at `received_at`: it has no `id`, and may have no `payment` here.
+    """
+
+    id: str | None
     peer: str
-    payment: str
-    wallet: str
+    payment: str | None
+    wallet: str | None
     amount: str
     asset_code: str
     asset_scale: int
-    expired_at: str
+    expired_at: str | None
+    received_at: str | None
 
 
 class ResolvedPacket(UnresolvedPacket, frozen=True, kw_only=True):
     outcome: Outcome
 
 
-def packet(work: Work, record: PacketRecord) -> UnresolvedPacket:
-    peer, payment = _peer_of(work, record), payment_of(work, record)
+def packet(work: Work, record: PacketRecord | TakenPacket) -> UnresolvedPacket:
+    if isinstance(record, TakenPacket):
+        peer, payment, wallet = record.peer, record.incoming_payment_id, record.wallet
+        id, expired_at, received_at = None, None, format_time(record.created_at)
+    else:
+        peer, outgoing = _peer_of(work, record), payment_of(work, record)
+        payment, wallet = outgoing.id, WALLETS.by_id(work, outgoing.wallet_address_id).path
+        id, expired_at, received_at = record.id, format_time(record.expires_at), None
     return UnresolvedPacket(
-        id=record.id,
+        id=id,
         peer=peer.name,
-        payment=payment.id,
-        wallet=WALLETS.by_id(work, payment.wallet_address_id).path,
+        payment=payment,
+        wallet=wallet,
         amount=format_decimal(record.amount, peer.asset),
         asset_code=peer.asset_code,
         asset_scale=peer.asset_scale,
-        expired_at=format_time(record.expires_at),
+        expired_at=expired_at,
+        received_at=received_at,
     )
 
 
@@ -93,7 +109,8 @@ PACKET: Final = Shape(
     Column("Wallet", "wallet", "long", section="wallets"),
     Column("Amount", "amount", "number"),
     Column("Asset", "asset_code"),
-    Column("Expired (UTC)", "expired_at", "time"),
+    Column("Expired or received (UTC)", lambda one: one.expired_at or one.received_at, "time"),
+    Column("To compare", lambda one: RECEIVED if one.received_at else SENT, "long"),
     read=require_unresolved,
 )
 
@@ -101,13 +118,30 @@ PACKET: Final = Shape(
 @endpoint("GET /peers/{name}/unresolved-packets", "peers:read", PACKET)
 @command("peer unresolved NAME", "first-bank")
 @lists("packets", "No packet to {name} is unresolved")
-def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord]:
-    """List the unresolved packets to a peer.
+def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacket]:
+    """List the unresolved packets to a peer, and those from it to compare.
 
     The peer did not answer, and the receiver's figures do not show whether they arrived. Their payers have the money
     back. `payres peer resolve` records what the peer can show.
+
+    Those from the peer were taken in the last 5 seconds before the server was killed, in the last 30 days. A peer that
+    repeats no request may have got no answer, and send the money again: compare the balances.
     """
-    return packets.unresolved_packets(work, require_peer(work, name).id)
+    peer = require_peer(work, name)
+    return [*packets.unresolved_packets(work, peer.id), *runs.unsure_packets(work, peer, work.now)]
+
+
+def begin_run(work: Work) -> Sequence[str]:
+    """A run of the server begins; what is to be said of the last, if that did not end in order."""
+    if not runs.begin(work):
+        return []
+    found = ((peer.name, len(runs.unsure_packets(work, peer, work.now))) for peer in peers.list_peers(work))
+    return [
+        f"the server was killed: {count} packets from the peer {name} may be taken here and not be counted there;"
+        f" `payres peer unresolved {name}` lists them"
+        for name, count in found
+        if count
+    ]
 
 
 @endpoint("PUT /packets/{id}/outcome", "peers:write")

@@ -9,6 +9,7 @@ from payres import ledger
 from payres.amounts import Asset
 from payres.interledger import balances
 from payres.operator import assets, peers, wallets
+from payres.operator.unresolved_packets import SENT as TO_COMPARE
 from payres.payments.settlement import end_remote
 from payres.store import clients, grants
 from payres.store.accounts import ACCOUNTS
@@ -103,13 +104,15 @@ def test_unresolved_lists_each_packet_with_its_payment_wallet_amount_and_time(
                 "assetCode": given_up,
                 "assetScale": 2,
                 "expiredAt": "2023-11-14T22:13:20.000Z",
+                "receivedAt": None,
             }
             for packet_id in UNKNOWN
         ]
     }
     assert payres("peer", "doubts", "bank").stdout == payres("peer", "unresolved", "bank").stdout
     assert rows_of(payres("peer", "unresolved", "bank"))[1:] == [
-        [packet_id, "bank", PAYMENT, "alice", amount, given_up, "2023-11-14T22:13:20.000Z"] for packet_id in UNKNOWN
+        [packet_id, "bank", PAYMENT, "alice", amount, given_up, "2023-11-14T22:13:20.000Z", TO_COMPARE]
+        for packet_id in UNKNOWN
     ]
     unresolved = as_json("peer", "show", "bank")["inDoubt"]
     assert unresolved == {"packets": 2, "amount": "3.00" if given_up == "USD" else "1.50"}

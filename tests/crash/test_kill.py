@@ -27,6 +27,17 @@ from tests.helpers import TIMEOUT, Json, amount, check_log_of_a_clean_end, is_re
 STOP_SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 
 
+def test_run_that_did_not_end_in_order_is_remembered(server: Server) -> None:
+    runs = "SELECT killed_after IS NOT NULL FROM server_run ORDER BY id"
+    assert server.select(runs) == [(0,)]
+    server.stop()
+    assert server.select(runs) == []
+    server.start()
+    server.kill()
+    server.start()
+    assert server.select(runs) == [(1,), (0,)]
+
+
 @pytest.fixture
 def shop(server: Server) -> Iterator[Client]:
     """A client of no payer's load."""

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from payres.amounts import Asset
-from payres.clock import SECOND
+from payres.clock import DAY, SECOND
 from payres.errors import Unavailable
 from payres.interledger import connector
 from payres.interledger import outbound as outbound_module
@@ -20,7 +20,8 @@ from payres.limits import MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER
 from payres.operator import assets
 from payres.operator import peers as operator_peers
 from payres.operator.assets import set_rate
-from payres.store import peers
+from payres.operator.unresolved_packets import PACKET, begin_run, list_unresolved
+from payres.store import peers, runs, status
 from payres.store.accounts import ACCOUNTS
 from payres.store.peers import PeerRecord, account_of_peer
 from tests.helpers import TIMEOUT
@@ -423,3 +424,46 @@ async def test_stopping_waits_for_answers_for_a_while_only_and_for_nothing_when_
         if in_flight:
             await outbound.drain()
     await outbound.drain()
+
+
+@pytest.mark.parametrize("is_passed_on", [False, True])
+@pytest.mark.parametrize(
+    ("request_id", "in_order", "lived_on", "asked_after", "warned", "listed"),
+    [
+        (None, False, 0, 60, True, ["0.30", "0.40"]),
+        (None, False, 0, 29 * DAY // SECOND, True, ["0.30", "0.40"]),
+        (None, False, 0, 31 * DAY // SECOND, True, []),
+        (None, False, 6, 60, False, []),  # the last packet was answered long before
+        (None, True, 0, 60, False, []),
+        ("id", False, 0, 60, False, []),  # the peer repeats what was not answered
+    ],
+)
+async def test_packets_just_before_a_kill_are_listed_of_a_peer_that_does_not_repeat(
+    is_passed_on: bool,
+    request_id: str | None,
+    in_order: bool,
+    lived_on: int,
+    asked_after: int,
+    warned: bool,
+    listed: list[str],
+    node: Node,
+) -> None:
+    assert not await node.write(begin_run)
+    async with FakePeer(replying(THANKS)) as far:
+        near, payment = await pair(node, far), await node.payment(await node.wallet())
+        sender = node.sender(payment)
+        for amount in (10, 20, 30, 40):  # the last two within five seconds
+            prepare = far_prepare(node, amount, FULFILLMENT) if is_passed_on else sender.prepare(amount)
+            assert isinstance(await node.send(near, prepare, request_id and f"{request_id}-{amount}"), Fulfill)
+            node.clock.advance(3)
+    if lived_on:
+        node.clock.advance(lived_on)
+        await node.write(lambda tx: status.note_check(tx, tx.now))
+    if in_order:
+        await node.write(runs.end)
+    assert ["2 packets from the peer near" in said for said in await node.write(begin_run)] == [True] * warned
+    node.clock.advance(asked_after)
+    found = await node.database.read(lambda tx: [PACKET.show(tx, one) for one in list_unresolved(tx, "near")])
+    assert [one.amount for one in found] == listed
+    known = (None, None) if is_passed_on else (payment, "alice")
+    assert all((one.payment, one.wallet, one.id, one.expired_at) == (*known, None, None) for one in found)

@@ -1,0 +1,4 @@
+create table server_run (
+  id integer primary key,
+  killed_after integer
+) strict;
