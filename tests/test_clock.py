@@ -30,29 +30,16 @@ def source(monkeypatch: pytest.MonkeyPatch) -> SteppedClock:
     return source
 
 
-def test_movable_clock_starts_at_system_time_and_runs_along(source: SteppedClock) -> None:
-    movable = MovableClock()
-    assert movable.now() == 1_000
+def test_movable_clock_runs_along_with_system_time_unless_it_is_frozen(source: SteppedClock) -> None:
+    clocks = MovableClock(), MovableClock(5 * SECOND), MovableClock(0, frozen=True)
+    assert [one.now() for one in clocks] == [1_000, 5 * SECOND, 0]
     source.time += 7
-    assert movable.now() == 1_007
-
-
-def test_movable_clock_keeps_its_distance_from_system_time(source: SteppedClock) -> None:
-    movable = MovableClock(5 * SECOND)
-    assert movable.now() == 5 * SECOND
-    movable.advance(2)
+    assert [one.now() for one in clocks] == [1_007, 5 * SECOND + 7, 0]
+    for seconds in (0.25, -1):
+        for one in clocks:
+            one.advance(seconds)
     source.time += 7
-    assert movable.now() == 7 * SECOND + 7
-
-
-def test_frozen_clock_moves_only_when_asked_to(source: SteppedClock) -> None:
-    movable = MovableClock(0, frozen=True)
-    source.time += 7
-    assert movable.now() == 0
-    movable.advance(0.25)
-    assert movable.now() == 250_000
-    movable.advance(-1)
-    assert movable.now() == -750_000
+    assert [one.now() for one in clocks] == [1_014 - 750_000, 5 * SECOND + 14 - 750_000, -750_000]
 
 
 @pytest.mark.parametrize(

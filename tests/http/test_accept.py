@@ -90,17 +90,25 @@ def test_what_is_refused_for_its_accept_does_nothing(shared: Instance, refused: 
     assert client.get(f"/incoming-payments?wallet-address={wallet_address}", token).json()["result"] == []
 
 
-def test_wrong_method_is_reported_before_accept(shared: Instance, anonymous: httpx2.Client, refused: Refused) -> None:
-    for path in ("/quotes", "/alice", "/alice/jwks.json", "/alice/did.json"):
-        answer = anonymous.put(shared.base_url + path, headers={"accept": "text/html"})
-        refused(answer, 405, "method_not_allowed")
-
-
-@pytest.mark.parametrize("path", ["/nobody", "/nobody/jwks.json", "/nobody/did.json", "/quotes/1/2", "/account"])
-def test_unknown_address_is_reported_before_accept(
-    shared: Instance, anonymous: httpx2.Client, refused: Refused, path: str
+@pytest.mark.parametrize(
+    ("method", "paths", "status", "code"),
+    [
+        ("PUT", ("quotes", "alice", "alice/jwks.json", "alice/did.json"), 405, "method_not_allowed"),
+        ("GET", ("nobody", "nobody/jwks.json", "nobody/did.json", "quotes/1/2", "account"), 404, "not_found"),
+    ],
+)
+def test_wrong_method_and_unknown_address_are_reported_before_accept(
+    shared: Instance,
+    anonymous: httpx2.Client,
+    refused: Refused,
+    method: str,
+    paths: tuple[str, ...],
+    status: int,
+    code: str,
 ) -> None:
-    refused(anonymous.get(shared.base_url + path, headers={"accept": "text/html"}), 404, "not_found")
+    for path in paths:
+        answer = anonymous.request(method, f"{shared.base_url}/{path}", headers={"accept": "text/html"})
+        refused(answer, status, code)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Callable
-from string import ascii_lowercase, digits, printable
+from string import ascii_letters, ascii_lowercase, digits, printable
 from typing import Any
 
 import http_sf
@@ -114,21 +114,12 @@ def test_signature_bytes_reads_colons_or_none_and_padding_or_none(text: str) -> 
         *("", "::", f":{BASE64}", f"{BASE64}:", f"::{BASE64}::", f":{BASE64[:-1]}:", f":{BASE64}=:", f":{BASE64} :"),
         *(f":{BASE64};x=1", f":{BASE64}:\n", f":{BASE64[:40]} {BASE64[40:]}:", f":{b64encode(RAW[:63]).decode()}:"),
         *(f":{b64encode(RAW + b'x').decode()}:", f":{b64encode(bytes(256)).decode()}:", f":-_{BASE64[2:]}:"),
+        # Only A, Q, g and w leave the last four bits, which are of no byte, empty.
+        *(f":{BASE64[:85]}{last}==:" for last in f"{ascii_letters}{digits}+/" if last not in "AQgw"),
     ],
 )
 def test_signature_bytes_refuses(text: str) -> None:
     assert refused_by(signature_bytes, text) == "malformed_signature"
-
-
-def test_signature_bytes_takes_only_one_spelling_of_the_last_character() -> None:
-    accepted = []
-    for last in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/":
-        try:
-            accepted.append((last, signature_bytes(f":{BASE64[:85]}{last}==:")))
-        except SignatureError:
-            continue
-    assert [last for last, _ in accepted] == ["A", "Q", "g", "w"]
-    assert len({raw for _, raw in accepted}) == 4
 
 
 @pytest.mark.parametrize(

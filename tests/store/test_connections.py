@@ -1,9 +1,6 @@
 import os
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import pytest
@@ -15,26 +12,7 @@ from payres.settings import Settings
 from payres.store import connections
 from payres.store.connections import DatabaseServed, connect_writer, server_lock
 from payres.store.migrations import UnusableDatabase, migrate, version_of
-from tests.helpers import child
 from tests.versions import make_newest
-
-HOLD_UNTIL_KILLED = """
-import sys
-from payres.store.connections import server_lock
-with server_lock(sys.argv[1]):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-@contextmanager
-def served_by_another(database: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process holds the lock, as a server does."""
-    command = [sys.executable, "-c", HOLD_UNTIL_KILLED, database]
-    with child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        yield process
 
 
 def test_a_link_to_the_database_is_the_same_database(tmp_path: Path) -> None:
@@ -87,7 +65,7 @@ def test_older_database_is_not_migrated_under_a_server_and_a_command_says_to_res
     older: str, tmp_path: Path, second_version: int
 ) -> None:
     command = ["wallet", "list", "--database", older]
-    with served_by_another(older):
+    with server_lock(older):
         refused = CliRunner().invoke(main, command)
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr == (
