@@ -12,7 +12,7 @@ from payres.operator.shapes import Column, Shape, fact, represent
 from payres.operator.wallets import WalletName, require_wallet
 from payres.signatures.jwk import JWK
 from payres.store import audit, wallets
-from payres.store.wallets import KEYS, WALLETS, KeyRecord, WalletRecord
+from payres.store.wallets import KEYS, WALLETS, KeyRecord
 from payres.store.work import Work
 from payres.wire import Resource
 
@@ -87,7 +87,7 @@ def add_key(work: Work, wallet: WalletName, jwk: JWK, name: Name | None = None) 
     if name is not None:
         check_name(name, "key's")
     owner = require_wallet(work, wallet)
-    found = _find_key(work, owner, jwk.kid)
+    found = wallets.find_valid_key(work, owner.id, jwk.kid)
     if found is None:
         columns = {"kid": jwk.kid, "x": jwk.x, "name": name, "created_at": work.now}
         key_id = KEYS.create(work, wallet_address_id=owner.id, **columns)
@@ -121,11 +121,7 @@ def revoke_key(work: Work, wallet: WalletName, kid: str) -> KeyRecord:
     """
     owner = require_wallet(work, wallet)
     sentence = f"The wallet {owner.path} has no valid key {kid}; `payres key list {owner.path}` shows all"
-    key = require(_find_key(work, owner, kid), sentence)
+    key = require(wallets.find_valid_key(work, owner.id, kid), sentence)
     KEYS.update(work, key.id, revoked_at=work.now)
     audit.record(work, "key.revoke", owner.path, kid=kid)
     return KEYS.by_id(work, key.id)
-
-
-def _find_key(work: Work, wallet: WalletRecord, kid: str) -> KeyRecord | None:
-    return next((key for key in wallets.list_keys(work, wallet.id) if key.kid == kid), None)

@@ -23,6 +23,7 @@ from payres.store.work import Environment, FailStop, Transaction, Work
 
 T = TypeVar("T")
 
+EXAMINERS: Final = 3  # connections for what takes long: one may be the background check's, one an export's
 READ_ONLY: Final = (
     "This server is a read-only standby and stores nothing: ask the primary server, or try again once this one has"
     " taken its place"
@@ -34,11 +35,11 @@ log = logging.getLogger("payres.store")
 class Database:
     """An open database file. Use `Database.open`, then `write` and `read` with plain functions, then `close`."""
 
-    def __init__(self, path: str, writer: Lane, reader: Lane, examiner: Lane) -> None:
+    def __init__(self, path: str, writer: Lane, reader: Lane, examiners: Sequence[Lane]) -> None:
         self.path = path
         self._writer = writer
         self._reader = reader
-        self._examiner = examiner
+        self._examiners = examiners
 
     @property
     def stopped(self) -> str | None:
@@ -69,25 +70,25 @@ class Database:
         opened: list[OwnedConnection] = []
         presence = Presence(path)
         try:
-            readers = connect_reader, partial(connect_reader, cache_kib=256)
-            for connect in (partial(connect_writer, is_locked=True), *readers):
+            examiners = [partial(connect_reader, cache_kib=256)] * EXAMINERS
+            for connect in (partial(connect_writer, is_locked=True), partial(connect_reader), *examiners):
                 opened.append(await OwnedConnection.open(partial(connect, path)))
             presence.note()
         except BaseException:
             for connection in opened:
                 await connection.close()
             raise
-        writing, reading, examining = opened
+        writing, reading, *examining = opened
         writer = WriteLane(writing, environment, presence)
         reader = ReadLane(reading, environment, writer)
-        return cls(path, writer, reader, ThreadLane(examining, environment, writer.fail_stop))
+        return cls(path, writer, reader, [ThreadLane(one, environment, writer.fail_stop) for one in examining])
 
     @classmethod
     def open_standby(cls, path: str, environment: Environment) -> "Database":
         """A file that another program writes, to be read alone: every unit that would write gets Unavailable."""
-        writer, reader, examiner = (StandbyLane(path, environment) for _ in range(3))
+        writer, reader, *examiners = (StandbyLane(path, environment) for _ in range(2 + EXAMINERS))
         writer.stopped = READ_ONLY
-        return cls(path, writer, reader, examiner)
+        return cls(path, writer, reader, examiners)
 
     async def write(self, unit: Callable[[Work], T]) -> T:
         """The unit's result, once the commit that holds its work is durable.
@@ -107,13 +108,15 @@ class Database:
         return result
 
     async def examine(self, unit: Callable[[Work], T]) -> T:
-        """Like `read`, on a connection of its own for what takes long, which so delays no other read."""
-        result: T = await self._examiner.submit(unit)
+        """Like `read`, on a connection for what takes long, which so delays no other read, nor others of its kind as
+        long as one of these connections is free."""
+        lane = min(self._examiners, key=lambda one: one.waiting + one.is_busy)
+        result: T = await lane.submit(unit)
         return result
 
     async def close(self) -> None:
         """Finishes what is queued and closes every connection. Closing twice does nothing."""
-        for lane in (self._reader, self._examiner, self._writer):
+        for lane in (self._reader, *self._examiners, self._writer):
             await lane.close()
 
 

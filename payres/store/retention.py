@@ -1,8 +1,8 @@
 """Retention: what is needed for a time only, how long it stays, and its deletion a few rows at a time.
 
-Each insert into one of these tables deletes a few expired rows of it, at least twice as many as it adds (for nonces and
-browsers, all). So what is stored is bounded by what comes in that time, and no unit of work is long. Events have a
-worker that deletes them. docs/operating.md says the same to operators.
+Each insert into one of these tables deletes a few expired rows of it, at least twice as many as it adds. So what is
+stored is bounded by what comes in that time, and no unit of work is long. Events have a worker that deletes them.
+docs/operating.md says the same to operators.
 """
 
 from collections.abc import Callable
@@ -21,31 +21,28 @@ UNUSED_QUOTE: Final = DAY  # after it expired: longer than the response to its c
 UNUSED_CLIENT: Final = DAY  # after it was first seen; its keys and nonces are good for minutes
 
 EVENT: Final = 30 * DAY  # that an event stays, and longer if it is still to be sent
-EVENTS_AT_ONCE: Final = 256
+EVENTS_AT_ONCE: Final = 64  # each with a delivery to each of 16 webhooks at most
 ENDED_TOKENS_KEPT: Final = 8  # the newest of a grant that were rotated or revoked; a client may have rotated for years
 TOKENS_AT_ONCE: Final = 64
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Rows of a table are deleted once `after` microseconds have passed since a time in them, so many `at_once` or all.
+    """Rows of a table are deleted once `after` microseconds have passed since a time in them, so many `at_once`.
 
-    `delete` gets the selected columns and the time of now, where more is to be done than to delete the row of this key.
+    `columns` are the key. `delete` gets them and the time of now, where more is to be done than to delete that row.
     """
 
     table: str
     time: str
+    columns: str
     after: int = 0
-    at_once: int | None = None
-    columns: str = ""
+    at_once: int = 8
     delete: Callable[[Transaction, Row, int], None] | None = None
 
 
 def purge(tx: Transaction, rule: Rule, now: int) -> None:
-    """Deletes the rows that are due, or as many of them as the rule says, the longest due first."""
+    """Deletes as many of the rows that are due as the rule says, the longest due first."""
     due = f"FROM {rule.table} WHERE {rule.time} <= ?"
-    if rule.at_once is None:
-        tx.execute(f"DELETE {due}", (now - rule.after,))
-        return
     found = tx.execute(f"SELECT {rule.columns} {due} ORDER BY {rule.time} LIMIT ?", (now - rule.after, rule.at_once))
     for row in found.fetchall():
         if rule.delete is not None:
@@ -97,18 +94,18 @@ NEEDS_CLIENT: Final = " OR ".join(
 _QUOTE: Final = "id, client_id, EXISTS (SELECT 1 FROM outgoing_payment WHERE quote_id = quote.id)"
 
 # Grants, quotes and clients that were not used. More clients, because each of these deletes may leave one.
-GRANTS = Rule('"grant"', "purge_at", at_once=2, columns="id, client_id", delete=_delete_grant)
-QUOTES = Rule("quote", "purge_at", at_once=2, columns=_QUOTE, delete=_delete_quote)
-CLIENTS = Rule("client", "purge_at", at_once=4, columns="id", delete=_delete_client)
+GRANTS = Rule('"grant"', "purge_at", "id, client_id", at_once=2, delete=_delete_grant)
+QUOTES = Rule("quote", "purge_at", _QUOTE, at_once=2, delete=_delete_quote)
+CLIENTS = Rule("client", "purge_at", "id", at_once=4, delete=_delete_client)
 # Longer than a request can wait for other servers and the database before it uses its nonce.
-NONCES = Rule("signature_nonce", "expires_at", after=300 * SECOND)
-RESPONSES = Rule("idempotency_key", "created_at", after=DAY, at_once=2, columns="id")
-ANSWERS = Rule("answered_request", "answered_at", after=30 * DAY, at_once=32, columns="peer_id, request_id")
-SESSIONS = Rule("session", "expires_at")
-BROWSERS = Rule("known_browser", "expires_at")
-OPERATOR_SESSIONS = Rule("operator_session", "expires_at")
-OPERATOR_BROWSERS = Rule("operator_browser", "expires_at")
-FORMS = Rule("operator_form", "used_at", after=DAY)  # longer than a session lasts
+NONCES = Rule("signature_nonce", "expires_at", "client_id, kid, nonce", after=300 * SECOND, at_once=2)
+RESPONSES = Rule("idempotency_key", "created_at", "id", after=DAY, at_once=2)
+ANSWERS = Rule("answered_request", "answered_at", "peer_id, request_id", after=30 * DAY, at_once=32)
+SESSIONS = Rule("session", "expires_at", "id_hash")
+BROWSERS = Rule("known_browser", "expires_at", "id_hash")
+OPERATOR_SESSIONS = Rule("operator_session", "expires_at", "id_hash")
+OPERATOR_BROWSERS = Rule("operator_browser", "expires_at", "id_hash")
+FORMS = Rule("operator_form", "used_at", "id", after=DAY)  # longer than a session lasts
 
 
 def purge_ended_tokens(tx: Transaction, grant_id: str) -> None:

@@ -118,6 +118,10 @@ def find_key(tx: Transaction, path: str, kid: str) -> str | None:
     return row[0] if row else None
 
 
+def find_valid_key(tx: Transaction, wallet_id: int, kid: str) -> KeyRecord | None:
+    return KEYS.find(tx, "WHERE wallet_address_id = ? AND kid = ? AND revoked_at IS NULL", wallet_id, kid)
+
+
 def list_keys(tx: Transaction, wallet_id: int, revoked: bool = False) -> Sequence[KeyRecord]:
     """The valid keys, oldest first; with `revoked`, the others too."""
     return KEYS.list(tx, "WHERE wallet_address_id = ? AND (revoked_at IS NULL OR ?) ORDER BY id", wallet_id, revoked)

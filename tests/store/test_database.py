@@ -15,7 +15,7 @@ from payres.errors import DomainError, NotFound, Unavailable
 from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
 from payres.store import connections, lanes
 from payres.store.connections import connect_writer
-from payres.store.database import Database
+from payres.store.database import EXAMINERS, Database
 from payres.store.lanes import MAX_LEFT_WAITING, READS_PER_TURN
 from payres.store.work import Transaction
 from tests.helpers import TIMEOUT, examples
@@ -349,12 +349,14 @@ async def test_exception_with_a_half_read_cursor_does_not_hold_the_snapshot(
         assert names == {"0", "1", "2", "of another program", "new"}
 
 
-async def test_long_read_holds_up_neither_writer_nor_reader(database: Database) -> None:
+async def test_long_read_holds_up_neither_writer_nor_reader_nor_other_long_reads(database: Database) -> None:
     gate = Gate()
     examining = asyncio.create_task(database.examine(gate.unit))
     await gate.wait()
     assert await asyncio.wait_for(database.write(keep("a")), TIMEOUT) == "a"
     assert await asyncio.wait_for(database.read(kept), TIMEOUT) == {"a"}
+    others = asyncio.gather(*(database.examine(kept) for _ in range(EXAMINERS - 1)))
+    assert await asyncio.wait_for(others, TIMEOUT) == [{"a"}] * (EXAMINERS - 1)
     gate.opened.set()
     await examining
 

@@ -34,6 +34,7 @@ from payres.store.retention import (
     UNUSED_CLIENT,
     UNUSED_GRANT,
     UNUSED_QUOTE,
+    Rule,
     purge,
 )
 from payres.store.work import Transaction
@@ -406,6 +407,30 @@ def test_use_nonce_remembers_those_that_are_over_for_requests_that_still_wait(tx
     assert not use_nonce(tx, client, "kid", "nonce", AGE, AGE)
     assert use_nonce(tx, client, "kid", "last", AGE * 3 + NONCES.after, AGE + NONCES.after)
     assert tx.execute("SELECT nonce FROM signature_nonce ORDER BY nonce").fetchall() == [("last",), ("later",)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "values"),
+    [
+        (NONCES, "1, 'kid', x, 1"),
+        (retention.SESSIONS, "CAST(x AS BLOB), 1, 1, 1"),
+        (retention.BROWSERS, "CAST(x AS BLOB), 1, 1"),
+        (retention.FORMS, "x, 1"),
+    ],
+    ids=lambda one: one.table if isinstance(one, Rule) else "",
+)
+def test_burst_that_has_expired_is_deleted_a_few_rows_at_a_time(
+    tx: Transaction, client: int, rule: Rule, values: str
+) -> None:
+    """And not by the first who comes after a pause."""
+    assert client == 1
+    numbers = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 100)"
+    tx.execute(f"{numbers} INSERT INTO {rule.table} SELECT {values} FROM n")
+    for left in range(100 - rule.at_once, -1, -rule.at_once):
+        purge(tx, rule, START)
+        assert count(tx, rule.table) == left
+    purge(tx, rule, START)
+    assert count(tx, rule.table) == 0
 
 
 # Over HTTP
