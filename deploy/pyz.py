@@ -48,7 +48,7 @@ def fetch_wheels(directory: Path) -> None:
     tags = [f"manylinux_{GLIBC[0]}_{minor}" for minor in range(GLIBC[1], OLDEST_GLIBC - 1, -1)]
     platforms = [f"--platform={tag}_{platform.machine()}" for tag in [*tags, "manylinux2014"]]
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--only-binary=:all:", "--no-deps"]
-    locked = ["--require-hashes", "-r", str(ROOT / "requirements.lock")]
+    locked = ["-qq", "--require-hashes", "-r", str(ROOT / "requirements.lock")]
     subprocess.run([*pip, *platforms, *locked, "-d", str(directory)], check=True)
 
 

@@ -46,12 +46,13 @@ def shell_lines(text: str) -> list[str]:
 
 
 COMMANDS = commands()
+PREFIXES = r"sudo -u payres |\.venv/bin/"  # of a service, and of a checkout
 EXAMPLES = sorted(
     {
         line
         for document in DOCUMENTS
         for line in shell_lines(document.read_text(encoding="utf-8"))
-        if re.match(r"(sudo -u payres )?payres ", line)
+        if re.match(rf"({PREFIXES})?payres ", line)
     }
 )
 
@@ -97,7 +98,7 @@ def test_settings_file_in_deploy_is_what_init_writes_with_the_places_of_the_unit
 
 @pytest.mark.parametrize("line", EXAMPLES)
 def test_shown_command_is_understood(line: str) -> None:
-    words = shlex.split(line.removeprefix("sudo -u payres "))
+    words = shlex.split(re.sub(rf"^({PREFIXES})", "", line))
     name = max((name for name in COMMANDS if words[: len(name.split())] == name.split()), key=len, default=None)
     assert name is not None, line
     command = COMMANDS[name]
