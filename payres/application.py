@@ -56,7 +56,7 @@ from payres.urls import ROOT_WALLET_PATH, is_loopback
 # A client may send many requests at a time, each of which fetches its keys if its server forbids caching them.
 KEYS_BOUNDS = Bounds(per_host=16)
 # Many payments may go to one server at a time, and waiting is better than trying again. All exchanges for a receiver
-# together have 10 s; waiting must not use most of that.
+# together have 10 s, of which waiting must not use most; those for a quote have 5 s, its probe included.
 RECEIVERS_BOUNDS = Bounds(per_host=16, queue_seconds=3.0)
 
 log = logging.getLogger("payres.operator")

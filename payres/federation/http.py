@@ -114,6 +114,9 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
                     connection = await self._transport.connect(target.server, tls)
                     is_sent = True
                     response = await connection.exchange(request)
+            except asyncio.CancelledError as cancelled:
+                cancelled.add_note(target.host)  # whoever limits the time of several exchanges can say which took it
+                raise
             except TimeoutError as error:
                 raise NoAnswer(f"{target.host} did not answer within {seconds:g} seconds") from error
         except FetchFailed as error:

@@ -82,12 +82,12 @@ class RemoteReceivers:
         self._identity = identity
         self._tokens: dict[_Scope, tuple[str, int]] = {}  # with the time until which they are used, the newest last
 
-    async def fetch_open(self, url: str) -> RemoteIncomingPayment:
-        """The incoming payment at a URL, which can be paid over Interledger now.
+    async def fetch_open(self, url: str, seconds: float | None = None) -> RemoteIncomingPayment:
+        """The incoming payment at a URL, which can be paid over Interledger now; `seconds` are another limit.
 
         Raises FetchFailed, also `completed`, `expired` and `no_ilp_method`.
         """
-        payment = await self.fetch(url)
+        payment = await self.fetch(url, seconds)
         if payment.completed or payment.remaining == 0:
             raise FetchFailed("The incoming payment is completed", "completed", retryable=False)
         if payment.expires_at is not None and payment.expires_at <= self._clock.now():
@@ -98,14 +98,14 @@ class RemoteReceivers:
             raise FetchFailed(sentence, "no_ilp_method", retryable=False)
         return payment
 
-    async def fetch(self, url: str) -> RemoteIncomingPayment:
+    async def fetch(self, url: str, seconds: float | None = None) -> RemoteIncomingPayment:
         """The incoming payment at a URL, in any state. Raises FetchFailed."""
-        async with self._limited(f"{url} could not be read"):
+        async with self._limited(f"{url} could not be read", seconds or self._seconds):
             return _understood(url, _decode(url, await self._read(url), _Private))
 
     async def create(self, wallet_address: str) -> str:
         """The URL of a new incoming payment of any amount into a wallet address. Raises FetchFailed."""
-        async with self._limited(f"{wallet_address} gave no incoming payment"):
+        async with self._limited(f"{wallet_address} gave no incoming payment", self._seconds):
             wallet = await fetch_wallet_address(self._http, wallet_address)
             url = f"{wallet.resource_server.rstrip('/')}/incoming-payments"
             token = (await request_token(self._http, self._identity, wallet.auth_server, "create")).value
@@ -117,13 +117,15 @@ class RemoteReceivers:
             return _decode(url, response, _Created).id
 
     @asynccontextmanager
-    async def _limited(self, failure: str) -> AsyncIterator[None]:
-        """Limits the time of the block; `failure` begins the sentence for a timeout."""
+    async def _limited(self, failure: str, seconds: float) -> AsyncIterator[None]:
+        """Limits the time of the block; `failure` begins the sentence for a timeout, which ends with who was asked."""
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(seconds):
                 yield
         except TimeoutError as error:
-            raise FetchFailed(f"{failure} within {self._seconds:g} seconds") from error
+            asked = getattr(error.__cause__, "__notes__", [])  # the exchange that was cancelled says whose it was
+            silent = f": {asked[0]} did not answer" if asked else ""
+            raise FetchFailed(f"{failure} within {seconds:g} seconds{silent}") from error
 
     async def _read(self, url: str) -> Response:
         """The whole form of an incoming payment.

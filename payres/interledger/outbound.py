@@ -110,6 +110,7 @@ class WalletPackets:
         self._peer: PeerRecord | None = None  # who gets the packets with money, if known
         self._unanswered = False  # whether a peer that does not repeat answers left one of them unanswered
         self.on_link = Fraction(1)  # units of the next peer's asset for one unit sent, as the last probe has shown
+        self.silent: str | None = None  # the peer that the last packet of `ask` got no answer from in time
         self.waiting = 0  # packets of `ask` that have no slot yet, or were given up before they had one
 
     async def ask(self, prepare: Prepare) -> Outcome:
@@ -133,6 +134,7 @@ class WalletPackets:
                     hop, outbound.leaving(prepare), new_id(), MARGIN, outbound.probe_link
                 )
             except asyncio.CancelledError:
+                self.silent = hop.peer.ilp_address
                 # A probe that ends also stops waiting for a packet that has just left, which says nothing of the peer.
                 now = outbound.clock.now()
                 if self._payment_id is None and now - left_at >= outbound.timing.probe_timeout // 2:

@@ -1,5 +1,6 @@
 """Offers for receivers on other servers: reads the receiver, probes the path to it, and fixes both amounts."""
 
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from math import ceil
@@ -7,16 +8,18 @@ from typing import Final
 
 from payres import representations
 from payres.amounts import MAX_VALUE, Asset, Fee, convert, fee_on, minimum_send
+from payres.clock import SECOND
 from payres.errors import DomainError, InvalidAmount, Unavailable, WrongState
 from payres.federation.connection import FetchFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
+from payres.grants.access import Caller
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.routing import next_peer
-from payres.interledger.sending.connection import Connection, Destination, SendingFailed
+from payres.interledger.sending.connection import Connection, Destination, SendingFailed, monotonic
 from payres.interledger.sending.probe import max_source, min_delivery, price_of, probe, promise_of
 from payres.payments import refunds
 from payres.payments.incoming import is_remote, unpayable
-from payres.payments.outgoing import check_funds
+from payres.payments.outgoing import check_funds, find_payer
 from payres.payments.quotes import check_amounts, check_fits, nothing_arrives, unit_rate_between, wanted_amount
 from payres.payments.settlement import check_liquidity
 from payres.store.database import Database
@@ -31,7 +34,7 @@ SLIPPAGE: Final = Fraction(1, 100)
 
 
 class RemoteQuotes:
-    """Makes offers. Stores nothing and moves no money."""
+    """Makes offers, each within the `probe_timeout`. Stores nothing and moves no money."""
 
     def __init__(self, database: Database, urls: Urls, receivers: RemoteReceivers, outbound: Outbound) -> None:
         self._database = database
@@ -39,7 +42,7 @@ class RemoteQuotes:
         self._receivers = receivers
         self._outbound = outbound
 
-    async def offer_for_quote(self, request: QuoteRequest) -> Offer | None:
+    async def offer_for_quote(self, _: Caller, request: QuoteRequest) -> Offer | None:
         """The offer for a quote with a receiver on another server; None for a receiver here.
 
         Raises InvalidRequest, InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable. Specification 4.7.
@@ -48,20 +51,21 @@ class RemoteQuotes:
             return None
         check_amounts(request)
         debit, receive = request.debit_amount or None, request.receive_amount or None
-        return await self._offer(request.wallet_address, request.receiver, "receiver", debit, receive)
+        payer = partial(active_wallet, url=request.wallet_address)
+        return await self._offer(payer, request.receiver, "receiver", debit, receive)
 
-    async def offer_for_payment(self, request: OutgoingPaymentRequest) -> Offer | None:
+    async def offer_for_payment(self, caller: Caller, request: OutgoingPaymentRequest) -> Offer | None:
         """The offer for a payment without a quote; None when there is a quote or the receiver is here.
 
-        Raises InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable. Specification 4.3.
+        Raises what `find_payer` raises, before another server is asked; InvalidReceiver, InvalidAmount,
+        InsufficientFunds, Unavailable. Specification 4.3.
         """
         if request.quote_id or not (request.incoming_payment and request.debit_amount):
             return None
         if not is_remote(self._urls, request.incoming_payment):
             return None
-        return await self._offer(
-            request.wallet_address, request.incoming_payment, "incomingPayment", request.debit_amount
-        )
+        payer = partial(find_payer, caller=caller, asked=request)
+        return await self._offer(payer, request.incoming_payment, "incomingPayment", request.debit_amount)
 
     async def offer_for_refund(self, wanted: refunds.Wanted) -> Offer | None:
         """The offer for a refund to a wallet address on another server, without a fee; None for any other, and for one
@@ -81,11 +85,12 @@ class RemoteQuotes:
         if not is_remote(self._urls, receiver):
             raise unpayable("to", "what its server created is no incoming payment of another server", "bad_content")
         debit = representations.amount(plan.amount, plan.receiver.asset)
-        return await self._offer(self._urls.wallet(plan.receiver.path), receiver, "to", debit, is_free=True)
+        payer = partial(active_wallet, url=self._urls.wallet(plan.receiver.path))
+        return await self._offer(payer, receiver, "to", debit, is_free=True)
 
     async def _offer(
         self,
-        wallet_address: str,
+        find_wallet: Callable[[Work], WalletRecord],
         url: str,
         field: str,
         debit: Amount | None,
@@ -94,9 +99,11 @@ class RemoteQuotes:
         is_free: bool = False,
     ) -> Offer:
         """The offer for the receiver at `url`, which member `field` of the request names. What `is_free` has no fee."""
-        wallet = await self._database.read(lambda work: active_wallet(work, wallet_address))
+        wallet = await self._database.read(find_wallet)
+        seconds = self._outbound.timing.probe_timeout / SECOND
+        deadline = monotonic() + self._outbound.timing.probe_timeout
         try:
-            receiver = await self._receivers.fetch_open(canonical(url))
+            receiver = await self._receivers.fetch_open(canonical(url), seconds)
         except FetchFailed as error:
             raise _not_payable(field, error) from error
         assert receiver.method is not None, "what is open can be paid"
@@ -111,6 +118,7 @@ class RemoteQuotes:
         destination = Destination(receiver.method.ilp_address, receiver.method.shared_secret, receiver.asset)
         packets = WalletPackets(self._outbound, wallet.asset, wallet.id)
         connection = Connection(packets, destination, self._outbound.timing)
+        connection.probed_until = deadline
         fee = Fee() if is_free else wallet.fee
         try:
             if debit:
@@ -121,7 +129,8 @@ class RemoteQuotes:
             if packets.waiting:
                 sentence = "The path was not probed: too many quotes are in progress; try again shortly"
                 raise Unavailable(sentence) from error
-            raise unpayable(field, error.sentence, "no_path") from error
+            silent = f" No answer came from {packets.silent}." if packets.silent else ""
+            raise unpayable(field, f"{error.sentence}{silent}", "no_path") from error
         await self._database.read(lambda work: self._check_exchange(work, wallet, destination, terms))
         return Offer(terms, receiver.expires_at)
 

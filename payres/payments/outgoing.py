@@ -20,7 +20,7 @@ from payres.store.payments import OUTGOING, OutgoingRecord
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Terms
-from payres.wire import OutgoingPayment, OutgoingPaymentRequest, metadata_text
+from payres.wire import OutgoingPayment, OutgoingPaymentRequest, metadata_text, value_in
 
 
 def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Offer | None) -> OutgoingPayment:
@@ -57,6 +57,30 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
         grant_spent_debit_amount=amount(spent.debit, wallet.asset),
         grant_spent_receive_amount=amount(spent.receive, spent.receive_asset),
     )
+
+
+def find_payer(work: Work, caller: Caller, asked: OutgoingPaymentRequest) -> WalletRecord:
+    """The wallet that is to pay `debit_amount` to a receiver on another server, if its money and the grant suffice.
+
+    Before that server is asked, so that what can never be paid costs no time. What is received is known then to be one
+    unit at least, in the asset of the grant's limit if it has one. Raises LimitExceeded, InsufficientFunds,
+    InvalidAmount.
+    """
+    wallet, limits = active_wallet(work, caller.wallet_address), caller.limits
+    assert asked.incoming_payment
+    assert asked.debit_amount
+    least = Terms(
+        receiver=asked.incoming_payment,
+        incoming_payment_id=None,
+        debit=value_in(asked.debit_amount, wallet.asset, "debitAmount"),
+        fee=0,
+        receive=1,
+        asset=limits.receive_amount.asset if limits and limits.receive_amount else wallet.asset,
+    )
+    check_movable(least)
+    check_limits(work, caller.grant_id, limits, least)
+    check_funds(work, wallet, least.debit)
+    return wallet
 
 
 def insert(

@@ -59,7 +59,7 @@ class ResourceKind(msgspec.Struct, Generic[A, R, B], frozen=True):
     show: Callable[[Urls, WalletRecord, R], B]
     decoder: msgspec.json.Decoder[A]
     create: Callable[[Work, Context, Caller, A, Offer | None], B]
-    find_offer: Callable[[RemoteQuotes, A], Awaitable[Offer | None]] | None = None
+    find_offer: Callable[[RemoteQuotes, Caller, A], Awaitable[Offer | None]] | None = None
     on_created: Callable[[Context, B], None] | None = None
     is_final: Callable[[R, int], bool] | None = None
 
@@ -196,5 +196,5 @@ async def _create(
         before = None if keyed is None else await context.database.read(find_before)
         if before is not None:
             return before, None
-        offer = await kind.find_offer(context.remote_quotes, asked)
+        offer = await kind.find_offer(context.remote_quotes, caller, asked)
     return await context.database.write(create_once), made

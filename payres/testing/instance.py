@@ -189,7 +189,6 @@ def _shorten_timeouts(context: Context) -> None:
     payments.backoff = Backoff(after_failure=0.02, after_fault=0.02)
     payments.outbound.timing = msgspec.structs.replace(
         payments.outbound.timing,
-        probe_timeout=5 * SECOND,
         idle_timeout=SECOND,
         close_timeout=SECOND,
         first_pause=MILLISECOND,

@@ -237,7 +237,7 @@ def passed_on(server: Instance, peer: str, value: int) -> Reject:
 def put_receiver_beyond(server: Instance, peer: str) -> None:
     """From now on every incoming payment on another server is read as one that is paid through the peer."""
 
-    async def fetch_open(url: str) -> RemoteIncomingPayment:
+    async def fetch_open(url: str, _: float) -> RemoteIncomingPayment:
         return RemoteIncomingPayment(
             url=url,
             asset=Asset("USD", 2),

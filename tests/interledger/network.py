@@ -12,7 +12,7 @@ import pytest
 from payres import ledger
 from payres.amounts import Asset, format_decimal
 from payres.clock import SECOND, Clock
-from payres.interledger import unanswered
+from payres.interledger import quoting, unanswered
 from payres.interledger.sending import payment, probe
 from payres.interledger.sending.connection import monotonic as monotonic_now
 from payres.interledger.unanswered import UnansweredPackets, pause
@@ -73,8 +73,9 @@ def skip_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         nonlocal skipped
         skipped += microseconds
 
-    for module in (payment, probe):
+    for module in (payment, probe, quoting):
         monkeypatch.setattr(module, "monotonic", lambda: monotonic_now() + skipped)
+    for module in (payment, probe):
         monkeypatch.setattr(module, "pause", pause)
 
 

@@ -10,6 +10,9 @@ import pytest
 
 from payres.amounts import Asset
 from payres.clock import SECOND, format_time
+from payres.federation.incoming_payments import RemoteIncomingPayment
+from payres.interledger.sending import probe
+from payres.interledger.sending.connection import Connection, Timing, monotonic
 from payres.operator import assets
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
@@ -92,6 +95,69 @@ def test_payment_without_a_quote_is_made_from_the_amount_sent(pair: Pair) -> Non
     assert "quoteId" not in paid.ended
     assert (paid.ended["debitAmount"], paid.ended["sentAmount"]) == (amount(2000), amount(2000))
     assert received(b, receiver).received == 2000
+
+
+@pytest.mark.parametrize(
+    ("limits", "value", "code", "reason"),
+    [
+        ({"debitAmount": amount(1000)}, 401, "limit_exceeded", "debitAmount"),
+        ({"receiveAmount": amount(594)}, 1, "limit_exceeded", "receiveAmount"),
+        (None, 1, "limit_exceeded", "receiver"),
+        (None, FUNDS, "insufficient_funds", "wallet"),
+    ],
+)
+def test_what_can_never_be_paid_is_refused_before_another_server_is_asked(
+    pair: Pair,
+    refused: Refused,
+    monkeypatch: pytest.MonkeyPatch,
+    limits: Json | None,
+    value: int,
+    code: str,
+    reason: str,
+) -> None:
+    """600 are spent already; what that was answered with stays under its key."""
+    a, b = pair
+    receiver, asked = bill(b, b.wallet("bob")), list[str]()
+    if reason == "receiver":
+        token = spending_token(a, {"receiver": bill(b, b.wallet("bob"))})
+    else:
+        token = spending_token(a, limits)
+        first = pay_directly(a, receiver, 600, token, "paid")
+        assert first.status_code == 201, first.text
+        ended(a, first.json())
+
+    async def note(url: str, *_: float) -> None:
+        asked.append(url)
+
+    monkeypatch.setattr(a.context.receivers, "fetch_open", note)
+    refused(pay_directly(a, receiver, value, token), 403, code, reason=reason)
+    if reason != "receiver":
+        again = pay_directly(a, receiver, 600, token, "paid")
+        assert (again.status_code, again.json()["id"]) == (201, first.json()["id"])
+    assert not asked
+
+
+def test_receiver_and_path_have_one_time_together(
+    pair: Pair, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The receiver's server takes all of it: not one packet is sent."""
+    a, b = pair
+    receiver, receivers = bill(b, b.wallet("bob")), a.context.receivers
+    fetch_open, limits = receivers.fetch_open, list[float]()
+
+    async def fetch_slowly(url: str, seconds: float) -> RemoteIncomingPayment:
+        limits.append(seconds)
+        found = await fetch_open(url, seconds)
+        monkeypatch.setattr(probe, "monotonic", lambda: monotonic() + a_time)
+        return found
+
+    monkeypatch.setattr(receivers, "fetch_open", fetch_slowly)
+    monkeypatch.delattr(Connection, "ask")
+    a_time = a.context.remote_payments.outbound.timing.probe_timeout
+    error = refused(quote(a, receiver, debitAmount=amount(100)), 400, "invalid_receiver", reason="no_path")
+    assert "has not shown its exchange rate within" in error["details"]["hint"]
+    assert limits == [a_time / SECOND]
+    assert Timing().probe_timeout == 5 * SECOND
 
 
 @pytest.mark.parametrize("link_of", ["payer", "receiver"])
@@ -477,10 +543,12 @@ def create(instance: Instance, token: str, receiver: str, **amounts: Json) -> An
     return instance.client.post("/outgoing-payments", {"walletAddress": wallet, "quoteId": quoted["id"]}, token)
 
 
-def pay_directly(instance: Instance, receiver: str, value: int) -> Any:
+def pay_directly(instance: Instance, receiver: str, value: int, token: str = "", key: str = "") -> Any:
     """The answer to an outgoing payment without a quote."""
     body = {"walletAddress": instance.wallet("alice"), "incomingPayment": receiver, "debitAmount": amount(value)}
-    return instance.client.post("/outgoing-payments", body, spending_token(instance))
+    headers = {"idempotency-key": f'"{key}"'} if key else {}
+    token = token or spending_token(instance)
+    return instance.client.request("POST", "/outgoing-payments", body, token, headers)
 
 
 # Across a server in the middle, which exchanges payments and owes and is owed on both sides

@@ -76,7 +76,9 @@ class Timing(msgspec.Struct, frozen=True):
     """
 
     packet_lifetime: int = 20 * SECOND
-    probe_timeout: int = 10 * SECOND
+    probe_timeout: int = (
+        5 * SECOND
+    )  # of a whole quote, from asking the receiver's server to the last answer of the path
     idle_timeout: int = 10 * SECOND  # how long a payment continues without a fulfilled packet
     close_timeout: int = 5 * SECOND
     first_pause: int = 25 * MILLISECOND  # before what did not pass is sent again; doubled each time
@@ -170,10 +172,12 @@ class Connection:
     """A connection to `destination` through `packets`. Its packets are numbered from 0 on.
 
     `is_kept` says whether an answer had frames: a receiver that keeps a state for a connection says in them what it
-    takes.
+    takes. `probed_until` (by `monotonic`) is when a quote must be ready, the `probe_timeout` after its first packet if
+    it has not begun before.
     """
 
     is_kept = False
+    probed_until: int | None = None
 
     def __init__(self, packets: PacketSender, destination: Destination, timing: Timing) -> None:
         self.destination = destination

@@ -40,10 +40,9 @@ async def probe(connection: Connection) -> Path:
     """
     connection.begin()
     timing = connection.timing
-    deadline = monotonic() + timing.probe_timeout
     amount, limit = LARGEST, MAX_VALUE
     reject, unfunded, waited = Reject(""), 0, 0
-    while answer := await _ask(connection, amount, deadline - monotonic()):
+    while answer := await _ask(connection, amount):
         if failure := failure_of(answer, amount, connection.destination.asset):
             raise failure
         reject = answer.reject
@@ -97,12 +96,15 @@ async def promise_of(connection: Connection, amount: int, promised: int, on_link
 
 async def _arriving(connection: Connection, amount: int) -> int | None:
     """What arrives of an amount in one packet; None when nobody says in time."""
-    answer = await _ask(connection, amount, connection.timing.probe_timeout)
+    answer = await _ask(connection, amount)
     return answer.arrived if answer and (answer.stream or answer.too_small) else None
 
 
-async def _ask(connection: Connection, amount: int, time_left: int) -> Answer | None:
-    """The answer to a packet of this amount; None when it does not come in time (microseconds)."""
+async def _ask(connection: Connection, amount: int) -> Answer | None:
+    """The answer to a packet of this amount; None when it does not come while the quote has time."""
+    if connection.probed_until is None:
+        connection.probed_until = monotonic() + connection.timing.probe_timeout
+    time_left = connection.probed_until - monotonic()
     if time_left > 0:
         with suppress(TimeoutError):
             async with asyncio.timeout(time_left / SECOND):

@@ -76,20 +76,20 @@ def test_limits_of_two_connectors_that_count_in_other_units() -> None:
         (Reject(Code.APPLICATION_ERROR, CONNECTOR), "F99 from test.connector"),
     ],
 )
-def test_path_that_shows_nothing_fails_after_ten_seconds_and_says_what_it_said(reject: Reject, last: str) -> None:
+def test_path_that_shows_nothing_fails_after_five_seconds_and_says_what_it_said(reject: Reject, last: str) -> None:
     path = Refusing(reject)
     with pytest.raises(SendingFailed) as caught:
         probe_over(path)
     assert caught.value.retryable
     assert caught.value.sentence == (
-        f"The path has not shown its exchange rate within 10 seconds; the last answer was {last}."
+        f"The path has not shown its exchange rate within 5 seconds; the last answer was {last}."
     )
-    assert path.log[-1].at <= 10 * SECOND
+    assert path.log[-1].at <= 5 * SECOND
     assert len(path.log) < 40
 
 
-def test_silent_path_fails_after_ten_seconds() -> None:
-    with pytest.raises(SendingFailed, match=r"within 10 seconds\.$"):
+def test_silent_path_fails_after_five_seconds() -> None:
+    with pytest.raises(SendingFailed, match=r"within 5 seconds\.$"):
         probe_over(SimulatedPath(delay=60))
 
 
