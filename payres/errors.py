@@ -127,7 +127,7 @@ class ClientUnproven(
     reasons={
         **MEANINGS,
         "missing_token": "A continuation request has no `Authorization: GNAP <token>`",
-        "unknown_client": "The client's wallet address, on another server, cannot be read",
+        "unknown_client": "The client's wallet address, on another server, is none; 503 if that does not answer",
     },
     descriptions={reason: f"Signature validation error: {reason}" for reason in MEANINGS},
 ):

@@ -41,6 +41,10 @@ class NoAnswer(FetchFailed):
     """There was no connection, or no answer in time."""
 
 
+class NoAddress(FetchFailed):
+    """The host has no address, or none that may be asked: nobody may learn which."""
+
+
 def bad_content(sentence: str) -> FetchFailed:
     """The error for an answer that is not what was asked for, which a repeated request would not change."""
     return FetchFailed(sentence, "bad_content", retryable=False)
@@ -132,7 +136,7 @@ class Connection(asyncio.Protocol):
         if exc is not None:
             self._fail(NoAnswer(f"The connection to {self.server.host} failed; check that it is up"))
         elif self._in_head or not self._headers.keys().isdisjoint({"content-length", "transfer-encoding"}):
-            self._fail(_broken(f"The answer of {self.server.host} broke off"))
+            self._fail(FetchFailed(f"The answer of {self.server.host} broke off"))
         else:
             self._answered(reusable=False)  # the end of the connection ends the body
 
@@ -186,5 +190,5 @@ class Connection(asyncio.Protocol):
 
 
 def _broken(sentence: str) -> FetchFailed:
-    """Usually a connection that broke off, so it may be better the next time."""
+    """Perhaps what a proxy says in place of the server, so it may be better the next time."""
     return FetchFailed(sentence, "bad_content")

@@ -48,7 +48,7 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
         200."""
         response = await self.request("GET", url, {"Accept": "application/json"})
         if response.status != 200:
-            raise FetchFailed(f"{url} answered {response.status} instead of 200")
+            raise FetchFailed(f"{url} answered {response.status} instead of 200", retryable=response.is_temporary)
         try:
             return msgspec.json.decode(response.body), response.headers
         except (ValueError, RecursionError) as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from payres.federation.connection import Connection, FetchFailed, NoAnswer, Server
+from payres.federation.connection import Connection, FetchFailed, NoAddress, NoAnswer, Server
 from payres.federation.ip_addresses import Lookups, is_permitted
 from payres.limits import MAX_EXCHANGES, MAX_FETCHED_BYTES
 
@@ -131,11 +131,11 @@ class Transport:
         if not self._allow_private_hosts:
             # One message for both cases: two would show clients which names exist inside the network.
             log.debug("%s was not asked; its addresses: %s", host, ", ".join(found) or "none")
-            raise FetchFailed(f"{host} has no public address; name a host that all the net can reach")
+            raise NoAddress(f"{host} has no public address; name a host that all the net can reach")
         if found:
             never = "is at an address that is never asked, such as link-local ones"
             raise FetchFailed(f"{host} {never}", retryable=False)
-        raise FetchFailed(f"The name {host} has no address")
+        raise NoAddress(f"The name {host} has no address")
 
 
 async def open_connection(

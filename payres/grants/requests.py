@@ -4,6 +4,7 @@ Specification 4.10.
 """
 
 import hmac
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -31,7 +32,7 @@ from payres.store.clients import Client
 from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Transaction, Work
-from payres.urls import app_scheme, with_ascii_host
+from payres.urls import app_scheme, canonical_host, is_loopback, with_ascii_host
 from payres.wire import encode
 
 ITEMS = "access_token.access"  # the member of a grant request
@@ -71,7 +72,7 @@ def request_grant(work: Work, request: GrantRequest, client: Client, client_name
         id=work.new_id(),
         grant_id=grant.id,
         nonce=work.new_secret(),
-        finish_uri=_finish_uri(finish.uri) if finish else None,
+        finish_uri=_finish_uri(work, finish.uri) if finish else None,
         client_nonce=finish.nonce if finish else None,
         server_nonce=work.new_secret(),
         reference=None,
@@ -157,11 +158,11 @@ def _check(
         owners.append(active_wallet(work, identifier.id, "subject.sub_ids.id"))
         subject = Subject([replace(identifier, id=work.urls.wallet(owners[-1].path))])
     if owners:
-        _check_consent(request, client, owners)
+        _check_consent(work, request, client, owners)
     return list({encode(item): item for item, _ in checked}.values()), subject, owners[0] if owners else None
 
 
-def _check_consent(request: GrantRequest, client: Client, owners: list[WalletRecord]) -> None:
+def _check_consent(work: Work, request: GrantRequest, client: Client, owners: list[WalletRecord]) -> None:
     """Raises InvalidRequest and InvalidClient for a request that these owners cannot be asked about."""
     if len({wallet.id for wallet in owners}) > 1:
         raise InvalidRequest("Ask for the consent of one wallet address at a time", field=ITEMS)
@@ -170,7 +171,7 @@ def _check_consent(request: GrantRequest, client: Client, owners: list[WalletRec
     if not request.interact:
         raise InvalidRequest("This access needs the owner's consent: say how to interact", field="interact")
     if request.interact.finish:
-        _finish_uri(request.interact.finish.uri)
+        _finish_uri(work, request.interact.finish.uri)
 
 
 def _check_item(work: Work, item: Access) -> tuple[Access, WalletRecord | None]:
@@ -192,9 +193,18 @@ def _check_item(work: Work, item: Access) -> tuple[Access, WalletRecord | None]:
     return item, wallet if _needs_consent(item) else None
 
 
-def _finish_uri(uri: str) -> str:
-    """The URI as browsers and other clients understand it. Raises InvalidRequest."""
+def _finish_uri(work: Work, uri: str) -> str:
+    """The URI as browsers and other clients understand it. Raises InvalidRequest, also where the answer would cross the
+    network as it is (RFC 9635 section 2.5.2)."""
     found = uri if app_scheme(uri) is not None else with_ascii_host(uri)
+    if found is not None and not work.settings.allow_private_hosts:
+        parts = urlsplit(found)
+        if parts.scheme == "http" and not is_loopback(canonical_host(parts.hostname or "")):
+            raise InvalidRequest(
+                "interact.finish.uri must be https, unless it is on the machine of the browser, such as"
+                " http://localhost/done",
+                field="interact.finish.uri",
+            )
     if found is None:
         raise InvalidRequest(
             "interact.finish.uri must be an absolute http or https URL, or open an application by a scheme of its own"

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from payres.clock import SECOND
 from payres.errors import ClientUnproven, DomainError, InvalidClient, LimitExceeded, TokenInvalid, Unavailable
-from payres.federation.connection import FetchFailed
+from payres.federation.connection import FetchFailed, NoAddress
 from payres.federation.wallet_addresses import fetch_keys
 from payres.grants import clients
 from payres.grants.access import Action, Caller, Holder, permit
@@ -19,6 +19,7 @@ from payres.grants.gnap import AccessType
 from payres.grants.tokens import check_valid
 from payres.http.observation import observation_of
 from payres.http.request_head import credentials
+from payres.limits import FAILED_SERVER_SECONDS
 from payres.rate_limiter import count_for_client
 from payres.routes.context import Context, context_of
 from payres.signatures.jwk import JWK
@@ -171,10 +172,13 @@ async def _fetch_keys(context: Context, client: Client, are_stored: bool) -> dic
 
 
 def unreadable_client(reason: str, sentence: str, error: FetchFailed) -> DomainError:
-    """The error for a client of which another server gave nothing usable: 401, or 503 where it was not even asked."""
-    return (
-        Unavailable(error.sentence) if error.reason == "busy" else ClientUnproven(f"{sentence}: {error}", reason=reason)
-    )
+    """The error for a client of which another server gave nothing usable: 401, or 503 where it may do so later, because
+    clients take a 401 as the end of what they were granted."""
+    if error.reason == "busy":
+        return Unavailable(error.sentence)
+    if error.reason == "unreachable" and error.retryable and not isinstance(error, NoAddress):
+        return Unavailable(f"{sentence}: {error}", retry_after=FAILED_SERVER_SECONDS)
+    return ClientUnproven(f"{sentence}: {error}", reason=reason)
 
 
 async def _use_nonce(context: Context, client: Client, verified: Verified, now: int) -> None:

@@ -103,7 +103,9 @@ def in_time(shared: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_jwks_bombs(
     shared: Instance, bomber: Bomber, anonymous: httpx2.Client, refused: Refused, bomb: Callable[[], Iterator[bytes]]
 ) -> None:
-    """Each is refused as the unknown key that it is, in the time that one exchange may take, and nobody else waits."""
+    """Each is refused as the unknown key that it is, in the time that one exchange may take, and nobody else waits.
+
+    For an answer that has not come in time the client may ask again."""
     bomber.parts = bomb
     found: list[httpx2.Response] = []
     asking = threading.Thread(
@@ -112,8 +114,10 @@ def test_jwks_bombs(
     asking.start()
     assert anonymous.get(shared.wallet("alice")).status_code == 200
     asking.join()
-    reason = found[0].json()["error"]["details"]["reason"]
+    reason = found[0].json()["error"]["details"].get("reason")
     expected = {(400, "unknown_key"), (401, "unknown_key"), (401, "signature_mismatch")}  # 400 if the set can be read
+    if bomb is drip:
+        expected = {(503, None)}
     assert (found[0].status_code, reason) in expected, found[0].text
     assert len(found[0].content) < 2000
 

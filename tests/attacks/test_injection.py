@@ -221,6 +221,30 @@ def test_open_redirect_and_header_injection_through_the_finish_uri(
     refused(answer, 400, "invalid_request", field="interact.finish.uri")
 
 
+@pytest.mark.parametrize(
+    ("uri", "is_taken"),
+    [
+        *((f"http://{host}/done", False) for host in ("shop.example", "10.0.0.7:8080", "localhost.shop.example")),
+        *((f"http://{host}/done", True) for host in ("localhost:3000", "127.0.0.1", "[::1]:80", "a.localhost")),
+        ("HTTP://shop.example/done", False),
+        ("https://shop.example/done", True),
+        ("com.example.app:/done", True),
+    ],
+)
+def test_answer_to_a_finish_uri_crosses_no_net_in_plain_text(
+    shared: Instance, guarded: Instance, refused: Refused, uri: str, is_taken: bool
+) -> None:
+    """On a server for the open net; where private hosts are allowed, plain http is too."""
+    finish = {"method": "redirect", "uri": uri, "nonce": "n"}
+    for instance in (shared, guarded):
+        access = {"type": "outgoing-payment", "actions": ["create"], "identifier": instance.wallet("alice")}
+        answer = instance.client.request_grant(access, interact={"start": ["redirect"], "finish": finish})
+        if is_taken or instance is shared:
+            assert answer.status_code == 200, answer.text
+        else:
+            refused(answer, 400, "invalid_request", field="interact.finish.uri")
+
+
 ESCAPES = [
     "https://shop.example/%0d%0aSet-Cookie:%20a=b",
     "https://shop.example/?next=https://evil.example/%0d%0a%0d%0a<script>",

@@ -125,7 +125,7 @@ def ask_as_client(server: Instance, host: str, address: str | None = None) -> st
     body = {"client": f"https://{host}/x", "access_token": {"access": [QUOTE]}}
     answer = server.client.request("POST", "/", body, headers={"x-forwarded-for": address} if address else None)
     hint = str(answer.json()["error"]["details"]["hint"])
-    assert answer.status_code == (503 if BUSY in hint else 401)
+    assert answer.status_code == (401 if LOOKED_UP in hint else 503)
     return hint
 
 

@@ -20,10 +20,11 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 # By words of its sentence: the reason, and whether the exchange may be repeated.
 FAILURES = {
-    "instead of 200": ("unreachable", True),
+    "instead of 200": ("unreachable", False),
+    "500 instead of 200": ("unreachable", True),
     "did not answer with JSON": ("bad_content", False),
     "more than 65536 bytes": ("bad_content", False),
-    "broke off": ("bad_content", True),
+    "broke off": ("unreachable", True),
     "is not valid HTTP": ("bad_content", True),
     "has longer headers": ("bad_content", True),
     "a content coding": ("bad_content", True),
@@ -42,7 +43,7 @@ async def check_failure(client: GuardedClient, port: int, words: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", "instead of 200"),
+        (b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", "500 instead of 200"),
         (b"HTTP/1.1 204 No Content\r\n\r\n", "instead of 200"),
         (b"HTTP/1.1 301 Moved\r\nLocation: http://[::\r\nContent-Length: 0\r\n\r\n", "instead of 200"),
         (b"HTTP/1.1 301 Moved\r\nLocation: \xff\xfe\r\nContent-Length: 0\r\n\r\n", "instead of 200"),

@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from functools import partial
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
 from queue import Queue
 
 import httpx2
+import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -26,6 +29,7 @@ from payres.testing.client import Client
 from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT, Json, sign_by_hand, usd
+from tests.http_server import reply, serving
 
 Visit = Callable[[str, Instance], Client]
 
@@ -255,6 +259,63 @@ def test_token_that_ends_while_the_key_is_fetched_does_nothing_any_more(
                 continue
             reason = "expired_token" if end == "token expired" else "revoked_token"
             refused(answer.result(timeout=TIMEOUT), 401, "invalid_token", reason=reason)
+
+
+def hang_up(handler: BaseHTTPRequestHandler) -> None:
+    handler.close_connection = True
+
+
+FINAL = (401, "invalid_client", "unknown_key")
+LATER = (503, "unavailable", None)
+# What a server answers that is asked for a client's keys; None for one that is down.
+OF_KEY_SERVERS: dict[str, tuple[Callable[[BaseHTTPRequestHandler], None] | None, tuple[int, str, str | None]]] = {
+    "is down": (None, LATER),
+    "hangs up": (hang_up, LATER),
+    "500": (partial(reply, status=500), LATER),
+    "503": (partial(reply, status=503), LATER),
+    "429": (partial(reply, status=429), LATER),
+    "404": (partial(reply, status=404), FINAL),
+    "410": (partial(reply, status=410), FINAL),
+    "301": (partial(reply, status=301, Location="/"), FINAL),
+    "no JSON": (partial(reply, status=200, body=b"<html>"), FINAL),
+    "no key set": (partial(reply, status=200, body=b"{}"), FINAL),
+    "another key": (partial(reply, status=200, body=b'{"keys":[]}'), FINAL),
+}
+
+
+@pytest.mark.parametrize("state", OF_KEY_SERVERS)
+def test_client_whose_server_is_down_for_a_moment_may_come_again(
+    shared: Instance, refused: Refused, state: str
+) -> None:
+    """Clients take a 401 as the end of what they were granted."""
+    private_key = generate_private_key()
+    jwk = jwk_from_public_bytes("key-1", private_key.public_key().public_bytes_raw())
+    well = partial(reply, status=200, body=msgspec.json.encode({"keys": [jwk]}))
+    answers = [well]
+    with ExitStack() as stack, ExitStack() as up:
+        port = up.enter_context(serving(lambda handler: answers[-1](handler)))
+        client = Client(
+            f"http://127.0.0.1:{port}/shop", private_key, jwk, shared.base_url, shared.clock, shared.approve
+        )
+        stack.callback(client.close)
+        token = client.grant({"type": "incoming-payment", "actions": ["create"]})
+        shared.clock.advance(301)  # the key is to be fetched anew
+        answer, (status, code, reason) = OF_KEY_SERVERS[state]
+        if answer is None:
+            up.close()
+        else:
+            answers.append(answer)
+        body = {"walletAddress": shared.wallet("bob")}
+        for refusal in (client.post("/incoming-payments", body, token), client.request_grant(READ)):
+            if refusal.status_code == 400:  # a grant request, for a key set without the key
+                refused(refusal, 400, "invalid_client", reason="unknown_key")
+                assert state == "another key"
+                continue
+            refused(refusal, status, code, reason=reason)
+            assert ("retry-after" in refusal.headers) == (status == 503)
+        if state == "503":
+            answers.append(well)
+            assert client.post("/incoming-payments", body, token).status_code == 201
 
 
 def test_new_key_of_a_remote_client_is_fetched_when_it_appears(
