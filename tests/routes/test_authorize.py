@@ -291,7 +291,7 @@ def test_client_whose_server_is_down_for_a_moment_may_come_again(
     private_key = generate_private_key()
     jwk = jwk_from_public_bytes("key-1", private_key.public_key().public_bytes_raw())
     well = partial(reply, status=200, body=msgspec.json.encode({"keys": [jwk]}))
-    answers = [well]
+    answers: list[Callable[[BaseHTTPRequestHandler], None]] = [well]
     with ExitStack() as stack, ExitStack() as up:
         port = up.enter_context(serving(lambda handler: answers[-1](handler)))
         client = Client(

@@ -76,9 +76,7 @@ class Timing(msgspec.Struct, frozen=True):
     """
 
     packet_lifetime: int = 20 * SECOND
-    probe_timeout: int = (
-        5 * SECOND
-    )  # of a whole quote, from asking the receiver's server to the last answer of the path
+    probe_timeout: int = 5 * SECOND  # of a whole quote, reading its receiver included
     idle_timeout: int = 10 * SECOND  # how long a payment continues without a fulfilled packet
     close_timeout: int = 5 * SECOND
     first_pause: int = 25 * MILLISECOND  # before what did not pass is sent again; doubled each time
