@@ -12,14 +12,13 @@ from payres.clock import SECOND
 from payres.errors import DomainError, InvalidAmount, Unavailable, WrongState
 from payres.federation.connection import FetchFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
-from payres.grants.access import Caller
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.routing import next_peer
 from payres.interledger.sending.connection import Connection, Destination, SendingFailed, monotonic
 from payres.interledger.sending.probe import max_source, min_delivery, price_of, probe, promise_of
 from payres.payments import refunds
 from payres.payments.incoming import is_remote, unpayable
-from payres.payments.outgoing import check_funds, find_payer
+from payres.payments.outgoing import check_funds
 from payres.payments.quotes import check_amounts, check_fits, nothing_arrives, unit_rate_between, wanted_amount
 from payres.payments.settlement import check_liquidity
 from payres.store.database import Database
@@ -42,7 +41,7 @@ class RemoteQuotes:
         self._receivers = receivers
         self._outbound = outbound
 
-    async def offer_for_quote(self, _: Caller, request: QuoteRequest) -> Offer | None:
+    async def offer_for_quote(self, request: QuoteRequest) -> Offer | None:
         """The offer for a quote with a receiver on another server; None for a receiver here.
 
         Raises InvalidRequest, InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable. Specification 4.7.
@@ -54,7 +53,9 @@ class RemoteQuotes:
         payer = partial(active_wallet, url=request.wallet_address)
         return await self._offer(payer, request.receiver, "receiver", debit, receive)
 
-    async def offer_for_payment(self, caller: Caller, request: OutgoingPaymentRequest) -> Offer | None:
+    async def offer_for_payment(
+        self, request: OutgoingPaymentRequest, find_payer: Callable[[Work], WalletRecord]
+    ) -> Offer | None:
         """The offer for a payment without a quote; None when there is a quote or the receiver is here.
 
         Raises what `find_payer` raises, before another server is asked; InvalidReceiver, InvalidAmount,
@@ -64,8 +65,7 @@ class RemoteQuotes:
             return None
         if not is_remote(self._urls, request.incoming_payment):
             return None
-        payer = partial(find_payer, caller=caller, asked=request)
-        return await self._offer(payer, request.incoming_payment, "incomingPayment", request.debit_amount)
+        return await self._offer(find_payer, request.incoming_payment, "incomingPayment", request.debit_amount)
 
     async def offer_for_refund(self, wanted: refunds.Wanted) -> Offer | None:
         """The offer for a refund to a wallet address on another server, without a fee; None for any other, and for one

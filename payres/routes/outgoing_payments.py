@@ -54,6 +54,14 @@ def _create(
     return rules.create(work, caller, asked, offer)
 
 
+async def _offer_for_quote(remote: RemoteQuotes, _: Caller, asked: QuoteRequest) -> Offer | None:
+    return await remote.offer_for_quote(asked)
+
+
+async def _offer_for_payment(remote: RemoteQuotes, caller: Caller, asked: OutgoingPaymentRequest) -> Offer | None:
+    return await remote.offer_for_payment(asked, partial(rules.find_payer, caller=caller, asked=asked))
+
+
 def _begin_sending(context: Context, made: OutgoingPayment) -> None:
     if not context.urls.is_ours(made.receiver):
         context.remote_payments.begin(made.id.rpartition("/")[2])
@@ -77,7 +85,7 @@ QUOTES = resources.ResourceKind(
     show=representations.quote,
     decoder=msgspec.json.Decoder(QuoteRequest),
     create=_create_quote,
-    find_offer=RemoteQuotes.offer_for_quote,
+    find_offer=_offer_for_quote,
 )
 OUTGOING_PAYMENTS = resources.ResourceKind(
     type="outgoing-payment",
@@ -85,7 +93,7 @@ OUTGOING_PAYMENTS = resources.ResourceKind(
     show=representations.outgoing_payment,
     decoder=msgspec.json.Decoder(OutgoingPaymentRequest),
     create=_create,
-    find_offer=RemoteQuotes.offer_for_payment,
+    find_offer=_offer_for_payment,
     on_created=_begin_sending,
     is_final=lambda payment, _: payment.state != "sending",
 )
