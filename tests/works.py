@@ -41,14 +41,15 @@ class Killed(Exception):
 class InSteps:
     """Runs the units of an operation of several with `run`, such as the `write` of an instance.
 
-    `changed` are the rows that each unit which writes has changed, also by foreign keys and triggers. Before the one
-    that would follow after `most`, the process dies.
+    `changed` are the rows that each unit which writes has changed, also by foreign keys and triggers, and `statements`
+    how many it ran. Before the one that would follow after `most`, the process dies.
     """
 
     def __init__(self, run: Callable[[Callable[[Work], Any]], Any], most: int = 1 << 30) -> None:
         self._run = run
         self._most = most
         self.changed: list[int] = []
+        self.statements: list[int] = []
 
     async def read(self, unit: Callable[[Work], T]) -> T:
         found: T = self._run(unit)
@@ -59,8 +60,16 @@ class InSteps:
             raise Killed
 
         def counted(work: Work) -> T:
-            before = number(work, "SELECT total_changes()")
+            before, ran, execute = number(work, "SELECT total_changes()"), list[str](), work.execute
+
+            def execute_counted(sql: str, *values: Any) -> Any:
+                ran.append(sql)
+                return execute(sql, *values)
+
+            work.execute = execute_counted
             found = unit(work)
+            work.execute = execute
+            self.statements.append(len(ran))
             self.changed.append(number(work, "SELECT total_changes()") - before)
             return found
 
