@@ -267,6 +267,9 @@ STEPS = st.builds(
 OPENING = [
     *(Step("transfer", 0, 1, 1000, None), Step("hold", 1, 0, 600, None)),
     *(Step("transfer", 4, 2, MAX_LEDGER - 300, None), Step("transfer", 1, 5, 10, None), Step("hold", 5, 0, 1, None)),
+    # One more than each of these can be: of what is free, of what a peer may owe, of what is held, and of one figure.
+    *(Step("transfer", 1, 0, 0, 1), Step("hold", 1, 0, 0, 1), Step("transfer", 3, 1, 0, 1), Step("post", 0, 0, 0, 1)),
+    *(Step("transfer", 0, 2, 0, 1), Step("transfer", 5, 2, 0, 1), Step("post", 0, 2, 0, 1), Step("hold", 5, 0, 0, 1)),
 ]
 
 

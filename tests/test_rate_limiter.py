@@ -3,14 +3,7 @@ import pytest
 from payres import rate_limiter
 from payres.clock import SECOND, MovableClock
 from payres.limits import BURST_SECONDS
-from payres.rate_limiter import (
-    UNREADABLE,
-    RateLimiter,
-    _counted,
-    address_of,
-    counted_address,
-    too_many,
-)
+from payres.rate_limiter import UNREADABLE, RateLimiter, _counted, address_of, counted_address, too_many
 
 START = 1_800_000_000 * SECOND
 

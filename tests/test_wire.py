@@ -14,6 +14,12 @@ from payres.wire import IncomingPaymentRequest, OutgoingPaymentRequest, QuoteReq
 SPENDING = {"type": "outgoing-payment", "actions": ["create"], "identifier": "w"}
 
 
+def test_decode_says_which_rule_the_body_breaks_and_where() -> None:
+    with pytest.raises(DomainError, match=r"^The body breaks a rule: Expected `str` of length <= 2048") as refusal:
+        wire.decode(msgspec.json.Decoder(IncomingPaymentRequest), json.dumps({"walletAddress": "x" * 2049}).encode())
+    assert (refusal.value.status, refusal.value.details) == (400, {"field": "walletAddress"})
+
+
 class WithDefault(msgspec.Struct):
     a: int = 0
 

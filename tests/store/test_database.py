@@ -370,6 +370,29 @@ async def test_reads_of_one_turn_share_a_snapshot_and_answer_each_for_itself(dat
         assert outcome == n if n % 3 else isinstance(outcome, DomainError) and str(outcome) == str(n)
 
 
+async def test_reads_that_a_write_waits_for_go_first_and_the_others_a_few_in_each_turn(database: Database) -> None:
+    order: list[str] = []
+
+    async def read(name: str, *, for_write: bool) -> None:
+        await database.read(lambda work: order.append(name), for_write=for_write)
+
+    async def count_turns() -> None:
+        while len(order) < 2 * len(plain):
+            order_at_turn.append(len(order))
+            await asyncio.sleep(0)
+
+    plain = [read(f"plain {number}", for_write=False) for number in range(3 * READS_PER_TURN)]
+    urgent = [read(f"for write {number}", for_write=True) for number in range(3 * READS_PER_TURN)]
+    order_at_turn: list[int] = []
+    await asyncio.gather(*plain, *urgent, count_turns())
+    assert order == [
+        *(f"for write {number}" for number in range(len(urgent))),
+        *(f"plain {number}" for number in range(len(plain))),
+    ]
+    first_turn = len(urgent) + 1
+    assert {first_turn + number * READS_PER_TURN for number in (0, 1, 2)} <= set(order_at_turn)
+
+
 async def test_crowd_of_reads_leaves_room_for_those_of_writes_and_is_soon_done(database: Database) -> None:
     batches: list[list[str]] = [[]]
 
