@@ -140,6 +140,7 @@ create index grant_of_client on "grant" (client_id);
 create index grant_to_purge on "grant" (purge_at) where purge_at is not null;
 
 -- The interaction of a grant that needs consent. reference is the interact_ref, present from approval until its one use.
+-- decided_by is null for what was decided before version 22, too.
 create table interaction (
   id text primary key,
   grant_id text not null unique references "grant",
@@ -150,6 +151,7 @@ create table interaction (
   reference text,
   expires_at integer not null,
   decided_at integer,
+  decided_by text check (decided_by in ('owner', 'operator')),
   check ((finish_uri is null) = (client_nonce is null))
 ) strict, without rowid;
 

@@ -14,6 +14,7 @@ from payres.operator.invariant_checks import Finding
 from payres.operator.ledger import ledger_check
 from payres.operator.status import STATUS, read_status
 from payres.store.connections import is_served
+from payres.store.peers import list_peers
 from payres.store.status import takeover
 from payres.store.wallets import list_wallets
 
@@ -34,13 +35,19 @@ def status(session: Session) -> None:
 @with_session
 def doctor(session: Session) -> None:
     """It checks the files, the money and the links in the database, the server on this machine, and its public address
-    as clients see it: TLS, redirects, the clock. The exit code is 1 when something should be fixed.
+    as clients see it: TLS, redirects, the clock; and whether the servers of peers answer. The exit code is 1 when
+    something should be fixed.
     """
-    findings, is_replaced, wallets = session.read(
-        lambda work: (examine(work), takeover(work) is not None, [one.path for one in list_wallets(work) if one.active])
+    findings, is_replaced, wallets, peers = session.read(
+        lambda work: (
+            examine(work),
+            takeover(work) is not None,
+            [one.path for one in list_wallets(work) if one.active],
+            list_peers(work),
+        )
     )
     wallet = wallets[0] if wallets else None
-    around = look_around(session.environment, wallet, is_standby=session.is_standby, is_replaced=is_replaced)
+    around = look_around(session.environment, wallet, peers, is_standby=session.is_standby, is_replaced=is_replaced)
     findings = [*findings, *around]
     bad = [finding for finding in findings if finding.fix is not None]
     session.show(

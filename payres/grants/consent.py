@@ -19,7 +19,7 @@ from payres.limits import APPROVAL_SECONDS
 from payres.store import grants, retention, wallets
 from payres.store.browsers import OF_WALLETS
 from payres.store.clients import CLIENTS, ClientRecord
-from payres.store.grants import GRANTS, INTERACTIONS, GrantRecord, InteractionRecord
+from payres.store.grants import GRANTS, INTERACTIONS, Decider, GrantRecord, InteractionRecord
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Transaction, Work
 from payres.urls import Urls
@@ -47,6 +47,13 @@ class ConsentRequest(Pending, frozen=True):
     @property
     def decided(self) -> bool:
         return self.grant.state != "pending"
+
+    @property
+    def may_finish(self) -> bool:
+        """Whether this browser may take the decision to the client: the owner's, or it would be enough for an approval
+        to send its owner the URL of one's own request. What the operator decides needs no browser of the owner, and
+        goes to the one that has the secret URL."""
+        return self.session is not None or self.interaction.decided_by == "operator"
 
 
 def find_pending(tx: Transaction, interaction_id: str, nonce: str) -> Pending:
@@ -109,10 +116,10 @@ def decide_as_owner(work: Work, request: ConsentRequest, approve: bool, csrf: st
     check_csrf(request.session, csrf)
     if not hmac.compare_digest(shown_digest(request).encode(), shown.encode()):
         raise WrongState("This is not the request that you were shown. Nothing was decided; please read it again")
-    return decide(work, request, approve)
+    return decide(work, request, approve, "owner")
 
 
-def decide(work: Work, pending: Pending, approve: bool) -> str | None:
+def decide(work: Work, pending: Pending, approve: bool, decider: Decider) -> str | None:
     """Approves or denies the grant, which was found in this unit. Returns where to send the user, None when the client
     gave no finish URI.
 
@@ -125,7 +132,7 @@ def decide(work: Work, pending: Pending, approve: bool) -> str | None:
     changed = grants.change_state(work, grant.id, "pending", after, ended_at)
     assert changed
     GRANTS.update(work, grant.id, purge_at=work.now + retention.DECIDED_GRANT)
-    INTERACTIONS.update(work, interaction.id, reference=reference, decided_at=work.now)
+    INTERACTIONS.update(work, interaction.id, reference=reference, decided_at=work.now, decided_by=decider)
     if not approve:
         emit(work, "grant.denied", grant)
     return _redirect(work.urls, interaction, reference)

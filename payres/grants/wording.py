@@ -72,7 +72,7 @@ class Spending(msgspec.Struct, frozen=True):
 
 
 class Permission(msgspec.Struct, frozen=True):
-    """One access item in words. The heading names the wallet address when it is not the one whose owner is asked."""
+    """One access item in words. The heading names the wallet address when it is not that of the reader."""
 
     heading: str
     actions: Sequence[str]
@@ -98,10 +98,10 @@ class ShownUrl(msgspec.Struct, frozen=True):
         return self.before + self.host + self.after
 
 
-def describe_access(access: str, wallet_address: str) -> Sequence[Permission]:
-    """The access (JSON text) of a grant in words, spending first; wallet_address is the owner's."""
+def describe_access(access: str, own: str = "") -> Sequence[Permission]:
+    """The access (JSON text) of a grant in words, spending first; `own` is the reader's wallet address, if any."""
     items = sorted(granted_access(access), key=lambda item: not isinstance(item, OutgoingPaymentAccess))
-    return [_describe_item(item, wallet_address) for item in items]
+    return [_describe_item(item, own) for item in items]
 
 
 def describe_subject(subject: str | None) -> str | None:
@@ -136,11 +136,11 @@ def visible_url(url: str) -> ShownUrl:
     return ShownUrl(f"{scheme}//", host, rest[len(host) :])
 
 
-def _describe_item(item: Access, wallet_address: str) -> Permission:
+def _describe_item(item: Access, own: str) -> Permission:
     kind, actions = str(item.__struct_config__.tag), {*map(str, item.actions)}
     if not item.identifier:
         wallet = "any wallet of this server"
-    elif canonical(item.identifier) == canonical(wallet_address):
+    elif own and canonical(item.identifier) == canonical(own):
         wallet = "your wallet"
     else:
         wallet = visible_url(item.identifier).text

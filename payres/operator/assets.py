@@ -8,8 +8,8 @@ from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from payres import ledger
-from payres.amounts import MAX_RATE_LENGTH, Fee, format_decimal, parse_rate
+from payres import amounts, ledger
+from payres.amounts import MAX_RATE_LENGTH, Fee, format_decimal, parse_decimal, parse_rate
 from payres.clock import format_time
 from payres.errors import InvalidRequest, NotFound, require
 from payres.operator import movements
@@ -29,7 +29,7 @@ from payres.wire import MAX_ASSET_CODE_LENGTH, Resource, require_amount
 MAX_SCALE: Final = 255
 AssetScale = Annotated[int, said(least=0, most=MAX_SCALE)]
 FixedFee = Annotated[DecimalText, said("For each payment, in units.", metavar="AMOUNT")]
-BasisPoints = Annotated[int, said("50 is 0.5 % of the amount.", metavar="N", ge=0, le=9999)]
+BasisPoints = Annotated[int, said("50 is 0.5 % of the amount, rounded up.", metavar="N", ge=0, le=9999)]
 ExactRate = Annotated[str, Meta(max_length=MAX_RATE_LENGTH, description="An exact decimal, such as 0.92.")]
 
 
@@ -105,11 +105,19 @@ def require_asset(work: Work, code: str, scale: int) -> AssetRecord:
     return require(found, f"No account is kept in {code} with scale {scale}; `payres asset list` shows all")
 
 
+def _costs(one: Asset) -> str:
+    """What sending costs; a share, which is rounded up, costs a smallest unit at least."""
+    said = f"{one.fee.fixed} + {one.fee.basis_points} basis points"
+    unit = amounts.Asset(one.asset_code, one.asset_scale)
+    least = format_decimal(parse_decimal(one.fee.fixed, unit) + 1, unit)
+    return f"{said}, at least {least}" if one.fee.basis_points else said
+
+
 ASSET: Final = Shape(
     asset,
     Column("Asset", "asset_code"),
     Column("Decimals", "asset_scale", "number"),
-    Column("Sending costs", lambda one: f"{one.fee.fixed} + {one.fee.basis_points} basis points"),
+    Column("Sending costs", _costs),
     Column("Liquidity", "liquidity", "number"),
     Column("Fees collected", "fees", "number"),
     read=require_asset,
@@ -159,7 +167,8 @@ def set_fee(
 ) -> AssetRecord:
     """Set what sending from wallets of an asset costs.
 
-    The share of the amount is rounded up. New quotes use the new fee.
+    A share of the amount is rounded up to the smallest unit, so it costs each payment at least that: of 0.02 USD with
+    50 basis points it is 0.01 USD. New quotes use the new fee.
     """
     found = open_asset(work, code, scale)
     try:

@@ -25,6 +25,7 @@ from payres.settings import Settings, local_url, settings_file
 from payres.store import assets, events, peers, status
 from payres.store.accounts import LOW_PART
 from payres.store.connections import changed_at, free_bytes, is_served, log_bytes
+from payres.store.peers import PeerRecord
 from payres.store.work import Environment, Work
 from payres.urls import is_loopback
 
@@ -65,11 +66,18 @@ def examine(work: Work) -> Sequence[Finding]:
 
 
 def look_around(
-    environment: Environment, wallet: str | None, *, is_standby: bool, is_replaced: bool
+    environment: Environment,
+    wallet: str | None,
+    peers: Iterable[PeerRecord],
+    *,
+    is_standby: bool,
+    is_replaced: bool,
 ) -> Sequence[Finding]:
-    """The findings about this machine, about the server that has the database, or what writes that of a standby, and
-    about what clients see of the server and of a wallet; of one that was replaced, those of the machine alone."""
-    others = _followed(environment) if is_standby else () if is_replaced else _server(environment, wallet)
+    """The findings about this machine, about the server that has the database, or what writes that of a standby, about
+    what clients see of the server and of a wallet, and about the servers of peers; of one that was replaced, those of
+    the machine alone."""
+    served = chain(_server(environment, wallet), *map(_reach, peers))
+    others = _followed(environment) if is_standby else () if is_replaced else served
     return _findings(chain(_clock(), others))
 
 
@@ -169,8 +177,6 @@ def _peers(work: Work) -> Iterator[Look]:
         elif peer.last_error_at is not None and peer.last_error_at > work.now - DAY:
             fix = f"`payres peer show {peer.name}` shows what is set: compare it with its operator"
             yield subject, f"at {format_time(peer.last_error_at)}: {peer.last_error}", True, fix
-        else:
-            yield subject, "nothing has gone wrong with it in the last 24 hours", False, ""
     unresolved = status.count_unresolved_packets(work)
     if unresolved:
         fix = "List them with `payres peer unresolved NAME` and resolve each with its peer"
@@ -301,6 +307,17 @@ def _kept(settings: Settings) -> str:
         return ""
     seconds = answer.headers["keep-alive"].removeprefix("timeout=")
     return f"; the server closes idle ones after {seconds} seconds, so the proxy must close its own earlier"
+
+
+def _reach(peer: PeerRecord) -> Iterator[Look]:
+    """Whether there is a server at the URL of a peer, even if it takes no such request. No packet is sent."""
+    answer = _ask("OPTIONS", peer.url)
+    fix = f"Ask its operator; if the URL is another one now, `payres peer change {peer.name} --url URL`"
+    if isinstance(answer, str):
+        yield f"peer {peer.name}", f"{peer.url} does not answer: {answer}", True, fix
+    else:
+        seen = f"{peer.url} answers" if answer.status_code < 500 else f"{peer.url} is answered {answer.status_code}"
+        yield f"peer {peer.name}", seen, answer.status_code >= 500, fix
 
 
 def _transport(settings: Settings, answer: "httpx2.Response") -> Iterator[Look]:

@@ -20,7 +20,7 @@ from payres.operator.inputs import said
 from payres.operator.shapes import Column, Shape, fact, represent
 from payres.store import audit, grants
 from payres.store.clients import CLIENTS
-from payres.store.grants import GRANTS, GrantRecord, InteractionRecord, State, page_of_grants
+from payres.store.grants import GRANTS, Decider, GrantRecord, InteractionRecord, State, page_of_grants
 from payres.store.rows import PageBounds, PageQuery
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
@@ -44,15 +44,21 @@ def named_grant(work: Work, ref: str) -> str:
 
 GrantName = Annotated[str, said(typed=named_grant)]
 StateFilter = Annotated[State | UnsetType, said("Only grants in this state.")]
+WithoutConsent = Annotated[bool, said("Also grants that need no owner's consent.", option="--all")]
+
+
+REFUSED: Final = frozenset({"denied", "expired", "lapsed"})  # states of grants that never permitted anything
 
 
 class Consent(Resource, frozen=True, kw_only=True):
-    """`redirect` is where the client sends its user, `finish` where the user goes afterwards."""
+    """`redirect` is where the client sends its user, `finish` where the user goes afterwards. `decidedBy` is null for
+    a decision of the time before it was stored."""
 
     redirect: str
     finish: str | None
     expires_at: str
     decided_at: str | None
+    decided_by: Decider | None
 
 
 class GrantSpending(Resource, frozen=True, kw_only=True):
@@ -94,16 +100,17 @@ class GrantDecision(Resource, frozen=True, kw_only=True):
 def grant(work: Work, record: GrantRecord) -> Grant:
     """With what it has spent and has left."""
     owner, found = record.wallet_address_id, grants.interaction_of_grant(work, record.id)
+    state = state_of(record, found, work.now)
     return represent(
         Grant,
         record,
-        state=state_of(record, found, work.now),
+        state=state,
         client=CLIENTS.by_id(work, record.client_id).identity,
         wallet_address=None if owner is None else work.urls.wallet(WALLETS.by_id(work, owner).path),
         access=msgspec.json.decode(record.access),
         subject=msgspec.json.decode(record.subject) if record.subject else None,
         interaction=None if found is None else _consent(work, found),
-        spending=_spending(work, record),
+        spending=None if state in REFUSED else _spending(work, record),
     )
 
 
@@ -133,17 +140,22 @@ def _spent(one: Grant) -> str | None:
 
 def _left(one: Grant) -> str | None:
     found = one.spending
-    if found is None:
+    if found is None or one.state == "revoked":
         return None
     if found.debit_left is not None:
         return f"{found.debit_left} {found.debit_asset_code}"
     return "no limit" if found.receive_left is None else f"{found.receive_left} {found.receive_asset_code} to receive"
 
 
-def _asked(one: Grant) -> str:
-    """What it may spend, in words."""
+def _purpose(one: Grant) -> str:
+    """What it is for, in few words: payments, with their limits, before all else."""
     spends = [item for item in one.access if item["type"] == "outgoing-payment" and "create" in item["actions"]]
-    return "; ".join(_limits(item) or "any amount" for item in spends) or "nothing"
+    words = [f"payments {_limits(item) or 'of any amount'}" for item in spends]
+    return "; ".join(words or map(_actions, one.access)) or "to know who the owner is"
+
+
+def _actions(item: Mapping[str, Any]) -> str:
+    return f"{item['type']}: {', '.join(item['actions'])}"
 
 
 def _limits(item: Mapping[str, Any]) -> str:
@@ -160,7 +172,7 @@ def _limits(item: Mapping[str, Any]) -> str:
 
 def _access(one: Grant) -> str:
     def words(item: Mapping[str, Any]) -> str:
-        parts = [f"{item['type']}: {', '.join(item['actions'])}"]
+        parts = [_actions(item)]
         parts += [f"for {item['identifier']}"] if "identifier" in item else []
         return ", ".join(filter(None, [*parts, _limits(item)]))
 
@@ -178,13 +190,14 @@ GRANT: Final = Shape(
     Column("Client", _client, "long"),
     Column("Wallet", "wallet_address", "long"),
     Column("State", "state", "state"),
-    Column("May spend", _asked, "long"),
+    Column("For", _purpose, "long"),
     Column("Spent", _spent, "number"),
     Column("Left", _left, "number"),
     Column("Consent until (UTC)", lambda one: (found := _undecided(one)) and found.expires_at, "time"),
     fact("Access", _access, "long"),
     fact("Consent page", lambda one: (found := _undecided(one)) and found.redirect, "code"),
     fact("Decided (UTC)", lambda one: one.interaction and one.interaction.decided_at, "time"),
+    fact("Decided by", lambda one: one.interaction and one.interaction.decided_by),
     fact("Ended (UTC)", "ended_at", "time"),
     fact("Afterwards the owner goes to", lambda one: one.interaction and one.interaction.finish, "code"),
     read=require_grant,
@@ -194,9 +207,14 @@ GRANT: Final = Shape(
 @endpoint("GET /grants", "grants:read", GRANT)
 @command("grant list", "--state pending")
 @lists("grants", "No client has asked for such a grant", "Grants")
-def list_grants(work: Work, page: PageQuery, state: StateFilter = UNSET) -> tuple[Sequence[GrantRecord], PageBounds]:
-    """List grants, newest first, with owners and amounts."""
-    return page_of_grants(work, state or None, page, work.now)
+def list_grants(
+    work: Work, page: PageQuery, state: StateFilter = UNSET, without_consent: WithoutConsent = False
+) -> tuple[Sequence[GrantRecord], PageBounds]:
+    """List grants that owners decide on, newest first.
+
+    With owners and amounts. The others, for quotes and incoming payments, can spend nothing.
+    """
+    return page_of_grants(work, state or None, page, work.now, without_consent)
 
 
 @endpoint("GET /grants/{id}", "grants:read", GRANT)
@@ -215,7 +233,7 @@ def decide(work: Work, id: str, approve: bool) -> GrantDecision:
     record, interaction = require_grant(work, id), grants.interaction_of_grant(work, id)
     if interaction is None:
         raise WrongState(f"The grant {record.id} needs no consent; there is nothing to decide")
-    redirect = consent.decide(work, Pending(record, interaction), approve)
+    redirect = consent.decide(work, Pending(record, interaction), approve, "operator")
     audit.record(work, "grant.approve" if approve else "grant.deny", record.id)
     return GrantDecision(grant=grant(work, require_grant(work, id)), redirect=redirect)
 
@@ -229,7 +247,8 @@ def _decided(word: str, decision: GrantDecision) -> str:
 def approve(work: Work, id: GrantName) -> GrantDecision:
     """Consent to a grant in the owner's name.
 
-    Prints the finish URL that the owner's browser would go to, which informs the client.
+    A browser that has the consent page open goes on to the finish URL by itself, which informs the client; it is
+    printed too. Whoever has the page's URL can do so: approve what the owner wants, not what a stranger sends you.
     """
     return decide(work, id, approve=True)
 
@@ -238,7 +257,8 @@ def approve(work: Work, id: GrantName) -> GrantDecision:
 def deny(work: Work, id: GrantName) -> GrantDecision:
     """Refuse a grant in the owner's name.
 
-    Prints the finish URL that the owner's browser would go to, which informs the client.
+    A browser that has the consent page open goes on to the finish URL by itself, which informs the client; it is
+    printed too.
     """
     return decide(work, id, approve=False)
 

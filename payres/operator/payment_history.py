@@ -35,6 +35,11 @@ OUTCOMES: Final = {
     "rejected": "It was rejected.",
     "doubtful": "It is unresolved.",
 }
+APPROVED: Final = {
+    "owner": "The owner of the wallet approved it.",
+    "operator": "The operator approved it in the owner's name.",
+    None: "It was approved.",
+}
 
 
 class Money(Resource, frozen=True, kw_only=True):
@@ -305,7 +310,7 @@ def _agreed(history: PaymentHistory) -> Iterator[Moment]:
         asked = f"The client {grant.client} asked for "
         yield _moment(grant.created_at, asked, _link("grants", grant.id, "a grant"), ".")
         if grant.interaction is not None and grant.interaction.decided_at is not None:
-            yield _moment(grant.interaction.decided_at, "The owner of the wallet approved it.")
+            yield _moment(grant.interaction.decided_at, APPROVED[grant.interaction.decided_by])
     if quote is not None:
         leaves = f"A quote: {quote.debit.text} leaves the wallet, {quote.fee.text} of it as a fee"
         yield _moment(quote.created_at, f"{leaves}, and {quote.receive.text} arrives.")

@@ -19,7 +19,9 @@ from payres.wire import Body, Scale, Text
 
 MAX_TOKEN_LENGTH: Final = 1000
 
-CreditLimit = Annotated[DecimalText, said("What the peer may owe us.", metavar="AMOUNT")]
+CREDIT: Final = "What the peer may owe us, in units of the asset: 1000.00."
+MAX_PACKET: Final = "Most in one packet, in the smallest unit: with scale 2, 10000 is 100.00"
+CreditLimit = Annotated[DecimalText, said(CREDIT, metavar="AMOUNT")]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
 _TOKEN: Final = re.compile(rf"[!-~]{{1,{MAX_TOKEN_LENGTH}}}")
@@ -39,11 +41,11 @@ class NewPeer(Body, frozen=True, kw_only=True):
     incoming_token: Annotated[Text, said("What the peer shows us.", metavar="TOKEN", secret=True)]
     max_packet: Annotated[
         Annotated[int, Meta(ge=0, le=MAX_LEDGER)] | None,
-        said("Most in one packet, minor units.", metavar="N", least=1, most=MAX_LEDGER),
+        said(f"{MAX_PACKET}.", metavar="N", least=1, most=MAX_LEDGER),
     ] = None
     credit_limit: Annotated[
         CreditLimit,
-        said("What the peer may owe us. Without it the peer can only receive, or send what it paid before."),
+        said(f"{CREDIT} Without it the peer can only receive, or send what it paid before."),
     ] = "0"
     routes: Annotated[
         Sequence[Text], said("More addresses reached through it. Repeat.", option="--route", metavar="PREFIX")
@@ -65,7 +67,7 @@ class PeerChange(Body, frozen=True, kw_only=True):
     ] = None
     max_packet: Annotated[
         Annotated[int, Meta(ge=0, le=MAX_LEDGER)] | None,
-        said("Most in one packet; 0 for any.", metavar="N", least=0, most=MAX_LEDGER),
+        said(f"{MAX_PACKET}; 0 for any.", metavar="N", least=0, most=MAX_LEDGER),
     ] = None
     credit_limit: CreditLimit | None = None
     add_routes: Annotated[Sequence[Text], said("One more route. Repeat.", option="--route", metavar="PREFIX")] = ()

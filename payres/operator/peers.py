@@ -3,7 +3,7 @@
 The balance of a peer's account is what we owe it; below zero it is what the peer owes us, up to its credit limit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -108,7 +108,11 @@ def _largest(peer: Peer) -> str:
     if peer.max_packet is None:
         return "any size"
     shown = format_decimal(peer.max_packet, Asset(peer.asset_code, peer.asset_scale))
-    return f"{peer.max_packet}, which is {shown} {peer.asset_code}"
+    return f"{shown} {peer.asset_code}, which is {peer.max_packet} of its smallest unit"
+
+
+def _in_asset(member: str) -> Callable[[Peer], str]:
+    return lambda one: f"{getattr(one, member)} {one.asset_code}"
 
 
 PEER: Final = Shape(
@@ -116,9 +120,9 @@ PEER: Final = Shape(
     Column("Peer", "name", "long", section="peers"),
     Column("Standing", "standing"),
     Column("Balance", "balance", "number"),
-    Column("Credit limit", "credit_limit", "number"),
-    fact("It can still send", "left", "number"),
-    fact("Reserved for packets from it", "reserved", "number"),
+    Column("Credit limit", _in_asset("credit_limit"), "number"),
+    fact("It can still send", _in_asset("left"), "number"),
+    fact("Reserved for packets from it", _in_asset("reserved"), "number"),
     fact("In flight to it", lambda one: _packets(one.in_flight)),
     Column("Asset", "asset_code"),
     fact("Decimals", "asset_scale", "number"),

@@ -125,7 +125,7 @@ async def grant_page(visit: Visit) -> Response:
     facts = dict(facts_of(GRANT.columns, grant))
     facts["Wallet"] = cell_of(visit.context.urls.wallet_path(wallet_address), "long", "wallets")
     actions = [] if grant.ended_at else [("Revoke", f"{path_of('grants', grant.id)}/revoke")]
-    access = describe_access(msgspec.json.encode(grant.access).decode(), wallet_address)
+    access = describe_access(msgspec.json.encode(grant.access).decode())
     return visit.show("grant.html", "/grants", title=grant.id, facts=facts.items(), access=access, actions=actions)
 
 

@@ -20,7 +20,9 @@ from payres.routes.pages import HEADERS, redirect
 from payres.wire import Page
 
 FORMAT: Final = "format"
-LABELS: Final = {"from": "From", "to": "Before", "min": "At least", "max": "At most", "reason": "Failure has"}
+LABELS: Final = {"from": "From", "to": "Before", "min": "At least", "max": "At most", "reason": "Failure has"} | {
+    "withoutConsent": "Without consent too"
+}
 DAYS: Final = frozenset({"from", "to"})
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 

@@ -5,12 +5,13 @@ Everything happens at the one address that the client sends its user to, and eve
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.clock import MINUTE
+from payres.clock import MINUTE, SECOND
 from payres.errors import (
     DomainError,
     InsufficientAccess,
@@ -29,6 +30,11 @@ from payres.routes import pages
 from payres.routes.context import context_of
 from payres.routes.exception_handlers import note_error
 from payres.store.work import Work
+
+# Seconds after which an open page looks again: where nobody can do anything but wait for the operator, and where the
+# owner reads.
+WAITING_SECONDS: Final = 5
+READING_SECONDS: Final = 30
 
 
 async def serve(request: Request) -> Response:
@@ -58,12 +64,35 @@ async def _answer(request: Request) -> Response:
 
 
 def _show(request: Request, found: ConsentRequest) -> Response:
-    """The page that fits where the request and its owner stand."""
+    """The page that fits where the request and its owner stand.
+
+    While it is open it notices what the operator, or the owner elsewhere, decides.
+    """
     if found.decided:
-        return _show_decided(request, found, 200)
+        return _send_on(request, found) or _show_decided(request, found, 200)
+    now = context_of(request).clock.now()
+    consent.check_open(found, now)
+    if found.session is not None:
+        response, seconds = _show_request(request, found, found.session), READING_SECONDS
+    elif found.wallet.password_hash is None:
+        response, seconds = _show_sign_in(request, found), WAITING_SECONDS
+    else:  # no sooner than a password that is being typed is good for nothing
+        response, seconds = _show_sign_in(request, found), -(-(found.interaction.expires_at - now) // SECOND)
+    response.headers["Refresh"] = str(seconds)
+    return response
+
+
+def _send_on(request: Request, found: ConsentRequest) -> Response | None:
+    """To the client with what the operator decided, as after a form of the owner; None for what the owner decided, who
+    was sent already, and for an application, which a browser opens for nobody but its user."""
+    link = _finish_link(request, found) if found.interaction.decided_by == "operator" else None
+    return None if link is None or wording.visible_url(link).is_app else pages.redirect(link)
+
+
+def _finish_link(request: Request, found: ConsentRequest) -> str | None:
+    """The link that informs the client, if this browser may have it: following it continues the grant."""
     context = context_of(request)
-    consent.check_open(found, context.clock.now())
-    return _show_sign_in(request, found) if found.session is None else _show_request(request, found, found.session)
+    return consent.finish_link(context.urls, found, context.clock.now()) if found.may_finish else None
 
 
 async def _sign_in(request: Request, form: dict[str, str]) -> Response:
@@ -122,7 +151,8 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
 
 def _show_sign_in(request: Request, found: ConsentRequest, problem: str | None = None, status: int = 200) -> Response:
     """The sign-in form, or for a wallet without a password the way around it."""
-    return pages.render_sign_in(request, "sign_in.html", _parties(request, found) | {"problem": problem}, status)
+    values = _parties(request, found) | {"problem": problem, "here": _path(request)}
+    return pages.render_sign_in(request, "sign_in.html", values, status)
 
 
 def _show_request(request: Request, found: ConsentRequest, session: str) -> Response:
@@ -153,12 +183,9 @@ def _form_action(finish: str | None) -> str:
 
 
 def _show_decided(request: Request, found: ConsentRequest, status: int) -> Response:
-    """What became of a request. Only its owner sees more than that, and the link that finishes it: following that link
-    continues the grant."""
-    context = context_of(request)
-    now = context.clock.now()
-    link = consent.finish_link(context.urls, found, now) if found.session else None
-    lapsed = consent.has_lapsed(found.grant, found.interaction, now)
+    """What became of a request. Only its owner sees more than that."""
+    link = _finish_link(request, found)
+    lapsed = consent.has_lapsed(found.grant, found.interaction, context_of(request).clock.now())
     values = {
         "state": "lapsed" if lapsed else found.grant.state,
         "repeated": status == 409,

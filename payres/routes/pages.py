@@ -150,7 +150,7 @@ async def front_page(request: Request) -> Response:
 
 
 def redirect(url: str) -> Response:
-    """Sends the browser on with a GET, after a form was taken."""
+    """Sends the browser on with a GET, after a form was taken or a decision was made."""
     # Starlette's own redirect escapes more than a header has to, and a client's URL is to arrive as it was.
     return Response(status_code=HTTPStatus.SEE_OTHER, headers=HEADERS | {"Location": quote(url, safe=ASCII)})
 

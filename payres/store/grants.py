@@ -14,6 +14,8 @@ from payres.store.work import Damaged, Transaction
 # As it is stored, and what it becomes when the time for what comes next is over: `expired`, `lapsed`.
 State = Literal["pending", "expired", "approved", "lapsed", "issued", "denied", "revoked"]
 
+Decider = Literal["owner", "operator"]
+
 
 class GrantRecord(msgspec.Struct, frozen=True):
     """A row of `grant`. access and subject are JSON texts; wallet_address_id is whose owner must consent.
@@ -47,6 +49,7 @@ class InteractionRecord(msgspec.Struct, frozen=True):
     reference: str | None
     expires_at: int
     decided_at: int | None
+    decided_by: Decider | None = None
 
 
 class SpendingRecord(msgspec.Struct, frozen=True):
@@ -64,6 +67,8 @@ class SpendingRecord(msgspec.Struct, frozen=True):
 
 GRANTS = Table(GrantRecord, '"grant"')
 WITH_INTERACTION = Table(GrantRecord, '"grant" g JOIN interaction i ON i.grant_id = g.id', prefix="g.")
+# By its interactions, newest first, so that other grants, of which there may be many times as many, are not walked.
+CONSENTED = Table(GrantRecord, 'interaction i CROSS JOIN "grant" g ON g.id = i.grant_id', prefix="g.", key="i.grant_id")
 INTERACTIONS = Table(InteractionRecord, "interaction")
 SPENDING = Table(SpendingRecord, "grant_spending")
 
@@ -78,14 +83,16 @@ IN_TIME: Final = {
 
 
 def page_of_grants(
-    tx: Transaction, state: State | None, query: PageQuery, now: int
+    tx: Transaction, state: State | None, query: PageQuery, now: int, without_consent: bool
 ) -> tuple[Sequence[GrantRecord], PageBounds]:
-    """A page, newest first; in one state, or in all.
+    """A page, newest first; in one state, or in all; also of those `without_consent`, which no owner was asked for.
 
     `expired` are those that nobody has decided on in time, `lapsed` those that were approved and not continued in time.
     """
     if state not in IN_TIME:
-        return select_page(tx, GRANTS, query, {} if state is None else {"state = ?": state})
+        # Most grants of the other states had an interaction.
+        table = GRANTS if without_consent else CONSENTED if state in {None, "issued"} else WITH_INTERACTION
+        return select_page(tx, table, query, {} if state is None else {"state = ?": state})
     stored, in_time, age = IN_TIME[state]
     return select_page(tx, WITH_INTERACTION, query, {"g.state = ?": stored, f"i.{in_time} ?": now - age})
 

@@ -160,7 +160,7 @@ class Instance:
         interaction_id, nonce = redirect.rstrip("/").rsplit("/", 2)[1:]
 
         def unit(work: Work) -> str | None:
-            return consent.decide(work, consent.find_pending(work, interaction_id, nonce), approve)
+            return consent.decide(work, consent.find_pending(work, interaction_id, nonce), approve, "owner")
 
         return self.write(unit)
 

@@ -7,6 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.async_api import Page, Response, expect
 
+from payres.operator import grants
+from payres.routes import consent
 from payres.testing.instance import Instance
 from tests.browser.conftest import PASSWORD, ClientSite, OpenPage
 from tests.helpers import Json, usd
@@ -26,6 +28,7 @@ class Asked:
         self._answer = server.client.request_grant(item, interact={"start": ["redirect"], **finishing}).json()
         self._server = server
         self.url: str = self._answer["interact"]["redirect"]
+        self.grant_id: str = self._answer["continue"]["uri"].rpartition("/")[2]
 
     def check_finish(self, arrival: str) -> str:
         """The interact_ref that arrived at the client, after comparing the hash."""
@@ -203,3 +206,20 @@ async def test_pages_fit_a_phone_in_light_and_dark(
     wallet_server.deny(url)
     await press(page, "Approve")
     await check()
+
+
+async def test_open_page_goes_on_by_itself_after_the_operators_decision(
+    wallet_server: Instance, client_site: ClientSite, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consent, "READING_SECONDS", 1)
+    asked = Asked(wallet_server, f"{client_site.url}/done?order=17")
+    page = await open_page(viewport={"width": 390, "height": 300})
+    await sign_in(page, asked)
+    await page.get_by_role("button", name="Approve").scroll_into_view_if_needed()
+    async with page.expect_navigation():  # as long as nothing is decided it is the same page again
+        pass
+    await expect(page.get_by_role("button", name="Approve")).to_be_in_viewport()
+    wallet_server.write(lambda work: grants.decide(work, asked.grant_id, approve=True))
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Back at the shop")
+    [arrival] = client_site.arrivals
+    assert asked.go_on(arrival) == 200

@@ -70,7 +70,7 @@ def prepared(instance: Instance, folder: Path) -> Json:
     for _ in range(2):
         item = {"type": "outgoing-payment", "actions": ["read"], "identifier": instance.wallet("alice")}
         assert instance.client.request_grant(item).status_code == 200
-    first, second = instance.read(lambda work: grants.page_of_grants(work, "pending", PageQuery(2), work.now))[0]
+    first, second = instance.read(lambda work: grants.page_of_grants(work, "pending", PageQuery(2), work.now, False))[0]
     run(
         instance,
         "peer add bank --ilp-address test.bank --asset USD --scale 2 --url https://a.example/"

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from payres.operator import peers
 from payres.testing.instance import Instance, run_instance
 from tests.cli.conftest import Command
 from tests.http_server import reply, serving
 from tests.tls import server_tls
+from tests.works import add_usd_peer
 
 Found = Callable[[], dict[str, Any]]
 
@@ -83,6 +85,20 @@ def test_public_address_that_is_not_this_server(
 ) -> None:
     with proxy(answer) as url:
         assert seen in findings(url)["public address"]
+
+
+def test_peer_whose_server_is_stopped_is_not_well(findings: Callable[..., dict[str, Any]], instance: Instance) -> None:
+    def seen_at(url: str) -> str:
+        instance.write(lambda work: work.execute("UPDATE peer SET url = ?", (url,)).fetchall())
+        return str(findings()["peer bank"])
+
+    instance.write(lambda work: add_usd_peer(work, "bank", "10.00"))
+    with proxy(lambda handler: reply(handler, 405)) as url:
+        assert seen_at(f"{url}/ilp") == f"ok {url}/ilp answers"
+    with proxy(lambda handler: reply(handler, 502)) as url:
+        assert seen_at(f"{url}/ilp") == f"FIX{url}/ilp is answered 502"
+    assert seen_at("http://127.0.0.1:1/ilp").startswith("FIXhttp://127.0.0.1:1/ilp does not answer: ")
+    instance.write(lambda work: peers.remove_peer(work, "bank"))
 
 
 def test_public_address_that_nobody_answers(findings: Callable[..., dict[str, Any]]) -> None:

@@ -78,7 +78,7 @@ def test_grant_is_found_by_id_and_by_redirect_url(payres: Command, as_json: AsJs
         "Client": f"{BASE}/shop “The Shop”",
         "Wallet": f"{BASE}/alice",
         "State": "pending",
-        "May spend": limits,
+        "For": f"payments {limits}",
         "Consent until (UTC)": grant["interaction"]["expiresAt"],
     }
     alone = {
@@ -92,16 +92,44 @@ def test_grant_is_found_by_id_and_by_redirect_url(payres: Command, as_json: AsJs
 @pytest.mark.parametrize(
     ("access", "words"),
     [
-        ([{"type": "quote", "actions": ["create"]}], "nothing"),
-        ([{"type": "outgoing-payment", "actions": ["read"], "identifier": f"{BASE}/alice"}], "nothing"),
-        ([{"type": "outgoing-payment", "actions": ["create"], "identifier": f"{BASE}/alice"}], "any amount"),
+        ([{"type": "quote", "actions": ["create", "read"]}], "quote: create, read"),
+        (
+            [
+                {"type": "quote", "actions": ["create"]},
+                {"type": "outgoing-payment", "actions": ["read"], "identifier": f"{BASE}/alice"},
+            ],
+            "quote: create; outgoing-payment: read",
+        ),
+        (
+            [
+                {"type": "quote", "actions": ["create"]},
+                {"type": "outgoing-payment", "actions": ["create"], "identifier": f"{BASE}/alice"},
+            ],
+            "payments of any amount",
+        ),
+        ([], "to know who the owner is"),
     ],
 )
-def test_list_tells_spending_without_limits_from_none(
-    payres: Command, asked: Asked, tx: Work, access: Any, words: str
-) -> None:
+def test_list_says_what_a_grant_is_for(payres: Command, asked: Asked, tx: Work, access: Any, words: str) -> None:
     tx.execute('UPDATE "grant" SET access = ?', (json.dumps(access),))
     assert rows_of(payres("grant", "list"))[1][5] == words
+
+
+def test_grants_that_no_owner_is_asked_for_are_listed_only_with_all(as_json: AsJson, asked: Asked, tx: Work) -> None:
+    client = clients.ensure_client(tx, "thumbprint", None, "{}", 0)
+    for count, state in enumerate(("issued", "revoked")):
+        quiet = GrantRecord(f"quiet {count}", client.id, None, state, "[]", None, None, b"", 0, 0, None)
+        GRANTS.insert(tx, quiet)
+
+    def listed(*options: str) -> list[str]:
+        return [one["id"] for one in as_json("grant", "list", *options)["grants"]]
+
+    assert listed() == [asked.id]
+    assert listed("--all") == ["quiet 1", "quiet 0", asked.id]
+    assert (listed("--state", "issued"), listed("--state", "revoked")) == ([], [])
+    assert (listed("--state", "issued", "--all"), listed("--state", "revoked", "--all")) == (["quiet 0"], ["quiet 1"])
+    as_json("grant", "revoke", asked.id)
+    assert listed("--state", "revoked") == [asked.id]
 
 
 def test_request_that_can_be_decided_no_more_is_not_pending(payres: Command, as_json: AsJson, tx: Work) -> None:

@@ -183,7 +183,7 @@ def test_commands_count_from_the_next_request_on(server: Server, shop: Client, t
     assert (answer.status_code, reason(answer)) == (403, "wallet")
     server.command("wallet", "deposit", "alice", "2.10")
     assert shop.post("/outgoing-payments", payment, token).status_code == 201
-    for grant in server.command("grant", "list")["grants"]:
+    for grant in server.command("grant", "list", "--all")["grants"]:
         server.command("grant", "revoke", grant["id"])
     refusal(shop.get("/outgoing-payment-grant", token), 401, "invalid_token", reason="revoked_token")
     with closing(server.client("shop1")) as other:

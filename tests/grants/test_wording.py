@@ -123,6 +123,11 @@ def test_heading_names_the_wallet(identifier: str | None, heading: str) -> None:
     assert describe_items(item)[0].heading == heading
 
 
+def test_who_is_no_owner_reads_whose_wallet_it_is() -> None:
+    [permitted] = describe_access(encode(msgspec.convert([outgoing()], list[Access])).decode())
+    assert permitted.heading == f"Payments from {ALICE}"
+
+
 def test_spending_comes_first_and_an_action_says_what_it_includes_too() -> None:
     quote = {"type": "quote", "actions": ["read", "read-all", "create"]}
     items = describe_items(quote, {"type": "incoming-payment", "actions": ["read"]}, outgoing())

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
+from payres.operator.grants import revoke
 from payres.testing.instance import Instance
 from tests.cli.conftest import facts_in
 from tests.helpers import Json, usd
@@ -37,6 +38,20 @@ def test_spending_is_what_was_paid_and_what_limits_leave(
     spending = {"debit": "5.00", "debitLeft": debit_left, "receive": "5.00", "receiveLeft": receive_left}
     assets = {"debitAssetCode": "USD", "debitAssetScale": 2, "receiveAssetCode": "USD", "receiveAssetScale": 2}
     assert shown(payres) == (spending | assets, words)
+
+
+def test_grant_that_was_denied_or_ended_has_nothing_left(payres: Instance) -> None:
+    item: Json = {"type": "outgoing-payment", "actions": ["create"], "identifier": payres.wallet("alice")}
+    item["limits"] = {"debitAmount": usd(1200)}
+    asked = payres.client.request_grant(item, interact={"start": ["redirect"]}).json()
+    assert shown(payres)[1] == "12.00 USD"
+    payres.deny(asked["interact"]["redirect"])
+    assert shown(payres) == (None, None)
+    payres.client.grant(item)
+    [newest] = payres.read(lambda work: work.execute('SELECT max(id) FROM "grant"').fetchone())
+    payres.write(lambda work: revoke(work, newest))
+    spending, words = shown(payres)
+    assert (spending and spending["debit"], words) == ("0.00", None)
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,17 @@ def test_story_of_a_failed_payment_tells_of_its_packets(ann: Browser, seeded: Se
     assert f"It failed: the receiver said {TEXT}. USD 0.00 was sent, and GBP 0.00 arrived." in words
 
 
+def test_story_says_who_decided(ann: Browser, payres: Instance, seeded: Seeded) -> None:
+    def told(decider: str | None) -> str:
+        change = "UPDATE interaction SET decided_by = ? WHERE grant_id = ?"
+        payres.write(lambda work: work.execute(change, (decider, seeded.grant)).fetchall())
+        return ann.words(f"/admin/payments/{seeded.outgoing}")
+
+    assert "The operator approved it in the owner's name." in told("operator")
+    assert "It was approved." in told(None)
+    assert "The owner of the wallet approved it." in told("owner")
+
+
 def test_wallet_has_its_balance_payments_movements_and_keys(ann: Browser, seeded: Seeded) -> None:
     words = ann.words("/admin/wallets/alice")
     for part in ("Balance 13,315.67", "Wallet address ", "Phone <b>of Alice</b>", seeded.outgoing, "12,345.67"):
@@ -93,8 +104,14 @@ def test_wallet_has_its_balance_payments_movements_and_keys(ann: Browser, seeded
 def test_grant_is_told_in_words_with_what_is_left(ann: Browser, seeded: Seeded) -> None:
     words = ann.words(f"/admin/grants/{seeded.grant}")
     assert "Spent 25.00 USD Left 75.00 USD" in words
-    assert "Send up to USD 100.00 in total" in words
+    assert re.search(
+        r"Payments from http://127.0.0.1:\d+/alice Send up to USD 100.00 in total, to anyone it choos", words
+    )
+    assert "your wallet" not in words
     [row] = [row for row in ann.rows("/admin/grants") if row["Grant"] == seeded.grant]
+    assert all(row["For"].startswith("payments ") for row in ann.rows("/admin/grants"))
+    assert "Without consent too" in ann.words("/admin/grants")
+    assert "quote: create" in ann.words("/admin/grants", withoutConsent="true")
     assert (row["State"], row["Spent"], row["Left"]) == ("issued", "25.00 USD", "75.00 USD")
 
 

@@ -23,7 +23,7 @@ from payres.grants.requests import request_grant
 from payres.grants.sign_in import Browser, csrf_token, hash_password, open_session
 from payres.identifiers import hash_secret
 from payres.limits import MAX_KNOWN_BROWSERS, MAX_WRONG_PASSWORDS
-from payres.operator import wallets
+from payres.operator import grants, wallets
 from payres.routes.context import Context
 from payres.settings import Settings
 from payres.slots import Slots, SlotsBusy
@@ -476,6 +476,56 @@ async def test_decided_page_gives_the_reference_to_the_owner_only(site: Site) ->
     for page in pages:
         assert "Already answered" in words_of(page)
         assert "shop.example" not in page.text
+
+
+async def decide_as_operator(site: Site, path: str, approve: bool = True) -> str:
+    """The operator decides; where the owner's browser would go."""
+    decision = await site.write(lambda work: grants.decide(work, site.grant_id(path), approve))
+    return str(decision.redirect)
+
+
+@pytest.mark.parametrize("approve", [True, False])
+async def test_open_page_goes_to_the_client_with_what_the_operator_decided(site: Site, approve: bool) -> None:
+    """Signed in or not, as long as that informs the client."""
+    path, _ = await site.open()
+    link = await decide_as_operator(site, path, approve)
+    for page in (await site.browser.get(path), await site.stranger(path), await site.browser.get(path)):
+        assert (page.status_code, page.headers["location"]) == (303, link)
+    late = await site.submit(path, "deny", **hidden_fields(page))
+    assert (late.status_code, f'href="{link.replace("&", "&amp;")}"' in late.text) == (409, True)
+    if approve:
+        await site.continue_grant(path, parse_qs(urlsplit(link).query)["interact_ref"][0])
+        assert "You may close this window" in words_of(await site.stranger(path))
+
+
+async def test_application_is_opened_by_a_click_after_the_operators_decision(site: Site) -> None:
+    path = await site.ask(finish="com.example.app:/done")
+    await decide_as_operator(site, path)
+    page = await site.stranger(path)
+    assert (page.status_code, "Continue to the app com.example.app" in words_of(page)) == (200, True)
+
+
+async def test_operators_approval_that_has_lapsed_leads_nowhere(site: Site) -> None:
+    path = await site.ask()
+    await decide_as_operator(site, path)
+    site.clock.advance(3600)
+    page = await site.stranger(path)
+    assert (page.status_code, "shop.example" in page.text) == (200, False)
+
+
+async def test_open_page_looks_again_and_never_while_a_password_may_be_typed(site: Site) -> None:
+    path = await site.ask()
+    site.clock.advance(600)
+    form = await site.browser.get(path)
+    assert ("3000", f'href="{path}"' in form.text) == (form.headers["refresh"], True), "when the request has expired"
+    signed_in = await site.sign_in(path)
+    assert (await site.browser.get(path)).headers["refresh"] == "30"
+    await site.write(lambda tx: tx.execute("UPDATE wallet_address SET password_hash = NULL").fetchall())
+    waiting = await site.stranger(path)
+    assert ("<input" in waiting.text, waiting.headers["refresh"]) == (False, "5")
+    await decide_as_operator(site, path)
+    for ended in (signed_in, await site.stranger(path), await site.stranger("/interact/nothing/here")):
+        assert "refresh" not in ended.headers
 
 
 async def test_approval_that_has_lapsed_leads_nowhere(site: Site) -> None:

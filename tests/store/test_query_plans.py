@@ -137,13 +137,14 @@ QUERIES: dict[str, Query] = (
         "wallets.list_keys, revoked too": call(wallets.list_keys, 1, True),
     }
     | {
-        f"grants.page_of_grants, {state}": call(grants.page_of_grants, state, NEWEST, 1)
-        for state in ("issued", *grants.IN_TIME)
+        f"grants.page_of_grants, {state}, {of_all}": call(grants.page_of_grants, state, NEWEST, 1, of_all)
+        for state in ("issued", "revoked", *grants.IN_TIME)
+        for of_all in (True, False)
     }
 )
 # What an operator asks for as a whole is walked in its order, without sorting.
 WHOLE_LISTS: dict[str, Query] = {name: query for name, query in ASKED_FOR.items() if ".list_" in name} | {
-    "grants.page_of_grants": call(grants.page_of_grants, None, NEWEST, 1)
+    f"grants.page_of_grants, {of_all}": call(grants.page_of_grants, None, NEWEST, 1, of_all) for of_all in (True, False)
 }
 
 # Steps that join the results of others.
