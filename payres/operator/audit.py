@@ -1,14 +1,22 @@
 """The audit log, as operators read it. What changes something writes it: `payres.store.audit`."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from payres.operator.declarations import command, endpoint, lists
-from payres.operator.shapes import Column, Shape, represent
+from payres.operator.inputs import Name, Query, TimeText, require_time, said
+from payres.operator.shapes import Cell, Column, Shape, path_of, represent
 from payres.store.audit import AUDIT, AuditRecord
 from payres.store.rows import PageBounds, PageQuery, select_page
 from payres.store.work import Work
 from payres.wire import Resource, encode
+
+# Where there are pages of what actions are about, by the noun of the action.
+OWN: Final = ("wallet", "peer", "grant", "payment", "webhook")
+SECTIONS: Final = {one: f"{one}s" for one in OWN} | {"key": "wallets", "api_key": "api-keys"}
 
 
 class AuditEntry(Resource, frozen=True, kw_only=True):
@@ -24,6 +32,30 @@ def entry(work: Work, record: AuditRecord) -> AuditEntry:
     return represent(AuditEntry, record)
 
 
+class AuditQuery(Query, frozen=True, kw_only=True):
+    """`actor`, `action` and `object` are parts of what an entry has there."""
+
+    actor: Annotated[Name | UnsetType, said("Only what was done by who has this in the name.", metavar="TEXT")] = UNSET
+    action: Annotated[Name | UnsetType, said("Only with this in the action, such as wallet.", metavar="TEXT")] = UNSET
+    object: Annotated[Name | UnsetType, said("Only with this in what was changed.", metavar="TEXT")] = UNSET
+    from_: Annotated[TimeText | UnsetType, said("On this day (UTC), or at this time, or later.", metavar="TIME")] = (
+        msgspec.field(name="from", default=UNSET)
+    )
+    to: Annotated[TimeText | UnsetType, said("Before then.", metavar="TIME")] = UNSET
+
+
+def _actor(entry: AuditEntry) -> Cell:
+    kind, _, key = entry.actor.partition(":")
+    return Cell(entry.actor, "long", path_of("api-keys", key) if kind == "api" else None)
+
+
+def _object(entry: AuditEntry) -> Cell:
+    """With the page of what was changed, unless that is no more, or the action names something else."""
+    noun, _, verb = entry.action.partition(".")
+    section = None if verb in {"remove", "replay"} else SECTIONS.get(noun)
+    return Cell(entry.object, "long", path_of(section, entry.object) if section else None)
+
+
 def _details(entry: AuditEntry) -> str:
     """What an entry says besides who did what to what, in a line."""
     said = (
@@ -35,9 +67,9 @@ def _details(entry: AuditEntry) -> str:
 ENTRY: Final = Shape(
     entry,
     Column("Time (UTC)", "created_at", "time"),
-    Column("Who", "actor", "long"),
+    Column("Who", _actor),
     Column("Did what", "action"),
-    Column("To what", "object", "long"),
+    Column("To what", _object),
     Column("Details", _details, "long"),
 )
 
@@ -50,6 +82,11 @@ ENTRY: Final = Shape(
     "Audit log",
     about="What operators changed, with the command, the API or these pages.",
 )
-def list_entries(work: Work, page: PageQuery) -> tuple[Sequence[AuditRecord], PageBounds]:
+def list_entries(work: Work, page: PageQuery, query: AuditQuery) -> tuple[Sequence[AuditRecord], PageBounds]:
     """List what was changed and by whom, newest first."""
-    return select_page(work, AUDIT, page)
+    conditions: dict[str, Any] = {
+        **{f"instr(lower({name}), lower(?)) > 0": getattr(query, name) for name in ("actor", "action", "object")},
+        "created_at >= ?": require_time(query.from_, "from") if query.from_ else None,
+        "created_at < ?": require_time(query.to, "to") if query.to else None,
+    }
+    return select_page(work, AUDIT, page, {sql: value for sql, value in conditions.items() if value})

@@ -1,6 +1,7 @@
 """Payments of both directions as operators see them, and the search for them."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Annotated, Final
 
 import msgspec
@@ -10,7 +11,7 @@ from payres.amounts import format_decimal
 from payres.errors import InvalidRequest, require
 from payres.operator.declarations import command, endpoint, lists
 from payres.operator.inputs import DecimalText, Name, Query, TimeText, require_time, said
-from payres.operator.shapes import Column, Shape, represent
+from payres.operator.shapes import Cell, Column, Shape, represent
 from payres.operator.wallets import named_wallet, require_wallet
 from payres.store import payments
 from payres.store.assets import ASSETS, AssetRecord
@@ -103,16 +104,27 @@ def require_payment(work: Work, id: str) -> PaymentRecord:
     return require(PAYMENTS.get(work, id), f"There is no payment {id}; `payres payment list` shows all")
 
 
+def _moved_of_all(one: Payment) -> Cell:
+    """What was received or sent, and of how much where that is not all: what is left of a debit never left."""
+    moved, wanted, back = (Cell(text or "0", "number").shown for text in (one.moved, one.amount, one.refunded))
+    is_outgoing = one.direction == "outgoing"
+    is_done = one.amount is None or (is_outgoing and one.state == "completed")
+    is_all = is_done or Decimal(one.moved) >= Decimal(one.amount or 0)
+    parts = moved if is_all else f"{moved} of {'at most ' if is_outgoing else ''}{wanted}"
+    return Cell(f"{one.asset_code} {parts}{f', {back} refunded' if one.refunded.strip('0.') else ''}", "number")
+
+
 PAYMENT: Final = Shape(
     payment,
     Column("Created (UTC)", "created_at", "time"),
     Column("Payment", "id", "code", section="payments"),
     Column("Direction", "direction"),
     Column("Wallet", "wallet", "long", section="wallets"),
-    Column("Amount", "amount", "number"),
-    Column("Moved", "moved", "number"),
-    Column("Refunded", lambda one: one.refunded if one.refunded.strip("0.") else None, "number"),
-    Column("Asset", "asset_code"),
+    Column("Amount", _moved_of_all, "number", listed="on pages"),
+    Column("Amount", "amount", "number", listed="in files"),
+    Column("Moved", "moved", "number", listed="in files"),
+    Column("Refunded", lambda one: one.refunded if one.refunded.strip("0.") else None, "number", listed="in files"),
+    Column("Asset", "asset_code", listed="in files"),
     Column("State", "state", "state"),
     Column("Receiver", "receiver", "long"),
     Column("Failure", "failure", "long"),
@@ -126,7 +138,7 @@ PAYMENT: Final = Shape(
     "payments",
     "There are no such payments",
     "Payments",
-    about="Moved is what an incoming payment has received, or an outgoing one has sent.",
+    about="The amount is what a payment has received or sent, and of how much where that is not all.",
 )
 def list_payments(work: Work, page: PageQuery, query: PaymentQuery) -> tuple[Sequence[PaymentRecord], PageBounds]:
     """List payments, newest first."""

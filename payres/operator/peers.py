@@ -26,7 +26,7 @@ from payres.operator.peer_terms import (
     encrypted_token,
     hashed_token,
 )
-from payres.operator.shapes import Column, Shape, fact, represent
+from payres.operator.shapes import Cell, Column, Shape, fact, represent
 from payres.store import audit, packets, peers
 from payres.store.accounts import ACCOUNTS
 from payres.store.assets import ASSETS
@@ -99,9 +99,9 @@ def require_peer(work: Work, name: str) -> PeerRecord:
     return require(peers.find_peer(work, name), f"There is no peer {name!r}; `payres peer list` shows all")
 
 
-def _packets(found: PacketSum) -> str:
+def _packets(peer: Peer, found: PacketSum) -> Cell:
     counted = f"{found.packets} packet{'' if found.packets == 1 else 's'}"
-    return f"{found.amount} in {counted}" if found.packets else "nothing"
+    return Cell(f"{found.amount} in {counted}", unit=peer.asset_code) if found.packets else Cell("nothing")
 
 
 def _largest(peer: Peer) -> str:
@@ -123,10 +123,10 @@ PEER: Final = Shape(
     Column("Credit limit", _in_asset("credit_limit"), "number"),
     fact("It can still send", _in_asset("left"), "number"),
     fact("Reserved for packets from it", _in_asset("reserved"), "number"),
-    fact("In flight to it", lambda one: _packets(one.in_flight)),
+    fact("In flight to it", lambda one: _packets(one, one.in_flight)),
     Column("Asset", "asset_code"),
     fact("Decimals", "asset_scale", "number"),
-    Column("Unresolved packets", lambda one: _packets(one.unresolved)),
+    Column("Unresolved packets", lambda one: _packets(one, one.unresolved)),
     fact("Packets received", "packets_received", "number"),
     fact("Packets sent", "packets_sent", "number"),
     fact("Largest packet", _largest),

@@ -18,22 +18,30 @@ from payres.wire import Resource
 
 MEBIBYTE: Final = 1024 * 1024
 GIBIBYTE: Final = 1024 * MEBIBYTE
-GOOD: Final = frozenset({"active", "completed", "valid", "issued", "approved", "fulfilled"})
-BAD: Final = frozenset({"failed", "revoked", "denied", "inactive", "doubtful", "unresolved"})
+GOOD: Final = frozenset({"active", "completed", "valid", "issued", "approved", "fulfilled", "delivered"})
+BAD: Final = frozenset({"failed", "revoked", "denied", "inactive", "disabled", "doubtful", "unresolved"})
+WAITING: Final = frozenset({"pending", "sending"})
 # What a spreadsheet would take for a formula (OWASP, CSV injection); a number is none, though it be negative.
 FORMULA: Final = re.compile(r"(?!-[0-9]+(?:\.[0-9]+)?\Z)[=+\-@\t\r]")
 _WHOLE: Final = re.compile("[0-9]+")
+_UUID: Final = re.compile("(?:[a-z]+_)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_URL: Final = re.compile(r"https?://([^/]+)/\S{24,}")
+LAST: Final = 8  # characters of a long id or URL by which people tell it from another
 R = TypeVar("R", bound=Resource)
 
 Kind = Literal["text", "long", "number", "time", "code", "state"]
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """A value: its text as in CSV, what it is, and the page that it leads to. A `long` text may be broken anywhere."""
+    """A value: its text as in CSV, what it is, and the page that it leads to. A `long` text may be broken anywhere.
+
+    `unit` is the currency of an amount whose text is without.
+    """
 
     text: str
     kind: Kind = "text"
     link: str | None = None
+    unit: str = ""
 
     @property
     def shown(self) -> str:
@@ -43,6 +51,14 @@ class Cell(msgspec.Struct, frozen=True):
             whole = _WHOLE.match(number)
             return f"{sign}{int(whole[0]):,}{number[whole.end() :]}" if whole else self.text
         return f"{self.text[:10]} {self.text[11:19]}" if self.kind == "time" else visible_text(self.text)
+
+    @property
+    def brief(self) -> str:
+        """The same where there is little room: of an id its end, and of a long URL its host and its end."""
+        found = _UUID.fullmatch(self.text) or _URL.fullmatch(self.text)
+        if not found:
+            return self.shown
+        return visible_text(f"{'' if found.re is _UUID else found[1]}…{self.text[-LAST:]}")
 
     @property
     def printed(self) -> str:
@@ -57,7 +73,8 @@ class Cell(msgspec.Struct, frozen=True):
     @property
     def tone(self) -> str:
         """Of a state."""
-        return "good" if self.text in GOOD else "bad" if self.text in BAD else "plain"
+        tones = {"good": GOOD, "bad": BAD, "waiting": WAITING}
+        return next((tone for tone, states in tones.items() if self.text in states), "plain")
 
 
 Fact = tuple[str, Cell]
@@ -66,19 +83,24 @@ Fact = tuple[str, Cell]
 class Column(NamedTuple):
     """A label, and what a thing has under it: a field of its struct, or what a function makes of it.
 
-    With a `section`, the value names a thing that has a page there. Lists have only what is `listed`.
+    With a `section`, the value names a thing that has a page there. Lists have only what is `listed`: on pages, in
+    commands and files, or in both.
     """
 
     label: str
     value: str | Callable[[Any], Any]
     kind: Kind = "text"
     section: str | None = None
-    listed: bool = True
+    listed: bool | Literal["on pages", "in files"] = True
 
     def cell(self, thing: Any) -> Cell:
         """What a thing has under the label."""
         found = getattr(thing, self.value) if isinstance(self.value, str) else self.value(thing)
-        return found if isinstance(found, Cell) else cell_of(found, self.kind, self.section)
+        if isinstance(found, Cell):
+            return found
+        cell = cell_of(found, self.kind, self.section)
+        is_amount = self.kind == "number" and isinstance(found, str) and isinstance(self.value, str)
+        return msgspec.structs.replace(cell, unit=getattr(thing, "asset_code", "")) if is_amount else cell
 
 
 class Shape:
@@ -96,8 +118,13 @@ class Shape:
 
     @property
     def listed(self) -> Sequence[Column]:
-        """The columns of a list."""
-        return [column for column in self.columns if column.listed]
+        """The columns of a list that a command prints, or a file has."""
+        return [column for column in self.columns if column.listed in {True, "in files"}]
+
+    @property
+    def on_pages(self) -> Sequence[Column]:
+        """The columns of a list on a page."""
+        return [column for column in self.columns if column.listed in {True, "on pages"}]
 
     @cached_property
     def names(self) -> Sequence[str]:

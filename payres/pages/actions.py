@@ -120,7 +120,7 @@ class Action:
         members = asdict(thing) | names
         behind = form.back or form.path.rpartition("/")[0]
         back = path_of(*(members[part[1:-1]] if part.startswith("{") else part for part in behind.split("/")[1:]))
-        return Subject(facts_of(form.about.listed, thing), form.sentences(thing), back)
+        return Subject(facts_of(form.about.on_pages, thing), form.sentences(thing), back)
 
     async def _render(self, visit: Visit, form: Form, problem: str | None, status: int) -> Response:
         subject = await visit.read(lambda work: self._subject(work, visit))

@@ -42,7 +42,7 @@ async def wallet_page(visit: Visit) -> Response:
         own_keys = _listed(work, keys.list_keys, wallet=path, revoked=True)
         few_payments = _listed(work, payments.list_payments, page=FEW, wallet=path)
         movements = _listed(work, wallets.list_movements, page=FEW, wallet=path)
-        own = [column for column in PAYMENT.listed if column.section != "wallets"]
+        own = [column for column in PAYMENT.on_pages if column.section != "wallets"]
         return {
             "wallet": WALLET.find(work, wallet=path),
             "keys": make_table("Keys", [_key_id(path), *KEY.listed[1:]], own_keys, "No client signs for this wallet"),

@@ -20,8 +20,17 @@ from payres.routes.pages import HEADERS, redirect
 from payres.wire import Page
 
 FORMAT: Final = "format"
-LABELS: Final = {"from": "From", "to": "Before", "min": "At least", "max": "At most", "reason": "Failure has"} | {
-    "withoutConsent": "Without consent too"
+LABELS: Final = {
+    "from": "From",
+    "to": "Before",
+    "counterpart": "Other wallet, or beginning of a URL",
+    "min": "Amount from",
+    "max": "Amount to",
+    "reason": "Reason contains",
+    "actor": "Who contains",
+    "action": "Did what contains",
+    "object": "To what contains",
+    "withoutConsent": "Without consent too",
 }
 DAYS: Final = frozenset({"from", "to"})
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
@@ -41,8 +50,8 @@ async def show_list(visit: Visit, operation: Operation) -> Response:
     found = await visit.read(partial(operation.run, given=given))
     count = given["page"].count if operation.is_paged else DEFAULT_PAGE
     title = listing.title.format(**visit.segments)
-    table = make_table(title, shape.listed, found.result, listing.none)
     if non_empty.get(FORMAT) == "csv":
+        table = make_table(title, shape.listed, found.result, listing.none)
         return Response(as_csv(table), headers=HEADERS | attachment(title, "csv"), media_type="text/csv")
     return visit.show(
         "list.html",
@@ -50,7 +59,7 @@ async def show_list(visit: Visit, operation: Operation) -> Response:
         title=title,
         about=listing.about,
         also=listing.also,
-        table=table,
+        table=make_table(title, shape.on_pages, found.result, listing.none),
         filters=() if operation.struct is None else filters_of(operation.struct, filters),
         is_filtered=bool(filters),
         counts=COUNTS if operation.is_paged else (),

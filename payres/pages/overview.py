@@ -1,7 +1,8 @@
 """The overview: whether payments can be taken, what needs attention, and how the server and its money stand; and the
 settings in effect."""
 
-from collections.abc import Mapping, Sequence
+from calendar import month_abbr
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from payres.amounts import Asset, describe_amount, format_decimal
 from payres.clock import DAY, format_time
 from payres.operator import doctor
-from payres.operator.shapes import Cell, Column, facts_of, make_table
+from payres.operator.shapes import Cell, Column, facts_of, make_table, path_of
 from payres.operator.status import KINDS, STATUS, read_status
 from payres.pages.sign_in import Visit
 from payres.settings import Settings
@@ -21,7 +22,18 @@ SECRET: Final = frozenset({"metrics_token"})
 # Stands for secrets and for the query of a URL, which may have one.
 MASK: Final = "••••••••"
 
+# The commands that findings name, as they begin, and the pages that do the same.
+SAME: Final[Mapping[str, Callable[[str], Cell]]] = {
+    "payres peer show ": lambda name: Cell("The page of the peer", link=path_of("peers", name)),
+    "payres peer unresolved ": lambda _: Cell("the pages of your peers", link=path_of("peers")),
+    "payres webhook deliveries": lambda _: Cell("The page of deliveries", link=path_of("webhooks", "deliveries")),
+    "payres webhook replay ": lambda _: Cell("the page of each sends them again", link=path_of("webhooks")),
+}
+# What the facts of a server say of what the page has already: balances and findings.
+SAID: Final = {*KINDS.values(), "Not delivered", "Unresolved"}
+
 LIVE_SECONDS: Final = 30
+FEW_DAYS: Final = 14  # that a chart has at least
 STEP: Final = 8  # of which a bar takes 6
 HEIGHT: Final = 96
 
@@ -49,7 +61,7 @@ async def page(visit: Visit) -> Response:
         "",
         problem=problem,
         charts=[
-            _bar_chart(f"{asset.code} {word} a day", asset, volume.first_day, figures[asset])
+            bar_chart(f"{asset.code} {word} a day", asset, volume.first_day, figures[asset])
             for asset in volume.paid
             for word, figures in (("paid", volume.paid), ("received", volume.received))
         ],
@@ -66,20 +78,33 @@ def _read_database(work: Work) -> dict[str, Any]:
     for one in status.balances:
         balances.setdefault(Asset(one.asset_code, one.asset_scale), {})[one.kind] = one.balance
     return {
-        "findings": [one for one in doctor.examine(work) if one.fix],
+        "findings": [(one, _advice(one.fix)) for one in doctor.examine(work) if one.fix],
         "balances": make_table("Balances", BALANCE_COLUMNS, balances.items(), "There are no wallets yet"),
-        "facts": facts_of(STATUS.columns, status),
+        "facts": [(label, cell) for label, cell in facts_of(STATUS.columns, status) if label not in SAID],
     }
 
 
-def _bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int]) -> dict[str, Any]:
-    """A figure a day, in minor units, as bars from the oldest to the newest; the table has the days that are not 0."""
-    most = max(figures)
-    dates = [format_time((first_day + place) * DAY)[:10] for place in range(len(figures))]
+def _advice(fix: str) -> Sequence[Cell]:
+    """What to do, in which commands stand between backticks: with links in place of those that have a page."""
+    return [_step(part) if place % 2 else Cell(part) for place, part in enumerate(f"{fix}.".split("`"))]
+
+
+def _step(command: str) -> Cell:
+    start = next((start for start in SAME if command.startswith(start)), None)
+    return Cell(command, "code") if start is None else SAME[start](command.removeprefix(start))
+
+
+def bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int]) -> dict[str, Any]:
+    """A figure a day, in minor units, as bars from the first day that is not 0, or a few days, to the newest; the table
+    has the days that are not 0."""
+    start = min(next((place for place, figure in enumerate(figures) if figure), 0), len(figures) - FEW_DAYS)
+    dates = [format_time((first_day + place) * DAY)[:10] for place in range(start, len(figures))]
+    figures = figures[start:]
+    top, last = _round_up(max(figures)), len(figures) - 1
     bars, days = [], []
     for place, figure in enumerate(figures):
         if figure:
-            height = -(-figure * HEIGHT // most)
+            height = -(-figure * HEIGHT // top)  # rounded up: no figure is without a bar
             words = f"{dates[place]}: {describe_amount(figure, asset)}"
             bars.append({"x": place * STEP, "y": HEIGHT - height, "height": height, "title": words})
             days.append((dates[place], format_decimal(figure, asset)))
@@ -93,11 +118,22 @@ def _bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int])
         "bars": bars,
         "width": len(figures) * STEP,
         "height": HEIGHT,
-        "highest": describe_amount(most, asset),
-        "first": dates[0],
-        "last": dates[-1],
+        "highest": describe_amount(max(figures), asset),
+        "period": f"{dates[0]} to {dates[-1]}",
+        "scale": [format_decimal(figure, asset) for figure in (top, top // 2, 0)],
+        "days": [_short(dates[last * part // 3]) for part in range(4)],
         "table": make_table(title, columns, reversed(days), ""),
     }
+
+
+def _short(date: str) -> str:
+    return f"{int(date[8:])} {month_abbr[int(date[5:7])]}"
+
+
+def _round_up(figure: int) -> int:
+    """The top of an axis: at least the figure, with few digits, and even."""
+    unit = max(10 ** (len(str(figure)) - 1), 2)
+    return max(-(-figure // unit), 1) * unit
 
 
 async def settings_page(visit: Visit) -> Response:

@@ -3,24 +3,35 @@
 Whoever `admin_hosts` does not let in comes no further than the router. Every answer is a page or leads to one.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.admin.serving import all_operations
-from payres.errors import InsufficientAccess, InvalidRequest, MethodNotAllowed, SignInFailed
+from payres.errors import InsufficientAccess, InvalidRequest, MethodNotAllowed, SignInFailed, nothing_here
 from payres.grants.sign_in import check_csrf
 from payres.operator.exports import export_ledger, export_payments, export_statement
 from payres.pages import details, overview, sign_in
 from payres.pages.actions import Action
 from payres.pages.list_page import exports_page, send_file, show_list
 from payres.pages.sign_in import STYLE_SHEETS, Form, Page, Visit
-from payres.routes.pages import PAGE_METHODS, error_page, read_form, serve_page
+from payres.routes.pages import PAGE_METHODS, error_page, load_templates, read_form, serve_page
 from payres.routes.routing import Handler, Route
-from payres.urls import ADMIN_ROOT
+from payres.urls import ADMIN_API, ADMIN_ROOT
+
+
+class PageConvertor(StringConvertor):
+    """What is below the operator's pages and not in the operator's API, whose errors are JSON."""
+
+    regex = rf"(?!{re.escape(ADMIN_API.removeprefix(f'{ADMIN_ROOT}/'))}(?:/|$)).+"
+
+
+register_url_convertor("page", PageConvertor())
 
 # Those written by hand; lists and forms of operations come with them. A form is sent to its own page.
 PAGES: Final[Mapping[str, Callable[..., Any]]] = {
@@ -39,8 +50,9 @@ PAGES: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 def page_routes() -> Sequence[Route]:
-    """The routes of the operator's pages."""
-    pages = admin_pages().items()
+    """The routes of the operator's pages. To make them takes long: with them, what every page is made of is loaded."""
+    load_templates("layout.html", "admin/layout.html", "admin/parts.html", "admin/sign_in.html")
+    pages = {**admin_pages(), f"{ADMIN_ROOT}/{{path:page}}": _find_nothing}.items()
     return [Route(path, {"GET": _handler(page)}, is_json=False, takes_all=True) for path, page in pages]
 
 
@@ -59,10 +71,17 @@ def admin_pages() -> Mapping[str, Callable[..., Any]]:
 def _handler(found: Callable[..., Any]) -> Handler:
     return partial(
         serve_page,
-        answer=found if found is sign_in.follow_link else partial(_answer, page=found),
+        answer=found if found in OPEN else partial(_answer, page=found),
         error_page=partial(error_page, template="admin/notice.html", style_sheets=STYLE_SHEETS),
         fault="The server failed, and its log says how",
     )
+
+
+async def _find_nothing(_: Request) -> Response:
+    raise nothing_here()
+
+
+OPEN: Final = (sign_in.follow_link, _find_nothing)  # for who is not signed in
 
 
 async def _answer(request: Request, page: Page) -> Response:

@@ -56,6 +56,7 @@ FORM: Final = "payres_form"  # a secret by which a sign-in form is known to be t
 TITLES: Final = {
     "insufficient_access": "This form was not taken",
     "unknown_interaction": "There is no such request",
+    "not_found": "Not found",
     "invalid_interaction": "Too late",
     "wrong_state": "This cannot be decided now",
     "too_large": "This form is too long",
@@ -147,6 +148,12 @@ def check_sign_in(request: Request, form: Mapping[str, str]) -> None:
 async def front_page(request: Request) -> Response:
     """GET / by a browser: what this server is, and where to go."""
     return render(request, "front.html", {})
+
+
+def load_templates(*names: str) -> None:
+    """Compiles these templates, which takes a few milliseconds each, before a page is made of them."""
+    for name in names:
+        _environment().get_template(name)
 
 
 def redirect(url: str) -> Response:

@@ -130,7 +130,7 @@ def test_what_shows_a_secret_is_kept_under_no_key(program: Program) -> None:
     ],
 )
 def test_page_that_cannot_be_read_is_refused(params: Json, field: str, program: Program) -> None:
-    assert error_of(program.ask("GET", "/audit-log", **params), 400, "invalid_request")["field"] == field
+    assert error_of(program.ask("GET", "/wallets", **params), 400, "invalid_request")["field"] == field
 
 
 def test_pages_lead_to_each_other(program: Program, new_program: NewProgram) -> None:

@@ -22,7 +22,7 @@ PATHS = (
     *("/payments/{incoming}", "/payments/{outgoing}", "/payments/{failed}", "/payments?state=sending"),
     *("/payments/{incoming}/refund", "/grants/{grant}", "/grants/{grant}/revoke", "/peers", "/peers/second"),
     *("/packets/{packet}", "/webhooks", "/webhooks/deliveries", "/api-keys", "/api-keys/{api_key}", "/audit-log"),
-    *("/exports", "/settings", "/wallets/nobody"),
+    *("/exports", "/settings", "/wallets/nobody", "/nonsense"),
 )
 
 
@@ -84,6 +84,22 @@ async def test_every_page_fits_and_can_be_read_by_everyone(
     await check(page, f"{server.base_url}/admin")
     made = server.write(lambda work: operators.make_link(work, "ann", read_only=False))
     await check(page, f"{server.base_url}/admin/link/{made.secret}")
+
+
+@pytest.mark.parametrize("name", ["Overview", "Settings"])
+async def test_menu_is_one_row_on_a_phone_and_shows_where_one_is(
+    server: Instance, seeded: Seeded, open_page: OpenPage, name: str
+) -> None:
+    page = await open_page(viewport=NARROW)
+    await sign_in(page, server, "mia")
+    await page.get_by_role("link", name=name, exact=True).click()
+    current = page.get_by_role("link", name=name, exact=True)
+    await expect(current).to_have_attribute("aria-current", "page")
+    await expect(current).to_be_in_viewport(ratio=0.9)
+    menu, link = await page.get_by_role("navigation", name="Sections").bounding_box(), await current.bounding_box()
+    assert menu
+    assert link
+    assert menu["height"] < 1.5 * link["height"]
 
 
 async def test_pages_work_without_scripts_and_break_no_policy(

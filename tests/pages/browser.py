@@ -88,5 +88,7 @@ def rows_of(body: str) -> list[dict[str, str]]:
 
 
 def _words(text: str) -> str:
+    """What is shortened stands whole in the title."""
+    text = re.sub(r'<span [^>]*title="([^"]*)">[^<]*</span>', r"\1", text)
     spaced = re.sub(r"</(p|h\d|li|div|dt|dd|td|th|option|label)>", " ", text)
     return " ".join(unescape(re.sub(r"<[^>]*>", "", spaced)).split())

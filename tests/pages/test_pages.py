@@ -5,12 +5,17 @@ from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from payres.clock import format_time
+from payres.amounts import Asset, format_decimal
+from payres.clock import DAY, format_time
+from payres.operator.audit import ENTRY, AuditEntry
 from payres.operator.backups import Backup, record_backup
+from payres.operator.payments import PAYMENT
 from payres.operator.shapes import Cell
 from payres.operator.wallets import create_wallet, deposit
+from payres.pages.overview import bar_chart
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
 from tests.pages.browser import Browser, rows_of, words_of
@@ -95,7 +100,13 @@ def test_story_says_who_decided(ann: Browser, payres: Instance, seeded: Seeded) 
 
 def test_wallet_has_its_balance_payments_movements_and_keys(ann: Browser, seeded: Seeded) -> None:
     words = ann.words("/admin/wallets/alice")
-    for part in ("Balance 13,315.67", "Wallet address ", "Phone <b>of Alice</b>", seeded.outgoing, "12,345.67"):
+    for part in (
+        "Balance USD 13,315.67 State active Name Alice",
+        "Wallet address ",
+        "Phone <b>of Alice</b>",
+        seeded.outgoing,
+        "12,345.67",
+    ):
         assert part in words
     [key] = [row for row in _table(ann, "/admin/wallets/alice", "Keys") if row["Key id"] == seeded.kid]
     assert key["State"] == "valid"
@@ -103,7 +114,8 @@ def test_wallet_has_its_balance_payments_movements_and_keys(ann: Browser, seeded
 
 def test_grant_is_told_in_words_with_what_is_left(ann: Browser, seeded: Seeded) -> None:
     words = ann.words(f"/admin/grants/{seeded.grant}")
-    assert "Spent 25.00 USD Left 75.00 USD" in words
+    assert "State issued Left 75.00 USD Asked for" in words
+    assert "Spent 25.00 USD" in words
     assert re.search(
         r"Payments from http://127.0.0.1:\d+/alice Send up to USD 100.00 in total, to anyone it choos", words
     )
@@ -116,7 +128,7 @@ def test_grant_is_told_in_words_with_what_is_left(ann: Browser, seeded: Seeded) 
 
 
 def test_peer_has_its_unresolved_packets(ann: Browser, seeded: Seeded) -> None:
-    assert "Unresolved packets 5.00 in 1 packet " in ann.words("/admin/peers/second")
+    assert "Unresolved packets USD 5.00 in 1 packet " in ann.words("/admin/peers/second")
     [packet] = _table(ann, "/admin/peers/second", "Unresolved packets")
     assert (packet["Packet"], packet["Payment"], packet["Amount"]) == (seeded.packet, seeded.failed, "5.00")
     [peer] = ann.rows("/admin/peers")
@@ -154,6 +166,29 @@ def test_overview_shows_money_volume_and_what_needs_attention(ann: Browser, payr
     assert f"Last backup {day}" in shown
 
 
+def test_what_needs_attention_leads_to_the_pages_that_help(ann: Browser, seeded: Seeded) -> None:
+    part = ann.get("/admin").text.partition('<section class="card attention">')[2].partition("</section>")[0]
+    assert re.findall(r'<a href="([^"]+)">', part) == ["/admin/peers", "/admin/webhooks"]
+    assert "payres peer unresolved" not in part
+    assert '<span class="code">payres webhook test ' in part, "no page does that"
+
+
+def test_chart_has_axes_and_two_weeks_at_least(ann: Browser, payres: Instance, seeded: Seeded) -> None:
+    today = payres.read(lambda work: work.now)
+    first = format_time(today - 13 * DAY)[:10]
+    page = ann.get("/admin").text
+    assert f'aria-label="USD paid a day, at most USD 25.00 from {first} to {format_time(today)[:10]};' in page
+    assert "<span>30.00</span><span>15.00</span><span>0.00</span>" in page
+    assert page.count("<line ") == 3 * page.count('<svg class="chart"')
+
+
+@pytest.mark.parametrize(("figure", "top"), [(0, 2), (1, 2), (9, 10), (11, 20), (2500, 3000), (9999, 10000)])
+def test_axis_ends_at_a_round_figure(figure: int, top: int) -> None:
+    chart = bar_chart("", Asset("USD", 2), 0, [figure, *[0] * 89])
+    assert chart["scale"] == [format_decimal(one, Asset("USD", 2)) for one in (top, top // 2, 0)]
+    assert all(0 < bar["height"] <= chart["height"] for bar in chart["bars"])
+
+
 def test_page_loads_again_by_itself_only_where_that_was_asked_for(ann: Browser, seeded: Seeded) -> None:
     assert 'http-equiv="refresh"' not in ann.get("/admin").text
     assert '<meta http-equiv="refresh" content="30">' in ann.get("/admin?live=1").text
@@ -180,6 +215,114 @@ def test_payments_are_filtered_in_the_page_and_alike_in_csv(
     written = _csv(ann, "/admin/payments", **filters)
     assert [row["Payment"] for row in written] == [row["Payment"] for row in rows]
     assert ("There are no such payments" in ann.words("/admin/payments", **filters)) == (not ids)
+
+
+def test_filters_are_folded_away_until_they_are_used(ann: Browser, seeded: Seeded) -> None:
+    assert '<details class="fold">\n<summary>Filter</summary>' in ann.get("/admin/payments").text
+    used = ann.get("/admin/payments?state=failed").text
+    assert '<details class="fold" open>' in used
+    assert '<a class="button quiet" href="/admin/payments">Reset</a>' in used
+    words = ann.words("/admin/payments")
+    for label in ("Amount from", "Amount to", "Reason contains"):
+        assert label in words
+
+
+def test_files_have_the_columns_that_they_had(ann: Browser, seeded: Seeded) -> None:
+    known = "Created (UTC),Payment,Direction,Wallet,Amount,Moved,Refunded,Asset,State,Receiver,Failure"
+    assert ann.get("/admin/payments?format=csv").text.splitlines()[0] == known
+
+
+@pytest.mark.parametrize(
+    ("direction", "state", "amount", "moved", "refunded", "said"),
+    [
+        ("outgoing", "completed", "5.06", "5.00", "0.00", "USD 5.00"),
+        ("outgoing", "sending", "5.06", "1.00", "0.00", "USD 1.00 of at most 5.06"),
+        ("outgoing", "failed", "5.06", "0.00", "0.00", "USD 0.00 of at most 5.06"),
+        ("incoming", "completed", "1005.00", "1005.00", "2.00", "USD 1,005.00, 2.00 refunded"),
+        ("incoming", "completed", "90.00", "93.00", "0.00", "USD 93.00"),
+        ("incoming", "completed", "5.00", "3.00", "0.00", "USD 3.00 of 5.00"),
+        ("incoming", "pending", "5.00", "0.00", "0.00", "USD 0.00 of 5.00"),
+        ("incoming", "pending", None, "0.00", "0.00", "USD 0.00"),
+    ],
+)
+def test_amount_says_what_is_lacking_only_where_something_is(
+    payres: Instance,
+    seeded: Seeded,
+    direction: str,
+    state: str,
+    amount: str | None,
+    moved: str,
+    refunded: str,
+    said: str,
+) -> None:
+    given = {"direction": direction, "state": state, "amount": amount, "moved": moved, "refunded": refunded}
+    one = msgspec.structs.replace(payres.read(lambda work: PAYMENT.find(work, id=seeded.outgoing)), **given)
+    [cell] = [column.cell(one) for column in PAYMENT.on_pages if column.label == "Amount"]
+    assert cell.shown == said
+
+
+@pytest.mark.parametrize(
+    ("text", "brief"),
+    [
+        ("0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", "…0c1f8d11"),
+        ("evt_0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", "…0c1f8d11"),
+        ("https://pay.example/incoming-payments/0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11", "pay.example…0c1f8d11"),
+        ("https://pay.example/alice", "https://pay.example/alice"),
+        (
+            "https://pay.example/alice-with-a-long-path “Her shop”",
+            "https://pay.example/alice-with-a-long-path “Her shop”",
+        ),
+    ],
+)
+def test_long_names_are_shortened_in_tables(text: str, brief: str) -> None:
+    assert Cell(text, "code").brief == brief
+
+
+def test_what_is_shortened_stands_whole_in_the_title(ann: Browser, seeded: Seeded) -> None:
+    page = ann.get("/admin/payments").text
+    assert f'<span class="short code" title="{seeded.outgoing}">…{seeded.outgoing[-8:]}</span>' in page
+    url = f"{ann.instance.base_url}/incoming-payments/{seeded.incoming}"
+    host = url.split("/")[2]
+    assert f'<span class="short" title="{url}">{host}…{seeded.incoming[-8:]}</span>' in page
+
+
+def test_states_that_wait_look_like_none_that_are_over() -> None:
+    assert {Cell(state, "state").tone for state in ("pending", "sending")} == {"waiting"}
+    assert {Cell(state, "state").tone for state in ("delivered", "completed", "failed", "disabled")} == {"good", "bad"}
+
+
+@pytest.mark.parametrize(
+    ("filters", "actions"),
+    [
+        ({"action": "WALLET.with"}, ["wallet.withdraw"]),
+        ({"actor": "server", "object": "second"}, ["peer.add"]),
+        ({"actor": "page:ann"}, ["admin.set_password"]),
+        ({"action": "peer", "to": "2020-01-01"}, []),
+        ({"action": "peer", "from": "2020-01-01"}, ["peer.add"]),
+        ({"actor": "nobody%"}, []),
+    ],
+)
+def test_audit_log_is_filtered(ann: Browser, seeded: Seeded, filters: dict[str, str], actions: list[str]) -> None:
+    assert [row["Did what"] for row in ann.rows("/admin/audit-log", **filters)] == actions
+
+
+@pytest.mark.parametrize(
+    ("action", "about", "link"),
+    [
+        ("wallet.deposit", "a/b", "/admin/wallets/a%2Fb"),
+        ("key.add", "alice", "/admin/wallets/alice"),
+        ("grant.revoke", "id", "/admin/grants/id"),
+        ("payment.refund", "id", "/admin/payments/id"),
+        ("api_key.create", "id", "/admin/api-keys/id"),
+        ("webhook.add", "id", "/admin/webhooks/id"),
+        ("webhook.replay", "an-event", None),
+        ("peer.remove", "second", None),
+        ("rate.set", "EUR USD", None),
+    ],
+)
+def test_audit_log_leads_to_what_was_changed(action: str, about: str, link: str | None) -> None:
+    said = AuditEntry(id="1", created_at="", actor="api:key", action=action, object=about, details={})
+    assert [column.cell(said).link for column in ENTRY.columns] == [None, "/admin/api-keys/key", None, link, None]
 
 
 def test_empty_filters_of_a_form_are_left_out_of_the_url(ann: Browser, seeded: Seeded) -> None:
@@ -292,13 +435,22 @@ def test_every_page_is_there_and_escapes_what_others_wrote(ann: Browser, reader:
 
 @pytest.mark.parametrize(
     "path",
-    ["/admin/wallets/nobody", "/admin/payments/none", "/admin/grants/none", "/admin/peers/none", "/admin/wallets/%00"],
+    [
+        *("/admin/wallets/nobody", "/admin/payments/none", "/admin/grants/none", "/admin/peers/none"),
+        *("/admin/wallets/%00", "/admin/nonsense", "/admin/a/b/c/", "/admin/v12", "/admin/link"),
+    ],
 )
 def test_what_does_not_exist_is_a_page_that_says_so(ann: Browser, path: str) -> None:
     answer = ann.get(path)
     assert answer.status_code in {400, 404}
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert "To the overview" in words_of(answer)
+
+
+@pytest.mark.parametrize("path", ["/admin/v1", "/admin/v1/", "/admin/v1/nonsense", "/admin/v1/a/b"])
+def test_what_does_not_exist_in_the_api_is_json(ann: Browser, path: str) -> None:
+    answer = ann.http.get(path, headers={"Accept": "text/html"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
 
 
 def test_names_of_wallets_lead_nowhere_else(ann: Browser, payres: Instance) -> None:

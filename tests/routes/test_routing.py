@@ -1,16 +1,26 @@
 """What is said of paths beside the routes, against the routes."""
 
+import asyncio
+import sys
+import threading
 from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.types import Receive, Scope, Send
 
 from payres.admin.serving import admin_endpoints
+from payres.http.admin_hosts import AdminHosts
 from payres.http.cross_origin import PREFLIGHT
 from payres.pages.serving import admin_pages
-from payres.routes.routing import ROUTES
+from payres.routes import consent
+from payres.routes.routing import ROUTES, Operator, Route
 from payres.urls import ADMIN_API, ADMIN_ROOT, CLOSED, PAGES, RESERVED_SEGMENTS, SECRET_PATHS, SIGNED_SEGMENTS
 
 INTEGRATING = Path(__file__).parents[2] / "docs" / "integrating.md"
 API = [one for one in ROUTES if one.is_json]
 FOR_LATER = {"account", "discovery", "grant", "pay", "settings", "static"}
+HOST = (b"host", b"localhost")
 OF_ANY_SITE = {".well-known", "did.json", "favicon.ico", "jwks.json"}
 
 
@@ -41,6 +51,36 @@ def test_paths_with_a_secret_are_known() -> None:
 def test_pages_are_closed_to_scripts_of_other_origins() -> None:
     assert set(PAGES) < set(CLOSED)
     assert {one.path for one in ROUTES if f"{one.path}/".startswith(CLOSED)} == {"/interact/{id}/{nonce}", "/metrics"}
+
+
+class Known(Route):
+    """Notes that it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__("/admin/one", {"GET": consent.serve})
+        self.asked = 0
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.asked += 1
+
+
+async def test_operators_routes_are_loaded_once_and_the_loop_goes_on_meanwhile() -> None:
+    """The thread that loads lets others have the interpreter a hundred times as often, until it has loaded."""
+    usual, known, loads = sys.getswitchinterval(), Known(), []
+
+    def load() -> list[Known]:
+        loads.append((threading.current_thread() is threading.main_thread(), sys.getswitchinterval()))
+        return [known]
+
+    operator = Operator(load, AdminHosts(""))
+    scope = {"path": "/admin/one", "raw_path": b"/admin/one", "client": ("127.0.0.1", 1), "headers": [HOST]}
+    unused: Any = None
+    await asyncio.gather(*(operator.handle(dict(scope), unused, unused) for _ in range(2)))
+    assert (known.asked, len(loads)) == (2, 1)
+    [(is_on_the_loop, interval)] = loads
+    assert not is_on_the_loop
+    assert interval == pytest.approx(usual / 100, rel=0.01)
+    assert sys.getswitchinterval() == pytest.approx(usual)
 
 
 def test_every_endpoint_is_documented() -> None:
