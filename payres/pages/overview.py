@@ -132,7 +132,7 @@ def _short(date: str) -> str:
 
 def _round_up(figure: int) -> int:
     """The top of an axis: at least the figure, with few digits, and even."""
-    unit = max(10 ** (len(str(figure)) - 1), 2)
+    unit = max(int(10 ** (len(str(figure)) - 1)), 2)
     return max(-(-figure // unit), 1) * unit
 
 
