@@ -156,8 +156,8 @@ def test_what_a_refund_does_not_send_can_be_sent_back_again(
     receivers = a.context.remote_payments._receivers
     fetch_open = receivers.fetch_open
 
-    async def fetch_before(url: str) -> RemoteIncomingPayment:
-        found = await fetch_open(url)
+    async def fetch_before(url: str, seconds: float | None = None) -> RemoteIncomingPayment:
+        found = await fetch_open(url, seconds)
         b.write(lambda work: take_at_most(work, receiver, takes))
         return found
 
