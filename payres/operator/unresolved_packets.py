@@ -119,7 +119,7 @@ PACKET: Final = Shape(
 @command("peer unresolved NAME", "first-bank")
 @lists("packets", "No packet to {name} is unresolved")
 def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacket]:
-    """List the unresolved packets to a peer, and those from it to compare.
+    """List the unresolved packets of a peer and those to compare.
 
     The peer did not answer, and the receiver's figures do not show whether they arrived. Their payers have the money
     back. `payres peer resolve` records what the peer can show.
