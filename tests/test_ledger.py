@@ -324,6 +324,8 @@ def test_any_sequence_agrees_with_a_plain_model(steps: list[Step]) -> None:
                     take(books.work, ids, holds, step)
                 if isinstance(caught.value, NotEnough):
                     assert caught.value.free == model.accounts[step.source].free
+                if isinstance(caught.value, DomainError):
+                    assert str(MAX_LEDGER) in str(caught.value)
             else:
                 take(books.work, ids, holds, step)
                 model.apply(step)

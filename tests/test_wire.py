@@ -20,6 +20,11 @@ def test_decode_says_which_rule_the_body_breaks_and_where() -> None:
     assert (refusal.value.status, refusal.value.details) == (400, {"field": "walletAddress"})
 
 
+def test_metadata_that_is_too_long_is_told_its_limit() -> None:
+    with pytest.raises(DomainError, match="metadata may have at most 4096 bytes as it is written, and this has 4097"):
+        wire.metadata_text(msgspec.Raw(b'{"a":"%b"}' % (b"x" * 4089)))
+
+
 class WithDefault(msgspec.Struct):
     a: int = 0
 
