@@ -233,7 +233,7 @@ def test_receiver_that_cannot_be_read_is_asked_for_an_hour(
     asked = 0
     fetch = RemoteReceivers.fetch
 
-    async def away(self: RemoteReceivers, url: str) -> RemoteIncomingPayment:
+    async def away(self: RemoteReceivers, url: str, seconds: float | None = None) -> RemoteIncomingPayment:
         nonlocal asked
         asked += 1
         if back_after == "minutes" and asked > 5:
@@ -264,7 +264,7 @@ def test_receiver_that_says_less_than_it_said_before_is_asked_again(
     figures = iter([0, 0])
     fetch = RemoteReceivers.fetch
 
-    async def behind(self: RemoteReceivers, url: str) -> RemoteIncomingPayment:
+    async def behind(self: RemoteReceivers, url: str, seconds: float | None = None) -> RemoteIncomingPayment:
         found = await fetch(self, url)
         return msgspec.structs.replace(found, received=next(figures, found.received))
 
@@ -282,7 +282,7 @@ def test_receiver_that_lies_costs_the_payer_no_more_than_was_promised(
     """What it denies it gets again; what it claims it has acknowledged."""
     fetch = RemoteReceivers.fetch
 
-    async def lying(self: RemoteReceivers, url: str) -> RemoteIncomingPayment:
+    async def lying(self: RemoteReceivers, url: str, seconds: float | None = None) -> RemoteIncomingPayment:
         found = await fetch(self, url)
         return msgspec.structs.replace(found, received=found.received + lie)
 

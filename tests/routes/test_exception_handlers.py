@@ -64,7 +64,6 @@ def test_wrong_method_is_refused_with_those_allowed_which_options_tells_too(
         "/discovery",
         "/nowhere/jwks.json",
         "/nowhere/did.json",
-        "/admin/did.json",
         "/jwks.json",
         "/did.json",
         "/.well-known/other",
