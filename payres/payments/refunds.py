@@ -32,6 +32,7 @@ from payres.store.payments import (
     REFUNDS,
     IncomingRecord,
     RefundRecord,
+    count_under,
     delivered_here,
     open_part,
     open_parts,
@@ -108,9 +109,10 @@ def make(work: Work, found: Plan, first: int = 0, offer: Offer | None = None) ->
     Raises WrongState, also when something else was sent back meanwhile; InsufficientFunds, NoRate.
     """
     wanted, receiver = found.wanted, found.receiver
-    if first == 0 and not found.made:
-        if refunds_under(work, found.payment.id, wanted.reference):
-            raise _changed()
+    made = len(found.made) + first
+    if count_under(work, found.payment.id, wanted.reference) != made:
+        raise _changed()
+    if made == 0:
         shown = f"{format_decimal(found.amount, receiver.asset)} {receiver.asset_code}"
         to = {} if wanted.to is None else {"to": canonical(wanted.to)}
         audit.record(work, ACTION, found.payment.id, amount=shown, reference=wanted.reference, **to)
@@ -160,9 +162,15 @@ def _with_parts(work: Work, found: Plan, amount: int) -> Plan:
             amount -= part
             parts.append((payer_id, part))
     if amount:
+        missing = f"{format_decimal(amount, receiver.asset)} {receiver.asset_code}"
+        if found.made:
+            raise WrongState(
+                f"Of what this refund has still to do, {missing} went back under another reference since; send back"
+                " what is left under a new reference"
+            )
         raise WrongState(
-            f"{format_decimal(amount, receiver.asset)} {receiver.asset_code} of this came from other servers: send that"
-            " back by itself, to a wallet address that you name (to), and refund here what was paid here"
+            f"{missing} of this came from other servers: send that back by itself, to a wallet address that you name"
+            " (to), and refund here what was paid here"
         )
     if len(parts) > PARTS_AT_ONCE:
         check_funds(work, receiver, sum(part for _, part in parts))

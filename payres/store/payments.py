@@ -353,6 +353,12 @@ def refunds_under(tx: Transaction, payment_id: str, reference: str) -> Sequence[
     return sorted(found, key=lambda refund: refund.id)
 
 
+def count_under(tx: Transaction, payment_id: str, reference: str) -> int:
+    """How many these are."""
+    where = "WHERE incoming_payment_id = ? AND reference = ?"
+    return number(tx, f"SELECT count(*) FROM refund {where}", payment_id, reference)
+
+
 def sent_back(tx: Transaction, payment_id: str, elsewhere: bool = False) -> int:
     """What of an incoming payment counts as sent back; or only what goes to wallet addresses that were named."""
     condition = " AND r.outgoing_payment_id IS NULL" if elsewhere else ""

@@ -184,6 +184,26 @@ def test_refund_whose_plan_is_no_longer_right_is_refused(tx: Work) -> None:
                 make(tx, late, 0, offer)
 
 
+def test_refund_that_another_program_goes_on_with_is_made_once(tx: Work) -> None:
+    """A command repeats what the server is doing, or sends back meanwhile what that has still to do."""
+    for _ in range(PARTS_AT_ONCE + 1):
+        pay(tx, "alice", 200)
+    pay_from_remote(tx, 500)
+    wanted = Wanted("bill", "r-1", f"{2 * PARTS_AT_ONCE + 1}.00")
+    found = plan(tx, wanted)
+    make(tx, found)
+    rest = plan(tx, wanted)
+    tx.execute("SAVEPOINT half")
+    make(tx, found, PARTS_AT_ONCE)
+    with pytest.raises(WrongState, match="meanwhile"):
+        make(tx, rest)
+    assert balance(tx, "shop") == "6.00"
+    tx.execute("ROLLBACK TO half")
+    refund(tx, Wanted("bill", "r-2", "1.50"))
+    with pytest.raises(WrongState, match=r"0\.50 USD went back under another reference"):
+        plan(tx, wanted)
+
+
 def test_wallet_that_paid_itself_gets_its_money_back(tx: Work) -> None:
     wallets.deposit(tx, "shop", "5.00")
     pay(tx, "shop", 500)
