@@ -1,7 +1,5 @@
 """What an operator looks at: `payres status` on one screen, `payres doctor` for what is wrong, `payres ledger`."""
 
-from functools import partial
-
 import click
 from msgspec.structs import asdict
 
@@ -13,10 +11,12 @@ from payres.operator.doctor import examine, look_around
 from payres.operator.invariant_checks import Finding
 from payres.operator.ledger import ledger_check
 from payres.operator.status import STATUS, read_status
+from payres.store import runs
 from payres.store.connections import is_served
 from payres.store.peers import list_peers
 from payres.store.status import takeover
 from payres.store.wallets import list_wallets
+from payres.store.work import Work
 
 
 @click.command(cls=Command, example="payres status")
@@ -77,7 +77,13 @@ def check(session: Session) -> None:
     at, findings = session.read(lambda work: (work.now, invariant_checks.check(work)))
     broken = invariant_checks.first_broken(findings)
     session.show(ledger_check(findings), "\n".join(map(_text, findings)))
-    session.write_if_possible(partial(invariant_checks.note, findings=findings, checked_at=at))
+
+    def note(work: Work) -> None:
+        if not is_served(work.settings.database):
+            runs.note_kill(work)
+        invariant_checks.note(work, findings, at)
+
+    session.write_if_possible(note)
     if broken is not None:
         raise click.ClickException(f"The invariant `{broken.name}` is broken: {broken.breaches[0]}")
 

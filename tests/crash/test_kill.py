@@ -38,6 +38,17 @@ def test_run_that_did_not_end_in_order_is_remembered(server: Server) -> None:
     assert server.select(runs) == [(1,), (0,)]
 
 
+@pytest.mark.parametrize("command", ["ledger check", "wallet deposit alice 1.00"])
+def test_what_a_command_writes_after_a_kill_is_no_sign_of_life(server: Server, payers: Load, command: str) -> None:
+    payers.shoppers[0].buy(1)
+    server.kill()
+    killed_at = SystemClock().now()
+    server.command(*command.split())
+    server.start()
+    [[noted]] = server.select("SELECT min(killed_after) FROM server_run")
+    assert 0 < noted <= killed_at
+
+
 @pytest.fixture
 def shop(server: Server) -> Iterator[Client]:
     """A client of no payer's load."""
