@@ -120,7 +120,8 @@ create index signature_nonce_expiry on signature_nonce (expires_at);
 
 -- Grants. access is the JSON array of access items exactly as granted. States move one way:
 -- pending -> approved -> issued, pending -> denied, and any but denied -> revoked. The row may be deleted at purge_at. That
--- is null, and the grant stays, once it was issued after its owner's approval or something was created with it.
+-- is null, and the grant stays, once it was issued after its owner's approval or something was created with it. kid is the
+-- key that the request was signed with; null for grants from before version 23.
 create table "grant" (
   id text primary key,
   client_id integer not null references client,
@@ -133,7 +134,8 @@ create table "grant" (
   waits_from integer not null,
   created_at integer not null,
   ended_at integer,
-  purge_at integer
+  purge_at integer,
+  kid text
 ) strict, without rowid;
 create index grant_by_state on "grant" (state, id);
 create index grant_of_client on "grant" (client_id);
@@ -226,6 +228,13 @@ create table known_browser (
 ) strict, without rowid;
 create index known_browser_expiry on known_browser (expires_at);
 create index known_browser_of_wallet on known_browser (wallet_address_id, expires_at);
+
+-- Links with which owners set a password, each once; link_hash is the SHA-256 of the link's secret. A wallet has one.
+create table password_link (
+  wallet_address_id integer primary key references wallet_address,
+  link_hash blob not null unique,
+  expires_at integer not null
+) strict;
 
 -- Incoming payments. received is the total paid in; `payres ledger check` compares it with the transfers. The last two
 -- columns are the times of the last event of a partial payment, and of the event of the expiry.

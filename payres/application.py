@@ -10,10 +10,12 @@ from typing import NamedTuple
 import msgspec
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Lifespan
 
 from payres.clock import Clock
-from payres.errors import Unavailable
+from payres.errors import DomainError, Unavailable
 from payres.events.changes import Changes, poll_events
 from payres.events.deliveries import Deliveries, purge_events
 from payres.events.sender import Sender
@@ -44,14 +46,14 @@ from payres.payments.incoming import report_expired
 from payres.rate_limiter import RateLimiter
 from payres.routes.context import Context
 from payres.routes.monitoring import Readiness
-from payres.routes.routing import Operator, Route, Router
+from payres.routes.routing import Later, Route, Router
 from payres.settings import Settings
 from payres.store import runs
 from payres.store.connections import server_lock
 from payres.store.database import Database
 from payres.store.secrets import ensure_secret, existing_secret
 from payres.store.work import Environment
-from payres.urls import ROOT_WALLET_PATH, is_loopback
+from payres.urls import ADMIN_ROOT, PAGE_ROOTS, ROOT_WALLET_PATH, is_loopback
 
 # A client may send many requests at a time, each of which fetches its keys if its server forbids caching them.
 KEYS_BOUNDS = Bounds(per_host=16)
@@ -76,7 +78,7 @@ def create_app(settings: Settings, clock: Clock | None = None, request_log: Requ
             request_log.flush()
 
     return _Application(
-        Router(Operator(_admin_routes, admin_hosts)),
+        Router(Later(_admin_routes, (ADMIN_ROOT,), admin_hosts.let_in), Later(_page_routes, PAGE_ROOTS)),
         [  # from the outside in
             Middleware(Observer, environment.metrics, request_log, settings.base_url),
             Middleware(CrossOrigin),
@@ -98,9 +100,34 @@ async def open_quotes(settings: Settings) -> AsyncIterator[RemoteQuotes]:
 
 def _admin_routes() -> Sequence[Route]:
     from payres.admin.serving import admin_routes
-    from payres.pages.serving import page_routes
+    from payres.pages.admin.serving import page_routes
 
     return [*admin_routes(), *page_routes()]
+
+
+def _page_routes() -> Sequence[Route]:
+    from payres.pages.serving import page_routes
+
+    return page_routes()
+
+
+class _Pages:
+    """The pages for everyone; their modules are imported when the first is asked for, because they load slowly."""
+
+    async def front(self, request: Request) -> Response:
+        from payres.pages.everyone import front_page
+
+        return await front_page(request)
+
+    async def wallet(self, request: Request) -> Response:
+        from payres.pages.everyone import wallet_page
+
+        return await wallet_page(request)
+
+    def error(self, request: Request, error: DomainError) -> Response:
+        from payres.pages.html import error_page
+
+        return error_page(request, error)
 
 
 class _Application(Starlette):
@@ -170,6 +197,7 @@ class _Opening:
             changes=changes,
             sender=sender,
             readiness=Readiness(database),
+            pages=_Pages(),
         )
 
     async def storage(self) -> Database:

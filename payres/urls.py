@@ -22,10 +22,14 @@ ADMIN_ROOT: Final = "/admin"
 ADMIN_API: Final = f"{ADMIN_ROOT}/v1"
 # Where an operator sets a password; the secret of the link follows.
 LINK_PATH: Final = f"{ADMIN_ROOT}/link/"
+# Below these paths are the pages of owners, of consent, and of payments.
+PAGE_ROOTS: Final = ("/account", "/settings", "/pay", "/interact")
 # Prefixes of the paths of pages, where errors are pages too.
-PAGES: Final = ("/interact/",)
+PAGES: Final = ("/interact/", "/account/", "/settings/", "/pay/")
+# Where an owner sets a password; the secret of the link follows.
+RESET_PATH: Final = "/account/reset/"
 # Prefixes of paths with a secret after the second segment, which must not be logged.
-SECRET_PATHS: Final = (*PAGES, LINK_PATH)
+SECRET_PATHS: Final = ("/interact/", RESET_PATH, LINK_PATH)
 # Prefixes of paths that are closed to scripts of other origins.
 CLOSED: Final = (f"{ADMIN_ROOT}/", *PAGES, "/metrics/")
 

@@ -59,7 +59,20 @@ ROOMS: dict[str, set[str]] = {
         *("events", "grants", "http", "ledger", "openapi", "operator", "payments", "representations", "routes"),
         *("signatures", "store"),
     },
-    "pages": VALUES | {"admin", "grants", "http", "operator", "payments", "routes", "store"},
+    "owner": VALUES
+    | {
+        "federation",
+        "grants",
+        "interledger",
+        "ledger",
+        "operator",
+        "payments",
+        "representations",
+        "signatures",
+        "store",
+    },
+    "pages": VALUES
+    | {"admin", "grants", "http", "operator", "owner", "payments", "representations", "routes", "store"},
 }
 # These put the rooms together and may use all of them; the value is what they may use of each other.
 ENTRANCES: dict[str, set[str]] = {

@@ -34,8 +34,8 @@ T = TypeVar("T")
 PAGE_PARAMETERS: Final = ("first", "last", "cursor")
 
 
-class OperatorRequest(msgspec.Struct, frozen=True):
-    """A request of who operates the server: a program or a person. `read` and `write` run units in their name.
+class ActorRequest(msgspec.Struct, frozen=True):
+    """A request of a program or a person that the audit log names. `read` and `write` run units in their name.
 
     `authenticate` returns who asks, as the audit log names the actor. It raises TokenInvalid or SignInFailed for who
     may not ask now.
@@ -66,7 +66,7 @@ class OperatorRequest(msgspec.Struct, frozen=True):
         return run
 
 
-class Call(OperatorRequest, frozen=True):
+class Call(ActorRequest, frozen=True):
     """One request with a valid key. What an endpoint cannot do in one transaction, it does with `read` and `write`."""
 
     key: ApiKeyRecord

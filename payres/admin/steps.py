@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from payres.admin.serving import Call, OperatorRequest
+from payres.admin.serving import ActorRequest, Call
 from payres.errors import Unavailable, WrongState
 from payres.grants.sign_in import hash_password
 from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
@@ -98,7 +98,7 @@ async def test_webhook(call: Call, id: str) -> WebhookTest:
     moves_money=True,
 )
 async def send_back(
-    call: OperatorRequest, id: str, amount: Returned = None, to: Receiver = None, *, reference: Reference
+    call: ActorRequest, id: str, amount: Returned = None, to: Receiver = None, *, reference: Reference
 ) -> List[Refund]:
     """Send back what an incoming payment received: to the wallets here that paid, or to a wallet address.
 

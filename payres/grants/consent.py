@@ -73,13 +73,13 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
     wallet_id = pending.grant.wallet_address_id
     assert wallet_id is not None, "only a grant that its owner must consent to has an interaction"
     session = browser.session
-    signed_in = session is not None and wallets.session_wallet(work, hash_secret(session), work.now) == wallet_id
+    found = None if session is None else wallets.find_session(work, hash_secret(session), work.now)
     return ConsentRequest(
         grant=pending.grant,
         interaction=pending.interaction,
         client=CLIENTS.by_id(work, pending.grant.client_id),
         wallet=WALLETS.by_id(work, wallet_id),
-        session=session if signed_in else None,
+        session=session if found is not None and found.wallet_address_id == wallet_id else None,
         known_browser=known_browser(work, OF_WALLETS, wallet_id, browser),
     )
 

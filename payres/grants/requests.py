@@ -38,10 +38,13 @@ from payres.wire import encode
 ITEMS = "access_token.access"  # the member of a grant request
 
 
-def request_grant(work: Work, request: GrantRequest, client: Client, client_name: str | None) -> GrantResponse:
+def request_grant(
+    work: Work, request: GrantRequest, client: Client, client_name: str | None, kid: str | None = None
+) -> GrantResponse:
     """The answer to a grant request: a token, or where to interact.
 
-    `client_name` is the public name of the client's wallet address, shown when consent is asked. Raises InvalidRequest,
+    `client_name` is the public name of the client's wallet address, shown when consent is asked; `kid` is
+    the key that the request was signed with. Raises InvalidRequest,
     InvalidClient.
     """
     urls, settings = work.urls, work.settings
@@ -62,6 +65,7 @@ def request_grant(work: Work, request: GrantRequest, client: Client, client_name
         created_at=work.now,
         ended_at=None,
         purge_at=work.now + usable_for * SECOND + retention.UNUSED_GRANT,
+        kid=kid,
     )
     GRANTS.insert(work, grant)
     follow_up = _follow_up(work, grant.id, continue_value, settings.continue_wait if owner else UNSET)

@@ -76,6 +76,12 @@ def prefers(headers: Headers, media_type: str) -> bool:
     return ranges.get(media_type, 0) > _quality_of_json(ranges)
 
 
+def is_browser(headers: Headers) -> bool:
+    """Whether the headers take anything, and HTML rather than JSON, as browsers do that somebody looks at."""
+    json = _quality_of_json(_ranges(_accept(headers)))
+    return json > 0 and prefers(headers, "text/html")
+
+
 def last_response(error: DomainError, headers: Iterable[tuple[bytes, bytes]], method: bytes) -> bytes:
     """The bytes of the answer for an error that ends its connection; `headers` are those of all answers.
 

@@ -1,115 +1,89 @@
-"""The operator's pages by their paths, and how each is served: signing in first, then the page or its form.
+"""The pages of owners, of consent and of payments by their paths, and how those of owners are served: signing in first,
+then the page or its form.
 
-Whoever `admin_hosts` does not let in comes no further than the router. Every answer is a page or leads to one.
+Every answer is a page or leads to one.
 """
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final, NamedTuple
 
-from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.admin.serving import all_operations
-from payres.errors import InsufficientAccess, InvalidRequest, MethodNotAllowed, SignInFailed, nothing_here
+from payres.errors import InvalidRequest, MethodNotAllowed, SignInFailed, TooManyRequests
 from payres.grants.sign_in import check_csrf
-from payres.operator.exports import export_ledger, export_payments, export_statement
-from payres.pages import details, overview, sign_in
-from payres.pages.actions import Action
-from payres.pages.list_page import exports_page, send_file, show_list
-from payres.pages.sign_in import STYLE_SHEETS, Form, Page, Visit
-from payres.routes.pages import PAGE_METHODS, error_page, load_templates, read_form, serve_page
+from payres.owner import accounts
+from payres.pages import consent
+from payres.pages.account import home, visits
+from payres.pages.account.visits import Act, Form, Page, Visit
+from payres.pages.forms import keep_signed_in, read_form
+from payres.pages.html import PAGE_METHODS, error_page, language_of, load_templates, serve_page
+from payres.pages.problems import problem_of
+from payres.routes.context import context_of
 from payres.routes.routing import Handler, Route
-from payres.urls import ADMIN_API, ADMIN_ROOT
 
 
-class PageConvertor(StringConvertor):
-    """What is below the operator's pages and not in the operator's API, whose errors are JSON."""
+class Place(NamedTuple):
+    """What one address of the account shows, and what its forms do, by the `choice` that they send."""
 
-    regex = rf"(?!{re.escape(ADMIN_API.removeprefix(f'{ADMIN_ROOT}/'))}(?:/|$)).+"
+    show: Page
+    acts: Mapping[str, Act] = {}
 
 
-register_url_convertor("page", PageConvertor())
-
-# Those written by hand; lists and forms of operations come with them. A form is sent to its own page.
-PAGES: Final[Mapping[str, Callable[..., Any]]] = {
-    "": overview.page,
-    "/link/{secret}": sign_in.follow_link,
-    "/wallets/{wallet}": details.wallet_page,
-    "/wallets/{wallet}/statement": partial(send_file, rule=export_statement),
-    "/payments/{id}": details.payment_page,
-    "/grants/{id}": details.grant_page,
-    "/peers/{name}": details.peer_page,
-    "/exports": exports_page,
-    "/exports/payments": partial(send_file, rule=export_payments),
-    "/exports/ledger": partial(send_file, rule=export_ledger),
-    "/settings": overview.settings_page,
+# What only a signed-in owner sees. A path without names comes before one that they could make.
+PLACES: Final[Mapping[str, Place]] = {
+    "/account": Place(home.show),
 }
+FAULT: Final = "The fault is not yours. Please try again in a while"
 
 
 def page_routes() -> Sequence[Route]:
-    """The routes of the operator's pages. To make them takes long: with them, what every page is made of is loaded."""
-    load_templates("layout.html", "admin/layout.html", "admin/parts.html", "admin/sign_in.html")
-    pages = {**admin_pages(), f"{ADMIN_ROOT}/{{path:page}}": _find_nothing}.items()
-    return [Route(path, {"GET": _handler(page)}, is_json=False, takes_all=True) for path, page in pages]
+    """The routes; with them, what every page is made of is loaded."""
+    load_templates("layout.html", "parts.html", "account/layout.html", "account/sign_in.html")
+    found: dict[str, Handler] = {"/interact/{id}/{nonce}": consent.serve}
+    found |= {path: _handler(place) for path, place in PLACES.items()}
+    return [
+        Route(path, {"GET": handler, "POST": handler}, is_json=False, takes_all=True) for path, handler in found.items()
+    ]
 
 
-def admin_pages() -> Mapping[str, Callable[..., Any]]:
-    """What answers at each address. A path without names comes before one that they could make."""
-    pages = dict(PAGES)
-    for one in all_operations():
-        if one.listing and one.listing.title:
-            pages[one.listing.page or one.path] = partial(show_list, operation=one)
-        if one.form:
-            pages[one.form.path] = Action(one, one.form)
-    found = sorted(pages.items(), key=lambda item: "{" in item[0])
-    return {ADMIN_ROOT + path: page for path, page in found}
+def _handler(place: Place) -> Handler:
+    return partial(serve_page, answer=partial(_answer, place=place), error_page=error_page, fault=FAULT)
 
 
-def _handler(found: Callable[..., Any]) -> Handler:
-    return partial(
-        serve_page,
-        answer=found if found in OPEN else partial(_answer, page=found),
-        error_page=partial(error_page, template="admin/notice.html", style_sheets=STYLE_SHEETS),
-        fault="The server failed, and its log says how",
-    )
-
-
-async def _find_nothing(_: Request) -> Response:
-    raise nothing_here()
-
-
-OPEN: Final = (sign_in.follow_link, _find_nothing)  # for who is not signed in
-
-
-async def _answer(request: Request, page: Page) -> Response:
+async def _answer(request: Request, place: Place) -> Response:
+    too_many = context_of(request).rate_limits.address_error(request.scope)
+    if too_many is not None:
+        raise TooManyRequests(str(too_many), retry_after=too_many.retry_after)
     is_form = request.method == "POST"
     form = await read_form(request) if is_form else {}
     if form.get("choice") == "sign-in":
-        return await sign_in.sign_in(request, form)
-    visit = await sign_in.find_visit(request)
+        return await visits.sign_in(request, form)
+    visit = await visits.find_visit(request)
     if visit is None:
-        return sign_in.show_sign_in(request, "You are signed out by now, so nothing was done" if is_form else None)
+        problem = problem_of(language_of(request), accounts.signed_out()) if is_form else ""
+        return visits.show_sign_in(request, {"": problem})
     try:
-        return await (_carry_out(visit, page, form) if is_form else _show(visit, page))
+        response = await (_carry_out(visit, place, form) if is_form else _show(visit, place))
     except SignInFailed as error:  # the session has ended meanwhile
-        return sign_in.show_sign_in(request, str(error))
+        return visits.show_sign_in(request, {"": problem_of(language_of(request), error)})
+    if visit.is_renewed:
+        keep_signed_in(request, response, visit.session)
+    return response
 
 
-async def _show(visit: Visit, page: Page) -> Response:
+async def _show(visit: Visit, place: Place) -> Response:
     if visit.request.method not in {"GET", "HEAD"}:
         raise MethodNotAllowed(PAGE_METHODS)
-    return await page(visit)
+    return await place.show(visit)
 
 
-async def _carry_out(visit: Visit, page: Page, form: Form) -> Response:
+async def _carry_out(visit: Visit, place: Place, form: Form) -> Response:
     check_csrf(visit.session, form.get("csrf", ""))
-    if form.get("choice") == "sign-out":
-        return await sign_in.sign_out(visit)
-    if not isinstance(page, Action):
+    choice = form.get("choice", "")
+    if choice == "sign-out":
+        return await visits.sign_out(visit)
+    if choice not in place.acts:
         raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
-    if not visit.operator.may_change:
-        raise InsufficientAccess("You may look at everything and change nothing", reason="action")
-    return await page.act(visit, form)
+    return await place.acts[choice](visit, form)

@@ -73,7 +73,7 @@ async def authorize_reading(
         _prove_if_verified(request, unverified, holder)
         raise
     _count_for(holder.client)
-    has_asked_remote = await _verify(request, holder.client, unverified, holder.keys)
+    _, has_asked_remote = await _verify(request, holder.client, unverified, holder.keys)
     if action == "create" and holder.client.jwk is not None:
         context.rate_limits.check_unauthenticated(request.scope)  # anyone can have a key, and what is created is stored
     if has_asked_remote:  # which can take seconds, and what was revoked meanwhile may do nothing any more
@@ -92,8 +92,8 @@ def _prove_if_verified(request: Request, unverified: Unverified, holder: Holder)
 
 async def verify_client(
     request: Request, unverified: Unverified, client: Client, *, asks_for_grant: bool = False
-) -> None:
-    """Checks that the signature is this client's. Raises 401 `invalid_client`.
+) -> str:
+    """The kid with which this client has signed. Raises 401 `invalid_client`.
 
     In a request for a grant, a key that the client's wallet address does not list is 400 `invalid_client`.
     """
@@ -104,8 +104,9 @@ async def verify_client(
     is_known, keys = await context_of(request).database.read(unit, for_write=True)
     if is_known:
         _count_for(client)
-    await _verify(request, client, unverified, keys, asks_for_grant=asks_for_grant)
+    verified, _ = await _verify(request, client, unverified, keys, asks_for_grant=asks_for_grant)
     _count_for(client)
+    return verified.keyid
 
 
 def parse_signature(request: Request, body: bytes) -> Unverified:
@@ -131,8 +132,8 @@ def _count_for(client: Client) -> None:
 
 async def _verify(
     request: Request, client: Client, unverified: Unverified, keys: Mapping[str, JWK], *, asks_for_grant: bool = False
-) -> bool:
-    """Checks the signature with the client's keys, and uses up its nonce. True if a key was fetched for it."""
+) -> tuple[Verified, bool]:
+    """The signature, made with one of the client's keys, whose nonce is used up; True if a key was fetched for it."""
     context = context_of(request)
     verified = verify(unverified, keys)
     asks_remote = (
@@ -156,7 +157,7 @@ async def _verify(
     context.rate_limits.check_client(client.identity)
     if verified.nonce is not None:
         await _use_nonce(context, client, verified, unverified.now)
-    return asks_remote
+    return verified, asks_remote
 
 
 async def _fetch_keys(context: Context, client: Client, are_stored: bool) -> dict[str, JWK]:

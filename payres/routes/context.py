@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 from msgspec import field
 from starlette.requests import Request
+from starlette.responses import Response
 
 from payres.clock import Clock
 from payres.counters import Metrics
+from payres.errors import DomainError
 from payres.events.changes import Changes
 from payres.events.sender import Sender
 from payres.federation.http import GuardedClient
@@ -40,6 +42,15 @@ from payres.urls import Urls
 if TYPE_CHECKING:  # which itself needs the context
     from payres.routes.monitoring import Readiness
 
+
+class Pages(Protocol):
+    """The pages for everyone, which browsers get in place of JSON."""
+
+    async def front(self, request: Request) -> Response: ...
+    async def wallet(self, request: Request) -> Response: ...
+    def error(self, request: Request, error: DomainError) -> Response: ...
+
+
 CONTEXT: Final = "payres.context"  # in the scope of a request, once it was asked for
 
 
@@ -63,6 +74,7 @@ class Context(msgspec.Struct, frozen=True):
     changes: Changes
     sender: Sender
     readiness: "Readiness"
+    pages: Pages
     holders: Holders = field(default_factory=Holders)
     sign_in: SignInGuard = field(default_factory=SignInGuard)
     operator_sign_in: SignInGuard = field(default_factory=lambda: SignInGuard(operators.WHAT))

@@ -1,4 +1,4 @@
-"""What answers every error and every fault: one JSON shape, and nothing of the inside.
+"""What answers every error and every fault: one JSON shape, for browsers a page, and nothing of the inside.
 
 The statuses and codes are in `payres.errors`.
 """
@@ -10,8 +10,9 @@ from starlette.responses import Response
 
 from payres.errors import DomainError, ServerFailed
 from payres.http.observation import observation_of
-from payres.http.responses import json_error
+from payres.http.responses import is_browser, json_error
 from payres.routes.context import context_of
+from payres.urls import ADMIN_API
 
 log = logging.getLogger("payres.routes")
 
@@ -25,10 +26,16 @@ def render_error(request: Request, error: DomainError) -> Response:
     if found.status == 405 and request.method == "OPTIONS":
         # The Allow of a 405 is what OPTIONS asks for (RFC 9110 section 9.3.7).
         return Response(status_code=204, headers=found.headers)
-    response = json_error(found)
+    response = context_of(request).pages.error(request, found) if _is_for_people(request) else json_error(found)
     if found.status == 401 and "WWW-Authenticate" not in found.headers:
         response.headers.update(where_to_ask(request))
     return response
+
+
+def _is_for_people(request: Request) -> bool:
+    """Whether a browser shows the answer to somebody. The operator's API answers programs alone."""
+    is_asked = request.method in {"GET", "HEAD"} and is_browser(request.scope["headers"])
+    return is_asked and not request.scope["path"].startswith(ADMIN_API)
 
 
 def note_error(request: Request, error: DomainError) -> DomainError:

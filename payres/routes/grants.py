@@ -38,11 +38,11 @@ async def request(request: Request) -> Response:
     unverified = parse_signature(request, body)
     asked = decode(GRANT_REQUEST, body)
     client = clients.identify(context.urls, asked.client)
-    await verify_client(request, unverified, client, asks_for_grant=True)
+    kid = await verify_client(request, unverified, client, asks_for_grant=True)
     # Anyone with a key can ask, and each request is stored.
     context.rate_limits.check_unauthenticated(request.scope, None if client.jwk is not None else client.identity)
     client_name = await _client_name(context, client) if requests.asks_for_consent(asked) else None
-    unit = partial(requests.request_grant, request=asked, client=client, client_name=client_name)
+    unit = partial(requests.request_grant, request=asked, client=client, client_name=client_name, kid=kid)
     granted = await context.database.write(unit)
     observation_of(request.scope).grant = granted.continue_.uri.rpartition("/")[2]
     return json_response(granted)

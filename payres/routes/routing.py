@@ -16,12 +16,10 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
 from payres.errors import DomainError, MethodNotAllowed, NotFound, nothing_here
-from payres.http.admin_hosts import AdminHosts
 from payres.http.cross_origin import ANY_ORIGIN
 from payres.http.observation import observation_of
 from payres.http.responses import check_accept, json_response, prefers
 from payres.routes import (
-    consent,
     grants,
     ilp,
     incoming_payments,
@@ -29,8 +27,8 @@ from payres.routes import (
     outgoing_payments,
     wallet_addresses,
 )
+from payres.routes.context import Pages, context_of
 from payres.routes.exception_handlers import fault_response, render_error
-from payres.routes.pages import front_page
 from payres.urls import ADMIN_ROOT, ILP, RESERVED_SEGMENTS, ROOT_WALLET_PATH
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -53,7 +51,7 @@ class Route(routing.Route):
     explains the error to a person, and a path without a wallet is 404 for all methods.
 
     Where `is_json`, a request whose Accept takes neither JSON nor one of `streams` is answered 406. `page` answers the
-    GET of a browser, by its Accept, at a path that has none.
+    GET of a browser, which would rather have a page than JSON.
     """
 
     def __init__(
@@ -64,7 +62,7 @@ class Route(routing.Route):
         is_json: bool = True,
         takes_all: bool = False,
         streams: Sequence[str] = (),
-        page: Handler | None = None,
+        page: Callable[[Pages], Handler] | None = None,
     ) -> None:
         super().__init__(path, next(iter(handlers.values())))
         self.path_regex = re.compile(self.path_regex.pattern.removesuffix("$") + r"\Z")  # `$` passes a line break over
@@ -96,9 +94,9 @@ class Route(routing.Route):
     def _answer(self, request: Request) -> Awaitable[Response]:
         """Raises 405 and 406."""
         handler = self.handlers.get(request.method)
+        if self._page and request.method in {"GET", "HEAD"} and prefers(request.scope["headers"], "text/html"):
+            return self._page(context_of(request).pages)(request)
         if handler is None:
-            if self._page and request.method in {"GET", "HEAD"} and prefers(request.scope["headers"], "text/html"):
-                return self._page(request)
             if not self._takes_all:
                 raise MethodNotAllowed(self._allowed)
             handler = self.handlers["GET"]
@@ -107,26 +105,33 @@ class Route(routing.Route):
         return handler(request)
 
 
-class Operator(BaseRoute):
-    """The operator's API and pages, which are there only for who is let in by `admin_hosts`.
+class Later(BaseRoute):
+    """Routes below these paths, which `load` gives when one is first asked for, because to import them takes long.
 
-    `load` gives their routes. It is called when they are first asked for, because to import them takes a third of the
-    time of a start.
+    Who is not `let_in` finds nothing there.
     """
 
-    def __init__(self, load: Callable[[], Sequence[Route]], admin_hosts: AdminHosts) -> None:
+    def __init__(
+        self,
+        load: Callable[[], Sequence[Route]],
+        paths: tuple[str, ...],
+        let_in: Callable[[Scope], bool] = lambda _: True,
+    ) -> None:
         self._load = load
-        self._admin_hosts = admin_hosts
+        self._paths = paths
+        self._beginnings = tuple(f"{path}/" for path in paths)
+        self._let_in = let_in
         self._routes: Sequence[Route] = ()
         self._loading = asyncio.Lock()
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         path = scope["path"]
-        return (Match.FULL if path == ADMIN_ROOT or path.startswith(f"{ADMIN_ROOT}/") else Match.NONE), {}
+        is_below = path in self._paths or path.startswith(self._beginnings)
+        return (Match.FULL if is_below else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The path is matched as it was sent, because a wallet's may have slashes, which are escaped here."""
-        if not self._admin_hosts.let_in(scope):
+        if not self._let_in(scope):
             await _refuse_all(scope, receive, send)
             return
         async with self._loading:
@@ -146,10 +151,10 @@ class Router(routing.Router):
     sees the path as it was sent. A path without parameters finds its route at once; the other routes are tried in
     their order, the most frequent first."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, *later: Later) -> None:
         self._by_path = {route.path: route for route in ROUTES if "{" not in route.path}
         tried = [route for route in ROUTES if "{" in route.path]
-        super().__init__([*tried[:-3], operator, *tried[-3:]], redirect_slashes=False, default=_refuse_all)
+        super().__init__([*tried[:-3], *later, *tried[-3:]], redirect_slashes=False, default=_refuse_all)
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request."""
@@ -206,15 +211,20 @@ ROUTES: Final = (
     Route("/outgoing-payments", {"POST": outgoing_payments.create, "GET": outgoing_payments.list_page}),
     Route("/outgoing-payments/{id}", {"GET": outgoing_payments.read}),
     Route("/outgoing-payment-grant", {"GET": outgoing_payments.read_grant_spending}),
-    Route("/", {"POST": grants.request, "OPTIONS": grants.discover}, page=front_page),
+    Route("/", {"POST": grants.request, "OPTIONS": grants.discover}, page=lambda pages: pages.front),
     Route("/continue/{id}", {"POST": grants.continue_request, "DELETE": grants.cancel}),
     Route("/token/{id}", {"POST": grants.rotate_token, "DELETE": grants.revoke_token}),
-    Route("/interact/{id}/{nonce}", {"GET": consent.serve, "POST": consent.serve}, is_json=False, takes_all=True),
     Route("/healthz", {"GET": monitoring.healthz}, is_json=False),
     Route("/readyz", {"GET": monitoring.readyz}, is_json=False),
     Route("/metrics", {"GET": monitoring.read_metrics}, is_json=False),
     Route("/openapi.json", {"GET": _read_openapi}),
     Route("/{path:wallet}/jwks.json", {"GET": wallet_addresses.read_keys}, is_json=False, takes_all=True),
     Route("/{path:wallet}/did.json", {"GET": wallet_addresses.read_did}, is_json=False, takes_all=True),
-    Route("/{path:wallet}", {"GET": wallet_addresses.read}, is_json=False, takes_all=True),
+    Route(
+        "/{path:wallet}",
+        {"GET": wallet_addresses.read},
+        is_json=False,
+        takes_all=True,
+        page=lambda pages: pages.wallet,
+    ),
 )

@@ -20,7 +20,7 @@ Decider = Literal["owner", "operator"]
 class GrantRecord(msgspec.Struct, frozen=True):
     """A row of `grant`. access and subject are JSON texts; wallet_address_id is whose owner must consent.
 
-    purge_at is None for a grant that stays.
+    purge_at is None for a grant that stays; kid is the key that the request was signed with.
     """
 
     id: str
@@ -35,6 +35,7 @@ class GrantRecord(msgspec.Struct, frozen=True):
     created_at: int
     ended_at: int | None
     purge_at: int | None = None
+    kid: str | None = None
 
 
 class InteractionRecord(msgspec.Struct, frozen=True):

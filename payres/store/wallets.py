@@ -9,7 +9,7 @@ import msgspec
 from payres.amounts import Asset, Fee
 from payres.errors import InvalidRequest
 from payres.store.retention import SESSIONS, purge
-from payres.store.rows import R, Table, find_number, insert_row, number
+from payres.store.rows import R, Table, insert_row, number
 from payres.store.work import Transaction, Work
 
 
@@ -59,6 +59,15 @@ class KeyRecord(msgspec.Struct, frozen=True):
     name: str | None
 
 
+class SessionRecord(msgspec.Struct, frozen=True):
+    """A browser in which the wallet's owner is signed in."""
+
+    id_hash: bytes
+    wallet_address_id: int
+    created_at: int
+    expires_at: int
+
+
 WALLETS = Table(
     WalletRecord,
     "wallet_address w JOIN asset a ON a.id = w.asset_id",
@@ -69,6 +78,7 @@ WALLETS = Table(
     fee_basis_points="a.fee_basis_points",
 )
 KEYS = Table(KeyRecord, "wallet_key")
+SIGNED_IN = Table(SessionRecord, "session")
 
 
 def find_wallet(tx: Transaction, path: str) -> WalletRecord | None:
@@ -133,9 +143,13 @@ def insert_session(tx: Transaction, id_hash: bytes, wallet_id: int, now: int, ex
     insert_row(tx, "session", id_hash=id_hash, wallet_address_id=wallet_id, created_at=now, expires_at=expires_at)
 
 
-def session_wallet(tx: Transaction, id_hash: bytes, now: int) -> int | None:
-    """The id of the wallet address whose owner is signed in, or None."""
-    return find_number(tx, "SELECT wallet_address_id FROM session WHERE id_hash = ? AND expires_at > ?", id_hash, now)
+def find_session(tx: Transaction, id_hash: bytes, now: int) -> SessionRecord | None:
+    """The session, unless it has ended."""
+    return SIGNED_IN.find(tx, "WHERE id_hash = ? AND expires_at > ?", id_hash, now)
+
+
+def extend_session(tx: Transaction, id_hash: bytes, expires_at: int) -> None:
+    tx.execute("UPDATE session SET expires_at = ? WHERE id_hash = ?", (expires_at, id_hash))
 
 
 def delete_session(tx: Transaction, id_hash: bytes) -> None:

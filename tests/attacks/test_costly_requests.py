@@ -19,8 +19,8 @@ from payres.federation.targets import parse_target
 from payres.grants.intervals import parse_interval
 from payres.http.responses import asks_for, check_accept
 from payres.limits import MAX_ACCEPT_BYTES, MAX_FORM_BYTES, MAX_HOST_LENGTH, MAX_QUERY_BYTES
+from payres.pages.forms import browser_of
 from payres.rate_limiter import counted_address
-from payres.routes.pages import browser_of
 from payres.routes.requests import idempotency_key, page_query
 from payres.testing.instance import Instance
 from payres.urls import Urls, canonical_url, is_http_url

@@ -10,7 +10,7 @@ from playwright.async_api import Page, ViewportSize, expect
 from payres.operator import operators
 from payres.testing.instance import Instance, run_instance
 from tests.browser.conftest import PASSWORD, OpenPage
-from tests.pages.seed import Seeded, fill
+from tests.pages.admin.seed import Seeded, fill
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

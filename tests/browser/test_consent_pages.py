@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Page, Response, expect
 
 from payres.operator import grants
-from payres.routes import consent
+from payres.pages import consent
 from payres.testing.instance import Instance
 from tests.browser.conftest import PASSWORD, ClientSite, OpenPage
 from tests.helpers import Json, usd

@@ -94,7 +94,7 @@ def test_what_is_refused_for_its_accept_does_nothing(shared: Instance, refused: 
     ("method", "paths", "status", "code"),
     [
         ("PUT", ("quotes", "alice", "alice/jwks.json", "alice/did.json"), 405, "method_not_allowed"),
-        ("GET", ("nobody", "nobody/jwks.json", "nobody/did.json", "quotes/1/2", "account"), 404, "not_found"),
+        ("GET", ("nobody", "nobody/jwks.json", "nobody/did.json", "quotes/1/2", "account/x"), 404, "not_found"),
     ],
 )
 def test_wrong_method_and_unknown_address_are_reported_before_accept(

@@ -21,7 +21,7 @@ from payres.store.assets import set_rate
 from payres.testing.instance import Instance
 from tests.admin.conftest import Program
 from tests.helpers import TIMEOUT, Json, usd
-from tests.pages.browser import PASSWORD, Browser, words_of
+from tests.pages.admin.browser import PASSWORD, Browser, words_of
 
 Given = dict[str, Any]
 OPERATIONS: Final = {one.id: one for one in all_operations()}

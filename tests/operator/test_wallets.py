@@ -78,7 +78,8 @@ def test_new_password_ends_what_the_old_one_opened_in_this_wallet_only(tx: Work,
     changed = wallets.set_password(tx, "alice", hash_password("new words"), forget)
     assert verify_password(changed, "new words")
     assert not verify_password(changed, "old words")
-    assert [wallet_store.session_wallet(tx, name, NOW) for name in (b"a", b"b")] == [None, bob.id]
+    sessions = [wallet_store.find_session(tx, name, NOW) for name in (b"a", b"b")]
+    assert [one and one.wallet_address_id for one in sessions] == [None, bob.id]
     assert browsers.knows_browser(tx, browsers.OF_WALLETS, b"a", alice.id, NOW) is not forget
     assert browsers.knows_browser(tx, browsers.OF_WALLETS, b"b", bob.id, NOW)
 

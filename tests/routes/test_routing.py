@@ -12,14 +12,25 @@ from starlette.types import Receive, Scope, Send
 from payres.admin.serving import admin_endpoints
 from payres.http.admin_hosts import AdminHosts
 from payres.http.cross_origin import PREFLIGHT
-from payres.pages.serving import admin_pages
-from payres.routes import consent
-from payres.routes.routing import ROUTES, Operator, Route
-from payres.urls import ADMIN_API, ADMIN_ROOT, CLOSED, PAGES, RESERVED_SEGMENTS, SECRET_PATHS, SIGNED_SEGMENTS
+from payres.pages import consent
+from payres.pages.admin.serving import admin_pages
+from payres.pages.serving import page_routes
+from payres.routes.routing import ROUTES, Later, Route
+from payres.urls import (
+    ADMIN_API,
+    ADMIN_ROOT,
+    CLOSED,
+    PAGE_ROOTS,
+    PAGES,
+    RESERVED_SEGMENTS,
+    SECRET_PATHS,
+    SIGNED_SEGMENTS,
+)
 
 INTEGRATING = Path(__file__).parents[2] / "docs" / "integrating.md"
 API = [one for one in ROUTES if one.is_json]
-FOR_LATER = {"account", "discovery", "grant", "pay", "settings", "static"}
+FOR_LATER = {"discovery", "grant", "static"}
+CONSENT = next(one for one in page_routes() if "{nonce}" in one.path)
 HOST = (b"host", b"localhost")
 OF_ANY_SITE = {".well-known", "did.json", "favicon.ico", "jwks.json"}
 
@@ -31,7 +42,9 @@ def first_segment(path: str) -> str:
 def test_reserved_segments_are_those_of_the_contract() -> None:
     """An endpoint under a new first segment takes it from wallets that may have it: that is decided here."""
     of_endpoints = {first_segment(one.path) for one in ROUTES if not one.path.startswith("/{")} - {""}
-    assert of_endpoints | FOR_LATER | OF_ANY_SITE | {ADMIN_ROOT[1:]} == RESERVED_SEGMENTS
+    assert (
+        of_endpoints | FOR_LATER | OF_ANY_SITE | {path[1:] for path in (ADMIN_ROOT, *PAGE_ROOTS)} == RESERVED_SEGMENTS
+    )
 
 
 def test_segments_of_signed_requests_are_those_of_the_api() -> None:
@@ -44,13 +57,15 @@ def test_scripts_of_other_origins_are_told_the_methods_of_the_api() -> None:
 
 
 def test_paths_with_a_secret_are_known() -> None:
-    paths = [*(one.path for one in ROUTES), *(f"{ADMIN_API}{one.path}" for one in admin_endpoints()), *admin_pages()]
-    assert {path.partition("{")[0] for path in paths if path.endswith(("{nonce}", "{secret}"))} == set(SECRET_PATHS)
+    routes = [*ROUTES, *page_routes()]
+    paths = [*(one.path for one in routes), *(f"{ADMIN_API}{one.path}" for one in admin_endpoints()), *admin_pages()]
+    assert {path.partition("{")[0] for path in paths if path.endswith(("{nonce}", "{secret}"))} <= set(SECRET_PATHS)
 
 
 def test_pages_are_closed_to_scripts_of_other_origins() -> None:
     assert set(PAGES) < set(CLOSED)
-    assert {one.path for one in ROUTES if f"{one.path}/".startswith(CLOSED)} == {"/interact/{id}/{nonce}", "/metrics"}
+    assert {one.path for one in ROUTES if f"{one.path}/".startswith(CLOSED)} == {"/metrics"}
+    assert all(f"{one.path}/".startswith(CLOSED) for one in page_routes())
 
 
 class Known(Route):
@@ -72,7 +87,7 @@ async def test_operators_routes_are_loaded_once_and_the_loop_goes_on_meanwhile()
         loads.append((threading.current_thread() is threading.main_thread(), sys.getswitchinterval()))
         return [known]
 
-    operator = Operator(load, AdminHosts(""))
+    operator = Later(load, (ADMIN_ROOT,), AdminHosts("").let_in)
     scope = {"path": "/admin/one", "raw_path": b"/admin/one", "client": ("127.0.0.1", 1), "headers": [HOST]}
     unused: Any = None
     await asyncio.gather(*(operator.handle(dict(scope), unused, unused) for _ in range(2)))
@@ -90,7 +105,7 @@ def test_every_endpoint_is_documented() -> None:
     documented = [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
     expected = [
         f"{method} {one.path.replace('/{path:wallet}', '{wallet address}') if ':' in one.path else '{base}' + one.path}"
-        for one in ROUTES
+        for one in (*ROUTES, CONSENT)
         for method in one.handlers
         if method != "HEAD" and "//" not in one.path  # one client's other spelling
     ]

@@ -14,7 +14,7 @@ from payres.clock import DAY, format_time
 from payres.operator import doctor
 from payres.operator.shapes import Cell, Column, facts_of, make_table, path_of
 from payres.operator.status import KINDS, STATUS, read_status
-from payres.pages.sign_in import Visit
+from payres.pages.admin.sign_in import Visit
 from payres.settings import Settings
 from payres.store.work import Work
 

@@ -15,8 +15,8 @@ from payres.operator.declarations import Input, Operation, operation_of
 from payres.operator.exports import Export, ExportQuery
 from payres.operator.operators import actor_of
 from payres.operator.shapes import as_csv, make_table
-from payres.pages.sign_in import Visit
-from payres.routes.pages import HEADERS, redirect
+from payres.pages.admin.sign_in import Visit
+from payres.pages.html import HEADERS, redirect
 from payres.wire import Page
 
 FORMAT: Final = "format"

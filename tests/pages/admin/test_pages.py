@@ -15,11 +15,11 @@ from payres.operator.backups import Backup, record_backup
 from payres.operator.payments import PAYMENT
 from payres.operator.shapes import Cell
 from payres.operator.wallets import create_wallet, deposit
-from payres.pages.overview import bar_chart
+from payres.pages.admin.overview import bar_chart
 from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
-from tests.pages.browser import Browser, rows_of, words_of
-from tests.pages.seed import FORMULA, HOSTILE, Seeded, fill
+from tests.pages.admin.browser import Browser, rows_of, words_of
+from tests.pages.admin.seed import FORMULA, HOSTILE, Seeded, fill
 
 TEXT = HOSTILE.removesuffix("\u202e")  # as it is shown: a mark of direction would turn around what follows
 

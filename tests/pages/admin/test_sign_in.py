@@ -10,12 +10,12 @@ from starlette.requests import Request
 from payres.identifiers import hash_secret
 from payres.limits import MAX_WRONG_PASSWORDS, MAX_WRONG_PASSWORDS_PER_WALLET
 from payres.operator import operators
-from payres.pages import sign_in
-from payres.pages.sign_in import Visit
+from payres.pages.admin import sign_in
+from payres.pages.admin.sign_in import Visit
 from payres.routes.context import context_of
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import sign_in_token
-from tests.pages.browser import PASSWORD, Browser, hidden_fields, words_of
+from tests.pages.admin.browser import PASSWORD, Browser, hidden_fields, words_of
 
 
 def rows(payres: Instance, sql: str) -> list[tuple[object, ...]]:

@@ -32,7 +32,7 @@ from payres.store.clients import Client
 from payres.store.grants import GRANTS
 from payres.store.work import Transaction, Work
 from tests.helpers import Json, usd
-from tests.pages.browser import hidden_fields, words_of
+from tests.pages.admin.browser import hidden_fields, words_of
 
 T = TypeVar("T")
 BASE = "https://pay.example"

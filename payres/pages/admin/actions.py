@@ -14,10 +14,10 @@ from payres.identifiers import hash_secret, new_id
 from payres.operator.declarations import Form as Declared
 from payres.operator.declarations import Operation
 from payres.operator.shapes import Fact, facts_of, path_of
-from payres.pages.list_page import section_of
-from payres.pages.sign_in import Form, Visit, check_password
+from payres.pages.admin.list_page import section_of
+from payres.pages.admin.sign_in import Form, Visit, check_password
+from payres.pages.html import redirect
 from payres.routes.exception_handlers import note_error
-from payres.routes.pages import redirect
 from payres.store.operators import OPERATORS, is_used, use_form
 from payres.store.work import Work
 

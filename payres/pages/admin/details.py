@@ -19,8 +19,8 @@ from payres.operator.peers import PEER
 from payres.operator.shapes import Cell, Column, cell_of, facts_of, make_table, path_of
 from payres.operator.unresolved_packets import PACKET
 from payres.operator.wallets import WALLET
-from payres.pages.list_page import filters_of
-from payres.pages.sign_in import Visit
+from payres.pages.admin.list_page import filters_of
+from payres.pages.admin.sign_in import Visit
 from payres.store.rows import PageQuery
 from payres.store.work import Work
 

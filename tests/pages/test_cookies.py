@@ -6,7 +6,7 @@ from starlette.requests import Request
 
 from payres.grants.sign_in import COOKIE_VALUE
 from payres.identifiers import new_secret
-from payres.routes.pages import browser_of
+from payres.pages.forms import browser_of
 from payres.urls import Urls
 
 SESSION = "aZ09_-" * 7 + "a"

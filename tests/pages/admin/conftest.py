@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from payres.testing.instance import Instance
-from tests.pages.browser import Browser
+from tests.pages.admin.browser import Browser
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from payres.grants import consent, wording
 from payres.grants.consent import ConsentRequest
 from payres.grants.intervals import describe_moment
 from payres.grants.sign_in import Guesser, csrf_token, open_session
+from payres.pages import forms, html
 from payres.rate_limiter import address_of
-from payres.routes import pages
 from payres.routes.context import context_of
 from payres.routes.exception_handlers import note_error
 from payres.store.work import Work
@@ -40,7 +40,7 @@ READING_SECONDS: Final = 30
 async def serve(request: Request) -> Response:
     """The endpoint, for every method."""
     fault = "The fault is not yours. Please try again in a while"
-    return await pages.serve_page(request, _answer, pages.error_page, fault)
+    return await html.serve_page(request, _answer, html.error_page, fault)
 
 
 async def _answer(request: Request) -> Response:
@@ -51,8 +51,8 @@ async def _answer(request: Request) -> Response:
     if request.method in {"GET", "HEAD"}:
         return _show(request, await _find(request))
     if request.method != "POST":
-        raise MethodNotAllowed(pages.PAGE_METHODS)
-    form = await pages.read_form(request)
+        raise MethodNotAllowed(html.PAGE_METHODS)
+    form = await forms.read_form(request)
     match form.get("choice"):
         case "sign-in":
             return await _sign_in(request, form)
@@ -86,7 +86,7 @@ def _send_on(request: Request, found: ConsentRequest) -> Response | None:
     """To the client with what the operator decided, as after a form of the owner; None for what the owner decided, who
     was sent already, and for an application, which a browser opens for nobody but its user."""
     link = _finish_link(request, found) if found.interaction.decided_by == "operator" else None
-    return None if link is None or wording.visible_url(link).is_app else pages.redirect(link)
+    return None if link is None or wording.visible_url(link).is_app else html.redirect(link)
 
 
 def _finish_link(request: Request, found: ConsentRequest) -> str | None:
@@ -106,16 +106,16 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
         return _show_sign_in(request, found, status=409)
     guesser = Guesser(address_of(request.scope), found.known_browser)
     try:
-        pages.check_sign_in(request, form)
+        forms.check_sign_in(request, form)
         await context.sign_in.check_password(found.wallet, form.get("password", ""), now, guesser)
-        unit = partial(open_session, verified=found.wallet, browser=pages.browser_of(request))
+        unit = partial(open_session, verified=found.wallet, browser=forms.browser_of(request))
         signed_in = await context.database.write(unit)
     except InsufficientAccess as error:
         return _show_sign_in(request, found, str(note_error(request, error)), error.status)
     except DomainError as error:
         return _explain(request, found, error)
-    response = pages.redirect(_path(request))
-    pages.set_signed_in(request, response, signed_in)
+    response = html.redirect(_path(request))
+    forms.set_signed_in(request, response, signed_in)
     return response
 
 
@@ -123,8 +123,8 @@ async def _sign_out(request: Request, form: dict[str, str]) -> Response:
     context = context_of(request)
     found = await _find(request)
     await context.database.write(lambda tx: consent.close_session(tx, found, form.get("csrf", "")))
-    response = pages.redirect(_path(request))
-    pages.set_signed_out(request, response)
+    response = html.redirect(_path(request))
+    forms.set_signed_out(request, response)
     return response
 
 
@@ -136,7 +136,7 @@ async def _decide(request: Request, form: dict[str, str], approve: bool) -> Resp
         )
     except (SignInFailed, InsufficientAccess, WrongState) as error:
         return _explain(request, await _find(request), error)
-    return pages.redirect(finish or _path(request))
+    return html.redirect(finish or _path(request))
 
 
 def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Response:
@@ -146,13 +146,13 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
         return _show_decided(request, found, noted.status)
     if noted.status == 401:
         return _show_sign_in(request, found, str(noted), 401)
-    return pages.error_page(request, noted, _path(request))
+    return html.error_page(request, noted, _path(request))
 
 
 def _show_sign_in(request: Request, found: ConsentRequest, problem: str | None = None, status: int = 200) -> Response:
     """The sign-in form, or for a wallet without a password the way around it."""
     values = _parties(request, found) | {"problem": problem, "here": _path(request)}
-    return pages.render_sign_in(request, "sign_in.html", values, status)
+    return forms.render_sign_in(request, "consent/sign_in.html", values, status, html.OLD_STYLE_SHEETS)
 
 
 def _show_request(request: Request, found: ConsentRequest, session: str) -> Response:
@@ -167,7 +167,14 @@ def _show_request(request: Request, found: ConsentRequest, session: str) -> Resp
         "csrf": csrf_token(session),
         "shown": consent.shown_digest(found),
     }
-    return pages.render(request, "consent.html", _parties(request, found) | values, form_action=_form_action(finish))
+    action = _form_action(finish)
+    return html.render(
+        request,
+        "consent/request.html",
+        _parties(request, found) | values,
+        form_action=action,
+        style_sheets=html.OLD_STYLE_SHEETS,
+    )
 
 
 def _form_action(finish: str | None) -> str:
@@ -192,7 +199,9 @@ def _show_decided(request: Request, found: ConsentRequest, status: int) -> Respo
         "link": link,
         "finish": wording.visible_url(link) if link else None,
     }
-    return pages.render(request, "decided.html", _parties(request, found) | values, status)
+    return html.render(
+        request, "consent/decided.html", _parties(request, found) | values, status, style_sheets=html.OLD_STYLE_SHEETS
+    )
 
 
 def _parties(request: Request, found: ConsentRequest) -> dict[str, object]:
@@ -216,7 +225,7 @@ async def _find(request: Request) -> ConsentRequest:
 
 def _finder(request: Request) -> Callable[[Work], ConsentRequest]:
     """The unit that finds what the page is about. The cookies are parsed here, before the unit makes others wait."""
-    path, browser = request.path_params, pages.browser_of(request)
+    path, browser = request.path_params, forms.browser_of(request)
     return partial(consent.find_request, interaction_id=path["id"], nonce=path["nonce"], browser=browser)
 
 

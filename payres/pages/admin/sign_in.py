@@ -8,35 +8,33 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.admin.serving import OperatorRequest
+from payres.admin.serving import ActorRequest
 from payres.errors import DomainError, InsufficientAccess, SignInFailed
 from payres.grants.sign_in import Guesser, SignedIn, csrf_token, hash_password
 from payres.limits import MIN_PASSWORD_LENGTH
 from payres.operator import operators
-from payres.rate_limiter import address_of
-from payres.routes.context import context_of
-from payres.routes.exception_handlers import note_error
-from payres.routes.pages import (
+from payres.pages.forms import (
     OPERATOR,
-    STYLE_SHEET,
     browser_of,
     check_sign_in,
     read_form,
-    redirect,
-    render,
     render_sign_in,
     set_signed_in,
     set_signed_out,
 )
+from payres.pages.html import redirect, render
+from payres.rate_limiter import address_of
+from payres.routes.context import context_of
+from payres.routes.exception_handlers import note_error
 from payres.store.operators import OperatorRecord
 
 HOME: Final = "/admin"
 WRONG: Final = "This name and this password do not belong together"
 Form = Mapping[str, str]
-STYLE_SHEETS: Final = (STYLE_SHEET, "admin.css")
+STYLE_SHEETS: Final = ("old.css", "admin.css")
 
 
-class Visit(OperatorRequest, frozen=True):
+class Visit(ActorRequest, frozen=True):
     """A request of an operator; `session` is the secret in the cookie."""
 
     operator: OperatorRecord

@@ -1,71 +1,32 @@
-"""HTML pages, the forms that browsers send back from them, and their cookies: the session of a signed-in owner or
-operator, and of each wallet or operator that knows this browser.
-
-The pages have no scripts and load nothing: the style stands in the page and the policy names its hash. Their headers
-keep them out of frames, caches and other sites' reach.
+"""Forms that browsers send back from pages, and cookies: the session of a signed-in owner or operator, and of each
+wallet or operator that knows this browser.
 """
 
-import base64
-import hashlib
-import logging
 import re
-import string
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from http import HTTPStatus
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
-from urllib.parse import parse_qsl, quote
+from typing import Final, Literal, NamedTuple
+from urllib.parse import parse_qsl
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from payres.clock import SECOND
-from payres.errors import DomainError, InsufficientAccess, InvalidRequest, ServerFailed, UnsupportedMediaType
+from payres.errors import InsufficientAccess, InvalidRequest, UnsupportedMediaType
 from payres.grants.sign_in import COOKIE_VALUE, SESSION_LIFETIME, Browser, SignedIn, check_csrf, csrf_token
-from payres.http.observation import observation_of
 from payres.identifiers import new_secret
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 from payres.operator.operators import SESSION_LIFETIME as OPERATOR_SESSION_LIFETIME
+from payres.pages.html import STYLE_SHEETS, render
 from payres.routes.context import context_of
-from payres.routes.exception_handlers import note_error, where_to_ask
 from payres.routes.requests import media_type_of, read_body
 from payres.store.browsers import BROWSER_LIFETIME
 from payres.urls import canonical
 
-if TYPE_CHECKING:  # it loads slowly, and most servers are asked for consent long after they have started
-    from jinja2 import Environment
-
-STYLE_SHEET: Final = "style.css"  # of all pages
-PAGE_METHODS: Final = "GET, HEAD, POST"  # that a page with a form takes
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
-HEADERS: Final = {
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",  # the address of a consent page is a secret of the client and the owner
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
-
-ASCII: Final = string.punctuation  # what quote() would escape and a header need not; blanks are in no URL
-
 # Over https the prefix makes browsers refuse a cookie that another host, or http, would plant (RFC 6265bis).
 HOST_PREFIX: Final = "__Host-"
 FORM: Final = "payres_form"  # a secret by which a sign-in form is known to be this browser's
-
-
-TITLES: Final = {
-    "insufficient_access": "This form was not taken",
-    "unknown_interaction": "There is no such request",
-    "not_found": "Not found",
-    "invalid_interaction": "Too late",
-    "wrong_state": "This cannot be decided now",
-    "too_large": "This form is too long",
-    "too_many_requests": "Too many attempts",
-    "internal_error": "Something went wrong here",
-    "unavailable": "The server is busy",
-}
-
-log = logging.getLogger("payres.routes")
 
 
 class Cookies(NamedTuple):
@@ -83,53 +44,12 @@ OWNER: Final = Cookies("payres_session", "payres_known_", SESSION_LIFETIME, "lax
 OPERATOR: Final = Cookies("payres_admin", "payres_admin_known_", OPERATOR_SESSION_LIFETIME, "strict")
 
 
-async def serve_page(
-    request: Request,
-    answer: Callable[[Request], Awaitable[Response]],
-    error_page: Callable[[Request, DomainError], Response],
-    fault: str,
-) -> Response:
-    """The answer of an endpoint for people, to every method: errors are pages too, and `fault` is the hint of a 500."""
-    try:
-        return await answer(request)
-    except DomainError as error:
-        found = note_error(request, error)
-    except Exception:
-        log.exception(
-            "%s of %s failed", request.method, observation_of(request.scope).route
-        )  # the URL may hold a secret
-        found = note_error(request, ServerFailed(fault))
-    return error_page(request, found)
-
-
-def render(
-    request: Request,
-    template: str,
-    values: Mapping[str, object],
-    status: int = 200,
-    form_action: str = "'self'",
-    style_sheets: tuple[str, ...] = (STYLE_SHEET,),
-) -> Response:
-    """The page that a template makes of the values. form_action is where its forms, and what they lead to, may go."""
-    style, style_hash = _style(style_sheets)
-    host = context_of(request).urls.base.partition("://")[2]
-    text = _environment().get_template(template).render(style=style, server=host, **values)
-    policy = (
-        f"default-src 'none'; style-src {style_hash}; form-action {form_action}; base-uri 'none';"
-        " frame-ancestors 'none'"
-    )
-    headers = HEADERS | {"Content-Security-Policy": policy}
-    if status == HTTPStatus.UNAUTHORIZED:
-        headers |= where_to_ask(request)
-    return HTMLResponse(text, status, headers)
-
-
 def render_sign_in(
     request: Request,
     template: str,
     values: Mapping[str, object],
     status: int,
-    style_sheets: tuple[str, ...] = (STYLE_SHEET,),
+    style_sheets: tuple[str, ...] = STYLE_SHEETS,
 ) -> Response:
     """A page with a form that signs in, whose token is that of a cookie: another site could send neither, and so sign
     this browser in to an account of its own."""
@@ -143,37 +63,6 @@ def render_sign_in(
 def check_sign_in(request: Request, form: Mapping[str, str]) -> None:
     """Raises InsufficientAccess for a form that was not shown to this browser."""
     check_csrf(_cookies(request).get(FORM) or new_secret(), form.get("csrf", ""))
-
-
-async def front_page(request: Request) -> Response:
-    """GET / by a browser: what this server is, and where to go."""
-    return render(request, "front.html", {})
-
-
-def load_templates(*names: str) -> None:
-    """Compiles these templates, which takes a few milliseconds each, before a page is made of them."""
-    for name in names:
-        _environment().get_template(name)
-
-
-def redirect(url: str) -> Response:
-    """Sends the browser on with a GET, after a form was taken or a decision was made."""
-    # Starlette's own redirect escapes more than a header has to, and a client's URL is to arrive as it was.
-    return Response(status_code=HTTPStatus.SEE_OTHER, headers=HEADERS | {"Location": quote(url, safe=ASCII)})
-
-
-def error_page(
-    request: Request,
-    error: DomainError,
-    again: str | None = None,
-    template: str = "notice.html",
-    style_sheets: tuple[str, ...] = (STYLE_SHEET,),
-) -> Response:
-    """The page for an error; `again` is where the owner can look at the request once more."""
-    values = {"title": TITLES.get(error.code, "This did not work"), "text": str(error), "again": again}
-    response = render(request, template, values, error.status, style_sheets=style_sheets)
-    response.headers.update(error.headers)
-    return response
 
 
 async def read_form(request: Request) -> dict[str, str]:
@@ -215,34 +104,14 @@ def set_signed_in(request: Request, response: Response, signed_in: SignedIn, coo
     _set(request, response, f"{cookies.known}{signed_in.account_id}", signed_in.known, BROWSER_LIFETIME, "strict")
 
 
+def keep_signed_in(request: Request, response: Response, session: str) -> None:
+    """Sets the cookie of an owner's session that lasts longer now."""
+    _set(request, response, OWNER.session, session, OWNER.lifetime, OWNER.same_site)
+
+
 def set_signed_out(request: Request, response: Response, cookies: Cookies = OWNER) -> None:
     """Deletes the session's cookie; the browser stays known."""
     _set(request, response, cookies.session, "", 0, cookies.same_site)
-
-
-@lru_cache(maxsize=1)
-def _environment() -> "Environment":
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-
-    return Environment(
-        loader=FunctionLoader(_read),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-@lru_cache(maxsize=2)
-def _style(names: tuple[str, ...]) -> tuple[str, str]:
-    """The style sheets as one, and its hash as a Content-Security-Policy names it."""
-    text = "".join(map(_read, names))
-    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    return text, f"'sha256-{digest}'"
-
-
-def _read(name: str) -> str:
-    return (Path(__file__).parents[1] / "templates" / name).read_text(encoding="utf-8")
 
 
 def _check_origin(request: Request) -> None:

@@ -1,0 +1,1 @@
+"""The pages of a wallet's owner, below /account and /settings."""

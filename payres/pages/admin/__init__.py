@@ -1,0 +1,1 @@
+"""The pages of operators, with the lists and forms of operations."""

@@ -1,0 +1,159 @@
+"""HTML pages: how they are made of templates, their headers, and the pages for errors.
+
+The pages have no scripts and load nothing: the style stands in the page and the policy names its hash. Their headers
+keep them out of frames, caches and other sites' reach.
+"""
+
+import base64
+import hashlib
+import logging
+import string
+from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from payres.errors import DomainError, ServerFailed
+from payres.http.observation import observation_of
+from payres.pages.language import Language, preferred
+from payres.routes.context import context_of
+from payres.routes.exception_handlers import note_error, where_to_ask
+
+if TYPE_CHECKING:  # it loads slowly, and most servers are asked for consent long after they have started
+    from jinja2 import Environment
+
+STYLE_SHEETS: Final = ("style.css",)  # of the pages of owners, and of those for everyone
+OLD_STYLE_SHEETS: Final = ("old.css",)
+PAGE_METHODS: Final = "GET, HEAD, POST"  # that a page with a form takes
+HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",  # the address of a consent page is a secret of the client and the owner
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+ASCII: Final = string.punctuation  # what quote() would escape and a header need not; blanks are in no URL
+
+TITLES: Final = {
+    "insufficient_access": "This form was not taken",
+    "unknown_interaction": "There is no such request",
+    "not_found": "Not found",
+    "invalid_interaction": "Too late",
+    "wrong_state": "This cannot be decided now",
+    "too_large": "This form is too long",
+    "too_many_requests": "Too many attempts",
+    "internal_error": "Something went wrong here",
+    "unavailable": "The server is busy",
+}
+
+log = logging.getLogger("payres.routes")
+
+
+async def serve_page(
+    request: Request,
+    answer: Callable[[Request], Awaitable[Response]],
+    error_page: Callable[[Request, DomainError], Response],
+    fault: str,
+) -> Response:
+    """The answer of an endpoint for people, to every method: errors are pages too, and `fault` is the hint of a 500."""
+    try:
+        return await answer(request)
+    except DomainError as error:
+        found = note_error(request, error)
+    except Exception:
+        log.exception(
+            "%s of %s failed", request.method, observation_of(request.scope).route
+        )  # the URL may hold a secret
+        found = note_error(request, ServerFailed(fault))
+    return error_page(request, found)
+
+
+def render(
+    request: Request,
+    template: str,
+    values: Mapping[str, object],
+    status: int = 200,
+    form_action: str = "'self'",
+    style_sheets: tuple[str, ...] = STYLE_SHEETS,
+) -> Response:
+    """The page that a template makes of the values. form_action is where its forms, and what they lead to, may go."""
+    style, style_hash = _style(style_sheets)
+    host = context_of(request).urls.base.partition("://")[2]
+    language = language_of(request)
+    common = {"style": style, "server": host, "language": language, "say": language.say, "count": language.count}
+    text = _environment().get_template(template).render({**common, **values})
+    policy = (
+        f"default-src 'none'; style-src {style_hash}; form-action {form_action}; base-uri 'none';"
+        " frame-ancestors 'none'"
+    )
+    headers = HEADERS | {"Content-Security-Policy": policy}
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers |= where_to_ask(request)
+    return HTMLResponse(text, status, headers | {"Content-Language": language.code})
+
+
+def language_of(request: Request) -> Language:
+    """What the reader reads, by Accept-Language."""
+    return Language(preferred(request.headers.get("accept-language", "")), context_of(request).clock.now())
+
+
+def load_templates(*names: str) -> None:
+    """Compiles these templates, which takes a few milliseconds each, before a page is made of them."""
+    for name in names:
+        _environment().get_template(name)
+
+
+def redirect(url: str) -> Response:
+    """Sends the browser on with a GET, after a form was taken or a decision was made."""
+    # Starlette's own redirect escapes more than a header has to, and a client's URL is to arrive as it was.
+    return Response(status_code=HTTPStatus.SEE_OTHER, headers=HEADERS | {"Location": quote(url, safe=ASCII)})
+
+
+def error_page(
+    request: Request,
+    error: DomainError,
+    again: str | None = None,
+    template: str = "consent/notice.html",
+    style_sheets: tuple[str, ...] = OLD_STYLE_SHEETS,
+) -> Response:
+    """The page for an error; `again` is where the owner can look at the request once more."""
+    values = {"title": TITLES.get(error.code, "This did not work"), "text": str(error), "again": again}
+    response = render(request, template, values, error.status, style_sheets=style_sheets)
+    response.headers.update(error.headers)
+    return response
+
+
+@lru_cache(maxsize=1)
+def _environment() -> "Environment":
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    found = Environment(
+        loader=FunctionLoader(_read),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters["capital"] = _capital
+    return found
+
+
+def _capital(text: str) -> str:
+    """The text with a capital at its beginning, and nothing else changed."""
+    return text[:1].upper() + text[1:]
+
+
+@lru_cache(maxsize=2)
+def _style(names: tuple[str, ...]) -> tuple[str, str]:
+    """The style sheets as one, and its hash as a Content-Security-Policy names it."""
+    text = "".join(map(_read, names))
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return text, f"'sha256-{digest}'"
+
+
+def _read(name: str) -> str:
+    return (Path(__file__).parents[1] / "templates" / name).read_text(encoding="utf-8")

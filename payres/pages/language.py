@@ -1,0 +1,144 @@
+"""The reader's language: sentences, amounts and times as people write them.
+
+Sentences stand in English where they are said, by `say` and `count`, also in templates. `templates/sentences.toml` has
+them in the other languages; a test finds one that it does not have. Sentences are HTML; values are
+escaped.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+from markupsafe import Markup
+
+from payres.amounts import Asset, format_decimal
+from payres.clock import DAY, HOUR, LATEST, MINUTE, SECOND
+
+Code = Literal["en", "de", "es"]
+TRANSLATED: Final[tuple[Code, ...]] = ("de", "es")  # the columns of the catalogue
+CODES: Final[tuple[Code, ...]] = ("en", *TRANSLATED)
+WEIGHTED: Final = re.compile(r"\s*([a-z]{1,8})(?:-[a-z0-9-]+)?\s*(?:;\s*q=([01](?:\.[0-9]{0,3})?))?\s*")
+
+
+class Language(msgspec.Struct, frozen=True):
+    """What a reader reads, and where their clock stands: `now` is in microseconds UTC."""
+
+    code: Code
+    now: int
+    zone: tzinfo = UTC
+
+    def say(self, sentence: str, **values: object) -> Markup:
+        """The sentence in this language, with the values where it names them."""
+        found = sentence if self.code == "en" else sentences()[self.code].get(sentence, sentence)
+        return Markup(found).format(**values)  # noqa: S704 - sentences are ours; format escapes the values
+
+    def count(self, number: int, one: str, many: str, **values: object) -> Markup:
+        """The one sentence for 1, the other for any other `{number}`."""
+        return self.say(one if number == 1 else many, number=f"{number:,}".replace(",", self.thousands), **values)
+
+    @property
+    def thousands(self) -> str:
+        """What stands between thousands of a count."""
+        return "," if self.code == "en" else "."
+
+    def decimal(self, value: int, asset: Asset) -> str:
+        """An amount in the smallest unit, without its currency: `12.50`, or `12,50` where people write it so."""
+        text = format_decimal(value, asset)
+        return text if self.code == "en" else text.replace(".", ",")
+
+    def money(self, value: int, asset: Asset) -> Markup:
+        """An amount with its currency, which no line breaks."""
+        return Markup('<span class="money">{} {}</span>').format(asset.code, self.decimal(value, asset))
+
+    def signed(self, value: int, asset: Asset) -> str:
+        """What a movement adds to the wallet or takes from it: `+20.00`, or with a minus sign."""
+        return f"{'−' if value < 0 else '+'}{self.decimal(abs(value), asset)}"
+
+    def clock(self, moment: int) -> str:
+        """The time of day: `14:02`."""
+        return f"{self._local(moment):%H:%M}"
+
+    def day(self, moment: int) -> str:
+        """`today`, `yesterday`, `tomorrow`, or `20 Nov`, with the year if it is not this one."""
+        there, here = self._local(moment), self._local(self.now)
+        named = {0: "today", -1: "yesterday", 1: "tomorrow"}.get((there.date() - here.date()).days)
+        match named:
+            case "today":
+                return self.say("today")
+            case "yesterday":
+                return self.say("yesterday")
+            case "tomorrow":
+                return self.say("tomorrow")
+        month = self.say("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec").split()[there.month - 1]
+        short = self.say("{day} {month}", day=there.day, month=month)
+        return short if there.year == here.year else f"{short} {there.year}"
+
+    def date(self, moment: int) -> str:
+        """`20 November 2026`."""
+        there = self._local(moment)
+        return self.say("{day} {month} {year}", day=there.day, month=self._month(there), year=there.year)
+
+    def month(self, moment: int) -> str:
+        """`November 2026`."""
+        there = self._local(moment)
+        return self.say("{month} {year}", month=self._month(there), year=there.year)
+
+    def weekday(self, moment: int) -> str:
+        """`Friday 20 November`."""
+        there = self._local(moment)
+        names = self.say("Monday Tuesday Wednesday Thursday Friday Saturday Sunday").split()
+        return self.say(
+            "{weekday} {day} {month}", weekday=names[there.weekday()], day=there.day, month=self._month(there)
+        )
+
+    def moment(self, moment: int) -> str:
+        """`today, 14:02`."""
+        return f"{self.day(moment)}, {self.clock(moment)}"
+
+    def span(self, microseconds: int) -> str:
+        """A length of time in its greatest unit, rounded down: `10 minutes`, at the least `1 second`."""
+        if microseconds >= 2 * DAY:
+            return self.count(microseconds // DAY, "{number} day", "{number} days")
+        if microseconds >= HOUR:
+            return self.count(microseconds // HOUR, "{number} hour", "{number} hours")
+        if microseconds >= MINUTE:
+            return self.count(microseconds // MINUTE, "{number} minute", "{number} minutes")
+        return self.count(max(1, microseconds // SECOND), "{number} second", "{number} seconds")
+
+    def _month(self, there: datetime) -> str:
+        names = self.say("January February March April May June July August September October November December")
+        return names.split()[there.month - 1]
+
+    def _local(self, moment: int) -> datetime:
+        return datetime.fromtimestamp(min(moment, LATEST - DAY) // SECOND, self.zone)
+
+
+def marked(sentence: str) -> str:
+    """The sentence, which is said elsewhere."""
+    return sentence
+
+
+def preferred(accept_language: str) -> Code:
+    """The language that a reader would rather have (RFC 9110 section 12.5.4); English when none of ours is named."""
+    found: dict[Code, float] = {}
+    for member in accept_language[:256].lower().split(","):
+        match = WEIGHTED.fullmatch(member)
+        for code in CODES:
+            if match and match[1] == code:
+                found[code] = max(found.get(code, 0), float(match[2] or 1))
+    best: Code = max(found, key=lambda code: found[code], default="en")
+    return best if found.get(best) else "en"
+
+
+@lru_cache(maxsize=1)
+def sentences() -> Mapping[Code, Mapping[str, str]]:
+    """The catalogue by language."""
+    path = Path(__file__).parents[1] / "templates" / "sentences.toml"
+    tables = tomllib.loads(path.read_text(encoding="utf-8")).values()
+    rows = [(english, others) for table in tables for english, others in table.items()]
+    return {code: {english: others[n] for english, others in rows} for n, code in enumerate(TRANSLATED)}

@@ -1,0 +1,28 @@
+"""What errors say to people on pages: what is so, then what to do, in the reader's language."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from payres.errors import DomainError
+from payres.pages.language import Language, marked
+
+# By code, and where one code has several, by code and reason.
+SENTENCES: Final[Mapping[str, str]] = {
+    "wrong_password": marked("This is not the password of this wallet. Try again."),
+    "signed_out": marked("You are signed out by now, so nothing was done. Sign in again."),
+    "csrf": marked(
+        "This form belongs to an earlier visit, or your browser takes no cookies. Nothing was done; try again."
+    ),
+    "cross_site": marked("This form came from another site. Nothing was done."),
+    "too_many_requests": marked("There were too many attempts. Wait a few minutes, then try again."),
+    "unavailable": marked("The server is busy. Nothing was done; try again in a moment."),
+    "internal_error": marked("Something went wrong here. The fault is not yours. Try again in a while."),
+    "not_found": marked("There is nothing at this address. It may be mistyped, or what was here has ended."),
+}
+
+
+def problem_of(language: Language, error: DomainError) -> str:
+    """The sentence for an error; its own, in English, where there is none."""
+    reason = (error.details or {}).get("reason", "")
+    sentence = SENTENCES.get(reason) or SENTENCES.get(error.code)
+    return language.say(sentence) if sentence else f"{error}."
