@@ -34,11 +34,12 @@ def said_in_templates() -> Iterator[tuple[str, str]]:
     for path in TEMPLATES.rglob("*.html"):
         for call in _environment().parse(path.read_text(encoding="utf-8")).find_all(nodes.Call):
             for place in SAID.get(getattr(call.node, "name", getattr(call.node, "attr", "")), ()):
-                if place < len(call.args):
-                    for part in call.args[place].find_all(nodes.Const):
-                        yield part.value, path.name
-                    if isinstance(call.args[place], nodes.Const):
-                        yield call.args[place].value, path.name
+                for part in call.args[place : place + 1]:
+                    yield from (
+                        (one.value, path.name)
+                        for one in [part, *part.find_all(nodes.Const)]
+                        if isinstance(one, nodes.Const)
+                    )
 
 
 def fields(sentence: str) -> set[str]:
