@@ -9,9 +9,11 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from payres.amounts import parse_value
 from payres.clock import SECOND
-from payres.errors import InteractionUnknown, InvalidInteraction, SignInFailed, WrongState
-from payres.grants.gnap import interaction_hash
+from payres.errors import InteractionUnknown, InvalidAmount, InvalidInteraction, SignInFailed, WrongState
+from payres.grants.access import granted_access
+from payres.grants.gnap import OutgoingPaymentAccess, interaction_hash
 from payres.grants.sign_in import Browser, check_csrf, keyed, known_browser
 from payres.grants.tokens import emit
 from payres.identifiers import hash_secret
@@ -23,6 +25,7 @@ from payres.store.grants import GRANTS, INTERACTIONS, Decider, GrantRecord, Inte
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Transaction, Work
 from payres.urls import Urls
+from payres.wire import encode, require_amount
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -102,10 +105,13 @@ def close_session(tx: Transaction, request: ConsentRequest, csrf: str) -> None:
         wallets.delete_session(tx, hash_secret(request.session))
 
 
-def decide_as_owner(work: Work, request: ConsentRequest, approve: bool, csrf: str, shown: str) -> str | None:
-    """As `decide`, for the owner; the form's `csrf` and `shown` prove that this browser was shown the request.
+def decide_as_owner(
+    work: Work, request: ConsentRequest, approve: bool, csrf: str, shown: str, limit: str | None = None
+) -> str | None:
+    """As `decide`, for the owner; the form's `csrf` and `shown` prove that this browser was shown the request. What is
+    approved is lowered to `limit`, as `lowered` does.
 
-    `request` is found in the same unit. Raises InvalidInteraction when the request has expired, SignInFailed for a
+    `request` is found in the same unit. Raises InvalidAmount for the limit, InvalidInteraction when the request has expired, SignInFailed for a
     browser that is not signed in, InsufficientAccess for a forged form, WrongState when it was decided already or has
     changed since the owner saw it.
     """
@@ -116,7 +122,31 @@ def decide_as_owner(work: Work, request: ConsentRequest, approve: bool, csrf: st
     check_csrf(request.session, csrf)
     if not hmac.compare_digest(shown_digest(request).encode(), shown.encode()):
         raise WrongState("This is not the request that you were shown. Nothing was decided; please read it again")
+    if approve and limit is not None:
+        GRANTS.update(work, request.grant.id, access=lowered(request.grant.access, limit))
     return decide(work, request, approve, "owner")
+
+
+def lowered(access: str, limit: str) -> str:
+    """The access (JSON text) of a grant that spends no more than `limit`, a decimal such as "12.50", in each window.
+
+    Raises InvalidAmount for more than was asked for, for nothing, and where no limit was asked for.
+    """
+    items = list(granted_access(access))
+    for place, item in enumerate(items):
+        limits = item.limits if isinstance(item, OutgoingPaymentAccess) and "create" in item.actions else None
+        kind = "debit_amount" if limits and limits.debit_amount else "receive_amount"
+        amount = getattr(limits, kind) if limits else None
+        if limits and amount:
+            value = require_amount(limit, amount.asset)
+            if value > parse_value(amount.value):
+                raise InvalidAmount("The limit can be lowered and not raised", field="limit")
+            if value < parse_value(amount.value):  # or what was asked for stays as it was, byte for byte
+                less = msgspec.structs.replace(limits, **{kind: msgspec.structs.replace(amount, value=str(value))})
+                items[place] = msgspec.structs.replace(item, limits=less)
+                return encode(items).decode()
+            return access
+    raise InvalidAmount("There is no limit that could be lowered", field="limit")
 
 
 def decide(work: Work, pending: Pending, approve: bool, decider: Decider) -> str | None:
