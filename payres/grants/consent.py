@@ -111,9 +111,9 @@ def decide_as_owner(
     """As `decide`, for the owner; the form's `csrf` and `shown` prove that this browser was shown the request. What is
     approved is lowered to `limit`, as `lowered` does.
 
-    `request` is found in the same unit. Raises InvalidAmount for the limit, InvalidInteraction when the request has expired, SignInFailed for a
-    browser that is not signed in, InsufficientAccess for a forged form, WrongState when it was decided already or has
-    changed since the owner saw it.
+    `request` is found in the same unit. Raises InvalidAmount for the limit, InvalidInteraction when the request has
+    expired, SignInFailed for a browser that is not signed in, InsufficientAccess for a forged form, WrongState when it
+    was decided already or has changed since the owner saw it.
     """
     check_open(request, work.now)
     if request.session is None:
