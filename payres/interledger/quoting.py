@@ -176,8 +176,8 @@ async def _sending(
     path = await probe(connection)
     fee = fee_on(debit, pricing)
     net = debit - fee
-    # Two units, one of which may be lost to rounding, or the price of one unit.
-    least = max(2, ceil(1 / path.low)) if path.low else 2
+    # Two units, one of which may be lost to rounding, or the price of one unit, in whole units of the link.
+    least = max(2, ceil(ceil(packets.on_link / path.low) / packets.on_link)) if path.low else 2
     if net < least:
         min_delivery(least, path, rate)  # raises where no amount would arrive
         is_taken = receiver.remaining is None or path.least(least) <= receiver.remaining

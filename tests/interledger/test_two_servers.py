@@ -243,6 +243,23 @@ def test_small_amount_is_promised_as_it_arrives_whichever_unit_is_coarsest(
     assert found == (amount(promised, target), arrives, "completed")
 
 
+@pytest.mark.parametrize(("wanted", "delivered"), [(6_982, 19_160), (26_982, 38_321)])
+def test_fixed_delivery_over_a_link_of_coarser_units_is_paid_as_quoted(
+    wanted: int, delivered: int, unlinked: Pair
+) -> None:
+    """At the rate alone, less than a cent would leave, or less than two; each buys 19,160 units."""
+    a, b = unlinked
+    target = Asset("XRP", 6)
+    peer(a, b, credit_limit="1000000")
+    set_rate("USD", "XRP", "1.916076", a, b)
+    payer, getter = a.create_wallet("payer", "USD", 9, deposit="1000"), b.create_wallet("getter", "XRP", 6)
+    add_liquidity(a, USD)
+    add_liquidity(b, target)
+    paid = pay(a, payer, bill(b, getter, wanted, target))
+    assert (paid.record.state, paid.record.delivered) == ("completed", delivered)
+    check_books(a, b)
+
+
 def test_probes_and_their_answers_are_logged_on_both_sides_without_secrets(
     unlinked: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -277,18 +294,20 @@ def test_fee_is_charged_on_top_of_what_is_delivered_and_within_what_is_sent(pair
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "rate", "fee", "debits", "least"),
+    ("source", "link", "target", "rate", "fee", "debits", "least"),
     [
-        (USD, USD, None, ("0", 0), (1,), 2),
-        (USD, EUR, "0.92", ("0", 0), (1,), 2),
-        (USD, JPY, "150.5", ("0", 0), (1,), 2),
-        (USD, JPY, "0.4", ("0.10", 100), (1, 11, 260), 263),
-        (NANO_USD, USD, None, ("0", 0), (1, 2, 9_999_999), 10_000_000),
+        (USD, USD, USD, None, ("0", 0), (1,), 2),
+        (USD, USD, EUR, "0.92", ("0", 0), (1,), 2),
+        (USD, USD, JPY, "150.5", ("0", 0), (1,), 2),
+        (USD, USD, JPY, "0.4", ("0.10", 100), (1, 11, 260), 263),
+        (NANO_USD, NANO_USD, USD, None, ("0", 0), (1, 2, 9_999_999), 10_000_000),
+        (Asset("USD", 6), USD, NANO_USD, None, ("0", 0), (1, 2, 5000), 10_000),
     ],
-    ids=["USD", "EUR", "JPY", "JPY, much coarser, and a fee", "fewer decimals"],
+    ids=["USD", "EUR", "JPY", "JPY, much coarser, and a fee", "fewer decimals", "a coarser link"],
 )
 def test_amount_of_which_nothing_would_arrive_is_refused_with_the_least_as_here(
     source: Asset,
+    link: Asset,
     target: Asset,
     rate: str | None,
     fee: tuple[str, int],
@@ -298,11 +317,12 @@ def test_amount_of_which_nothing_would_arrive_is_refused_with_the_least_as_here(
     refused: Refused,
 ) -> None:
     a, b = unlinked
-    peer(a, b, source.code, source.scale, credit_limit="1000000")
+    peer(a, b, link.code, link.scale, credit_limit="1000000")
     if rate:
         set_rate(source.code, target.code, rate, a, b)
     payer = a.create_wallet("payer", source.code, source.scale, deposit="1000")
     a.write(lambda tx: assets.set_fee(tx, source.code, source.scale, *fee))
+    add_liquidity(a, link)
     add_liquidity(b, target)
     receiver = bill(b, b.create_wallet("getter", target.code, target.scale), asset=target)
     for debit in (*debits, least - 1):

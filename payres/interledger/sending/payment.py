@@ -160,6 +160,7 @@ class Progress:
         self._bounds: RateBounds = plan.path
         self._max_packet = plan.path.max_packet
         self._may_arrive = 0  # how much of what is unresolved may have arrived
+        self._tried = 0  # the largest amount that was sent
         self._too_small = 0  # the largest amount of which rounding has left nothing
 
     def next_round(self, size: int) -> Sequence[Packet]:
@@ -183,6 +184,7 @@ class Progress:
         A rejected packet moved nothing, so its amount can be sent again. Of a fulfilled one at least the minimum has
         arrived, whatever the receiver says.
         """
+        self._tried = max(self._tried, packet.amount)
         if isinstance(answer.outcome, Fulfill):
             self.sent += packet.amount
             self.delivered += max(answer.arrived, packet.minimum)
@@ -192,7 +194,9 @@ class Progress:
         if (smaller := answer.smaller(packet.amount)) is not None:
             self._max_packet = min(self._max_packet, smaller)
         is_nothing = answer.too_small or (answer.stream is not None and not answer.arrived)
-        if is_nothing and is_small(packet.amount, packet.minimum):
+        # Where a unit of a link is worth very many of the sender's, R01 says that more at once may pass.
+        may_grow = answer.too_small and not self._plan.sends_all and packet.amount < self._max_packet
+        if may_grow or (is_nothing and is_small(packet.amount, packet.minimum)):
             self._too_small = max(self._too_small, packet.amount)
         elif answer.stream:
             self._bounds = self._bounds.learn(packet.amount, answer.arrived)
@@ -230,7 +234,8 @@ class Progress:
             possible = sendable(packet.amount, self._bounds.low, self._plan.min_rate)
             if self._too_small < possible < packet.amount:
                 return self._packet(possible, rounded_up(possible, self._plan.min_rate))
-            if packet.most >= packet.minimum and not before:
+            # All that is left may be worth a unit more of a link than what was tried.
+            if (packet.most >= packet.minimum or 0 < self._tried < packet.amount == available) and not before:
                 return packet  # trying costs nothing, and a rejection makes the bounds exact
         if is_small(available, self._plan.min_delivery - self.delivered):
             raise SendingFailed("Rounding on the path takes more of what is left than may be lost.")
