@@ -155,7 +155,8 @@ def _no_database(path: str, otherwise: str) -> str:
         why = f"{config} names none, so it is looked for in the working directory"
     else:
         why = f"nothing names one: no {CONFIG} is in {Path.cwd()} or in {SYSTEM_CONFIG.parent}"
-    elsewhere = "" if named else "run this in the folder of an existing one, "
+    # A path that is relative names another file in each folder, also in the settings of the service.
+    elsewhere = "" if named and Path(path).is_absolute() else "run this in the folder of an existing one, "
     missing = f"There is no database at {Path(path).absolute()} ({why})"
     return f"{missing}. Make one with `payres init`, {elsewhere}or {otherwise}"
 

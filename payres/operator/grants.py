@@ -180,7 +180,7 @@ def _access(one: Grant) -> str:
 
 
 def _undecided(one: Grant) -> Consent | None:
-    return one.interaction if one.interaction and not one.interaction.decided_at else None
+    return one.interaction if one.state == "pending" else None
 
 
 GRANT: Final = Shape(

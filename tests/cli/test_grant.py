@@ -140,6 +140,15 @@ def test_request_that_can_be_decided_no_more_is_not_pending(payres: Command, as_
     assert (cells[1], cells[4]) == (expired.id, "expired")
 
 
+def test_time_to_decide_is_shown_while_a_request_can_be_decided(payres: Command, as_json: AsJson, asked: Asked) -> None:
+    until = "Consent until (UTC)", "Consent page"
+    assert set(until) <= facts_of(payres("grant", "show", asked.id)).keys()
+    as_json("grant", "revoke", asked.id)
+    facts = facts_of(payres("grant", "show", asked.id))
+    assert facts["State"] == "revoked"
+    assert not set(until) & facts.keys()
+
+
 def test_approval_that_can_be_continued_no_more_is_not_approved(as_json: AsJson, asked: Asked, tx: Work) -> None:
     as_json("grant", "approve", asked.id)
     assert states_of(as_json, asked) == ["approved"]

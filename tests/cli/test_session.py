@@ -77,7 +77,13 @@ def test_only_commands_that_should_create_a_database(
             {"payres.toml": 'database = "a.db"'},
             {},
             (),
-            "{here}/a.db (payres.toml names it). Make one with `payres init`, or",
+            "{here}/a.db (payres.toml names it). Make one with `payres init`, run this in the folder of",
+        ),
+        (
+            {},
+            {"PAYRES_DATABASE": "/no/b.db"},
+            (),
+            "/no/b.db (PAYRES_DATABASE names it). Make one with `payres init`, or",
         ),
         (
             {"payres.toml": "", "etc/payres.toml": 'database = "a.db"'},
