@@ -138,7 +138,8 @@ create table "grant" (
   kid text
 ) strict, without rowid;
 create index grant_by_state on "grant" (state, id);
-create index grant_of_client on "grant" (client_id);
+create index grant_of_client on "grant" (client_id, kid);
+create index grant_of_wallet on "grant" (wallet_address_id, id) where wallet_address_id is not null and state <> 'pending';
 create index grant_to_purge on "grant" (purge_at) where purge_at is not null;
 
 -- The interaction of a grant that needs consent. reference is the interact_ref, present from approval until its one use.

@@ -8,7 +8,7 @@ import msgspec
 from payres.amounts import Asset
 from payres.clock import SECOND
 from payres.limits import APPROVAL_SECONDS
-from payres.store.rows import PageBounds, PageQuery, Table, find_number, select_page
+from payres.store.rows import PageBounds, PageQuery, Table, find_number, number, select_page
 from payres.store.work import Damaged, Transaction
 
 # As it is stored, and what it becomes when the time for what comes next is over: `expired`, `lapsed`.
@@ -66,10 +66,26 @@ class SpendingRecord(msgspec.Struct, frozen=True):
         return Asset(self.receive_code, self.receive_scale)
 
 
+class DecidedRecord(GrantRecord, frozen=True):
+    """A grant that somebody has decided on, with the client that asked for it."""
+
+    decided_at: int = 0
+    decided_by: Decider | None = None
+    client: str = ""
+
+
 GRANTS = Table(GrantRecord, '"grant"')
 WITH_INTERACTION = Table(GrantRecord, '"grant" g JOIN interaction i ON i.grant_id = g.id', prefix="g.")
 # By its interactions, newest first, so that other grants, of which there may be many times as many, are not walked.
 CONSENTED = Table(GrantRecord, 'interaction i CROSS JOIN "grant" g ON g.id = i.grant_id', prefix="g.", key="i.grant_id")
+DECIDED = Table(
+    DecidedRecord,
+    '"grant" g JOIN interaction i ON i.grant_id = g.id JOIN client c ON c.id = g.client_id',
+    prefix="g.",
+    decided_at="i.decided_at",
+    decided_by="i.decided_by",
+    client="c.identity",
+)
 INTERACTIONS = Table(InteractionRecord, "interaction")
 SPENDING = Table(SpendingRecord, "grant_spending")
 
@@ -96,6 +112,31 @@ def page_of_grants(
         return select_page(tx, table, query, {} if state is None else {"state = ?": state})
     stored, in_time, age = IN_TIME[state]
     return select_page(tx, WITH_INTERACTION, query, {"g.state = ?": stored, f"i.{in_time} ?": now - age})
+
+
+# Also those that a client took back before anybody decided are not pending; these are of no interest.
+_OF_WALLET: Final = "WHERE g.wallet_address_id = ? AND g.state <> 'pending' AND i.decided_at IS NOT NULL"
+
+
+def grants_of_wallet(tx: Transaction, wallet_id: int, before: str, limit: int) -> Sequence[DecidedRecord]:
+    """The first so many with an id before this one that a wallet's owner, or the operator, has decided on, newest
+    first."""
+    return DECIDED.list(tx, f"{_OF_WALLET} AND g.id < ? ORDER BY g.id DESC LIMIT ?", wallet_id, before, limit)
+
+
+def decided_grant(tx: Transaction, wallet_id: int, grant_id: str) -> DecidedRecord | None:
+    """One of them."""
+    return DECIDED.find(tx, f"{_OF_WALLET} AND g.id = ?", wallet_id, grant_id)
+
+
+def grants_in_force(tx: Transaction, wallet_id: int) -> Sequence[DecidedRecord]:
+    """Those that were allowed and not revoked, newest first."""
+    return DECIDED.list(tx, f"{_OF_WALLET} AND g.state IN ('approved', 'issued') ORDER BY g.id DESC", wallet_id)
+
+
+def spent_in_all(tx: Transaction, grant_id: str) -> int:
+    """What a grant has spent in all windows, in the sender's asset."""
+    return number(tx, "SELECT sum(debit) FROM grant_spending WHERE grant_id = ?", grant_id)
 
 
 def change_state(tx: Transaction, grant_id: str, before: str, after: str, ended_at: int | None = None) -> bool:

@@ -165,6 +165,12 @@ def end_outgoing(tx: Transaction, payment_id: str, sent: int, delivered: int, fa
     )
 
 
+def has_completed(tx: Transaction, grant_id: str) -> bool:
+    """Whether a payment under the grant has arrived."""
+    found = "SELECT EXISTS (SELECT 1 FROM outgoing_payment WHERE grant_id = ? AND state = 'completed')"
+    return bool(number(tx, found, grant_id))
+
+
 class PaymentRecord(msgspec.Struct, frozen=True):
     """An incoming or an outgoing payment. amount is the incoming amount, or the debit amount; moved is what was
     received, or sent. state is `open` for an incoming payment that was not completed: `expires_at` says whether it

@@ -132,6 +132,11 @@ def find_valid_key(tx: Transaction, wallet_id: int, kid: str) -> KeyRecord | Non
     return KEYS.find(tx, "WHERE wallet_address_id = ? AND kid = ? AND revoked_at IS NULL", wallet_id, kid)
 
 
+def last_key(tx: Transaction, wallet_id: int, kid: str) -> KeyRecord | None:
+    """The key that had this kid last, valid or not."""
+    return KEYS.find(tx, "WHERE wallet_address_id = ? AND kid = ? ORDER BY id DESC", wallet_id, kid)
+
+
 def list_keys(tx: Transaction, wallet_id: int, revoked: bool = False) -> Sequence[KeyRecord]:
     """The valid keys, oldest first; with `revoked`, the others too."""
     return KEYS.list(tx, "WHERE wallet_address_id = ? AND (revoked_at IS NULL OR ?) ORDER BY id", wallet_id, revoked)

@@ -1,0 +1,69 @@
+"""What a grant may spend, as plain figures: for pages to say, and for sums over several grants."""
+
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import quote
+
+from payres.amounts import Asset, parse_value
+from payres.clock import DAY, HOUR
+from payres.grants.access import granted_access
+from payres.grants.gnap import Limits, OutgoingPaymentAccess
+from payres.grants.intervals import MEAN_MONTH, Interval, parse_interval
+from payres.grants.wording import URL_CHARACTERS
+from payres.wire import Amount
+
+SHORTEST_MONTH = 28 * DAY
+
+
+class Spending(NamedTuple):
+    """What an app may spend: at most `value` in each window of the interval, or once without an interval.
+
+    Without a value only the balance is a limit. It is in `asset`; `fixes_receive` says that it is one of what arrives.
+    """
+
+    value: int | None
+    asset: Asset | None
+    fixes_receive: bool
+    receiver: str | None
+    interval: Interval | None
+
+    @property
+    def times(self) -> int | None:
+        """How many windows; None when they never run out."""
+        return 1 if self.interval is None else self.interval.windows_total
+
+    @property
+    def total(self) -> int | None:
+        """What all windows come to; None when there is no end to it."""
+        return None if self.value is None or self.times is None else self.value * self.times
+
+    @property
+    def a_month(self) -> int | None:
+        """What it can come to within a month, rounded up; None without a value."""
+        if self.value is None or self.interval is None or self.interval.mean_length >= SHORTEST_MONTH:
+            return self.value  # all of a longer window can be spent in a month of it
+        windows = -(-self.value * MEAN_MONTH // self.interval.mean_length)
+        return windows if self.total is None else min(windows, self.total)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it goes on until somebody stops it, or nobody could say what it comes to."""
+        return self.total is None or (self.interval is not None and self.interval.mean_length < HOUR)
+
+
+@lru_cache(maxsize=1024)
+def spending_of(access: str) -> Spending | None:
+    """What a grant with this access (JSON text) may spend; None for one that may spend nothing."""
+    for item in granted_access(access):
+        if isinstance(item, OutgoingPaymentAccess) and "create" in item.actions:
+            limits = item.limits or Limits()
+            amount: Amount | None = limits.debit_amount or limits.receive_amount or None
+            return Spending(
+                value=parse_value(amount.value) if amount else None,
+                # The code of a receiver's asset was chosen by the client.
+                asset=Asset(quote(amount.asset_code, safe=URL_CHARACTERS), amount.asset_scale) if amount else None,
+                fixes_receive=bool(limits.receive_amount),
+                receiver=limits.receiver or None,
+                interval=parse_interval(limits.interval) if limits.interval else None,
+            )
+    return None
