@@ -60,9 +60,10 @@ class Budget(NamedTuple):
     ends_at: int | None
 
     @property
-    def name(self) -> str:
-        """What the app calls itself, or the owner their key."""
-        return self.who.name
+    def is_to_come(self) -> bool:
+        """Whether its first window is still to open."""
+        interval = self.spending.interval
+        return interval is not None and self.renews_at is not None and interval.start == self.renews_at
 
     @property
     def monthly(self) -> int | None:

@@ -15,7 +15,7 @@ from payres.errors import InvalidRequest, MethodNotAllowed, SignInFailed, TooMan
 from payres.grants.sign_in import check_csrf
 from payres.owner import accounts
 from payres.pages import consent
-from payres.pages.account import home, visits
+from payres.pages.account import apps, home, visits
 from payres.pages.account.visits import Act, Form, Page, Visit
 from payres.pages.forms import keep_signed_in, read_form
 from payres.pages.html import PAGE_METHODS, error_page, language_of, load_templates, serve_page
@@ -34,6 +34,9 @@ class Place(NamedTuple):
 # What only a signed-in owner sees. A path without names comes before one that they could make.
 PLACES: Final[Mapping[str, Place]] = {
     "/account": Place(home.show),
+    "/account/apps": Place(apps.show),
+    "/account/apps/ended": Place(apps.show_ended),
+    "/account/apps/{grant}": Place(apps.show_one, {"stop": apps.stop}),
 }
 FAULT: Final = "The fault is not yours. Please try again in a while"
 

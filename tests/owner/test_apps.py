@@ -96,7 +96,12 @@ def test_budget_says_what_is_left_and_until_when(shared: Instance, limits: Json,
         for name, moment in (("renews", budget.renews_at), ("ends", budget.ends_at))
     }
     assert found == expected
-    assert (budget.grant_id, budget.spent, budget.name, budget.who.is_claimed) == (grant_id, 500, "Example Shop", True)
+    assert (budget.grant_id, budget.spent, budget.who.name, budget.who.is_claimed) == (
+        grant_id,
+        500,
+        "Example Shop",
+        True,
+    )
     assert budget.who.address is not None
     assert budget.who.address.text == shared.client.wallet_address
 

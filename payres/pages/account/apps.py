@@ -1,0 +1,108 @@
+"""The apps that an owner has decided on: what they may still spend, those that have ended, and one of them with its
+Stop."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from payres.clock import DAY
+from payres.owner import apps
+from payres.owner.apps import App, Budget, Standing
+from payres.pages.account.visits import Form, Visit
+from payres.pages.html import redirect
+from payres.pages.language import Language, marked
+from payres.store.accounts import ACCOUNTS
+from payres.store.rows import AFTER_ALL
+from payres.store.work import Work
+
+TAB: Final = "/account/apps"
+NEARLY: Final = 90  # per cent, from which a bar warns
+FEW: Final = 5  # that have ended, below those that have not
+# How a grant has ended, or why it has none to end.
+ENDS: Final[dict[Standing, str]] = {
+    "spends": marked("It may spend"),
+    "looks": marked("It may look, and cannot spend"),
+    "paid": marked("It has paid what you allowed"),
+    "over": marked("Its time is over"),
+    "lapsed": marked("You allowed it, and it never began"),
+    "stopped": marked("It was stopped"),
+    "denied": marked("It was not allowed"),
+}
+
+
+async def show(visit: Visit) -> Response:
+    """GET /account/apps."""
+
+    def unit(work: Work) -> dict[str, Any]:
+        found = apps.running(work, visit.wallet)
+        account = ACCOUNTS.by_id(work, visit.wallet.account_id)
+        ended, _ = apps.ended(work, visit.wallet, count=FEW)
+        return {"running": found, "ended": ended, "free": account.balance - account.held}
+
+    values = await visit.read(unit)
+    running: Sequence[App] = values["running"]
+    found = [app.budget for app in running if app.budget]
+    return visit.show(
+        "apps.html",
+        tab=TAB,
+        budgets=found,
+        looking=[app for app in running if app.budget is None],
+        monthly=sum(one.monthly for one in found if one.monthly is not None),
+        uncounted=[one for one in found if one.monthly is None],
+        **values,
+        **_words(visit.language),
+    )
+
+
+async def show_ended(visit: Visit) -> Response:
+    """GET /account/apps/ended."""
+    before = visit.request.query_params.get("before", AFTER_ALL)
+    ended, more = await visit.read(lambda work: apps.ended(work, visit.wallet, before))
+    return visit.show("apps_ended.html", tab=TAB, ended=ended, more=more, **_words(visit.language))
+
+
+async def show_one(visit: Visit) -> Response:
+    """GET /account/apps/{grant}."""
+    app = await visit.read(lambda work: apps.require_app(work, visit.wallet, visit.segments["grant"]))
+    return visit.show("app.html", tab=TAB, app=app, budget=app.budget, **_words(visit.language))
+
+
+async def stop(visit: Visit, form: Form) -> Response:
+    """Ends the grant, and its key if that is ticked."""
+    with_key = form.get("key") == "revoke"
+    app = await visit.write(lambda work: apps.stop(work, visit.wallet, visit.segments["grant"], with_key=with_key))
+    return redirect(f"{TAB}/{app.grant.id}")
+
+
+def _words(language: Language) -> dict[str, Any]:
+    """What the templates say of apps and budgets."""
+    return {
+        "end_of": lambda app: language.say(ENDS[app.standing]),
+        "window_of": lambda budget: _window(language, budget),
+        "share_of": _share,
+        "NEARLY": NEARLY,
+    }
+
+
+def _share(budget: Budget) -> int:
+    """How much of the limit is spent, in per cent."""
+    most = budget.spending.value
+    return 100 if most is None else min(100, budget.spent * 100 // most)
+
+
+def _window(language: Language, budget: Budget) -> str:
+    """When it starts, or starts again, and when it ends."""
+    renews_at, ends_at, times = budget.renews_at, budget.ends_at, budget.spending.times
+    said = []
+    if budget.is_to_come and renews_at is not None:
+        said.append(language.say("It starts on {date}.", date=language.date(renews_at)))
+    elif budget.window is not None and times is not None and times > 1:
+        said.append(language.say("Time {number} of {times}.", number=budget.window, times=times))
+    if renews_at is not None and not budget.is_to_come:
+        is_soon = renews_at < language.now + 2 * DAY
+        when = language.moment(renews_at) if is_soon else language.date(renews_at)
+        said.append(language.say("It starts again: {when}.", when=when))
+    if ends_at is not None:
+        said.append(language.say("It ends on {date}.", date=language.date(ends_at)))
+    return " ".join(said)
