@@ -5,6 +5,8 @@ one decision.
 """
 
 import hmac
+from collections.abc import Sequence
+from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -18,11 +20,13 @@ from payres.grants.sign_in import Browser, check_csrf, keyed, known_browser
 from payres.grants.tokens import emit
 from payres.identifiers import hash_secret
 from payres.limits import APPROVAL_SECONDS
-from payres.store import grants, retention, wallets
+from payres.store import audit, grants, retention, wallets
+from payres.store.accounts import ACCOUNTS
 from payres.store.browsers import OF_WALLETS
 from payres.store.clients import CLIENTS, ClientRecord
 from payres.store.grants import GRANTS, INTERACTIONS, Decider, GrantRecord, InteractionRecord
-from payres.store.wallets import WALLETS, WalletRecord
+from payres.store.payments import INCOMING, IncomingRecord
+from payres.store.wallets import WALLETS, KeyRecord, WalletRecord
 from payres.store.work import Transaction, Work
 from payres.urls import Urls
 from payres.wire import encode, require_amount
@@ -59,6 +63,16 @@ class ConsentRequest(Pending, frozen=True):
         return self.session is not None or self.interaction.decided_by == "operator"
 
 
+class Surroundings(NamedTuple):
+    """What an owner should know beside a request: what the wallet has free, in the smallest unit; the bill here that is
+    to be paid, with its wallet; and the wallet's own key that has asked."""
+
+    free: int
+    bill: IncomingRecord | None
+    receiver: WalletRecord | None
+    key: KeyRecord | None
+
+
 def find_pending(tx: Transaction, interaction_id: str, nonce: str) -> Pending:
     """The interaction behind an `interact.redirect` URL, decided or not. Raises InteractionUnknown."""
     interaction = INTERACTIONS.get(tx, interaction_id)
@@ -84,6 +98,21 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
         wallet=WALLETS.by_id(work, wallet_id),
         session=session if found is not None and found.wallet_address_id == wallet_id else None,
         known_browser=known_browser(work, OF_WALLETS, wallet_id, browser),
+    )
+
+
+def surroundings(work: Work, request: ConsentRequest) -> Surroundings:
+    """What stands beside the request now."""
+    account = ACCOUNTS.by_id(work, request.wallet.account_id)
+    receivers = (item.limits.receiver for item in _spending(request.grant.access) if item.limits)
+    bill_id = next((work.urls.resource_id("incoming-payments", one) for one in receivers if one), None)
+    bill = INCOMING.get(work, bill_id) if bill_id else None
+    is_own = work.urls.wallet_path(request.client.identity) == request.wallet.path
+    return Surroundings(
+        free=account.balance - account.held,
+        bill=bill,
+        receiver=WALLETS.by_id(work, bill.wallet_address_id) if bill else None,
+        key=wallets.last_key(work, request.wallet.id, request.grant.kid or "") if is_own else None,
     )
 
 
@@ -122,6 +151,8 @@ def decide_as_owner(
     check_csrf(request.session, csrf)
     if not hmac.compare_digest(shown_digest(request).encode(), shown.encode()):
         raise WrongState("This is not the request that you were shown. Nothing was decided; please read it again")
+    work.actor = f"owner:{request.wallet.path}"
+    audit.record(work, "grant.approve" if approve else "grant.deny", request.grant.id)
     if approve and limit is not None:
         GRANTS.update(work, request.grant.id, access=lowered(request.grant.access, limit))
     return decide(work, request, approve, "owner")
@@ -133,8 +164,8 @@ def lowered(access: str, limit: str) -> str:
     Raises InvalidAmount for more than was asked for, for nothing, and where no limit was asked for.
     """
     items = list(granted_access(access))
-    for place, item in enumerate(items):
-        limits = item.limits if isinstance(item, OutgoingPaymentAccess) and "create" in item.actions else None
+    for item in _spending(access):
+        limits = item.limits or None
         kind = "debit_amount" if limits and limits.debit_amount else "receive_amount"
         amount = getattr(limits, kind) if limits else None
         if limits and amount:
@@ -143,8 +174,8 @@ def lowered(access: str, limit: str) -> str:
                 raise InvalidAmount("The limit can be lowered and not raised", field="limit")
             if value < parse_value(amount.value):  # or what was asked for stays as it was, byte for byte
                 less = msgspec.structs.replace(limits, **{kind: msgspec.structs.replace(amount, value=str(value))})
-                items[place] = msgspec.structs.replace(item, limits=less)
-                return encode(items).decode()
+                lower = msgspec.structs.replace(item, limits=less)
+                return encode([lower if one == item else one for one in items]).decode()
             return access
     raise InvalidAmount("There is no limit that could be lowered", field="limit")
 
@@ -166,6 +197,11 @@ def decide(work: Work, pending: Pending, approve: bool, decider: Decider) -> str
     if not approve:
         emit(work, "grant.denied", grant)
     return _redirect(work.urls, interaction, reference)
+
+
+def _spending(access: str) -> Sequence[OutgoingPaymentAccess]:
+    """The item that permits to spend, if there is one."""
+    return [one for one in granted_access(access) if isinstance(one, OutgoingPaymentAccess) and "create" in one.actions]
 
 
 def has_lapsed(grant: GrantRecord, interaction: InteractionRecord, now: int) -> bool:

@@ -6,7 +6,7 @@ boundaries on 28 February and again on 31 March. Everything is UTC and costs the
 
 import re
 from calendar import monthrange
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from fractions import Fraction
 
 import msgspec
@@ -21,12 +21,6 @@ CYCLE_MONTHS = 400 * 12
 CYCLE_DAYS = 146_097
 MEAN_MONTH = CYCLE_DAYS * DAY // CYCLE_MONTHS
 
-# calendar.month_name would follow the machine's locale.
-MONTH_NAMES = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
-
 _NUMBER = r"([0-9]{1,9}(?:[.,][0-9]{1,9})?)"
 _REPETITIONS = re.compile(r"R(?:-1|([0-9]{1,9}))?")
 _DURATION = re.compile(
@@ -35,7 +29,6 @@ _DURATION = re.compile(
 )
 _WITHOUT_SECONDS = re.compile(r"([Tt][0-9]{2}:[0-9]{2})(?=[Zz+-])")
 _FIXED_UNITS = (7 * DAY, DAY, HOUR, MINUTE, SECOND)
-_UNITS = ("year", "month", "week", "day", "hour", "minute", "second")
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -178,39 +171,3 @@ def _add_months(moment: int, months: int) -> int:
     year, month = 400 + month_of_cycle // 12, month_of_cycle % 12 + 1
     target = date(year, month, min(origin.day, monthrange(year, month)[1]))
     return (target.toordinal() + (cycles - 1) * CYCLE_DAYS - EPOCH_ORDINAL) * DAY + time_of_day
-
-
-def describe(interval: Interval) -> str:
-    """What the interval means, as a phrase for a consent page.
-
-    Such as "every month, 12 times, from 1 January 2026 00:00 UTC until 1 January 2027 00:00 UTC".
-    """
-    start, end, total = interval.start, interval.end, interval.windows_total
-    from_start = "" if start is None else f" from {describe_moment(start)}"
-    until_end = "" if end is None else f" until {describe_moment(end)}"
-    if total == 1:
-        return f"once,{from_start}{until_end}"
-    every = f"every {_describe_duration(interval.months, interval.microseconds)}"
-    if total is not None:
-        return f"{every}, {total} times,{from_start}{until_end}"
-    return f"{every},{from_start}, without an end" if end is None else f"{every},{until_end}"
-
-
-def _describe_duration(months: int, microseconds: int) -> str:
-    days, rest = divmod(microseconds, DAY)
-    weeks, days = divmod(days, 7) if days % 7 == 0 else (0, days)
-    minutes, rest = divmod(rest, MINUTE)
-    seconds = f"{rest // SECOND}.{rest % SECOND:06}".rstrip("0").rstrip(".")
-    counts = (months // 12, months % 12, weeks, days, minutes // 60, minutes % 60, seconds)
-    given = [(str(count), unit) for count, unit in zip(counts, _UNITS, strict=True) if str(count) != "0"]
-    if len(given) == 1 and given[0][0] == "1":
-        return given[0][1]
-    words = [f"{count} {unit}" if count == "1" else f"{count} {unit}s" for count, unit in given]
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-def describe_moment(moment: int) -> str:
-    """A time for people, such as "1 January 2026 00:00 UTC"; seconds are left out when zero."""
-    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=moment)
-    precision = "minutes" if moment % MINUTE == 0 else "seconds" if moment % SECOND == 0 else "microseconds"
-    return f"{at.day} {MONTH_NAMES[at.month - 1]} {at.year:04} {at.time().isoformat(precision)} UTC"

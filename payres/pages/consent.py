@@ -11,10 +11,12 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.clock import MINUTE, SECOND
+from payres.clock import SECOND
 from payres.errors import (
     DomainError,
     InsufficientAccess,
+    InvalidAmount,
+    InvalidInteraction,
     InvalidRequest,
     MethodNotAllowed,
     SignInFailed,
@@ -22,14 +24,17 @@ from payres.errors import (
     WrongState,
 )
 from payres.grants import consent, wording
-from payres.grants.consent import ConsentRequest
-from payres.grants.intervals import describe_moment
+from payres.grants.consent import ConsentRequest, Surroundings
 from payres.grants.sign_in import Guesser, csrf_token, open_session
 from payres.pages import forms, html
+from payres.pages.language import Language, as_written
+from payres.pages.problems import problem_of
+from payres.pages.wording import Spending, limit_words, note_of, other_words, spending_of
 from payres.rate_limiter import address_of
 from payres.routes.context import context_of
 from payres.routes.exception_handlers import note_error
 from payres.store.work import Work
+from payres.urls import canonical
 
 # Seconds after which an open page looks again: where nobody can do anything but wait for the operator, and where the
 # owner reads.
@@ -49,7 +54,7 @@ async def _answer(request: Request) -> Response:
         sentence = "There were too many requests from your network address. Please wait a moment and open this again"
         raise TooManyRequests(sentence, retry_after=too_many.retry_after)
     if request.method in {"GET", "HEAD"}:
-        return _show(request, await _find(request))
+        return await _show(request, await _find(request))
     if request.method != "POST":
         raise MethodNotAllowed(html.PAGE_METHODS)
     form = await forms.read_form(request)
@@ -63,7 +68,7 @@ async def _answer(request: Request) -> Response:
     raise InvalidRequest("This form is not one of this page's. Please open the request again", field="choice")
 
 
-def _show(request: Request, found: ConsentRequest) -> Response:
+async def _show(request: Request, found: ConsentRequest) -> Response:
     """The page that fits where the request and its owner stand.
 
     While it is open it notices what the operator, or the owner elsewhere, decides.
@@ -71,13 +76,20 @@ def _show(request: Request, found: ConsentRequest) -> Response:
     if found.decided:
         return _send_on(request, found) or _show_decided(request, found, 200)
     now = context_of(request).clock.now()
-    consent.check_open(found, now)
+    try:
+        consent.check_open(found, now)
+    except (InvalidInteraction, WrongState) as error:
+        return _explain(request, found, error)
+    seconds = -(-(found.interaction.expires_at - now) // SECOND)
     if found.session is not None:
-        response, seconds = _show_request(request, found, found.session), READING_SECONDS
+        response = await _show_request(request, found, found.session)
+        spending = spending_of(found.grant.access)
+        if spending is None or spending.value is None:  # nor is a limit lost that is being typed
+            seconds = READING_SECONDS
     elif found.wallet.password_hash is None:
         response, seconds = _show_sign_in(request, found), WAITING_SECONDS
     else:  # no sooner than a password that is being typed is good for nothing
-        response, seconds = _show_sign_in(request, found), -(-(found.interaction.expires_at - now) // SECOND)
+        response = _show_sign_in(request, found)
     response.headers["Refresh"] = str(seconds)
     return response
 
@@ -111,7 +123,9 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
         unit = partial(open_session, verified=found.wallet, browser=forms.browser_of(request))
         signed_in = await context.database.write(unit)
     except InsufficientAccess as error:
-        return _show_sign_in(request, found, str(note_error(request, error)), error.status)
+        return _show_sign_in(
+            request, found, problem_of(html.language_of(request), note_error(request, error)), error.status
+        )
     except DomainError as error:
         return _explain(request, found, error)
     response = html.redirect(_path(request))
@@ -129,52 +143,74 @@ async def _sign_out(request: Request, form: dict[str, str]) -> Response:
 
 
 async def _decide(request: Request, form: dict[str, str], approve: bool) -> Response:
-    find, csrf, shown = _finder(request), form.get("csrf", ""), form.get("shown", "")
+    find, csrf, shown, limit = _finder(request), form.get("csrf", ""), form.get("shown", ""), form.get("limit")
+    written = None if limit is None else as_written(limit)
     try:
         finish = await context_of(request).database.write(
-            lambda work: consent.decide_as_owner(work, find(work), approve, csrf, shown)
+            lambda work: consent.decide_as_owner(work, find(work), approve, csrf, shown, written)
         )
-    except (SignInFailed, InsufficientAccess, WrongState) as error:
+    except InvalidAmount as error:
+        found = await _find(request)
+        assert found.session is not None, "nobody else comes so far"
+        note_error(request, error)
+        return await _show_request(request, found, found.session, limit)
+    except (SignInFailed, InsufficientAccess, WrongState, InvalidInteraction) as error:
         return _explain(request, await _find(request), error)
     return html.redirect(finish or _path(request))
 
 
 def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Response:
-    """Why a form was not accepted, with the way on."""
+    """Why nothing was decided, with the way on."""
     noted = note_error(request, error)
     if found.decided:
         return _show_decided(request, found, noted.status)
     if noted.status == 401:
-        return _show_sign_in(request, found, str(noted), 401)
-    return html.error_page(request, noted, _path(request))
+        return _show_sign_in(request, found, problem_of(html.language_of(request), noted), 401)
+    # Who asked is told that it came to nothing, or the owner looks at the request once more.
+    is_over, uri = isinstance(noted, InvalidInteraction), found.interaction.finish_uri
+    link = consent.finish_url(uri, {"result": "grant_rejected"}) if is_over and uri else None
+    values: dict[str, object] = {"state": "expired" if is_over else "failed", "problem": noted, "repeated": False}
+    way_on = {"link": link, "finish": wording.visible_url(link) if link else None, "again": _path(request)}
+    return _end(request, found, values | way_on, noted)
 
 
 def _show_sign_in(request: Request, found: ConsentRequest, problem: str | None = None, status: int = 200) -> Response:
     """The sign-in form, or for a wallet without a password the way around it."""
     values = _parties(request, found) | {"problem": problem, "here": _path(request)}
-    return forms.render_sign_in(request, "consent/sign_in.html", values, status, html.OLD_STYLE_SHEETS)
+    return forms.render_sign_in(request, "consent/sign_in.html", values, status)
 
 
-def _show_request(request: Request, found: ConsentRequest, session: str) -> Response:
-    wallet_address = context_of(request).urls.wallet(found.wallet.path)
+async def _show_request(request: Request, found: ConsentRequest, session: str, refused: str | None = None) -> Response:
+    """The request, and the form that decides; `refused` is a limit that could not be taken."""
+    context, language = context_of(request), html.language_of(request)
+    around = await context.database.read(partial(consent.surroundings, request=found))
+    own, spending = context.urls.wallet(found.wallet.path), spending_of(found.grant.access)
     finish = found.interaction.finish_uri
-    until = found.interaction.expires_at
-    values = {
-        "access": wording.describe_access(found.grant.access, wallet_address),
-        "subject": wording.describe_subject(found.grant.subject),
+    values: dict[str, object] = {
+        "spending": spending,
+        "most": limit_words(language, spending) if spending else None,
+        "others": other_words(language, found.grant.access, found.grant.subject, own),
+        "around": around,
+        "bill_note": note_of(around.bill),
+        "receiver": wording.visible_url(spending.receiver) if spending and spending.receiver else None,
+        "limit": _limit(spending, around, refused, language),
+        "is_refused": refused is not None,
         "finish": wording.visible_url(finish) if finish else None,
-        "until": describe_moment(until - until % MINUTE),
+        "until": found.interaction.expires_at,
         "csrf": csrf_token(session),
         "shown": consent.shown_digest(found),
     }
-    action = _form_action(finish)
-    return html.render(
-        request,
-        "consent/request.html",
-        _parties(request, found) | values,
-        form_action=action,
-        style_sheets=html.OLD_STYLE_SHEETS,
-    )
+    status = 400 if refused is not None else 200
+    values |= _parties(request, found)
+    return html.render(request, "consent/request.html", values, status, form_action=_form_action(finish))
+
+
+def _limit(spending: Spending | None, around: Surroundings, refused: str | None, language: Language) -> str | None:
+    """What stands in the field for a lower limit; None where a lower one would make the payment impossible, or where
+    there is none."""
+    if spending is None or spending.value is None or spending.asset is None or (around.bill and not spending.interval):
+        return None
+    return language.decimal(spending.value, spending.asset) if refused is None else refused
 
 
 def _form_action(finish: str | None) -> str:
@@ -193,15 +229,24 @@ def _show_decided(request: Request, found: ConsentRequest, status: int) -> Respo
     """What became of a request. Only its owner sees more than that."""
     link = _finish_link(request, found)
     lapsed = consent.has_lapsed(found.grant, found.interaction, context_of(request).clock.now())
+    spending = spending_of(found.grant.access) if found.session is not None else None
     values = {
         "state": "lapsed" if lapsed else found.grant.state,
         "repeated": status == 409,
+        "most": limit_words(html.language_of(request), spending) if spending else None,
         "link": link,
         "finish": wording.visible_url(link) if link else None,
+        "again": None,
     }
-    return html.render(
-        request, "consent/decided.html", _parties(request, found) | values, status, style_sheets=html.OLD_STYLE_SHEETS
-    )
+    return html.render(request, "consent/end.html", _parties(request, found) | values, status)
+
+
+def _end(request: Request, found: ConsentRequest, values: dict[str, object], error: DomainError) -> Response:
+    sentence = problem_of(html.language_of(request), error)
+    values = _parties(request, found) | {"most": None} | values | {"problem": sentence}
+    response = html.render(request, "consent/end.html", values, error.status)
+    response.headers.update(error.headers)
+    return response
 
 
 def _parties(request: Request, found: ConsentRequest) -> dict[str, object]:
@@ -211,10 +256,10 @@ def _parties(request: Request, found: ConsentRequest) -> dict[str, object]:
     return {
         "client_name": wording.visible_name(found.grant.client_name, client),
         "client": wording.visible_url(client),
+        "is_own": found.client.identity == canonical(wallet_address),
         "wallet": found.wallet,
         "wallet_address": wallet_address,
         "wallet_url": wording.visible_url(wallet_address),
-        "grant_id": found.grant.id,
         "signed_in": found.session is not None,
     }
 

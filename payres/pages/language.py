@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from payres.amounts import Asset, format_decimal
 from payres.clock import DAY, HOUR, LATEST, MINUTE, SECOND
@@ -22,6 +22,7 @@ from payres.clock import DAY, HOUR, LATEST, MINUTE, SECOND
 Code = Literal["en", "de", "es"]
 TRANSLATED: Final[tuple[Code, ...]] = ("de", "es")  # the columns of the catalogue
 CODES: Final[tuple[Code, ...]] = ("en", *TRANSLATED)
+MAX_UNBROKEN: Final = 24  # characters of an amount that fit a line
 WEIGHTED: Final = re.compile(r"\s*([a-z]{1,8})(?:-[a-z0-9-]+)?\s*(?:;\s*q=([01](?:\.[0-9]{0,3})?))?\s*")
 
 
@@ -32,12 +33,12 @@ class Language(msgspec.Struct, frozen=True):
     now: int
     zone: tzinfo = UTC
 
-    def say(self, sentence: str, **values: object) -> Markup:
+    def say(self, sentence: str, /, **values: object) -> Markup:
         """The sentence in this language, with the values where it names them."""
         found = sentence if self.code == "en" else sentences()[self.code].get(sentence, sentence)
         return Markup(found).format(**values)  # noqa: S704 - sentences are ours; format escapes the values
 
-    def count(self, number: int, one: str, many: str, **values: object) -> Markup:
+    def count(self, number: int, one: str, many: str, /, **values: object) -> Markup:
         """The one sentence for 1, the other for any other `{number}`."""
         return self.say(one if number == 1 else many, number=f"{number:,}".replace(",", self.thousands), **values)
 
@@ -47,17 +48,24 @@ class Language(msgspec.Struct, frozen=True):
         return "," if self.code == "en" else "."
 
     def decimal(self, value: int, asset: Asset) -> str:
-        """An amount in the smallest unit, without its currency: `12.50`, or `12,50` where people write it so."""
+        """An amount in the smallest unit, without its currency, as people type it: `12.50`, or `12,50`."""
         text = format_decimal(value, asset)
         return text if self.code == "en" else text.replace(".", ",")
 
+    def grouped(self, value: int, asset: Asset) -> str:
+        """The same to be read: `1,204.50`."""
+        whole, point, decimals = format_decimal(value, asset).partition(".")
+        mark = "." if self.code == "en" else ","
+        return f"{int(whole):,}".replace(",", self.thousands) + point.replace(".", mark) + decimals
+
     def money(self, value: int, asset: Asset) -> Markup:
-        """An amount with its currency, which no line breaks."""
-        return Markup('<span class="money">{} {}</span>').format(asset.code, self.decimal(value, asset))
+        """An amount with its currency, which no line breaks unless it is longer than a line."""
+        text = f"{asset.code} {self.grouped(value, asset)}"
+        return escape(text) if len(text) > MAX_UNBROKEN else Markup('<span class="money">{}</span>').format(text)
 
     def signed(self, value: int, asset: Asset) -> str:
         """What a movement adds to the wallet or takes from it: `+20.00`, or with a minus sign."""
-        return f"{'−' if value < 0 else '+'}{self.decimal(abs(value), asset)}"
+        return f"{'−' if value < 0 else '+'}{self.grouped(abs(value), asset)}"
 
     def clock(self, moment: int) -> str:
         """The time of day: `14:02`."""
@@ -116,6 +124,12 @@ class Language(msgspec.Struct, frozen=True):
 
     def _local(self, moment: int) -> datetime:
         return datetime.fromtimestamp(min(moment, LATEST - DAY) // SECOND, self.zone)
+
+
+def as_written(amount: str) -> str:
+    """What somebody typed as an amount, with a period as the decimal mark: `12,50` and `12.50` are the same."""
+    text = amount.strip().replace("\u00a0", "")
+    return text.replace(",", ".") if text.count(",") == 1 and "." not in text else text
 
 
 def marked(sentence: str) -> str:

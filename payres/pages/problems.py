@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from payres.errors import DomainError
+from payres.clock import SECOND
+from payres.errors import DomainError, TooManyRequests
 from payres.pages.language import Language, marked
 
 # By code, and where one code has several, by code and reason.
@@ -14,15 +15,26 @@ SENTENCES: Final[Mapping[str, str]] = {
         "This form belongs to an earlier visit, or your browser takes no cookies. Nothing was done; try again."
     ),
     "cross_site": marked("This form came from another site. Nothing was done."),
-    "too_many_requests": marked("There were too many attempts. Wait a few minutes, then try again."),
     "unavailable": marked("The server is busy. Nothing was done; try again in a moment."),
     "internal_error": marked("Something went wrong here. The fault is not yours. Try again in a while."),
     "not_found": marked("There is nothing at this address. It may be mistyped, or what was here has ended."),
 }
 
 
+# What rules say of a request for consent, in their own words.
+OWN: Final = (
+    marked("This wallet is not active, so nothing can be allowed for it now."),
+    marked("This is not the request that you were shown. Nothing was decided; please read it again."),
+    marked("This request has expired; the app can ask again."),
+)
+
+
 def problem_of(language: Language, error: DomainError) -> str:
     """The sentence for an error; its own, in English, where there is none."""
     reason = (error.details or {}).get("reason", "")
     sentence = SENTENCES.get(reason) or SENTENCES.get(error.code)
-    return language.say(sentence) if sentence else f"{error}."
+    if isinstance(error, TooManyRequests):
+        span = language.span(error.retry_after * SECOND)
+        return language.say("There were too many attempts. Try again in {span}.", span=span)
+    own = f"{error}."
+    return language.say(sentence or own) if sentence or own in OWN else own

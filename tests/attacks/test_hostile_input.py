@@ -17,11 +17,13 @@ import pytest
 
 from payres.errors import DomainError
 from payres.grants.gnap import GrantRequest
-from payres.grants.intervals import describe, parse_interval
+from payres.grants.intervals import parse_interval
 from payres.http.responses import check_accept
 from payres.interledger import packets, stream
 from payres.interledger.oer import CodecError, Reader, parse_timestamp
 from payres.interledger.stream import SharedSecret, encrypt
+from payres.pages.language import Language
+from payres.pages.wording import length_words
 from payres.routes.requests import idempotency_key
 from payres.signatures.fields import content_digest
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes, parse_jwk
@@ -302,7 +304,7 @@ def test_fuzz_of_intervals() -> None:
         interval = parse_interval(data.decode("latin-1"))
         index = interval.window_at(NOW * 1_000_000)
         assert index is None or interval.boundary(index) <= NOW * 1_000_000 < interval.boundary(index + 1)
-        assert describe(interval)
+        assert length_words(Language("en", NOW), interval)
 
     fuzz("intervals", INTERVALS, read, ValueError)
 

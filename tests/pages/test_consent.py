@@ -1,5 +1,6 @@
 import base64
 import hashlib
+import json
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -23,9 +24,10 @@ from payres.grants.requests import request_grant
 from payres.grants.sign_in import Browser, csrf_token, hash_password, open_session
 from payres.identifiers import hash_secret
 from payres.limits import MAX_KNOWN_BROWSERS, MAX_WRONG_PASSWORDS
-from payres.operator import grants, wallets
+from payres.operator import grants, keys, wallets
 from payres.routes.context import Context
 from payres.settings import Settings
+from payres.signatures.jwk import jwk_from_public_bytes
 from payres.slots import Slots, SlotsBusy
 from payres.store import wallets as wallet_store
 from payres.store.clients import Client
@@ -177,8 +179,8 @@ async def test_sign_in_page_says_who_asks_and_for_which_wallet(site: Site) -> No
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     [cookie] = page.headers.get_list("set-cookie")
     assert sorted(cookie.split("; ")[1:]) == ["HttpOnly", "Path=/", "SameSite=lax", "Secure"]
-    assert "It calls itself Super Shop https://shop.example/pay address verified" in words_of(page)
-    assert "https://pay.example/alice" in words_of(page)
+    assert "Who asks Super Shop shop.example/pay controls this address" in words_of(page)
+    assert "Your wallet Alice pay.example/alice" in words_of(page)
     assert "<script" not in page.text
 
 
@@ -210,7 +212,7 @@ async def test_session_cookie_over_plain_http_works_without_secure(tmp_path: Pat
             "payres_known_",
         ]
         assert "Secure" not in "".join(cookies)
-        assert "Do you allow this?" in words_of(await site.browser.get(path))
+        assert "Let Super Shop pay" in words_of(await site.browser.get(path))
 
 
 async def test_consent_page_says_what_is_asked(site: Site) -> None:
@@ -224,35 +226,76 @@ async def test_consent_page_says_what_is_asked(site: Site) -> None:
     await site.sign_in(path)
     words = words_of(await site.browser.get(path))
     for part in (
-        "It calls itself Super Shop https://shop.example/pay address verified",
-        "Your wallet Alice https://pay.example/alice",
-        "Send up to USD 20.00 every month, 12 times, from 1 January 2027 00:00 UTC until 1 January 2028 00:00 UTC",
-        "To this receiver only: https://shop.example/incoming-payments/1",
-        "Ask what a payment would cost",
-        "Confirm that you own https://pay.example/alice",
-        "You can answer until 15 January 2027 09:00 UTC",
-        "Afterwards you go to https://shop.example,",
+        "Let Super Shop pay up to USD 20.00 a month, 12 times to shop.example?",
+        "Each time, at most USD 20.00 How many times 12 In all, at most USD 240.00",
+        "To shop.example/incoming-payments/1",
+        # The clock of this site stands at 15 January 2027.
+        "When From today until 1 January 2028. What it does not use is not kept.",
+        "Who asks Super Shop shop.example/pay controls this address",
+        "From Alice You have USD 0.00.",
+        "Also It may ask for prices. It learns that you own https://pay.example/alice.",
+        "Allow 12 × USD 20.00 Don’t allow",
+        "Then you go back to shop.example. This question closes in 1 hour.",
     ):
-        assert part in words
+        assert part in words, words
 
 
 @pytest.mark.parametrize(
-    ("limits", "spending"),
+    ("limits", "weight"),
     [
-        ({}, "any amount as often as it likes To anyone it chooses Only the balance of your wallet"),
+        ({}, "pay any amount? To anyone it chooses, without asking you again. Only the balance of your wallet"),
         (
             {"debitAmount": usd(2000), "interval": "R/2026-01-01T00:00:00Z/PT0.000001S"},
-            "up to USD 20.00 every 0.000001 seconds, from 1 January 2026 00:00 UTC, without an end To anyone it chooses"
-            " This can add up to USD 1,728,000,000,000.00 a day.",
+            "pay up to USD 20.00 many times a second? To anyone it chooses, without asking you again. This can come to"
+            " USD 52,594,920,000,000.00 a month. It goes on until you stop it under Apps.",
+        ),
+        (
+            {"debitAmount": usd(2000), "interval": "R/2026-01-01T00:00:00Z/P1M"},
+            "pay up to USD 20.00 a month? To anyone it chooses, without asking you again. It goes on until you stop",
         ),
     ],
 )
-async def test_limits_that_hardly_limit_come_with_a_warning(site: Site, limits: Json, spending: str) -> None:
+async def test_what_has_no_end_has_weight_and_no_inviting_button(site: Site, limits: Json, weight: str) -> None:
     path, _ = await site.open(SPEND | ({"limits": limits} if limits else {}), finish=None)
     page = await site.browser.get(path)
-    assert f"Send {spending}" in words_of(page)
-    assert "Afterwards" not in words_of(page)
-    assert 'class="spending unlimited"' in page.text
+    assert weight in words_of(page), words_of(page)
+    assert "Then you go" not in words_of(page)
+    assert 'class="primary"' not in page.text
+
+
+@pytest.mark.parametrize(
+    ("limit", "status", "value"),
+    [("12,50", 303, "1250"), ("20", 303, "2000"), ("20.01", 400, "2000"), ("", 400, "2000")],
+)
+async def test_owner_allows_less_and_no_more_than_was_asked(site: Site, limit: str, status: int, value: str) -> None:
+    path, fields = await site.open(LIMITED)
+    answer = await site.submit(path, "approve", limit=limit, **fields)
+    assert answer.status_code == status
+    if status == 400:
+        assert "Give an amount above zero and not above 20.00." in words_of(answer)
+        assert f'value="{limit}" aria-invalid="true"' in answer.text
+    [item] = json.loads((await site.write(lambda tx: GRANTS.by_id(tx, site.grant_id(path)))).access)
+    assert item["limits"]["debitAmount"]["value"] == value
+    assert await site.state(path) == ("approved" if status == 303 else "pending")
+
+
+async def test_key_of_the_wallet_itself_is_named(site: Site) -> None:
+    own = f"{BASE}/alice"
+    key = jwk_from_public_bytes("laptop", bytes(31) + b"\x01")
+
+    def unit(work: Work) -> GrantResponse:
+        keys.add_key(work, "alice", key, "Alice's laptop")
+        asked = {"client": own, "interact": {"start": ["redirect"]}, "access_token": {"access": [LIMITED]}}
+        client = Client(own, own, None)
+        return request_grant(work, msgspec.convert(asked, GrantRequest), client, "Alice", "laptop")
+
+    interact = (await site.write(unit)).interact
+    assert interact
+    path = urlsplit(interact.redirect).path
+    await site.sign_in(path)
+    words = words_of(await site.browser.get(path))
+    assert "Let a program with your own key pay up to USD 20.00?" in words
+    assert "A program with a key of this wallet: Alice's laptop Added 15 January 2027." in words
 
 
 async def test_approve_redirects_to_the_client_with_a_right_hash(site: Site) -> None:
@@ -295,7 +338,7 @@ async def test_deny_redirects_to_the_client_without_a_reference(site: Site, fini
     assert await site.state(path) == "denied"
 
 
-@pytest.mark.parametrize(("choice", "title"), [("approve", "Approved"), ("deny", "Denied")])
+@pytest.mark.parametrize(("choice", "title"), [("approve", "Allowed"), ("deny", "Not allowed")])
 async def test_decision_without_finish_uri_ends_on_a_page(site: Site, choice: str, title: str) -> None:
     path, fields = await site.open(finish=None)
     answer = await site.submit(path, choice, **fields)
@@ -308,7 +351,7 @@ async def test_decision_without_finish_uri_ends_on_a_page(site: Site, choice: st
 
 async def test_decision_that_opens_an_application_says_so(site: Site) -> None:
     path, fields = await site.open(finish="com.example.app://bank.example/done")
-    assert "Afterwards the app com.example.app opens on your device." in words_of(await site.browser.get(path))
+    assert "Then the app com.example.app opens on your device." in words_of(await site.browser.get(path))
     answer = await site.submit(path, "deny", **fields)
     assert answer.headers["location"] == "com.example.app://bank.example/done?result=grant_rejected"
     assert "Continue to the app com.example.app" in words_of(await site.browser.get(path))
@@ -431,8 +474,8 @@ async def test_sign_in_that_finds_the_queue_full_is_asked_back_and_not_counted(
         for _ in range(6):
             answer = await site.sign_in(path)
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
-        assert "The server is busy" in words_of(answer)
-        assert "your password was not looked at" in words_of(answer)
+        assert "Nothing was decided" in words_of(answer)
+        assert "The server is busy. Nothing was done" in words_of(answer)
         assert f'href="{path}"' in answer.text
     assert (await site.sign_in(path)).status_code == 303
 
@@ -443,7 +486,7 @@ async def test_wallet_without_password_is_decided_by_the_operator(site: Site) ->
     page, answer = await site.browser.get(path), await site.sign_in(path)
     assert (page.status_code, answer.status_code) == (200, 409)
     for one in (page, answer):
-        assert f"payres grant approve {site.grant_id(path)}" in words_of(one)
+        assert "Ask whoever runs this server for a link that sets one" in words_of(one)
         assert "<form" not in one.text
 
 
@@ -453,7 +496,7 @@ async def test_second_decision_changes_nothing_and_links_to_the_first_redirect(s
     location = (await site.submit(path, "approve", **fields)).headers["location"]
     answer = await site.submit(path, second, **fields)
     assert answer.status_code == 409
-    assert "Already approved" in words_of(answer)
+    assert "Already allowed" in words_of(answer)
     assert f'href="{location.replace("&", "&amp;")}"' in answer.text
     assert await site.state(path) == "approved"
 
@@ -465,7 +508,7 @@ async def test_link_to_the_client_is_gone_once_the_client_has_continued(site: Si
     page = await site.browser.get(path)
     assert page.status_code == 200
     assert "interact_ref" not in page.text
-    assert "Approved" in words_of(page)
+    assert "Allowed" in words_of(page)
 
 
 async def test_decided_page_gives_the_reference_to_the_owner_only(site: Site) -> None:
@@ -519,7 +562,8 @@ async def test_open_page_looks_again_and_never_while_a_password_may_be_typed(sit
     form = await site.browser.get(path)
     assert ("3000", f'href="{path}"' in form.text) == (form.headers["refresh"], True), "when the request has expired"
     signed_in = await site.sign_in(path)
-    assert (await site.browser.get(path)).headers["refresh"] == "30"
+    assert (await site.browser.get(path)).headers["refresh"] == "3000", "or a limit that is typed would be lost"
+    assert (await site.browser.get(await site.ask(SPEND))).headers["refresh"] == "30"
     await site.write(lambda tx: tx.execute("UPDATE wallet_address SET password_hash = NULL").fetchall())
     waiting = await site.stranger(path)
     assert ("<input" in waiting.text, waiting.headers["refresh"]) == (False, "5")
@@ -556,7 +600,7 @@ async def test_form_without_the_sessions_token_is_refused(site: Site, choice: st
     assert answer.status_code == 403
     assert "Nothing was done" in words_of(answer)
     assert await site.state(path) == "pending"
-    assert "Do you allow this?" in words_of(await site.browser.get(path))
+    assert "Let Super Shop pay" in words_of(await site.browser.get(path))
 
 
 @pytest.mark.parametrize(
@@ -604,7 +648,7 @@ async def wait_too_long(site: Site, path: str) -> None:
     site.clock.advance(10)
 
 
-EXPIRED = "This request has expired; the app can ask again."
+EXPIRED = "This request has expired"
 INACTIVE = "This wallet is not active"
 OTHER = "not the request that you were shown"
 OTHER_SUBJECT = 'UPDATE "grant" SET subject = \'{"sub_ids":[{"id":"https://pay.example/alice","format":"uri"}]}\''
@@ -615,12 +659,12 @@ OTHER_SUBJECT = 'UPDATE "grant" SET subject = \'{"sub_ids":[{"id":"https://pay.e
     ("change", "status", "words", "shown"),
     [
         (wait_too_long, 400, EXPIRED, EXPIRED),
-        (cancel, 409, "Already cancelled", "cancelled"),
+        (cancel, 409, "Cancelled", "cancelled"),
         (deactivate, 409, INACTIVE, INACTIVE),
-        (row_changed("UPDATE \"grant\" SET access = replace(access, '2000', '200000')"), 409, OTHER, "allow this?"),
-        (row_changed(OTHER_SUBJECT), 409, OTHER, "allow this?"),
-        (row_changed("UPDATE \"grant\" SET client_name = 'Your bank'"), 409, OTHER, "allow this?"),
-        (row_changed("UPDATE client SET identity = 'https://evil.example/pay'"), 409, OTHER, "allow this?"),
+        (row_changed("UPDATE \"grant\" SET access = replace(access, '2000', '200000')"), 409, OTHER, "Don’t allow"),
+        (row_changed(OTHER_SUBJECT), 409, OTHER, "Don’t allow"),
+        (row_changed("UPDATE \"grant\" SET client_name = 'Your bank'"), 409, OTHER, "Don’t allow"),
+        (row_changed("UPDATE client SET identity = 'https://evil.example/pay'"), 409, OTHER, "Don’t allow"),
     ],
 )
 async def test_decision_on_what_has_ended_or_changed_meanwhile_is_none(

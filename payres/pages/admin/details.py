@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from payres.grants.wording import describe_access, visible_text
+from payres.grants.wording import visible_text
 from payres.operator import keys, payments, peers, unresolved_packets, wallets
 from payres.operator.declarations import operation_of
 from payres.operator.exports import PeriodQuery
@@ -21,6 +21,8 @@ from payres.operator.unresolved_packets import PACKET
 from payres.operator.wallets import WALLET
 from payres.pages.admin.list_page import filters_of
 from payres.pages.admin.sign_in import Visit
+from payres.pages.html import language_of
+from payres.pages.wording import other_words, spending_of, spending_sentence
 from payres.store.rows import PageQuery
 from payres.store.work import Work
 
@@ -125,8 +127,11 @@ async def grant_page(visit: Visit) -> Response:
     facts = dict(facts_of(GRANT.columns, grant))
     facts["Wallet"] = cell_of(visit.context.urls.wallet_path(wallet_address), "long", "wallets")
     actions = [] if grant.ended_at else [("Revoke", f"{path_of('grants', grant.id)}/revoke")]
-    access = describe_access(msgspec.json.encode(grant.access).decode())
-    return visit.show("grant.html", "/grants", title=grant.id, facts=facts.items(), access=access, actions=actions)
+    language, access = language_of(visit.request), msgspec.json.encode(grant.access).decode()
+    english, spending = msgspec.structs.replace(language, code="en"), spending_of(access)
+    allowed = [spending_sentence(english, spending)] if spending else []
+    allowed += other_words(english, access, None, "")
+    return visit.show("grant.html", "/grants", title=grant.id, facts=facts.items(), allowed=allowed, actions=actions)
 
 
 async def peer_page(visit: Visit) -> Response:

@@ -1,0 +1,179 @@
+"""What a grant permits, in the reader's words.
+
+The words say exactly what `payres.grants.access` and `payres.grants.limits` permit.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+from markupsafe import Markup
+
+from payres.amounts import Asset, parse_value
+from payres.clock import DAY, HOUR, MINUTE, SECOND
+from payres.grants.access import granted_access
+from payres.grants.gnap import Access, Limits, OutgoingPaymentAccess, Subject
+from payres.grants.intervals import MEAN_MONTH, Interval, parse_interval
+from payres.grants.wording import URL_CHARACTERS, visible_text, visible_url
+from payres.pages.language import Language, marked
+from payres.store.payments import IncomingRecord
+from payres.urls import canonical
+from payres.wire import Amount
+
+MAX_NOTE_LENGTH: Final = 200
+# One window of an interval: of one unit, and of several.
+LENGTHS: Final = (
+    (12, 0, marked("a year"), marked("every {number} years")),
+    (1, 0, marked("a month"), marked("every {number} months")),
+    (0, 7 * DAY, marked("a week"), marked("every {number} weeks")),
+    (0, DAY, marked("a day"), marked("every {number} days")),
+    (0, HOUR, marked("an hour"), marked("every {number} hours")),
+    (0, MINUTE, marked("a minute"), marked("every {number} minutes")),
+    (0, SECOND, marked("a second"), marked("every {number} seconds")),
+)
+# What an action lets an app do, besides spending.
+ACTIONS: Final[Mapping[tuple[str, str], str]] = {
+    ("outgoing-payment", "list-all"): marked("It may see every payment, also those made by other apps."),
+    ("outgoing-payment", "read-all"): marked("It may see every payment, also those made by other apps."),
+    ("outgoing-payment", "list"): marked("It may see the payments it made itself."),
+    ("outgoing-payment", "read"): marked("It may see the payments it made itself."),
+    ("incoming-payment", "create"): marked("It may ask others to pay into this wallet."),
+    ("incoming-payment", "complete"): marked("It may close what it asked others to pay, so that no more comes in."),
+    ("incoming-payment", "list-all"): marked("It may see all that others are asked to pay, also by other apps."),
+    ("incoming-payment", "read-all"): marked("It may see all that others are asked to pay, also by other apps."),
+    ("incoming-payment", "list"): marked("It may see what it asked others to pay."),
+    ("incoming-payment", "read"): marked("It may see what it asked others to pay."),
+    ("quote", "create"): marked("It may ask for prices."),
+    ("quote", "read-all"): marked("It may see every price that was asked for, also by other apps."),
+    ("quote", "read"): marked("It may see the prices that it asked for."),
+}
+
+
+class Spending(NamedTuple):
+    """What an app may spend in each window of the interval, or once: no more than `value`, which is in the asset.
+
+    Without a value only the balance is a limit. `fixes_receive` says that it is one of what arrives.
+    """
+
+    value: int | None
+    asset: Asset | None
+    fixes_receive: bool
+    receiver: str | None
+    interval: Interval | None
+
+    @property
+    def times(self) -> int | None:
+        """How many windows; None when they never run out."""
+        return 1 if self.interval is None else self.interval.windows_total
+
+    @property
+    def total(self) -> int | None:
+        """What all windows come to; None when there is no end to it."""
+        return None if self.value is None or self.times is None else self.value * self.times
+
+    @property
+    def a_month(self) -> int | None:
+        """What the windows of a month come to at most, rounded up; None without an amount."""
+        if self.value is None or self.interval is None:
+            return self.value
+        return -(-self.value * MEAN_MONTH // self.interval.mean_length)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it goes on until somebody stops it, or nobody could say what it comes to."""
+        return self.total is None or (self.interval is not None and self.interval.mean_length < HOUR)
+
+
+def spending_of(access: str) -> Spending | None:
+    """What a grant with this access (JSON text) may spend; None for one that may spend nothing."""
+    for item in granted_access(access):
+        if isinstance(item, OutgoingPaymentAccess) and "create" in item.actions:
+            limits = item.limits or Limits()
+            amount: Amount | None = limits.debit_amount or limits.receive_amount or None
+            return Spending(
+                value=parse_value(amount.value) if amount else None,
+                # The code of a receiver's asset was chosen by the client.
+                asset=Asset(quote(amount.asset_code, safe=URL_CHARACTERS), amount.asset_scale) if amount else None,
+                fixes_receive=bool(limits.receive_amount),
+                receiver=limits.receiver or None,
+                interval=parse_interval(limits.interval) if limits.interval else None,
+            )
+    return None
+
+
+def note_of(bill: IncomingRecord | None) -> str:
+    """What a bill says that it is for, made safe to show; nothing where it does not."""
+    found = msgspec.json.decode(bill.metadata) if bill and bill.metadata else {}
+    note = found.get("description") if isinstance(found, dict) else None
+    return " ".join(visible_text(note).split())[:MAX_NOTE_LENGTH] if isinstance(note, str) else ""
+
+
+def amount_words(language: Language, spending: Spending, value: int | None) -> Markup:
+    """`USD 12.50`, what it takes for the receiver to get that, or `any amount`."""
+    if value is None or spending.asset is None:
+        return language.say("any amount")
+    money = language.money(value, spending.asset)
+    if not spending.fixes_receive:
+        return money
+    return language.say("what it takes for the receiver to get {amount}", amount=money)
+
+
+def limit_words(language: Language, spending: Spending) -> Markup:
+    """`up to USD 50.00 a month, 13 times`."""
+    amount = amount_words(language, spending, spending.value)
+    if spending.value is None and spending.interval is None:
+        return amount
+    if spending.interval is None or spending.times == 1:
+        return language.say("up to {amount}", amount=amount)
+    every = length_words(language, spending.interval)
+    if spending.times is None:
+        return language.say("up to {amount} {every}", amount=amount, every=every)
+    return language.say("up to {amount} {every}, {times} times", amount=amount, every=every, times=spending.times)
+
+
+def spending_sentence(language: Language, spending: Spending) -> Markup:
+    """`It may pay up to USD 5.00 a month, to anyone it chooses.`"""
+    what = limit_words(language, spending)
+    if spending.receiver is None:
+        return language.say("It may pay {what}, to anyone it chooses.", what=what)
+    receiver = visible_url(spending.receiver).text
+    return language.say("It may pay {what}, only to {receiver}.", what=what, receiver=receiver)
+
+
+def length_words(language: Language, interval: Interval) -> str:
+    """How often a window comes: `a month`, `every 2 weeks`.
+
+    What no unit divides is rounded down in a smaller one: nothing seems rarer than it is.
+    """
+    months, microseconds = interval.months, interval.microseconds
+    for of_months, unit, one, many in LENGTHS:
+        length, whole = (of_months, months) if of_months else (unit, interval.mean_length)
+        is_whole = whole % length == 0 and (not of_months or not microseconds) and (of_months or not months)
+        if whole >= length and (is_whole or (unit == DAY and months) or unit == SECOND):
+            number = whole // length
+            return language.say(one) if number == 1 else language.say(many, number=number)
+    return language.say("many times a second")
+
+
+def other_words(language: Language, access: str, subject: str | None, own: str) -> Sequence[Markup]:
+    """What a grant permits besides spending, a sentence each; `own` is the reader's wallet address."""
+    found: dict[Markup, None] = {}
+    for item in granted_access(access):
+        kind = str(item.__struct_config__.tag)
+        for action in item.actions:
+            if (kind, action) in ACTIONS:
+                found[_of_wallet(language, language.say(ACTIONS[kind, action]), item, own)] = None
+    if subject:
+        whose = visible_url(msgspec.json.decode(subject, type=Subject).sub_ids[0].id).text
+        found[language.say("It learns that you own {address}.", address=whose)] = None
+    return list(found)
+
+
+def _of_wallet(language: Language, sentence: Markup, item: Access, own: str) -> Markup:
+    """The sentence, with the wallet that it is about where that is not the reader's."""
+    if not item.identifier:
+        return language.say("For any wallet of this server: {sentence}", sentence=sentence)
+    if own and canonical(item.identifier) == canonical(own):
+        return sentence
+    return language.say("For {wallet}: {sentence}", wallet=visible_url(item.identifier).text, sentence=sentence)
