@@ -4,22 +4,20 @@ The words say exactly what `payres.grants.access` and `payres.grants.limits` per
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
-from urllib.parse import quote
+from typing import Final
 
 import msgspec
 from markupsafe import Markup
 
-from payres.amounts import Asset, parse_value
 from payres.clock import DAY, HOUR, MINUTE, SECOND
 from payres.grants.access import granted_access
-from payres.grants.gnap import Access, Limits, OutgoingPaymentAccess, Subject
-from payres.grants.intervals import MEAN_MONTH, Interval, parse_interval
-from payres.grants.wording import URL_CHARACTERS, visible_text, visible_url
+from payres.grants.gnap import Access, Subject
+from payres.grants.intervals import Interval
+from payres.grants.spending import Spending
+from payres.grants.wording import visible_text, visible_url
 from payres.pages.language import Language, marked
 from payres.store.payments import IncomingRecord
 from payres.urls import canonical
-from payres.wire import Amount
 
 MAX_NOTE_LENGTH: Final = 200
 # One window of an interval: of one unit, and of several.
@@ -48,58 +46,6 @@ ACTIONS: Final[Mapping[tuple[str, str], str]] = {
     ("quote", "read-all"): marked("It may see every price that was asked for, also by other apps."),
     ("quote", "read"): marked("It may see the prices that it asked for."),
 }
-
-
-class Spending(NamedTuple):
-    """What an app may spend in each window of the interval, or once: no more than `value`, which is in the asset.
-
-    Without a value only the balance is a limit. `fixes_receive` says that it is one of what arrives.
-    """
-
-    value: int | None
-    asset: Asset | None
-    fixes_receive: bool
-    receiver: str | None
-    interval: Interval | None
-
-    @property
-    def times(self) -> int | None:
-        """How many windows; None when they never run out."""
-        return 1 if self.interval is None else self.interval.windows_total
-
-    @property
-    def total(self) -> int | None:
-        """What all windows come to; None when there is no end to it."""
-        return None if self.value is None or self.times is None else self.value * self.times
-
-    @property
-    def a_month(self) -> int | None:
-        """What the windows of a month come to at most, rounded up; None without an amount."""
-        if self.value is None or self.interval is None:
-            return self.value
-        return -(-self.value * MEAN_MONTH // self.interval.mean_length)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it goes on until somebody stops it, or nobody could say what it comes to."""
-        return self.total is None or (self.interval is not None and self.interval.mean_length < HOUR)
-
-
-def spending_of(access: str) -> Spending | None:
-    """What a grant with this access (JSON text) may spend; None for one that may spend nothing."""
-    for item in granted_access(access):
-        if isinstance(item, OutgoingPaymentAccess) and "create" in item.actions:
-            limits = item.limits or Limits()
-            amount: Amount | None = limits.debit_amount or limits.receive_amount or None
-            return Spending(
-                value=parse_value(amount.value) if amount else None,
-                # The code of a receiver's asset was chosen by the client.
-                asset=Asset(quote(amount.asset_code, safe=URL_CHARACTERS), amount.asset_scale) if amount else None,
-                fixes_receive=bool(limits.receive_amount),
-                receiver=limits.receiver or None,
-                interval=parse_interval(limits.interval) if limits.interval else None,
-            )
-    return None
 
 
 def note_of(bill: IncomingRecord | None) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
+from payres.grants.spending import spending_of
 from payres.grants.wording import visible_text
 from payres.operator import keys, payments, peers, unresolved_packets, wallets
 from payres.operator.declarations import operation_of
@@ -22,7 +23,7 @@ from payres.operator.wallets import WALLET
 from payres.pages.admin.list_page import filters_of
 from payres.pages.admin.sign_in import Visit
 from payres.pages.html import language_of
-from payres.pages.wording import other_words, spending_of, spending_sentence
+from payres.pages.wording import other_words, spending_sentence
 from payres.store.rows import PageQuery
 from payres.store.work import Work
 
