@@ -79,6 +79,11 @@ class Urls:
         """The wallet address for a path such as `alice`."""
         return f"{self.base}/{path}"
 
+    def pointer(self, path: str) -> str:
+        """What people copy of a wallet address: the payment pointer, which is for https, or else all of it."""
+        scheme, _, rest = self.wallet(path).partition("://")
+        return f"${rest}" if scheme == "https" else self.wallet(path)
+
     def wallet_path(self, url: str) -> str | None:
         """The path under the base URL that a wallet address names, or None when it is not on this server."""
         path = self._path(url)

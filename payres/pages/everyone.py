@@ -3,8 +3,12 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.pages.html import OLD_STYLE_SHEETS, render
+from payres.grants.wording import visible_name
+from payres.http.responses import asks_for
+from payres.pages.html import OLD_STYLE_SHEETS, language_of, render
+from payres.pages.qr import qr_code
 from payres.routes import wallet_addresses
+from payres.routes.context import context_of
 
 
 async def front_page(request: Request) -> Response:
@@ -13,5 +17,19 @@ async def front_page(request: Request) -> Response:
 
 
 async def wallet_page(request: Request) -> Response:
-    """GET {wallet address} by a browser."""
-    return await wallet_addresses.read(request)
+    """GET {wallet address} by a browser, which finds no more wallets than programs do."""
+    if asks_for(request.scope["headers"], wallet_addresses.SPSP_TYPE):  # whoever names it gets that
+        return await wallet_addresses.read(request)
+    wallet = await wallet_addresses.find(request)
+    urls = context_of(request).urls
+    address = urls.wallet(wallet.path)
+    values = {
+        "wallet": wallet,
+        "name": visible_name(wallet.public_name, None) or wallet.path,
+        "address": address,
+        "pointer": urls.pointer(wallet.path),
+        "qr": qr_code(address, language_of(request).say("QR code of this wallet address")),
+    }
+    response = render(request, "wallet.html", values)
+    response.headers["Vary"] = "Accept"
+    return response

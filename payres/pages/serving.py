@@ -14,8 +14,8 @@ from starlette.responses import Response
 from payres.errors import InvalidRequest, MethodNotAllowed, SignInFailed, TooManyRequests
 from payres.grants.sign_in import check_csrf
 from payres.owner import accounts
-from payres.pages import consent
-from payres.pages.account import apps, home, visits
+from payres.pages import bills, consent
+from payres.pages.account import apps, home, requests, visits
 from payres.pages.account.visits import Act, Form, Page, Visit
 from payres.pages.forms import keep_signed_in, read_form
 from payres.pages.html import PAGE_METHODS, error_page, language_of, load_templates, serve_page
@@ -37,6 +37,8 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/apps": Place(apps.show),
     "/account/apps/ended": Place(apps.show_ended),
     "/account/apps/{grant}": Place(apps.show_one, {"stop": apps.stop}),
+    "/account/request": Place(requests.show, {"make": requests.make}),
+    "/account/request/{id}": Place(requests.show_one, {"cancel": requests.cancel}),
 }
 FAULT: Final = "The fault is not yours. Please try again in a while"
 
@@ -44,7 +46,7 @@ FAULT: Final = "The fault is not yours. Please try again in a while"
 def page_routes() -> Sequence[Route]:
     """The routes; with them, what every page is made of is loaded."""
     load_templates("layout.html", "parts.html", "account/layout.html", "account/sign_in.html")
-    found: dict[str, Handler] = {"/interact/{id}/{nonce}": consent.serve}
+    found: dict[str, Handler] = {"/interact/{id}/{nonce}": consent.serve, "/pay/{id}": bills.serve}
     found |= {path: _handler(place) for path, place in PLACES.items()}
     return [
         Route(path, {"GET": handler, "POST": handler}, is_json=False, takes_all=True) for path, handler in found.items()

@@ -1,6 +1,7 @@
 """Incoming payments over HTTP. Specification 4.2, 4.4, 4.5, 4.6."""
 
 from functools import partial
+from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
@@ -10,7 +11,7 @@ from payres import representations
 from payres.grants.access import Caller
 from payres.grants.tokens import require_still_valid
 from payres.http.request_head import header
-from payres.http.responses import json_response
+from payres.http.responses import is_browser, json_response
 from payres.payments import incoming as rules
 from payres.rate_limiter import address_of
 from payres.routes import resources
@@ -33,9 +34,12 @@ COMPLETION_REQUEST = msgspec.json.Decoder(CompletionRequest)
 
 
 async def read(request: Request) -> Response:
-    """GET /incoming-payments/{id}: the payment with methods; without an Authorization header its public form."""
+    """GET /incoming-payments/{id}: the payment with methods; without an Authorization header its public form, and for
+    browsers the way to its payment page."""
     context = context_of(request)
     if header(request.scope["headers"], b"authorization") is None:
+        if is_browser(request.scope["headers"]):
+            return _lead_to_page(request)
         return await _read_public(request)
     wallet, payment, headers = await resources.find_visible(request, INCOMING_PAYMENTS)
     shown = representations.incoming_payment(context.urls, wallet, payment)
@@ -73,6 +77,11 @@ def _complete(work: Work, caller: Caller, payment_id: str) -> IncomingPayment:
     require_still_valid(work, caller)
     wallet, payment = resources.find(work, INCOMING_PAYMENTS, payment_id, caller)
     return rules.complete(work, wallet, payment)
+
+
+def _lead_to_page(request: Request) -> Response:
+    where = f"/pay/{quote(request.path_params['id'], safe='')}"
+    return Response(status_code=303, headers={"Location": where, "Cache-Control": "no-store", "Vary": "Accept"})
 
 
 async def _read_public(request: Request) -> Response:

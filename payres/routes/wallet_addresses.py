@@ -38,9 +38,7 @@ DID_CONTEXT: Final = ("https://www.w3.org/ns/did/v1", "https://w3id.org/security
 async def read(request: Request) -> Response:
     """GET {wallet address}: 404 when it is unknown or inactive. How to pay it, when `Accept` asks for that."""
     context = context_of(request)
-    wallet = await context.database.read(partial(wallets.find_wallet, path=_path(request)))
-    if wallet is None or not wallet.active:
-        raise nothing_here()
+    wallet = await find(request)
     _check_readable(request, (SPSP_TYPE,))
     if asks_for(request.scope["headers"], SPSP_TYPE):
         return _payment_details(request, wallet)
@@ -53,6 +51,14 @@ async def read(request: Request) -> Response:
         resource_server=context.urls.base,
     )
     return json_response(body, headers=WALLET_CACHE)
+
+
+async def find(request: Request) -> WalletRecord:
+    """The active wallet at the address. Raises NotFound for one that is unknown or inactive."""
+    wallet = await context_of(request).database.read(partial(wallets.find_wallet, path=_path(request)))
+    if wallet is None or not wallet.active:
+        raise nothing_here()
+    return wallet
 
 
 async def read_keys(request: Request) -> Response:

@@ -8,12 +8,13 @@ from tests.routes.test_exception_handlers import ALLOWED
 
 JSON = "application/json"
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
+# Of these, what a browser gets where there is a page.
+PAGES_FIRST = ["text/html, application/json;q=0.1", "text/html;q=1.0, application/*;q=0.2", BROWSER]
 TAKEN = [
     *("", ",", "*/*", "*/*;q=0.1", "application/*", JSON, "Application/JSON", "application/json; charset=utf-8"),
     *("application/json;q=0.001", "application/json;q=1.000", "application/json ; q=0.5"),
-    *("application/json, text/plain, */*", "text/html, application/json;q=0.1"),
-    *("text/html;q=1.0, application/*;q=0.2", "application/json;version=1;q=0, application/json"),
-    *("*/*;q=0, application/json", "application/*;q=0, application/json;q=0.5, */*;q=0", BROWSER),
+    *("application/json, text/plain, */*", "application/json;version=1;q=0, application/json"),
+    *("*/*;q=0, application/json", "application/*;q=0, application/json;q=0.5, */*;q=0"),
     # Malformed: as if it were not there.
     *("json", "application", "application/", "/json", "*", "*/json", ";q=0", "undefined", "application/json;q=nought"),
     *("application/json;q=-1", "application/json;q=", "text/html, image/gif, *; q=.2, */*; q=.2"),
@@ -49,6 +50,12 @@ def test_request_without_accept_is_answered(shared: Instance) -> None:
         assert client.send(request).status_code == 200
 
 
+@pytest.mark.parametrize("accept", PAGES_FIRST)
+def test_keys_are_json_for_browsers_too(shared: Instance, anonymous: httpx2.Client, accept: str) -> None:
+    answer = anonymous.get(f"{shared.wallet('alice')}/jwks.json", headers={"accept": accept})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, JSON)
+
+
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_several_accept_lines_are_one(
     shared: Instance, anonymous: httpx2.Client, refused: Refused, method: str
@@ -73,7 +80,9 @@ def test_request_that_rules_json_out_is_refused_in_json(
     shared: Instance, anonymous: httpx2.Client, refused: Refused, method: str, path: str, accept: str
 ) -> None:
     answer = anonymous.request(method, shared.base_url + path, headers={"accept": accept})
-    if method == "HEAD":
+    if (path, accept) == ("/alice", "text/html") and method in {"GET", "HEAD"}:  # which is a page too
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    elif method == "HEAD":
         assert (answer.status_code, answer.content) == (406, b"")
     else:
         refused(answer, 406, "not_acceptable")

@@ -52,7 +52,7 @@ def is_documented(operation: Operation, status: int, body: Any) -> bool:
 
 
 def _check(answer: Answer) -> None:
-    if answer.status == 200 and (answer.headers.get("content-type") == SPSP or _is_front_page(answer)):
+    if _is_for_browsers(answer) or (answer.status == 200 and answer.headers.get("content-type") == SPSP):
         return
     is_http = answer.status != 400 or NOT_HTTP not in answer.body
     operation = documents.find_operation(answer.method, answer.path) if is_http else None
@@ -68,9 +68,11 @@ def _check(answer: Answer) -> None:
         _check_refusal(answer)
 
 
-def _is_front_page(answer: Answer) -> bool:
-    """What a browser is told at the base URL, at which the documents have no GET."""
-    return answer.path == "/" and answer.headers.get("content-type", "").startswith("text/html")
+def _is_for_browsers(answer: Answer) -> bool:
+    """A page at an address of the API, or the way to one, of which the documents say nothing."""
+    if answer.status == 303:
+        return answer.headers.get("location", "").startswith("/pay/")
+    return answer.method in {"GET", "HEAD"} and answer.headers.get("content-type", "").startswith("text/html")
 
 
 def _check_method(answer: Answer) -> None:

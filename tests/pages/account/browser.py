@@ -1,6 +1,7 @@
 """A browser of a wallet's owner, as far as a test without scripts and pictures needs one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self
 
 import httpx2
@@ -10,6 +11,16 @@ from payres.operator.wallets import require_wallet
 from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT
 from tests.pages.admin.browser import words_of
+
+# What Chromium sends.
+ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
+
+
+@contextmanager
+def stranger(instance: Instance, **headers: str) -> Iterator[httpx2.Client]:
+    """A browser in which nobody is signed in."""
+    with httpx2.Client(base_url=instance.base_url, timeout=TIMEOUT, headers={"Accept": ACCEPT} | headers) as http:
+        yield http
 
 
 class OwnersBrowser:

@@ -1,0 +1,81 @@
+"""Requests for money: incoming payments that a wallet's owner makes without a grant, for others to pay.
+
+Their client is the wallet itself, so that they are told from what apps make, and from what others prepare in order to
+pay the wallet.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from payres.clock import SECOND
+from payres.errors import nothing_here
+from payres.payments import incoming
+from payres.store import audit, clients
+from payres.store.payments import INCOMING, IncomingRecord
+from payres.store.rows import PageQuery, page_of_wallet
+from payres.store.wallets import WalletRecord, active_wallet
+from payres.store.work import Work
+from payres.urls import canonical
+from payres.wire import encode, metadata_text
+
+# Of the newest so many, those that are open are listed: what is read does not grow with those that are not.
+LISTED: Final = 200
+
+
+def make(work: Work, wallet: WalletRecord, amount: int | None, note: str, lifetime: int) -> str:
+    """The id of a new request, of an amount in the smallest unit or of any, that is open for so many microseconds.
+
+    Raises InvalidRequest when the wallet has been closed.
+    """
+    address = work.urls.wallet(wallet.path)
+    active_wallet(work, address)
+    made = IncomingRecord(
+        id=work.new_id(),
+        wallet_address_id=wallet.id,
+        client_id=clients.ensure_client(work, canonical(address), address, None, work.now).id,
+        incoming_value=None if amount is None else str(amount),
+        received=0,
+        metadata=metadata_text(msgspec.Raw(encode({"description": note}))) if note else None,
+        created_at=work.now,
+        expires_at=work.now + min(lifetime, work.settings.incoming_payment_lifetime * SECOND),
+        completed_at=None,
+    )
+    incoming.add(work, wallet, made)
+    audit.record(work, "payment.request", made.id, wallet=wallet.path)
+    return made.id
+
+
+def cancel(work: Work, wallet: WalletRecord, payment_id: str) -> None:
+    """Ends a request, which takes no more money then. One that has ended stays as it is.
+
+    Raises NotFound.
+    """
+    found = find(work, wallet, payment_id)
+    if found.open_at(work.now):
+        incoming.complete(work, wallet, found)
+        audit.record(work, "payment.cancel", found.id, wallet=wallet.path)
+
+
+def find(work: Work, wallet: WalletRecord, payment_id: str) -> IncomingRecord:
+    """A request that the owner of the wallet has made. Raises NotFound for all else."""
+    found = INCOMING.get(work, payment_id)
+    client = _own_client(work, wallet)
+    if found is None or client is None or (found.wallet_address_id, found.client_id) != (wallet.id, client):
+        raise nothing_here()
+    return found
+
+
+def list_open(work: Work, wallet: WalletRecord) -> Sequence[IncomingRecord]:
+    """The requests that wait for money, newest first."""
+    client = _own_client(work, wallet)
+    if client is None:
+        return []
+    newest, _ = page_of_wallet(work, INCOMING, PageQuery(LISTED), wallet.id, client)
+    return [one for one in newest if one.open_at(work.now)]
+
+
+def _own_client(work: Work, wallet: WalletRecord) -> int | None:
+    found = clients.find_client(work, canonical(work.urls.wallet(wallet.path)))
+    return None if found is None else found.id

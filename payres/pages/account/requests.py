@@ -1,0 +1,94 @@
+"""The owner's page for asking for money: a form, the requests that are open, and each of them with its QR code."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from starlette.responses import Response
+
+from payres.clock import DAY, SECOND
+from payres.errors import InvalidAmount
+from payres.owner import requests
+from payres.pages.account.visits import HOME, Form, Visit
+from payres.pages.bills import Bill, bill_of
+from payres.pages.html import redirect
+from payres.pages.qr import qr_code
+from payres.store.work import Work
+from payres.wire import require_amount
+
+PATH: Final = "/account/request"
+DAYS: Final = (1, 7, 30)
+MAX_NOTE_LENGTH: Final = 140
+# After which the page of an open request looks whether something came.
+LOOK_SECONDS: Final = 10
+
+
+async def show(visit: Visit) -> Response:
+    """GET /account/request."""
+    return await _show(visit, {}, {})
+
+
+async def show_one(visit: Visit) -> Response:
+    """GET /account/request/{id}."""
+    payment_id = visit.segments["id"]
+
+    def unit(work: Work) -> tuple[Bill, Sequence[Bill]]:
+        bill = bill_of(work, requests.find(work, visit.wallet, payment_id), visit.wallet)
+        return bill, _list_open(work, visit)
+
+    bill, listed = await visit.read(unit)
+    refresh = LOOK_SECONDS if bill.is_open else None
+    others = [one for one in listed if one.payment.id != payment_id]
+    qr = qr_code(bill.page, visit.language.say("QR code of the payment page"))
+    return visit.show("one_request.html", tab=HOME, refresh=refresh, bill=bill, bills=others, path=PATH, qr=qr)
+
+
+async def make(visit: Visit, form: Form) -> Response:
+    """Makes a request, and leads to its page."""
+    text, note = form.get("amount", "").strip().replace(",", "."), " ".join(form.get("note", "").split())
+    days = form.get("days", "")
+    problems: dict[str, str] = {}
+    amount = None
+    if text:
+        try:
+            amount = require_amount(text, visit.wallet.asset)
+        except InvalidAmount:
+            example = visit.language.decimal(25 * 10**visit.wallet.asset.scale, visit.wallet.asset)
+            problems["amount"] = visit.language.say(
+                "This is no amount. Write it like {example}, or leave it empty.", example=example
+            )
+    if len(note) > MAX_NOTE_LENGTH:
+        problems["note"] = visit.language.count(
+            MAX_NOTE_LENGTH, "This is too long: {number} letter fits.", "This is too long: {number} letters fit."
+        )
+    if days not in map(str, _lifetimes(visit)):
+        problems["days"] = visit.language.say("Choose one of these.")
+    if problems:
+        return await _show(visit, problems, form, 400)
+    unit = partial(requests.make, wallet=visit.wallet, amount=amount, note=note, lifetime=int(days) * DAY)
+    return redirect(f"{PATH}/{await visit.write(unit)}")
+
+
+async def cancel(visit: Visit, form: Form) -> Response:
+    """Ends a request, or leaves it as it has ended meanwhile; its page says which."""
+    payment_id = visit.segments["id"]
+    await visit.write(partial(requests.cancel, wallet=visit.wallet, payment_id=payment_id))
+    return redirect(f"{PATH}/{payment_id}")
+
+
+async def _show(visit: Visit, problems: Mapping[str, str], given: Form, status: int = 200) -> Response:
+    bills = await visit.read(partial(_list_open, visit=visit))
+    lifetimes = _lifetimes(visit)
+    return visit.show(
+        "request.html", status, tab=HOME, path=PATH, bills=bills, problems=problems, given=given, lifetimes=lifetimes
+    )
+
+
+def _list_open(work: Work, visit: Visit) -> Sequence[Bill]:
+    return [bill_of(work, one, visit.wallet) for one in requests.list_open(work, visit.wallet)]
+
+
+def _lifetimes(visit: Visit) -> Sequence[int]:
+    """The days that a request may be open for; fewer where the operator has set a shorter limit."""
+    longest = visit.context.settings.incoming_payment_lifetime * SECOND
+    return [days for days in DAYS if days * DAY <= longest] or DAYS[:1]

@@ -1,0 +1,150 @@
+"""The payment page of an incoming payment here, for everyone who has its link; and what all pages say of one.
+
+It tells what whoever knows the incoming payment may know, and not who has paid.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Final, Literal, NamedTuple
+from urllib.parse import quote, urlsplit
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.errors import MethodNotAllowed, TooManyRequests, nothing_here
+from payres.grants.wording import ShownUrl, visible_name, visible_text, visible_url
+from payres.pages.html import error_page, language_of, render, serve_page
+from payres.pages.language import marked
+from payres.pages.qr import qr_code
+from payres.routes.context import context_of
+from payres.store.payments import INCOMING, IncomingRecord
+from payres.store.wallets import WalletRecord, find_with_wallet
+from payres.store.work import Work
+from payres.urls import canonical_host, is_loopback, with_ascii_host
+
+MAX_NOTE_LENGTH: Final = 300
+FAULT: Final = "The fault is not yours. Please try again in a while"
+State = Literal["unpaid", "part", "open", "paid", "expired", "cancelled"]
+
+
+class Pill(NamedTuple):
+    """A state in words that are still to be said, and its class."""
+
+    words: str
+    kind: str
+
+
+STATES: Final[Mapping[State, Pill]] = {
+    "unpaid": Pill(marked("not paid yet"), "off"),
+    "part": Pill(marked("a part is paid"), "warn"),
+    "open": Pill(marked("open"), ""),
+    "paid": Pill(marked("paid"), ""),
+    "expired": Pill(marked("expired"), "off"),
+    "cancelled": Pill(marked("cancelled"), "off"),
+}
+
+
+class Bill(NamedTuple):
+    """An incoming payment as pages show it. `back` is where its metadata says that the payer came from."""
+
+    payment: IncomingRecord
+    wallet: WalletRecord
+    url: str
+    page: str
+    state: State
+    shown: Pill
+    note: str | None
+    back: ShownUrl | None
+
+    @property
+    def name(self) -> str:
+        """What who gets the money is called."""
+        return visible_name(self.wallet.public_name, None) or self.wallet.path
+
+    @property
+    def amount(self) -> int | None:
+        """What is asked for in all; None when the payer chooses."""
+        value = self.payment.incoming_value
+        return None if value is None else int(value)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes money."""
+        return self.state in {"unpaid", "part", "open"}
+
+
+def bill_of(work: Work, payment: IncomingRecord, wallet: WalletRecord) -> Bill:
+    """The bill that an incoming payment into this wallet is."""
+    told: dict[str, msgspec.Raw] = msgspec.json.decode(payment.metadata or "{}", type=dict[str, msgspec.Raw])
+    note = visible_text(_text(told, "description")).strip()
+    state = _state(payment, wallet, work.now)
+    return Bill(
+        payment,
+        wallet,
+        work.urls.resource("incoming-payments", payment.id),
+        work.urls.resource("pay", payment.id),
+        state,
+        STATES[state],
+        (note if len(note) <= MAX_NOTE_LENGTH else note[: MAX_NOTE_LENGTH - 1] + "…") or None,
+        _way_back(_text(told, "returnUrl")),
+    )
+
+
+async def serve(request: Request) -> Response:
+    """GET /pay/{id}."""
+    return await serve_page(request, _answer, error_page, FAULT)
+
+
+async def _answer(request: Request) -> Response:
+    context = context_of(request)
+    too_many = context.rate_limits.address_error(request.scope)
+    if too_many is not None:
+        raise TooManyRequests(str(too_many), retry_after=too_many.retry_after)
+    if request.method not in {"GET", "HEAD"}:
+        raise MethodNotAllowed("GET, HEAD")
+    bill = await context.database.read(partial(_find, payment_id=request.path_params["id"]))
+    values = {
+        "bill": bill,
+        "address": visible_url(context.urls.wallet(bill.wallet.path)),
+        "own": quote(bill.url, safe=""),
+        "qr": qr_code(bill.page, language_of(request).say("QR code of this page")),
+    }
+    return render(request, "pay.html", values)
+
+
+def _find(work: Work, payment_id: str) -> Bill:
+    """Raises NotFound."""
+    found = find_with_wallet(work, INCOMING, payment_id)
+    if found is None:
+        raise nothing_here()
+    return bill_of(work, *found)
+
+
+def _state(payment: IncomingRecord, wallet: WalletRecord, now: int) -> State:
+    if payment.completed:
+        # Who asked for any amount ends it with what has come.
+        return "paid" if payment.received and not payment.remaining else "cancelled"
+    if not wallet.active:
+        return "cancelled"
+    if not payment.open_at(now):
+        return "expired"
+    if not payment.received:
+        return "unpaid"
+    return "open" if payment.remaining is None else "part"
+
+
+def _text(told: dict[str, msgspec.Raw], name: str) -> str:
+    """A member of metadata, which may be anything; nothing if it is no text."""
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.decode(told.get(name, b'""'), type=str)
+    return ""
+
+
+def _way_back(url: str) -> ShownUrl | None:
+    """Where a link may lead: to a site over https, or to one on the reader's own machine."""
+    found = with_ascii_host(url)
+    parts = urlsplit(found or "")
+    is_safe = parts.scheme == "https" or is_loopback(canonical_host(parts.hostname or ""))
+    return visible_url(found) if found is not None and is_safe else None

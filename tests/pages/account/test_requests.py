@@ -1,0 +1,180 @@
+import re
+import secrets
+from collections.abc import Iterator
+from html import unescape
+
+import pytest
+
+from payres.operator import audit
+from payres.store.payments import INCOMING
+from payres.store.rows import PageQuery
+from payres.testing.instance import Instance
+from tests.helpers import usd
+from tests.pages.account.browser import OwnersBrowser, stranger
+from tests.pages.admin.browser import words_of
+
+PATH = "/account/request"
+DAY = 24 * 3600
+
+
+class Owner(OwnersBrowser):
+    """That of the owner of a new wallet."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.path = f"asker-{secrets.token_hex(4)}"
+        instance.create_wallet(self.path, name="Asker")
+        super().__init__(instance, self.path)
+
+
+@pytest.fixture
+def owner(shared: Instance) -> Iterator[Owner]:
+    with Owner(shared) as found:
+        yield found
+
+
+def make(owner: Owner, amount: str = "25.00", note: str = "Lunch", days: str = "7") -> str:
+    """The path of the page of a new request."""
+    answer = owner.send(PATH, "make", {"amount": amount, "note": note, "days": days})
+    assert answer.status_code == 303, words_of(answer)
+    return str(answer.headers["location"])
+
+
+def pay(instance: Instance, path: str, value: int) -> None:
+    """Pays a request from the wallet of alice."""
+    receiver = f"{instance.base_url}/incoming-payments/{path.rpartition('/')[2]}"
+    instance.client.pay(instance.wallet("alice"), receiver, receiveAmount=usd(value))
+
+
+@pytest.mark.parametrize(
+    ("amount", "value"), [("25.00", "2500"), ("25,5", "2550"), ("0.01", "1"), (" 7 ", "700"), ("", None)]
+)
+def test_request_is_an_incoming_payment_with_the_note_as_its_description(
+    shared: Instance, owner: Owner, amount: str, value: str | None
+) -> None:
+    path = make(owner, amount, "  Your half\tof the “concert” ", "1")
+    page = shared.base_url + path.replace("account/request", "pay")
+    record = shared.read(lambda work: INCOMING.by_id(work, path.rpartition("/")[2]))
+    assert (record.incoming_value, record.metadata) == (value, '{"description":"Your half of the “concert”"}')
+    assert record.expires_at - record.created_at == DAY * 1_000_000
+    shown = owner.http.get(path)
+    assert f"readonly>{page}</textarea>" in shown.text
+    assert '<svg class="qr"' in shown.text
+    assert int(shown.headers["refresh"]) > 0, "what comes is seen without doing anything"
+    events = shared.read(lambda work: work.execute("SELECT type FROM event WHERE subject = ?", (record.id,)).fetchall())
+    assert events == [("incoming_payment.created",)]
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "sentence"),
+    [
+        ("amount", "0", "This is no amount. Write it like 25.00, or leave it empty."),
+        ("amount", "-1", "This is no amount."),
+        ("amount", "1,000.00", "This is no amount."),
+        ("amount", "1.005", "This is no amount."),
+        ("amount", "1" * 40, "This is no amount."),
+        ("amount", "<b>", "This is no amount."),
+        ("note", "x" * 141, "This is too long: 140 letters fit."),
+        ("days", "31", "Choose one of these."),
+        ("days", "", "Choose one of these."),
+        ("days", "٧", "Choose one of these."),
+    ],
+)
+def test_what_cannot_be_is_said_at_its_field_and_stays_there(
+    owner: Owner, field: str, given: str, sentence: str
+) -> None:
+    answer = owner.send(PATH, "make", {"amount": "1.00", "note": "Lunch", "days": "1", field: given})
+    assert answer.status_code == 400
+    assert "<title>Error: " in answer.text
+    assert sentence in words_of(answer)
+    assert f'aria-describedby="{field}-hint {field}-error"' in answer.text or f'"{field}-error"' in answer.text
+    if field != "days":
+        assert given in [unescape(text) for text in re.findall(r'value="([^"]*)"', answer.text)]
+    assert "Open requests" not in owner.words(PATH)
+
+
+def test_form_comes_first_and_open_requests_tell_what_came(shared: Instance, owner: Owner) -> None:
+    assert "Open requests" not in owner.words(PATH)
+    paths = {note: make(owner, amount, note) for note, amount in [("Whole", "5"), ("Part", "60"), ("Any", "")]}
+    pay(shared, paths["Whole"], 500)
+    pay(shared, paths["Part"], 2000)
+    pay(shared, paths["Any"], 123)
+    words = owner.words(PATH)
+    listed = words.partition("Open requests")[2]
+    assert "Parta part is paid 60.0020.00 came" in listed
+    assert "Anyopen any amount1.23 came" in listed
+    assert "Whole" not in listed
+    assert "You were paid USD5.00" in owner.words(paths["Whole"])
+    assert "refresh" not in owner.http.get(paths["Whole"]).headers
+    assert "USD 20.00 came." in owner.words(paths["Part"])
+
+
+def test_cancelled_request_takes_no_more_money(shared: Instance, owner: Owner) -> None:
+    path = make(owner)
+    assert owner.send(path, "cancel").headers["location"] == path
+    assert "This request was cancelled" in owner.words(path)
+    assert "Cancel the request" not in owner.words(path)
+    payment_id = path.rpartition("/")[2]
+    public = shared.client.get(f"/incoming-payments/{payment_id}").json()
+    assert public["receivedAmount"]["value"] == "0"
+    record = shared.read(lambda work: INCOMING.by_id(work, payment_id))
+    assert record.completed
+    assert owner.send(path, "cancel").status_code == 303, "and again does nothing"
+    entries, _ = shared.read(lambda work: audit.list_entries(work, PageQuery(2), audit.AuditQuery(object=payment_id)))
+    assert [(one.action, one.actor) for one in entries] == [
+        ("payment.cancel", f"owner:{owner.path}"),
+        ("payment.request", f"owner:{owner.path}"),
+    ]
+
+
+def test_paid_request_cannot_be_cancelled_any_more(shared: Instance, owner: Owner) -> None:
+    path = make(owner, "5")
+    pay(shared, path, 500)
+    assert owner.send(path, "cancel").status_code == 303
+    assert "You were paid" in owner.words(path)
+
+
+def test_expired_request_says_so(payres: Instance) -> None:
+    with Owner(payres) as owner:
+        path = make(owner, days="1")
+        payres.clock.advance(DAY + 1)
+        answer = owner.http.get(path)
+        assert answer.status_code == 401, "the session has ended too"
+    with stranger(payres) as http:
+        words = words_of(http.get(path.replace("account/request", "pay")))
+        assert "This bill has expired" in words
+        assert "Ask Asker for a new one" in words
+
+
+def test_requests_of_others_are_not_there(shared: Instance, owner: Owner) -> None:
+    path = make(owner)
+    shops = shared.client.create_incoming_payment(shared.wallet(owner.path), usd(1))["id"].rpartition("/")[2]
+    with Owner(shared) as other:
+        for where in (path, f"{PATH}/{shops}", f"{PATH}/none"):
+            assert other.http.get(where).status_code == 404
+            assert other.send(where, "cancel").status_code == 404
+    assert owner.http.get(f"{PATH}/{shops}").status_code == 404, "what an app has made is not a request of the owner"
+    assert "not paid yet" in owner.words(path)
+
+
+@pytest.mark.parametrize("token", ["", "0" * 64])
+def test_form_of_another_site_makes_and_cancels_nothing(owner: Owner, token: str) -> None:
+    path = make(owner, note="Kept")
+    for where, choice in ((PATH, "make"), (path, "cancel")):
+        fields = {"choice": choice, "csrf": token, "amount": "1", "note": "Forged", "days": "1"}
+        assert owner.http.post(where, data=fields).status_code == 403
+        headers = {"Sec-Fetch-Site": "cross-site"}
+        answer = owner.http.post(where, data=fields | {"csrf": owner.csrf}, headers=headers)
+        assert answer.status_code == 403
+    listed = owner.words(PATH).partition("Open requests")[2]
+    assert "Kept" in listed
+    assert "Forged" not in listed
+
+
+def test_note_is_text_and_nothing_else(owner: Owner) -> None:
+    note = "</textarea><script>alert(1)</script>{{ 7*7 }}\u202eevil"
+    path = make(owner, note=note)
+    for page in (path, PATH, path.replace("account/request", "pay")):
+        text = owner.http.get(page).text
+        assert "<script>" not in text
+        assert "\u202e" not in text
+        assert "{{ 7*7 }}" in text
