@@ -1,6 +1,7 @@
 """What the tests with programs from npm run against: a node, Node.js, and a wallet's owner."""
 
 import json
+import re
 import shutil
 import subprocess
 import urllib.request
@@ -165,6 +166,9 @@ def any_owner(request: pytest.FixtureRequest) -> Decide:
     return decide
 
 
+ANSWERS = {"approve": re.compile("Allow"), "deny": "Don’t allow"}
+
+
 @pytest.fixture
 def owner_in_browser(chromium_path: str) -> Iterator[Decide]:
     """The owner signs in on the consent page, in Chromium, and decides there."""
@@ -177,7 +181,7 @@ def owner_in_browser(chromium_path: str) -> Iterator[Decide]:
             page.goto(url)
             page.get_by_label("Password").fill(PASSWORD)
             page.get_by_role("button", name="Sign in", exact=True).click()
-            page.get_by_role("button", name=choice.capitalize(), exact=True).click()
+            page.get_by_role("button", name=ANSWERS[choice]).click()
             page.get_by_role("heading", name="Back in the app").wait_for()
             page.close()
 
