@@ -166,7 +166,7 @@ def any_owner(request: pytest.FixtureRequest) -> Decide:
     return decide
 
 
-ANSWERS = {"approve": re.compile("Allow"), "deny": "Don’t allow"}
+ANSWERS: dict[str, str | re.Pattern[str]] = {"approve": re.compile("Allow"), "deny": "Don’t allow"}
 
 
 @pytest.fixture
