@@ -259,6 +259,7 @@ create index incoming_payment_to_expire on incoming_payment (expires_at)
 
 -- Quotes. incoming_payment_id is set when the receiver is on this server. Otherwise path is the result of the probe of the
 -- path to it, as JSON. At purge_at the quote is deleted if it was not used; null once a payment is known to have used it.
+-- wish is what the owner of the wallet typed who asked for the price on a page, as JSON; null for a client's quote.
 create table quote (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -273,7 +274,8 @@ create table quote (
   created_at integer not null,
   expires_at integer not null,
   path text,
-  purge_at integer
+  purge_at integer,
+  wish text
 ) strict, without rowid;
 create index quote_of_client on quote (client_id);
 create index quote_to_purge on quote (purge_at) where purge_at is not null;

@@ -19,7 +19,7 @@ from payres.federation.connection import FetchFailed, Response, bad_content
 from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity, request_token
 from payres.federation.targets import origin_of, parse_target
-from payres.federation.wallet_addresses import fetch_wallet_address
+from payres.federation.wallet_addresses import RemoteWallet, fetch_wallet_address
 from payres.identifiers import base64url_decoded, is_ilp_address
 from payres.urls import canonical, is_http_url
 from payres.wire import Amount
@@ -48,6 +48,7 @@ class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     url: str
+    wallet_address: str
     asset: Asset
     incoming_value: int | None
     received: int
@@ -103,13 +104,18 @@ class RemoteReceivers:
         async with self._limited(f"{url} could not be read", seconds or self._seconds):
             return _understood(url, _decode(url, await self._read(url), _Private))
 
-    async def create(self, wallet_address: str) -> str:
+    async def find_wallet(self, url: str) -> RemoteWallet:
+        """The wallet address at a URL. Raises FetchFailed."""
+        async with self._limited(f"{url} could not be read", self._seconds):
+            return await fetch_wallet_address(self._http, url)
+
+    async def create(self, wallet: RemoteWallet, description: str = "") -> str:
         """The URL of a new incoming payment of any amount into a wallet address. Raises FetchFailed."""
-        async with self._limited(f"{wallet_address} gave no incoming payment", self._seconds):
-            wallet = await fetch_wallet_address(self._http, wallet_address)
+        async with self._limited(f"{wallet.id} gave no incoming payment", self._seconds):
             url = f"{wallet.resource_server.rstrip('/')}/incoming-payments"
             token = (await request_token(self._http, self._identity, wallet.auth_server, "create")).value
-            body = msgspec.json.encode({"walletAddress": wallet.id, "metadata": {"description": "Refund"}})
+            metadata = {"metadata": {"description": description}} if description else {}
+            body = msgspec.json.encode({"walletAddress": wallet.id, **metadata})
             headers = {"Accept": "application/json", "Content-Type": "application/json"}
             signed = self._identity.sign("POST", url, headers | {"Authorization": f"GNAP {token}"}, body)
             response = await self._http.request("POST", url, signed, body)
@@ -223,6 +229,7 @@ def _understood(url: str, body: _Private) -> RemoteIncomingPayment:
         _check(url, body)
         return RemoteIncomingPayment(
             url=url,
+            wallet_address=body.wallet_address,
             asset=body.received_amount.asset,
             incoming_value=None if body.incoming_amount is None else parse_value(body.incoming_amount.value),
             received=parse_value(body.received_amount.value),

@@ -18,7 +18,7 @@ from payres.signatures.jwk import JWK, encode_jwk, parse_jwk, thumbprint
 from payres.store import clients, retention, wallets
 from payres.store.clients import Client, ClientRecord
 from payres.store.work import Work
-from payres.urls import Urls, canonical, is_http_url
+from payres.urls import ROOT_WALLET_PATH, Urls, canonical, is_http_url
 
 REMOTE_KEY_LIFETIME = 60 * SECOND  # microseconds after which a remote key is fetched again at the latest
 
@@ -89,6 +89,12 @@ def remember(work: Work, client: Client) -> ClientRecord:
         key = _presented_jwk(client.jwk)
         clients.store_presented_key(work, record.id, key.kid, key.x, MAX_PRESENTED_KIDS, work.now)
     return record
+
+
+def own_client(work: Work) -> int:
+    """The id of this server as a client, which acts for its operator and for the owners of its wallets."""
+    own = work.urls.wallet(ROOT_WALLET_PATH)
+    return clients.ensure_client(work, canonical(own), own, None, work.now).id
 
 
 def remember_remote_keys(work: Work, client: Client, keys: list[JWK], max_age: int | None) -> None:

@@ -12,6 +12,7 @@ from payres.clock import SECOND
 from payres.errors import DomainError, InvalidAmount, Unavailable, WrongState
 from payres.federation.connection import FetchFailed
 from payres.federation.incoming_payments import RemoteIncomingPayment, RemoteReceivers
+from payres.federation.wallet_addresses import RemoteWallet
 from payres.interledger.outbound import Outbound, WalletPackets
 from payres.interledger.routing import next_peer
 from payres.interledger.sending.connection import Connection, Destination, SendingFailed, monotonic
@@ -37,7 +38,7 @@ class RemoteQuotes:
 
     def __init__(self, database: Database, urls: Urls, receivers: RemoteReceivers, outbound: Outbound) -> None:
         self._database = database
-        self._urls = urls
+        self.urls = urls
         self._receivers = receivers
         self._outbound = outbound
 
@@ -46,7 +47,7 @@ class RemoteQuotes:
 
         Raises InvalidRequest, InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable. Specification 4.7.
         """
-        if not is_remote(self._urls, request.receiver):
+        if not is_remote(self.urls, request.receiver):
             return None
         check_amounts(request)
         debit, receive = request.debit_amount or None, request.receive_amount or None
@@ -63,7 +64,7 @@ class RemoteQuotes:
         """
         if request.quote_id or not (request.incoming_payment and request.debit_amount):
             return None
-        if not is_remote(self._urls, request.incoming_payment):
+        if not is_remote(self.urls, request.incoming_payment):
             return None
         return await self._offer(find_payer, request.incoming_payment, "incomingPayment", request.debit_amount)
 
@@ -73,20 +74,51 @@ class RemoteQuotes:
 
         Raises what `payments.refunds.plan` raises, before another server is asked; InvalidReceiver, Unavailable.
         """
-        if wanted.to is None or self._urls.is_ours(wanted.to):
+        if wanted.to is None or self.urls.is_ours(wanted.to):
             return None
         plan = await self._database.examine(partial(_refund_plan, wanted=wanted))
         if plan is None:
             return None
+        receiver = await self.create_receiver(await self.find_wallet(wanted.to), "Refund")
+        debit = representations.amount(plan.amount, plan.receiver.asset)
+        payer = partial(active_wallet, url=self.urls.wallet(plan.receiver.path))
+        return await self._offer(payer, receiver, "to", debit, is_free=True)
+
+    async def offer_for_owner(
+        self, payer: WalletRecord, receiver: str, debit: Amount | None, receive: Amount | None
+    ) -> Offer:
+        """The offer for a receiver on another server that the owner of a wallet pays.
+
+        Raises InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable.
+        """
+        find_payer = partial(active_wallet, url=self.urls.wallet(payer.path))
+        return await self._offer(find_payer, receiver, "to", debit, receive)
+
+    async def find_wallet(self, url: str) -> RemoteWallet:
+        """The wallet address at a URL of another server, which is named `to`. Raises InvalidReceiver, Unavailable."""
         try:
-            receiver = await self._receivers.create(wanted.to)
+            return await self._receivers.find_wallet(url)
+        except FetchFailed as error:
+            if error.retryable or error.reason == "refused":
+                raise _not_payable("to", error) from error
+            raise unpayable("to", error.sentence, "no_wallet") from error
+
+    async def find_bill(self, url: str) -> RemoteIncomingPayment:
+        """The incoming payment at a URL of another server. Raises InvalidReceiver, Unavailable."""
+        try:
+            return await self._receivers.fetch_open(url)
         except FetchFailed as error:
             raise _not_payable("to", error) from error
-        if not is_remote(self._urls, receiver):
+
+    async def create_receiver(self, wallet: RemoteWallet, description: str = "") -> str:
+        """The URL of a new incoming payment on another server. Raises InvalidReceiver, Unavailable."""
+        try:
+            receiver = await self._receivers.create(wallet, description)
+        except FetchFailed as error:
+            raise _not_payable("to", error) from error
+        if not is_remote(self.urls, receiver):
             raise unpayable("to", "what its server created is no incoming payment of another server", "bad_content")
-        debit = representations.amount(plan.amount, plan.receiver.asset)
-        payer = partial(active_wallet, url=self._urls.wallet(plan.receiver.path))
-        return await self._offer(payer, receiver, "to", debit, is_free=True)
+        return receiver
 
     async def _offer(
         self,

@@ -15,7 +15,7 @@ from payres.errors import InvalidRequest, MethodNotAllowed, SignInFailed, TooMan
 from payres.grants.sign_in import check_csrf
 from payres.owner import accounts
 from payres.pages import bills, consent
-from payres.pages.account import apps, home, requests, visits
+from payres.pages.account import apps, home, payment, requests, send, visits
 from payres.pages.account.visits import Act, Form, Page, Visit
 from payres.pages.forms import keep_signed_in, read_form
 from payres.pages.html import PAGE_METHODS, error_page, language_of, load_templates, serve_page
@@ -39,6 +39,9 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/apps/{grant}": Place(apps.show_one, {"stop": apps.stop}),
     "/account/request": Place(requests.show, {"make": requests.make}),
     "/account/request/{id}": Place(requests.show_one, {"cancel": requests.cancel}),
+    "/account/send": Place(send.show, {"price": send.ask}),
+    "/account/send/{quote}": Place(send.show_price, {"send": send.confirm, "again": send.ask_again}),
+    "/account/payments/{payment}": Place(payment.show),
 }
 FAULT: Final = "The fault is not yours. Please try again in a while"
 

@@ -55,6 +55,24 @@ def add(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPa
     return _emit(work, "incoming_payment.created", wallet, payment)
 
 
+def unpaid(
+    work: Work, wallet: WalletRecord, client_id: int, metadata: str | None = None, expires_at: int | None = None
+) -> "LocalReceiver":
+    """An incoming payment of any amount that a payer here is to have, which is still to be added."""
+    payment = IncomingRecord(
+        id=work.new_id(),
+        wallet_address_id=wallet.id,
+        client_id=client_id,
+        incoming_value=None,
+        received=0,
+        metadata=metadata,
+        created_at=work.now,
+        expires_at=_expiry(work, None) if expires_at is None else expires_at,
+        completed_at=None,
+    )
+    return LocalReceiver(work.urls.resource("incoming-payments", payment.id), payment, wallet)
+
+
 def complete(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:
     """The payment, completed; a completed one stays as it is. Specification 4.6.
 

@@ -59,6 +59,21 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
     )
 
 
+def pay_quote(
+    work: Work, wallet: WalletRecord, client_id: int, quote_id: str, metadata: str | None = None
+) -> OutgoingRecord:
+    """A new payment of a quote, for the wallet's owner, who needs no grant.
+
+    Raises InvalidQuote, InvalidReceiver, InvalidAmount, InsufficientFunds; WrongState for a quote that was used before.
+    """
+    terms, receiver = _quoted_terms(work, wallet, client_id, quote_id)
+    check_movable(terms)
+    check_funds(work, wallet, terms.debit)
+    payment = insert(work, wallet, client_id, terms, quote_id=quote_id, metadata=metadata)
+    pay_or_hold(work, wallet, payment, receiver)
+    return payment
+
+
 def find_payer(work: Work, caller: Caller, asked: OutgoingPaymentRequest) -> WalletRecord:
     """The wallet that is to pay `debit_amount` to a receiver on another server, if its money and the grant suffice.
 
@@ -140,7 +155,8 @@ def _terms(
 ) -> tuple[Terms, LocalReceiver | None]:
     """What is to be paid, and the receiver if it is here."""
     if asked.quote_id and not (asked.incoming_payment or asked.debit_amount):
-        return _quoted_terms(work, wallet, caller, asked.quote_id)
+        quote_id = work.urls.resource_id("quotes", asked.quote_id)
+        return _quoted_terms(work, wallet, caller.client_id, quote_id)
     if asked.quote_id or not (asked.incoming_payment and asked.debit_amount):
         raise InvalidRequest("Give either quoteId, or incomingPayment together with debitAmount", field="quoteId")
     if offer is not None:
@@ -150,11 +166,10 @@ def _terms(
 
 
 def _quoted_terms(
-    work: Work, wallet: WalletRecord, caller: Caller, quote_url: str
+    work: Work, wallet: WalletRecord, client_id: int, quote_id: str | None
 ) -> tuple[Terms, LocalReceiver | None]:
-    quote_id = work.urls.resource_id("quotes", quote_url)
     quote, is_used = (quotes.find_quote_and_use(work, quote_id) if quote_id else None) or (None, False)
-    if quote is None or quote.client_id != caller.client_id or quote.wallet_address_id != wallet.id:
+    if quote is None or quote.client_id != client_id or quote.wallet_address_id != wallet.id:
         raise InvalidQuote("quoteId is not a quote of this client for this wallet address", field="quoteId")
     if is_used:
         raise WrongState("The quote has been used; ask for a new one", field="quoteId")

@@ -39,25 +39,42 @@ def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None)
     wallet = active_wallet(work, caller.wallet_address)
     if offer is None:
         receiver = open_receiver(work, asked.receiver, "receiver")
-        terms = local_terms(work, wallet, receiver, asked.debit_amount or None, asked.receive_amount or None)
-        if receiver.wallet.asset_id != wallet.asset_id:
-            check_liquidity(work, receiver.wallet.asset_id, terms.receive)
-        offer = Offer(terms, receiver.payment.expires_at)
-    # An owner who decides in time must not approve a quote that has expired.
-    latest = work.now + max(work.settings.quote_lifetime, work.settings.interaction_lifetime) * SECOND
+        offer = local_offer(work, wallet, receiver, asked.debit_amount or None, asked.receive_amount or None)
+    return wallet, insert(work, wallet, caller.client_id, offer)
+
+
+def insert(work: Work, wallet: WalletRecord, client_id: int, offer: Offer, wish: str | None = None) -> QuoteRecord:
+    """Stores an offer as a quote of the client; `wish` is what the wallet's owner typed, as JSON."""
+    latest = latest_expiry(work)
     expires_at = latest if offer.expires_at is None else min(latest, offer.expires_at)
     quote = QuoteRecord(
         id=work.new_id(),
         wallet_address_id=wallet.id,
-        client_id=caller.client_id,
+        client_id=client_id,
         terms=offer.terms,
         created_at=work.now,
         expires_at=expires_at,
         purge_at=expires_at + retention.UNUSED_QUOTE,
+        wish=wish,
     )
     retention.purge(work, retention.QUOTES, work.now)
     QUOTES.insert(work, quote)
-    return wallet, quote
+    return quote
+
+
+def latest_expiry(work: Work) -> int:
+    """When a quote of now ends. An owner who decides in time must not approve one that has expired."""
+    return work.now + max(work.settings.quote_lifetime, work.settings.interaction_lifetime) * SECOND
+
+
+def local_offer(
+    work: Work, wallet: WalletRecord, receiver: LocalReceiver, debit: Amount | None, receive: Amount | None
+) -> Offer:
+    """The offer for a receiver here. Raises InvalidAmount, NoRate; InsufficientFunds for want of liquidity."""
+    terms = local_terms(work, wallet, receiver, debit, receive)
+    if receiver.wallet.asset_id != wallet.asset_id:
+        check_liquidity(work, receiver.wallet.asset_id, terms.receive)
+    return Offer(terms, receiver.payment.expires_at)
 
 
 def check_amounts(asked: QuoteRequest) -> None:

@@ -17,15 +17,15 @@ import msgspec
 
 from payres import ledger, representations
 from payres.amounts import format_decimal
-from payres.clock import SECOND
 from payres.errors import InsufficientFunds, InvalidAmount, InvalidRequest, WrongState, require
+from payres.grants.clients import own_client
 from payres.ledger import Side
 from payres.payments.idempotency import check_reference
-from payres.payments.incoming import LocalReceiver, add
+from payres.payments.incoming import LocalReceiver, add, unpaid
 from payres.payments.outgoing import check_funds, check_movable, insert, pay_or_hold
 from payres.payments.quotes import local_terms
 from payres.payments.settlement import warn_of_low
-from payres.store import audit, clients
+from payres.store import audit
 from payres.store.payments import (
     INCOMING,
     OUTGOING,
@@ -42,7 +42,7 @@ from payres.store.payments import (
 from payres.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer, Terms
-from payres.urls import ROOT_WALLET_PATH, canonical, canonical_url
+from payres.urls import canonical, canonical_url
 from payres.wire import require_amount
 
 ACTION: Final = "payment.refund"
@@ -229,8 +229,7 @@ def _send_to(work: Work, found: Plan, to: str, reference: str, offer: Offer | No
     if found.amount > found.came - sent_back(work, found.payment.id, elsewhere=True):
         raise _changed()
     sender = found.receiver
-    own = work.urls.wallet(ROOT_WALLET_PATH)
-    client_id = clients.ensure_client(work, canonical(own), own, None, work.now).id
+    client_id = own_client(work)
     terms, receiver = _terms_here(work, sender, client_id, to, found.amount) if offer is None else (offer.terms, None)
     check_movable(terms)
     check_funds(work, sender, terms.debit)
@@ -260,19 +259,8 @@ def _terms_here(work: Work, sender: WalletRecord, client_id: int, to: str, amoun
     wallet = active_wallet(work, to, "to")
     if wallet.id == sender.id:
         raise InvalidRequest("to is the wallet that has received the money; name that of who sent it", field="to")
-    wanted = IncomingRecord(
-        id=work.new_id(),
-        wallet_address_id=wallet.id,
-        client_id=client_id,
-        incoming_value=None,
-        received=0,
-        metadata=None,
-        created_at=work.now,
-        expires_at=work.now + work.settings.incoming_payment_lifetime * SECOND,
-        completed_at=None,
-    )
-    receiver = LocalReceiver(work.urls.resource("incoming-payments", wanted.id), wanted, wallet)
+    receiver = unpaid(work, wallet, client_id)
     debit = representations.amount(amount, sender.asset)
     terms = local_terms(work, sender, receiver, debit, None, is_free=True)
-    complete = msgspec.structs.replace(wanted, incoming_value=str(terms.receive))
+    complete = msgspec.structs.replace(receiver.payment, incoming_value=str(terms.receive))
     return terms, msgspec.structs.replace(receiver, payment=complete)

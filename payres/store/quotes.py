@@ -1,5 +1,6 @@
 """SQL of quotes, and the terms of quotes and outgoing payments as the columns of their tables."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -73,7 +74,8 @@ _TERMS_AS_TEXT = _terms("debit_value", "fee_value", "receive_value")
 
 
 class QuoteRecord(msgspec.Struct, frozen=True):
-    """A row of `quote`. purge_at (microseconds) is when to see whether it was used; None once that was seen."""
+    """A row of `quote`. purge_at (microseconds) is when to see whether it was used; None once that was seen. `wish` is
+    what the wallet's owner typed, as JSON, in a quote of theirs."""
 
     id: str
     wallet_address_id: int
@@ -82,6 +84,7 @@ class QuoteRecord(msgspec.Struct, frozen=True):
     created_at: int
     expires_at: int
     purge_at: int | None
+    wish: str | None = None
 
 
 QUOTES = Table(QuoteRecord, "quote", terms=_TERMS_AS_TEXT)
@@ -93,3 +96,16 @@ def find_quote_and_use(tx: Transaction, quote_id: str) -> tuple[QuoteRecord, boo
     """The quote, and whether a payment has used it."""
     row = tx.execute(_FIND_QUOTE_AND_USE, (quote_id,)).fetchone()
     return (QUOTES.record(row[:-1]), bool(row[-1])) if row else None
+
+
+def payment_of(tx: Transaction, quote_id: str) -> str | None:
+    """The id of the payment that has used the quote."""
+    row = tx.execute("SELECT id FROM outgoing_payment WHERE quote_id = ?", (quote_id,)).fetchone()
+    return row[0] if row else None
+
+
+def last_wishes(tx: Transaction, client_id: int, wallet_id: int, limit: int) -> Sequence[str]:
+    """What the owner of a wallet wished when they made their last payments, newest first."""
+    paid = "SELECT q.wish FROM outgoing_payment o JOIN quote q ON q.id = o.quote_id WHERE q.wish IS NOT NULL"
+    of_owner = "o.client_id = ? AND o.wallet_address_id = ? ORDER BY o.id DESC LIMIT ?"
+    return [wish for (wish,) in tx.execute(f"{paid} AND {of_owner}", (client_id, wallet_id, limit))]

@@ -240,6 +240,7 @@ def put_receiver_beyond(server: Instance, peer: str) -> None:
     async def fetch_open(url: str, _: float) -> RemoteIncomingPayment:
         return RemoteIncomingPayment(
             url=url,
+            wallet_address="https://elsewhere.example/carol",
             asset=Asset("USD", 2),
             incoming_value=None,
             received=0,

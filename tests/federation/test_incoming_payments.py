@@ -75,6 +75,7 @@ async def test_payment_of_another_payres_is_read_as_it_goes_on(pair: Pair) -> No
     payment = await pair.receivers.fetch_open(created["id"])
     assert payment == RemoteIncomingPayment(
         url=created["id"],
+        wallet_address=bob,
         asset=Asset("USD", 2),
         incoming_value=1000,
         received=0,
@@ -336,11 +337,12 @@ def publish_wallet(site: Site, created: Answer, token: Answer = TOKEN) -> str:
 
 async def test_incoming_payment_is_created_as_clients_do(receivers: RemoteReceivers, site: Site) -> None:
     url = f"{site.base}/op/incoming-payments/1"
-    assert await receivers.create(publish_wallet(site, Answer({"id": url, "methods": []}, 201))) == url
+    wallet = await receivers.find_wallet(publish_wallet(site, Answer({"id": url, "methods": []}, 201)))
+    assert await receivers.create(wallet, "Lunch") == url
     _, grant, creation = site.requests
     access = msgspec.json.decode(grant.body)["access_token"]["access"]
     assert access == [{"type": "incoming-payment", "actions": ["create"]}]
-    body = {"walletAddress": f"{site.base}/bob", "metadata": {"description": "Refund"}}
+    body = {"walletAddress": f"{site.base}/bob", "metadata": {"description": "Lunch"}}
     assert (creation.headers["authorization"], msgspec.json.decode(creation.body)) == ("GNAP T1", body)
     assert {'"authorization"', '"content-digest"'} <= set(creation.headers["signature-input"].replace("(", " ").split())
 
@@ -361,7 +363,7 @@ async def test_incoming_payment_that_is_not_created_says_why(
     created: Answer, token: Answer, reason: str, retryable: bool, receivers: RemoteReceivers, site: Site
 ) -> None:
     with pytest.raises(FetchFailed) as failed:
-        await receivers.create(publish_wallet(site, created, token))
+        await receivers.create(await receivers.find_wallet(publish_wallet(site, created, token)))
     assert (failed.value.reason, failed.value.retryable) == (reason, retryable)
 
 

@@ -2,6 +2,7 @@ alter table "grant" add column kid text;
 drop index grant_of_client;
 create index grant_of_client on "grant" (client_id, kid);
 create index grant_of_wallet on "grant" (wallet_address_id, id) where wallet_address_id is not null and state <> 'pending';
+alter table quote add column wish text;
 create table password_link (
   wallet_address_id integer primary key references wallet_address,
   link_hash blob not null unique,

@@ -1,0 +1,36 @@
+"""The page of one movement: while a payment is on its way, where it is; later, what became of it."""
+
+from functools import partial
+from typing import Final
+
+from starlette.responses import Response
+
+from payres.clock import MINUTE
+from payres.owner import payments
+from payres.owner.payments import Incoming, Outgoing
+from payres.pages.account.visits import Visit
+
+LOOK_SECONDS: Final = 3
+FRESH: Final = 10 * MINUTE  # how long the page of a payment tells the owner how it went, before all else
+
+
+async def show(visit: Visit) -> Response:
+    """GET /account/payments/{payment}."""
+    found = await visit.read(partial(payments.find, wallet=visit.wallet, payment_id=visit.segments["payment"]))
+    now, asset = visit.language.now, visit.wallet.asset
+    if isinstance(found, Outgoing):
+        payment, terms = found.payment, found.payment.terms
+        is_fresh = payment.grant_id is None and (payment.ended_at is None or now - payment.ended_at < FRESH)
+        return visit.show(
+            "payment_out.html",
+            refresh=LOOK_SECONDS if payment.state == "sending" else None,
+            found=found,
+            payment=payment,
+            terms=terms,
+            is_fresh=is_fresh,
+            took=None if terms.path is None or payment.ended_at is None else payment.ended_at - payment.created_at,
+            rest=visit.language.decimal(terms.debit - payment.sent, asset),
+        )
+    if isinstance(found, Incoming):
+        return visit.show("payment_in.html", found=found, payment=found.payment, asset=asset)
+    return visit.show("payment_moved.html", found=found)

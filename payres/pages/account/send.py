@@ -1,0 +1,228 @@
+"""Sending money: the form, the price of what was typed, and its confirmation."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Context, Decimal
+from functools import partial
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from starlette.responses import Response
+
+from payres.amounts import Asset
+from payres.errors import DomainError
+from payres.grants.wording import visible_url
+from payres.owner import sending
+from payres.owner.sending import KeptWish, Payee, Price, Wish
+from payres.pages.account.visits import HOME, Form, Visit
+from payres.pages.amounts import Mistyped, typed_amount
+from payres.pages.html import redirect
+from payres.pages.language import marked
+from payres.pages.problems import problem_of
+from payres.rate_limiter import count_for_client
+from payres.routes.exception_handlers import note_error
+from payres.store.work import Work
+from payres.terms import Terms
+
+MAX_NOTE: Final = 140
+FAILED: Final = 400  # what was typed cannot be sent
+# By the reason of an error, else by its code: the field, and what is said there.
+PROBLEMS: Final[Mapping[str, tuple[str, str]]] = {
+    "no_address": ("to", marked("This is no wallet address. They look like {example} or https://{plain}.")),
+    "no_wallet": ("to", marked("There is no wallet at this address. Check it with who gave it to you.")),
+    "own_wallet": ("to", marked("This is your own wallet. Type the address of who shall get the money.")),
+    "not_found": ("to", marked("There is no such bill. Ask for a new link.")),
+    "completed": ("to", marked("This bill is paid, and takes no more money.")),
+    "expired": ("to", marked("This bill has expired. Ask for a new one.")),
+    "unreachable": ("to", marked("{host} does not answer. Check the address; if it is right, try again later.")),
+    "refused": ("to", marked("{host} does not let this server pay it. Ask who gave you the address.")),
+    "bad_content": ("to", marked("{host} answers with something that cannot be paid. Check the address.")),
+    "no_ilp_method": ("to", marked("No way for money leads from here to {host}. Ask who runs this server.")),
+    "no_path": (
+        "to",
+        marked("No way for money leads to {host} now. Try less, try later, or ask who runs this server."),
+    ),
+    "no_exchange_rate": ("to", marked("This server does not change {own} into {theirs}. Ask for an address in {own}.")),
+    "exchange_rate_expired": ("to", marked("The exchange rate is being renewed. Try again in a minute.")),
+    "wallet": ("amount", marked("You have {free}, and this takes {needed}. Send less.")),
+    "liquidity": ("amount", marked("This server cannot change so much now. Send less, or try again later.")),
+    "nothing_arrives": ("amount", marked("Of this nothing would arrive. Send at least {least}.")),
+    "remaining": ("amount", marked("This bill takes {remaining} more. Pay that or less.")),
+    "invalid_amount": ("amount", marked("This amount cannot be sent. Try another one.")),
+    "invalid_request": ("", marked("One of the two wallets was closed meanwhile. Nothing was sent.")),
+    "invalid_quote": ("", marked("Of this bill a part was paid meanwhile. See the new price.")),
+    "invalid_receiver": ("to", marked("This cannot be paid. Ask who gave you the address for another one.")),
+}
+
+
+async def show(visit: Visit) -> Response:
+    """GET /account/send: the form, as a link or an earlier price fills it in."""
+    given = visit.request.query_params
+    if "again" in given:
+        wish: Wish = (await _find_price(visit, given["again"])).wish
+    else:
+        wish = Wish(to=given.get("to", ""), amount=given.get("amount", ""), note=given.get("note", ""))
+    return await _show_form(visit, wish)
+
+
+async def ask(visit: Visit, form: Form) -> Response:
+    """The price of what was typed."""
+    wish = Wish(
+        to=form.get("to", ""),
+        amount=form.get("amount", ""),
+        fixed="receive" if form.get("fixed") == "receive" else "send",
+        note=" ".join(form.get("note", "").split()),
+    )
+    return await _ask_price(visit, wish)
+
+
+async def show_price(visit: Visit) -> Response:
+    """GET /account/send/{quote}: what it costs; once it is paid, the payment."""
+    price = await _find_price(visit, visit.segments["quote"])
+    return redirect(payment_path(price.payment_id)) if price.payment_id else _show_price(visit, price)
+
+
+async def ask_again(visit: Visit, _: Form) -> Response:
+    """A new price for the same."""
+    kept = (await _find_price(visit, visit.segments["quote"])).wish
+    return await _ask_price(visit, Wish(to=kept.to, amount=kept.amount, fixed=kept.fixed, note=kept.note))
+
+
+async def confirm(visit: Visit, _: Form) -> Response:
+    """Pays, once, and leads to the payment."""
+    quote_id = visit.segments["quote"]
+    try:
+        payment_id = await visit.write(partial(sending.confirm, wallet=visit.wallet, quote_id=quote_id))
+    except DomainError as error:
+        price = await _find_price(visit, quote_id)
+        return _show_price(visit, price, note_error(visit.request, error))
+    visit.context.remote_payments.wake()
+    return redirect(payment_path(payment_id))
+
+
+def payment_path(payment_id: str) -> str:
+    """Where a payment of the wallet has its page."""
+    return f"/account/payments/{payment_id}"
+
+
+async def _find_price(visit: Visit, quote_id: str) -> Price:
+    return await visit.read(partial(sending.find_price, wallet=visit.wallet, quote_id=quote_id))
+
+
+async def _ask_price(visit: Visit, wish: Wish) -> Response:
+    context, payer = visit.context, visit.wallet
+    problems = _missing(visit, wish)
+    if problems:
+        return await _show_form(visit, wish, problems, FAILED)
+    # What is asked of other servers counts for the wallet.
+    count_for_client(context.urls.wallet(payer.path), is_key=False)
+    payee, asset = None, payer.asset
+    try:
+        context.rate_limits.check_client(context.urls.wallet(payer.path))
+        url = sending.typed_url(context.urls, wish.to)
+        payee = await sending.find_payee(visit, context.remote_quotes, payer, url)
+        asset = payer.asset if wish.fixed == "send" else payee.asset
+        wants_all = not wish.amount.strip() and payee.remaining is not None
+        value = None if wants_all else typed_amount(visit.language, wish.amount, asset)
+        quote_id = await sending.ask_price(visit, context.remote_quotes, payer, payee, wish, value)
+    except Mistyped as error:
+        return await _show_form(visit, wish, {"amount": str(error)}, FAILED)
+    except DomainError as error:
+        noted = note_error(visit.request, error)
+        return await _show_form(visit, wish, await _problems(visit, noted, wish, payee), noted.status)
+    return redirect(f"/account/send/{quote_id}")
+
+
+def _missing(visit: Visit, wish: Wish) -> Mapping[str, str]:
+    """What can be said of the form without looking anywhere."""
+    say, found = visit.language.say, {}
+    if not visit.wallet.active:
+        found[""] = say("Your wallet is closed and sends nothing. Ask whoever runs this server.")
+    if not wish.to.strip():
+        found["to"] = say("Type or paste the address of who shall get the money.")
+    if len(wish.note) > MAX_NOTE:
+        found["note"] = say("A note has at most {number} characters.", number=MAX_NOTE)
+    return found
+
+
+async def _show_form(
+    visit: Visit, wish: Wish, problems: Mapping[str, str] | None = None, status: int = 200
+) -> Response:
+    def unit(work: Work) -> tuple[int, Sequence[KeptWish]]:
+        return sending.free_balance(work, visit.wallet), sending.paid_before(work, visit.wallet)
+
+    free, before = await visit.read(unit)
+    latest = [(one.called, visible_url(one.address), one.address) for one in before]
+    problems = problems or {}
+    return visit.show("send.html", status, tab=HOME, wish=wish, problems=problems, free=free, before=latest)
+
+
+def _show_price(visit: Visit, price: Price, error: DomainError | None = None) -> Response:
+    """The price, or why it cannot be paid now."""
+    terms, own, say = price.quote.terms, visit.wallet.asset, visit.language.say
+    is_over = visit.language.now >= price.quote.expires_at
+    problem = ""
+    if error is not None and not is_over:
+        problem = _said(visit, error, price.wish, terms.asset, price.free)[1]
+    net, same = terms.debit - terms.fee, terms.asset == own
+    return visit.show(
+        "price.html",
+        200 if error is None else error.status,
+        price=price,
+        terms=terms,
+        problem=problem,
+        is_over=is_over,
+        who=price.wish.called,
+        address=visible_url(price.wish.address),
+        net=net,
+        rate="" if same else say("Changed at {rate}", rate=_rate(visit, net, terms)),
+        # What leaves and what arrives are promises over Interledger: at most the one, at the least the other.
+        is_least=terms.sends_all,
+        is_most=terms.path is not None and not terms.sends_all,
+        lost=net - terms.receive if same else 0,
+    )
+
+
+def _rate(visit: Visit, net: int, terms: Terms) -> str:
+    """What one unit of the wallet's currency buys, such as `1 USD = 0.9219 EUR`."""
+    own, theirs = visit.wallet.asset, terms.asset
+    spent, arrives = Decimal(net).scaleb(-own.scale), Decimal(terms.receive).scaleb(-theirs.scale)
+    figures = f"{Context(prec=4).divide(arrives, spent):f}"
+    figures = figures if visit.language.code == "en" else figures.replace(".", ",")
+    return f"1 {own.code} = {figures} {theirs.code}"
+
+
+async def _problems(visit: Visit, error: DomainError, wish: Wish, payee: Payee | None) -> Mapping[str, str]:
+    """What is said of an error, at its field."""
+    free = await visit.read(partial(sending.free_balance, wallet=visit.wallet))
+    return dict([_said(visit, error, wish, payee.asset if payee else visit.wallet.asset, free)])
+
+
+def _said(visit: Visit, error: DomainError, wish: Wish, theirs: Asset, free: int) -> tuple[str, str]:
+    """The field at which an error stands, and what is said of it."""
+    own, language, details = visit.wallet.asset, visit.language, error.details
+    reason = "remaining" if "remaining" in details else details.get("reason", "")
+    if reason == "wallet" and wish.fixed == "send":
+        return "amount", language.say("You have {free}. Send that or less.", free=language.money(free, own))
+    field, sentence = PROBLEMS.get(reason) or PROBLEMS.get(error.code) or ("", "")
+    if not sentence:
+        return "", problem_of(language, error)
+    server = visit.context.urls.base.partition("://")[2]
+    values: dict[str, Any] = {
+        "example": f"${server}/bob",
+        "plain": f"{server}/bob",
+        "host": urlsplit(_url(visit, wish)).hostname or "",
+        "own": own.code,
+        "theirs": theirs.code,
+        "free": language.money(free, own),
+        "needed": language.money(int(details.get("needed", 0)), own),
+        "least": language.money(int(details.get("minSendAmount", {}).get("value", 1)), own),
+        "remaining": language.money(int(details.get("remaining", 0)), theirs),
+    }
+    return field, language.say(sentence, **values)
+
+
+def _url(visit: Visit, wish: Wish) -> str:
+    try:
+        return visible_url(sending.typed_url(visit.context.urls, wish.to)).text
+    except DomainError:
+        return ""

@@ -1,0 +1,43 @@
+"""Amounts as people type them, with a comma or a period before the decimals."""
+
+import re
+from typing import Final
+
+from payres.amounts import MAX_DECIMAL_LENGTH, MAX_LEDGER, Asset
+from payres.pages.language import Language, marked
+
+PLAIN: Final = re.compile(r"([0-9]+)(?:[.,]([0-9]*))?")
+# With thousands set apart, where no reader can take them for decimals.
+GROUPED: Final = re.compile(r"([0-9]{1,3}(?:([.,'’])[0-9]{3})+)(?!\2)[.,]([0-9]*)")
+
+
+class Mistyped(Exception):
+    """An amount that cannot be used; the text says what to type, in the reader's language."""
+
+
+def typed_amount(language: Language, text: str, asset: Asset) -> int:
+    """An amount that somebody typed, above zero, in the smallest unit. Raises Mistyped."""
+    bare = "".join(text.split()).removeprefix(asset.code).removesuffix(asset.code)
+    plain = PLAIN.fullmatch(bare) if len(bare) <= MAX_DECIMAL_LENGTH else None
+    grouped = None if plain else GROUPED.fullmatch(bare[:MAX_DECIMAL_LENGTH])
+    if plain is None and grouped is None:
+        example = language.decimal(1250 * 10**asset.scale // 100, asset)
+        raise Mistyped(language.say(marked("Type an amount, like {example}."), example=example))
+    whole, decimals = (plain[1], plain[2]) if plain else (grouped[1], grouped[3]) if grouped else ("", "")
+    if len(decimals or "") > asset.scale:
+        raise Mistyped(_too_fine(language, asset))
+    value = int("".join(filter(str.isdigit, whole)) + (decimals or "").ljust(asset.scale, "0"))
+    if value == 0:
+        raise Mistyped(language.say(marked("Type an amount above zero.")))
+    if value > MAX_LEDGER:
+        raise Mistyped(language.say(marked("This is more than this server can move at once. Type less.")))
+    return value
+
+
+def _too_fine(language: Language, asset: Asset) -> str:
+    if asset.scale == 0:
+        return language.say("{currency} has no decimals. Type a whole number, without points.", currency=asset.code)
+    one = marked("{currency} has one decimal. Type it like {example}, and thousands without a point.")
+    many = marked("{currency} has {number} decimals. Type it like {example}, and thousands without a point.")
+    example = language.decimal(1250 * 10**asset.scale // 100, asset)
+    return language.count(asset.scale, one, many, currency=asset.code, example=example)
