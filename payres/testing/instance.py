@@ -30,6 +30,7 @@ from payres.store.accounts import ACCOUNTS
 from payres.store.payments import OUTGOING
 from payres.store.work import Transaction, Work
 from payres.testing.client import Client, Json
+from payres.wire import encode
 
 T = TypeVar("T")
 START_SECONDS = 60
@@ -144,7 +145,7 @@ class Instance:
             payment = OUTGOING.get(tx, payment_id)
             assert payment is not None, f"there is no outgoing payment {payment_id}"
             wallet = stored_wallets.WALLETS.by_id(tx, payment.wallet_address_id)
-            shown = msgspec.to_builtins(representations.outgoing_payment(urls, wallet, payment))
+            shown = msgspec.json.decode(encode(representations.outgoing_payment(urls, wallet, payment)))
             return payment.state != "sending", shown
 
         end = asyncio.get_running_loop().time() + seconds

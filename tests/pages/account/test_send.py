@@ -1,0 +1,373 @@
+"""Sending money as an owner does, through the pages."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from payres.clock import SECOND, format_time
+from payres.operator import assets, wallets
+from payres.store import audit
+from payres.store.payments import INCOMING, OUTGOING
+from payres.store.rows import number
+from payres.testing.instance import Instance
+from tests.helpers import Json, receiver_of, usd
+from tests.interledger.network import network
+from tests.pages.account.browser import OwnersBrowser
+from tests.pages.admin.browser import words_of
+
+NUMBERS = count(1)
+SEND = "/account/send"
+
+
+class Sender(OwnersBrowser):
+    """The browser of the owner of a new wallet."""
+
+    def __init__(self, instance: Instance, deposit: str = "100.00", name: str | None = "Dora", **headers: str) -> None:
+        self.path = f"sender-{next(NUMBERS)}"
+        instance.create_wallet(self.path, name=name, deposit=deposit)
+        self.instance = instance
+        super().__init__(instance, self.path, **headers)
+
+    def ask(self, to: str, amount: str = "", fixed: str = "send", note: str = "") -> httpx2.Response:
+        return self.send(SEND, "price", {"to": to, "amount": amount, "fixed": fixed, "note": note})
+
+    def price(self, to: str, amount: str = "", fixed: str = "send", note: str = "") -> str:
+        """The path of the page of a price."""
+        answer = self.ask(to, amount, fixed, note)
+        assert answer.status_code == 303, words_of(answer)
+        return str(answer.headers["location"])
+
+    def pay(self, price: str) -> str:
+        """The path of the payment of a price."""
+        answer = self.send(price, "send")
+        assert answer.status_code == 303, words_of(answer)
+        return str(answer.headers["location"])
+
+    @property
+    def balance(self) -> str:
+        return self.instance.balance(self.path)
+
+
+@pytest.fixture
+def sender(shared: Instance) -> Iterator[Sender]:
+    with Sender(shared) as browser:
+        yield browser
+
+
+def new_wallet(instance: Instance, asset: str = "USD", scale: int = 2, name: str | None = "Erik") -> str:
+    path = f"receiver-{next(NUMBERS)}"
+    instance.create_wallet(path, asset, scale, name)
+    return path
+
+
+def problem(page: httpx2.Response, field: str) -> str:
+    """What stands at a field, and nothing besides."""
+    assert page.status_code >= 400, page.headers
+    assert re.search(r"<title>(Error|Fehler): ", page.text), page.text[:900]
+    found = dict(re.findall(r'<p class="error" id="(\w+)-error" role="alert">(.*?)</p>', page.text))
+    assert found.keys() == {field}, found
+    return re.sub("<[^>]*>", "", found[field])
+
+
+def test_owner_sends_what_they_see_and_once(sender: Sender) -> None:
+    path = new_wallet(sender.instance)
+    price = sender.price(sender.instance.wallet(path), "12,50", note="Lunch on Friday")
+    page = sender.words(price)
+    for said in ("Send USD 12.50 to Erik?", "Erik gets", "USD12.50", "Lunch on Friday", "You have USD 87.50."):
+        assert said in page
+    assert sender.balance == "100.00"
+    payment = sender.pay(price)
+    assert sender.pay(price) == payment, "confirming twice leads to what was paid once"
+    assert sender.http.get(price).headers["location"] == payment, "as does the back button"
+    assert (sender.balance, sender.instance.balance(path)) == ("87.50", "12.50")
+    assert "Erik has USD 12.50" in sender.words(payment)
+    payment_id = payment.rpartition("/")[2]
+    record = sender.instance.read(lambda work: OUTGOING.by_id(work, payment_id))
+    assert (record.grant_id, record.metadata) == (None, '{"description":"Lunch on Friday"}')
+    made = sender.instance.read(lambda work: INCOMING.by_id(work, str(record.terms.incoming_payment_id)))
+    assert (made.incoming_value, made.received, made.completed, made.metadata) == (None, 1250, True, record.metadata)
+    [noted] = sender.instance.read(
+        lambda work: audit.AUDIT.list(work, "WHERE action = 'payment.send' AND object = ?", payment_id)
+    )
+    assert noted.actor == f"owner:{sender.path}"
+    assert noted.details == {"amount": "USD 12.50", "to": sender.instance.wallet(path)}
+    sender.instance.check_ledger()
+
+
+def test_receiver_reads_who_has_paid_and_what_for(shared: Instance, sender: Sender) -> None:
+    path = new_wallet(shared)
+    payment = sender.pay(sender.price(path, "3", note="Thanks"))
+    with OwnersBrowser(shared, path) as receiver:
+        made = shared.read(lambda work: OUTGOING.by_id(work, payment.rpartition("/")[2])).terms.incoming_payment_id
+        page = receiver.words(f"/account/payments/{made}")
+        for said in ("From Dora", "USD3.00", "Thanks", f"/{sender.path}"):
+            assert said in page
+        assert receiver.http.get(payment).status_code == 404, "the payer's page is not theirs"
+    assert sender.http.get(f"/account/payments/{made}").status_code == 404
+    shared.clock.advance(700)
+    assert "Sent to Erik" in sender.words(payment), "an old one says its facts"
+    page = sender.words(SEND)
+    assert "Paid before" in page
+    assert "Erik" in page
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "{path}",
+        " {host}/{path} ",
+        "${host}/{path}",
+        "$ {host} / {path}",
+        "http://{host}/{path}/",
+        "HTTP://{HOST}/{PATH}",
+        "<http://{host}/{path}>,",
+        "“{host}/{path}”",
+        "http://{host}/{path}?utm=1#x",
+        "\u200b{host}/{path}\n",
+    ],
+)
+def test_address_is_taken_in_any_form(sender: Sender, written: str) -> None:
+    path, host = new_wallet(sender.instance), sender.instance.base_url.partition("//")[2]
+    text = written.format(path=path, host=host, PATH=path.upper(), HOST=host.upper())
+    assert "to Erik?" in sender.words(sender.price(text, "1"))
+
+
+@pytest.mark.parametrize(
+    ("to", "amount", "field", "said"),
+    [
+        ("", "1", "to", "Type or paste the address"),
+        ("payto://iban/DE75512108001245126199", "1", "to", "This is no wallet address. They look like $127.0.0.1"),
+        ("bob@pay.example", "1", "to", "This is no wallet address"),
+        ("javascript:alert(1)//a.b", "1", "to", "This is no wallet address"),
+        ("nobody-here", "1", "to", "There is no wallet at this address"),
+        ("{base}/nobody-here", "1", "to", "There is no wallet at this address"),
+        ("{base}/pay/nothing", "1", "to", "There is no such bill"),
+        ("{base}/incoming-payments/nothing", "1", "to", "There is no such bill"),
+        ("http://127.0.0.1:9/bob", "1", "to", "127.0.0.1 does not answer"),
+        ("bob", "", "amount", "Type an amount, like 12.50."),
+        ("bob", "ten", "amount", "Type an amount, like 12.50."),
+        ("bob", "-5", "amount", "Type an amount, like 12.50."),
+        ("bob", "1.234,567", "amount", "USD has 2 decimals."),
+        ("bob", "1,000", "amount", "USD has 2 decimals."),
+        ("bob", "0.00", "amount", "Type an amount above zero."),
+        ("bob", "9" * 30, "amount", "This is more than this server can move"),
+        ("bob", "100.01", "amount", "You have USD 100.00. Send that or less."),
+    ],
+)
+def test_what_cannot_be_sent_is_said_at_its_field(sender: Sender, to: str, amount: str, field: str, said: str) -> None:
+    typed = to.format(base=sender.instance.base_url)
+    page = sender.ask(typed, amount, note="Lunch <b>")
+    assert problem(page, field).startswith(said)
+    assert "nothing has left your wallet" in words_of(page)
+    for kept in (typed.replace("<", "&lt;"), amount, "Lunch &lt;b&gt;"):
+        assert f'value="{kept}"' in page.text
+    assert sender.balance == "100.00"
+
+
+@pytest.mark.parametrize("written", ["1234.5", "1,234.50", "1.234,50", "1 234,50", "USD 1234.50", "1’234.50"])
+def test_amount_is_taken_in_any_form(shared: Instance, written: str) -> None:
+    with Sender(shared, "2000.00") as sender:
+        assert "Send USD 1234.50 to Bob?" in sender.words(sender.price("bob", written))
+
+
+def test_own_wallet_is_not_paid(sender: Sender) -> None:
+    assert problem(sender.ask(sender.path, "1"), "to").startswith("This is your own wallet")
+    own_bill = receiver_of(sender.instance, 100, sender.path)
+    assert problem(sender.ask(own_bill), "to").startswith("This is your own wallet")
+
+
+def test_receiver_in_another_currency(sender: Sender) -> None:
+    instance, path = sender.instance, new_wallet(sender.instance, "SEK")
+    assert "does not change USD into SEK" in problem(sender.ask(path, "5"), "to")
+    instance.write(lambda work: assets.set_rate(work, "USD", "SEK", "10.5"))
+    assert "cannot change so much now" in problem(sender.ask(path, "5"), "amount")
+    instance.write(lambda work: assets.deposit_liquidity(work, "SEK", 2, "5000.00"))
+    page = sender.words(sender.price(path, "5"))
+    for said in ("Erik gets SEK52.50", "Changed at 1 USD = 10.5 SEK USD 5.00", "Leaves your wallet USD 5.00"):
+        assert said in page
+    page = sender.words(sender.price(path, "105", "receive"))
+    assert "Send USD 10.00 to Erik?" in page
+    assert problem(sender.ask(path, "1100", "receive"), "amount").startswith("You have USD 100.00, and this takes")
+
+
+def test_bill_is_paid_by_its_link(sender: Sender) -> None:
+    instance = sender.instance
+    bill = receiver_of(instance, 1234, metadata={"description": "Order 17"})
+    for link in (bill, bill.replace("/incoming-payments/", "/pay/")):
+        assert "Send USD 12.34 to Bob?" in sender.words(sender.price(link))
+    assert "takes USD 12.34 more" in problem(sender.ask(bill, "12.35"), "amount")
+    first, second = sender.price(bill), sender.price(bill)
+    sender.pay(first)
+    page = sender.send(second, "send")
+    assert page.status_code == 400
+    assert "This bill is paid" in words_of(page)
+    assert "Nothing has left your wallet." in words_of(page)
+    assert problem(sender.ask(bill), "to").startswith("This bill is paid")
+    expired = receiver_of(instance, 5, expiresAt=format_time(instance.clock.now() + 60 * SECOND))
+    open_ended = receiver_of(instance)
+    assert problem(sender.ask(open_ended), "amount").startswith("Type an amount")
+    instance.clock.advance(61)
+    with Sender(instance) as later:
+        assert problem(later.ask(expired), "to").startswith("This bill has expired")
+
+
+def test_price_that_has_expired_is_made_anew(sender: Sender) -> None:
+    price = sender.price("bob", "2", note="Tea")
+    sender.instance.clock.advance(1000)
+    with OwnersBrowser(sender.instance, sender.path) as again:
+        assert "The price has expired" in again.words(price)
+        page = again.send(price, "send")
+        assert page.status_code == 400
+        assert "Nothing was sent, and what you typed is kept." in words_of(page)
+        assert 'value="Tea"' in again.http.get(f"{SEND}?again={price.rpartition('/')[2]}").text
+        answer = again.send(price, "again")
+        assert "Tea" in again.words(answer.headers["location"])
+    assert sender.balance == "100.00"
+
+
+def test_balance_that_was_spent_meanwhile(sender: Sender) -> None:
+    first, second = sender.price("bob", "60"), sender.price("bob", "70")
+    sender.pay(first)
+    page = sender.send(second, "send")
+    assert page.status_code == 403
+    assert "You have USD 40.00. Send that or less. Nothing has left your wallet." in words_of(page)
+    assert sender.balance == "40.00"
+
+
+@pytest.mark.parametrize("whose", ["payer", "receiver"])
+def test_wallet_that_is_closed(sender: Sender, whose: str) -> None:
+    instance, path = sender.instance, new_wallet(sender.instance)
+    price = sender.price(path, "1")
+    closed = sender.path if whose == "payer" else path
+    instance.write(partial(wallets.deactivate, wallet=closed))
+    assert "Nothing has left your wallet." in words_of(sender.send(price, "send"))
+    page = sender.ask(path, "1")
+    assert page.status_code == 400
+    assert ("Your wallet is closed" if whose == "payer" else "There is no wallet") in words_of(page)
+    assert sender.balance == "100.00"
+
+
+def test_prices_and_payments_of_others_are_not_there(sender: Sender) -> None:
+    price = sender.price("bob", "1")
+    with Sender(sender.instance) as thief:
+        assert [thief.http.get(price).status_code, thief.send(price, "send").status_code] == [404, 404]
+        assert thief.http.get(f"{SEND}?again={price.rpartition('/')[2]}").status_code == 404
+    quote = sender.instance.client.create_quote(
+        sender.instance.wallet(sender.path), receiver_of(sender.instance), debitAmount=usd(100)
+    )
+    of_client = f"{SEND}/{quote['id'].rpartition('/')[2]}"
+    assert [sender.http.get(of_client).status_code, sender.send(of_client, "send").status_code] == [404, 404]
+    item: Json = {"type": "outgoing-payment", "actions": ["create"], "identifier": sender.instance.wallet(sender.path)}
+    body = {
+        "walletAddress": sender.instance.wallet(sender.path),
+        "quoteId": f"{sender.instance.base_url}/quotes/{price.rpartition('/')[2]}",
+    }
+    client = sender.instance.client
+    assert client.post("/outgoing-payments", body, client.grant(item)).status_code == 400, "nor can apps use hers"
+
+
+def test_forms_of_other_sites_and_visits_are_refused(sender: Sender) -> None:
+    price = sender.price("bob", "1")
+    for path, choice in ((price, "send"), (price, "again"), (SEND, "price")):
+        answer = sender.send(path, choice, {"to": "bob", "amount": "1"}, csrf="forged")
+        assert answer.status_code == 403
+        fields = {"csrf": sender.csrf, "choice": choice, "to": "bob", "amount": "1"}
+        assert sender.http.post(path, data=fields, headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    assert sender.balance == "100.00"
+
+
+def test_names_and_notes_are_text_and_cannot_pretend(shared: Instance, sender: Sender) -> None:
+    name = "<script>alert(1)</script>Bob & {name}"
+    path = new_wallet(shared, name=name)
+    note = '"><img src=x> {amount}'
+    price = sender.price(path, "1", note=note)
+    payment = sender.pay(price)
+    with Sender(shared) as other:
+        pages = [sender.http.get(payment), sender.http.get(SEND), other.http.get(other.price(path, "1", note=note))]
+    for page in pages:
+        assert "<script" not in page.text
+        assert "<img" not in page.text
+        assert "alert(1)&lt;/script&gt;Bob &amp; {name}" in page.text
+
+
+def test_link_fills_the_form_in_and_sends_nothing(sender: Sender) -> None:
+    page = sender.http.get(SEND, params={"to": '$x.example/"onfocus=1', "amount": "5", "note": "hi"})
+    for kept in ('value="$x.example/&#34;onfocus=1"', 'value="5"', 'value="hi"'):
+        assert kept in page.text
+    assert "Paid before" not in page.text
+
+
+def test_sent_to_another_server_is_followed_to_its_end(pair: Sequence[Instance]) -> None:
+    a, b = pair
+    with Sender(a) as sender:
+        price = sender.price(b.wallet("bob"), "5.00", note="Dinner")
+        page = sender.words(price)
+        for said in ("Send USD 5.00 to Bob?", "Bob gets at least", "Dinner", b.base_url.partition("//")[2]):
+            assert said in page
+        payment = sender.pay(price)
+        assert sender.pay(price) == payment
+        payment_id = payment.rpartition("/")[2]
+        answer = sender.http.get(payment)
+        assert answer.status_code == 200
+        assert ("On its way to Bob" in answer.text) == (answer.headers.get("refresh") == "3")
+        assert a.wait_for({"id": payment_id})["sentAmount"] == usd(500)
+        assert "Bob has USD 5.00" in sender.words(payment)
+        assert "refresh" not in sender.http.get(payment).headers
+        assert b.balance("bob") == "1005.00"
+        receiver = a.read(lambda work: OUTGOING.by_id(work, payment_id)).terms.receiver
+        made = b.read(lambda work: INCOMING.by_id(work, receiver.rpartition("/")[2]))
+        assert (made.incoming_value, made.metadata) == (None, '{"description":"Dinner"}')
+        with OwnersBrowser(b, "bob") as bob:
+            page = bob.words(f"/account/payments/{made.id}")
+            assert "Received" in page
+            assert "Dinner" in page
+        assert "There is no wallet" in problem(sender.ask(f"{b.base_url}/nobody", "1"), "to")
+        exact = sender.words(sender.price(b.wallet("bob"), "2.00", "receive"))
+        assert "Bob gets USD2.00" in exact
+        assert "at most" in exact
+
+
+def test_bill_of_another_server_is_paid_by_its_link(pair: Sequence[Instance]) -> None:
+    a, b = pair
+    bill = receiver_of(b, 321)
+    with Sender(a) as sender:
+        price = sender.price(bill.replace("/incoming-payments/", "/pay/"))
+        assert "Bob gets USD3.21" in sender.words(price)
+        payment = sender.pay(price)
+        a.wait_for({"id": payment.rpartition("/")[2]})
+        assert "Bob has USD 3.21" in sender.words(payment)
+        assert b.balance("bob") == "1003.21"
+        assert problem(sender.ask(bill), "to").startswith("This bill is paid")
+
+
+def test_server_without_a_way_is_said(tmp_path: Path) -> None:
+    with network(tmp_path, "a", "b") as (a, b), Sender(a) as sender:
+        page = sender.ask(b.wallet("bob"), "5")
+        assert "No way for money leads to 127.0.0.1 now" in problem(page, "to")
+        assert a.read(lambda work: number(work, "SELECT count(*) FROM quote WHERE wish IS NOT NULL")) == 0
+
+
+def test_deposit_has_a_page(sender: Sender) -> None:
+    instance = sender.instance
+    instance.write(lambda work: wallets.deposit(work, sender.path, "7.00", "salary"))
+    found = instance.read(lambda work: work.execute("SELECT id FROM movement ORDER BY id DESC LIMIT 1").fetchone()[0])
+    page = sender.words(f"/account/payments/{found}")
+    assert "USD7.00" in page
+    assert "salary" in page
+    with Sender(instance) as other:
+        assert other.http.get(f"/account/payments/{found}").status_code == 404
+
+
+@pytest.mark.parametrize(("code", "said"), [("de", "USD 1,50 an Bob senden?"), ("es", "¿Enviar USD 1,50 a Bob?")])
+def test_pages_speak_the_language_of_the_reader(shared: Instance, code: str, said: str) -> None:
+    with Sender(shared, **{"accept-language": code}) as sender:
+        page = sender.words(sender.price("bob", "1,50"))
+        assert said in page
+        assert problem(sender.ask("bob", "200"), "amount").endswith(
+            ("USD 100,00. Senden Sie das oder weniger.", "USD 100,00. Envíe eso o menos.")
+        )
