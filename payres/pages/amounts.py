@@ -8,7 +8,7 @@ from payres.pages.language import Language, marked
 
 PLAIN: Final = re.compile(r"([0-9]+)(?:[.,]([0-9]*))?")
 # With thousands set apart, where no reader can take them for decimals.
-GROUPED: Final = re.compile(r"([0-9]{1,3}(?:([.,'’])[0-9]{3})+)(?!\2)[.,]([0-9]*)")
+GROUPED: Final = re.compile(r"([0-9]{1,3}([.,'’])[0-9]{3}(?:\2[0-9]{3})*)(?:(?!\2)[.,]([0-9]*))?")
 
 
 class Mistyped(Exception):
@@ -18,12 +18,14 @@ class Mistyped(Exception):
 def typed_amount(language: Language, text: str, asset: Asset) -> int:
     """An amount that somebody typed, above zero, in the smallest unit. Raises Mistyped."""
     bare = "".join(text.split()).removeprefix(asset.code).removesuffix(asset.code)
-    plain = PLAIN.fullmatch(bare) if len(bare) <= MAX_DECIMAL_LENGTH else None
-    grouped = None if plain else GROUPED.fullmatch(bare[:MAX_DECIMAL_LENGTH])
+    bare = bare if len(bare) <= MAX_DECIMAL_LENGTH else ""
+    plain = PLAIN.fullmatch(bare)
+    # Where there are no decimals, whatever is set apart is thousands.
+    grouped = GROUPED.fullmatch(bare) if plain is None or asset.scale == 0 else None
     if plain is None and grouped is None:
         example = language.decimal(1250 * 10**asset.scale // 100, asset)
         raise Mistyped(language.say(marked("Type an amount, like {example}."), example=example))
-    whole, decimals = (plain[1], plain[2]) if plain else (grouped[1], grouped[3]) if grouped else ("", "")
+    whole, decimals = (grouped[1], grouped[3]) if grouped else (plain[1], plain[2]) if plain else ("", "")
     if len(decimals or "") > asset.scale:
         raise Mistyped(_too_fine(language, asset))
     value = int("".join(filter(str.isdigit, whole)) + (decimals or "").ljust(asset.scale, "0"))

@@ -172,7 +172,7 @@ def test_what_cannot_be_sent_is_said_at_its_field(sender: Sender, to: str, amoun
 @pytest.mark.parametrize("written", ["1234.5", "1,234.50", "1.234,50", "1 234,50", "USD 1234.50", "1’234.50"])
 def test_amount_is_taken_in_any_form(shared: Instance, written: str) -> None:
     with Sender(shared, "2000.00") as sender:
-        assert "Send USD 1234.50 to Bob?" in sender.words(sender.price("bob", written))
+        assert "Send USD 1,234.50 to Bob?" in sender.words(sender.price("bob", written))
 
 
 def test_own_wallet_is_not_paid(sender: Sender) -> None:
