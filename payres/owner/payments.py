@@ -7,7 +7,7 @@ import msgspec
 
 from payres.errors import nothing_here
 from payres.grants.wording import ShownUrl, visible_name, visible_text, visible_url
-from payres.owner.sending import free_balance, kept_wish
+from payres.owner.sending import KeptWish, free_balance, kept_wish
 from payres.store import payments
 from payres.store.entries import MOVEMENTS
 from payres.store.grants import GRANTS
@@ -30,7 +30,7 @@ class Who(msgspec.Struct, frozen=True):
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     """A payment from the wallet, made by the app of this name under the grant, or by the owner, for whom `again` is the
-    price. `free` is what the wallet can spend now."""
+    price, and who may have paid a bill. `free` is what the wallet can spend now."""
 
     payment: OutgoingRecord
     who: Who
@@ -38,6 +38,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     app: str
     grant_id: str | None
     again: str | None
+    is_bill: bool
     refunds: Sequence[RefundRecord]
     free: int
     kind: Literal["outgoing"] = "outgoing"
@@ -74,8 +75,7 @@ def find(work: Work, wallet: WalletRecord, payment_id: str) -> Outgoing | Incomi
         return _outgoing(work, wallet, outgoing)
     incoming = INCOMING.get(work, payment_id)
     if incoming is not None and incoming.wallet_address_id == wallet.id:
-        refunds = payments.refunds_of(work, "incoming", incoming.id, REFUNDS)
-        return Incoming(payment=incoming, who=_payer(work, incoming), note=note_of(incoming.metadata), refunds=refunds)
+        return _incoming(work, incoming)
     movement = MOVEMENTS.get(work, payment_id)
     if movement is not None and movement.account_id == wallet.account_id:
         kind: Literal["deposit", "withdrawal"] = "deposit" if movement.kind == "deposit" else "withdrawal"
@@ -95,33 +95,42 @@ def note_of(metadata: str | None) -> str:
 
 def _outgoing(work: Work, wallet: WalletRecord, payment: OutgoingRecord) -> Outgoing:
     quote = QUOTES.get(work, payment.quote_id) if payment.quote_id else None
+    wish = kept_wish(quote.wish) if quote and quote.wish else None
     grant = GRANTS.get(work, payment.grant_id) if payment.grant_id else None
     return Outgoing(
         payment=payment,
-        who=_receiver(work, payment, quote.wish if quote else None),
+        who=_receiver(work, payment, wish),
         note=note_of(payment.metadata),
         app=(grant and visible_name(grant.client_name, None)) or "",
         grant_id=payment.grant_id,
-        again=quote.id if quote and quote.wish else None,
+        again=payment.quote_id if wish else None,
+        is_bill=bool(wish and wish.is_bill),
         refunds=payments.refunds_of(work, "outgoing", payment.id, REFUNDS),
         free=free_balance(work, wallet),
     )
 
 
-def _receiver(work: Work, payment: OutgoingRecord, wish: str | None) -> Who:
+def _receiver(work: Work, payment: OutgoingRecord, wish: KeptWish | None) -> Who:
     """Who gets a payment: a wallet here; elsewhere whom its owner had named, or else the server."""
     if payment.terms.incoming_payment_id is not None:
         incoming = INCOMING.by_id(work, payment.terms.incoming_payment_id)
         return _wallet(work, incoming.wallet_address_id)
     if wish is not None:
-        kept = kept_wish(wish)
-        return Who(kept.called, visible_url(kept.address), kept.to)
+        return Who(wish.called, visible_url(wish.address), wish.to)
     return Who(visible_url(payment.terms.receiver).host)
 
 
-def _payer(work: Work, payment: IncomingRecord) -> Who:
-    payers = payments.payers_of(work, payment.id, 1)
-    return _wallet(work, OUTGOING.by_id(work, payers[0]).wallet_address_id) if payers else Who()
+def _incoming(work: Work, payment: IncomingRecord) -> Incoming:
+    payer_id = payments.last_payer(work, payment.id)
+    payer = OUTGOING.by_id(work, payer_id) if payer_id else None
+    # Who pays a bill has a note of their own; what an app writes into a payment is for the app.
+    told = payer.metadata if payer and payer.grant_id is None else None
+    return Incoming(
+        payment=payment,
+        who=_wallet(work, payer.wallet_address_id) if payer else Who(),
+        note=note_of(payment.metadata) or note_of(told),
+        refunds=payments.refunds_of(work, "incoming", payment.id, REFUNDS),
+    )
 
 
 def _wallet(work: Work, wallet_id: int) -> Who:

@@ -281,6 +281,13 @@ def payers_of(tx: Transaction, incoming_payment_id: str, limit: int) -> Sequence
     return [payment_id for (payment_id,) in rows]
 
 
+def last_payer(tx: Transaction, incoming_payment_id: str) -> str | None:
+    """The outgoing payment here that paid an incoming payment last; None when its last money came from elsewhere."""
+    last = "SELECT outgoing_payment_id FROM transfer WHERE incoming_payment_id = ? ORDER BY id DESC LIMIT 1"
+    row = tx.execute(last, (incoming_payment_id,)).fetchone()
+    return row[0] if row else None
+
+
 def delivered_here(tx: Transaction, incoming_payment_id: str) -> int:
     """What outgoing payments here have paid into an incoming payment."""
     return number(tx, f"SELECT sum(o.delivered) FROM {_PAYERS}", incoming_payment_id)

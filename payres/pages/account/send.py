@@ -158,7 +158,7 @@ async def _show_form(
 
 def _show_price(visit: Visit, price: Price, error: DomainError | None = None) -> Response:
     """The price, or why it cannot be paid now."""
-    terms, own, say = price.quote.terms, visit.wallet.asset, visit.language.say
+    terms, own = price.quote.terms, visit.wallet.asset
     is_over = visit.language.now >= price.quote.expires_at
     problem = ""
     if error is not None and not is_over:
@@ -174,7 +174,7 @@ def _show_price(visit: Visit, price: Price, error: DomainError | None = None) ->
         who=price.wish.called,
         address=visible_url(price.wish.address),
         net=net,
-        rate="" if same else say("Changed at {rate}", rate=_rate(visit, net, terms)),
+        rate="" if same else _rate(visit, net, terms),
         # What leaves and what arrives are promises over Interledger: at most the one, at the least the other.
         is_least=terms.sends_all,
         is_most=terms.path is not None and not terms.sends_all,

@@ -15,6 +15,7 @@ from payres.store import audit
 from payres.store.payments import INCOMING, OUTGOING
 from payres.store.rows import number
 from payres.testing.instance import Instance
+from payres.testing.peering import peer
 from tests.helpers import Json, receiver_of, usd
 from tests.interledger.network import network
 from tests.pages.account.browser import OwnersBrowser
@@ -330,6 +331,49 @@ def test_sent_to_another_server_is_followed_to_its_end(pair: Sequence[Instance])
         exact = sender.words(sender.price(b.wallet("bob"), "2.00", "receive"))
         assert "Bob gets USD2.00" in exact
         assert "at most" in exact
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (
+            {"state": "sending", "sent": 0, "delivered": 0, "ended_at": None},
+            [
+                "On its way to Bob",
+                "USD 5.00 has left your wallet. This page looks again",
+                "Bob has it",
+                "Travelling to",
+            ],
+        ),
+        (
+            {"state": "failed", "sent": 0, "delivered": 0, "failure": "the <path> is gone"},
+            ["It did not go through", "Nothing was taken: you have USD 95.00.", "the <path> is gone", "Try again"],
+        ),
+        (
+            {"state": "failed", "sent": 253, "delivered": 230, "failure": "gone"},
+            ["A part arrived", "Bob has USD 2.30 of USD 4.95.", "The other USD 2.47 is still yours.", "Send the rest"],
+        ),
+        (
+            {"state": "failed", "sent": 0, "delivered": 0, "failure": "gone", "unresolved_debit": 100},
+            ["It did not go through", "Of USD 1.00 nobody knows yet whether it arrived. You have it back"],
+        ),
+    ],
+)
+def test_every_end_says_where_the_money_is(tmp_path: Path, row: Json, said: Sequence[str]) -> None:
+    with network(tmp_path, "a", "b") as (a, b), Sender(a) as sender:
+        peer(a, b)
+        payment = sender.pay(sender.price(b.wallet("bob"), "5.00"))
+        payment_id = payment.rpartition("/")[2]
+        a.wait_for({"id": payment_id})
+        a.write(lambda work: OUTGOING.update(work, payment_id, **row))
+        page = sender.http.get(payment)
+        words = words_of(page)
+        for one in said:
+            assert one in words
+        assert page.headers.get("refresh") == ("3" if row["state"] == "sending" else None)
+        if "Send the rest" in words:
+            [rest] = re.findall(r'href="(/account/send\?to=[^"]*)"', page.text)
+            assert 'value="2.47"' in sender.http.get(rest.replace("&amp;", "&")).text
 
 
 def test_bill_of_another_server_is_paid_by_its_link(pair: Sequence[Instance]) -> None:
