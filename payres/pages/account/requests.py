@@ -7,18 +7,17 @@ from typing import Final
 from starlette.responses import Response
 
 from payres.clock import DAY, SECOND
-from payres.errors import InvalidAmount
 from payres.owner import requests
+from payres.pages.account.send import MAX_NOTE
 from payres.pages.account.visits import HOME, Form, Visit
+from payres.pages.amounts import Mistyped, typed_amount
 from payres.pages.bills import Bill, bill_of
 from payres.pages.html import redirect
 from payres.pages.qr import qr_code
 from payres.store.work import Work
-from payres.wire import require_amount
 
 PATH: Final = "/account/request"
 DAYS: Final = (1, 7, 30)
-MAX_NOTE_LENGTH: Final = 140
 # After which the page of an open request looks whether something came.
 LOOK_SECONDS: Final = 10
 
@@ -45,22 +44,16 @@ async def show_one(visit: Visit) -> Response:
 
 async def make(visit: Visit, form: Form) -> Response:
     """Makes a request, and leads to its page."""
-    text, note = form.get("amount", "").strip().replace(",", "."), " ".join(form.get("note", "").split())
-    days = form.get("days", "")
+    text, note, days = form.get("amount", "").strip(), " ".join(form.get("note", "").split()), form.get("days", "")
     problems: dict[str, str] = {}
     amount = None
     if text:
         try:
-            amount = require_amount(text, visit.wallet.asset)
-        except InvalidAmount:
-            example = visit.language.decimal(25 * 10**visit.wallet.asset.scale, visit.wallet.asset)
-            problems["amount"] = visit.language.say(
-                "This is no amount. Write it like {example}, or leave it empty.", example=example
-            )
-    if len(note) > MAX_NOTE_LENGTH:
-        problems["note"] = visit.language.count(
-            MAX_NOTE_LENGTH, "This is too long: {number} letter fits.", "This is too long: {number} letters fit."
-        )
+            amount = typed_amount(visit.language, text, visit.wallet.asset)
+        except Mistyped as error:
+            problems["amount"] = str(error)
+    if len(note) > MAX_NOTE:
+        problems["note"] = visit.language.say("A note has at most {number} characters.", number=MAX_NOTE)
     if days not in map(str, _lifetimes(visit)):
         problems["days"] = visit.language.say("Choose one of these.")
     if problems:

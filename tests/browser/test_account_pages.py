@@ -1,0 +1,116 @@
+"""The pages of owners, and those for everyone, as people see them: narrow and wide, light and dark, read out loud."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+from playwright.async_api import Page, ViewportSize, expect
+
+from payres.testing.instance import Instance, run_instance
+from tests.browser.conftest import PASSWORD, OpenPage
+from tests.browser.test_admin_pages import AXE, breaches
+from tests.helpers import Json, last_segment, usd
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SCREENS: list[tuple[int, Literal["light", "dark"]]] = [
+    *((320, "light"), (320, "dark"), (390, "light"), (390, "dark"), (1280, "light"), (1280, "dark"))
+]
+# `{name}` is what `seeded` has.
+FOR_EVERYONE = (
+    *("/pay/{open}", "/pay/{free}", "/pay/{part}", "/pay/{paid}", "/pay/{cancelled}", "/pay/{hostile}", "/carol"),
+    *("/alice", "/account"),
+)
+FOR_OWNERS = ("/account/request",)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    with run_instance(tmp_path_factory.mktemp("account") / "payres.db") as instance:
+        instance.create_wallet("carol", name="Carol’s Bookshop & Lessons", deposit="50.00", password=PASSWORD)
+        yield instance
+
+
+@pytest.fixture(scope="module")
+def seeded(server: Instance) -> dict[str, str]:
+    """The ids of bills by what became of them."""
+    carol, client = server.wallet("carol"), server.client
+
+    def bill(value: int | None, metadata: Json, paid: int = 0) -> str:
+        url = client.create_incoming_payment(carol, usd(value) if value else None, metadata=metadata)["id"]
+        if paid:
+            client.pay(server.wallet("alice"), url, receiveAmount=usd(paid))
+        return last_segment(url)
+
+    shop = {"description": "Order 2041, two paperbacks", "returnUrl": "https://shop.example/orders/2041"}
+    cancelled = bill(500, shop)
+    token = client.grant({"type": "incoming-payment", "actions": ["complete"], "identifier": carol})
+    assert client.post(f"/incoming-payments/{cancelled}/complete", token=token).status_code == 200
+    return {
+        "open": bill(1250, shop),
+        "free": bill(None, {}),
+        "part": bill(6000, shop, 2000),
+        "paid": bill(1250, shop, 1250),
+        "cancelled": cancelled,
+        "hostile": bill(2**60, {"description": "W" * 900, "returnUrl": f"https://{'shop' * 15}.example/"}),
+    }
+
+
+async def sign_in(page: Page, server: Instance) -> None:
+    await page.goto(f"{server.base_url}/account?wallet=carol")
+    await expect(page.get_by_label("Password")).to_be_focused()
+    await page.keyboard.type(PASSWORD)
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+
+
+async def check(page: Page, url: str) -> None:
+    """That a page fits all widths, in light and dark, and has nothing that axe finds wrong."""
+    await page.goto(url)
+    for width, scheme in SCREENS:
+        await page.set_viewport_size(ViewportSize(width=width, height=844))
+        await page.emulate_media(color_scheme=scheme)
+        assert await page.evaluate("document.documentElement.scrollWidth") == width, (url, width)
+        assert await breaches(page) == [], (url, width, scheme)
+
+
+async def test_every_page_for_everyone_fits_and_can_be_read(
+    server: Instance, seeded: dict[str, str], open_page: OpenPage
+) -> None:
+    page = await open_page(java_script_enabled=True)
+    await page.context.add_init_script(path=AXE)
+    for path in FOR_EVERYONE:
+        await check(page, server.base_url + path.format(**seeded))
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+async def test_every_page_of_owners_fits_and_can_be_read(
+    server: Instance, seeded: dict[str, str], open_page: OpenPage, language: str
+) -> None:
+    page = await open_page(java_script_enabled=True)
+    await sign_in(page, server)
+    await page.context.set_extra_http_headers({"Accept-Language": language})
+    await page.context.add_init_script(path=AXE)
+    for path in FOR_OWNERS:
+        await check(page, server.base_url + path.format(**seeded))
+
+
+async def test_request_is_made_shown_and_cancelled_by_keyboard_and_without_scripts(
+    server: Instance, open_page: OpenPage
+) -> None:
+    page = await open_page()
+    await sign_in(page, server)
+    await page.goto(f"{server.base_url}/account/request")
+    await page.get_by_label("Amount").fill("12,50")
+    await page.get_by_label("What for").fill("Lunch")
+    await page.get_by_label("Open for").select_option(label="1 day")
+    await page.get_by_label("What for").press("Enter")
+    await expect(page.get_by_role("img", name="QR code of the payment page")).to_be_visible()
+    link = await page.get_by_label("Link to the payment page").input_value()
+    other = await open_page()
+    await other.goto(link)
+    await expect(other.get_by_role("heading", level=1)).to_have_text("Carol’s Bookshop & Lessons asks for")
+    await page.get_by_role("button", name="Cancel the request").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("This request was cancelled")
+    await other.reload()
+    await expect(other.get_by_role("heading", level=1)).to_have_text("This bill was cancelled")
