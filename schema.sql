@@ -318,7 +318,7 @@ create table outgoing_payment (
 ) strict, without rowid;
 create index outgoing_payment_of_wallet on outgoing_payment (wallet_address_id, id);
 create index outgoing_payment_of_client on outgoing_payment (client_id, wallet_address_id, id);
-create index outgoing_payment_of_grant on outgoing_payment (grant_id) where grant_id is not null;
+create index outgoing_payment_of_grant on outgoing_payment (grant_id, created_at, sent) where grant_id is not null;
 create index outgoing_payment_sending on outgoing_payment (id) where state = 'sending';
 create index outgoing_payment_to_receiver on outgoing_payment (receiver, ended_at) where incoming_payment_id is null;
 

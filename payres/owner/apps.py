@@ -13,7 +13,6 @@ from payres.grants.spending import Spending, spending_of
 from payres.grants.wording import ShownUrl, visible_name, visible_url
 from payres.limits import APPROVAL_SECONDS
 from payres.operator import grants as operations
-from payres.operator import keys
 from payres.store import grants, payments
 from payres.store.grants import DecidedRecord
 from payres.store.rows import AFTER_ALL
@@ -113,15 +112,10 @@ def require_app(work: Work, wallet: WalletRecord, grant_id: str) -> App:
     return _app(work, wallet, require(record, "There is no such app here"))
 
 
-def stop(work: Work, wallet: WalletRecord, grant_id: str, *, with_key: bool = False) -> App:
-    """Ends a grant at once, before its next payment, and also the key of the owner's own program that asked for it.
-
-    Raises NotFound.
-    """
-    app = require_app(work, wallet, grant_id)
+def stop(work: Work, wallet: WalletRecord, grant_id: str) -> App:
+    """Ends a grant at once, before its next payment. Raises NotFound."""
+    require_app(work, wallet, grant_id)
     operations.revoke(work, grant_id)
-    if with_key and app.who.key and app.who.key.revoked_at is None:
-        keys.revoke_key(work, wallet.path, app.who.key.kid)
     return require_app(work, wallet, grant_id)
 
 

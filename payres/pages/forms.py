@@ -65,8 +65,10 @@ def check_sign_in(request: Request, form: Mapping[str, str]) -> None:
     check_csrf(_cookies(request).get(FORM) or new_secret(), form.get("csrf", ""))
 
 
-async def read_form(request: Request) -> dict[str, str]:
+async def read_form(request: Request, ticked: str = "") -> dict[str, str]:
     """The fields of a form that was sent from a page of this server.
+
+    The field `ticked` may come several times; its values are then joined by spaces.
 
     Raises 400 for what is no form, 403 for one of another site, 413 for a long one, 415 for another media type.
     """
@@ -80,12 +82,13 @@ async def read_form(request: Request) -> dict[str, str]:
             keep_blank_values=True,
             strict_parsing=True,
             errors="strict",
-            max_num_fields=MAX_FORM_FIELDS,
+            max_num_fields=None if ticked else MAX_FORM_FIELDS,
         )
     except ValueError as error:
         raise _malformed() from error
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
+    several = [value for name, value in pairs if name == ticked]
+    fields = dict(pairs) | ({ticked: " ".join(several)} if several else {})
+    if len(fields) > MAX_FORM_FIELDS or len(fields) != len(pairs) - max(len(several) - 1, 0):
         raise _malformed()
     return fields
 

@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import InvalidRequest, MethodNotAllowed, SignInFailed, TooManyRequests
+from payres.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, SignInFailed, TooManyRequests
 from payres.grants.sign_in import check_csrf
 from payres.owner import accounts
 from payres.pages import bills, consent
-from payres.pages.account import apps, home, payment, requests, send, visits
+from payres.pages.account import apps, home, keys, payment, requests, send, visits
 from payres.pages.account.visits import Act, Form, Page, Visit
 from payres.pages.forms import keep_signed_in, read_form
 from payres.pages.html import PAGE_METHODS, error_page, language_of, load_templates, serve_page
@@ -25,10 +25,16 @@ from payres.routes.routing import Handler, Route
 
 
 class Place(NamedTuple):
-    """What one address of the account shows, and what its forms do, by the `choice` that they send."""
+    """What one address of the account shows, and what its forms do, by the `choice` that they send.
+
+    `show_too_long` is shown for a form that is too long to be read. The field `ticked` may come several times, as that
+    of boxes does; a form has its values with a space between them.
+    """
 
     show: Page
     acts: Mapping[str, Act] = {}
+    show_too_long: Page | None = None
+    ticked: str = ""
 
 
 # What only a signed-in owner sees. A path without names comes before one that they could make.
@@ -42,6 +48,9 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/send": Place(send.show, {"price": send.ask}),
     "/account/send/{quote}": Place(send.show_price, {"send": send.confirm, "again": send.ask_again}),
     "/account/payments/{payment}": Place(payment.show),
+    "/settings/developer-keys": Place(
+        keys.show, {"add": keys.add, "revoke": keys.revoke}, keys.show_too_long, ticked="key_id"
+    ),
 }
 FAULT: Final = "The fault is not yours. Please try again in a while"
 
@@ -64,8 +73,14 @@ async def _answer(request: Request, place: Place) -> Response:
     too_many = context_of(request).rate_limits.address_error(request.scope)
     if too_many is not None:
         raise TooManyRequests(str(too_many), retry_after=too_many.retry_after)
-    is_form = request.method == "POST"
-    form = await read_form(request) if is_form else {}
+    is_form, form = request.method == "POST", {}
+    try:
+        form = await read_form(request, place.ticked) if is_form else {}
+    except BodyTooLarge:
+        visit = await visits.find_visit(request)
+        if visit is None or place.show_too_long is None:
+            raise
+        return await place.show_too_long(visit)
     if form.get("choice") == "sign-in":
         return await visits.sign_in(request, form)
     visit = await visits.find_visit(request)

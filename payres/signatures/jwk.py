@@ -73,11 +73,11 @@ def parse_jwk(data: bytes | str | dict[str, Any]) -> JWK:
 
 
 def jwk_json(text: bytes) -> bytes:
-    """Return the JSON in a key as people pass it on: itself, or base64 of it with either alphabet; else the text."""
+    """Return the JSON or PEM of a key as people pass it on: itself, or what its base64, of either alphabet, holds."""
     encoded = b"".join(text.split()).translate(_STANDARD).rstrip(b"=")
     with suppress(ValueError):
         decoded = b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
-        if decoded.lstrip().startswith(b"{"):
+        if decoded.lstrip().startswith((b"{", b"-----BEGIN")):
             return decoded
     return text
 

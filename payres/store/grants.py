@@ -139,6 +139,24 @@ def spent_in_all(tx: Transaction, grant_id: str) -> int:
     return number(tx, "SELECT sum(debit) FROM grant_spending WHERE grant_id = ?", grant_id)
 
 
+def key_used_at(tx: Transaction, client_id: int, wallet_id: int, kid: str) -> int | None:
+    """When a client last asked for a grant with a key, or paid from the wallet with one of these."""
+    asked = 'SELECT created_at FROM "grant" WHERE client_id = ? AND kid = ? ORDER BY id DESC LIMIT 1'
+    newest = "SELECT max(created_at) FROM outgoing_payment WHERE grant_id = g.id"
+    paid = f'SELECT max(({newest})) FROM "grant" g WHERE client_id = ? AND kid = ? AND wallet_address_id = ?'
+    times = find_number(tx, asked, client_id, kid), find_number(tx, paid, client_id, kid, wallet_id)
+    return max((time for time in times if time is not None), default=None)
+
+
+def spent_with_key(tx: Transaction, client_id: int, wallet_id: int, kid: str, since: int) -> int:
+    """What was paid from the wallet since a time under grants that a client asked for with a key."""
+    paid = (
+        'SELECT sum(o.sent) FROM "grant" g JOIN outgoing_payment o ON o.grant_id = g.id'
+        " WHERE g.client_id = ? AND g.kid = ? AND g.wallet_address_id = ? AND o.created_at >= ?"
+    )
+    return number(tx, paid, client_id, kid, wallet_id, since)
+
+
 def change_state(tx: Transaction, grant_id: str, before: str, after: str, ended_at: int | None = None) -> bool:
     """Moves the grant on, one way; whether it was in the state `before`."""
     cursor = tx.execute(

@@ -7,7 +7,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from payres.clock import DAY
-from payres.owner import apps
+from payres.owner import apps, keys
 from payres.owner.apps import App, Budget, Standing
 from payres.pages.account.visits import Form, Visit
 from payres.pages.html import redirect
@@ -70,9 +70,15 @@ async def show_one(visit: Visit) -> Response:
 
 async def stop(visit: Visit, form: Form) -> Response:
     """Ends the grant, and its key if that is ticked."""
-    with_key = form.get("key") == "revoke"
-    app = await visit.write(lambda work: apps.stop(work, visit.wallet, visit.segments["grant"], with_key=with_key))
-    return redirect(f"{TAB}/{app.grant.id}")
+    grant_id, with_key = visit.segments["grant"], form.get("key") == "revoke"
+
+    def unit(work: Work) -> None:
+        app = apps.stop(work, visit.wallet, grant_id)
+        if with_key and app.who.key:
+            keys.revoke(work, visit.wallet, {app.who.key.id})
+
+    await visit.write(unit)
+    return redirect(f"{TAB}/{grant_id}")
 
 
 def _words(language: Language) -> dict[str, Any]:

@@ -8,3 +8,5 @@ create table password_link (
   link_hash blob not null unique,
   expires_at integer not null
 ) strict;
+drop index outgoing_payment_of_grant;
+create index outgoing_payment_of_grant on outgoing_payment (grant_id, created_at, sent) where grant_id is not null;

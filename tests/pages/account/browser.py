@@ -28,6 +28,7 @@ class OwnersBrowser:
 
     def __init__(self, instance: Instance, path: str, **headers: str) -> None:
         signed_in = instance.write(lambda work: open_session(work, require_wallet(work, path), Browser(None, {})))
+        self.path = path
         self.session = signed_in.session
         self.csrf = csrf_token(self.session)
         self.http = httpx2.Client(base_url=instance.base_url, timeout=TIMEOUT, headers=headers)
