@@ -11,6 +11,7 @@ from payres.owner.payments import Incoming, Outgoing
 from payres.pages.account.visits import Visit
 
 LOOK_SECONDS: Final = 3
+ACTIVITY: Final = "/account/activity"  # the tab of what is over
 FRESH: Final = 10 * MINUTE  # how long the page of a payment tells the owner how it went, before all else
 
 
@@ -23,6 +24,7 @@ async def show(visit: Visit) -> Response:
         is_fresh = payment.grant_id is None and (payment.ended_at is None or now - payment.ended_at < FRESH)
         return visit.show(
             "payment_out.html",
+            tab="" if is_fresh else ACTIVITY,
             refresh=LOOK_SECONDS if payment.state == "sending" else None,
             found=found,
             payment=payment,
@@ -33,5 +35,5 @@ async def show(visit: Visit) -> Response:
             rest="" if found.is_bill else visit.language.decimal(terms.debit - payment.sent, asset),
         )
     if isinstance(found, Incoming):
-        return visit.show("payment_in.html", found=found, payment=found.payment, asset=asset)
-    return visit.show("payment_moved.html", found=found)
+        return visit.show("payment_in.html", tab=ACTIVITY, found=found, payment=found.payment, asset=asset)
+    return visit.show("payment_moved.html", tab=ACTIVITY, found=found)

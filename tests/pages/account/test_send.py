@@ -365,6 +365,7 @@ def test_every_end_says_where_the_money_is(tmp_path: Path, row: Json, said: Sequ
         payment = sender.pay(sender.price(b.wallet("bob"), "5.00"))
         payment_id = payment.rpartition("/")[2]
         a.wait_for({"id": payment_id})
+        vars(a.context.remote_payments)["begin"] = lambda _: None  # what is made up here is not sent again
         a.write(lambda work: OUTGOING.update(work, payment_id, **row))
         page = sender.http.get(payment)
         words = words_of(page)
