@@ -64,6 +64,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     rate_limit_per_address: Rate = limits.DEFAULT_RATE_PER_ADDRESS
     rate_limit_unauthenticated: Rate = limits.DEFAULT_RATE_UNAUTHENTICATED
     rate_limit_per_peer: Rate = limits.DEFAULT_RATE_PER_PEER
+    time_zone: Text = "UTC"
     trusted_proxies: str = "127.0.0.1"
     admin_hosts: str = ""
     backup_directory: str = ""
@@ -205,6 +206,15 @@ def _hosts(text: str, *, may_be_names: bool = False) -> str:
     return ",".join(hosts)
 
 
+def _time_zone(name: str) -> str:
+    from zoneinfo import ZoneInfo
+
+    try:
+        return ZoneInfo(name).key if name != "UTC" else name
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError("is not a time zone that this machine knows, such as Europe/Berlin") from error
+
+
 def _rates_url(url: str) -> str:
     if url and ("#" in url or not is_http_url(url)):
         raise ValueError("must be an http or https URL, or empty for no rates service")
@@ -216,6 +226,7 @@ _CHECKS: Mapping[str, Callable[[str], str]] = {
     "base_url": _base_url,
     "database": _database,
     "ilp_address": _ilp_address,
+    "time_zone": _time_zone,
     "trusted_proxies": _hosts,
     "admin_hosts": partial(_hosts, may_be_names=True),
     "rates_url": _rates_url,

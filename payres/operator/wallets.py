@@ -7,8 +7,10 @@ from msgspec import UNSET, UnsetType
 
 from payres import ledger
 from payres.amounts import format_decimal
+from payres.clock import HOUR, format_time
 from payres.errors import InvalidRequest, WrongState, require
 from payres.grants.sign_in import hash_password
+from payres.identifiers import hash_secret
 from payres.operator import movements
 from payres.operator.assets import open_asset
 from payres.operator.declarations import command, endpoint, form, lists
@@ -22,7 +24,7 @@ from payres.store.entries import MovementRecord, page_of_movements
 from payres.store.rows import PageBounds, PageQuery, select_page
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Environment, Work
-from payres.urls import new_wallet_path, require_wallet_path
+from payres.urls import RESET_PATH, new_wallet_path, require_wallet_path
 from payres.wire import Resource, Scale
 
 
@@ -35,6 +37,7 @@ def named_wallet(work: Work | Environment, text: str) -> str:
 
 
 WalletName = Annotated[str, said(typed=named_wallet)]
+LINK_LIFETIME: Final = HOUR
 NONE: Final = "There are no wallets yet; `payres wallet create` opens one"
 
 
@@ -51,6 +54,12 @@ class Wallet(Resource, frozen=True, kw_only=True):
     state: str
     can_sign_in: bool
     created_at: str
+
+
+class PasswordLink(Resource, frozen=True, kw_only=True):
+    wallet_address: str
+    url: str
+    expires_at: str
 
 
 def wallet(work: Work, record: WalletRecord) -> Wallet:
@@ -247,7 +256,8 @@ def activate(work: Work, wallet: WalletName) -> WalletRecord:
 
 
 def set_password(work: Work, path: str, password_hash: str, forget_browsers: bool = False) -> WalletRecord:
-    """Gives the owner a new password (see hash_password) and ends every browser session that the old one opened.
+    """Gives the owner a new password (see hash_password) and ends every browser session that the old one opened, and a
+    link that would set another.
 
     The counts of wrong passwords are cleared. Browsers stay known unless `forget_browsers`, for when somebody else had
     the password. Raises NotFound.
@@ -255,10 +265,26 @@ def set_password(work: Work, path: str, password_hash: str, forget_browsers: boo
     wallet = require_wallet(work, path)
     WALLETS.update(work, wallet.id, password_hash=password_hash, unlocked_at=work.now)
     wallets.delete_sessions_of_wallet(work, wallet.id)
+    wallets.delete_password_link(work, wallet.id)
     if forget_browsers:
         browsers.delete_browsers(work, browsers.OF_WALLETS, wallet.id)
     audit.record(work, "wallet.set_password", wallet.path, forgetBrowsers=forget_browsers)
     return require_wallet(work, path)
+
+
+@endpoint("POST /wallets/{wallet}/password-links", "wallets:write", shows_secret=True)
+@command("wallet reset-link PATH", "alice", text=lambda made: str(made.url))
+def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
+    """Make a URL with which the owner sets a new password, for one who forgot it or never had one.
+
+    It is valid once, for an hour, and until a password is set or another link is made. Who has it has the wallet: give
+    it to nobody but the owner. The old password stays until then.
+    """
+    found, secret, ends_at = require_wallet(work, wallet), work.new_secret(), work.now + LINK_LIFETIME
+    wallets.set_password_link(work, found.id, hash_secret(secret), ends_at)
+    audit.record(work, "wallet.reset_link", found.path)
+    url, address = f"{work.urls.base}{RESET_PATH}{secret}", work.urls.wallet(found.path)
+    return PasswordLink(wallet_address=address, url=url, expires_at=format_time(ends_at))
 
 
 @endpoint("DELETE /wallets/{wallet}/lockout", "wallets:write", WALLET)

@@ -11,7 +11,7 @@ from payres.store import wallets
 from payres.store.browsers import OF_WALLETS
 from payres.store.wallets import WALLETS, WalletRecord, find_wallet
 from payres.store.work import Work
-from payres.urls import canonical
+from payres.urls import ROOT_WALLET_PATH, canonical
 
 # A session that is used is made longer, at most once in five minutes, and until it is so old.
 RENEWAL: Final = 5 * MINUTE
@@ -39,11 +39,16 @@ def find_account(work: Work, name: str, browser: Browser) -> tuple[WalletRecord,
 
 
 def wallet_path(work: Work, name: str) -> str:
-    """The path that a person means by `alice`, `pay.example/alice`, `$pay.example/alice` or the wallet address."""
+    """The path that a person means by `alice`, `pay.example/alice`, `$pay.example/alice` or the wallet address.
+
+    A payment pointer without a path names the wallet of the whole host (paymentpointers.org).
+    """
     text = name.strip()
     scheme = work.urls.base.partition("://")[0]
     bare = text.removeprefix("$")
     url = bare if "://" in bare else f"{scheme}://{bare}"
+    if canonical(url) == work.urls.canonical_base:
+        return ROOT_WALLET_PATH
     found = work.urls.wallet_path(canonical(url)) if "/" in bare or text != bare else None
     return found if found is not None else text.lower()
 

@@ -21,6 +21,7 @@ from starlette.responses import HTMLResponse, Response
 from payres.errors import DomainError, ServerFailed
 from payres.http.observation import observation_of
 from payres.pages.language import Language, preferred
+from payres.pages.zones import zone_of
 from payres.routes.context import context_of
 from payres.routes.exception_handlers import note_error, where_to_ask
 
@@ -97,8 +98,9 @@ def render(
 
 
 def language_of(request: Request) -> Language:
-    """What the reader reads, by Accept-Language."""
-    return Language(preferred(request.headers.get("accept-language", "")), context_of(request).clock.now())
+    """What the reader reads, by Accept-Language, with the time where they are."""
+    code = preferred(request.headers.get("accept-language", ""))
+    return Language(code, context_of(request).clock.now(), zone_of(request))
 
 
 def load_templates(*names: str) -> None:

@@ -15,13 +15,14 @@ from payres.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, SignIn
 from payres.grants.sign_in import check_csrf
 from payres.owner import accounts
 from payres.pages import bills, consent
-from payres.pages.account import apps, home, keys, payment, requests, send, visits
+from payres.pages.account import apps, home, keys, passwords, payment, requests, send, settings, visits
 from payres.pages.account.visits import Act, Form, Page, Visit
 from payres.pages.forms import keep_signed_in, read_form
 from payres.pages.html import PAGE_METHODS, error_page, language_of, load_templates, serve_page
 from payres.pages.problems import problem_of
 from payres.routes.context import context_of
 from payres.routes.routing import Handler, Route
+from payres.urls import RESET_PATH
 
 
 class Place(NamedTuple):
@@ -51,6 +52,11 @@ PLACES: Final[Mapping[str, Place]] = {
     "/settings/developer-keys": Place(
         keys.show, {"add": keys.add, "revoke": keys.revoke}, keys.show_too_long, ticked="key_id"
     ),
+    "/settings": Place(
+        settings.show, {"zone": settings.choose_zone, "sign-out-everywhere": settings.sign_out_everywhere}
+    ),
+    "/settings/password": Place(passwords.show, {"change": passwords.change}),
+    "/settings/receive": Place(settings.show_receiving),
 }
 FAULT: Final = "The fault is not yours. Please try again in a while"
 
@@ -59,20 +65,25 @@ def page_routes() -> Sequence[Route]:
     """The routes; with them, what every page is made of is loaded."""
     load_templates("layout.html", "parts.html", "account/layout.html", "account/sign_in.html")
     found: dict[str, Handler] = {"/interact/{id}/{nonce}": consent.serve, "/pay/{id}": bills.serve}
-    found |= {path: _handler(place) for path, place in PLACES.items()}
+    found |= {path: _handler(partial(_answer, place=place)) for path, place in PLACES.items()}
+    found[f"{RESET_PATH}{{secret}}"] = _handler(passwords.reset)
     return [
         Route(path, {"GET": handler, "POST": handler}, is_json=False, takes_all=True) for path, handler in found.items()
     ]
 
 
-def _handler(place: Place) -> Handler:
-    return partial(serve_page, answer=partial(_answer, place=place), error_page=error_page, fault=FAULT)
+def _handler(answer: Handler) -> Handler:
+    return partial(serve_page, answer=partial(_unless_too_many, answer=answer), error_page=error_page, fault=FAULT)
 
 
-async def _answer(request: Request, place: Place) -> Response:
+async def _unless_too_many(request: Request, answer: Handler) -> Response:
     too_many = context_of(request).rate_limits.address_error(request.scope)
     if too_many is not None:
         raise TooManyRequests(str(too_many), retry_after=too_many.retry_after)
+    return await answer(request)
+
+
+async def _answer(request: Request, place: Place) -> Response:
     is_form, form = request.method == "POST", {}
     try:
         form = await read_form(request, place.ticked) if is_form else {}

@@ -1,4 +1,4 @@
-"""SQL of wallet addresses, their keys, and the browsers that their owners are signed in with."""
+"""SQL of wallet addresses, their keys, the browsers that their owners are signed in with, and links for passwords."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -164,3 +164,18 @@ def delete_session(tx: Transaction, id_hash: bytes) -> None:
 def delete_sessions_of_wallet(tx: Transaction, wallet_id: int) -> None:
     """Signs the owner out everywhere."""
     tx.execute("DELETE FROM session WHERE wallet_address_id = ?", (wallet_id,))
+
+
+def set_password_link(tx: Transaction, wallet_id: int, link_hash: bytes, expires_at: int) -> None:
+    """Gives the owner a link, in place of one from before."""
+    tx.execute("INSERT OR REPLACE INTO password_link VALUES (?, ?, ?)", (wallet_id, link_hash, expires_at))
+
+
+def wallet_of_link(tx: Transaction, link_hash: bytes, now: int) -> WalletRecord | None:
+    """Whose link this is, unless it has expired."""
+    link = "SELECT wallet_address_id FROM password_link WHERE link_hash = ? AND expires_at > ?"
+    return WALLETS.find(tx, f"WHERE w.id = ({link})", link_hash, now)
+
+
+def delete_password_link(tx: Transaction, wallet_id: int) -> None:
+    tx.execute("DELETE FROM password_link WHERE wallet_address_id = ?", (wallet_id,))

@@ -28,6 +28,7 @@ CHANGES = {
     "wallet create new --asset USD --scale 2": ("wallet.create", "new"),
     "wallet rename new Newer": ("wallet.rename", "new"),
     "wallet password new --password-file {password}": ("wallet.set_password", "new"),
+    "wallet reset-link new": ("wallet.reset_link", "new"),
     "key add new --jwk {jwk}": ("key.add", "new"),
     "key add new --jwk {jwk} --name Mine": ("key.rename", "new"),
     "key generate new --out {out} --kid made": ("key.add", "new"),

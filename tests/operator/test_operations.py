@@ -269,9 +269,10 @@ def plain(new: New, found: Any) -> Any:
 
 
 def test_each_operation_of_several_surfaces_is_in_the_table() -> None:
-    """But exports, which are files, what is written by hand on a surface, and fees, of which there are none."""
+    """But exports, which are files, what is written by hand on a surface, fees, of which there are none, and a link,
+    which is another each time."""
     derived = {one.id for one in OPERATIONS.values() if len(surfaces(one)) > 1}
-    others = {"unresolved_packets.resolve", "assets.withdraw_fees", "steps.send_back"}
+    others = {"unresolved_packets.resolve", "assets.withdraw_fees", "steps.send_back", "wallets.make_password_link"}
     others |= {f"exports.export_{what}" for what in ("payments", "ledger", "statement")}
     assert derived - others <= {one.id for one in CASES}
 

@@ -81,7 +81,9 @@ async def find_visit(request: Request) -> Visit | None:
     if owner is None:
         return None
     visit = Visit(request, partial(accounts.authenticate, session=session), owner.wallet, session, language_of(request))
-    return msgspec.structs.replace(visit, is_renewed=owner.is_renewal_due and await _renew(visit))
+    # Not with a form, which may end the session: the page after it does.
+    is_due = owner.is_renewal_due and request.method != "POST"
+    return msgspec.structs.replace(visit, is_renewed=is_due and await _renew(visit))
 
 
 async def _renew(visit: Visit) -> bool:
@@ -104,8 +106,11 @@ async def sign_in(request: Request, form: Form) -> Response:
     except DomainError as error:
         noted = note_error(request, error)
         field = "password" if isinstance(error, SignInFailed) else ""
-        return show_sign_in(request, {field: problem_of(language_of(request), noted)}, name, noted.status)
-    response = redirect(request.scope["raw_path"].decode("ascii"))
+        response = show_sign_in(request, {field: problem_of(language_of(request), noted)}, name, noted.status)
+        response.headers.update(noted.headers)
+        return response
+    query = request.scope["query_string"]
+    response = redirect((request.scope["raw_path"] + (b"?" + query if query else b"")).decode("ascii"))
     set_signed_in(request, response, signed_in)
     return response
 

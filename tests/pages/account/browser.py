@@ -1,4 +1,4 @@
-"""A browser of a wallet's owner, as far as a test without scripts and pictures needs one."""
+"""Browsers of wallets' owners, as far as a test without scripts and pictures needs one."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,9 +9,10 @@ import httpx2
 from payres.grants.sign_in import Browser, csrf_token, open_session
 from payres.operator.wallets import require_wallet
 from payres.testing.instance import Instance
-from tests.helpers import TIMEOUT
+from tests.helpers import TIMEOUT, sign_in_token
 from tests.pages.admin.browser import words_of
 
+PASSWORD = "correct horse"
 # What Chromium sends.
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
 
@@ -52,3 +53,37 @@ class OwnersBrowser:
         """Sends a form of a page."""
         sent = {"csrf": self.csrf if csrf is None else csrf, "choice": choice} | dict(fields or {})
         return self.http.post(path, data=sent)
+
+
+class Owner:
+    """It keeps its cookies, follows no redirects, and sends forms with what is hidden in them."""
+
+    def __init__(self, instance: Instance, http: httpx2.Client, path: str) -> None:
+        self.instance = instance
+        self.http = http
+        self.path = path
+
+    @property
+    def csrf(self) -> str:
+        """The token of every form of this session."""
+        return csrf_token(self.http.cookies["payres_session"])
+
+    def words(self, path: str, status: int = 200) -> str:
+        """The words of a page, as they are read."""
+        answer = self.http.get(path)
+        assert answer.status_code == status, answer.text
+        return words_of(answer)
+
+    def send(self, path: str, choice: str, **fields: str) -> httpx2.Response:
+        """Sends the form of a page that this button is of."""
+        return self.http.post(path, data={"csrf": self.csrf, "choice": choice} | fields)
+
+
+@contextmanager
+def signed_in(instance: Instance, path: str, language: str = "en", deposit: str = "100.00") -> Iterator[Owner]:
+    """The owner of a new wallet, in a browser of their own."""
+    instance.create_wallet(path, password=PASSWORD, deposit=deposit, name=path.capitalize())
+    with stranger(instance, **{"Accept-Language": language}) as http:
+        fields = {"choice": "sign-in", "wallet": path, "password": PASSWORD, "csrf": sign_in_token(http, "/account")}
+        assert http.post("/account", data=fields).status_code == 303
+        yield Owner(instance, http, path)

@@ -1,0 +1,47 @@
+"""An owner's password: changing it, and setting it by a link that the operator made; signing out everywhere.
+
+Who sets one is signed in with that browser alone, and only that one is known from then on.
+"""
+
+from payres.errors import NotFound
+from payres.grants.sign_in import Browser, SignedIn, open_session, wrong_password
+from payres.identifiers import hash_secret
+from payres.operator.wallets import set_password
+from payres.store import audit, wallets
+from payres.store.wallets import WALLETS, WalletRecord
+from payres.store.work import Work
+
+
+def change_password(work: Work, verified: WalletRecord, password_hash: str, browser: Browser) -> SignedIn:
+    """Gives the owner, whose password matched `verified`, a new one (see hash_password).
+
+    Raises SignInFailed when it was changed while it was being checked.
+    """
+    if WALLETS.by_id(work, verified.id).password_hash != verified.password_hash:
+        raise wrong_password()
+    return _set_password(work, verified, password_hash, browser)
+
+
+def open_link(work: Work, secret: str) -> WalletRecord:
+    """The wallet of a link. Raises NotFound for one that was used, has expired or never existed."""
+    found = wallets.wallet_of_link(work, hash_secret(secret), work.now)
+    if found is None:
+        raise NotFound("This link was used or has expired; `payres wallet reset-link` makes another")
+    return found
+
+
+def reset_password(work: Work, secret: str, password_hash: str, browser: Browser) -> SignedIn:
+    """Sets the password of the link's owner. Raises NotFound as `open_link` does."""
+    wallet = open_link(work, secret)
+    work.actor = f"owner:{wallet.path}"
+    return _set_password(work, wallet, password_hash, browser)
+
+
+def sign_out_everywhere(work: Work, wallet: WalletRecord) -> None:
+    """Ends every session of the owner, this one too."""
+    wallets.delete_sessions_of_wallet(work, wallet.id)
+    audit.record(work, "wallet.sign_out", wallet.path)
+
+
+def _set_password(work: Work, wallet: WalletRecord, password_hash: str, browser: Browser) -> SignedIn:
+    return open_session(work, set_password(work, wallet.path, password_hash, forget_browsers=True), browser)

@@ -1,0 +1,107 @@
+"""An owner's password: changing it, and setting it by a link that the operator made."""
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.errors import (
+    InsufficientAccess,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    SignInFailed,
+    TooManyRequests,
+    Unavailable,
+)
+from payres.grants.sign_in import Guesser, hash_password
+from payres.identifiers import hash_secret
+from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
+from payres.owner import passwords
+from payres.pages.account.visits import HOME, Form, Visit
+from payres.pages.forms import browser_of, check_sign_in, read_form, render_sign_in, set_signed_in
+from payres.pages.html import PAGE_METHODS, language_of, redirect
+from payres.pages.language import Language
+from payres.pages.problems import problem_of
+from payres.rate_limiter import address_of
+from payres.routes.context import context_of
+from payres.routes.exception_handlers import note_error
+from payres.store.wallets import WalletRecord
+
+LENGTHS: Final = {"least": MIN_PASSWORD_LENGTH, "most": MAX_PASSWORD_LENGTH}
+Problems = Mapping[str, str]  # by their fields
+
+
+async def show(visit: Visit) -> Response:
+    """GET /settings/password."""
+    return _show(visit, {}, 200)
+
+
+def _show(visit: Visit, problems: Problems, status: int) -> Response:
+    return visit.show("password.html", status, problems=problems, least=MIN_PASSWORD_LENGTH)
+
+
+async def change(visit: Visit, form: Form) -> Response:
+    """Takes the old password and a new one; every other browser is signed out."""
+    hashed, problems = await _hashed(visit.language, form)
+    if hashed is None:
+        return _show(visit, problems, 400)
+    context, wallet = visit.context, visit.wallet
+    # Whoever has the session is no stranger who guesses.
+    guesser = Guesser(address_of(visit.request.scope), hash_secret(visit.session))
+    try:
+        await context.sign_in.check_password(wallet, form.get("current", ""), context.clock.now(), guesser)
+    except (SignInFailed, TooManyRequests, Unavailable) as error:
+        noted = note_error(visit.request, error)
+        return _show(visit, {"current": problem_of(visit.language, noted)}, noted.status)
+    browser = browser_of(visit.request)
+    unit = partial(passwords.change_password, verified=wallet, password_hash=hashed, browser=browser)
+    signed_in = await visit.write(unit)
+    response = redirect("/settings?done=password")
+    set_signed_in(visit.request, response, signed_in)
+    return response
+
+
+async def reset(request: Request) -> Response:
+    """The page of a link: GET shows the form for a password, POST takes it and signs in."""
+    database, secret = context_of(request).database, request.path_params["secret"]
+    try:
+        wallet = await database.read(partial(passwords.open_link, secret=secret))
+        if request.method != "POST":
+            if request.method not in {"GET", "HEAD"}:
+                raise MethodNotAllowed(PAGE_METHODS)
+            return _show_reset(request, wallet, {}, 200)
+        form = await read_form(request)
+        check_sign_in(request, form)
+        hashed, problems = await _hashed(language_of(request), form)
+        if hashed is None:
+            return _show_reset(request, wallet, problems, 400)
+        unit = partial(passwords.reset_password, secret=secret, password_hash=hashed, browser=browser_of(request))
+        signed_in = await database.write(unit)
+    except NotFound as error:
+        return _show_reset(request, None, {}, note_error(request, error).status)
+    except InsufficientAccess as error:
+        problem = problem_of(language_of(request), note_error(request, error))
+        return _show_reset(request, wallet, {"": problem}, error.status)
+    response = redirect(HOME)
+    set_signed_in(request, response, signed_in)
+    return response
+
+
+def _show_reset(request: Request, wallet: WalletRecord | None, problems: Problems, status: int) -> Response:
+    """The form, or without a wallet the sentence that the link is none any more."""
+    values = {"wallet": wallet, "problems": problems, "least": MIN_PASSWORD_LENGTH}
+    return render_sign_in(request, "account/reset.html", values, status)
+
+
+async def _hashed(language: Language, form: Form) -> tuple[str | None, Problems]:
+    """The hash of the new password, or what is wrong with it."""
+    if form.get("password") != form.get("again"):
+        return None, {"again": language.say("The two passwords are not the same. Type the new one twice.")}
+    try:
+        return await asyncio.to_thread(hash_password, form.get("password", "")), {}
+    except InvalidRequest:
+        return None, {"password": language.say("A password has {least} to {most} characters.", **LENGTHS)}

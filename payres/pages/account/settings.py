@@ -1,0 +1,75 @@
+"""The owner's settings: what leads to their pages, the time zone, signing out everywhere; and receiving on a site."""
+
+from typing import Final
+
+from starlette.responses import Response
+
+from payres.owner import passwords
+from payres.pages import zones
+from payres.pages.account.visits import Form, Visit
+from payres.pages.forms import set_signed_out
+from payres.pages.html import redirect
+from payres.pages.language import marked
+from payres.pages.qr import qr_code
+from payres.urls import ROOT_WALLET_PATH
+
+TAB: Final = "/settings"
+REGIONS: Final = {
+    "Africa": marked("Africa"),
+    "America": marked("America"),
+    "Asia": marked("Asia"),
+    "Atlantic": marked("Atlantic"),
+    "Australia": marked("Australia"),
+    "Europe": marked("Europe"),
+    "Pacific": marked("Pacific"),
+}
+DONE: Final = {
+    "password": marked("Your password is changed. Every other browser is signed out."),
+    "zone": marked("Times are shown by this clock now."),
+}
+
+
+async def show(visit: Visit) -> Response:
+    """GET /settings."""
+    language = visit.language
+    done = DONE.get(visit.request.query_params.get("done", ""))
+    clocks = zones.clocks(language.now)
+    return visit.show(
+        "settings.html",
+        tab=TAB,
+        done=done and language.say(done),
+        chosen=zones.chosen(visit.request),
+        regions=[(language.say(label), clocks[region]) for region, label in REGIONS.items()],
+        usual=visit.context.settings.time_zone.rpartition("/")[2].replace("_", " "),
+    )
+
+
+async def choose_zone(visit: Visit, form: Form) -> Response:
+    """Keeps the time zone in the browser; with none of those to choose from, the operator's holds."""
+    response = redirect(f"{TAB}?done=zone")
+    zones.set_zone(response, form.get("zone", ""), secure=visit.context.urls.base.startswith("https:"))
+    return response
+
+
+async def sign_out_everywhere(visit: Visit, form: Form) -> Response:
+    """Ends every session of the owner."""
+    await visit.write(lambda work: passwords.sign_out_everywhere(work, visit.wallet))
+    response = redirect("/account")
+    set_signed_out(visit.request, response)
+    return response
+
+
+async def show_receiving(visit: Visit) -> Response:
+    """GET /settings/receive: what makes visitors of the owner's site pay into the wallet."""
+    urls, path = visit.context.urls, visit.wallet.path
+    address = urls.wallet(path)
+    scheme, _, host = urls.base.partition("://")
+    # A payment pointer means https (paymentpointers.org); that of a whole host names no path.
+    pointer = f"${host}" if path == ROOT_WALLET_PATH else f"${host}/{path}"
+    label = visit.language.say("QR code of this wallet address")
+    return visit.show(
+        "receive.html",
+        address=address,
+        pointer=pointer if scheme == "https" else None,
+        qr=qr_code(address, label),
+    )

@@ -1,0 +1,215 @@
+from collections import Counter
+from functools import partial
+
+import httpx2
+import pytest
+from starlette.requests import Request
+
+from payres.limits import MAX_WRONG_PASSWORDS, MAX_WRONG_PASSWORDS_PER_WALLET
+from payres.owner import accounts
+from payres.pages.account import visits
+from payres.pages.account.visits import Visit
+from payres.routes.context import context_of
+from payres.testing.instance import Instance
+from tests.helpers import sign_in_token
+from tests.pages.account.browser import PASSWORD, signed_in, stranger
+from tests.pages.admin.browser import words_of
+
+WRONG = "This is not the password of this wallet. Try again."
+TOO_MANY = "There were too many attempts. Try again in 1"
+
+
+def sign_in(
+    http: httpx2.Client, wallet: str, password: str = PASSWORD, path: str = "/account", address: str = "192.0.2.1"
+) -> httpx2.Response:
+    fields = {"choice": "sign-in", "wallet": wallet, "password": password, "csrf": sign_in_token(http, path)}
+    return http.post(path, data=fields, headers={"X-Forwarded-For": address})
+
+
+def sessions_of(payres: Instance, session: str) -> object:
+    return payres.read(lambda work: accounts.find_session(work, session))
+
+
+@pytest.mark.parametrize("name", ["{path}", " {path} ", "{PATH}", "{url}", "{bare}", "${bare}", "${bare}/"])
+def test_wallet_is_named_as_people_write_it(payres: Instance, name: str) -> None:
+    path = f"named-{abs(hash(name))}"
+    url = payres.create_wallet(path, password=PASSWORD)
+    text = name.format(path=path, PATH=path.upper(), url=url, bare=url.partition("://")[2])
+    with stranger(payres) as http:
+        assert sign_in(http, text).status_code == 303
+
+
+def test_host_alone_names_the_wallet_of_the_whole_host(payres: Instance) -> None:
+    payres.create_wallet(".well-known/pay", password=PASSWORD)
+    with stranger(payres) as http:
+        assert sign_in(http, f"${payres.base_url.partition('://')[2]}").status_code == 303
+
+
+def test_signing_in_leads_to_the_page_that_was_asked_for(payres: Instance) -> None:
+    payres.create_wallet("back", password=PASSWORD)
+    with stranger(payres) as http:
+        answer = http.get("/settings/receive?wallet=back&x=%C3%A4")
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"].startswith("GNAP")
+        assert 'value="back"' in answer.text, "the name is filled in"
+        answer = sign_in(http, "back", path="/settings/receive?wallet=back&x=%C3%A4")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/settings/receive?wallet=back&x=%C3%A4")
+
+
+def test_unknown_wallet_is_answered_as_a_wrong_password_is(payres: Instance) -> None:
+    payres.create_wallet("known", password=PASSWORD)
+    payres.create_wallet("mute")
+    with stranger(payres) as http:
+        pages = []
+        for name in ("known", "mute", "nobody", "no wallet at all", "https://elsewhere.example/x", "$", "<b>"):
+            answer = sign_in(http, name, "wrong")
+            assert answer.status_code == 401
+            assert "<title>Error: " in answer.text
+            assert "<b>&" not in answer.text
+            pages.append(words_of(answer))
+        assert len(set(pages)) == 1
+        assert WRONG in pages[0]
+
+
+@pytest.mark.parametrize("name", ["guessed", "nobody-here"])
+def test_thousand_wrong_passwords_are_a_few_guesses(payres: Instance, name: str) -> None:
+    """From as many addresses as anyone has: the wallet itself takes no more than a few in a while."""
+    if name == "guessed":
+        payres.create_wallet(name, password=PASSWORD)
+    payres.clock.advance(3600)
+    with stranger(payres) as http:
+        found = Counter(
+            sign_in(http, name, f"wrong {n}", address=f"198.51.{n // 250}.{n % 250}").status_code for n in range(1000)
+        )
+        assert found == {401: MAX_WRONG_PASSWORDS_PER_WALLET, 429: 1000 - MAX_WRONG_PASSWORDS_PER_WALLET}
+        answer = sign_in(http, name, address="203.0.113.1")
+        assert (answer.status_code, TOO_MANY in words_of(answer)) == (429, True)
+        assert int(answer.headers["retry-after"]) <= 900
+
+
+def test_one_address_has_fewer(payres: Instance) -> None:
+    payres.create_wallet("few", password=PASSWORD)
+    with stranger(payres) as http:
+        statuses = [sign_in(http, "few", "wrong", address="203.0.113.9").status_code for _ in range(6)]
+    assert statuses == [401] * MAX_WRONG_PASSWORDS + [429]
+
+
+def test_known_browser_is_not_locked_out_by_others(payres: Instance) -> None:
+    with signed_in(payres, "kept") as owner, stranger(payres) as http:
+        owner.send("/account", "sign-out")
+        for n in range(MAX_WRONG_PASSWORDS_PER_WALLET):
+            sign_in(http, "kept", "wrong", address=f"203.0.113.{n + 20}")
+        assert sign_in(http, "kept", address="203.0.113.50").status_code == 429
+        assert sign_in(owner.http, "kept", address="203.0.113.50").status_code == 303
+
+
+def test_session_that_was_planted_is_not_taken_over(payres: Instance) -> None:
+    payres.create_wallet("fixed", password=PASSWORD)
+    planted = "A" * 43
+    with stranger(payres) as http:
+        http.cookies.set("payres_session", planted)
+        answer = sign_in(http, "fixed")
+        assert answer.status_code == 303
+        assert planted not in str(answer.headers.get_list("set-cookie"))
+    with signed_in(payres, "fixed-2") as owner:
+        before = owner.http.cookies["payres_session"]
+        assert sign_in(owner.http, "fixed-2").status_code == 303
+        assert sessions_of(payres, before) is None, "the old one has ended"
+
+
+def test_another_wallets_session_is_that_wallets(payres: Instance) -> None:
+    """A session shows the one wallet, whatever else a browser or a form says."""
+    with signed_in(payres, "mine") as mine, signed_in(payres, "theirs") as theirs:
+        assert "Theirs’s wallet" in theirs.words("/account?wallet=mine")
+        answer = theirs.http.post("/settings", data={"csrf": mine.csrf, "choice": "sign-out-everywhere"})
+        assert answer.status_code == 403
+        answer = theirs.http.post(
+            "/settings", data={"csrf": theirs.csrf, "choice": "sign-out-everywhere", "wallet": "mine"}
+        )
+        assert answer.status_code == 303
+        assert mine.words("/account")
+        theirs.words("/account", 401)
+
+
+FORMS = (
+    ("/account", "sign-out"),
+    ("/settings", "zone"),
+    ("/settings", "sign-out-everywhere"),
+    ("/settings/password", "change"),
+)
+
+
+@pytest.mark.parametrize(("path", "choice"), FORMS)
+def test_forms_of_other_sites_do_nothing(payres: Instance, path: str, choice: str) -> None:
+    name = f"csrf-{choice}{path.count('/')}"
+    with signed_in(payres, name) as owner:
+        session = owner.http.cookies["payres_session"]
+        good = {"choice": choice, "current": PASSWORD, "password": "another one", "again": "another one"}
+        for fields, headers in (
+            (good, {}),
+            (good | {"csrf": "0" * 64}, {}),
+            (good | {"csrf": owner.csrf}, {"Origin": "https://evil.example"}),
+            (good | {"csrf": owner.csrf}, {"Sec-Fetch-Site": "cross-site"}),
+        ):
+            answer = owner.http.post(path, data=fields, headers=headers)
+            assert answer.status_code == 403
+            assert "Nothing was d" in words_of(answer)
+        assert sessions_of(payres, session)
+        assert "payres_zone" not in owner.http.cookies
+    with stranger(payres) as http:
+        assert sign_in(http, name).status_code == 303, "the password is the same"
+
+
+def test_form_of_who_is_signed_out_does_nothing_and_says_so(payres: Instance) -> None:
+    with signed_in(payres, "gone") as owner:
+        fields = {"csrf": owner.csrf, "choice": "zone", "zone": "Asia/Tokyo"}
+        owner.send("/account", "sign-out")
+        answer = owner.http.post("/settings", data=fields)
+        assert answer.status_code == 401
+        assert "You are signed out by now, so nothing was done. Sign in again." in words_of(answer)
+        assert "payres_zone" not in owner.http.cookies
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_session_that_ends_during_a_request_leads_to_signing_in(
+    payres: Instance, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    find_visit = visits.find_visit
+
+    async def find_and_end(request: Request) -> Visit | None:
+        visit = await find_visit(request)
+        assert visit is not None
+        await context_of(request).database.write(partial(accounts.close_session, session=visit.session))
+        return visit
+
+    with signed_in(payres, f"mid-{method.lower()}") as owner:
+        monkeypatch.setattr(visits, "find_visit", find_and_end)
+        path, fields = ("/account", None) if method == "GET" else ("/settings", {"choice": "sign-out-everywhere"})
+        answer = owner.http.request(method, path, data=fields and fields | {"csrf": owner.csrf})
+        assert answer.status_code == 401
+        assert "You are signed out by now" in words_of(answer)
+
+
+def test_session_lasts_a_quarter_of_an_hour_and_longer_when_it_is_used(payres: Instance) -> None:
+    with signed_in(payres, "used") as owner:
+        for _ in range(12):
+            payres.clock.advance(14 * 60)
+            owner.words("/account")
+        payres.clock.advance(15 * 60)
+        owner.words("/account", 401)
+
+
+def test_no_session_lasts_longer_than_half_a_day(payres: Instance) -> None:
+    with signed_in(payres, "long") as owner:
+        for _ in range(52):
+            payres.clock.advance(14 * 60)
+            owner.words("/account")
+        payres.clock.advance(14 * 60)
+        owner.words("/account", 401)
+
+
+@pytest.mark.parametrize(("method", "status"), [("PUT", 405), ("DELETE", 405), ("OPTIONS", 405)])
+def test_other_methods_are_pages_too(payres: Instance, method: str, status: int) -> None:
+    with signed_in(payres, f"method-{method.lower()}") as owner:
+        answer = owner.http.request(method, "/account")
+        assert (answer.status_code, answer.headers["allow"]) == (status, "GET, HEAD, POST")
