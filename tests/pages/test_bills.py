@@ -156,6 +156,26 @@ def test_notes_and_names_are_text_that_hides_nothing(shared: Instance, browser: 
     assert "x" * 400 not in page.text
 
 
+@pytest.mark.parametrize(("number", "name"), list(enumerate(HOSTILE)))
+def test_name_of_a_wallet_is_text_that_hides_nothing(
+    shared: Instance, browser: httpx2.Client, number: int, name: str
+) -> None:
+    wallet = f"hostile-{number}"
+    shared.create_wallet(wallet)
+    # As if the operator's rules for names had let it through.
+    sql = "UPDATE wallet_address SET public_name = ? WHERE path = ?"
+    shared.write(lambda work: work.execute(sql, (name, wallet)).rowcount)
+    for path in (f"/{wallet}", bill(shared, wallet=wallet)):
+        page = browser.get(path)
+        assert page.status_code == 200
+        assert "<script>" not in page.text
+        assert "<img" not in page.text
+        assert not re.search("[\u202e\u2028\u0000\u200b\u3164]", page.text)
+        assert "x" * 400 not in page.text
+        assert f"/{wallet}" in page.text, "the address stands beside the name"
+    assert number != len(HOSTILE) - 1 or f"<bdi>{wallet}</bdi>" in page.text, "where a name is empty to the eye"
+
+
 @pytest.mark.parametrize(
     "metadata", [{}, {"description": 7}, {"description": {"a": []}}, {"description": None}, {"n": 10**400}, {"a": [1]}]
 )
