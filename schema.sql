@@ -257,6 +257,28 @@ create index incoming_payment_of_client on incoming_payment (client_id, wallet_a
 create index incoming_payment_to_expire on incoming_payment (expires_at)
   where completed_at is null and expiry_event_at is null;
 
+-- Payments of incoming payments here from wallets on other servers, which a payer's browser has begun. id_hash is the
+-- SHA-256 of the secret in the URL that the payer comes back to, browser_hash that of the secret in the browser's cookie.
+-- amount is what is to arrive. pending is encrypted: with whom the payer's consent was asked, and the token. The browser
+-- came back before 'returned', and the payer's server has made the payment before 'made'; received_before is what had
+-- come by then. changed_at is the time of the state.
+create table checkout (
+  id_hash blob primary key,
+  incoming_payment_id text not null references incoming_payment,
+  browser_hash blob not null,
+  payer text not null,
+  amount integer not null check (amount > 0),
+  state text not null check (state in ('asked', 'returned', 'made', 'paid', 'failed')),
+  changed_at integer not null,
+  purge_at integer not null,
+  failure text,
+  pending blob,
+  received_before integer,
+  check ((state = 'failed') = (failure is not null)),
+  check ((state in ('asked', 'returned', 'made')) = (pending is not null))
+) strict, without rowid;
+create index checkout_purge on checkout (purge_at);
+
 -- Quotes. incoming_payment_id is set when the receiver is on this server. Otherwise path is the result of the probe of the
 -- path to it, as JSON. At purge_at the quote is deleted if it was not used; null once a payment is known to have used it.
 -- wish is what the owner of the wallet typed who asked for the price on a page, as JSON; null for a client's quote.

@@ -137,6 +137,8 @@ DEFAULT_RATE_PER_ADDRESS: Final = 10_000  # Requests from one address; the defau
 DEFAULT_RATE_UNAUTHENTICATED: Final = 50
 # One in so many of `rate_limit_unauthenticated`: the rate of failed requests to other servers that a client may cause.
 FAILED_READS_PART: Final = 10
+# Payments with wallets on other servers that one address begins at payment pages.
+CHECKOUT_RATE: Final = 1
 # Packets of one peer; the next is rejected with T05; the default of `rate_limit_per_peer`.
 DEFAULT_RATE_PER_PEER: Final = 10_000
 # Clients, addresses or peers whose rates are counted; beyond it the least recently used is dropped.

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -16,7 +16,7 @@ from payres.signatures.jwk import JWK, jwk_from_public_bytes, thumbprint
 from payres.signatures.sign import Message, sign
 
 # It goes into a header as it is.
-_TOKEN = re.compile(r"[\x21-\x7e]{1,4096}")
+TOKEN: Final = re.compile(r"[\x21-\x7e]{1,4096}")
 
 
 class OwnIdentity:
@@ -65,10 +65,14 @@ class _GrantResponse(msgspec.Struct, frozen=True):
 
 
 async def request_token(
-    http: GuardedClient, identity: OwnIdentity, auth_server: str, action: Literal["read-all", "create"]
+    http: GuardedClient,
+    identity: OwnIdentity,
+    auth_server: str,
+    action: Literal["read-all", "create"],
+    kind: Literal["incoming-payment", "quote"] = "incoming-payment",
 ) -> AccessToken:
-    """A token for incoming payments, by a grant without interaction. Raises FetchFailed."""
-    access = {"type": "incoming-payment", "actions": [action]}
+    """A token for incoming payments or quotes, by a grant without interaction. Raises FetchFailed."""
+    access = {"type": kind, "actions": [action]}
     # The form that all servers accept.
     body = msgspec.json.encode({"access_token": {"access": [access]}, "client": identity.wallet_address})
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
@@ -85,7 +89,7 @@ async def request_token(
         raise FetchFailed(sentence, "refused", retryable=False)
     if token is None:
         raise bad_content(f"{auth_server} answered without an access token")
-    if not _TOKEN.fullmatch(token.value):
+    if not TOKEN.fullmatch(token.value):
         raise bad_content(f"{auth_server} gave an access token that fits into no header")
     return token
 

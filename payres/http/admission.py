@@ -17,7 +17,7 @@ from payres.errors import DomainError, TooManyRequests
 from payres.http.observation import observation_of
 from payres.http.request_head import section_bytes, too_long
 from payres.http.responses import json_error
-from payres.limits import FAILED_READS_PART, KEY_REFETCH_RATE, MAX_HEADER_BYTES, MAX_REQUESTS_PER_ADDRESS
+from payres.limits import CHECKOUT_RATE, FAILED_READS_PART, KEY_REFETCH_RATE, MAX_HEADER_BYTES, MAX_REQUESTS_PER_ADDRESS
 from payres.rate_limiter import RateLimiter, address_of, requested_by, too_many
 from payres.settings import Settings
 from payres.slots import Slots
@@ -43,6 +43,7 @@ class RateLimits:
         self._addresses = RateLimiter(settings.rate_limit_per_address, clock)
         self._unauthenticated = RateLimiter(settings.rate_limit_unauthenticated, clock)
         self._refetches = RateLimiter(KEY_REFETCH_RATE, clock)
+        self._checkouts = RateLimiter(CHECKOUT_RATE, clock)
         # So low that no other server with the same limits takes what one client asks for as guesses of this server's.
         self.failed_reads = RateLimiter(-(-settings.rate_limit_unauthenticated // FAILED_READS_PART), clock)
 
@@ -73,6 +74,14 @@ class RateLimits:
         wait = 0 if counted is None else self._unauthenticated.take(counted)
         if wait:
             raise too_many(wait, UNAUTHENTICATED)
+
+    def check_checkout(self, scope: Scope) -> None:
+        """Counts a payment that a browser begins with a wallet elsewhere, for which this server asks that one several
+        times. Raises TooManyRequests."""
+        address = address_of(scope)
+        wait = 0 if address is None else self._checkouts.take(address)
+        if wait:
+            raise too_many(wait, "Too many payments were begun from this address. Wait as Retry-After says")
 
     def prove(self, scope: Scope) -> None:
         """The request carries an API key, a peer's token or a client's signature, so it is no guess in any case."""

@@ -5,7 +5,6 @@ It tells what whoever knows the incoming payment may know, and not who has paid.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Final, Literal, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -13,9 +12,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import MethodNotAllowed, TooManyRequests, nothing_here
+from payres.errors import nothing_here
 from payres.grants.wording import ShownUrl, visible_name, visible_text, visible_url
-from payres.pages.html import error_page, language_of, render, serve_page
+from payres.pages.forms import render_sign_in
+from payres.pages.html import language_of
 from payres.pages.language import marked
 from payres.pages.qr import qr_code
 from payres.routes.context import context_of
@@ -25,7 +25,6 @@ from payres.store.work import Work
 from payres.urls import canonical_host, is_loopback, with_ascii_host
 
 MAX_NOTE_LENGTH: Final = 300
-FAULT: Final = "The fault is not yours. Please try again in a while"
 State = Literal["unpaid", "part", "open", "paid", "expired", "cancelled"]
 
 
@@ -92,30 +91,30 @@ def bill_of(work: Work, payment: IncomingRecord, wallet: WalletRecord) -> Bill:
     )
 
 
-async def serve(request: Request) -> Response:
-    """GET /pay/{id}."""
-    return await serve_page(request, _answer, error_page, FAULT)
-
-
-async def _answer(request: Request) -> Response:
+def show(
+    request: Request,
+    bill: Bill,
+    problems: Mapping[str, str] | None = None,
+    given: Mapping[str, str] | None = None,
+    status: int = 200,
+) -> Response:
+    """The payment page; `problems` stand at the fields of its form."""
     context = context_of(request)
-    too_many = context.rate_limits.address_error(request.scope)
-    if too_many is not None:
-        raise TooManyRequests(str(too_many), retry_after=too_many.retry_after)
-    if request.method not in {"GET", "HEAD"}:
-        raise MethodNotAllowed("GET, HEAD")
-    bill = await context.database.read(partial(_find, payment_id=request.path_params["id"]))
     values = {
         "bill": bill,
         "address": visible_url(context.urls.wallet(bill.wallet.path)),
         "own": quote(bill.url, safe=""),
         "qr": qr_code(bill.page, language_of(request).say("QR code of this page")),
+        "problems": problems or {},
+        "given": given or {},
     }
-    return render(request, "pay.html", values)
+    # The form leads to the payer's wallet, wherever that is, and browsers hold the redirect to this.
+    action = "'self' https:" if context.urls.base.startswith("https:") else "'self' https: http:"
+    return render_sign_in(request, "pay.html", values, status, form_action=action)
 
 
-def _find(work: Work, payment_id: str) -> Bill:
-    """Raises NotFound."""
+def find_bill(work: Work, payment_id: str) -> Bill:
+    """The bill of an incoming payment. Raises NotFound."""
     found = find_with_wallet(work, INCOMING, payment_id)
     if found is None:
         raise nothing_here()

@@ -50,14 +50,21 @@ def render_sign_in(
     values: Mapping[str, object],
     status: int,
     style_sheets: tuple[str, ...] = STYLE_SHEETS,
+    form_action: str = "'self'",
 ) -> Response:
-    """A page with a form that signs in, whose token is that of a cookie: another site could send neither, and so sign
-    this browser in to an account of its own."""
+    """A page with a form that signs in, or that anyone may send, whose token is that of a cookie: another site could
+    send neither, and so sign this browser in to an account of its own."""
     secret = _cookies(request).get(FORM) or new_secret()
-    response = render(request, template, {**values, "csrf": csrf_token(secret)}, status, style_sheets=style_sheets)
+    values = {**values, "csrf": csrf_token(secret)}
+    response = render(request, template, values, status, form_action, style_sheets)
     # Lax and not strict, because a page that was opened by a link must not replace the secret of those that are open.
     _set(request, response, FORM, secret, None, "lax")
     return response
+
+
+def form_secret(request: Request) -> str | None:
+    """The secret by which forms of somebody who is not signed in are known to be this browser's."""
+    return _cookies(request).get(FORM)
 
 
 def check_sign_in(request: Request, form: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from payres.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, SignInFailed, TooManyRequests
 from payres.grants.sign_in import check_csrf
 from payres.owner import accounts
-from payres.pages import bills, consent
+from payres.pages import checkout, consent
 from payres.pages.account import apps, home, keys, passwords, payment, requests, send, settings, visits
 from payres.pages.account.visits import Act, Form, Page, Visit
 from payres.pages.forms import keep_signed_in, read_form
@@ -64,7 +64,8 @@ FAULT: Final = "The fault is not yours. Please try again in a while"
 def page_routes() -> Sequence[Route]:
     """The routes; with them, what every page is made of is loaded."""
     load_templates("layout.html", "parts.html", "account/layout.html", "account/sign_in.html")
-    found: dict[str, Handler] = {"/interact/{id}/{nonce}": consent.serve, "/pay/{id}": bills.serve}
+    found: dict[str, Handler] = {"/interact/{id}/{nonce}": consent.serve, "/pay/{id}": checkout.serve_bill}
+    found["/pay/{id}/return/{state}"] = checkout.serve_return
     found |= {path: _handler(partial(_answer, place=place)) for path, place in PLACES.items()}
     found[f"{RESET_PATH}{{secret}}"] = _handler(passwords.reset)
     return [

@@ -17,6 +17,7 @@ from payres.identifiers import base64url_decoded
 from payres.routes.context import context_of
 from payres.signatures.jwk import JWK
 from payres.store import wallets
+from payres.store.assets import AssetRecord, first_asset
 from payres.store.wallets import WalletRecord
 from payres.store.work import Transaction
 from payres.urls import ROOT_WALLET_PATH
@@ -36,17 +37,32 @@ DID_CONTEXT: Final = ("https://www.w3.org/ns/did/v1", "https://w3id.org/security
 
 
 async def read(request: Request) -> Response:
-    """GET {wallet address}: 404 when it is unknown or inactive. How to pay it, when `Accept` asks for that."""
-    context = context_of(request)
-    wallet = await find(request)
+    """GET {wallet address}: 404 when it is unknown or inactive. How to pay it, when `Accept` asks for that.
+
+    The root address names this server as a client too, so it can be read without a wallet there, and has a name:
+    other servers ask nobody's consent for a client without one.
+    """
+    context, path = context_of(request), _path(request)
+    is_spsp = asks_for(request.scope["headers"], SPSP_TYPE)
+    is_own = path == ROOT_WALLET_PATH and not is_spsp
+
+    def unit(tx: Transaction) -> WalletRecord | AssetRecord:
+        found = _active(tx, path) or (first_asset(tx) if is_own else None)
+        if found is None:
+            raise nothing_here()
+        return found
+
+    found = await context.database.read(unit)
     _check_readable(request, (SPSP_TYPE,))
-    if asks_for(request.scope["headers"], SPSP_TYPE):
+    wallet = found if isinstance(found, WalletRecord) else None
+    if wallet is not None and is_spsp:
         return _payment_details(request, wallet)
+    name = (wallet and wallet.public_name) or (context.urls.host if is_own else None)
     body = WalletAddress(
-        id=context.urls.wallet(wallet.path),
-        **({"public_name": wallet.public_name} if wallet.public_name else {}),
-        asset_code=wallet.asset_code,
-        asset_scale=wallet.asset_scale,
+        id=context.urls.wallet(path),
+        **({"public_name": name} if name else {}),
+        asset_code=found.asset.code,
+        asset_scale=found.asset.scale,
         auth_server=context.urls.auth_server,
         resource_server=context.urls.base,
     )
@@ -55,8 +71,8 @@ async def read(request: Request) -> Response:
 
 async def find(request: Request) -> WalletRecord:
     """The active wallet at the address. Raises NotFound for one that is unknown or inactive."""
-    wallet = await context_of(request).database.read(partial(wallets.find_wallet, path=_path(request)))
-    if wallet is None or not wallet.active:
+    wallet = await context_of(request).database.read(partial(_active, path=_path(request)))
+    if wallet is None:
         raise nothing_here()
     return wallet
 
@@ -89,6 +105,11 @@ def did_document(did: str, wallet_address: str, keys: Sequence[JWK]) -> dict[str
         "authentication": ids,
         "assertionMethod": ids,
     }
+
+
+def _active(tx: Transaction, path: str) -> WalletRecord | None:
+    wallet = wallets.find_wallet(tx, path)
+    return wallet if wallet is not None and wallet.active else None
 
 
 def _payment_details(request: Request, wallet: WalletRecord) -> Response:

@@ -46,6 +46,11 @@ def find_asset(tx: Transaction, code: str, scale: int) -> AssetRecord | None:
     return ASSETS.find(tx, "WHERE code = ? AND scale = ?", code, scale)
 
 
+def first_asset(tx: Transaction) -> AssetRecord | None:
+    """The asset that the server was begun with."""
+    return ASSETS.find(tx, "ORDER BY id LIMIT 1")
+
+
 def ensure_asset(tx: Transaction, code: str, scale: int) -> AssetRecord:
     """The asset, made on first use."""
     tx.execute("INSERT INTO asset (code, scale) VALUES (?, ?) ON CONFLICT DO NOTHING", (code, scale))

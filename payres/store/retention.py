@@ -18,6 +18,8 @@ from payres.store.work import Transaction
 UNUSED_GRANT: Final = DAY  # after its last token expired, or the time to decide on it; until then that can be rotated
 DECIDED_GRANT: Final = 30 * DAY  # after it was denied, or approved and not continued
 UNUSED_QUOTE: Final = DAY  # after it expired: longer than the response to its creation is cached
+UNPAID_CHECKOUT: Final = DAY  # after it was begun
+PAID_CHECKOUT: Final = 30 * DAY  # after the money came: its page is the payer's receipt
 UNUSED_CLIENT: Final = DAY  # after it was first seen; its keys and nonces are good for minutes
 
 EVENT: Final = 30 * DAY  # that an event stays, and longer if it is still to be sent
@@ -101,6 +103,7 @@ CLIENTS = Rule("client", "purge_at", "id", at_once=4, delete=_delete_client)
 NONCES = Rule("signature_nonce", "expires_at", "client_id, kid, nonce", after=300 * SECOND, at_once=2)
 RESPONSES = Rule("idempotency_key", "created_at", "id", after=DAY, at_once=2)
 ANSWERS = Rule("answered_request", "answered_at", "peer_id, request_id", after=30 * DAY, at_once=32)
+CHECKOUTS = Rule("checkout", "purge_at", "id_hash")
 SESSIONS = Rule("session", "expires_at", "id_hash")
 BROWSERS = Rule("known_browser", "expires_at", "id_hash")
 OPERATOR_SESSIONS = Rule("operator_session", "expires_at", "id_hash")

@@ -255,9 +255,13 @@ def test_wallet_without_a_path_is_at_its_well_known_address(
     payres: Instance, anonymous: httpx2.Client, refused: Refused
 ) -> None:
     address = f"{payres.base_url}/.well-known/pay"
-    refused(anonymous.get(address), 404, "not_found")
-    assert payres.create_wallet(".well-known/pay") == address
-    assert anonymous.get(address).json()["id"] == address
+    shown = anonymous.get(address).json()
+    assert (shown["id"], shown["publicName"], shown["assetCode"]) == (address, "127.0.0.1", "USD")
+    spsp = {"accept": "application/spsp4+json"}
+    refused(anonymous.get(address, headers=spsp), 404, "not_found")
+    assert payres.create_wallet(".well-known/pay", name="Pay") == address
+    shown = anonymous.get(address).json()
+    assert (shown["id"], shown["publicName"]) == (address, "Pay")
     for suffix in ("/jwks.json", "/did.json", "/"):
         assert anonymous.get(address + suffix).status_code == 200
     for path in ("/.well-known", "/.well-known/did.json", "/.well-known/pay/x", "/.well-known/pay/x/jwks.json"):

@@ -10,3 +10,19 @@ create table password_link (
 ) strict;
 drop index outgoing_payment_of_grant;
 create index outgoing_payment_of_grant on outgoing_payment (grant_id, created_at, sent) where grant_id is not null;
+create table checkout (
+  id_hash blob primary key,
+  incoming_payment_id text not null references incoming_payment,
+  browser_hash blob not null,
+  payer text not null,
+  amount integer not null check (amount > 0),
+  state text not null check (state in ('asked', 'returned', 'made', 'paid', 'failed')),
+  changed_at integer not null,
+  purge_at integer not null,
+  failure text,
+  pending blob,
+  received_before integer,
+  check ((state = 'failed') = (failure is not null)),
+  check ((state in ('asked', 'returned', 'made')) = (pending is not null))
+) strict, without rowid;
+create index checkout_purge on checkout (purge_at);

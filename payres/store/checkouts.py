@@ -1,0 +1,69 @@
+"""SQL of payments from wallets on other servers that were begun at a payment page here."""
+
+from typing import Literal
+
+import msgspec
+
+from payres.store import secrets
+from payres.store.retention import CHECKOUTS as RULE
+from payres.store.retention import PAID_CHECKOUT, UNPAID_CHECKOUT, purge
+from payres.store.rows import Table
+from payres.store.work import Transaction
+
+SECRET = "checkouts"  # noqa: S105 - the name of the secret that what is pending is encrypted with
+
+State = Literal["asked", "returned", "made", "paid", "failed"]
+
+
+class CheckoutRecord(msgspec.Struct, frozen=True):
+    """A row of `checkout`. Times are microseconds; `amount` is in the smallest unit of the incoming payment's asset."""
+
+    id_hash: bytes
+    incoming_payment_id: str
+    browser_hash: bytes
+    payer: str
+    amount: int
+    state: State
+    changed_at: int
+    purge_at: int = 0
+    failure: str | None = None
+    pending: bytes | None = None
+    received_before: int | None = None
+
+
+CHECKOUTS = Table(CheckoutRecord, "checkout")
+
+
+def insert_checkout(tx: Transaction, record: CheckoutRecord, pending: str) -> None:
+    """Stores a new one, and deletes some of the old ones."""
+    purge(tx, RULE, record.changed_at)
+    encrypted, purge_at = secrets.encrypt(tx, SECRET, pending), record.changed_at + UNPAID_CHECKOUT
+    CHECKOUTS.insert(tx, msgspec.structs.replace(record, pending=encrypted, purge_at=purge_at))
+
+
+def pending_of(tx: Transaction, record: CheckoutRecord) -> str | None:
+    """What is pending, in clear; None once it has ended."""
+    return None if record.pending is None else secrets.decrypt(tx, SECRET, record.pending)
+
+
+def change_checkout(
+    tx: Transaction,
+    id_hash: bytes,
+    before: State,
+    after: State,
+    now: int,
+    *,
+    pending: str | None = None,
+    failure: str | None = None,
+    received_before: int | None = None,
+) -> bool:
+    """Moves it from one state to another; False when it was in another. What is pending is forgotten with the end."""
+    encrypted = None if pending is None else secrets.encrypt(tx, SECRET, pending)
+    purge_at = now + PAID_CHECKOUT if after == "paid" else 0
+    changed = tx.execute(
+        "UPDATE checkout SET state = ?, changed_at = ?, failure = ?, purge_at = max(purge_at, ?),"
+        " pending = iif(?, NULL, coalesce(?, pending)), received_before = coalesce(?, received_before)"
+        " WHERE id_hash = ? AND state = ?",
+        (after, now, failure, purge_at, after in {"paid", "failed"}, encrypted, received_before, id_hash, before),
+    )
+    return changed.rowcount == 1
