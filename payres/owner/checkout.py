@@ -10,12 +10,11 @@ import hmac
 from contextlib import suppress
 from functools import partial
 from typing import Final, Literal, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 
 from payres.clock import MINUTE, SECOND, Clock
-from payres.errors import InvalidReceiver, TooManyRequests, nothing_here
+from payres.errors import TooManyRequests, nothing_here
 from payres.federation.connection import FetchFailed, NoAddress
 from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
@@ -36,7 +35,7 @@ from payres.store.database import Database
 from payres.store.payments import INCOMING, IncomingRecord
 from payres.store.wallets import WalletRecord, find_with_wallet
 from payres.store.work import Work
-from payres.urls import ROOT_WALLET_PATH, Urls, canonical_url, is_http_url
+from payres.urls import Urls, is_http_url
 
 ASKING_SECONDS: Final = 12.0  # for all that is asked before the payer is sent on
 LATE: Final = 2 * MINUTE  # a payment that has not come by then may not come
@@ -92,15 +91,6 @@ class Checkout(NamedTuple):
     def is_late(self, now: int) -> bool:
         """Whether the money should have come by now."""
         return now - self.record.changed_at > LATE
-
-
-def typed_url(urls: Urls, text: str) -> str:
-    """The URL that a person means by a wallet address or a payment pointer. Raises InvalidReceiver."""
-    bare = "".join(text.split()).removeprefix("$")
-    url = canonical_url(bare if "://" in bare else f"https://{bare}")
-    if url is None or not set("/.:") & set(bare):
-        raise InvalidReceiver("It is no wallet address", field="payer")
-    return url if urlsplit(url).path else f"{url}/{ROOT_WALLET_PATH}"
 
 
 async def begin(

@@ -11,11 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.clock import SECOND
-from payres.errors import DomainError, InvalidAmount, InvalidReceiver, MethodNotAllowed, TooManyRequests
+from payres.errors import DomainError, InvalidReceiver, MethodNotAllowed, TooManyRequests
 from payres.grants.wording import visible_url
 from payres.owner import checkout
-from payres.owner.checkout import Checkout, Desk, Forged, NotBegun, typed_url
+from payres.owner.checkout import Checkout, Desk, Forged, NotBegun
+from payres.owner.sending import typed_url
 from payres.pages import bills
+from payres.pages.amounts import Mistyped, typed_amount
 from payres.pages.bills import Bill, bill_of, find_bill
 from payres.pages.forms import check_sign_in, form_secret, read_form
 from payres.pages.html import PAGE_METHODS, error_page, language_of, redirect, render, serve_page
@@ -24,7 +26,6 @@ from payres.pages.problems import problem_of
 from payres.routes.context import Context, context_of
 from payres.routes.exception_handlers import note_error
 from payres.store.work import Work
-from payres.wire import require_amount
 
 FAULT: Final = "The fault is not yours. Please try again in a while"
 # Seconds after which the page looks again: for money on its way, and once it is late.
@@ -149,12 +150,10 @@ async def _begin(request: Request, bill: Bill, form: Mapping[str, str]) -> Respo
         check_sign_in(request, form)
         if not bill.is_open:
             return redirect(f"/pay/{bill.payment.id}")
-        amount = bill.payment.remaining or require_amount(
-            form.get("amount", "").strip().replace(",", "."), bill.wallet.asset
-        )
+        amount = bill.payment.remaining or typed_amount(language, form.get("amount", ""), bill.wallet.asset)
         payer = typed_url(context.urls, form.get("payer", ""))
         if context.urls.is_ours(payer):
-            return redirect(f"/account/send?bill={quote(bill.url, safe='')}")
+            return redirect(f"/account/send?to={quote(bill.url, safe='')}")
         host = visible_url(payer).host
         context.rate_limits.check_checkout(request.scope)
         assert browser is not None, "the form's token is of the cookie"
@@ -163,9 +162,8 @@ async def _begin(request: Request, bill: Bill, form: Mapping[str, str]) -> Respo
         problems, status = {"payer": language.say(PROBLEMS[error.problem], host=host)}, 422
     except InvalidReceiver:
         problems, status = {"payer": language.say(PROBLEMS["no_address"])}, 400
-    except InvalidAmount:
-        example = language.decimal(25 * 10**bill.wallet.asset.scale, bill.wallet.asset)
-        problems, status = {"amount": language.say("This is no amount. Write it like {example}.", example=example)}, 400
+    except Mistyped as error:
+        problems, status = {"amount": str(error)}, 400
     except DomainError as error:
         noted = note_error(request, error)
         problems, status = {"": problem_of(language, noted)}, noted.status
