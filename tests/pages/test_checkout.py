@@ -210,12 +210,12 @@ def test_wallet_from_which_no_money_gets_here(tmp_path: Path, servers: Sequence[
 def test_amount_that_is_none(servers: Sequence[Instance], typed: str) -> None:
     with browsing(servers[0], None) as it:
         answer = it.begin(servers[1].wallet("alice"), amount=typed)
-        assert (answer.status_code, "Amount USD Type an amount" in words_of(answer)) == (400, True), words_of(answer)
+        assert (answer.status_code, "Amount Type an amount" in words_of(answer)) == (400, True), words_of(answer)
 
 
 def test_page_is_translated(servers: Sequence[Instance]) -> None:
     with browsing(servers[0], language="de") as it:
-        assert "Das ist keine Wallet-Adresse" in words_of(it.begin("x"))
+        assert "Das ist keine Wallet-Adresse" in words_of(it.begin("@"))
         assert it.end(it.approved(servers[1])).startswith("Bezahlt Bob hat Ihre USD 12,50.")
 
 
@@ -299,7 +299,8 @@ def test_begins_are_limited(servers: Sequence[Instance], payer: Payer) -> None:
 
 
 @pytest.mark.parametrize(
-    "typed", ["127.0.0.1/alice", "https://localhost/a", "https://10.0.0.1/", "https://[::1]/a", "$169.254.169.254"]
+    "typed",
+    ["https://127.0.0.1/alice", "https://localhost/a", "https://10.0.0.1/", "https://[::1]/a", "$169.254.169.254"],
 )
 def test_private_addresses_are_not_asked(
     tmp_path_factory: pytest.TempPathFactory, guarded: Instance, typed: str
