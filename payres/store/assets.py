@@ -48,7 +48,7 @@ def find_asset(tx: Transaction, code: str, scale: int) -> AssetRecord | None:
 
 def first_asset(tx: Transaction) -> AssetRecord | None:
     """The asset that the server was begun with."""
-    return ASSETS.find(tx, "ORDER BY id LIMIT 1")
+    return ASSETS.find(tx, "WHERE id > 0 ORDER BY id LIMIT 1")
 
 
 def ensure_asset(tx: Transaction, code: str, scale: int) -> AssetRecord:
