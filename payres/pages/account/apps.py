@@ -12,6 +12,8 @@ from payres.owner.apps import App, Budget, Standing
 from payres.pages.account.visits import Form, Visit
 from payres.pages.html import redirect
 from payres.pages.language import Language, marked
+from payres.pages.wording import other_words, spending_sentence
+from payres.routes.context import context_of
 from payres.store.accounts import ACCOUNTS
 from payres.store.rows import AFTER_ALL
 from payres.store.work import Work
@@ -51,7 +53,7 @@ async def show(visit: Visit) -> Response:
         monthly=sum(one.monthly for one in found if one.monthly is not None),
         uncounted=[one for one in found if one.monthly is None],
         **values,
-        **_words(visit.language),
+        **_words(visit.language, context_of(visit.request).urls.wallet(visit.wallet.path)),
     )
 
 
@@ -65,7 +67,8 @@ async def show_ended(visit: Visit) -> Response:
 async def show_one(visit: Visit) -> Response:
     """GET /account/apps/{grant}."""
     app = await visit.read(lambda work: apps.require_app(work, visit.wallet, visit.segments["grant"]))
-    return visit.show("app.html", tab=TAB, app=app, budget=app.budget, **_words(visit.language))
+    own = context_of(visit.request).urls.wallet(visit.wallet.path)
+    return visit.show("app.html", tab=TAB, app=app, budget=app.budget, **_words(visit.language, own))
 
 
 async def stop(visit: Visit, form: Form) -> Response:
@@ -81,9 +84,11 @@ async def stop(visit: Visit, form: Form) -> Response:
     return redirect(f"{TAB}/{grant_id}")
 
 
-def _words(language: Language) -> dict[str, Any]:
-    """What the templates say of apps and budgets."""
+def _words(language: Language, own: str = "") -> dict[str, Any]:
+    """What the templates say of apps and budgets; `own` is the reader's wallet address."""
     return {
+        "may": lambda spending: spending_sentence(language, spending),
+        "sees": lambda grant: other_words(language, grant.access, grant.subject, own),
         "end_of": lambda app: language.say(ENDS[app.standing]),
         "window_of": lambda budget: _window(language, budget),
         "share_of": _share,
