@@ -91,9 +91,9 @@ def typed_url(urls: Urls, text: str) -> str:
     """
     bare = "".join(visible_text(text).split()).strip(AROUND).removeprefix("$")
     host = bare.partition("/")[0]
-    if "://" not in bare:
-        if bare and not set("/.:@") & set(bare):
-            return urls.wallet(bare.lower())
+    if bare and not set("/.:@") & set(bare):
+        bare = urls.wallet(bare.lower())
+    elif "://" not in bare:
         own, _, authority = urls.base.partition("://")
         scheme = own if host.lower() == authority or is_loopback(host.partition(":")[0]) else "https"
         bare = f"{scheme}://{bare}"

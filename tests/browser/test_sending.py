@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -27,10 +28,10 @@ ENDS: Sequence[Json] = (
 )
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sequence[Instance]]:
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Sequence[Instance]]:
     """One with Dora's wallet in USD, one with Carol's in EUR."""
-    with network(tmp_path_factory.mktemp("sending"), "a", "b") as (a, b):
+    with network(tmp_path, "a", "b") as (a, b):
         peer(a, b)
         for one in (a, b):
             one.write(lambda work: assets.set_rate(work, "USD", "EUR", "0.92"))
