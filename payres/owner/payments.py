@@ -86,10 +86,12 @@ def find(work: Work, wallet: WalletRecord, payment_id: str) -> Outgoing | Incomi
 def note_of(metadata: str | None) -> str:
     """What a payment is for: its description, where clients put it, on one line and without hidden characters."""
     try:
-        found = msgspec.json.decode(metadata or "{}", type=dict[str, object]).get("description")
-    except (msgspec.MsgspecError, RecursionError):
+        # The rest may be anything: JSON numbers have no bounds.
+        told = msgspec.json.decode(metadata or "{}", type=dict[str, msgspec.Raw])
+        found = msgspec.json.decode(told.get("description", b'""'), type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return ""
-    line = " ".join(visible_text(found).split()) if isinstance(found, str) else ""
+    line = " ".join(visible_text(found).split())
     return line if len(line) <= MAX_NOTE_LENGTH else f"{line[: MAX_NOTE_LENGTH - 1]}…"
 
 

@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import nothing_here
-from payres.grants.wording import ShownUrl, visible_name, visible_text, visible_url
+from payres.grants.wording import ShownUrl, visible_name, visible_url
+from payres.owner.payments import note_of
 from payres.pages.forms import render_sign_in
 from payres.pages.html import language_of
 from payres.pages.language import marked
@@ -24,7 +25,6 @@ from payres.store.wallets import WalletRecord, find_with_wallet
 from payres.store.work import Work
 from payres.urls import canonical_host, is_loopback, with_ascii_host
 
-MAX_NOTE_LENGTH: Final = 300
 State = Literal["unpaid", "part", "open", "paid", "expired", "cancelled"]
 
 
@@ -77,7 +77,6 @@ class Bill(NamedTuple):
 def bill_of(work: Work, payment: IncomingRecord, wallet: WalletRecord) -> Bill:
     """The bill that an incoming payment into this wallet is."""
     told: dict[str, msgspec.Raw] = msgspec.json.decode(payment.metadata or "{}", type=dict[str, msgspec.Raw])
-    note = visible_text(_text(told, "description")).strip()
     state = _state(payment, wallet, work.now)
     return Bill(
         payment,
@@ -86,7 +85,7 @@ def bill_of(work: Work, payment: IncomingRecord, wallet: WalletRecord) -> Bill:
         work.urls.resource("pay", payment.id),
         state,
         STATES[state],
-        (note if len(note) <= MAX_NOTE_LENGTH else note[: MAX_NOTE_LENGTH - 1] + "…") or None,
+        note_of(payment.metadata) or None,
         _way_back(_text(told, "returnUrl")),
     )
 

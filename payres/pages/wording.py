@@ -14,12 +14,10 @@ from payres.grants.access import granted_access
 from payres.grants.gnap import Access, Subject
 from payres.grants.intervals import Interval
 from payres.grants.spending import Spending
-from payres.grants.wording import visible_text, visible_url
+from payres.grants.wording import visible_url
 from payres.pages.language import Language, marked
-from payres.store.payments import IncomingRecord
 from payres.urls import canonical
 
-MAX_NOTE_LENGTH: Final = 200
 # One window of an interval: of one unit, and of several.
 LENGTHS: Final = (
     (12, 0, marked("a year"), marked("every {number} years")),
@@ -46,13 +44,6 @@ ACTIONS: Final[Mapping[tuple[str, str], str]] = {
     ("quote", "read-all"): marked("It may see every price that was asked for, also by other apps."),
     ("quote", "read"): marked("It may see the prices that it asked for."),
 }
-
-
-def note_of(bill: IncomingRecord | None) -> str:
-    """What a bill says that it is for, made safe to show; nothing where it does not."""
-    found = msgspec.json.decode(bill.metadata) if bill and bill.metadata else {}
-    note = found.get("description") if isinstance(found, dict) else None
-    return " ".join(visible_text(note).split())[:MAX_NOTE_LENGTH] if isinstance(note, str) else ""
 
 
 def amount_words(language: Language, spending: Spending, value: int | None) -> Markup:

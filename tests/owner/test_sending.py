@@ -12,6 +12,7 @@ from payres.federation.wallet_addresses import RemoteWallet
 from payres.interledger.quoting import RemoteQuotes
 from payres.operator.declarations import Units
 from payres.owner import sending
+from payres.owner.payments import note_of
 from payres.payments.incoming import unpayable
 from payres.store.wallets import WalletRecord
 from payres.urls import Urls
@@ -120,3 +121,19 @@ def test_text_that_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidReceiver) as refused:
         sending.typed_url(Urls("https://pay.example"), text)
     assert refused.value.details["reason"] == "no_address"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "note"),
+    [
+        (None, ""),
+        ("{}", ""),
+        ('{"description": "Lunch\\n on \\u202eFriday"}', "Lunch on Friday"),
+        ('{"description": "Lunch", "price": 1e999}', "Lunch"),  # numbers have no bounds
+        ('{"description": {"de": "Essen"}}', ""),
+        ('{"description": "\\ud800"}', ""),
+        ('{"description": "%s"}' % ("W" * 400), f"{'W' * 299}…"),
+    ],
+)
+def test_note_is_what_the_metadata_describe_and_safe_to_show(metadata: str | None, note: str) -> None:
+    assert note_of(metadata) == note
