@@ -6,10 +6,11 @@ from typing import Literal
 import pytest
 from playwright.async_api import Page, ViewportSize, expect
 
+from payres.operator import keys
 from payres.testing.instance import Instance, run_instance
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.test_admin_pages import AXE, breaches
-from tests.helpers import Json, last_segment, usd
+from tests.helpers import Json, last_segment, new_jwk, usd
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -21,13 +22,22 @@ FOR_EVERYONE = (
     *("/pay/{open}", "/pay/{free}", "/pay/{part}", "/pay/{paid}", "/pay/{cancelled}", "/pay/{hostile}", "/carol"),
     *("/alice", "/account"),
 )
-FOR_OWNERS = ("/account/request",)
+FOR_OWNERS = (
+    "/account/request",
+    "/account/apps",
+    "/account/apps/{app}",
+    "/account/apps/{looks}",
+    "/account/apps/ended",
+    "/settings/developer-keys",
+)
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     with run_instance(tmp_path_factory.mktemp("account") / "payres.db") as instance:
         instance.create_wallet("carol", name="Carol’s Bookshop & Lessons", deposit="50.00", password=PASSWORD)
+        added = {"Carol’s browser": new_jwk("a" * 200), "W" * 60: new_jwk("b")}
+        instance.write(lambda work: [keys.add_key(work, "carol", jwk, name) for name, jwk in added.items()])
         yield instance
 
 
@@ -46,7 +56,13 @@ def seeded(server: Instance) -> dict[str, str]:
     cancelled = bill(500, shop)
     token = client.grant({"type": "incoming-payment", "actions": ["complete"], "identifier": carol})
     assert client.post(f"/incoming-payments/{cancelled}/complete", token=token).status_code == 200
+    spends = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": carol}
+    monthly = spends | {"limits": {"debitAmount": usd(2000), "interval": "R/2026-01-31T00:00:00Z/P1M"}}
+    evil = server.new_client("evil", name="W" * 150)
+    server.deny(evil.request_grant(spends).json()["interact"]["redirect"])
     return {
+        "app": last_segment(client.obtain_grant(monthly)["continue"]["uri"]),
+        "looks": last_segment(evil.obtain_grant(spends | {"actions": ["list-all"]})["continue"]["uri"]),
         "open": bill(1250, shop),
         "free": bill(None, {}),
         "part": bill(6000, shop, 2000),

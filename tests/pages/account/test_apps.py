@@ -1,7 +1,10 @@
 """The pages of apps that may spend from a wallet."""
 
+import pytest
+
+from payres.operator import keys
 from payres.testing.instance import Instance
-from tests.helpers import receiver_of, usd
+from tests.helpers import receiver_of, refusal, usd
 from tests.owner.test_apps import ask, new_owner, path_of, pay
 from tests.pages.account.browser import OwnersBrowser
 
@@ -23,3 +26,66 @@ def test_app_is_stopped_before_its_next_payment(shared: Instance) -> None:
         assert "It was stopped" in browser.words(f"{TAB}/{grant_id}")
         assert "None, at present" in browser.words(TAB)
         assert "It was stopped" in browser.words(f"{TAB}/ended")
+
+
+def test_stop_can_take_the_key_and_its_other_budgets_along(shared: Instance) -> None:
+    owner = new_owner(shared)
+    shared.write(lambda work: keys.add_key(work, path_of(owner), owner.jwk, "Laptop"))
+    first, token = ask(owner, owner, {"debitAmount": usd(2000)})
+    second, _ = ask(owner, owner, {"debitAmount": usd(300)}, "create", "read")
+    with OwnersBrowser(shared, path_of(owner)) as browser:
+        assert "Laptop It may pay up to USD 20.00, to anyone it chooses." in browser.words(TAB)
+        shown = browser.words(f"{TAB}/{second}")
+        assert "Laptop A program with a key of this wallet. It may pay up to USD 3.00" in shown
+        assert "Also It may see the payments it made itself." in shown
+        assert browser.send(f"{TAB}/{first}", "stop", {"key": "revoke"}).status_code == 303
+        for grant_id in (first, second):
+            shown = browser.words(f"{TAB}/{grant_id}")
+            assert "It was stopped." in shown
+            assert "Laptop revoked" in shown
+    body = {"walletAddress": owner.wallet_address, "incomingPayment": receiver_of(shared), "debitAmount": usd(100)}
+    refusal(owner.post("/outgoing-payments", body, token), 401, "invalid_client")
+
+
+def test_only_the_owner_sees_and_stops_and_only_by_a_form_of_the_page(shared: Instance) -> None:
+    owner, other = new_owner(shared), new_owner(shared)
+    grant_id, token = ask(shared.client, owner, {"debitAmount": usd(2000)})
+    page = f"{TAB}/{grant_id}"
+    with OwnersBrowser(shared, path_of(other)) as stranger, OwnersBrowser(shared, path_of(owner)) as browser:
+        for path in (page, f"{TAB}/no-such", f"{TAB}/{'x' * 300}", f"{TAB}/%00"):
+            assert stranger.http.get(path).status_code == 404
+            assert stranger.send(path, "stop").status_code == 404
+        for csrf in ("", "x" * 43, stranger.csrf):
+            assert browser.send(page, "stop", csrf=csrf).status_code == 403
+        assert browser.send(page, "no-such-choice").status_code == 400
+        assert browser.http.get(f"{TAB}/ended", params={"before": "' or 1 --"}).status_code == 200
+        pay(shared.client, owner, token, receiver_of(shared), 100)
+        assert browser.send(page, "stop").status_code == 303
+        assert browser.send(page, "stop").status_code == 303  # a second press
+
+
+@pytest.mark.parametrize("language", ["en", "de", "es"])
+def test_names_that_apps_choose_are_text_in_every_language(shared: Instance, language: str) -> None:
+    owner = new_owner(shared)
+    evil = shared.new_client(f"evil-{path_of(owner)}-{language}", name="<script>a()</script>{amount}")
+    spends, _ = ask(evil, owner, {})
+    looks, _ = ask(evil, owner, None, "list-all")
+    with OwnersBrowser(shared, path_of(owner), **{"Accept-Language": language}) as browser:
+        for path in (TAB, f"{TAB}/{spends}", f"{TAB}/{looks}", f"{TAB}/ended"):
+            page = browser.http.get(path)
+            assert page.status_code == 200
+            assert "<script" not in page.text
+            assert path.endswith("ended") or "&lt;script&gt;" in page.text
+
+
+def test_many_that_ended_have_pages(shared: Instance) -> None:
+    owner = new_owner(shared)
+    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": owner.wallet_address}
+    for _ in range(23):
+        shared.deny(shared.client.request_grant(item).json()["interact"]["redirect"])
+    with OwnersBrowser(shared, path_of(owner)) as browser:
+        first = browser.http.get(f"{TAB}/ended").text
+        assert first.count("It was not allowed") == 20
+        older = first.partition("before=")[2].partition('"')[0]
+        assert browser.http.get(f"{TAB}/ended", params={"before": older}).text.count("It was not allowed") == 3
+        assert browser.http.get(TAB).text.count("It was not allowed") == 5
