@@ -237,8 +237,10 @@ create table password_link (
   expires_at integer not null
 ) strict;
 
--- Incoming payments. received is the total paid in; `payres ledger check` compares it with the transfers. The last two
--- columns are the times of the last event of a partial payment, and of the event of the expiry.
+-- Incoming payments. received is the total paid in; `payres ledger check` compares it with the transfers. The *_event_at
+-- columns are the times of the last event of a partial payment, and of the event of the expiry. listed is the place among
+-- what its wallet's owner sees, the newest last, beside the ids of outgoing payments: of the time when money first came, or
+-- until then the id, as long as it asks for an amount and is open. Others are null, and not shown.
 create table incoming_payment (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -250,10 +252,12 @@ create table incoming_payment (
   expires_at integer not null,
   completed_at integer,
   partial_event_at integer,
-  expiry_event_at integer
+  expiry_event_at integer,
+  listed text
 ) strict, without rowid;
 create index incoming_payment_of_wallet on incoming_payment (wallet_address_id, id);
 create index incoming_payment_of_client on incoming_payment (client_id, wallet_address_id, id);
+create index incoming_payment_listed on incoming_payment (wallet_address_id, listed) where listed is not null;
 create index incoming_payment_to_expire on incoming_payment (expires_at)
   where completed_at is null and expiry_event_at is null;
 
@@ -485,6 +489,7 @@ create index movement_of_account on movement (account_id, id);
 -- Refunds: money of an incoming payment that goes back. amount is in the asset of the receiver's wallet. A wallet here that
 -- had paid with an outgoing payment has its money back: returned, in its own asset. Money from another server goes to a
 -- wallet address that the operator named: the return payment sends amount there. One reference may take several rows.
+-- The wallets are those of the two payments, where one undoes the other; null where a return payment has its own wallet.
 create table refund (
   id text primary key,
   incoming_payment_id text not null references incoming_payment,
@@ -495,12 +500,16 @@ create table refund (
   returned integer check (returned > 0),
   reference text not null,
   created_at integer not null,
+  from_wallet_id integer references wallet_address,
+  to_wallet_id integer references wallet_address,
   unique (incoming_payment_id, reference, outgoing_payment_id),
   check ((outgoing_payment_id is null) = (returned is null)),
   check ((outgoing_payment_id is null) = (return_payment_id is not null)),
   check ((return_payment_id is null) = (wallet_address is null))
 ) strict, without rowid;
 create index refund_of_outgoing_payment on refund (outgoing_payment_id);
+create index refund_from_wallet on refund (from_wallet_id, id) where from_wallet_id is not null;
+create index refund_to_wallet on refund (to_wallet_id, id) where to_wallet_id is not null;
 create unique index refund_to_wallet_address on refund (incoming_payment_id, reference) where outgoing_payment_id is null;
 
 -- API keys: of programs that use the operator's API. secret_hash is the SHA-256 of the secret part, scopes a JSON array.

@@ -13,6 +13,7 @@ import uuid_utils
 
 TOKEN_BYTES = 32
 EVENT_ID = "evt_"
+ID_TIME: Final = 13  # characters of a UUIDv7 that are its time
 URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 MAX_ILP_ADDRESS: Final = 1023  # characters (Interledger RFC 15)
 _ILP_ADDRESS: Final = re.compile(r"(g|private|example|peer|self|test[1-3]?|local)([.][a-zA-Z0-9_~-]+)+")

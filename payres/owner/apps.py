@@ -14,7 +14,7 @@ from payres.grants.wording import ShownUrl, visible_name, visible_url
 from payres.limits import APPROVAL_SECONDS
 from payres.operator import grants as operations
 from payres.store import grants, payments
-from payres.store.grants import DecidedRecord
+from payres.store.grants import DecidedRecord, GrantRecord
 from payres.store.rows import AFTER_ALL
 from payres.store.wallets import KeyRecord, WalletRecord, last_key
 from payres.store.work import Work
@@ -126,18 +126,19 @@ def _walk(work: Work, wallet: WalletRecord, before: str) -> Iterator[App]:
 
 
 def _app(work: Work, wallet: WalletRecord, record: DecidedRecord) -> App:
-    spending, who = spending_of(record.access), _who(work, wallet, record)
+    spending, who = spending_of(record.access), who_of(work, wallet, record, record.client)
     budget = _budget(work, wallet, record, who, spending) if spending else None
     standing = _standing(work, record, budget)
     spent = grants.spent_in_all(work, record.id) if spending else 0
     return App(record, who, spending, standing, budget if standing == "spends" else None, spent)
 
 
-def _who(work: Work, wallet: WalletRecord, record: DecidedRecord) -> Who:
-    if work.urls.wallet_path(record.client) == wallet.path:
-        key = last_key(work, wallet.id, record.kid) if record.kid else None
+def who_of(work: Work, wallet: WalletRecord, grant: GrantRecord, client: str) -> Who:
+    """Who asked for a grant; `client` is the identity."""
+    if work.urls.wallet_path(client) == wallet.path:
+        key = last_key(work, wallet.id, grant.kid) if grant.kid else None
         return Who(visible_name(key.name, None) or "" if key else "", False, None, key)
-    name, address = visible_name(record.client_name, record.client), visible_url(record.client)
+    name, address = visible_name(grant.client_name, client), visible_url(client)
     return Who(name or address.text, name is not None, address, None)
 
 

@@ -15,7 +15,18 @@ from payres.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, SignIn
 from payres.grants.sign_in import check_csrf
 from payres.owner import accounts
 from payres.pages import checkout, consent
-from payres.pages.account import apps, home, keys, passwords, payment, requests, send, settings, visits
+from payres.pages.account import (
+    activity,
+    apps,
+    home,
+    keys,
+    passwords,
+    payment,
+    requests,
+    send,
+    settings,
+    visits,
+)
 from payres.pages.account.visits import Act, Form, Page, Visit
 from payres.pages.forms import keep_signed_in, read_form
 from payres.pages.html import PAGE_METHODS, error_page, language_of, load_templates, serve_page
@@ -41,6 +52,8 @@ class Place(NamedTuple):
 # What only a signed-in owner sees. A path without names comes before one that they could make.
 PLACES: Final[Mapping[str, Place]] = {
     "/account": Place(home.show),
+    "/account/activity": Place(activity.show),
+    "/account/activity/statement.csv": Place(activity.download),
     "/account/apps": Place(apps.show),
     "/account/apps/ended": Place(apps.show_ended),
     "/account/apps/{grant}": Place(apps.show_one, {"stop": apps.stop}),
@@ -64,6 +77,9 @@ FAULT: Final = "The fault is not yours. Please try again in a while"
 def page_routes() -> Sequence[Route]:
     """The routes; with them, what every page is made of is loaded."""
     load_templates("layout.html", "parts.html", "account/layout.html", "account/sign_in.html")
+    load_templates(
+        "account/home.html", "account/activity.html", "account/movement_parts.html", "account/app_parts.html"
+    )
     found: dict[str, Handler] = {"/interact/{id}/{nonce}": consent.serve, "/pay/{id}": checkout.serve_bill}
     found["/pay/{id}/return/{state}"] = checkout.serve_return
     found |= {path: _handler(partial(_answer, place=place)) for path, place in PLACES.items()}

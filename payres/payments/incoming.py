@@ -9,8 +9,9 @@ from payres.amounts import MAX_LEDGER
 from payres.clock import SECOND, format_time, parse_time
 from payres.errors import InvalidAmount, InvalidExpiry, InvalidReceiver, WrongState
 from payres.grants.access import Caller
+from payres.identifiers import ID_TIME, first_identifier
 from payres.limits import OVERPAY_TOLERANCE
-from payres.store import payments, wallets
+from payres.store import activity, payments, wallets
 from payres.store.database import Database
 from payres.store.payments import INCOMING, IncomingRecord
 from payres.store.wallets import WALLETS, WalletRecord, active_wallet
@@ -50,8 +51,9 @@ def create(work: Work, caller: Caller, asked: IncomingPaymentRequest) -> Incomin
 
 
 def add(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:
-    """Inserts a new incoming payment, and writes the event."""
-    INCOMING.insert(work, payment)
+    """Inserts a new incoming payment, and writes the event. The owner sees it at once when it asks for an amount."""
+    listed = None if payment.incoming_value is None else payment.id
+    INCOMING.insert(work, msgspec.structs.replace(payment, listed=listed))
     return _emit(work, "incoming_payment.created", wallet, payment)
 
 
@@ -101,7 +103,7 @@ async def report_expired(database: Database) -> None:
 
 def _expire_due(work: Work) -> None:
     for payment in payments.expired_without_event(work, work.now, EXPIRY_BATCH):
-        INCOMING.update(work, payment.id, expiry_event_at=work.now)
+        activity.note_expiry(work, payment.id, work.now)
         _emit(work, "incoming_payment.expired", WALLETS.by_id(work, payment.wallet_address_id), payment)
 
 
@@ -187,7 +189,8 @@ def credit(work: Work, wallet: WalletRecord, payment: IncomingRecord, amount: in
     completed_at, told_at = work.now if reached else None, payment.partial_event_at
     is_told = reached or told_at is None or not 0 <= work.now - told_at < PARTIAL_EVENT_PAUSE
     told_at = work.now if is_told else told_at
-    payments.add_received(work, payment.id, amount, completed_at, told_at)
+    listed = None if payment.received else f"{first_identifier(work.now)}{payment.id[ID_TIME:]}"
+    payments.add_received(work, payment.id, amount, completed_at, told_at, listed)
     if is_told:
         received = payment.received + amount
         credited = msgspec.structs.replace(payment, received=received, completed_at=completed_at)

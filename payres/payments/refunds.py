@@ -208,6 +208,8 @@ def _send_back(work: Work, found: Plan, payer_id: str, amount: int) -> RefundRec
         amount=amount,
         returned=returned,
         reference=found.wanted.reference,
+        from_wallet_id=receiver.id,
+        to_wallet_id=wallet.id,
     )
     source = Side(receiver.account_id, receiver.asset_id, amount)
     target = Side(wallet.account_id, wallet.asset_id, returned)

@@ -18,7 +18,7 @@ State = Literal["pending", "expired", "sending", "completed", "failed"]
 class IncomingRecord(msgspec.Struct, frozen=True):
     """A row of `incoming_payment`. incoming_value is decimal text or None; metadata is JSON text or None.
 
-    partial_event_at is when the last event of a partial payment was written.
+    partial_event_at is when the last event of a partial payment was written, listed its place in what the owner sees.
     """
 
     id: str
@@ -31,6 +31,7 @@ class IncomingRecord(msgspec.Struct, frozen=True):
     expires_at: int
     completed_at: int | None
     partial_event_at: int | None = None
+    listed: str | None = None
 
     @property
     def completed(self) -> bool:
@@ -55,20 +56,28 @@ def expiry_event_at(tx: Transaction, payment_id: str) -> int | None:
 
 
 def add_received(
-    tx: Transaction, payment_id: str, amount: int, completed_at: int | None, partial_event_at: int | None
+    tx: Transaction,
+    payment_id: str,
+    amount: int,
+    completed_at: int | None,
+    partial_event_at: int | None,
+    listed: str | None = None,
 ) -> None:
-    """Counts what the ledger has just credited; completed_at when that was the last of it."""
-    # The time is left out of a part, so that SQLite need not look at the index of what is to expire.
-    column, completed = ("", ()) if completed_at is None else (", completed_at = ?", (completed_at,))
+    """Counts what the ledger has just credited; completed_at when that was the last of it, listed when the first."""
+    # What stays is left out, so that SQLite need not look at the indexes of what is to expire and what is listed.
+    new = {name: value for name, value in {"completed_at": completed_at, "listed": listed}.items() if value is not None}
+    columns = "".join(f", {name} = ?" for name in new)
     tx.execute(
-        f"UPDATE incoming_payment SET received = received + ?, partial_event_at = ?{column}"
+        f"UPDATE incoming_payment SET received = received + ?, partial_event_at = ?{columns}"
         " WHERE id = ? AND completed_at IS NULL",
-        (amount, partial_event_at, *completed, payment_id),
+        (amount, partial_event_at, *new.values(), payment_id),
     )
 
 
 def complete_incoming(tx: Transaction, payment_id: str, now: int) -> None:
-    tx.execute("UPDATE incoming_payment SET completed_at = ? WHERE id = ? AND completed_at IS NULL", (now, payment_id))
+    """Takes no more money from now on. What has received none is listed no more."""
+    columns = "completed_at = ?, listed = iif(received > 0, listed, NULL)"
+    tx.execute(f"UPDATE incoming_payment SET {columns} WHERE id = ? AND completed_at IS NULL", (now, payment_id))
 
 
 def expired_without_event(tx: Transaction, now: int, limit: int) -> Sequence[IncomingRecord]:

@@ -13,6 +13,7 @@ import pytest
 from payres.amounts import Asset
 from payres.store import (
     accounts,
+    activity,
     assets,
     audit,
     browsers,
@@ -39,7 +40,21 @@ from payres.store.work import Transaction
 
 Query = Callable[[Transaction], object]
 MODULES = (
-    *(accounts, assets, browsers, clients, entries, events, grants, operators, packets, payments, peers, quotes),
+    *(
+        accounts,
+        activity,
+        assets,
+        browsers,
+        clients,
+        entries,
+        events,
+        grants,
+        operators,
+        packets,
+        payments,
+        peers,
+        quotes,
+    ),
     wallets,
 )
 NEWEST = PageQuery(5)
@@ -63,7 +78,13 @@ VALUES: dict[Any, Any] = {
 # These have tests of their own below, or are for the operator and exports alone, or run what another one runs.
 OTHERS = {
     *("entries.page_of_entries", "entries.transfers", "entries.last_transfer", "entries.net_change"),
-    *("entries.sums_by_day", "events.last_sequence", "events.signing_secrets", "grants.authorization_revision"),
+    *(
+        "activity.sums",
+        "entries.sums_by_day",
+        "events.last_sequence",
+        "events.signing_secrets",
+        "grants.authorization_revision",
+    ),
     *("grants.spending", "packets.count_and_sum", "packets.newest_of_payment", "payments.page_of_payments"),
     *("payments.payers_of", "payments.payments_in_order", "payments.sending_remote", "peers.outgoing_token"),
     *("payments.delivered_here", "payments.open_parts", "payments.refunds_of"),
@@ -155,8 +176,10 @@ NO_SEARCHES = (
     "SCALAR SUBQUERY",
     "CORRELATED SCALAR",
     "COMPOUND QUERY",
-    "LEFT-MOST SUBQUERY",
+    "LEFT",
+    "RIGHT",
     "UNION ALL",
+    "MERGE (UNION ALL)",
 )
 
 
@@ -270,6 +293,12 @@ def test_page_of_payments_is_walked_in_its_order(connection: RecordingConnection
             assert [step for step in plan if "_payment_of_wallet (wallet_address_id=? AND id" in step][1:], plan
 
 
+def test_movements_of_a_wallet_are_walked_in_their_order(connection: RecordingConnection) -> None:
+    [plan] = plans(connection, lambda tx: activity.listed(tx, 1, 1, "~", 5)).values()
+    assert plan[0] == "MERGE (UNION ALL)"
+    assert not [step for step in plan if "B-TREE" in step or "AUTOMATIC" in step]
+
+
 def test_entries_of_a_payment_are_walked_in_an_index(connection: RecordingConnection) -> None:
     fields: dict[str, Any] = dict.fromkeys(field.name for field in msgspec.structs.fields(PaymentRecord))
     payment = PaymentRecord(**fields | {"id": "1", "direction": "incoming"})
@@ -338,6 +367,11 @@ def test_index_of_what_goes_or_is_under_way_has_nothing_else(
 ) -> None:
     partial = connection.execute(f"SELECT partial FROM pragma_index_list('{table}') WHERE name LIKE '{index}'")
     assert partial.fetchall() == [(1,)]
+
+
+def test_sums_of_an_account_are_counted_along_the_ids_of_transfers(connection: RecordingConnection) -> None:
+    *_, plan = plans(connection, lambda tx: activity.sums(tx, 1, 1, 2)).values()
+    assert plan[0] == "SEARCH transfer USING INTEGER PRIMARY KEY (rowid>?)"
 
 
 def test_volume_is_counted_along_the_ids_of_transfers(connection: RecordingConnection) -> None:

@@ -9,6 +9,8 @@ from starlette.responses import Response
 from payres.clock import DAY
 from payres.owner import apps, keys
 from payres.owner.apps import App, Budget, Standing
+from payres.owner.movements import Movement, Reader
+from payres.pages.account import activity
 from payres.pages.account.visits import Form, Visit
 from payres.pages.html import redirect
 from payres.pages.language import Language, marked
@@ -20,6 +22,7 @@ from payres.store.work import Work
 
 TAB: Final = "/account/apps"
 NEARLY: Final = 90  # per cent, from which a bar warns
+PAYMENTS: Final = 10  # of an app, the newest
 FEW: Final = 5  # that have ended, below those that have not
 # How a grant has ended, or why it has none to end.
 ENDS: Final[dict[Standing, str]] = {
@@ -66,9 +69,15 @@ async def show_ended(visit: Visit) -> Response:
 
 async def show_one(visit: Visit) -> Response:
     """GET /account/apps/{grant}."""
-    app = await visit.read(lambda work: apps.require_app(work, visit.wallet, visit.segments["grant"]))
-    own = context_of(visit.request).urls.wallet(visit.wallet.path)
-    return visit.show("app.html", tab=TAB, app=app, budget=app.budget, **_words(visit.language, own))
+    grant_id, language = visit.segments["grant"], visit.language
+
+    def unit(work: Work) -> tuple[App, Sequence[Movement]]:
+        app = apps.require_app(work, visit.wallet, grant_id)
+        return app, Reader(work, visit.wallet, language.zone).of_grant(grant_id, PAYMENTS)
+
+    app, paid = await visit.read(unit)
+    words = _words(language, context_of(visit.request).urls.wallet(visit.wallet.path)) | activity.words(language)
+    return visit.show("app.html", tab=TAB, app=app, budget=app.budget, paid=paid, **words)
 
 
 async def stop(visit: Visit, form: Form) -> Response:

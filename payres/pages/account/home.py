@@ -1,17 +1,37 @@
-"""The owner's home page: the balance, what is in progress, the last movements."""
+"""The owner's home page: the balance, what is in progress, the last movements, and what others need to know."""
+
+from typing import Any, Final
 
 from starlette.responses import Response
 
+from payres.owner import apps
+from payres.owner.movements import Reader, Wanted
+from payres.pages.account.activity import words
 from payres.pages.account.visits import HOME, Visit
 from payres.store.accounts import ACCOUNTS
 from payres.store.work import Work
+
+MOVEMENTS: Final = 10
+IN_PROGRESS: Final = 5
+BUDGETS: Final = 3
 
 
 async def show(visit: Visit) -> Response:
     """GET /account."""
 
-    def unit(work: Work) -> int:
-        account = ACCOUNTS.by_id(work, visit.wallet.account_id)
-        return account.balance - account.held
+    def unit(work: Work) -> dict[str, Any]:
+        wallet, account = visit.wallet, ACCOUNTS.by_id(work, visit.wallet.account_id)
+        reader = Reader(work, wallet, visit.language.zone)
+        under_way = reader.in_progress(IN_PROGRESS)
+        rows = reader.page(Wanted(), MOVEMENTS + len(under_way)).rows
+        shown = {one.key for one in under_way}
+        return {
+            "balance": account.balance - account.held,
+            "in_progress": under_way,
+            "rows": [row for row in rows if row.newest.key not in shown][:MOVEMENTS],
+            "budgets": apps.budgets(work, wallet)[:BUDGETS],
+            "address": work.urls.wallet(wallet.path),
+            "pointer": work.urls.pointer(wallet.path),
+        }
 
-    return visit.show("home.html", tab=HOME, balance=await visit.read(unit))
+    return visit.show("home.html", tab=HOME, **await visit.read(unit), **words(visit.language))

@@ -1,0 +1,326 @@
+"""What has moved in a wallet, as its owner reads it: payments, deposits and withdrawals, refunds; newest first, the
+payments of an app to one receiver on one day together. And what a month came to.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime, time, timedelta, tzinfo
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from payres.clock import DAY, LATEST, SECOND
+from payres.errors import nothing_here
+from payres.grants.wording import ShownUrl, visible_name, visible_url
+from payres.identifiers import first_identifier, moment_of
+from payres.owner.apps import Who, who_of
+from payres.owner.payments import note_of
+from payres.owner.sending import kept_wish
+from payres.store import activity, payments
+from payres.store.accounts import ACCOUNTS
+from payres.store.activity import ListedRecord, Source
+from payres.store.clients import CLIENTS
+from payres.store.grants import GRANTS
+from payres.store.quotes import QUOTES
+from payres.store.rows import AFTER_ALL
+from payres.store.wallets import WALLETS, WalletRecord
+from payres.store.work import Work
+
+Kind = Literal["sent", "received", "deposit", "withdrawal", "sent back", "came back"]
+# `unpaid` and `part paid` are of what the owner asks for; of `part sent` the rest never left the wallet.
+State = Literal["sending", "unpaid", "part paid", "done", "failed", "part sent"]
+Show = Literal["all", "in", "out", "failed"]
+
+KINDS: Final[Mapping[Source, Kind]] = {
+    "outgoing": "sent",
+    "incoming": "received",
+    "deposit": "deposit",
+    "withdrawal": "withdrawal",
+    "sent back": "sent back",
+    "came back": "came back",
+}
+SCANNED: Final = 1_000  # movements that one page looks at, at most: it may show them as one row, or none of them
+BATCH: Final = 100
+FOLDED: Final = 3  # payments of one app to one receiver on one day that make one row
+SLACK: Final = DAY  # how far the time in an id, which is of the machine, may be from that of the payment
+OPAQUE: Final = "/incoming-payments/"  # what follows it in a receiver names nobody
+
+
+class Counterpart(NamedTuple):
+    """Who is at the other end: the `name` of a wallet here or one that it gives itself, or its address. `wallet_id` is
+    that of a wallet here; `several` says that others have paid besides. Of who pays from elsewhere nothing is known."""
+
+    name: str | None = None
+    address: ShownUrl | None = None
+    wallet_id: int | None = None
+    several: bool = False
+
+    @property
+    def text(self) -> str:
+        """The name, or the address without its scheme; nothing where neither is known."""
+        return self.name or (self.address.text.partition("//")[2] if self.address else "")
+
+
+class Movement(msgspec.Struct, frozen=True):
+    """`amount` is what it adds to the balance: what it has moved, or where that is nothing yet, or failed, would move.
+    `whole` is of how much, where only a part has moved; `reason` why it failed. `id` is that of the payment, also of
+    one that a refund undoes, or of the movement. Later keys are of later movements."""
+
+    key: str
+    kind: Kind
+    id: str
+    counterpart: Counterpart
+    app: Who | None
+    note: str
+    amount: int
+    whole: int | None
+    state: State
+    reason: str | None
+    time: int
+
+
+class Row(NamedTuple):
+    """One movement, or several payments of one app to one receiver on one day, newest first."""
+
+    movements: list[Movement]
+
+    @property
+    def newest(self) -> Movement:
+        return self.movements[0]
+
+    @property
+    def amount(self) -> int:
+        """What all of them have moved."""
+        return sum(one.amount for one in self.movements if one.state != "failed")
+
+
+class Wanted(NamedTuple):
+    """Which movements: from one time until just before another, in or out or failed, with a text in the name, address
+    or note, only below the key where the page before ended. `like` is the id of a payment of an app: only those that
+    are in one row with it, each for itself."""
+
+    below: str | None = None
+    since: int = 0
+    until: int = LATEST
+    show: Show = "all"
+    text: str = ""
+    like: str | None = None
+
+
+class Page(NamedTuple):
+    """`next` is the key below which it goes on; None at the end."""
+
+    rows: Sequence[Row]
+    next: str | None
+
+
+class Statement(NamedTuple):
+    """What a wallet held at the beginning of a time, what came and left, and what it held at the end or holds now."""
+
+    opening: int
+    credits: int
+    debits: int
+    closing: int
+
+
+class Reader:
+    """Reads the movements of one wallet in one unit; days are those of the zone."""
+
+    def __init__(self, work: Work, wallet: WalletRecord, zone: tzinfo) -> None:
+        self._work = work
+        self._wallet = wallet
+        self._zone = zone
+        self._names: dict[int, Counterpart] = {}
+        self._apps: dict[str, tuple[object, Who]] = {}
+        self._receivers: dict[str, Counterpart] = {}
+
+    def page(self, wanted: Wanted, rows: int) -> Page:
+        """So many rows, or fewer where very many movements would have to be looked at for them; more where payments
+        stand for themselves in the end. Raises NotFound for a `like` that is no payment of an app."""
+        like = self._fold_like(wanted.like) if wanted.like else None
+        if like is not None:
+            since, until = day_of(like.day, self._zone)
+            wanted = wanted._replace(since=since, until=until, below=wanted.below or f"{wanted.like}~")
+        found: dict[object, Row] = {}
+        last = wanted.below
+        for number, record in enumerate(self._walk(wanted)):
+            if number == SCANNED:
+                return Page(_unfolded(found), last)
+            one = self._movement(record)
+            fold = self._fold(one, record)
+            if _is_wanted(one, wanted) and (like is None or fold == like):
+                key = fold if fold and not like else one.key
+                if key not in found and len(found) == rows:
+                    return Page(_unfolded(found), last)
+                found.setdefault(key, Row([])).movements.append(one)
+            last = record.key
+        return Page(_unfolded(found), None)
+
+    def in_progress(self, rows: int) -> Sequence[Movement]:
+        """The newest payments that are on their way."""
+        return self._those(activity.being_sent(self._work, self._wallet.account_id, rows))
+
+    def of_grant(self, grant_id: str, rows: int) -> Sequence[Movement]:
+        """The newest payments under a grant."""
+        return self._those(activity.paid_under(self._work, grant_id, rows))
+
+    def _those(self, payment_ids: Sequence[str]) -> Sequence[Movement]:
+        """The outgoing payments with these ids, of this wallet."""
+        return [self._movement(record) for one in payment_ids if (record := self._find(one))]
+
+    def _find(self, payment_id: str) -> ListedRecord | None:
+        rows = activity.listed(self._work, self._wallet.id, self._wallet.account_id, f"{payment_id}~", 1)
+        return next((one for one in rows if one.key == payment_id), None)
+
+    def _walk(self, wanted: Wanted) -> Iterator[ListedRecord]:
+        """Those of the time that the owner sees, newest first."""
+        below = wanted.below or (AFTER_ALL if wanted.until == LATEST else first_identifier(wanted.until + SLACK))
+        end = first_identifier(wanted.since - SLACK)
+        while batch := activity.listed(self._work, self._wallet.id, self._wallet.account_id, below, BATCH):
+            for record in batch:
+                below = record.key
+                if below < end:
+                    return
+                has_expired = record.state == "open" and not record.moved and self._work.now >= (record.expires_at or 0)
+                if wanted.since <= _time(record) < wanted.until and not has_expired:
+                    yield record
+
+    def _movement(self, record: ListedRecord) -> Movement:
+        is_out = record.source in {"outgoing", "withdrawal", "sent back"}
+        whole = record.moved if record.wanted is None else int(record.wanted)
+        state, is_refund = _state(record, whole), False
+        match record.source:
+            case "outgoing":
+                is_refund, counterpart = self._receiver(record)
+            case "incoming":
+                counterpart = self._payer(record.id)
+            case "sent back":
+                counterpart = self._wallet_of("outgoing", record.other)
+            case "came back":
+                counterpart = self._wallet_of("incoming", record.other)
+            case _:
+                counterpart = Counterpart()
+        size = whole if state in {"sending", "unpaid", "failed"} else record.moved
+        return Movement(
+            key=record.key,
+            kind="sent back" if is_refund else KINDS[record.source],
+            id=record.id,
+            counterpart=counterpart,
+            app=self._app(record.grant_id)[1] if record.grant_id else None,
+            note=note_of(record.metadata),
+            amount=-size if is_out else size,
+            whole=whole if state in {"part paid", "part sent"} else None,
+            state=state,
+            reason=record.failure,
+            time=_time(record),
+        )
+
+    def _receiver(self, record: ListedRecord) -> tuple[bool, Counterpart]:
+        """Who gets an outgoing payment, and whether that is a refund."""
+        if record.other is not None:
+            key = record.other
+            if key not in self._receivers:
+                self._receivers[key] = self._wallet_of("incoming", key)
+            return False, self._receivers[key]
+        assert record.receiver is not None, "outgoing payments have one"
+        quote = QUOTES.get(self._work, record.quote_id) if record.quote_id and record.grant_id is None else None
+        if quote is not None and quote.wish is not None:
+            wish = kept_wish(quote.wish)
+            return False, Counterpart(wish.called, visible_url(wish.address))
+        if record.grant_id is None and record.quote_id is None:  # only refunds are made so
+            refund = payments.refund_by_return_payment(self._work, record.id)
+            if refund is not None and refund.wallet_address is not None:
+                return True, Counterpart(address=visible_url(refund.wallet_address))
+        return False, Counterpart(address=visible_url(record.receiver.partition(OPAQUE)[0]))
+
+    def _payer(self, payment_id: str) -> Counterpart:
+        wallets = activity.payer_wallets(self._work, payment_id)
+        return self._named(wallets[0])._replace(several=len(wallets) > 1) if wallets else Counterpart()
+
+    def _wallet_of(self, direction: payments.Direction, payment_id: str | None) -> Counterpart:
+        assert payment_id is not None, "both sides are here"
+        return self._named(activity.wallet_of_payment(self._work, direction, payment_id))
+
+    def _named(self, wallet_id: int) -> Counterpart:
+        if wallet_id not in self._names:
+            wallet = WALLETS.by_id(self._work, wallet_id)
+            name = visible_name(wallet.public_name, None) or wallet.path
+            self._names[wallet_id] = Counterpart(name, visible_url(self._work.urls.wallet(wallet.path)), wallet_id)
+        return self._names[wallet_id]
+
+    def _app(self, grant_id: str) -> tuple[object, Who]:
+        """The app that a grant was given to, after what tells it from others."""
+        if grant_id not in self._apps:
+            grant = GRANTS.by_id(self._work, grant_id)
+            client = CLIENTS.by_id(self._work, grant.client_id).identity
+            who = who_of(self._work, self._wallet, grant, client)
+            self._apps[grant_id] = (grant.client_id, grant.kid), who
+        return self._apps[grant_id]
+
+    def _fold(self, one: Movement, record: ListedRecord) -> "Fold | None":
+        """What it has in common with others of its row; None for what stands for itself."""
+        if record.grant_id is None or one.kind != "sent":
+            return None
+        there = one.counterpart
+        day = datetime.fromtimestamp(one.time // SECOND, self._zone).date()
+        return Fold(self._app(record.grant_id)[0], there.wallet_id or there.text, day)
+
+    def _fold_like(self, payment_id: str) -> "Fold":
+        """Raises NotFound."""
+        found = self._find(payment_id)
+        fold = self._fold(self._movement(found), found) if found else None
+        if fold is None:
+            raise nothing_here()
+        return fold
+
+
+class Fold(NamedTuple):
+    """What payments of one row have in common."""
+
+    app: object
+    receiver: int | str
+    day: date
+
+
+def statement(work: Work, wallet: WalletRecord, since: int, until: int) -> Statement:
+    """That of a time which has begun. What is held counts as not yet gone."""
+    found = activity.sums(work, wallet.account_id, since, until)
+    closing = ACCOUNTS.by_id(work, wallet.account_id).balance - found.since
+    return Statement(closing - found.credits + found.debits, found.credits, found.debits, closing)
+
+
+def day_of(day: date, zone: tzinfo) -> tuple[int, int]:
+    """When a day begins and ends there."""
+    begins, ends = (datetime.combine(one, time(), zone) for one in (day, day + timedelta(days=1)))
+    return int(begins.timestamp()) * SECOND, int(ends.timestamp()) * SECOND
+
+
+def _unfolded(found: Mapping[object, Row]) -> Sequence[Row]:
+    """The rows in their order, of few payments one each."""
+    rows = [
+        row for one in found.values() for row in ([one] if len(one.movements) >= FOLDED else map(_alone, one.movements))
+    ]
+    return sorted(rows, key=lambda row: row.newest.key, reverse=True)
+
+
+def _alone(one: Movement) -> Row:
+    return Row([one])
+
+
+def _is_wanted(one: Movement, wanted: Wanted) -> bool:
+    is_failed = one.state in {"failed", "part sent"}
+    shows = {"all": True, "in": one.amount > 0, "out": one.amount < 0 and one.state != "failed", "failed": is_failed}
+    said = f"{one.counterpart.text} {one.note} {one.app.name if one.app else ''}".casefold()
+    return shows[wanted.show] and wanted.text.casefold() in said
+
+
+def _time(record: ListedRecord) -> int:
+    """When it moved first; of what has not, when it was made."""
+    return record.created_at if record.key == record.id or record.source != "incoming" else moment_of(record.key)
+
+
+def _state(record: ListedRecord, whole: int) -> State:
+    if record.state == "open" and record.wanted is not None and record.moved < whole:
+        return "part paid" if record.moved else "unpaid"
+    if record.state == "failed":
+        return "part sent" if record.moved else "failed"
+    return "sending" if record.state == "sending" else "done"

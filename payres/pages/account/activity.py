@@ -1,0 +1,150 @@
+"""All movements of the owner's wallet, by day; and a month's statement, on the page and as a file."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any, Final, NamedTuple, cast, get_args
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from payres.admin.exports import send_export
+from payres.clock import SECOND, format_time
+from payres.errors import nothing_here
+from payres.grants.wording import visible_text
+from payres.operator.exports import PeriodQuery, export_statement
+from payres.owner.movements import Reader, Row, Show, Wanted, day_of, statement
+from payres.pages.account.visits import Visit
+from payres.pages.failures import failure_of
+from payres.pages.language import Language, marked
+from payres.store.accounts import ACCOUNTS
+from payres.store.work import Work
+
+TAB: Final = "/account/activity"
+ROWS: Final = 25
+A_YEAR: Final = 330  # days within which a day needs no year
+MAX_TEXT: Final = 100
+IDENTIFIER: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+SHOWS: Final[Mapping[Show, str]] = {
+    "all": marked("All movements"),
+    "in": marked("Money in"),
+    "out": marked("Money out"),
+    "failed": marked("Failed"),
+}
+
+
+class Month(NamedTuple):
+    """A month of the reader's calendar; `name` is as in an address, `2026-11`."""
+
+    name: str
+    since: int
+    until: int
+
+
+async def show(visit: Visit) -> Response:
+    """GET /account/activity."""
+    language, given = visit.language, visit.request.query_params
+    months = _months(visit)
+    chosen = next((one for one in months if one.name == given.get("month")), None)
+    wanted = Wanted(
+        below=_identifier(given.get("below")),
+        since=chosen.since if chosen else 0,
+        until=chosen.until if chosen else Wanted().until,
+        show=cast("Show", given["show"]) if given.get("show") in get_args(Show) else "all",
+        text=visible_text(given.get("text", "")[:MAX_TEXT]).strip(),
+        like=_identifier(given.get("like")),
+    )
+    summed = chosen or months[0]
+
+    def unit(work: Work) -> dict[str, Any]:
+        found = Reader(work, visit.wallet, language.zone).page(wanted, ROWS)
+        return {
+            "rows": found.rows,
+            "next": found.next,
+            "statement": statement(work, visit.wallet, summed.since, summed.until),
+            "held": ACCOUNTS.by_id(work, visit.wallet.account_id).held if summed == months[0] else 0,
+        }
+
+    values = await visit.read(unit)
+    kept = {"month": chosen.name if chosen else "", "show": wanted.show, "text": wanted.text, "like": wanted.like or ""}
+    filters = {name: value for name, value in kept.items() if value not in {"", "all"}}
+    return visit.show(
+        "activity.html",
+        tab=TAB,
+        days=_by_day(language, values["rows"]),
+        wanted=wanted,
+        months=months,
+        chosen=chosen,
+        summed=summed,
+        is_now=summed == months[0],
+        shows=SHOWS,
+        begins=language.date(summed.since),
+        earlier=f"{TAB}?{urlencode(filters | {'below': values['next'] or ''})}",
+        latest=f"{TAB}?{urlencode(filters)}",
+        **values,
+        **words(language),
+    )
+
+
+async def download(visit: Visit) -> Response:
+    """GET /account/activity/statement.csv: the statement of a month, a line for each movement of money."""
+    found = next((one for one in _months(visit) if one.name == visit.request.query_params.get("month")), None)
+    if found is None:
+        raise nothing_here()
+    period = PeriodQuery(from_=format_time(found.since), to=format_time(found.until))
+    export = export_statement(visit.wallet.path, period)
+    export.name = f"{export.name} {found.name}"
+    return await send_export(visit.request, export, f"owner:{visit.wallet.path}", visit.read)
+
+
+def words(language: Language) -> dict[str, Any]:
+    """What the templates say of movements."""
+    return {
+        "why": lambda one: failure_of(language, one.reason),
+        "sizes": lambda row: sorted({abs(one.amount) for one in row.movements}),
+        "when": lambda one: _when(language, one.time),
+        "day_before": lambda one: _when(language, one.time) if _days_ago(language, one.time) else "",
+        "span_of": lambda row: (language.clock(row.movements[-1].time), language.clock(row.newest.time)),
+    }
+
+
+def _when(language: Language, moment: int) -> str:
+    """Of today the time too."""
+    day = language.day(moment)
+    shown = day[:1].upper() + day[1:]
+    return f"{shown} {language.clock(moment)}" if _days_ago(language, moment) == 0 else shown
+
+
+def _days_ago(language: Language, moment: int) -> int:
+    now, then = (datetime.fromtimestamp(one // SECOND, language.zone).date() for one in (language.now, moment))
+    return (now - then).days
+
+
+def _by_day(language: Language, rows: Sequence[Row]) -> Sequence[tuple[str, Sequence[Row]]]:
+    """The rows under the heading of their day."""
+
+    def heading(row: Row) -> str:
+        ago = _days_ago(language, row.newest.time)
+        if ago in {0, 1}:
+            return language.day(row.newest.time)
+        return language.weekday(row.newest.time) if ago < A_YEAR else language.date(row.newest.time)
+
+    return [(day, list(those)) for day, those in groupby(rows, heading)]
+
+
+def _months(visit: Visit) -> Sequence[Month]:
+    """Those since the wallet was made, this one first."""
+    zone, found = visit.language.zone, list[Month]()
+    first = datetime.fromtimestamp(visit.wallet.created_at // SECOND, zone).date().replace(day=1)
+    this = datetime.fromtimestamp(visit.language.now // SECOND, zone).date().replace(day=1)
+    while this >= first or not found:
+        after = (this.replace(day=28) + timedelta(days=4)).replace(day=1)
+        found.append(Month(f"{this:%Y-%m}", day_of(this, zone)[0], day_of(after, zone)[0]))
+        this = (this - timedelta(days=1)).replace(day=1)
+    return found
+
+
+def _identifier(text: str | None) -> str | None:
+    """An id from the address; none for what cannot be one."""
+    return text if text and IDENTIFIER.fullmatch(text) else None

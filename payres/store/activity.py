@@ -1,0 +1,131 @@
+"""SQL of a wallet's movements as its owner sees them: payments, deposits and withdrawals, and refunds in one order, by
+their keys; and what a wallet's money came to in a time.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from payres.store.rows import first_row_from, number
+from payres.store.work import Transaction
+
+Source = Literal["outgoing", "incoming", "deposit", "withdrawal", "sent back", "came back"]
+
+
+class ListedRecord(msgspec.Struct, frozen=True):
+    """A movement; later keys are of later ones. id is that of the payment, also of one that a refund undoes.
+
+    wanted is what an outgoing payment may take, or an incoming one asks for (decimal text); moved is what has been sent
+    or received. other is the incoming payment here that an outgoing one pays, and the other payment of a refund.
+    """
+
+    key: str
+    source: Source
+    id: str
+    grant_id: str | None
+    quote_id: str | None
+    receiver: str | None
+    other: str | None
+    wanted: str | None
+    moved: int
+    state: str
+    failure: str | None
+    metadata: str | None
+    created_at: int
+    expires_at: int | None
+
+
+# The casts give each column one affinity, without which SQLite would sort all movements for each page.
+_NO: Final = "cast(NULL AS text)"
+_MADE: Final = f"{_NO}, {_NO}, {_NO}"
+_DONE: Final = f"cast('completed' AS text), {_NO}, {_NO}, created_at, cast(NULL AS integer)"
+_LISTED: Final = f"""
+SELECT id AS key, 'outgoing' AS source, id, grant_id, quote_id, receiver, incoming_payment_id, cast(debit AS text),
+  sent, state, failure, metadata, created_at, cast(NULL AS integer)
+FROM outgoing_payment WHERE wallet_address_id = :wallet AND id < :below
+UNION ALL
+SELECT listed, 'incoming', id, {_MADE}, {_NO}, incoming_value, received,
+  cast(iif(completed_at IS NULL, 'open', 'completed') AS text), {_NO}, metadata, created_at, expires_at
+FROM incoming_payment WHERE wallet_address_id = :wallet AND listed < :below AND listed IS NOT NULL
+UNION ALL
+SELECT m.id, t.kind, m.id, {_MADE}, {_NO}, {_NO}, t.amount, cast('completed' AS text), {_NO}, {_NO}, m.created_at,
+  cast(NULL AS integer)
+FROM movement m JOIN transfer t ON t.id = m.transfer_id WHERE m.account_id = :account AND m.id < :below
+UNION ALL
+SELECT id, 'sent back', incoming_payment_id, {_MADE}, outgoing_payment_id, {_NO}, amount, {_DONE}
+FROM refund WHERE from_wallet_id = :wallet AND id < :below
+UNION ALL
+SELECT id, 'came back', outgoing_payment_id, {_MADE}, incoming_payment_id, {_NO}, returned, {_DONE}
+FROM refund WHERE to_wallet_id = :wallet AND id < :below
+ORDER BY key DESC LIMIT :rows
+"""
+
+
+def listed(tx: Transaction, wallet_id: int, account_id: int, below: str, rows: int) -> Sequence[ListedRecord]:
+    """The first so many movements of a wallet with a key below this one, newest first."""
+    values = {"wallet": wallet_id, "account": account_id, "below": below, "rows": rows}
+    return [ListedRecord(*row) for row in tx.execute(_LISTED, values)]
+
+
+def being_sent(tx: Transaction, account_id: int, rows: int) -> Sequence[str]:
+    """The ids of a wallet's newest outgoing payments that are on their way: for each, money is held."""
+    held = "account_id = ? AND remaining > 0 AND outgoing_payment_id IS NOT NULL"
+    found = f"SELECT outgoing_payment_id FROM hold WHERE {held} ORDER BY id DESC LIMIT ?"
+    return [payment_id for (payment_id,) in tx.execute(found, (account_id, rows))]
+
+
+def paid_under(tx: Transaction, grant_id: str, rows: int) -> Sequence[str]:
+    """The ids of the newest outgoing payments under a grant."""
+    found = "SELECT id FROM outgoing_payment WHERE grant_id = ? ORDER BY created_at DESC LIMIT ?"
+    return [payment_id for (payment_id,) in tx.execute(found, (grant_id, rows))]
+
+
+def payer_wallets(tx: Transaction, incoming_payment_id: str) -> Sequence[int]:
+    """The wallets here whose money came first and last into an incoming payment; one when they are the same, none when
+    the money came from elsewhere."""
+    paid = (
+        "SELECT o.wallet_address_id FROM transfer t JOIN outgoing_payment o ON o.id = t.outgoing_payment_id"
+        " WHERE t.incoming_payment_id = ? ORDER BY t.id"
+    )
+    rows = [tx.execute(f"{paid}{way} LIMIT 1", (incoming_payment_id,)).fetchone() for way in ("", " DESC")]
+    return list(dict.fromkeys(row[0] for row in rows if row))
+
+
+def wallet_of_payment(tx: Transaction, direction: Literal["incoming", "outgoing"], payment_id: str) -> int:
+    """The wallet that a payment here is of."""
+    return number(tx, f"SELECT wallet_address_id FROM {direction}_payment WHERE id = ?", payment_id)
+
+
+def note_expiry(tx: Transaction, payment_id: str, now: int) -> None:
+    """Remembers that the event of the expiry is written. What has received nothing is listed no more."""
+    tx.execute(
+        "UPDATE incoming_payment SET expiry_event_at = ?, listed = iif(received > 0, listed, NULL) WHERE id = ?",
+        (now, payment_id),
+    )
+
+
+class Sums(NamedTuple):
+    """What came into an account and left it in a time, and by how much its balance has changed after that."""
+
+    credits: int
+    debits: int
+    since: int
+
+
+def sums(tx: Transaction, account_id: int, since: int, until: int) -> Sums:
+    """Those of the transfers from one time until just before another. It walks all transfers from `since` on."""
+    # SQLite adds up no further than 2^63: the upper and the lower half are summed by themselves.
+    rows = tx.execute(
+        "SELECT credit_account_id = :account, created_at >= :until, sum(amount >> 32), sum(amount & 4294967295)"
+        " FROM transfer WHERE id >= :first AND :account IN (debit_account_id, credit_account_id)"
+        " AND created_at >= :since GROUP BY 1, 2",
+        {
+            "account": account_id,
+            "first": first_row_from(tx, "transfer", "id", since),
+            "since": since,
+            "until": until,
+        },
+    )
+    found = {(is_credit, is_after): (upper << 32) + lower for is_credit, is_after, upper, lower in rows}
+    return Sums(found.get((1, 0), 0), found.get((0, 0), 0), found.get((1, 1), 0) - found.get((0, 1), 0))
