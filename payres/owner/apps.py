@@ -74,14 +74,13 @@ class Budget(NamedTuple):
 
 
 class App(msgspec.Struct, frozen=True):
-    """A grant as its wallet's owner sees it; `budget` is that of one that may spend, `spent` all that it has."""
+    """A grant as its wallet's owner sees it; `budget` is that of one that may spend."""
 
     grant: DecidedRecord
     who: Who
     spending: Spending | None
     standing: Standing
     budget: Budget | None
-    spent: int
 
 
 def budgets(work: Work, wallet: WalletRecord) -> Sequence[Budget]:
@@ -91,7 +90,9 @@ def budgets(work: Work, wallet: WalletRecord) -> Sequence[Budget]:
 
 def running(work: Work, wallet: WalletRecord) -> Sequence[App]:
     """The grants that permit something now, the newest first."""
-    found = (_app(work, wallet, record) for record in grants.grants_in_force(work, wallet.id))
+    # Of the many that were for one payment, nothing more is read.
+    records = (one for one in grants.grants_in_force(work, wallet.id) if not _is_used_up(one))
+    found = (_app(work, wallet, record) for record in records)
     return [app for app in found if app.standing in IN_FORCE]
 
 
@@ -129,8 +130,15 @@ def _app(work: Work, wallet: WalletRecord, record: DecidedRecord) -> App:
     spending, who = spending_of(record.access), who_of(work, wallet, record, record.client)
     budget = _budget(work, wallet, record, who, spending) if spending else None
     standing = _standing(work, record, budget)
-    spent = grants.spent_in_all(work, record.id) if spending else 0
-    return App(record, who, spending, standing, budget if standing == "spends" else None, spent)
+    return App(record, who, spending, standing, budget if standing == "spends" else None)
+
+
+def _is_used_up(record: DecidedRecord) -> bool:
+    """Whether it may spend once, and has spent it all."""
+    spending = spending_of(record.access)
+    if spending is None or spending.value is None or spending.interval is not None or spending.fixes_receive:
+        return False
+    return record.spent >= spending.value
 
 
 def who_of(work: Work, wallet: WalletRecord, grant: GrantRecord, client: str) -> Who:

@@ -67,11 +67,12 @@ class SpendingRecord(msgspec.Struct, frozen=True):
 
 
 class DecidedRecord(GrantRecord, frozen=True):
-    """A grant that somebody has decided on, with the client that asked for it."""
+    """A grant that somebody has decided on, with the client that asked for it, and all that it has spent."""
 
     decided_at: int = 0
     decided_by: Decider | None = None
     client: str = ""
+    spent: int = 0
 
 
 GRANTS = Table(GrantRecord, '"grant"')
@@ -85,6 +86,7 @@ DECIDED = Table(
     decided_at="i.decided_at",
     decided_by="i.decided_by",
     client="c.identity",
+    spent="coalesce((SELECT sum(debit) FROM grant_spending WHERE grant_id = g.id), 0)",
 )
 INTERACTIONS = Table(InteractionRecord, "interaction")
 SPENDING = Table(SpendingRecord, "grant_spending")
@@ -132,11 +134,6 @@ def decided_grant(tx: Transaction, wallet_id: int, grant_id: str) -> DecidedReco
 def grants_in_force(tx: Transaction, wallet_id: int) -> Sequence[DecidedRecord]:
     """Those that were allowed and not revoked, newest first."""
     return DECIDED.list(tx, f"{_OF_WALLET} AND g.state IN ('approved', 'issued') ORDER BY g.id DESC", wallet_id)
-
-
-def spent_in_all(tx: Transaction, grant_id: str) -> int:
-    """What a grant has spent in all windows, in the sender's asset."""
-    return number(tx, "SELECT sum(debit) FROM grant_spending WHERE grant_id = ?", grant_id)
 
 
 def key_used_at(tx: Transaction, client_id: int, wallet_id: int, kid: str) -> int | None:
