@@ -79,10 +79,12 @@ class Urls:
         """The wallet address for a path such as `alice`."""
         return f"{self.base}/{path}"
 
-    def pointer(self, path: str) -> str:
-        """What people copy of a wallet address: the payment pointer, which is for https, or else all of it."""
-        scheme, _, rest = self.wallet(path).partition("://")
-        return f"${rest}" if scheme == "https" else self.wallet(path)
+    def pointer(self, path: str) -> str | None:
+        """The payment pointer of a wallet, which is for https (paymentpointers.org); a whole host needs no path."""
+        scheme, _, host = self.base.partition("://")
+        if scheme != "https":
+            return None
+        return f"${host}" if path == ROOT_WALLET_PATH and "/" not in host else f"${host}/{path}"
 
     def wallet_path(self, url: str) -> str | None:
         """The path under the base URL that a wallet address names, or None when it is not on this server."""

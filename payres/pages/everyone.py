@@ -27,7 +27,7 @@ async def wallet_page(request: Request) -> Response:
         "wallet": wallet,
         "name": visible_name(wallet.public_name, None) or wallet.path,
         "address": address,
-        "pointer": urls.pointer(wallet.path),
+        "pointer": urls.pointer(wallet.path) or address,
         "qr": qr_code(address, language_of(request).say("QR code of this wallet address")),
     }
     response = render(request, "wallet.html", values)

@@ -6,7 +6,11 @@ from typing import Literal
 import pytest
 from playwright.async_api import Page, ViewportSize, expect
 
+from payres.clock import DAY
 from payres.operator import keys
+from payres.operator.wallets import require_wallet
+from payres.owner import requests
+from payres.store.work import Work
 from payres.testing.instance import Instance, run_instance
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.test_admin_pages import AXE, breaches
@@ -23,12 +27,9 @@ FOR_EVERYONE = (
     *("/alice", "/account"),
 )
 FOR_OWNERS = (
-    "/account/request",
-    "/account/apps",
-    "/account/apps/{app}",
-    "/account/apps/{looks}",
-    "/account/apps/ended",
-    "/settings/developer-keys",
+    *("/account", "/account/request", "/account/request/{asked}", "/account/request/{ended}"),
+    *("/account/apps", "/account/apps/{app}", "/account/apps/{looks}", "/account/apps/ended"),
+    *("/settings", "/settings/developer-keys"),
 )
 
 
@@ -52,6 +53,16 @@ def seeded(server: Instance) -> dict[str, str]:
             client.pay(server.wallet("alice"), url, receiveAmount=usd(paid))
         return last_segment(url)
 
+    def ask(*, cancelled: bool = False) -> str:
+        def unit(work: Work) -> str:
+            wallet = require_wallet(work, "carol")
+            made = requests.make(work, wallet, 1250, "Your half of the concert on Saturday", DAY)
+            if cancelled:
+                requests.cancel(work, wallet, made)
+            return made
+
+        return server.write(unit)
+
     shop = {"description": "Order 2041, two paperbacks", "returnUrl": "https://shop.example/orders/2041"}
     cancelled = bill(500, shop)
     token = client.grant({"type": "incoming-payment", "actions": ["complete"], "identifier": carol})
@@ -68,6 +79,8 @@ def seeded(server: Instance) -> dict[str, str]:
         "part": bill(6000, shop, 2000),
         "paid": bill(1250, shop, 1250),
         "cancelled": cancelled,
+        "asked": ask(),
+        "ended": ask(cancelled=True),
         "hostile": bill(2**60, {"description": "W" * 900, "returnUrl": f"https://{'shop' * 15}.example/"}),
     }
 

@@ -9,6 +9,7 @@ import pytest
 from payres.operator import wallets
 from payres.store.payments import INCOMING
 from payres.testing.instance import Instance, run_instance
+from payres.urls import Urls
 from tests.conftest import Refused
 from tests.helpers import Json, receiver_of, usd
 from tests.http.test_accept import BROWSER, PREFER_HTML, PREFER_JSON
@@ -261,10 +262,14 @@ def test_wallet_that_is_not_there_is_not_there_for_browsers_either(
     assert browser.post("/bob").status_code == 405
 
 
-def test_payment_pointer_is_shown_where_there_is_one(tmp_path: Any) -> None:
-    base_url = "https://pay.example"
-    with run_instance(tmp_path / "payres.db") as instance:
-        assert instance.context.urls.pointer("alice") == instance.wallet("alice")
-    from payres.urls import Urls
-
-    assert Urls(base_url).pointer("alice") == "$pay.example/alice"
+@pytest.mark.parametrize(
+    ("base_url", "path", "pointer"),
+    [
+        ("https://pay.example", "alice", "$pay.example/alice"),
+        ("https://pay.example/", ".well-known/pay", "$pay.example"),
+        ("https://pay.example/wallets", ".well-known/pay", "$pay.example/wallets/.well-known/pay"),
+        ("http://127.0.0.1:8080", "alice", None),
+    ],
+)
+def test_payment_pointer_is_for_https(base_url: str, path: str, pointer: str | None) -> None:
+    assert Urls(base_url).pointer(path) == pointer

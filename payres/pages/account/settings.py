@@ -11,7 +11,6 @@ from payres.pages.forms import set_signed_out
 from payres.pages.html import redirect
 from payres.pages.language import marked
 from payres.pages.qr import qr_code
-from payres.urls import ROOT_WALLET_PATH
 
 TAB: Final = "/settings"
 REGIONS: Final = {
@@ -63,13 +62,6 @@ async def show_receiving(visit: Visit) -> Response:
     """GET /settings/receive: what makes visitors of the owner's site pay into the wallet."""
     urls, path = visit.context.urls, visit.wallet.path
     address = urls.wallet(path)
-    scheme, _, host = urls.base.partition("://")
-    # A payment pointer means https (paymentpointers.org); that of a whole host names no path.
-    pointer = f"${host}" if path == ROOT_WALLET_PATH else f"${host}/{path}"
     label = visit.language.say("QR code of this wallet address")
-    return visit.show(
-        "receive.html",
-        address=address,
-        pointer=pointer if scheme == "https" else None,
-        qr=qr_code(address, label),
-    )
+    qr = qr_code(address, label)
+    return visit.show("receive.html", address=address, pointer=urls.pointer(path), qr=qr)
