@@ -221,7 +221,8 @@ def _show(request: Request, back: Back, word: str, refresh: int | None = None) -
         # What the payer typed is for their own browser.
         "payer": None if word == "elsewhere" else visible_url(record.payer),
         "paid_at": language.moment(record.changed_at) if word == "paid" else None,
-        "again": f"/pay/{bill.payment.id}" if bill.is_open and word not in {"paid", "made", "moment"} else None,
+        # Not while the money may still come: it would be paid twice.
+        "again": bill.is_open and word not in {"paid", "made", "late", "moment"},
         "wallet": asked.redirect if asked and word in {"asked", "forged"} else None,
     }
     response = render(request, "pay_return.html", values, end.status)
