@@ -1,10 +1,13 @@
 """Sending money as an owner does, through the pages."""
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
+from threading import Event
 
 import httpx2
 import pytest
@@ -16,7 +19,8 @@ from payres.store.payments import INCOMING, OUTGOING
 from payres.store.rows import number
 from payres.testing.instance import Instance
 from payres.testing.peering import peer
-from tests.helpers import Json, receiver_of, usd
+from tests.helpers import TIMEOUT, Json, receiver_of, usd
+from tests.http_server import reply, serving
 from tests.interledger.network import network
 from tests.pages.account.browser import OwnersBrowser
 from tests.pages.admin.browser import words_of
@@ -416,3 +420,43 @@ def test_pages_speak_the_language_of_the_reader(shared: Instance, code: str, sai
         assert problem(sender.ask("bob", "200"), "amount").endswith(
             ("USD 100,00. Senden Sie das oder weniger.", "USD 100,00. Envíe eso o menos.")
         )
+
+
+def test_other_servers_that_misbehave(payres: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they say is not shown, and none can hold the owner up."""
+    monkeypatch.setattr(payres.context.receivers, "_seconds", 0.2)
+    wallet = {"id": "{base}/wallet", "publicName": "<b>Eve</b>", "assetCode": "USD", "assetScale": 2}
+    wallet |= {"authServer": "{base}/auth", "resourceServer": "{base}"}
+    pages: dict[str, tuple[int, str]] = {
+        "/gone": (404, ""),
+        "/broken": (500, ""),
+        "/moved": (302, ""),
+        "/page": (200, "<script>alert(1)</script>"),
+        "/ours": (200, json.dumps(wallet | {"id": payres.wallet("alice")})),
+        "/wallet": (200, json.dumps(wallet)),
+        "/auth": (403, '{"error": "<script>"}'),
+    }
+    said = {
+        "/gone": "There is no wallet at this address.",
+        "/broken": "127.0.0.1 does not answer.",
+        "/moved": "There is no wallet at this address.",
+        "/page": "There is no wallet at this address.",
+        "/ours": "There is no wallet at this address.",
+        "/wallet": "127.0.0.1 does not let this server pay it.",
+        "/silent": "127.0.0.1 does not answer.",
+    }
+    stopped = Event()
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        if handler.path == "/silent":
+            stopped.wait(TIMEOUT)
+        status, text = pages.get(handler.path, (200, ""))
+        reply(handler, status, text.replace("{base}", f"http://{handler.headers['host']}").encode())
+
+    with serving(answer) as port, Sender(payres) as sender:
+        for path, sentence in said.items():
+            page = sender.ask(f"http://127.0.0.1:{port}{path}", "1")
+            assert problem(page, "to").startswith(sentence), path
+            assert "<script" not in page.text
+        stopped.set()
+        assert sender.balance == "100.00"
