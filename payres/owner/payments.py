@@ -7,7 +7,7 @@ import msgspec
 
 from payres.errors import nothing_here
 from payres.grants.wording import ShownUrl, visible_name, visible_text, visible_url
-from payres.owner.sending import KeptWish, free_balance, kept_wish
+from payres.owner.sending import BILL, KeptWish, free_balance, kept_wish
 from payres.store import payments
 from payres.store.entries import MOVEMENTS
 from payres.store.grants import GRANTS
@@ -25,7 +25,7 @@ class Who(msgspec.Struct, frozen=True):
 
     name: str = ""
     address: ShownUrl | None = None
-    to: str = ""  # the same as a URL
+    to: str = ""  # the same as a URL, where more can be sent
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +118,7 @@ def _receiver(work: Work, payment: OutgoingRecord, wish: KeptWish | None) -> Who
         incoming = INCOMING.by_id(work, payment.terms.incoming_payment_id)
         return _wallet(work, incoming.wallet_address_id)
     if wish is not None:
-        return Who(wish.called, visible_url(wish.address), wish.to)
+        return Who(wish.called, visible_url(wish.address), "" if BILL in wish.address else wish.address)
     return Who(visible_url(payment.terms.receiver).host)
 
 

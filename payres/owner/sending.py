@@ -187,7 +187,8 @@ def paid_before(work: Work, wallet: WalletRecord) -> list[KeptWish]:
     wishes = [] if own is None else quotes.last_wishes(work, own.id, wallet.id, LOOKED_AT)
     latest: dict[str, KeptWish] = {}
     for wish in map(kept_wish, wishes):
-        latest.setdefault(wish.address, wish)
+        if BILL not in wish.address:
+            latest.setdefault(wish.address, wish)
     return [*latest.values()][:PAID_BEFORE]
 
 

@@ -31,8 +31,7 @@ async def show(visit: Visit) -> Response:
             terms=terms,
             is_fresh=is_fresh,
             took=None if terms.path is None or payment.ended_at is None else payment.ended_at - payment.created_at,
-            # A bill says itself what is left.
-            rest="" if found.is_bill else visit.language.decimal(terms.debit - payment.sent, asset),
+            rest=visit.language.decimal(terms.debit - payment.sent, asset),
         )
     if isinstance(found, Incoming):
         return visit.show("payment_in.html", tab=ACTIVITY, found=found, payment=found.payment, asset=asset)

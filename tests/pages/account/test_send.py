@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
 from threading import Event
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -391,6 +392,7 @@ def test_bill_of_another_server_is_paid_by_its_link(pair: Sequence[Instance]) ->
         a.wait_for({"id": payment.rpartition("/")[2]})
         assert "Bob has USD 3.21" in sender.words(payment)
         assert b.balance("bob") == "1003.21"
+        assert f'href="/account/send?to={quote(b.wallet("bob"))}"' in sender.http.get(payment).text
         assert problem(sender.ask(bill), "to").startswith("This bill is paid")
 
 
