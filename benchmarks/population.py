@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from payres.clock import DAY
+from payres.gnap import Access, IncomingPaymentAccess, OutgoingPaymentAccess, QuoteAccess
 from payres.grants import clients
-from payres.grants.gnap import Access, IncomingPaymentAccess, OutgoingPaymentAccess, QuoteAccess
 from payres.grants.tokens import issue_token
 from payres.identifiers import hash_secret
 from payres.operator.keys import add_key

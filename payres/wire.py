@@ -1,7 +1,7 @@
 """The structs that cross HTTP, in the shapes of the Open Payments documents 1.3.0.
 
 What a client may leave out is `UNSET` and never `null`: clients reject `null` for an absent member. The bodies of GNAP
-are in `payres.grants.gnap`, with the access items.
+are in `payres.gnap`, with the access items.
 """
 
 import json
@@ -84,7 +84,7 @@ class CompletionRequest(msgspec.Struct, frozen=True):
     """Its members are ignored."""
 
 
-# Resources (Specification 2)
+# Resources (Specification 2). payres leaves out less than it may, and less than other servers do.
 
 
 class PaymentMethod(Resource, frozen=True, kw_only=True):
@@ -106,14 +106,14 @@ class IncomingPayment(WalletResource, frozen=True, kw_only=True):
     completed: bool
     incoming_amount: Amount | UnsetType = UNSET
     received_amount: Amount
-    expires_at: str
+    expires_at: str | UnsetType = UNSET
     metadata: Raw | UnsetType = UNSET
     created_at: str
     methods: list[PaymentMethod] | UnsetType = UNSET
 
 
 class PublicIncomingPayment(Resource, frozen=True, kw_only=True):
-    received_amount: Amount
+    received_amount: Amount | UnsetType = UNSET
     auth_server: str
 
 
@@ -122,7 +122,7 @@ class Quote(WalletResource, frozen=True, kw_only=True):
     receive_amount: Amount
     debit_amount: Amount
     method: str = "ilp"
-    expires_at: str
+    expires_at: str | UnsetType = UNSET
     created_at: str
 
 
@@ -130,7 +130,7 @@ class OutgoingPayment(WalletResource, frozen=True, kw_only=True):
     """Only the answer to the creation has what the grant has spent."""
 
     quote_id: str | UnsetType = UNSET
-    failed: bool
+    failed: bool | UnsetType = UNSET
     receiver: str
     receive_amount: Amount
     debit_amount: Amount

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from payres import limits
 from payres.admin.steps import NewPassword
 from payres.errors import DomainError
-from payres.grants.gnap import AccessTokenRequest, ContinueRequest
+from payres.gnap import AccessTokenRequest, ContinueRequest
 from payres.grants.intervals import parse_interval
 from payres.grants.sign_in import hash_password
 from payres.http.responses import check_accept

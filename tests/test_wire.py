@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from payres import wire
 from payres.errors import DomainError
-from payres.grants.gnap import ContinueRequest, GrantRequest
+from payres.gnap import ContinueRequest, GrantRequest, TokenResponse
 from payres.wire import IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest, repeated_member
+from tests.helpers import Json
 
 SPENDING = {"type": "outgoing-payment", "actions": ["create"], "identifier": "w"}
 
@@ -182,3 +183,24 @@ def test_repeated_member_is_named_by_its_path(body: str, member: str | None) -> 
 def test_repeated_member_takes_bytes_that_are_no_text() -> None:
     assert repeated_member(b'{"metadata":{"a":"\xff","a":"\xfe"}}') is None
     assert repeated_member(b'{"a":"\xff","a":"\xfe"}') == "a"
+
+
+USD = {"value": "1", "assetCode": "USD", "assetScale": 2}
+CREATED = {"id": "https://a.example/1", "walletAddress": "https://a.example/w", "createdAt": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (wire.IncomingPayment, {**CREATED, "completed": False, "receivedAmount": USD}),
+        (wire.PublicIncomingPayment, {"authServer": "https://a.example/"}),
+        (wire.Quote, {**CREATED, "receiver": "r", "receiveAmount": USD, "debitAmount": USD, "method": "ilp"}),
+        (
+            wire.OutgoingPayment,
+            {**CREATED, "receiver": "r", "receiveAmount": USD, "debitAmount": USD, "sentAmount": USD},
+        ),
+        (TokenResponse, {"access_token": {"value": "t", "manage": "https://a.example/token/1", "access": []}}),
+    ],
+)
+def test_answers_of_other_servers_leave_out_what_the_standard_leaves_optional(kind: type, body: Json) -> None:
+    assert json.loads(wire.encode(msgspec.json.decode(json.dumps(body), type=kind))) == body

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 from payres.amounts import MAX_LEDGER, Asset
 from payres.clock import MovableClock
+from payres.gnap import Access, IncomingPaymentAccess
 from payres.grants.access import Caller, Holder
-from payres.grants.gnap import Access, IncomingPaymentAccess
 from payres.identifiers import hash_secret
 from payres.operator.peer_terms import NewPeer
 from payres.operator.peers import add_peer

@@ -10,7 +10,7 @@ import httpx2
 
 from payres.amounts import Asset, describe_amount
 from payres.cli.commands import Command
-from payres.grants.gnap import interaction_hash
+from payres.gnap import interaction_hash
 from payres.operator import assets
 from payres.testing.client import Json
 from payres.testing.instance import Instance, run_instance

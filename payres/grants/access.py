@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from payres.errors import InsufficientAccess, InvalidRequest
-from payres.grants.gnap import Access, AccessType, Limits, OutgoingPaymentAccess
+from payres.gnap import Access, AccessType, Limits, OutgoingPaymentAccess
 from payres.signatures.jwk import JWK
 from payres.store.clients import Client
 from payres.store.grants import TokenHolder

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from payres.clock import SECOND
 from payres.errors import InvalidClient
-from payres.grants.gnap import ClientInstance
+from payres.gnap import ClientInstance
 from payres.limits import MAX_PRESENTED_KIDS
 from payres.signatures.jwk import JWK, encode_jwk, parse_jwk, thumbprint
 from payres.store import clients, retention, wallets

@@ -14,8 +14,8 @@ import msgspec
 from payres.amounts import parse_value
 from payres.clock import SECOND
 from payres.errors import InteractionUnknown, InvalidAmount, InvalidInteraction, SignInFailed, WrongState
+from payres.gnap import OutgoingPaymentAccess, interaction_hash
 from payres.grants.access import granted_access
-from payres.grants.gnap import OutgoingPaymentAccess, interaction_hash
 from payres.grants.sign_in import Browser, check_csrf, keyed, known_browser
 from payres.grants.tokens import emit
 from payres.identifiers import hash_secret

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from payres.amounts import Asset, parse_value
 from payres.clock import format_time
 from payres.errors import InvalidRequest, LimitExceeded
-from payres.grants.gnap import Limits
+from payres.gnap import Limits
 from payres.grants.intervals import parse_interval
 from payres.store import grants
 from payres.store.payments import INCOMING

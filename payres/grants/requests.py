@@ -12,9 +12,7 @@ from msgspec.structs import replace
 
 from payres.clock import SECOND
 from payres.errors import ContinuationUnknown, GrantDenied, GrantNotIssued, InvalidClient, InvalidRequest, TooEarly
-from payres.grants.clients import remember
-from payres.grants.consent import has_lapsed
-from payres.grants.gnap import (
+from payres.gnap import (
     Access,
     Continue,
     ContinueToken,
@@ -24,6 +22,8 @@ from payres.grants.gnap import (
     OutgoingPaymentAccess,
     Subject,
 )
+from payres.grants.clients import remember
+from payres.grants.consent import has_lapsed
 from payres.grants.limits import check_requested_limits
 from payres.grants.tokens import emit, issue_token, revoke_grant
 from payres.identifiers import hash_secret

@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 from payres.amounts import Asset, parse_value
 from payres.clock import DAY, HOUR
+from payres.gnap import Limits, OutgoingPaymentAccess
 from payres.grants.access import granted_access
-from payres.grants.gnap import Limits, OutgoingPaymentAccess
 from payres.grants.intervals import MEAN_MONTH, Interval, parse_interval
 from payres.grants.wording import URL_CHARACTERS
 from payres.wire import Amount

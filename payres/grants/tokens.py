@@ -7,9 +7,9 @@ import msgspec
 from payres import representations
 from payres.clock import SECOND
 from payres.errors import ClientUnproven, LimitExceeded, RotationUnknown, TokenInvalid
+from payres.gnap import AccessToken
 from payres.grants.access import Caller, Holder
 from payres.grants.clients import find_keys, is_remote
-from payres.grants.gnap import AccessToken
 from payres.identifiers import hash_secret
 from payres.limits import MAX_TOKEN_HOLDERS
 from payres.store import grants, retention

@@ -19,7 +19,9 @@ from payres.urls import CLOSED
 ANY_ORIGIN: Final[Mapping[str, str]] = {"Access-Control-Allow-Origin": "*"}
 ANSWER: Final[Mapping[str, str]] = {
     **ANY_ORIGIN,
-    "Access-Control-Expose-Headers": "WWW-Authenticate, Location, Retry-After, Preference-Applied",
+    "Access-Control-Expose-Headers": (
+        "WWW-Authenticate, Location, Retry-After, Preference-Applied, Idempotency-Key, X-Request-Id"
+    ),
 }
 PREFLIGHT: Final[Mapping[str, str]] = {
     **ANY_ORIGIN,

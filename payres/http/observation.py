@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+import secrets
 from collections.abc import Callable
 from time import perf_counter
 from typing import Final
@@ -24,7 +25,8 @@ OBSERVATION: Final = "payres.observation"  # in the scope of a request
 # Methods that are counted by name; anybody can send any number of others.
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # Headers with which a trusted proxy names a request, and the names of both in the log.
-IDENTIFIERS: Final = {b"x-request-id": "request", b"traceparent": "trace"}
+REQUEST_ID: Final = b"x-request-id"
+IDENTIFIERS: Final = {REQUEST_ID: "request", b"traceparent": "trace"}
 IDENTIFIER: Final = re.compile(rb"[0-9A-Za-z_.:/+=-]{1,128}")
 MAX_PATH_LENGTH: Final = 200  # of a path in the log
 MAX_HINT_LENGTH: Final = 500
@@ -74,11 +76,16 @@ class Observer:
             self._warn_of_host(scope, self._lonely_url)
         observation = scope[OBSERVATION] = Observation()
         status = NOT_ANSWERED
+        # As a trusted proxy calls it, else by a name of its own: whoever got an answer can ask for its line in the log.
+        named = _identifiers(scope) if _is_from_proxy(scope) else {}
+        named.setdefault("request", secrets.token_hex(8))
+        request_id = REQUEST_ID, named["request"].encode()
 
         async def observed(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                message["headers"] = [*message.get("headers", ()), request_id]
             await send(message)
 
         try:
@@ -95,7 +102,7 @@ class Observer:
                 self._metrics.errors[observation.error.code] += 1
             if self._log is not None:
                 code = None if observation.error is None else observation.error.code
-                self._log.write(scope["method"], _path(scope), status, code, seconds, _details(scope, observation))
+                self._log.write(scope["method"], _path(scope), status, code, seconds, named | _details(observation))
 
     def _warn_of_host(self, scope: Scope, base_url: str) -> None:
         """Says once that a proxy with a public name is in front: the wallet addresses and tokens of such a server lead
@@ -129,7 +136,7 @@ def _why(error: BaseException) -> str:
     return str(error) if isinstance(error, CutShort) else "the server failed"
 
 
-def _details(scope: Scope, observation: Observation) -> dict[str, str]:
+def _details(observation: Observation) -> dict[str, str]:
     """What the log shows besides, of what is known."""
     found = {}
     if observation.grant is not None:
@@ -138,8 +145,6 @@ def _details(scope: Scope, observation: Observation) -> dict[str, str]:
         found["payment"] = observation.payment
     if observation.cut is not None:
         found["cut"] = observation.cut
-    if _is_from_proxy(scope):
-        found |= _identifiers(scope)
     if observation.error is not None:
         found["hint"] = str(observation.error)[:MAX_HINT_LENGTH]
     return found

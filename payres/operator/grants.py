@@ -9,10 +9,10 @@ from msgspec import UNSET, UnsetType
 
 from payres.amounts import Asset, format_decimal, parse_value
 from payres.errors import InvalidRequest, WrongState, require
+from payres.gnap import OutgoingPaymentAccess
 from payres.grants import consent, tokens
 from payres.grants.access import granted_access
 from payres.grants.consent import Pending
-from payres.grants.gnap import OutgoingPaymentAccess
 from payres.grants.limits import current_window, spent_in_window
 from payres.grants.wording import visible_name
 from payres.operator.declarations import command, endpoint, form, lists

@@ -20,7 +20,7 @@ from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.payer import Asked, Payer, Payment, Refused
 from payres.federation.wallet_addresses import fetch_wallet_address
-from payres.grants.gnap import interaction_hash
+from payres.gnap import interaction_hash
 from payres.identifiers import hash_secret, new_secret
 from payres.representations import amount as shown_amount
 from payres.store.checkouts import (

@@ -10,8 +10,8 @@ import msgspec
 from markupsafe import Markup
 
 from payres.clock import DAY, HOUR, MINUTE, SECOND
+from payres.gnap import Access, Subject
 from payres.grants.access import granted_access
-from payres.grants.gnap import Access, Subject
 from payres.grants.intervals import Interval
 from payres.grants.spending import Spending
 from payres.grants.wording import visible_url

@@ -13,9 +13,9 @@ from payres.clock import SECOND
 from payres.errors import ClientUnproven, DomainError, InvalidClient, LimitExceeded, TokenInvalid, Unavailable
 from payres.federation.connection import FetchFailed, NoAddress
 from payres.federation.wallet_addresses import fetch_keys
+from payres.gnap import AccessType
 from payres.grants import clients
 from payres.grants.access import Action, Caller, Holder, permit
-from payres.grants.gnap import AccessType
 from payres.grants.tokens import check_valid
 from payres.http.observation import observation_of
 from payres.http.request_head import credentials

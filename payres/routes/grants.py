@@ -11,8 +11,8 @@ from starlette.responses import Response
 from payres.errors import ClientUnproven, DomainError, NotFound, TokenInvalid
 from payres.federation.connection import FetchFailed
 from payres.federation.wallet_addresses import fetch_wallet_address
+from payres.gnap import ContinueRequest, GrantRequest, TokenResponse
 from payres.grants import clients, requests, tokens
-from payres.grants.gnap import ContinueRequest, GrantRequest, TokenResponse
 from payres.http.observation import observation_of
 from payres.http.request_head import credentials
 from payres.http.responses import json_response

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from payres import openapi
-from payres.grants.gnap import ContinueRequest, GrantRequest, GrantResponse, TokenResponse
+from payres.gnap import ContinueRequest, GrantRequest, GrantResponse, TokenResponse
 from payres.http.responses import JSON
 from payres.limits import MAX_WAIT_SECONDS
 from payres.routes.routing import ROUTES

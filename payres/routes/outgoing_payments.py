@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from payres import representations
 from payres.amounts import Asset
+from payres.gnap import OutgoingPaymentAccess
 from payres.grants.access import Caller
-from payres.grants.gnap import OutgoingPaymentAccess
 from payres.grants.limits import Spent, current_window, spent_in_window
 from payres.http.responses import json_response
 from payres.interledger.quoting import RemoteQuotes

@@ -10,10 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import NotFound
+from payres.gnap import AccessType
 from payres.grants.access import Caller
-from payres.grants.gnap import AccessType
 from payres.grants.tokens import require_still_valid
 from payres.http.observation import observation_of
+from payres.http.request_head import header
 from payres.http.responses import json_response
 from payres.interledger.quoting import RemoteQuotes
 from payres.payments.idempotency import KeyedRequest, find_response, once
@@ -88,7 +89,13 @@ async def create(request: Request, kind: ResourceKind[A, R, B]) -> Response:
         observation_of(request.scope).payment = made.id.rpartition("/")[2]
         if kind.on_created is not None:
             kind.on_created(context, made)
-    return json_response(msgspec.Raw(answer), 201)
+    return json_response(msgspec.Raw(answer), 201, _echo(request))
+
+
+def _echo(request: Request) -> Mapping[str, str]:
+    """The Idempotency-Key as it was sent: by it a client knows that it may repeat a request that moves money."""
+    key = header(request.scope["headers"], b"idempotency-key")
+    return {} if key is None else {"Idempotency-Key": key.decode("latin-1")}
 
 
 async def read(request: Request, kind: ResourceKind[A, R, B]) -> Response:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import http_sf
 import msgspec
@@ -38,6 +38,19 @@ class Message(msgspec.Struct, frozen=True):
     body: bytes = b""
 
 
+class Unsigned(NamedTuple):
+    """What to sign for a message, and the headers to add to it before the signature is known."""
+
+    base: bytes
+    parameters: str
+    content: Mapping[str, str]
+
+    def signed(self, signature: bytes) -> dict[str, str]:
+        """All headers to add, with the Ed25519 signature of `base`."""
+        fields = {"Signature-Input": f"{_LABEL}={self.parameters}", "Signature": f"{_LABEL}={http_sf.ser(signature)}"}
+        return {**self.content, **fields}
+
+
 def sign(
     message: Message, ed25519: Callable[[bytes], bytes], keyid: str, created: int, also: Sequence[str] = ()
 ) -> dict[str, str]:
@@ -49,6 +62,12 @@ def sign(
     body must have a Content-Type. Raises ValueError if it has none, if the keyid is not printable ASCII, or if a
     covered value cannot be signed.
     """
+    unsigned = prepare(message, keyid, created, also)
+    return unsigned.signed(ed25519(unsigned.base))
+
+
+def prepare(message: Message, keyid: str, created: int, also: Sequence[str] = ()) -> Unsigned:
+    """The first half of `sign`, for a key that is elsewhere: in another process, or in a service that takes a while."""
     fields = header_fields(message.headers)
     components, added = ["@method", "@target-uri"], {}
     if b"authorization" in fields:
@@ -65,10 +84,9 @@ def sign(
     # The order of the official JavaScript client; servers find keyid by its position after a semicolon.
     parameters = f"({quoted});keyid={_serialized(keyid)};created={created}"
     try:
-        signature = ed25519(signature_base(message, components, parameters, fields))
+        return Unsigned(signature_base(message, components, parameters, fields), parameters, added)
     except SignatureError as error:
         raise ValueError(str(error)) from error
-    return {**added, "Signature-Input": f"{_LABEL}={parameters}", "Signature": f"{_LABEL}={http_sf.ser(signature)}"}
 
 
 @lru_cache(maxsize=16)  # a string is checked character by character

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from payres.errors import DomainError
-from payres.grants.gnap import GrantRequest
+from payres.gnap import GrantRequest
 from payres.grants.intervals import parse_interval
 from payres.http.responses import check_accept
 from payres.interledger import packets, stream

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from payres.gnap import interaction_hash
 from payres.grants.consent import finish_url
-from payres.grants.gnap import interaction_hash
 
 
 def test_hash_is_that_of_the_rfc_in_standard_base64() -> None:

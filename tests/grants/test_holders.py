@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from payres.clock import DAY, SECOND
+from payres.gnap import IncomingPaymentAccess
 from payres.grants import clients
 from payres.grants.access import Holder
-from payres.grants.gnap import IncomingPaymentAccess
 from payres.grants.tokens import Holders, issue_token, revoke_grant, revoke_token, rotate_token
 from payres.operator import keys, wallets
 from payres.payments import incoming

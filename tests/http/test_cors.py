@@ -56,7 +56,10 @@ def test_answers_and_refusals_are_open_to_scripts(
     answer = anonymous.request(method, shared.base_url + path, headers={"origin": origin})
     shown = cors_headers(answer)
     assert answer.headers.get_list("access-control-allow-origin") == ["*"]
-    exposed = {"www-authenticate", "location", "retry-after", "preference-applied"}
+    exposed = {
+        *("www-authenticate", "location", "retry-after", "preference-applied"),
+        *("idempotency-key", "x-request-id"),
+    }
     assert words(shown.pop("access-control-expose-headers")) == exposed
     assert shown.keys() == {"access-control-allow-origin"}, "no credentials, and nothing else"
 

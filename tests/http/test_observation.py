@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -66,7 +67,7 @@ def test_error_is_logged_with_its_code_and_hint(observed: tuple[Instance, Lines]
     anonymous.post(f"{instance.base_url}/quotes?token={SECRET}", content=b"{}")
     (line,) = lines
     assert line["ms"] >= 0
-    assert {name: line[name] for name in line if name != "ms"} == {
+    assert {name: line[name] for name in line if name not in ("ms", "request")} == {
         "method": "POST",
         "path": "/quotes",
         "status": 415,
@@ -125,11 +126,22 @@ def test_only_a_trusted_proxy_names_requests(observed: tuple[Instance, Lines], a
     instance, lines = observed
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     named = {"X-Request-Id": "abc-1", "traceparent": trace}
-    anonymous.get(f"{instance.base_url}/alice", headers=named)
-    anonymous.get(f"{instance.base_url}/alice", headers=named | {"X-Forwarded-For": "203.0.113.9"})
-    anonymous.get(f"{instance.base_url}/alice", headers={"X-Request-Id": 'a" b', "X-Forwarded-For": "203.0.113.9"})
-    shown = [{name: line[name] for name in ("request", "trace") if name in line} for line in lines]
-    assert shown == [{}, {"request": "abc-1", "trace": trace}, {}]
+    proxied = {"X-Forwarded-For": "203.0.113.9"}
+    asked = [named, named | proxied, {"X-Request-Id": 'a" b', **proxied}]
+    answers = [anonymous.get(f"{instance.base_url}/alice", headers=headers) for headers in asked]
+    assert [line.get("trace") for line in lines] == [None, trace, None]
+    ids = [line["request"] for line in lines]
+    assert ids == [answer.headers["X-Request-Id"] for answer in answers]
+    assert ids[1] == "abc-1"
+    assert re.fullmatch("[0-9a-f]{16}", ids[0])
+    assert len({*ids}) == 3
+
+
+@pytest.mark.parametrize("path", ["/nobody", "/quotes", "/account/", "/healthz"])
+def test_every_answer_has_a_request_id(observed: tuple[Instance, Lines], anonymous: httpx2.Client, path: str) -> None:
+    instance, lines = observed
+    answer = anonymous.post(instance.base_url + path)
+    assert answer.headers["X-Request-Id"] == lines[-1]["request"]
 
 
 def test_what_anybody_can_invent_makes_no_new_figures(

@@ -18,8 +18,8 @@ from starlette.applications import Starlette
 from payres.application import create_app
 from payres.clock import MovableClock
 from payres.errors import DomainError
+from payres.gnap import GrantRequest, GrantResponse
 from payres.grants import consent, requests, tokens
-from payres.grants.gnap import GrantRequest, GrantResponse
 from payres.grants.requests import request_grant
 from payres.grants.sign_in import Browser, csrf_token, hash_password, open_session
 from payres.identifiers import hash_secret

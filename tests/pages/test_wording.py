@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from payres.clock import parse_time
-from payres.grants.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS, Access
+from payres.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS, Access
 from payres.grants.intervals import parse_interval
 from payres.grants.spending import Spending, spending_of
 from payres.pages.language import Language

@@ -21,7 +21,7 @@ from msgspec import UNSET
 from payres.amounts import Asset
 from payres.clock import MovableClock
 from payres.errors import DomainError
-from payres.grants.gnap import IncomingPaymentAccess, Limits, OutgoingPaymentAccess
+from payres.gnap import IncomingPaymentAccess, Limits, OutgoingPaymentAccess
 from payres.grants.limits import current_window, spent_in_window
 from payres.operator import invariant_checks, wallets
 from payres.operator.assets import deposit_liquidity, set_fee, set_rate

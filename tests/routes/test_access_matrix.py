@@ -12,7 +12,7 @@ import httpx2
 import msgspec
 import pytest
 
-from payres.grants.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS
+from payres.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS
 from payres.routes.routing import ROUTES
 from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused

@@ -99,8 +99,9 @@ def made(instance: Instance, asked: Making) -> int:
 
 
 def shown(answer: httpx2.Response) -> tuple[int, bytes, dict[str, str]]:
-    """All of an answer but when it was sent."""
-    return answer.status_code, answer.content, {name: value for name, value in answer.headers.items() if name != "date"}
+    """All of an answer but when it was sent, and what it repeats of its request."""
+    own = {"date", "x-request-id", "idempotency-key"}
+    return answer.status_code, answer.content, {name: answer.headers[name] for name in answer.headers.keys() - own}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -110,13 +111,15 @@ def test_repeated_request_gets_the_same_answer(shared: Instance, kind: str) -> N
     assert first.status_code == 201
     shared.clock.advance(2)
     for spelling in (key, f'"{key}"'):
-        assert shown(send(shared, asked, spelling)) == shown(first)
+        again = send(shared, asked, spelling)
+        assert shown(again) == shown(first)
+        assert again.headers["Idempotency-Key"] == spelling
     assert made(shared, asked) == 1
     is_paid = asked.path == "/outgoing-payments"
     assert shared.balance(asked.wallet.rpartition("/")[2]) == ("995.00" if is_paid else "1000.00")
     without = send(shared, making(shared, kind), None)
     assert first.json().keys() == without.json().keys()
-    assert first.headers.keys() == without.headers.keys()
+    assert first.headers.keys() - without.headers.keys() == {"idempotency-key"}
 
 
 @pytest.mark.parametrize("kind", ["incoming payment", "quote", "payment without a quote"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from payres.signatures.fields import content_digest
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
 from payres.signatures.reasons import SignatureError
-from payres.signatures.sign import Message, field_value, sign, signature_base
+from payres.signatures.sign import Message, field_value, prepare, sign, signature_base
 from payres.signatures.verify import Verified, is_signature
 from tests.helpers import verify_message
 
@@ -206,6 +206,8 @@ def test_sign_covers_what_the_official_client_covers(message: Message, component
     added = sign(message, PRIVATE.sign, "key-1", CREATED, also=["idempotency-key"])
     assert list(added) == [*names, "Signature-Input", "Signature"]
     assert added["Signature-Input"] == f'sig1=({components});keyid="key-1";created={CREATED}'
+    unsigned = prepare(message, "key-1", CREATED, also=["idempotency-key"])
+    assert unsigned.signed(PRIVATE.sign(unsigned.base)) == added  # in two steps
     verified = verify_message(arrived(message, added), KEY, CREATED * 1_000_000)
     assert verified == Verified("key-1", CREATED, None)
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from payres.clock import DAY, HOUR, MINUTE, SECOND
 from payres.errors import DomainError
+from payres.gnap import GrantRequest, GrantResponse, IncomingPaymentAccess, OutgoingPaymentAccess
 from payres.grants import clients
 from payres.grants.access import Caller
-from payres.grants.gnap import GrantRequest, GrantResponse, IncomingPaymentAccess, OutgoingPaymentAccess
 from payres.grants.requests import continue_grant, request_grant
 from payres.grants.tokens import revoke_grant, rotate_token
 from payres.operator import grants as operator_grants

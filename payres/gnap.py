@@ -1,7 +1,6 @@
 """The bodies of GNAP (RFC 9635): requests for grants with their access items, continuations, and their answers.
 
-As in `payres.wire`, what may be left out is `UNSET` and never `null`. Nothing here needs a database: a client uses it
-too.
+As in `payres.wire`, what may be left out is `UNSET` and never `null`. A client uses them too.
 """
 
 import base64
@@ -103,10 +102,10 @@ class ContinueRequest(msgspec.Struct, frozen=True):
     interact_ref: Nonce | UnsetType = UNSET
 
 
-class AccessToken(msgspec.Struct, frozen=True):
+class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
     value: str
     manage: str
-    expires_in: int
+    expires_in: int | UnsetType = UNSET
     access: Raw
 
 
