@@ -2,6 +2,7 @@
 Stop."""
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -9,7 +10,7 @@ from starlette.responses import Response
 from payres.clock import DAY
 from payres.owner import apps, keys
 from payres.owner.apps import App, Budget, Standing
-from payres.owner.movements import Movement, Reader
+from payres.owner.movements import FOLDED, Movement, Reader, Row
 from payres.pages.account import activity
 from payres.pages.account.visits import Form, Visit
 from payres.pages.html import redirect
@@ -22,7 +23,7 @@ from payres.store.work import Work
 
 TAB: Final = "/account/apps"
 NEARLY: Final = 90  # per cent, from which a bar warns
-PAYMENTS: Final = 10  # of an app, the newest
+PAYMENTS: Final = 40  # of one app that its page looks at
 FEW: Final = 5  # that have ended, below those that have not
 # How a grant has ended, or why it has none to end.
 ENDS: Final[dict[Standing, str]] = {
@@ -76,8 +77,17 @@ async def show_one(visit: Visit) -> Response:
         return app, Reader(work, visit.wallet, language.zone).of_grant(grant_id, PAYMENTS)
 
     app, paid = await visit.read(unit)
-    words = _words(language, context_of(visit.request).urls.wallet(visit.wallet.path)) | activity.words(language)
-    return visit.show("app.html", tab=TAB, app=app, budget=app.budget, paid=paid, **words)
+    own = context_of(visit.request).urls.wallet(visit.wallet.path)
+    return visit.show(
+        "app.html",
+        tab=TAB,
+        app=app,
+        budget=app.budget,
+        rows=_rows(language, paid),
+        is_cut=len(paid) == PAYMENTS,
+        **_words(language, own),
+        **activity.words(language),
+    )
 
 
 async def stop(visit: Visit, form: Form) -> Response:
@@ -91,6 +101,20 @@ async def stop(visit: Visit, form: Form) -> Response:
 
     await visit.write(unit)
     return redirect(f"{TAB}/{grant_id}")
+
+
+def _rows(language: Language, paid: Sequence[Movement]) -> Sequence[Row]:
+    """The payments, those to one receiver on one day in one row."""
+
+    def alike(one: Movement) -> tuple[object, str]:
+        return one.counterpart.wallet_id or one.counterpart.text, language.date(one.time)
+
+    found = [Row(list(those)) for _, those in groupby(paid, alike)]
+    return [
+        row
+        for one in found
+        for row in ([one] if len(one.movements) >= FOLDED else [Row([each]) for each in one.movements])
+    ]
 
 
 def _words(language: Language, own: str = "") -> dict[str, Any]:

@@ -7,6 +7,7 @@ from payres.testing.instance import Instance
 from tests.helpers import receiver_of, refusal, usd
 from tests.owner.test_apps import ask, new_owner, path_of, pay
 from tests.pages.account.browser import OwnersBrowser
+from tests.pages.admin.browser import words_of
 
 TAB = "/account/apps"
 
@@ -89,3 +90,18 @@ def test_many_that_ended_have_pages(shared: Instance) -> None:
         older = first.partition("before=")[2].partition('"')[0]
         assert browser.http.get(f"{TAB}/ended", params={"before": older}).text.count("It was not allowed") == 3
         assert browser.http.get(TAB).text.count("It was not allowed") == 5
+
+
+def test_what_it_paid_is_in_one_row_for_a_receiver_and_a_day(shared: Instance) -> None:
+    owner = new_owner(shared)
+    grant_id, token = ask(shared.client, owner, {"debitAmount": usd(2000)})
+    for cents in (100, 20, 30, 40):
+        pay(shared.client, owner, token, receiver_of(shared, wallet="alice" if cents == 100 else "bob"), cents)
+    with OwnersBrowser(shared, path_of(owner)) as browser:
+        page = browser.http.get(f"{TAB}/{grant_id}")
+        shown = words_of(page)
+        assert "Its last payments" in shown
+        assert "Bob3 payments −0.90" in shown
+        assert "−1.00" in shown
+        like = page.text.partition("/account/activity?like=")[2].partition('"')[0]
+        assert browser.words("/account/activity", like=like).count("−0.") == 3
