@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from payres import limits
+from payres import brand, limits
 from payres.identifiers import is_ilp_address
 from payres.logs import LogFormat, LogLevel
 from payres.urls import is_http_url
@@ -38,6 +38,7 @@ WANTED = {
 HOST_NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")
 # Of the 1023 characters of an address (Interledger RFC 15): those of payments here begin with it, and are longer.
 MAX_ILP_ADDRESS_LENGTH = 800
+MAX_NAME_LENGTH = 60
 
 
 class SettingsError(ValueError):
@@ -74,6 +75,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     log_format: LogFormat = "text"
     log_level: LogLevel = "info"
     read_only: bool = False
+    name: str = ""
+    logo: str = ""
+    accent: str = ""
+    accent_dark: str = ""
+    help_url: str = ""
+    terms_url: str = ""
+    privacy_url: str = ""
+    security_contact: str = ""
 
 
 def load_settings(flags: Mapping[str, object] | None = None, environment: Mapping[str, str] | None = None) -> Settings:
@@ -221,6 +230,27 @@ def _rates_url(url: str) -> str:
     return url
 
 
+def _link(url: str) -> str:
+    if url and not is_http_url(url):
+        raise ValueError("must be an http or https URL, or empty")
+    return url
+
+
+def _name(text: str) -> str:
+    if len(text) > MAX_NAME_LENGTH or not text.isprintable():
+        raise ValueError(f"must be a name of at most {MAX_NAME_LENGTH} characters")
+    return text.strip()
+
+
+def _contact(text: str) -> str:
+    if not text or is_http_url(text):
+        return text
+    address = text.removeprefix("mailto:")
+    if not re.fullmatch(r"[^\s@<>]+@[^\s@<>]+", address):
+        raise ValueError("must be an e-mail address or an https URL")
+    return f"mailto:{address}"
+
+
 # The settings whose type does not say all; each function raises ValueError with what follows the name and the value.
 _CHECKS: Mapping[str, Callable[[str], str]] = {
     "base_url": _base_url,
@@ -230,4 +260,12 @@ _CHECKS: Mapping[str, Callable[[str], str]] = {
     "trusted_proxies": _hosts,
     "admin_hosts": partial(_hosts, may_be_names=True),
     "rates_url": _rates_url,
+    "name": _name,
+    "logo": brand.check_logo,
+    "accent": brand.check_accent,
+    "accent_dark": partial(brand.check_accent, dark=True),
+    "help_url": _link,
+    "terms_url": _link,
+    "privacy_url": _link,
+    "security_contact": _contact,
 }

@@ -14,7 +14,7 @@ MAX_FUNCTION_LINES = 60
 # Plain values, the shapes that cross HTTP, slots and workers: every room above the store may use these.
 VALUES = {
     *("amounts", "clock", "counters", "errors", "event_types", "identifiers", "limits", "logs", "rate_limiter"),
-    *("gnap", "settings", "slots", "terms", "urls", "wire", "worker"),
+    *("brand", "gnap", "settings", "slots", "terms", "urls", "wire", "worker"),
 }
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
@@ -31,7 +31,8 @@ ROOMS: dict[str, set[str]] = {
     "worker": set(),
     "rate_limiter": {"clock", "errors", "limits"},
     "urls": {"errors", "limits"},
-    "settings": {"errors", "identifiers", "limits", "logs", "urls"},
+    "brand": set(),
+    "settings": {"brand", "errors", "identifiers", "limits", "logs", "urls"},
     "wire": {"amounts", "errors", "limits", "urls"},
     "gnap": {"limits", "wire"},
     "event_types": {"wire"},

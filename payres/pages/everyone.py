@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from payres.grants.wording import visible_name
 from payres.http.responses import asks_for
-from payres.pages.html import OLD_STYLE_SHEETS, language_of, render
+from payres.pages.html import language_of, render
 from payres.pages.qr import qr_code
 from payres.routes import wallet_addresses
 from payres.routes.context import context_of
@@ -13,7 +13,7 @@ from payres.routes.context import context_of
 
 async def front_page(request: Request) -> Response:
     """GET / by a browser: what this server is, and where to go."""
-    return render(request, "front.html", {}, style_sheets=OLD_STYLE_SHEETS)
+    return render(request, "front.html", {})
 
 
 async def wallet_page(request: Request) -> Response:

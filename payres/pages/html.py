@@ -1,7 +1,7 @@
 """HTML pages: how they are made of templates, their headers, and the pages for errors.
 
-The pages have no scripts and load nothing: the style stands in the page and the policy names its hash. Their headers
-keep them out of frames, caches and other sites' reach.
+The pages have no scripts and load nothing but their icon: the style stands in the page and the policy names its hash.
+Their headers keep them out of frames, caches and other sites' reach.
 """
 
 import base64
@@ -19,8 +19,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from payres.errors import DomainError, ServerFailed
+from payres.grants.wording import visible_url
 from payres.http.observation import observation_of
-from payres.pages.language import Language, preferred
+from payres.pages.brand import brand_of
+from payres.pages.language import Language, marked, preferred
+from payres.pages.problems import problem_of
 from payres.pages.zones import zone_of
 from payres.routes.context import context_of
 from payres.routes.exception_handlers import note_error, where_to_ask
@@ -29,7 +32,6 @@ if TYPE_CHECKING:  # it loads slowly, and most servers are asked for consent lon
     from jinja2 import Environment
 
 STYLE_SHEETS: Final = ("style.css",)  # of the pages of owners, and of those for everyone
-OLD_STYLE_SHEETS: Final = ("old.css",)
 PAGE_METHODS: Final = "GET, HEAD, POST"  # that a page with a form takes
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -40,15 +42,15 @@ HEADERS: Final = {
 ASCII: Final = string.punctuation  # what quote() would escape and a header need not; blanks are in no URL
 
 TITLES: Final = {
-    "insufficient_access": "This form was not taken",
-    "unknown_interaction": "There is no such request",
-    "not_found": "Not found",
-    "invalid_interaction": "Too late",
-    "wrong_state": "This cannot be decided now",
-    "too_large": "This form is too long",
-    "too_many_requests": "Too many attempts",
-    "internal_error": "Something went wrong here",
-    "unavailable": "The server is busy",
+    "insufficient_access": marked("This form was not taken"),
+    "unknown_interaction": marked("There is no such request"),
+    "not_found": marked("There is nothing at this address"),
+    "invalid_interaction": marked("Too late"),
+    "wrong_state": marked("This cannot be decided now"),
+    "too_large": marked("This form is too long"),
+    "too_many_requests": marked("Too many attempts"),
+    "internal_error": marked("Something went wrong here"),
+    "unavailable": marked("The server is busy"),
 }
 
 log = logging.getLogger("payres.routes")
@@ -82,13 +84,15 @@ def render(
     style_sheets: tuple[str, ...] = STYLE_SHEETS,
 ) -> Response:
     """The page that a template makes of the values. form_action is where its forms, and what they lead to, may go."""
-    style, style_hash = _style(style_sheets)
+    brand = brand_of(context_of(request).settings)
+    style, style_hash = _style(style_sheets, brand.style if "style.css" in style_sheets else "")
     host = context_of(request).urls.base.partition("://")[2]
     language = language_of(request)
     common = {"style": style, "server": host, "language": language, "say": language.say, "count": language.count}
+    common["brand"] = brand
     text = _environment().get_template(template).render({**common, **values})
     policy = (
-        f"default-src 'none'; style-src {style_hash}; form-action {form_action}; base-uri 'none';"
+        f"default-src 'none'; style-src {style_hash}; img-src 'self'; form-action {form_action}; base-uri 'none';"
         " frame-ancestors 'none'"
     )
     headers = HEADERS | {"Content-Security-Policy": policy}
@@ -116,14 +120,16 @@ def redirect(url: str) -> Response:
 
 
 def error_page(
-    request: Request,
-    error: DomainError,
-    again: str | None = None,
-    template: str = "consent/notice.html",
-    style_sheets: tuple[str, ...] = OLD_STYLE_SHEETS,
+    request: Request, error: DomainError, template: str = "error.html", style_sheets: tuple[str, ...] = STYLE_SHEETS
 ) -> Response:
-    """The page for an error; `again` is where the owner can look at the request once more."""
-    values = {"title": TITLES.get(error.code, "This did not work"), "text": str(error), "again": again}
+    """The page for an error."""
+    language = language_of(request)
+    is_missing, text = error.code == "not_found", problem_of(language, error)
+    if is_missing:
+        text = language.say("It may be mistyped, or what was here has ended. Opening it moved no money.")
+    title = TITLES.get(error.code, marked("This did not work"))
+    asked = visible_url(context_of(request).urls.base + request.url.path) if is_missing else None
+    values = {"title": title, "text": text, "asked": asked, "status": error.status, "english": str(error)}
     response = render(request, template, values, error.status, style_sheets=style_sheets)
     response.headers.update(error.headers)
     return response
@@ -149,10 +155,10 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-@lru_cache(maxsize=2)
-def _style(names: tuple[str, ...]) -> tuple[str, str]:
-    """The style sheets as one, and its hash as a Content-Security-Policy names it."""
-    text = "".join(map(_read, names))
+@lru_cache(maxsize=4)
+def _style(names: tuple[str, ...], more: str) -> tuple[str, str]:
+    """The style sheets and what comes after them as one, and its hash as a Content-Security-Policy names it."""
+    text = "".join(map(_read, names)) + more
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return text, f"'sha256-{digest}'"
 

@@ -25,6 +25,7 @@ from payres.routes import (
     incoming_payments,
     monitoring,
     outgoing_payments,
+    site,
     wallet_addresses,
 )
 from payres.routes.context import Pages, context_of
@@ -218,6 +219,8 @@ ROUTES: Final = (
     Route("/readyz", {"GET": monitoring.readyz}, is_json=False),
     Route("/metrics", {"GET": monitoring.read_metrics}, is_json=False),
     Route("/openapi.json", {"GET": _read_openapi}),
+    Route("/favicon.ico", {"GET": site.read_icon}, is_json=False),
+    Route("/.well-known/security.txt", {"GET": site.read_security}, is_json=False),
     Route("/{path:wallet}/jwks.json", {"GET": wallet_addresses.read_keys}, is_json=False, takes_all=True),
     Route("/{path:wallet}/did.json", {"GET": wallet_addresses.read_did}, is_json=False, takes_all=True),
     Route(

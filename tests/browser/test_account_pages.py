@@ -24,12 +24,12 @@ SCREENS: list[tuple[int, Literal["light", "dark"]]] = [
 # `{name}` is what `seeded` has.
 FOR_EVERYONE = (
     *("/pay/{open}", "/pay/{free}", "/pay/{part}", "/pay/{paid}", "/pay/{cancelled}", "/pay/{hostile}", "/carol"),
-    *("/alice", "/account"),
+    *("/alice", "/account", "/", "/nothing/here"),
 )
 FOR_OWNERS = (
     *("/account", "/account/request", "/account/request/{asked}", "/account/request/{ended}"),
     *("/account/apps", "/account/apps/{app}", "/account/apps/{looks}", "/account/apps/ended"),
-    *("/settings", "/settings/developer-keys"),
+    *("/settings", "/settings/password", "/settings/receive", "/settings/developer-keys"),
 )
 
 

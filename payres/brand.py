@@ -1,0 +1,124 @@
+"""What the operator's own colours and logo may be: colours that can be read, and pictures of shapes alone."""
+
+import re
+from functools import lru_cache
+from html import escape
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+COLOUR: Final = re.compile(r"#[0-9a-f]{6}")
+LEAST_CONTRAST: Final = 4.5  # WCAG 2.2, 1.4.3
+ACCENTS: Final = ("#0b6b57", "#57c9a8")  # those of style.css, for light and for dark
+# What the accent stands on, as style.css has it: ground and card.
+GROUNDS: Final = (("#f3f5f4", "#ffffff"), ("#101514", "#19201e"))
+SHIELD: Final = (
+    '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M12 2 4 5v6c0 5 3.4 9.3 8 11 4.6-1.7 8-6 8-11V5z"/>'
+    '<path class="tick" d="m8.2 12 2.7 2.7 5-5.2"/></svg>'
+)
+
+MAX_LOGO_BYTES: Final = 32 * 1024
+SHAPES: Final = {"g", "path", "circle", "ellipse", "rect", "line", "polyline", "polygon"}
+ATTRIBUTES: Final = {
+    *("d", "cx", "cy", "r", "rx", "ry", "x", "y", "x1", "y1", "x2", "y2", "width", "height", "points", "transform"),
+    *("fill", "fill-rule", "fill-opacity", "opacity", "stroke", "stroke-width", "stroke-linecap", "stroke-linejoin"),
+    *("stroke-miterlimit", "stroke-dasharray", "stroke-opacity"),
+}
+VALUE: Final = re.compile(r"[\w\s.,#%()+-]*", re.ASCII)  # numbers, paths, colours and transformations
+BOX: Final = re.compile(r"[\d\s.,-]+", re.ASCII)
+
+
+def check_accent(text: str, *, dark: bool = False) -> str:
+    """The colour in small letters, or nothing. Raises ValueError unless it can be read on every page."""
+    colour = text.strip().lower()
+    if not colour:
+        return ""
+    if not COLOUR.fullmatch(colour):
+        raise ValueError("must be a colour such as #0b6b57")
+    for ground in (*GROUNDS[dark], on_accent(colour, dark=dark)):
+        found = contrast(colour, ground)
+        if found < LEAST_CONTRAST:
+            how = "lighter" if dark else "darker"
+            raise ValueError(
+                f"cannot be read on {ground}: the contrast is {found:.1f}, and 4.5 is needed; choose a {how} one"
+            )
+    return colour
+
+
+def on_accent(accent: str, *, dark: bool) -> str:
+    """The colour of words on the accent: white, or in the dark nearly black."""
+    return mixed(accent, "#000000", 0.86) if dark else "#ffffff"
+
+
+def dark_accent(accent: str) -> str:
+    """The accent made light enough for the dark."""
+    steps = (mixed(accent, "#ffffff", share / 20) for share in range(21))
+    return next(one for one in steps if min(contrast(one, ground) for ground in GROUNDS[1]) >= 1.4 * LEAST_CONTRAST)
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours, from 1 to 21 (WCAG 2.2)."""
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def mixed(one: str, other: str, share: float) -> str:
+    """A colour with this share of another."""
+    parts = zip(_channels(one), _channels(other), strict=True)
+    return "#" + "".join(f"{round(a * (1 - share) + b * share):02x}" for a, b in parts)
+
+
+def check_logo(path: str) -> str:
+    """The path. Raises ValueError for what is no logo."""
+    if path:
+        logo(path)
+    return path
+
+
+@lru_cache(maxsize=2)
+def logo(path: str) -> str:
+    """The SVG of a file, as it stands in a page: shapes and how they look; no scripts, links, texts or pictures.
+
+    Raises ValueError.
+    """
+    try:
+        content = Path(path).read_bytes()
+        if len(content) > MAX_LOGO_BYTES:
+            raise ValueError(f"has more than {MAX_LOGO_BYTES} bytes")
+        if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
+            raise ValueError("has a document type; save it as plain SVG")
+        root = ElementTree.fromstring(content)  # noqa: S314 - it is the operator's own, and has no entities
+    except (OSError, ElementTree.ParseError) as error:
+        raise ValueError(f"cannot be read as SVG: {error}") from error
+    box = root.get("viewBox") or f"0 0 {root.get('width', '')} {root.get('height', '')}"
+    shapes = "".join(map(_cleaned, root))
+    if _name(root) != "svg" or not BOX.fullmatch(box) or len(box.split()) != 4 or not shapes:
+        raise ValueError("must be an SVG file with a viewBox and shapes")
+    return f'<svg viewBox="{box}" aria-hidden="true">{shapes}</svg>'
+
+
+def _cleaned(element: ElementTree.Element) -> str:
+    """A shape with what is in it; nothing of what is none."""
+    name = _name(element)
+    if name not in SHAPES:
+        return ""
+    kept = "".join(
+        f' {key}="{escape(value)}"'
+        for key, value in element.attrib.items()
+        if key in ATTRIBUTES and VALUE.fullmatch(value) and "url" not in value.lower()
+    )
+    return f"<{name}{kept}>{''.join(map(_cleaned, element))}</{name}>"
+
+
+def _name(element: ElementTree.Element) -> str:
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+
+
+def _channels(colour: str) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def _luminance(colour: str) -> float:
+    parts = [one / 255 for one in _channels(colour)]
+    red, green, blue = (one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

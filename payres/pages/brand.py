@@ -1,0 +1,52 @@
+"""The operator's name, logo, colours and links, as pages show them."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import msgspec
+from markupsafe import Markup
+
+from payres.brand import ACCENTS, SHIELD, dark_accent, logo, on_accent
+from payres.pages.language import marked
+from payres.settings import Settings
+
+
+class Brand(msgspec.Struct, frozen=True):
+    """`name` is the host where the operator has set none; `links` are what stands at the foot, `style` the colours."""
+
+    name: str
+    has_name: bool
+    logo: Markup
+    links: Sequence[tuple[str, str]]
+    help_url: str
+    style: str
+
+
+@lru_cache(maxsize=4)
+def brand_of(settings: Settings) -> Brand:
+    """The brand that the settings make."""
+    links = [
+        (settings.help_url, marked("Help")),
+        (settings.terms_url, marked("Terms")),
+        (settings.privacy_url, marked("Privacy")),
+    ]
+    return Brand(
+        name=settings.name or settings.base_url.partition("://")[2],
+        has_name=bool(settings.name),
+        logo=Markup(logo(settings.logo) if settings.logo else SHIELD),  # noqa: S704 - it was cleaned
+        links=[(url, label) for url, label in links if url],
+        help_url=settings.help_url,
+        style=_style(settings.accent, settings.accent_dark),
+    )
+
+
+def _style(light: str, dark: str) -> str:
+    """The colours, where they are not those of the style sheet. Without one for the dark, it follows from the other."""
+    if not light and not dark:
+        return ""
+    light = light or ACCENTS[0]
+    dark = dark or dark_accent(light)
+    return (
+        f":root{{--accent:{light};--on-accent:{on_accent(light, dark=False)}}}"
+        f"@media(prefers-color-scheme:dark){{:root{{--accent:{dark};--on-accent:{on_accent(dark, dark=True)}}}}}"
+    )

@@ -1,0 +1,37 @@
+"""What browsers and researchers ask every site for: its icon, and whom to tell of a weakness."""
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from payres.brand import ACCENTS, SHIELD, logo
+from payres.clock import DAY, SECOND, format_time
+from payres.errors import nothing_here
+from payres.routes.context import context_of
+
+CACHED: Final = {"Cache-Control": "public, max-age=86400", "X-Content-Type-Options": "nosniff"}
+VALID: Final = 180 * DAY  # RFC 9116 recommends less than a year
+
+
+async def read_icon(request: Request) -> Response:
+    """GET /favicon.ico: the logo, or the shield, in the accent colour."""
+    settings = context_of(request).settings
+    picture = logo(settings.logo) if settings.logo else SHIELD
+    accent = settings.accent or ACCENTS[0]
+    tick = 'fill="none" stroke="#fff" stroke-width="2" stroke-linecap="round" stroke-linejoin="round"'
+    icon = picture.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" fill="{accent}" ', 1)
+    return Response(icon.replace('class="tick"', tick), headers=CACHED, media_type="image/svg+xml")
+
+
+async def read_security(request: Request) -> Response:
+    """GET /.well-known/security.txt (RFC 9116), where the operator has set whom to tell."""
+    context = context_of(request)
+    contact = context.settings.security_contact
+    if not contact:
+        raise nothing_here()
+    day = context.clock.now() // DAY * DAY  # so that it is the same all day
+    expires = format_time((day + VALID) // SECOND * SECOND)
+    url = f"{context.urls.base}/.well-known/security.txt"
+    text = f"Contact: {contact}\nExpires: {expires}\nCanonical: {url}\n"
+    return Response(text, headers=CACHED, media_type="text/plain")

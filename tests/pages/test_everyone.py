@@ -1,0 +1,103 @@
+"""The front page, pages of errors, and the operator's brand on them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from payres.testing.instance import Instance, run_instance
+from tests.helpers import refusal
+from tests.pages.account.browser import stranger
+from tests.pages.admin.browser import words_of
+
+LOGO = '<svg viewBox="0 0 8 8"><rect width="8" height="8"/></svg>'
+
+
+def test_front_page_says_what_this_is_and_leads_to_sign_in(shared: Instance) -> None:
+    with stranger(shared) as http:
+        page = http.get("/")
+        words = words_of(page)
+        assert words.startswith("A wallet that pays and is paid across the web")
+        assert f"No wallet yet? Ask whoever runs {shared.base_url.partition('://')[2]}." in words
+        assert "payres admin link" in words
+        assert '<a href="/openapi.json">' in page.text
+        assert re.findall(r'<form [^>]*method="get" action="([^"]+)"', page.text) == ["/account"]
+        assert 'value="alice"' in http.get("/account?wallet=alice").text
+        assert "<footer" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        (
+            "en",
+            "There is nothing at this address It may be mistyped, or what was here has ended.",
+        ),
+        ("de", "Unter dieser Adresse gibt es nichts"),
+        ("es", "No hay nada en esta dirección"),
+    ],
+)
+def test_errors_are_pages_for_browsers_in_their_language(shared: Instance, language: str, words: str) -> None:
+    with stranger(shared, **{"Accept-Language": language}) as http:
+        for path in ("/nobody-at-all", "/account/nothing", "/pay/x", "/metrics/x", "/a%2Fb"):
+            page = http.get(path)
+            assert (page.status_code, page.headers["content-language"]) == (404, language)
+            assert words_of(page).startswith(words)
+            assert "404" in words_of(page)
+        refusal(http.get("/nobody-at-all", headers={"Accept": "application/json"}), 404, "not_found")
+
+
+def test_address_in_a_page_of_an_error_is_inert(shared: Instance) -> None:
+    with stranger(shared) as http:
+        page = http.get("/%3Cscript%3Ealert(1)%3C/script%3E%E2%80%AEx")
+        assert page.status_code == 404
+        assert "<script" not in page.text
+        assert "\u202e" not in page.text
+        assert len(http.get(f"/{'x' * 3000}").text) < 40_000
+
+
+def test_methods_that_are_not_taken_are_json_for_programs(shared: Instance) -> None:
+    with stranger(shared) as http:
+        assert http.get("/quotes").headers["content-type"].startswith("text/html")
+        refusal(http.get("/quotes", headers={"Accept": "*/*"}), 405, "method_not_allowed")
+
+
+def test_icon_is_a_shield_in_the_accent_colour(shared: Instance) -> None:
+    with stranger(shared) as http:
+        icon = http.get("/favicon.ico")
+        assert (icon.status_code, icon.headers["content-type"]) == (200, "image/svg+xml")
+        assert icon.headers["cache-control"] == "public, max-age=86400"
+        assert 'fill="#0b6b57"' in icon.text
+        assert "img-src 'self'" in http.get("/").headers["content-security-policy"]
+
+
+def test_nobody_is_to_be_told_where_the_operator_has_not_said_whom(shared: Instance) -> None:
+    with stranger(shared) as http:
+        assert http.get("/.well-known/security.txt").status_code == 404
+
+
+def test_brand_is_on_every_page(tmp_path: Path) -> None:
+    (tmp_path / "logo.svg").write_text(LOGO)
+    settings = {"name": "Harbour & Co", "logo": str(tmp_path / "logo.svg"), "accent": "#4338ca"}
+    links = {name: f"https://harbour.example/{name}" for name in ("help_url", "terms_url", "privacy_url")}
+    contact = {"security_contact": "mailto:safe@harbour.example"}
+    with run_instance(tmp_path / "payres.db", **settings, **links, **contact) as instance, stranger(instance) as http:
+        host = instance.base_url.partition("://")[2]
+        for path in ("/", "/account", "/nothing/here", "/alice"):
+            page = http.get(path).text
+            assert f"Harbour &amp; Co<small>{host}</small>" in page
+            assert "Harbour &amp; Co</title>" in page
+            assert '<rect width="8" height="8">' in page
+            assert ":root{--accent:#4338ca;--on-accent:#ffffff}@media" in page
+            assert re.findall(r'<li><a href="([^"]+)" rel="noreferrer">', page) == [*links.values()]
+        assert '<a href="https://harbour.example/help_url" rel="noreferrer">whoever runs Harbour' in http.get("/").text
+        icon = http.get("/favicon.ico").text
+        assert 'fill="#4338ca"' in icon
+        assert "<rect" in icon
+        told = http.get("/.well-known/security.txt")
+        assert told.headers["content-type"] == "text/plain; charset=utf-8"
+        assert re.fullmatch(
+            rf"Contact: mailto:safe@harbour.example\nExpires: \S+T00:00:00\S*Z\n"
+            rf"Canonical: {instance.base_url}/.well-known/security.txt\n",
+            told.text,
+        )
