@@ -4,7 +4,6 @@ It tells what whoever knows the incoming payment may know, and not who has paid.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Final, Literal, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -76,7 +75,6 @@ class Bill(NamedTuple):
 
 def bill_of(work: Work, payment: IncomingRecord, wallet: WalletRecord) -> Bill:
     """The bill that an incoming payment into this wallet is."""
-    told: dict[str, msgspec.Raw] = msgspec.json.decode(payment.metadata or "{}", type=dict[str, msgspec.Raw])
     state = _state(payment, wallet, work.now)
     return Bill(
         payment,
@@ -86,8 +84,20 @@ def bill_of(work: Work, payment: IncomingRecord, wallet: WalletRecord) -> Bill:
         state,
         STATES[state],
         note_of(payment.metadata) or None,
-        _way_back(_text(told, "returnUrl")),
+        way_back(payment.metadata),
     )
+
+
+def way_back(metadata: str | None) -> ShownUrl | None:
+    """Where a link may lead of those that metadata names: to a site over https, or one on the reader's own machine."""
+    told: dict[str, msgspec.Raw] = msgspec.json.decode(metadata or "{}", type=dict[str, msgspec.Raw])
+    try:
+        found = with_ascii_host(msgspec.json.decode(told.get("returnUrl", b'""'), type=str))
+    except (msgspec.DecodeError, UnicodeDecodeError):  # metadata may be anything
+        return None
+    parts = urlsplit(found or "")
+    is_safe = parts.scheme == "https" or is_loopback(canonical_host(parts.hostname or ""))
+    return visible_url(found) if found is not None and is_safe else None
 
 
 def show(
@@ -131,18 +141,3 @@ def _state(payment: IncomingRecord, wallet: WalletRecord, now: int) -> State:
     if not payment.received:
         return "unpaid"
     return "open" if payment.remaining is None else "part"
-
-
-def _text(told: dict[str, msgspec.Raw], name: str) -> str:
-    """A member of metadata, which may be anything; nothing if it is no text."""
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        return msgspec.json.decode(told.get(name, b'""'), type=str)
-    return ""
-
-
-def _way_back(url: str) -> ShownUrl | None:
-    """Where a link may lead: to a site over https, or to one on the reader's own machine."""
-    found = with_ascii_host(url)
-    parts = urlsplit(found or "")
-    is_safe = parts.scheme == "https" or is_loopback(canonical_host(parts.hostname or ""))
-    return visible_url(found) if found is not None and is_safe else None

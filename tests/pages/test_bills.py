@@ -55,7 +55,7 @@ def test_page_says_who_asks_for_how_much_and_what_for(shared: Instance, browser:
     assert f"<title>Pay Bob USD 12.50 · {host}</title>" in answer.text
     assert '<svg class="qr"' in answer.text
     url = quote(f"{shared.base_url}/incoming-payments/{path.rpartition('/')[2]}", safe="")
-    assert f'href="/account/send?to={url}"' in answer.text
+    assert f'href="/account/send?bill={url}"' in answer.text
     [cookie] = answer.headers.get_list("set-cookie")
     assert cookie.startswith("payres_form="), "for the form, and nobody is signed in"
     head = browser.head(path)

@@ -31,7 +31,7 @@ async def show(visit: Visit) -> Response:
             "rows": [row for row in rows if row.newest.key not in shown][:MOVEMENTS],
             "budgets": apps.budgets(work, wallet)[:BUDGETS],
             "address": work.urls.wallet(wallet.path),
-            "pointer": work.urls.pointer(wallet.path),
+            "pointer": work.urls.pointer(wallet.path) or work.urls.wallet(wallet.path),
         }
 
     return visit.show("home.html", tab=HOME, **await visit.read(unit), **words(visit.language))

@@ -55,8 +55,11 @@ PROBLEMS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 async def show(visit: Visit) -> Response:
-    """GET /account/send: the form, as a link or an earlier price fills it in."""
+    """GET /account/send: the form, as a link or an earlier price fills it in; for a bill here that says its amount the
+    price, since there is nothing to type."""
     given = visit.request.query_params
+    if visit.context.urls.resource_id("incoming-payments", given.get("bill", "")):  # nobody else is asked for a link
+        return await _ask_price(visit, Wish(to=given["bill"]))
     if "again" in given:
         wish: Wish = (await _find_price(visit, given["again"])).wish
     else:

@@ -6,10 +6,11 @@ from html import unescape
 import pytest
 
 from payres.operator import audit
+from payres.operator.wallets import deposit
 from payres.store.payments import INCOMING
 from payres.store.rows import PageQuery
 from payres.testing.instance import Instance
-from tests.helpers import usd
+from tests.helpers import last_segment, receiver_of, usd
 from tests.pages.account.browser import OwnersBrowser, stranger
 from tests.pages.admin.browser import words_of
 
@@ -177,3 +178,34 @@ def test_note_is_text_and_nothing_else(owner: Owner) -> None:
         assert "<script>" not in text
         assert "\u202e" not in text
         assert "{{ 7*7 }}" in text
+
+
+def test_bill_of_a_shop_is_paid_in_two_steps_and_leads_back(shared: Instance, owner: Owner) -> None:
+    shared.write(lambda work: deposit(work, owner.path, "20.00"))
+    shop = {"description": "Order 2041", "returnUrl": "https://shop.example/orders/2041"}
+    bill = receiver_of(shared, 1250, metadata=shop)
+    page = owner.http.get(f"/pay/{last_segment(bill)}").text
+    [link] = re.findall(r'href="(/account/send\?bill=[^"]+)"', page)
+    price = owner.http.get(link)
+    assert price.status_code == 303
+    path = price.headers["location"]
+    assert "Send USD 12.50 to Bob?" in owner.words(path)
+    paid = owner.send(path, "send").headers["location"]
+    assert "Back to shop.example" in owner.words(paid)
+    assert 'href="https://shop.example/orders/2041" rel="noreferrer"' in owner.http.get(paid).text
+    again = owner.http.get(link)
+    assert again.status_code == 400
+    assert "This bill is paid, and takes no more money." in words_of(again)
+
+
+@pytest.mark.parametrize(
+    "bill", ["https://evil.example/incoming-payments/1", "", "x", "http://127.0.0.1/incoming-payments/1"]
+)
+def test_link_makes_this_server_ask_no_other(owner: Owner, bill: str) -> None:
+    answer = owner.http.get("/account/send", params={"bill": bill})
+    assert answer.status_code == 200
+    assert "Send money" in words_of(answer)
+
+
+def test_request_from_home_names_the_wallet_address(shared: Instance, owner: Owner) -> None:
+    assert f"readonly>{shared.wallet(owner.path)}</textarea>" in owner.http.get("/account").text
