@@ -174,7 +174,8 @@ def _amount(text: str | UnsetType, asset: AssetRecord | None, field: str) -> int
     if not text:
         return None
     if asset is None:
-        raise InvalidRequest(f"{field} is an amount in a wallet's currency: name the wallet", field=field)
+        word = "from" if field == "min" else "to"
+        raise InvalidRequest(f"The amount {word} ({field}) is in a wallet's currency: name the wallet", field=field)
     return require_amount(text, asset.asset, least=0)
 
 

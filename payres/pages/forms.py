@@ -17,7 +17,7 @@ from payres.grants.sign_in import COOKIE_VALUE, SESSION_LIFETIME, Browser, Signe
 from payres.identifiers import new_secret
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
 from payres.operator.operators import SESSION_LIFETIME as OPERATOR_SESSION_LIFETIME
-from payres.pages.html import STYLE_SHEETS, render
+from payres.pages.html import render
 from payres.routes.context import context_of
 from payres.routes.requests import media_type_of, read_body
 from payres.store.browsers import BROWSER_LIFETIME
@@ -49,14 +49,13 @@ def render_sign_in(
     template: str,
     values: Mapping[str, object],
     status: int,
-    style_sheets: tuple[str, ...] = STYLE_SHEETS,
     form_action: str = "'self'",
 ) -> Response:
     """A page with a form that signs in, or that anyone may send, whose token is that of a cookie: another site could
     send neither, and so sign this browser in to an account of its own."""
     secret = _cookies(request).get(FORM) or new_secret()
     values = {**values, "csrf": csrf_token(secret)}
-    response = render(request, template, values, status, form_action, style_sheets)
+    response = render(request, template, values, status, form_action)
     # Lax and not strict, because a page that was opened by a link must not replace the secret of those that are open.
     _set(request, response, FORM, secret, None, "lax")
     return response

@@ -31,7 +31,10 @@ from payres.routes.exception_handlers import note_error, where_to_ask
 if TYPE_CHECKING:  # it loads slowly, and most servers are asked for consent long after they have started
     from jinja2 import Environment
 
-STYLE_SHEETS: Final = ("style.css",)  # of the pages of owners, and of those for everyone
+STYLE_SHEETS: Final = ("style.css",)
+# The templates of the operator's pages, which are in English and have more style than the others.
+OPERATORS: Final = "admin/"
+OPERATORS_STYLE_SHEETS: Final = (*STYLE_SHEETS, "admin.css")
 PAGE_METHODS: Final = "GET, HEAD, POST"  # that a page with a form takes
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -81,13 +84,12 @@ def render(
     values: Mapping[str, object],
     status: int = 200,
     form_action: str = "'self'",
-    style_sheets: tuple[str, ...] = STYLE_SHEETS,
 ) -> Response:
     """The page that a template makes of the values. form_action is where its forms, and what they lead to, may go."""
-    brand = brand_of(context_of(request).settings)
-    style, style_hash = _style(style_sheets, brand.style if "style.css" in style_sheets else "")
+    is_operators, brand = template.startswith(OPERATORS), brand_of(context_of(request).settings)
+    style, style_hash = _style(OPERATORS_STYLE_SHEETS if is_operators else STYLE_SHEETS, brand.style)
     host = context_of(request).urls.base.partition("://")[2]
-    language = language_of(request)
+    language = Language("en", context_of(request).clock.now()) if is_operators else language_of(request)
     common = {"style": style, "server": host, "language": language, "say": language.say, "count": language.count}
     common["brand"] = brand
     text = _environment().get_template(template).render({**common, **values})
@@ -119,9 +121,7 @@ def redirect(url: str) -> Response:
     return Response(status_code=HTTPStatus.SEE_OTHER, headers=HEADERS | {"Location": quote(url, safe=ASCII)})
 
 
-def error_page(
-    request: Request, error: DomainError, template: str = "error.html", style_sheets: tuple[str, ...] = STYLE_SHEETS
-) -> Response:
+def error_page(request: Request, error: DomainError, template: str = "error.html") -> Response:
     """The page for an error."""
     language = language_of(request)
     is_missing, text = error.code == "not_found", problem_of(language, error)
@@ -130,7 +130,7 @@ def error_page(
     title = TITLES.get(error.code, marked("This did not work"))
     asked = visible_url(context_of(request).urls.base + request.url.path) if is_missing else None
     values = {"title": title, "text": text, "asked": asked, "status": error.status, "english": str(error)}
-    response = render(request, template, values, error.status, style_sheets=style_sheets)
+    response = render(request, template, values, error.status)
     response.headers.update(error.headers)
     return response
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import asdict
 from starlette.responses import Response
 
-from payres.errors import DomainError, InvalidRequest, WrongState
+from payres.errors import DomainError, InvalidAmount, InvalidRequest, SignInFailed, WrongState
 from payres.identifiers import hash_secret, new_id
 from payres.operator.declarations import Form as Declared
 from payres.operator.declarations import Operation
@@ -34,6 +34,7 @@ class Field(NamedTuple):
     note: str
     required: bool
     longest: int
+    is_mark: bool  # is on or off
 
 
 class Subject(NamedTuple):
@@ -59,13 +60,14 @@ class Action:
                 one.words,
                 one.is_required and "is_reference" not in one.extra,
                 one.longest or LONGEST,
+                one.type is bool,
             )
             for one in inputs
-            if one.name != self._choice and one.type is not bool
+            if one.name != self._choice
         ]
 
     async def __call__(self, visit: Visit) -> Response:
-        return await self._render(visit, {}, None, 200)
+        return await self._render(visit, {}, {}, 200)
 
     async def act(self, visit: Visit, form: Form) -> Response:
         """The answer to a form that was sent."""
@@ -79,7 +81,7 @@ class Action:
             back = await self._carry_out(visit, form)
         except DomainError as error:
             found = note_error(visit.request, error)
-            return await self._render(visit, form, str(found), found.status)
+            return await self._render(visit, form, self._problems(found), found.status)
         return redirect(back)
 
     async def _carry_out(self, visit: Visit, form: Form) -> str:
@@ -122,7 +124,14 @@ class Action:
         back = path_of(*(members[part[1:-1]] if part.startswith("{") else part for part in behind.split("/")[1:]))
         return Subject(facts_of(form.about.on_pages, thing), form.sentences(thing), back)
 
-    async def _render(self, visit: Visit, form: Form, problem: str | None, status: int) -> Response:
+    def _problems(self, error: DomainError) -> Mapping[str, str]:
+        """The sentence at the field that it is about, "" when it is about none."""
+        names = {one.name for one in self.fields if not one.is_mark}
+        is_amount = isinstance(error, InvalidAmount) and "amount" in names
+        field = "password" if isinstance(error, SignInFailed) else "amount" if is_amount else error.details.get("field")
+        return {field if field in names | {"password"} else "": f"{error}."}
+
+    async def _render(self, visit: Visit, form: Form, problems: Mapping[str, str], status: int) -> Response:
         subject = await visit.read(lambda work: self._subject(work, visit))
         return visit.show(
             "action.html",
@@ -133,7 +142,7 @@ class Action:
             action=self.form,
             fields=self.fields,
             form=form,
-            problem=problem,
+            problems=problems,
             once=new_id(),
         )
 

@@ -19,7 +19,7 @@ from payres.operator.exports import export_ledger, export_payments, export_state
 from payres.pages.admin import details, overview, sign_in
 from payres.pages.admin.actions import Action
 from payres.pages.admin.list_page import exports_page, send_file, show_list
-from payres.pages.admin.sign_in import STYLE_SHEETS, Form, Page, Visit
+from payres.pages.admin.sign_in import Form, Page, Visit
 from payres.pages.forms import read_form
 from payres.pages.html import PAGE_METHODS, error_page, load_templates, serve_page
 from payres.routes.routing import Handler, Route
@@ -52,7 +52,7 @@ PAGES: Final[Mapping[str, Callable[..., Any]]] = {
 
 def page_routes() -> Sequence[Route]:
     """The routes of the operator's pages. To make them takes long: with them, what every page is made of is loaded."""
-    load_templates("old_layout.html", "admin/layout.html", "admin/parts.html", "admin/sign_in.html")
+    load_templates("layout.html", "parts.html", "admin/layout.html", "admin/parts.html", "admin/sign_in.html")
     pages = {**admin_pages(), f"{ADMIN_ROOT}/{{path:page}}": _find_nothing}.items()
     return [Route(path, {"GET": _handler(page)}, is_json=False, takes_all=True) for path, page in pages]
 
@@ -73,7 +73,7 @@ def _handler(found: Callable[..., Any]) -> Handler:
     return partial(
         serve_page,
         answer=found if found in OPEN else partial(_answer, page=found),
-        error_page=partial(error_page, template="admin/notice.html", style_sheets=STYLE_SHEETS),
+        error_page=partial(error_page, template="admin/notice.html"),
         fault="The server failed, and its log says how",
     )
 

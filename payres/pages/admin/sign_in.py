@@ -31,7 +31,6 @@ from payres.store.operators import OperatorRecord
 HOME: Final = "/admin"
 WRONG: Final = "This name and this password do not belong together"
 Form = Mapping[str, str]
-STYLE_SHEETS: Final = ("old.css", "admin.css")
 
 
 class Visit(ActorRequest, frozen=True):
@@ -49,7 +48,7 @@ class Visit(ActorRequest, frozen=True):
     def show(self, template: str, section: str, status: int = 200, **values: Any) -> Response:
         """The page that a template makes of the values; `section` is its path in the navigation."""
         common = {"operator": self.operator, "csrf": csrf_token(self.session), "section": section, "refresh": None}
-        return render(self.request, f"admin/{template}", common | values, status, style_sheets=STYLE_SHEETS)
+        return render(self.request, f"admin/{template}", common | values, status)
 
 
 # What one address shows to who is signed in.
@@ -137,4 +136,4 @@ def _signed_in(request: Request, signed_in: SignedIn, path: str) -> Response:
 
 
 def _render(request: Request, template: str, status: int, **values: object) -> Response:
-    return render_sign_in(request, f"admin/{template}", values, status, STYLE_SHEETS)
+    return render_sign_in(request, f"admin/{template}", values, status)

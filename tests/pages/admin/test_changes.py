@@ -4,9 +4,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from payres.operator import keys
+from payres.operator import api_keys, keys
 from payres.signatures.jwk import jwk_from_public_bytes
+from payres.store.operators import API_KEYS
 from payres.store.payments import refunds_of
+from payres.store.work import Work
 from payres.testing.instance import Instance
 from tests.helpers import last_segment, usd
 from tests.pages.admin.browser import PASSWORD, Browser, hidden_fields, words_of
@@ -45,6 +47,22 @@ def test_key_of_a_wallet_is_revoked(payres: Instance, ann: Browser) -> None:
     assert f'href="{path}"' in ann.get(own).text
     assert ann.send(path, choice="revoke").headers["location"] == own
     assert "State revoked" in ann.words(path)
+
+
+@pytest.mark.parametrize("fields", [{}, {"keep_made": "true"}])
+def test_keys_that_a_key_made_are_revoked_with_it_or_kept(
+    payres: Instance, ann: Browser, fields: dict[str, str]
+) -> None:
+    def unit(work: Work) -> tuple[str, str]:
+        maker = api_keys.create_api_key(work, "Maker", ["keys:write"])
+        made = api_keys.create_key_with(work, API_KEYS.by_id(work, maker.id), "Made", ["keys:write"], None)
+        return maker.id, made.id
+
+    maker, made = payres.write(unit)
+    assert "Leave the keys that were made with it." in ann.words(f"/admin/api-keys/{maker}")
+    assert ann.send(f"/admin/api-keys/{maker}", choice="revoke", **fields).status_code == 303
+    revoked = payres.read(lambda work: [API_KEYS.by_id(work, key).revoked_at for key in (maker, made)])
+    assert [one is None for one in revoked] == [False, bool(fields)]
 
 
 def test_deposit_takes_the_password_again_and_is_made_once(payres: Instance, ann: Browser) -> None:

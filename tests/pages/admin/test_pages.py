@@ -165,7 +165,7 @@ def test_overview_shows_money_volume_and_what_needs_attention(ann: Browser, payr
 
 
 def test_what_needs_attention_leads_to_the_pages_that_help(ann: Browser, seeded: Seeded) -> None:
-    part = ann.get("/admin").text.partition('<section class="card attention">')[2].partition("</section>")[0]
+    part = ann.get("/admin").text.partition('<section class="note warn attention">')[2].partition("</section>")[0]
     assert re.findall(r'<a href="([^"]+)">', part) == ["/admin/peers", "/admin/webhooks"]
     assert "payres peer unresolved" not in part
     assert '<span class="code">payres webhook test ' in part, "no page does that"
@@ -215,11 +215,24 @@ def test_payments_are_filtered_in_the_page_and_alike_in_csv(
     assert ("There are no such payments" in ann.words("/admin/payments", **filters)) == (not ids)
 
 
+@pytest.mark.parametrize(("name", "label"), [("min", "amount from"), ("max", "amount to")])
+def test_amount_needs_a_wallet_and_the_page_says_which_field_is_meant(ann: Browser, name: str, label: str) -> None:
+    answer = ann.get("/admin/payments", **{name: "1.00"})
+    assert answer.status_code == 400
+    assert f"The {label} ({name}) is in a wallet's currency: name the wallet." in words_of(answer)
+
+
+def test_pages_are_in_english_whatever_is_read_elsewhere(ann: Browser) -> None:
+    answer = ann.http.get("/admin", headers={"Accept-Language": "de"})
+    assert (answer.headers["content-language"], '<html lang="en">' in answer.text) == ("en", True)
+    assert "Skip to the page" in answer.text
+
+
 def test_filters_are_folded_away_until_they_are_used(ann: Browser, seeded: Seeded) -> None:
-    assert '<details class="fold">\n<summary>Filter</summary>' in ann.get("/admin/payments").text
+    assert '<details class="card slim">\n<summary>Filter</summary>' in ann.get("/admin/payments").text
     used = ann.get("/admin/payments?state=failed").text
-    assert '<details class="fold" open>' in used
-    assert '<a class="button quiet" href="/admin/payments">Reset</a>' in used
+    assert '<details class="card slim" open>' in used
+    assert '<a class="button" href="/admin/payments">Reset</a>' in used
     words = ann.words("/admin/payments")
     for label in ("Amount from", "Amount to", "Reason contains"):
         assert label in words
