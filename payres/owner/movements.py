@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from payres.clock import DAY, LATEST, SECOND
+from payres.clock import HOUR, LATEST, SECOND
 from payres.errors import nothing_here
 from payres.grants.wording import ShownUrl, visible_name, visible_url
 from payres.identifiers import first_identifier, moment_of
@@ -41,7 +41,7 @@ KINDS: Final[Mapping[Source, Kind]] = {
 SCANNED: Final = 1_000  # movements that one page looks at, at most: it may show them as one row, or none of them
 BATCH: Final = 100
 FOLDED: Final = 3  # payments of one app to one receiver on one day that make one row
-SLACK: Final = DAY  # how far the time in an id, which is of the machine, may be from that of the payment
+SLACK: Final = HOUR  # how far the time in an id, which is of the machine, may be from that of the payment
 OPAQUE: Final = "/incoming-payments/"  # what follows it in a receiver names nobody
 
 

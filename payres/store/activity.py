@@ -7,6 +7,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from payres.amounts import MAX_LEDGER
 from payres.store.rows import first_row_from, number
 from payres.store.work import Transaction
 
@@ -115,17 +116,17 @@ class Sums(NamedTuple):
 
 def sums(tx: Transaction, account_id: int, since: int, until: int) -> Sums:
     """Those of the transfers from one time until just before another. It walks all transfers from `since` on."""
-    # SQLite adds up no further than 2^63: the upper and the lower half are summed by themselves.
-    rows = tx.execute(
-        "SELECT credit_account_id = :account, created_at >= :until, sum(amount >> 32), sum(amount & 4294967295)"
-        " FROM transfer WHERE id >= :first AND :account IN (debit_account_id, credit_account_id)"
-        " AND created_at >= :since GROUP BY 1, 2",
-        {
-            "account": account_id,
-            "first": first_row_from(tx, "transfer", "id", since),
-            "since": since,
-            "until": until,
-        },
+    first, end = (first_row_from(tx, "transfer", "id", moment) for moment in (since, until))
+    during, after = (
+        [_sum(tx, side, account_id, *ids) for side in ("credit", "debit")] for ids in ((first, end), (end, MAX_LEDGER))
     )
-    found = {(is_credit, is_after): (upper << 32) + lower for is_credit, is_after, upper, lower in rows}
-    return Sums(found.get((1, 0), 0), found.get((0, 0), 0), found.get((1, 1), 0) - found.get((0, 1), 0))
+    return Sums(*during, after[0] - after[1])
+
+
+def _sum(tx: Transaction, side: str, account_id: int, first: int, end: int) -> int:
+    """What the transfers from one id until just before another add up to on one side."""
+    # SQLite adds up no further than 2^63: the upper and the lower half are summed by themselves.
+    halves = "sum(amount >> 32), sum(amount & 4294967295)"
+    found = f"SELECT {halves} FROM transfer WHERE id >= ? AND id < ? AND {side}_account_id = ?"
+    upper, lower = tx.execute(found, (first, end, account_id)).fetchone()
+    return ((upper or 0) << 32) + (lower or 0)

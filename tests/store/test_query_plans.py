@@ -371,7 +371,7 @@ def test_index_of_what_goes_or_is_under_way_has_nothing_else(
 
 def test_sums_of_an_account_are_counted_along_the_ids_of_transfers(connection: RecordingConnection) -> None:
     *_, plan = plans(connection, lambda tx: activity.sums(tx, 1, 1, 2)).values()
-    assert plan[0] == "SEARCH transfer USING INTEGER PRIMARY KEY (rowid>?)"
+    assert plan[0] == "SEARCH transfer USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"
 
 
 def test_volume_is_counted_along_the_ids_of_transfers(connection: RecordingConnection) -> None:

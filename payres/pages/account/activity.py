@@ -27,10 +27,10 @@ A_YEAR: Final = 330  # days within which a day needs no year
 MAX_TEXT: Final = 100
 IDENTIFIER: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SHOWS: Final[Mapping[Show, str]] = {
-    "all": marked("All movements"),
-    "in": marked("Money in"),
-    "out": marked("Money out"),
-    "failed": marked("Failed"),
+    "all": marked("all movements"),
+    "in": marked("money in"),
+    "out": marked("money out"),
+    "failed": marked("failed ones"),
 }
 
 
@@ -110,10 +110,11 @@ def words(language: Language) -> dict[str, Any]:
 
 
 def _when(language: Language, moment: int) -> str:
-    """Of today the time too."""
+    """The time of what was today, and the day of what was earlier."""
+    if _days_ago(language, moment) == 0:
+        return language.clock(moment)
     day = language.day(moment)
-    shown = day[:1].upper() + day[1:]
-    return f"{shown} {language.clock(moment)}" if _days_ago(language, moment) == 0 else shown
+    return day[:1].upper() + day[1:]
 
 
 def _days_ago(language: Language, moment: int) -> int:
