@@ -27,7 +27,14 @@ FOR_EVERYONE = (
     *("/alice", "/account", "/", "/nothing/here"),
 )
 FOR_OWNERS = (
-    *("/account", "/account/request", "/account/request/{asked}", "/account/request/{ended}"),
+    *(
+        "/account",
+        "/account/activity",
+        "/account/activity?show=failed&text=x",
+        "/account/request",
+        "/account/request/{asked}",
+        "/account/request/{ended}",
+    ),
     *("/account/apps", "/account/apps/{app}", "/account/apps/{looks}", "/account/apps/ended"),
     *("/settings", "/settings/password", "/settings/receive", "/settings/developer-keys"),
 )
