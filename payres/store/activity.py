@@ -117,10 +117,10 @@ class Sums(NamedTuple):
 def sums(tx: Transaction, account_id: int, since: int, until: int) -> Sums:
     """Those of the transfers from one time until just before another. It walks all transfers from `since` on."""
     first, end = (first_row_from(tx, "transfer", "id", moment) for moment in (since, until))
-    during, after = (
+    (credited, debited), (more, less) = (
         [_sum(tx, side, account_id, *ids) for side in ("credit", "debit")] for ids in ((first, end), (end, MAX_LEDGER))
     )
-    return Sums(*during, after[0] - after[1])
+    return Sums(credited, debited, more - less)
 
 
 def _sum(tx: Transaction, side: str, account_id: int, first: int, end: int) -> int:
