@@ -8,6 +8,7 @@ import msgspec
 from payres.urls import app_scheme
 
 MAX_NAME_LENGTH = 200
+MAX_NOTE_LENGTH = 300
 # Characters that RFC 3986 allows in a URL; others are shown percent-encoded.
 URL_CHARACTERS = "%:/?#[]@!$&'()*+,;=-._~"
 # Letters of some scripts and emoji need the joiners; other format characters are only used to deceive.
@@ -50,6 +51,18 @@ def visible_name(name: str | None, wallet_address: str | None) -> str | None:
 def visible_text(text: str) -> str:
     """A text without characters that hide text or change its direction; every blank and line break is a space."""
     return "".join(" " if character.isspace() else character for character in text if not _is_hidden(character))
+
+
+def note_of(metadata: str | None) -> str:
+    """What a payment is for: its description, where clients put it, on one line and without hidden characters."""
+    try:
+        # The rest may be anything: JSON numbers have no bounds.
+        told = msgspec.json.decode(metadata or "{}", type=dict[str, msgspec.Raw])
+        found = msgspec.json.decode(told.get("description", b'""'), type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+    line = " ".join(visible_text(found).split())
+    return line if len(line) <= MAX_NOTE_LENGTH else f"{line[: MAX_NOTE_LENGTH - 1]}…"
 
 
 def visible_url(url: str) -> ShownUrl:

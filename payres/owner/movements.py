@@ -10,10 +10,9 @@ import msgspec
 
 from payres.clock import HOUR, LATEST, SECOND
 from payres.errors import nothing_here
-from payres.grants.wording import ShownUrl, visible_name, visible_url
+from payres.grants.wording import ShownUrl, note_of, visible_name, visible_url
 from payres.identifiers import first_identifier, moment_of
 from payres.owner.apps import Who, who_of
-from payres.owner.payments import note_of
 from payres.owner.sending import kept_wish
 from payres.store import activity, payments
 from payres.store.accounts import ACCOUNTS
@@ -163,13 +162,20 @@ class Reader:
         """The newest payments under a grant."""
         return self._those(activity.paid_under(self._work, grant_id, rows))
 
+    def find(self, payment_id: str) -> Movement | None:
+        """The payment, deposit or withdrawal with this id, if the owner sees it."""
+        incoming = payments.INCOMING.get(self._work, payment_id)
+        key = incoming.listed if incoming else payment_id
+        record = self._find(key) if key else None
+        return self._movement(record) if record and record.id == payment_id else None
+
     def _those(self, payment_ids: Sequence[str]) -> Sequence[Movement]:
         """The outgoing payments with these ids, of this wallet."""
         return [self._movement(record) for one in payment_ids if (record := self._find(one))]
 
-    def _find(self, payment_id: str) -> ListedRecord | None:
-        rows = activity.listed(self._work, self._wallet.id, self._wallet.account_id, f"{payment_id}~", 1)
-        return next((one for one in rows if one.key == payment_id), None)
+    def _find(self, key: str) -> ListedRecord | None:
+        rows = activity.listed(self._work, self._wallet.id, self._wallet.account_id, f"{key}~", 1)
+        return next((one for one in rows if one.key == key), None)
 
     def _walk(self, wanted: Wanted) -> Iterator[ListedRecord]:
         """Those of the time that the owner sees, newest first."""

@@ -12,8 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import nothing_here
-from payres.grants.wording import ShownUrl, visible_name, visible_url
-from payres.owner.payments import note_of
+from payres.grants.wording import ShownUrl, note_of, visible_name, visible_url
 from payres.pages.forms import render_sign_in
 from payres.pages.html import language_of
 from payres.pages.language import marked

@@ -28,7 +28,6 @@ from payres.grants.consent import ConsentRequest, Surroundings
 from payres.grants.sign_in import Guesser, csrf_token, open_session
 from payres.grants.spending import Spending, spending_of
 from payres.owner.apps import Budget, Who, budgets
-from payres.owner.payments import note_of
 from payres.pages import forms, html
 from payres.pages.language import Language, as_written
 from payres.pages.problems import problem_of
@@ -209,7 +208,7 @@ async def _show_request(request: Request, found: ConsentRequest, session: str, r
         "others": other_words(language, found.grant.access, found.grant.subject, own),
         "around": around,
         "running": _monthly(running, found.wallet),
-        "bill_note": note_of(around.bill.metadata if around.bill else None),
+        "bill_note": wording.note_of(around.bill.metadata if around.bill else None),
         "receiver": wording.visible_url(spending.receiver) if spending and spending.receiver else None,
         "limit": _limit(spending, around, refused, language),
         "is_refused": refused is not None,

@@ -9,10 +9,10 @@ from payres.amounts import Asset
 from payres.errors import InvalidReceiver
 from payres.federation.incoming_payments import RemoteIncomingPayment
 from payres.federation.wallet_addresses import RemoteWallet
+from payres.grants.wording import note_of
 from payres.interledger.quoting import RemoteQuotes
 from payres.operator.declarations import Units
 from payres.owner import sending
-from payres.owner.payments import note_of
 from payres.payments.incoming import unpayable
 from payres.store.wallets import WalletRecord
 from payres.urls import Urls

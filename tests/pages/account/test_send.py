@@ -408,7 +408,7 @@ def test_deposit_has_a_page(sender: Sender) -> None:
     instance.write(lambda work: wallets.deposit(work, sender.path, "7.00", "salary"))
     found = instance.read(lambda work: work.execute("SELECT id FROM movement ORDER BY id DESC LIMIT 1").fetchone()[0])
     page = sender.words(f"/account/payments/{found}")
-    assert "USD7.00" in page
+    assert "Paid in by whoever runs this server USD7.00" in page
     assert "salary" in page
     with Sender(instance) as other:
         assert other.http.get(f"/account/payments/{found}").status_code == 404
