@@ -26,6 +26,7 @@ OWN: Final = (
     marked("This wallet is not active, so nothing can be allowed for it now."),
     marked("This is not the request that you were shown. Nothing was decided; please read it again."),
     marked("This request has expired; the app can ask again."),
+    marked("There is no such request for consent; the app can ask again."),
 )
 
 

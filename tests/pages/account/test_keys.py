@@ -76,8 +76,11 @@ def test_pasted_key_signs_the_next_request_until_it_is_revoked(shared: Instance,
     assert [one.action for one in done] == ["key.add", "grant.revoke", "key.revoke", "key.add"]
 
 
-JWK_A, JWK_B = new_pair("key-a")[1], new_pair("key-b")[1]
-PEM = generate_private_key().public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+# The same in each run, as all that a test is named by.
+FIXED = [Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in range(4)]
+JWK_A = jwk_from_public_bytes("key-a", FIXED[0].public_key().public_bytes_raw())
+JWK_B = jwk_from_public_bytes("key-b", FIXED[1].public_key().public_bytes_raw())
+PEM = FIXED[2].public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 PUBLIC = json.loads(encode_jwk(JWK_A))
 READ = {
     "base64": as_shown(JWK_A),
@@ -100,7 +103,7 @@ def test_pem_gets_its_thumbprint_for_an_id() -> None:
     assert jwk.kid == thumbprint(jwk)
 
 
-PRIVATE = private_pem(generate_private_key()).decode()
+PRIVATE = private_pem(FIXED[3]).decode()
 RSA = generate_rsa(65537, 1024).public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 SECRET: Json = PUBLIC | {"d": "nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A"}
 WHOLE, PRIVATE_SAID = "This is not a whole key.", "This is a private key"
@@ -129,7 +132,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "says", "status"), REFUSED)
+@pytest.mark.parametrize(("text", "says", "status"), REFUSED, ids=map(str, range(len(REFUSED))))
 def test_what_is_no_public_key_is_refused_at_its_field(
     shared: Instance, browser: OwnersBrowser, text: str, says: str, status: int
 ) -> None:
