@@ -16,7 +16,7 @@ from payres.wire import Amount, Body, Resource, Text
 Nonce = Annotated[str, Meta(min_length=1, max_length=MAX_NONCE_LENGTH)]
 AccessType = Literal["incoming-payment", "outgoing-payment", "quote"]
 # The actions that an access item of each type can name (Specification 2.7). A new one is also an Action of
-# `payres.grants.access`, or the -all form of one, and needs its words in `payres.grants.wording`; tests compare them.
+# `payres.grants.access`, or the -all form of one, and needs its words in `payres.visible`; tests compare them.
 INCOMING_ACTIONS = Literal["create", "complete", "read", "read-all", "list", "list-all"]
 OUTGOING_ACTIONS = Literal["create", "read", "read-all", "list", "list-all"]
 QUOTE_ACTIONS = Literal["create", "read", "read-all"]

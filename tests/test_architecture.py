@@ -34,6 +34,7 @@ ROOMS: dict[str, set[str]] = {
     "brand": set(),
     "settings": {"brand", "errors", "identifiers", "limits", "logs", "urls"},
     "wire": {"amounts", "errors", "limits", "urls"},
+    "visible": {"urls"},
     "gnap": {"limits", "wire"},
     "event_types": {"wire"},
     "store": {

@@ -9,7 +9,7 @@ from payres.clock import DAY, HOUR
 from payres.gnap import Limits, OutgoingPaymentAccess
 from payres.grants.access import granted_access
 from payres.grants.intervals import MEAN_MONTH, Interval, parse_interval
-from payres.grants.wording import URL_CHARACTERS
+from payres.visible import URL_CHARACTERS
 from payres.wire import Amount
 
 SHORTEST_MONTH = 28 * DAY

@@ -14,7 +14,6 @@ from payres.grants import consent, tokens
 from payres.grants.access import granted_access
 from payres.grants.consent import Pending
 from payres.grants.limits import current_window, spent_in_window
-from payres.grants.wording import visible_name
 from payres.operator.declarations import command, endpoint, form, lists
 from payres.operator.inputs import said
 from payres.operator.shapes import Column, Shape, fact, represent
@@ -25,6 +24,7 @@ from payres.store.rows import PageBounds, PageQuery
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
 from payres.urls import canonical
+from payres.visible import visible_name
 from payres.wire import Amount, Resource
 
 

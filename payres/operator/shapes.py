@@ -12,8 +12,8 @@ from urllib.parse import quote
 import msgspec
 
 from payres.clock import format_time
-from payres.grants.wording import visible_text
 from payres.store.work import Work
+from payres.visible import visible_text
 from payres.wire import Resource
 
 MEBIBYTE: Final = 1024 * 1024

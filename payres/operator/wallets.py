@@ -275,10 +275,10 @@ def set_password(work: Work, path: str, password_hash: str, forget_browsers: boo
 @endpoint("POST /wallets/{wallet}/password-links", "wallets:write", shows_secret=True)
 @command("wallet reset-link PATH", "alice", text=lambda made: str(made.url))
 def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
-    """Make a URL with which the owner sets a new password, for one who forgot it or never had one.
+    """Make a URL with which an owner sets a password.
 
-    It is valid once, for an hour, and until a password is set or another link is made. Who has it has the wallet: give
-    it to nobody but the owner. The old password stays until then.
+    For one who forgot it or never had one. It is valid once, for an hour, and until a password is set or another link
+    is made. Who has it has the wallet: give it to nobody but the owner. The old password stays until then.
     """
     found, secret, ends_at = require_wallet(work, wallet), work.new_secret(), work.now + LINK_LIFETIME
     wallets.set_password_link(work, found.id, hash_secret(secret), ends_at)

@@ -10,7 +10,6 @@ from payres.clock import SECOND
 from payres.errors import require
 from payres.grants.limits import NO_INTERVAL, spent_in_window
 from payres.grants.spending import Spending, spending_of
-from payres.grants.wording import ShownUrl, visible_name, visible_url
 from payres.limits import APPROVAL_SECONDS
 from payres.operator import grants as operations
 from payres.store import grants, payments
@@ -18,6 +17,7 @@ from payres.store.grants import DecidedRecord, GrantRecord
 from payres.store.rows import AFTER_ALL
 from payres.store.wallets import KeyRecord, WalletRecord, last_key
 from payres.store.work import Work
+from payres.visible import ShownUrl, visible_name, visible_url
 
 # What of a grant is so: it may spend, it may look only; the others have ended: it has paid what it was allowed for, its
 # time is over, the app never came for it, somebody stopped it, or it was not allowed.

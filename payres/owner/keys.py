@@ -8,7 +8,6 @@ import msgspec
 
 from payres.clock import DAY
 from payres.errors import InvalidRequest, WrongState, nothing_here
-from payres.grants.wording import visible_name
 from payres.limits import MAX_JWKS_KEYS
 from payres.operator import grants as grant_operations
 from payres.operator import keys as operations
@@ -19,6 +18,7 @@ from payres.store import clients, grants, wallets
 from payres.store.wallets import KEYS, KeyRecord, WalletRecord
 from payres.store.work import Work
 from payres.urls import canonical
+from payres.visible import visible_name
 
 MAX_NICKNAME: Final = 60
 RECENT: Final = 30 * DAY

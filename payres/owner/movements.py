@@ -10,7 +10,6 @@ import msgspec
 
 from payres.clock import HOUR, LATEST, SECOND
 from payres.errors import nothing_here
-from payres.grants.wording import ShownUrl, note_of, visible_name, visible_url
 from payres.identifiers import first_identifier, moment_of
 from payres.owner.apps import Who, who_of
 from payres.owner.sending import kept_wish
@@ -23,6 +22,7 @@ from payres.store.quotes import QUOTES
 from payres.store.rows import AFTER_ALL
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
+from payres.visible import ShownUrl, note_of, visible_name, visible_url
 
 Kind = Literal["sent", "received", "deposit", "withdrawal", "sent back", "came back"]
 # `unpaid` and `part paid` are of what the owner asks for; of `part sent` the rest never left the wallet.

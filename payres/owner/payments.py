@@ -6,7 +6,6 @@ from typing import Final
 import msgspec
 
 from payres.errors import require
-from payres.grants.wording import note_of
 from payres.owner.movements import Movement, Reader
 from payres.owner.sending import BILL, free_balance, kept_wish
 from payres.store import payments
@@ -15,6 +14,7 @@ from payres.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRe
 from payres.store.quotes import QUOTES
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
+from payres.visible import note_of
 
 REFUNDS: Final = 20
 

@@ -13,7 +13,6 @@ from payres.amounts import Asset, describe_amount
 from payres.errors import DomainError, nothing_here
 from payres.federation.wallet_addresses import RemoteWallet
 from payres.grants.clients import own_client
-from payres.grants.wording import visible_name, visible_text, visible_url
 from payres.interledger.quoting import RemoteQuotes
 from payres.operator.declarations import Units
 from payres.payments import quotes as quote_rules
@@ -28,6 +27,7 @@ from payres.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer
 from payres.urls import ROOT_WALLET_PATH, Urls, canonical, canonical_url, is_loopback
+from payres.visible import visible_name, visible_text, visible_url
 from payres.wire import Amount
 
 # The page of a bill on another payres, whose incoming payment has the same id.

@@ -1,1 +1,1 @@
-"""The operator's pages, for people with a browser: what the operator's API shows, and some of what it does."""
+"""Pages for people: of owners (`account/`), of consent, of bills and wallets, and of operators (`admin/`)."""

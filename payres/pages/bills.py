@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import nothing_here
-from payres.grants.wording import ShownUrl, note_of, visible_name, visible_url
 from payres.pages.forms import render_sign_in
 from payres.pages.html import language_of
 from payres.pages.language import marked
@@ -22,6 +21,7 @@ from payres.store.payments import INCOMING, IncomingRecord
 from payres.store.wallets import WalletRecord, find_with_wallet
 from payres.store.work import Work
 from payres.urls import canonical_host, is_loopback, with_ascii_host
+from payres.visible import ShownUrl, note_of, visible_name, visible_url
 
 State = Literal["unpaid", "part", "open", "paid", "expired", "cancelled"]
 

@@ -12,20 +12,20 @@ from starlette.responses import Response
 
 from payres.clock import SECOND
 from payres.errors import DomainError, InvalidReceiver, MethodNotAllowed, TooManyRequests
-from payres.grants.wording import visible_url
 from payres.owner import checkout
 from payres.owner.checkout import Checkout, Desk, Forged, NotBegun
 from payres.owner.sending import typed_url
 from payres.pages import bills
 from payres.pages.amounts import Mistyped, typed_amount
 from payres.pages.bills import Bill, bill_of, find_bill
+from payres.pages.error_sentences import problem_of
 from payres.pages.forms import check_sign_in, form_secret, read_form
 from payres.pages.html import PAGE_METHODS, error_page, language_of, redirect, render, serve_page
 from payres.pages.language import marked
-from payres.pages.problems import problem_of
 from payres.routes.context import Context, context_of
 from payres.routes.exception_handlers import note_error
 from payres.store.work import Work
+from payres.visible import visible_url
 
 FAULT: Final = "The fault is not yours. Please try again in a while"
 # Seconds after which the page looks again: for money on its way, and once it is late.

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
+from payres import visible
 from payres.clock import SECOND
 from payres.errors import (
     DomainError,
@@ -23,15 +24,15 @@ from payres.errors import (
     TooManyRequests,
     WrongState,
 )
-from payres.grants import consent, wording
+from payres.grants import consent
 from payres.grants.consent import ConsentRequest, Surroundings
 from payres.grants.sign_in import Guesser, csrf_token, open_session
 from payres.grants.spending import Spending, spending_of
 from payres.owner.apps import Budget, Who, budgets
 from payres.pages import forms, html
+from payres.pages.error_sentences import problem_of
+from payres.pages.grant_words import limit_words, other_words
 from payres.pages.language import Language, as_written
-from payres.pages.problems import problem_of
-from payres.pages.wording import limit_words, other_words
 from payres.rate_limiter import address_of
 from payres.routes.context import context_of
 from payres.routes.exception_handlers import note_error
@@ -110,7 +111,7 @@ def _send_on(request: Request, found: ConsentRequest) -> Response | None:
     """To the client with what the operator decided, as after a form of the owner; None for what the owner decided, who
     was sent already, and for an application, which a browser opens for nobody but its user."""
     link = _finish_link(request, found) if found.interaction.decided_by == "operator" else None
-    return None if link is None or wording.visible_url(link).is_app else html.redirect(link)
+    return None if link is None or visible.visible_url(link).is_app else html.redirect(link)
 
 
 def _finish_link(request: Request, found: ConsentRequest) -> str | None:
@@ -182,7 +183,7 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
     is_over, uri = isinstance(noted, InvalidInteraction), found.interaction.finish_uri
     link = consent.finish_url(uri, {"result": "grant_rejected"}) if is_over and uri else None
     values: dict[str, object] = {"state": "expired" if is_over else "failed", "problem": noted, "repeated": False}
-    way_on = {"link": link, "finish": wording.visible_url(link) if link else None, "again": _path(request)}
+    way_on = {"link": link, "finish": visible.visible_url(link) if link else None, "again": _path(request)}
     return _end(request, found, values | way_on, noted)
 
 
@@ -208,11 +209,11 @@ async def _show_request(request: Request, found: ConsentRequest, session: str, r
         "others": other_words(language, found.grant.access, found.grant.subject, own),
         "around": around,
         "running": _monthly(running, found.wallet),
-        "bill_note": wording.note_of(around.bill.metadata if around.bill else None),
-        "receiver": wording.visible_url(spending.receiver) if spending and spending.receiver else None,
+        "bill_note": visible.note_of(around.bill.metadata if around.bill else None),
+        "receiver": visible.visible_url(spending.receiver) if spending and spending.receiver else None,
         "limit": _limit(spending, around, refused, language),
         "is_refused": refused is not None,
-        "finish": wording.visible_url(finish) if finish else None,
+        "finish": visible.visible_url(finish) if finish else None,
         "until": found.interaction.expires_at,
         "csrf": csrf_token(session),
         "shown": consent.shown_digest(found),
@@ -258,7 +259,7 @@ def _show_decided(request: Request, found: ConsentRequest, status: int) -> Respo
         "repeated": status == 409,
         "most": limit_words(html.language_of(request), spending) if spending else None,
         "link": link,
-        "finish": wording.visible_url(link) if link else None,
+        "finish": visible.visible_url(link) if link else None,
         "again": None,
     }
     return html.render(request, "consent/end.html", _parties(request, found) | values, status)
@@ -277,12 +278,12 @@ def _parties(request: Request, found: ConsentRequest) -> dict[str, object]:
     assert client is not None, "a client known by its key alone cannot ask for consent"
     wallet_address = context_of(request).urls.wallet(found.wallet.path)
     return {
-        "client_name": wording.visible_name(found.grant.client_name, client),
-        "client": wording.visible_url(client),
+        "client_name": visible.visible_name(found.grant.client_name, client),
+        "client": visible.visible_url(client),
         "is_own": found.client.identity == canonical(wallet_address),
         "wallet": found.wallet,
         "wallet_address": wallet_address,
-        "wallet_url": wording.visible_url(wallet_address),
+        "wallet_url": visible.visible_url(wallet_address),
         "signed_in": found.session is not None,
     }
 

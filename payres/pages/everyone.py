@@ -3,12 +3,12 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.grants.wording import visible_name
 from payres.http.responses import asks_for
 from payres.pages.html import language_of, render
 from payres.pages.qr import qr_code
 from payres.routes import wallet_addresses
 from payres.routes.context import context_of
+from payres.visible import visible_name
 
 
 async def front_page(request: Request) -> Response:

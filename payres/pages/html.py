@@ -19,14 +19,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from payres.errors import DomainError, ServerFailed
-from payres.grants.wording import visible_url
 from payres.http.observation import observation_of
 from payres.pages.brand import brand_of
+from payres.pages.error_sentences import problem_of
 from payres.pages.language import Language, marked, preferred
-from payres.pages.problems import problem_of
 from payres.pages.zones import zone_of
 from payres.routes.context import context_of
 from payres.routes.exception_handlers import note_error, where_to_ask
+from payres.visible import visible_url
 
 if TYPE_CHECKING:  # it loads slowly, and most servers are asked for consent long after they have started
     from jinja2 import Environment

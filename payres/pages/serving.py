@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from payres.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, SignInFailed, TooManyRequests
 from payres.grants.sign_in import check_csrf
-from payres.owner import accounts
+from payres.owner import sessions
 from payres.pages import checkout, consent
 from payres.pages.account import (
     activity,
@@ -28,9 +28,9 @@ from payres.pages.account import (
     visits,
 )
 from payres.pages.account.visits import Act, Form, Page, Visit
+from payres.pages.error_sentences import problem_of
 from payres.pages.forms import keep_signed_in, read_form
 from payres.pages.html import PAGE_METHODS, error_page, language_of, load_templates, serve_page
-from payres.pages.problems import problem_of
 from payres.routes.context import context_of
 from payres.routes.routing import Handler, Route
 from payres.urls import RESET_PATH
@@ -113,7 +113,7 @@ async def _answer(request: Request, place: Place) -> Response:
         return await visits.sign_in(request, form)
     visit = await visits.find_visit(request)
     if visit is None:
-        problem = problem_of(language_of(request), accounts.signed_out()) if is_form else ""
+        problem = problem_of(language_of(request), sessions.signed_out()) if is_form else ""
         return visits.show_sign_in(request, {"": problem})
     try:
         response = await (_carry_out(visit, place, form) if is_form else _show(visit, place))

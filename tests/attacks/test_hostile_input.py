@@ -22,8 +22,8 @@ from payres.http.responses import check_accept
 from payres.interledger import packets, stream
 from payres.interledger.oer import CodecError, Reader, parse_timestamp
 from payres.interledger.stream import SharedSecret, encrypt
+from payres.pages.grant_words import length_words
 from payres.pages.language import Language
-from payres.pages.wording import length_words
 from payres.routes.requests import idempotency_key
 from payres.signatures.fields import content_digest
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes, parse_jwk

@@ -34,10 +34,10 @@ INVENTORY = {
     "backup to a place of the caller's choice": "admin/test_changes",
     "refund of more than was received": "payments/test_refunds",
     # Consent pages
-    "open redirect through the finish URI": "attacks/test_injection grants/test_wording",
+    "open redirect through the finish URI": "attacks/test_injection test_visible",
     "header injection through the finish URI": "attacks/test_injection",
     "cross-site request forgery": "pages/test_consent browser/test_consent_pages http/test_cors",
-    "limits that begin anew at every moment": "pages/test_consent pages/test_wording",
+    "limits that begin anew at every moment": "pages/test_consent pages/test_grant_words",
     "clickjacking": "pages/test_consent browser/test_consent_pages",
     "session fixation": "pages/test_consent",
     "password guessing": "pages/test_consent grants/test_sign_in",
@@ -46,7 +46,7 @@ INVENTORY = {
     "stolen password": "attacks/test_owners",
     "passwords of the demo wallets": "cli/test_server",
     "consent swap": "pages/test_consent attacks/test_hostile_input",
-    "cross-site scripting through every name": "attacks/test_injection grants/test_wording",
+    "cross-site scripting through every name": "attacks/test_injection test_visible",
     # Requests that the server makes for an unauthenticated client
     "SSRF through the client": "attacks/test_ssrf routes/test_authorize",
     "SSRF through the receiver": "attacks/test_ssrf federation/test_incoming_payments",

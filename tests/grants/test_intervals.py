@@ -10,8 +10,8 @@ from payres.amounts import Asset
 from payres.clock import DAY, EARLIEST, HOUR, LATEST, MINUTE, SECOND, format_time, parse_time
 from payres.grants.intervals import EXAMPLE, Interval, parse_interval
 from payres.grants.spending import Spending
+from payres.pages.grant_words import limit_words
 from payres.pages.language import CODES, Language
-from payres.pages.wording import limit_words
 
 Window = tuple[int, int]  # from, until
 

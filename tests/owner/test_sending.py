@@ -9,13 +9,13 @@ from payres.amounts import Asset
 from payres.errors import InvalidReceiver
 from payres.federation.incoming_payments import RemoteIncomingPayment
 from payres.federation.wallet_addresses import RemoteWallet
-from payres.grants.wording import note_of
 from payres.interledger.quoting import RemoteQuotes
 from payres.operator.declarations import Units
 from payres.owner import sending
 from payres.payments.incoming import unpayable
 from payres.store.wallets import WalletRecord
 from payres.urls import Urls
+from payres.visible import note_of
 
 ID = "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11"
 BILL = f"https://shop.example/incoming-payments/{ID}"

@@ -12,14 +12,14 @@ from starlette.responses import Response
 from payres.admin.exports import send_export
 from payres.clock import SECOND, format_time
 from payres.errors import nothing_here
-from payres.grants.wording import visible_text
 from payres.operator.exports import PeriodQuery, export_statement
 from payres.owner.movements import Reader, Row, Show, Wanted, day_of, statement
 from payres.pages.account.visits import Visit
-from payres.pages.failures import failure_of
 from payres.pages.language import Language, marked
+from payres.pages.payment_failures import failure_of
 from payres.store.accounts import ACCOUNTS
 from payres.store.work import Work
+from payres.visible import visible_text
 
 TAB: Final = "/account/activity"
 ROWS: Final = 25

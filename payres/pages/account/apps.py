@@ -13,9 +13,9 @@ from payres.owner.apps import App, Budget, Standing
 from payres.owner.movements import FOLDED, Movement, Reader, Row
 from payres.pages.account import activity
 from payres.pages.account.visits import Form, Visit
+from payres.pages.grant_words import other_words, spending_sentence
 from payres.pages.html import redirect
 from payres.pages.language import Language, marked
-from payres.pages.wording import other_words, spending_sentence
 from payres.routes.context import context_of
 from payres.store.accounts import ACCOUNTS
 from payres.store.rows import AFTER_ALL

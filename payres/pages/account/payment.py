@@ -5,7 +5,6 @@ from typing import Final
 from starlette.responses import Response
 
 from payres.clock import MINUTE
-from payres.grants.wording import ShownUrl, visible_url
 from payres.owner import payments
 from payres.owner.movements import Reader
 from payres.owner.payments import Detail
@@ -13,6 +12,7 @@ from payres.pages import bills
 from payres.pages.account.visits import Visit
 from payres.store.payments import INCOMING
 from payres.store.work import Work
+from payres.visible import ShownUrl, visible_url
 
 LOOK_SECONDS: Final = 3
 ACTIVITY: Final = "/account/activity"  # the tab of what is over

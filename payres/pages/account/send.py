@@ -10,18 +10,18 @@ from starlette.responses import Response
 
 from payres.amounts import Asset
 from payres.errors import DomainError
-from payres.grants.wording import visible_url
 from payres.owner import sending
 from payres.owner.sending import KeptWish, Payee, Price, Wish
 from payres.pages.account.visits import HOME, Form, Visit
 from payres.pages.amounts import Mistyped, typed_amount
+from payres.pages.error_sentences import problem_of
 from payres.pages.html import redirect
 from payres.pages.language import marked
-from payres.pages.problems import problem_of
 from payres.rate_limiter import count_for_client
 from payres.routes.exception_handlers import note_error
 from payres.store.work import Work
 from payres.terms import Terms
+from payres.visible import visible_url
 
 MAX_NOTE: Final = 140
 FAILED: Final = 400  # what was typed cannot be sent

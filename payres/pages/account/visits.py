@@ -11,8 +11,9 @@ from starlette.responses import Response
 from payres.admin.serving import ActorRequest
 from payres.errors import DomainError, SignInFailed, Unavailable
 from payres.grants.sign_in import Guesser, csrf_token, open_session
-from payres.owner import accounts
-from payres.owner.accounts import Owner
+from payres.owner import sessions
+from payres.owner.sessions import Owner
+from payres.pages.error_sentences import problem_of
 from payres.pages.forms import (
     browser_of,
     check_sign_in,
@@ -22,7 +23,6 @@ from payres.pages.forms import (
 )
 from payres.pages.html import language_of, redirect, render
 from payres.pages.language import Language
-from payres.pages.problems import problem_of
 from payres.rate_limiter import address_of
 from payres.routes.context import context_of
 from payres.routes.exception_handlers import note_error
@@ -77,10 +77,10 @@ async def find_visit(request: Request) -> Visit | None:
     if session is None:
         return None
     database = context_of(request).database
-    owner: Owner | None = await database.read(partial(accounts.find_session, session=session))
+    owner: Owner | None = await database.read(partial(sessions.find_session, session=session))
     if owner is None:
         return None
-    visit = Visit(request, partial(accounts.authenticate, session=session), owner.wallet, session, language_of(request))
+    visit = Visit(request, partial(sessions.authenticate, session=session), owner.wallet, session, language_of(request))
     # Not with a form, which may end the session: the page after it does.
     is_due = owner.is_renewal_due and request.method != "POST"
     return msgspec.structs.replace(visit, is_renewed=is_due and await _renew(visit))
@@ -88,7 +88,7 @@ async def find_visit(request: Request) -> Visit | None:
 
 async def _renew(visit: Visit) -> bool:
     try:
-        await visit.write(partial(accounts.renew_session, session=visit.session))
+        await visit.write(partial(sessions.renew_session, session=visit.session))
     except (SignInFailed, Unavailable):
         return False
     return True
@@ -97,7 +97,7 @@ async def _renew(visit: Visit) -> bool:
 async def sign_in(request: Request, form: Form) -> Response:
     """Takes a wallet and its password, and leads back to the page that was asked for."""
     context, name, browser = context_of(request), form.get("wallet", ""), browser_of(request)
-    account, known = await context.database.read(partial(accounts.find_account, name=name, browser=browser))
+    account, known = await context.database.read(partial(sessions.find_account, name=name, browser=browser))
     guesser = Guesser(address_of(request.scope), known)
     try:
         check_sign_in(request, form)
@@ -117,7 +117,7 @@ async def sign_in(request: Request, form: Form) -> Response:
 
 async def sign_out(visit: Visit) -> Response:
     """Ends the session."""
-    await visit.write(partial(accounts.close_session, session=visit.session))
+    await visit.write(partial(sessions.close_session, session=visit.session))
     response = redirect("/")
     set_signed_out(visit.request, response)
     return response

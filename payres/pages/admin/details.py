@@ -7,7 +7,6 @@ import msgspec
 from starlette.responses import Response
 
 from payres.grants.spending import spending_of
-from payres.grants.wording import visible_text
 from payres.operator import keys, payments, peers, unresolved_packets, wallets
 from payres.operator.declarations import operation_of
 from payres.operator.exports import PeriodQuery
@@ -22,10 +21,11 @@ from payres.operator.unresolved_packets import PACKET
 from payres.operator.wallets import WALLET
 from payres.pages.admin.list_page import filters_of
 from payres.pages.admin.sign_in import Visit
+from payres.pages.grant_words import other_words, spending_sentence
 from payres.pages.html import language_of
-from payres.pages.wording import other_words, spending_sentence
 from payres.store.rows import PageQuery
 from payres.store.work import Work
+from payres.visible import visible_text
 
 FEW: Final = PageQuery(10, None, "older")
 LIVE_SECONDS: Final = 5

@@ -6,7 +6,7 @@ import pytest
 from starlette.requests import Request
 
 from payres.limits import MAX_WRONG_PASSWORDS, MAX_WRONG_PASSWORDS_PER_WALLET
-from payres.owner import accounts
+from payres.owner import sessions
 from payres.pages.account import visits
 from payres.pages.account.visits import Visit
 from payres.routes.context import context_of
@@ -27,7 +27,7 @@ def sign_in(
 
 
 def sessions_of(payres: Instance, session: str) -> object:
-    return payres.read(lambda work: accounts.find_session(work, session))
+    return payres.read(lambda work: sessions.find_session(work, session))
 
 
 @pytest.mark.parametrize("name", ["{path}", " {path} ", "{PATH}", "{url}", "{bare}", "${bare}", "${bare}/"])
@@ -179,7 +179,7 @@ def test_session_that_ends_during_a_request_leads_to_signing_in(
     async def find_and_end(request: Request) -> Visit | None:
         visit = await find_visit(request)
         assert visit is not None
-        await context_of(request).database.write(partial(accounts.close_session, session=visit.session))
+        await context_of(request).database.write(partial(sessions.close_session, session=visit.session))
         return visit
 
     with signed_in(payres, f"mid-{method.lower()}") as owner:

@@ -14,9 +14,9 @@ from payres.gnap import Access, Subject
 from payres.grants.access import granted_access
 from payres.grants.intervals import Interval
 from payres.grants.spending import Spending
-from payres.grants.wording import visible_url
 from payres.pages.language import Language, marked
 from payres.urls import canonical
+from payres.visible import visible_url
 
 # One window of an interval: of one unit, and of several.
 LENGTHS: Final = (

@@ -9,8 +9,8 @@ from payres.clock import parse_time
 from payres.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS, Access
 from payres.grants.intervals import parse_interval
 from payres.grants.spending import Spending, spending_of
+from payres.pages.grant_words import ACTIONS, length_words, limit_words, other_words, spending_sentence
 from payres.pages.language import Language
-from payres.pages.wording import ACTIONS, length_words, limit_words, other_words, spending_sentence
 from payres.wire import encode
 from tests.helpers import Json, amount, usd
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.grants.wording import MAX_NAME_LENGTH, visible_name, visible_url
+from payres.visible import MAX_NAME_LENGTH, visible_name, visible_url
 
 
 @pytest.mark.parametrize(
