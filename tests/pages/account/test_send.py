@@ -34,7 +34,7 @@ class Sender(OwnersBrowser):
     """The browser of the owner of a new wallet."""
 
     def __init__(self, instance: Instance, deposit: str = "100.00", name: str | None = "Dora", **headers: str) -> None:
-        self.path = f"sender-{next(NUMBERS)}"
+        self.path = f"sends-by-page-{next(NUMBERS)}"
         instance.create_wallet(self.path, name=name, deposit=deposit)
         self.instance = instance
         super().__init__(instance, self.path, **headers)
