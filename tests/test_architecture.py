@@ -14,7 +14,7 @@ MAX_FUNCTION_LINES = 60
 # Plain values, the shapes that cross HTTP, slots and workers: every room above the store may use these.
 VALUES = {
     *("amounts", "clock", "counters", "errors", "event_types", "identifiers", "limits", "logs", "rate_limiter"),
-    *("brand", "gnap", "settings", "slots", "terms", "urls", "wire", "worker"),
+    *("brand", "gnap", "settings", "slots", "terms", "urls", "visible", "wire", "worker"),
 }
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
