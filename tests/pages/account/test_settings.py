@@ -108,7 +108,10 @@ def test_times_follow_the_zone_that_the_reader_chose(payres: Instance, dora: Own
     assert shown() == utc
 
 
-@pytest.mark.parametrize("zone", ["../../etc/passwd", "Europe", "Mars/Base", "", 'x"; Path=/', "A" * 5000, "localtime"])
+@pytest.mark.parametrize(
+    "zone",
+    ["../../etc/passwd", "Europe", "Mars/Base", "", 'x"; Path=/', "A" * 5000, "localtime", "\u202eEurope/Berlin"],
+)
 def test_zone_that_is_none_changes_nothing(payres: Instance, dora: Owner, zone: str) -> None:
     before = dora.words("/settings")
     assert dora.send("/settings", "zone", zone=zone).status_code == 303
