@@ -27,7 +27,7 @@ from tests.works import work_at
 
 KILLS = int(os.environ.get("REMOTE_KILLS", "1"))
 IN_REAL_TIME = "REMOTE_KILLS" in os.environ
-PACKETS = int(os.environ.get("REMOTE_PACKETS", "40"))
+PACKETS = int(os.environ.get("REMOTE_PACKETS", "120"))
 PACKET = 5  # cents
 VALUE = PACKETS * PACKET
 FEE = 10
