@@ -180,11 +180,11 @@ class Reader:
     def _walk(self, wanted: Wanted) -> Iterator[ListedRecord]:
         """Those of the time that the owner sees, newest first."""
         below = wanted.below or (AFTER_ALL if wanted.until == LATEST else first_identifier(wanted.until + SLACK))
-        end = first_identifier(wanted.since - SLACK)
+        end = wanted.since - SLACK
         while batch := activity.listed(self._work, self._wallet.id, self._wallet.account_id, below, BATCH):
             for record in batch:
                 below = record.key
-                if below < end:
+                if max(_time(record), moment_of(record.key)) < end:  # a clock moved ahead leaves ids behind
                     return
                 has_expired = record.state == "open" and not record.moved and self._work.now >= (record.expires_at or 0)
                 if wanted.since <= _time(record) < wanted.until and not has_expired:

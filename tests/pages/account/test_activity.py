@@ -37,6 +37,17 @@ def test_home_shows_the_balance_the_last_movements_and_who_may_spend(shared: Ins
         assert browser.words(like).count("−0.01") == 3
 
 
+def test_day_of_an_app_is_unfolded_where_the_clock_was_moved_ahead_of_the_ids(payres: Instance) -> None:
+    payres.clock.advance(3 * 86_400)
+    owner = new_owner(payres)
+    _, token = ask(payres.client, owner, {"debitAmount": usd(2000)})
+    for _ in range(3):
+        pay(payres.client, owner, token, receiver_of(payres), 1)
+    with OwnersBrowser(payres, path_of(owner)) as browser:
+        [like] = re.findall(rf'href="({ACTIVITY}\?like=[0-9a-f-]+)"', browser.http.get("/account").text)
+        assert browser.words(like).count("−0.01") == 3
+
+
 def test_activity_is_paged_to_its_end(shared: Instance) -> None:
     owner = new_owner(shared)
     path = path_of(owner)
