@@ -38,8 +38,8 @@ class OutputHandler(logging.Handler):
         members = {"message": record.getMessage()}
         if record.exc_info:
             members["exception"] = logging.Formatter().formatException(record.exc_info)
-        told = members if self._format == "json" else "\n".join(members.values())
-        self.write([_line(record.created, record.levelname, record.name, told)])
+        entry = members if self._format == "json" else "\n".join(members.values())
+        self.write([_line(record.created, record.levelname, record.name, entry)])
 
     def write(self, lines: Sequence[bytes]) -> int:
         """Writes lines as far as there is room; how many were written or begun."""
@@ -81,14 +81,14 @@ class RequestLog:
         if not self._lines:
             asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
         ms = round(seconds * 1000, 1)
-        told: Mapping[str, object] | str
+        entry: Mapping[str, object] | str
         if self._is_json:
             coded = {} if code is None else {"code": code}
-            told = {"method": method, "path": path, "status": status, **coded, "ms": ms, **more}
+            entry = {"method": method, "path": path, "status": status, **coded, "ms": ms, **more}
         else:
-            told = f"{method} {path} {status}{'' if code is None else f' {code}'} {ms} ms"
-            told += "".join(f" {name}={_quoted(value)}" for name, value in more.items())
-        self._lines.append(_line(time.time(), "INFO", REQUESTS, told))
+            entry = f"{method} {path} {status}{'' if code is None else f' {code}'} {ms} ms"
+            entry += "".join(f" {name}={_quoted(value)}" for name, value in more.items())
+        self._lines.append(_line(time.time(), "INFO", REQUESTS, entry))
         if len(self._lines) == MAX_LINES:
             self.flush()
 
@@ -96,19 +96,19 @@ class RequestLog:
         """Writes the lines so far."""
         lines, self._lines = self._lines, []
         if self._dropped and self._output.has_room():
-            told = {"dropped": self._dropped} if self._is_json else f"dropped={self._dropped}"
-            lines.insert(0, _line(time.time(), "INFO", REQUESTS, told))
+            entry = {"dropped": self._dropped} if self._is_json else f"dropped={self._dropped}"
+            lines.insert(0, _line(time.time(), "INFO", REQUESTS, entry))
             self._dropped = 0
         self._dropped += len(lines) - self._output.write(lines)
 
 
-def _line(at: float, level: str, logger: str, told: Mapping[str, object] | str) -> bytes:
-    """A line of JSON with these members, or of text, with its time as RFC 3339 has it, in UTC."""
+def _line(at: float, level: str, logger: str, entry: Mapping[str, object] | str) -> bytes:
+    """A line of JSON with the members of an entry, or of text, with its time as RFC 3339 has it, in UTC."""
     seconds, milliseconds = divmod(int(at * 1000), 1000)
     moment = f"{_second(seconds)}.{milliseconds:03d}Z"
-    if isinstance(told, str):
-        return f"{moment} {level} {logger}: {told}\n".encode(errors="backslashreplace")
-    return msgspec.json.encode({"time": moment, "level": level, "logger": logger, **told}) + b"\n"
+    if isinstance(entry, str):
+        return f"{moment} {level} {logger}: {entry}\n".encode(errors="backslashreplace")
+    return msgspec.json.encode({"time": moment, "level": level, "logger": logger, **entry}) + b"\n"
 
 
 @lru_cache(maxsize=2)

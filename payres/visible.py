@@ -57,8 +57,8 @@ def note_of(metadata: str | None) -> str:
     """What a payment is for: its description, where clients put it, on one line and without hidden characters."""
     try:
         # The rest may be anything: JSON numbers have no bounds.
-        told = msgspec.json.decode(metadata or "{}", type=dict[str, msgspec.Raw])
-        found = msgspec.json.decode(told.get("description", b'""'), type=str)
+        members = msgspec.json.decode(metadata or "{}", type=dict[str, msgspec.Raw])
+        found = msgspec.json.decode(members.get("description", b'""'), type=str)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return ""
     line = " ".join(visible_text(found).split())

@@ -156,9 +156,9 @@ def _no_database(path: str, otherwise: str) -> str:
     else:
         why = f"nothing names one: no {CONFIG} is in {Path.cwd()} or in {SYSTEM_CONFIG.parent}"
     # A path that is relative names another file in each folder, also in the settings of the service.
-    elsewhere = "" if named and Path(path).is_absolute() else "run this in the folder of an existing one, "
+    folder = "" if named and Path(path).is_absolute() else "run this in the folder of an existing one, "
     missing = f"There is no database at {Path(path).absolute()} ({why})"
-    return f"{missing}. Make one with `payres init`, {elsewhere}or {otherwise}"
+    return f"{missing}. Make one with `payres init`, {folder}or {otherwise}"
 
 
 class _Steps(NamedTuple):

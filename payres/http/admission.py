@@ -76,7 +76,7 @@ class RateLimits:
             raise too_many(wait, UNAUTHENTICATED)
 
     def check_checkout(self, scope: Scope) -> None:
-        """Counts a payment that a browser begins with a wallet elsewhere, for which this server asks that one several
+        """Counts a payment that a browser begins with a remote wallet, for which this server asks that one several
         times. Raises TooManyRequests."""
         address = address_of(scope)
         wait = 0 if address is None else self._checkouts.take(address)

@@ -1,6 +1,6 @@
 """Carries packets to the next peer, for payments of ours and for other peers.
 
-A packet with money is recorded before it leaves, and its money is posted or voided before its outcome is told: the rows
+A packet with money is recorded before it leaves, and its money is posted or voided before its outcome is reported: the rows
 always say what was sent and what may have been sent. A packet without an answer stays in flight; what became of it is
 found out after it has expired (`payres.interledger.unanswered`).
 
@@ -105,7 +105,7 @@ class Carrier:
     async def carry(self, payer: Payer, prepare: Prepare) -> Outcome:
         """The outcome of a packet with money, which is posted or voided by then. Raises Rejected, Unavailable."""
         hop, packet = await self._database.write(partial(self._record, payer=payer, prepare=prepare))
-        # A peer that cannot repeat its request is told the outcome at once. So no fulfillment may come later: the next
+        # A peer that cannot repeat its request gets the outcome at once. So no fulfillment may come later: the next
         # peer gets no Request-Id to be asked about.
         number = packet.id if payer.request is None or payer.request.request_id is not None else None
         self.awaited.add(packet.id)

@@ -248,7 +248,7 @@ def approve(work: Work, id: GrantName) -> GrantDecision:
     """Consent to a grant in the owner's name.
 
     A browser that has the consent page open goes on to the finish URL by itself, which informs the client; it is
-    printed too. Whoever has the page's URL can do so: approve what the owner wants, not what a stranger sends you.
+    printed too. Whoever has the page's URL can do so: approve what the owner wants, not what somebody else sends you.
     """
     return decide(work, id, approve=True)
 

@@ -52,7 +52,7 @@ class Payment(Resource, frozen=True, kw_only=True):
 
 
 class PaymentQuery(Query, frozen=True, kw_only=True):
-    """`counterpart` is a wallet here, by path or address, or what a URL elsewhere begins with.
+    """`counterpart` is a wallet here, by path or address, or what a remote URL begins with.
 
     `reason` is a part of the failure. `min` and `max` are of what was received or sent, and need the wallet, in whose
     asset they are.

@@ -89,9 +89,9 @@ def bill_of(work: Work, payment: IncomingRecord, wallet: WalletRecord) -> Bill:
 
 def way_back(metadata: str | None) -> ShownUrl | None:
     """Where a link may lead of those that metadata names: to a site over https, or one on the reader's own machine."""
-    told: dict[str, msgspec.Raw] = msgspec.json.decode(metadata or "{}", type=dict[str, msgspec.Raw])
+    members: dict[str, msgspec.Raw] = msgspec.json.decode(metadata or "{}", type=dict[str, msgspec.Raw])
     try:
-        found = with_ascii_host(msgspec.json.decode(told.get("returnUrl", b'""'), type=str))
+        found = with_ascii_host(msgspec.json.decode(members.get("returnUrl", b'""'), type=str))
     except (msgspec.DecodeError, UnicodeDecodeError):  # metadata may be anything
         return None
     parts = urlsplit(found or "")

@@ -179,7 +179,7 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
         return _show_decided(request, found, noted.status)
     if noted.status == 401:
         return _show_sign_in(request, found, problem_of(html.language_of(request), noted), 401)
-    # Who asked is told that it came to nothing, or the owner looks at the request once more.
+    # Who asked learns that it came to nothing, or the owner looks at the request once more.
     is_over, uri = isinstance(noted, InvalidInteraction), found.interaction.finish_uri
     link = consent.finish_url(uri, {"result": "grant_rejected"}) if is_over and uri else None
     values: dict[str, object] = {"state": "expired" if is_over else "failed", "problem": noted, "repeated": False}

@@ -133,7 +133,7 @@ def as_written(amount: str) -> str:
 
 
 def marked(sentence: str) -> str:
-    """The sentence, which is said elsewhere."""
+    """The sentence, which is said in another place."""
     return sentence
 
 

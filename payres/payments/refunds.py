@@ -93,7 +93,7 @@ def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
     came, left, origin = 0, payment.received - sent_back(work, payment.id), "payment"
     if wanted.to is not None:
         came = payment.received - delivered_here(work, payment.id)
-        left, origin = came - sent_back(work, payment.id, elsewhere=True), "payment came from other servers and"
+        left, origin = came - sent_back(work, payment.id, remote=True), "payment came from other servers and"
     amount = asked if asked is not None else offered or left
     if not 0 < amount <= left:
         most = f"Only {format_decimal(left, receiver.asset)} {receiver.asset_code}" if left > 0 else "Nothing"
@@ -228,7 +228,7 @@ def _send_back(work: Work, found: Plan, payer_id: str, amount: int) -> RefundRec
 
 def _send_to(work: Work, found: Plan, to: str, reference: str, offer: Offer | None) -> RefundRecord:
     """An outgoing payment with this server as its client; to a wallet here it arrives in this unit."""
-    if found.amount > found.came - sent_back(work, found.payment.id, elsewhere=True):
+    if found.amount > found.came - sent_back(work, found.payment.id, remote=True):
         raise _changed()
     sender = found.receiver
     client_id = own_client(work)

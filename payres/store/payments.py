@@ -291,7 +291,7 @@ def payers_of(tx: Transaction, incoming_payment_id: str, limit: int) -> Sequence
 
 
 def last_payer(tx: Transaction, incoming_payment_id: str) -> str | None:
-    """The outgoing payment here that paid an incoming payment last; None when its last money came from elsewhere."""
+    """The outgoing payment here that paid an incoming payment last; None when its last money came from another server."""
     last = "SELECT outgoing_payment_id FROM transfer WHERE incoming_payment_id = ? ORDER BY id DESC LIMIT 1"
     row = tx.execute(last, (incoming_payment_id,)).fetchone()
     return row[0] if row else None
@@ -381,9 +381,9 @@ def count_under(tx: Transaction, payment_id: str, reference: str) -> int:
     return number(tx, f"SELECT count(*) FROM refund {where}", payment_id, reference)
 
 
-def sent_back(tx: Transaction, payment_id: str, elsewhere: bool = False) -> int:
+def sent_back(tx: Transaction, payment_id: str, remote: bool = False) -> int:
     """What of an incoming payment counts as sent back; or only what goes to wallet addresses that were named."""
-    condition = " AND r.outgoing_payment_id IS NULL" if elsewhere else ""
+    condition = " AND r.outgoing_payment_id IS NULL" if remote else ""
     where = f"WHERE r.incoming_payment_id = ?{condition}"
     return number(tx, f"SELECT sum({REFUND_COUNTED}) FROM {REFUNDS.source} {where}", payment_id)
 

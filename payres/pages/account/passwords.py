@@ -50,7 +50,7 @@ async def change(visit: Visit, form: Form) -> Response:
     if hashed is None:
         return _show(visit, problems, 400)
     context, wallet = visit.context, visit.wallet
-    # Whoever has the session is no stranger who guesses.
+    # Whoever has the session does not guess.
     guesser = Guesser(address_of(visit.request.scope), hash_secret(visit.session))
     try:
         await context.sign_in.check_password(wallet, form.get("current", ""), context.clock.now(), guesser)

@@ -74,7 +74,7 @@ class Action:
         try:
             if self.form.moves_money:
                 account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
-                session = hash_secret(visit.session)  # whoever has it is no stranger who guesses
+                session = hash_secret(visit.session)  # whoever has it does not guess
                 await check_password(visit.request, account, form.get("password", ""), session)
             if form.get("choice") not in self.form.buttons:
                 raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")

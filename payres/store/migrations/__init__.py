@@ -68,9 +68,9 @@ def migrate(connection: sqlite3.Connection, keep_copy: bool = True) -> None:
             raise type(error)(sentence) from error
         raise
     if found > 0:
-        told = f"Migrated the database from version {found} to {newest}"
+        message = f"Migrated the database from version {found} to {newest}"
         # A warning, so that a command says it too: it has no log, and logging writes those on standard error then.
-        log.warning(told if kept is None else f"{told}; {kept} is a copy from before")
+        log.warning(message if kept is None else f"{message}; {kept} is a copy from before")
 
 
 def migrate_copy(path: Path) -> None:
