@@ -61,9 +61,12 @@ def unpack(wheels: Path, packages: Path) -> None:
     """Lays the wheels out as an installation would, without what pip adds that differs from one folder to the next."""
     for wheel in sorted(wheels.glob("*.whl")):
         with zipfile.ZipFile(wheel) as archive:
-            if any(name.partition("/")[0].endswith(".data") for name in archive.namelist()):
+            names = [
+                name for name in archive.namelist() if ".data/data/share/" not in name
+            ]  # manual pages and the like
+            if any(name.partition("/")[0].endswith(".data") for name in names):
                 raise SystemExit(f"{wheel.name} has files for other places than site-packages: lay them out here")
-            archive.extractall(packages)
+            archive.extractall(packages, names)
 
 
 def pack(packages: Path, output: Path, built_for: dict[str, object] | None = None) -> None:

@@ -22,7 +22,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from deploy.pyz import BUILT_FOR, PYTHON, pack
+from deploy.pyz import BUILT_FOR, PYTHON, pack, unpack
 from payres.clock import SystemClock
 from payres.signatures.jwk import jwk_from_pem
 from payres.store.migrations import migrations
@@ -112,6 +112,23 @@ def test_same_packages_make_the_same_bytes_in_another_folder(packages: Path, tmp
     pack(some, tmp_path / "once.pyz")
     pack(others, tmp_path / "again.pyz")
     assert (tmp_path / "again.pyz").read_bytes() == (tmp_path / "once.pyz").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("place", "is_refused"), [("data/share/man/man1/a.1", False), ("data/etc/a.conf", True), ("purelib/a.py", True)]
+)
+def test_files_of_a_wheel_for_other_places_are_left_out_or_refused(
+    tmp_path: Path, place: str, is_refused: bool
+) -> None:
+    with zipfile.ZipFile(tmp_path / "a-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("a/__init__.py", "")
+        wheel.writestr(f"a-1.data/{place}", "")
+    if is_refused:
+        with pytest.raises(SystemExit, match="has files for other places"):
+            unpack(tmp_path, tmp_path / "packages")
+    else:
+        unpack(tmp_path, tmp_path / "packages")
+        assert [path.name for path in (tmp_path / "packages").rglob("*")] == ["a", "__init__.py"]
 
 
 def test_everything_is_loaded_from_the_file(packed: Packed, pyz: Path, cache: Path) -> None:

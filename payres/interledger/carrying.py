@@ -1,8 +1,8 @@
 """Carries packets to the next peer, for payments of ours and for other peers.
 
-A packet with money is recorded before it leaves, and its money is posted or voided before its outcome is reported: the rows
-always say what was sent and what may have been sent. A packet without an answer stays in flight; what became of it is
-found out after it has expired (`payres.interledger.unanswered`).
+A packet with money is recorded before it leaves, and its money is posted or voided before its outcome is reported:
+the rows always say what was sent and what may have been sent. A packet without an answer stays in flight; what became
+of it is found out after it has expired (`payres.interledger.unanswered`).
 
 A peer that has lost a response repeats its request unchanged, also after the packet has expired, and learns the
 outcome: responses are cached for peers that send a Request-Id (ILP over HTTP), so that no money moves twice.

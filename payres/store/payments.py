@@ -291,7 +291,7 @@ def payers_of(tx: Transaction, incoming_payment_id: str, limit: int) -> Sequence
 
 
 def last_payer(tx: Transaction, incoming_payment_id: str) -> str | None:
-    """The outgoing payment here that paid an incoming payment last; None when its last money came from another server."""
+    """The outgoing payment here that paid an incoming payment last; None when that is remote."""
     last = "SELECT outgoing_payment_id FROM transfer WHERE incoming_payment_id = ? ORDER BY id DESC LIMIT 1"
     row = tx.execute(last, (incoming_payment_id,)).fetchone()
     return row[0] if row else None
