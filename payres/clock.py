@@ -67,6 +67,10 @@ class MovableClock:
         """Moves the clock forward, or back when `seconds` is negative, to the nearest microsecond."""
         self._offset += round(seconds * SECOND)
 
+    def reset(self) -> None:
+        """Shows what the system clock shows, and runs along with it."""
+        self._offset, self._frozen = 0, False
+
 
 def format_time(us: int) -> str:
     """RFC 3339 in UTC with milliseconds and `Z`, rounded down to the millisecond.

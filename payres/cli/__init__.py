@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, Noun] = {
     "status": Noun("status", "Show on one screen how the server and its money stand."),
     "doctor": Noun("status", "Look for what is wrong, and say how to fix it."),
     "demo": Noun("demo", "Show one payment, step by step, against a throw-away server."),
+    "sandbox": Noun("sandbox", "Run a throw-away server for the tests of an app."),
     "wallet": Noun("wallet", "Open wallets and move money in and out of them.", "operator.wallets"),
     "key": Noun("key", "Manage the public keys that clients sign with.", "operator.keys"),
     "payment": Noun(

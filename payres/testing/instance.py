@@ -59,7 +59,7 @@ class Instance:
         self.base_url = context.urls.base
         for path, name in WALLETS.items():
             self.create_wallet(path, name=name, deposit="1000.00")
-        _shorten_timeouts(context)
+        shorten_timeouts(context)
         self._clients: list[Client] = []
         self.client = self.new_client(CLIENT, name="Example Shop")
 
@@ -183,7 +183,7 @@ def run_instance(database: Path, **settings: Any) -> Iterator[Instance]:
             server.stop()
 
 
-def _shorten_timeouts(context: Context) -> None:
+def shorten_timeouts(context: Context) -> None:
     """Shortens timeouts, so that failing payments to other servers fail within two seconds, and the pauses between
     packets, of which no path on one machine needs any."""
     payments = context.remote_payments

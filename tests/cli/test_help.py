@@ -11,7 +11,7 @@ from tests.cli.conftest import Command
 from tests.helpers import commands
 
 ALL = {name.removeprefix("payres "): command for name, command in commands().items()}
-WITHOUT_DATABASE = {"demo"}  # its server, settings and database are its own
+WITHOUT_DATABASE = {"demo", "sandbox"}  # their server, settings and database are their own
 
 
 @pytest.mark.parametrize("name", ALL)
