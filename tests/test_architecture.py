@@ -36,6 +36,7 @@ ROOMS: dict[str, set[str]] = {
     "wire": {"amounts", "errors", "limits", "urls"},
     "visible": {"urls"},
     "gnap": {"limits", "wire"},
+    "client": {"amounts", "clock", "gnap", "identifiers", "limits", "signatures", "urls", "wire"},
     "event_types": {"wire"},
     "store": {
         *("amounts", "clock", "errors", "event_types", "identifiers", "limits", "counters"),

@@ -1,0 +1,41 @@
+"""The access items of grants: `access.quote("create", identifier=wallet.id)`."""
+
+from typing import Any, cast
+
+from msgspec import UNSET
+
+from payres.gnap import (
+    INCOMING_ACTIONS,
+    OUTGOING_ACTIONS,
+    QUOTE_ACTIONS,
+    IncomingPaymentAccess,
+    Limits,
+    OutgoingPaymentAccess,
+    QuoteAccess,
+)
+from payres.wire import Amount
+
+
+def incoming_payment(*actions: INCOMING_ACTIONS, identifier: str | None = None) -> IncomingPaymentAccess:
+    """To take payments at the wallet address `identifier`, or at any of the server."""
+    return IncomingPaymentAccess(actions=list(actions), identifier=identifier or UNSET)
+
+
+def quote(*actions: QUOTE_ACTIONS, identifier: str | None = None) -> QuoteAccess:
+    """To ask what payments from the wallet address `identifier` would cost."""
+    return QuoteAccess(actions=list(actions), identifier=identifier or UNSET)
+
+
+def outgoing_payment(
+    *actions: OUTGOING_ACTIONS,
+    identifier: str,
+    debit_amount: Amount | None = None,
+    receive_amount: Amount | None = None,
+    receiver: str | None = None,
+    interval: str | None = None,
+) -> OutgoingPaymentAccess:
+    """To pay from the wallet address `identifier`, within these limits."""
+    given = {"receiver": receiver, "debit_amount": debit_amount, "receive_amount": receive_amount, "interval": interval}
+    limits = {name: value for name, value in given.items() if value}
+    found = Limits(**cast("Any", limits)) if limits else UNSET
+    return OutgoingPaymentAccess(actions=list(actions), identifier=identifier, limits=found)

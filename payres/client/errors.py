@@ -1,0 +1,185 @@
+"""What can go wrong, as classes to catch; all are `OpenPaymentsError`."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+
+class OpenPaymentsError(Exception):
+    """The base of all."""
+
+
+class ConfigurationError(OpenPaymentsError):
+    """The client lacks what a call needs, or was given what it cannot use."""
+
+
+class InsecureUrl(OpenPaymentsError):
+    """A URL is plain http, and the client is not."""
+
+
+class WaitTimeout(OpenPaymentsError):
+    """What was waited for did not come in time."""
+
+
+class InvalidAnswer(OpenPaymentsError):
+    """An answer breaks the standard, or is about something other than what was asked for."""
+
+    def __init__(self, status: int, problems: list[str]) -> None:
+        super().__init__(f"The answer ({status}) cannot be used: {'; '.join(problems)}")
+        self.status = status
+        self.problems = problems
+
+
+class NoAnswer(OpenPaymentsError):
+    """There was no answer that could be used."""
+
+
+class NotSent(NoAnswer):
+    """The request did not reach the server: nothing has happened."""
+
+
+class AnswerLost(NoAnswer):
+    """Whether something has happened is not known: look before you ask again, or repeat with `idempotency_key`."""
+
+    idempotency_key: str | None = None
+
+
+class GrantError(OpenPaymentsError):
+    """There is no grant."""
+
+
+class InteractionNeeded(GrantError):
+    """The wallet's owner must consent: use `grant.start`."""
+
+
+class GrantDenied(GrantError):
+    """The wallet's owner said no."""
+
+
+class GrantLapsed(GrantError):
+    """The time for consent, or for continuing after it, is over."""
+
+
+class HashMismatch(GrantError):
+    """A browser came back without the hash that only the server can make."""
+
+
+class ApiError(OpenPaymentsError):
+    """A server's refusal: its HTTP status, and what else it says."""
+
+    def __init__(self, status: int, said: "Said", headers: Mapping[str, str]) -> None:
+        named = said.reason or said.field
+        about = f" ({named})" if named else ""
+        super().__init__(f"{status} {said.code}{about}: {said.hint or said.description}".removesuffix(": "))
+        self.status = status
+        self.code, self.reason, self.description, self.hint, self.details = said[:5]
+        self.request_id = headers.get("x-request-id")
+        after = headers.get("retry-after", "")
+        self.retry_after = int(after) if after.isascii() and after.isdigit() else None
+
+
+class BadRequest(ApiError):
+    """The request breaks a rule."""
+
+
+class SignatureRejected(ApiError):
+    """The server does not accept the signature."""
+
+    our_base: str | None = None
+
+    @property
+    def server_base(self) -> str | None:
+        """The signature base that the server made of the request, if it says."""
+        return self.details.get("signatureBase")
+
+
+class TokenError(ApiError):
+    """The access token is not valid, or no longer."""
+
+
+class InsufficientAccess(ApiError):
+    """The grant does not permit this."""
+
+
+class LimitExceeded(ApiError):
+    """The grant does not permit so much."""
+
+
+class InsufficientFunds(ApiError):
+    """The wallet does not have so much."""
+
+
+class NotFound(ApiError):
+    """There is no such thing, or it is not this client's."""
+
+
+class Conflict(ApiError):
+    """It has already happened, or can no longer happen."""
+
+
+class TooManyRequests(ApiError):
+    """Ask more slowly."""
+
+
+class ServerError(ApiError):
+    """The server has a fault."""
+
+
+CODES: Final[Mapping[str, type[ApiError]]] = {
+    "invalid_token": TokenError,
+    "insufficient_access": InsufficientAccess,
+    "limit_exceeded": LimitExceeded,
+    "insufficient_funds": InsufficientFunds,
+}
+# What Rafiki says, whose codes are numbers.
+DESCRIPTIONS: Final[Mapping[str, type[ApiError]]] = {
+    "Inactive Token": TokenError,
+    "Invalid Token": TokenError,
+    "insufficient balance": InsufficientFunds,
+}
+STATUSES: Final[Mapping[int, type[ApiError]]] = {
+    401: SignatureRejected,
+    403: InsufficientAccess,
+    404: NotFound,
+    409: Conflict,
+    429: TooManyRequests,
+}
+
+
+class Said(NamedTuple):
+    """What an error body says, as far as it says it."""
+
+    code: str = ""
+    reason: str | None = None
+    description: str = ""
+    hint: str | None = None
+    details: Mapping[str, Any] = {}
+    field: str | None = None
+
+
+def api_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+    """The error of an answer, whatever its body is."""
+    said = _said(body)
+    kind = CODES.get(said.code) or DESCRIPTIONS.get(said.description) or STATUSES.get(status)
+    return (kind or (ServerError if status >= 500 else BadRequest))(status, said, headers)
+
+
+def _said(body: bytes) -> Said:
+    try:
+        found = msgspec.json.decode(body)
+    except (ValueError, RecursionError):
+        return Said(description=body[:200].decode("utf-8", "replace"))
+    error = found.get("error") if isinstance(found, dict) else None
+    if isinstance(error, str):  # the short form of GNAP
+        return Said(error)
+    if not isinstance(error, dict):
+        return Said(description=body[:200].decode("utf-8", "replace"))
+    details = error.get("details")
+    details = details if isinstance(details, dict) else {}
+    reason, hint, field = (_text(details.get(name)) for name in ("reason", "hint", "field"))
+    return Said(_text(error.get("code")) or "", reason, _text(error.get("description")) or "", hint, details, field)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

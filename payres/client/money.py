@@ -1,0 +1,20 @@
+"""Amounts as people write them, and as programs count."""
+
+from decimal import Decimal
+
+from payres.amounts import Asset, format_decimal, parse_decimal
+from payres.wire import Amount, WalletAddress
+
+
+def money(text: str | int | Decimal, wallet: WalletAddress | Asset) -> Amount:
+    """An amount such as `money("5.00", wallet)`, in the wallet's asset. Raises ValueError, and TypeError for floats."""
+    if isinstance(text, bool) or not isinstance(text, str | int | Decimal):
+        raise TypeError(f'write the amount as text, such as "5.00": a {type(text).__name__} is not exact')
+    asset = wallet if isinstance(wallet, Asset) else Asset(wallet.asset_code, wallet.asset_scale)
+    written = f"{text:f}" if isinstance(text, Decimal) else str(text)
+    return Amount(value=str(parse_decimal(written, asset)), asset_code=asset.code, asset_scale=asset.scale)
+
+
+def decimal(amount: Amount) -> Decimal:
+    """An amount in whole units: `Decimal("5.00")`. In the smallest unit it is `int(amount.value)`."""
+    return Decimal(format_decimal(int(amount.value), amount.asset))

@@ -1,0 +1,360 @@
+"""The client against a real server, and against servers that answer in other ways; both flavours alike."""
+
+import asyncio
+import json
+import logging
+from decimal import Decimal
+from typing import Any
+
+import httpx2
+import pytest
+
+from payres.amounts import Asset
+from payres.client import AsyncClient, Client, Grant, PendingGrant, access, core, decimal, errors, money
+from payres.signatures.jwk import generate_private_key, private_pem
+from payres.testing.instance import Instance
+from payres.wire import Amount
+from tests.client.both import Script, opened
+from tests.helpers import Json, usd
+
+BASE = "https://pay.example"
+WALLET = f"{BASE}/alice"
+ONE = f"{BASE}/outgoing-payments/1"
+KEY = generate_private_key()
+MADE: Json = {"id": ONE, "walletAddress": WALLET, "createdAt": "2026-01-01T00:00:00Z", "receiver": f"{BASE}/r"}
+MADE |= {"debitAmount": usd(500), "receiveAmount": usd(500), "sentAmount": usd(0), "failed": False}
+BILL: Json = {"id": ONE, "walletAddress": WALLET, "createdAt": "2026-01-01T00:00:00Z", "completed": False}
+BILL |= {"receivedAmount": usd(0), "incomingAmount": usd(500), "methods": []}
+QUOTE: Json = {name: MADE[name] for name in MADE if name not in ("sentAmount", "failed")} | {"method": "ilp"}
+TOKEN: Json = {"value": "new", "manage": f"{BASE}/token/2", "access": []}
+FIVE = Amount(value="500", asset_code="USD", asset_scale=2)
+
+flavours = pytest.mark.parametrize("flavour", ["sync", "async"])
+
+
+def answer(status: int, body: Any = None, **headers: str) -> httpx2.Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx2.Response(status, headers=named, content=b"" if body is None else json.dumps(body).encode())
+
+
+def scripted(flavour: str, script: Script, **options: Any) -> Any:
+    return opened(flavour, WALLET, KEY, "key-1", transport=script, is_documented=False, **options)
+
+
+def error(code: str, description: str = "", **details: str) -> Json:
+    return {"error": {"code": code, "description": description, "details": details}}
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "FIRST_PAUSE", 0.001)
+
+
+@flavours
+def test_a_payment_from_beginning_to_end(shared: Instance, flavour: str) -> None:
+    alice, shop = (shared.create_wallet(f"{name}-{flavour}", deposit="100.00") for name in ("payer", "shop"))
+    app = shared.new_client(f"app-{flavour}")
+    rotated: list[Grant] = []
+    options: Json = {"strict": True, "clock": shared.clock, "on_rotate": rotated.append}
+    with opened(flavour, app.wallet_address, private_pem(app.private_key), app.jwk.kid, **options) as client:
+        me, you = client.wallet_address.get(alice), client.wallet_address.get(shop)
+        assert client.wallet_address.get_keys(app.wallet_address)[0].kid == app.jwk.kid
+        assert client.wallet_address.get_did_document(shop)["id"].startswith("did:web:")
+        billing = client.grant.obtain(
+            you, access.incoming_payment("create", "read", "list", "complete", identifier=you.id)
+        )
+        bills = [client.incoming_payment.create(you, billing, metadata={"note": "☕"}) for _ in range(3)]
+        assert [one.id for one in client.incoming_payment.iterate(you, billing)] == [one.id for one in bills[::-1]]
+        quoting = client.grant.obtain(me, access.quote("create", "read", identifier=me.id))
+        shared.clock.advance(100_000)  # all tokens expire
+        quote = client.quote.create(me, quoting, receiver=bills[0].id, debit_amount=money("5.00", me))
+        assert rotated == [quoting]
+        assert client.quote.get(quote.id, quoting) == quote
+        spending = access.outgoing_payment("create", "read", "list", identifier=me.id, debit_amount=quote.debit_amount)
+        with pytest.raises(errors.InteractionNeeded):
+            client.grant.obtain(me, spending)
+        pending = PendingGrant.load(client.grant.start(me, spending, finish="https://shop.example/done").dump())
+        back = shared.approve(pending.redirect)
+        assert back is not None
+        with pytest.raises(errors.HashMismatch):
+            client.grant.finish(pending, back.replace("hash=", "hash=A"))
+        grant = Grant.load(client.grant.finish(pending, back).dump())
+        assert grant.value not in repr(grant)
+        made = client.outgoing_payment.create(me, grant, quote_id=quote.id)
+        sent = client.outgoing_payment.wait(made.id, grant, timeout=20)
+        assert decimal(sent.sent_amount) == Decimal("5.00")
+        assert client.outgoing_payment.get_grant_spent_amounts(me, grant).spent_debit_amount == FIVE
+        assert [one.id for one in client.outgoing_payment.iterate(me, grant)] == [made.id]
+        assert client.incoming_payment.complete(bills[0].id, billing).completed
+        assert client.incoming_payment.get_public(bills[0].id).received_amount == FIVE
+        another = client.quote.create(me, quoting, receiver=bills[1].id, debit_amount=money("1", me))
+        with pytest.raises(errors.LimitExceeded) as refusal:
+            client.outgoing_payment.create(me, grant, quote_id=another.id)
+        assert str(refusal.value).startswith("403 limit_exceeded (debitAmount): ")
+        assert refusal.value.request_id
+        client.token.rotate(grant.manage, grant)
+        client.token.revoke(grant.manage, grant)
+        with pytest.raises(errors.TokenError):
+            client.outgoing_payment.get(made.id, grant)
+        client.grant.cancel(billing.continue_uri, billing.continue_token)
+
+
+@flavours
+@pytest.mark.parametrize("approve", [True, False])
+def test_waiting_for_the_owner(shared: Instance, flavour: str, approve: bool) -> None:
+    alice, app = shared.create_wallet(f"waiter-{flavour}-{approve}"), shared.new_client(f"patient-{flavour}-{approve}")
+    with opened(flavour, app.wallet_address, app.private_key, app.jwk.kid, clock=shared.clock) as client:
+        me = client.wallet_address.get(alice)
+        pending = client.grant.start(me, access.outgoing_payment("create", identifier=me.id))
+        with pytest.raises(errors.WaitTimeout):
+            client.grant.wait(pending, timeout=0.5)
+        (shared.approve if approve else shared.deny)(pending.redirect)
+        shared.clock.advance(60)
+        pending.wait = 0
+        if approve:
+            assert client.grant.wait(pending, timeout=20).value
+        else:
+            with pytest.raises(errors.GrantDenied):
+                client.grant.wait(pending, timeout=20)
+
+
+LOST, REFUSED = httpx2.ReadTimeout("no answer"), httpx2.ConnectError("refused")
+BUSY, DOWN = answer(429, error("too_many_requests")), answer(503, error("unavailable"))
+USED = answer(400, error("400", "invalid quote"))
+PAID, BILLED, QUOTED = answer(201, MADE), answer(201, BILL), answer(201, QUOTE)
+GRANTED = answer(
+    200, {"access_token": TOKEN, "continue": {"access_token": {"value": "c"}, "uri": f"{BASE}/continue/1"}}
+)
+BY_QUOTE: Json = {"quote_id": f"{BASE}/quotes/1"}
+BY_AMOUNT: Json = {"incoming_payment": f"{BASE}/r", "debit_amount": FIVE}
+
+
+@flavours
+@pytest.mark.parametrize(
+    ("call", "answers", "requests", "raised"),
+    [
+        ("get", [LOST, DOWN, answer(200, MADE)], 3, None),
+        ("get", [REFUSED, BUSY, answer(200, MADE)], 3, None),
+        ("get", [DOWN, DOWN, DOWN], 3, errors.ServerError),
+        ("get", [answer(429, error("x"), retry_after="11")], 1, errors.TooManyRequests),
+        ("get", [answer(500, error("internal_error"))], 1, errors.ServerError),
+        ("bill", [LOST, BILLED], 2, None),
+        ("quote", [DOWN, LOST, QUOTED], 3, None),
+        ("by_quote", [LOST, PAID], 2, None),
+        ("by_quote", [LOST, USED], 2, errors.AnswerLost),
+        ("by_quote", [USED], 1, errors.BadRequest),
+        ("by_quote", [DOWN, DOWN, DOWN], 3, errors.AnswerLost),
+        ("by_amount", [BUSY, REFUSED, PAID], 3, None),
+        ("by_amount", [LOST], 1, errors.AnswerLost),
+        ("by_amount", [DOWN], 1, errors.AnswerLost),
+        ("by_amount", [answer(429, error("x"), idempotency_key="1"), LOST, PAID], 3, None),
+        ("grant", [BUSY, REFUSED, GRANTED], 3, None),
+        ("grant", [LOST], 1, errors.AnswerLost),
+        ("grant", [DOWN], 1, errors.ServerError),
+    ],
+)
+def test_repeating(flavour: str, call: str, answers: list[Any], requests: int, raised: type[Exception] | None) -> None:
+    script = Script(*answers)
+    of: Json = {"wallet_address": WALLET}
+    with scripted(flavour, script) as client:
+        calls = {
+            "get": lambda: client.outgoing_payment.get(ONE, "token"),
+            "bill": lambda: client.incoming_payment.create(BASE, "token", **of, incoming_amount=FIVE),
+            "quote": lambda: client.quote.create(BASE, "token", **of, receiver=f"{BASE}/r"),
+            "by_quote": lambda: client.outgoing_payment.create(BASE, "token", **of, **BY_QUOTE),
+            "by_amount": lambda: client.outgoing_payment.create(BASE, "token", **of, **BY_AMOUNT),
+            "grant": lambda: client.grant.request(BASE, access.quote("create")),
+        }
+        if raised is None:
+            assert calls[call]()
+        else:
+            with pytest.raises(raised) as caught:
+                calls[call]()
+            assert type(caught.value) is raised
+    assert len(script.asked) == requests
+    assert len({request.headers.get("idempotency-key") for request in script.asked}) == 1
+    assert len({request.content for request in script.asked}) == 1
+    if call in ("bill", "quote", "by_quote", "by_amount"):
+        assert all('"idempotency-key")' in request.headers["signature-input"] for request in script.asked)
+
+
+@flavours
+@pytest.mark.parametrize(
+    ("expired", "rotation", "raised"),
+    [
+        (answer(401, error("invalid_token", reason="expired_token")), answer(200, {"access_token": TOKEN}), None),
+        (answer(403, error("403", "Inactive Token")), answer(200, {"access_token": TOKEN}), None),
+        (answer(401, error("invalid_token")), answer(404, error("invalid_rotation")), errors.TokenError),
+    ],
+)
+def test_rotation(flavour: str, expired: Any, rotation: Any, raised: type[Exception] | None) -> None:
+    script, kept = Script(expired, rotation, answer(200, MADE)), []
+    grant = Grant.load(json.dumps({"value": "old", "manage": f"{BASE}/token/1"}))
+    with scripted(flavour, script, on_rotate=lambda one: kept.append(one.dump())) as client:
+        if raised is None:
+            client.outgoing_payment.get(ONE, grant)
+            assert Grant.load(kept[0]).value == "new"
+            sent = [request.headers["authorization"] for request in script.asked]
+            assert sent == ["GNAP old", "GNAP old", "GNAP new"]
+        else:
+            with pytest.raises(raised):
+                client.outgoing_payment.get(ONE, grant)
+            assert not kept
+    assert not grant.lock.locked()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "text"),
+    [
+        (400, b'{"error":"invalid_request"}', errors.BadRequest, "400 invalid_request"),
+        (401, b"<html>", errors.SignatureRejected, "401 : <html>"),
+        (404, b"", errors.NotFound, "404 "),
+        (409, b"[1]", errors.Conflict, "409 : [1]"),
+        (502, b"\xff", errors.ServerError, "502 : \ufffd"),
+        (204, b"", errors.BadRequest, "204 "),
+    ],
+)
+def test_any_error_is_an_api_error(status: int, body: bytes, kind: type[errors.ApiError], text: str) -> None:
+    with (
+        scripted("sync", Script(httpx2.Response(status, content=body)), max_retries=0) as client,
+        pytest.raises(kind) as caught,
+    ):
+        client.outgoing_payment.get(ONE, "token")
+    assert str(caught.value) == text
+    if isinstance(caught.value, errors.SignatureRejected):
+        assert (caught.value.our_base or "").startswith('"@method": GET\n')
+
+
+def without(body: Json, name: str) -> Json:
+    return {key: value for key, value in body.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("call", "body", "problem"),
+    [
+        ("bill", without(BILL, "methods"), "methods are missing"),
+        ("bill", BILL | {"receivedAmount": usd(1)}, "not zero"),
+        ("bill", BILL | {"completed": True}, "completed is true"),
+        ("bill", BILL | {"incomingAmount": usd(1)}, "incomingAmount is not"),
+        ("bill", BILL | {"walletAddress": f"{BASE}/mallory"}, "walletAddress"),
+        ("bill", BILL | {"expiresAt": None}, "expiresAt"),
+        ("quote", QUOTE | {"receiver": f"{BASE}/mallory"}, "receiver"),
+        ("quote", QUOTE | {"debitAmount": usd(501)}, "fixed amount"),
+        ("quote", QUOTE | {"method": "spsp"}, "method"),
+        ("pay", MADE | {"debitAmount": usd(501)}, "debitAmount"),
+        ("pay", MADE | {"receiver": f"{BASE}/mallory"}, "receiver"),
+        ("pay", MADE | {"sentAmount": usd(501)}, "more than"),
+        ("pay", MADE | {"sentAmount": usd(500), "failed": True}, "it failed"),
+        ("pay", MADE | {"sentAmount": {**usd(0), "value": "-1"}}, "no value"),
+    ],
+)
+def test_answers_must_be_what_was_asked_for(call: str, body: Json, problem: str) -> None:
+    of: Json = {"wallet_address": WALLET}
+    with scripted("sync", Script(answer(201, body))) as client:
+        cases: dict[str, tuple[Any, Json]] = {
+            "bill": (client.incoming_payment.create, {"incoming_amount": FIVE}),
+            "quote": (client.quote.create, {"receiver": f"{BASE}/r", "debit_amount": FIVE}),
+            "pay": (client.outgoing_payment.create, BY_AMOUNT),
+        }
+        create, members = cases[call]
+        with pytest.raises(errors.InvalidAnswer, match=problem):
+            create(BASE, "t", **of, **members)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_members_beyond_the_standard(strict: bool, caplog: pytest.LogCaptureFixture) -> None:
+    body = MADE | {"news": 1}
+    script = Script(answer(200, body), answer(200, body))
+    with scripted("sync", script, strict=strict) as client, caplog.at_level(logging.WARNING, "payres.client"):
+        if strict:
+            with pytest.raises(errors.InvalidAnswer, match="news"):
+                client.outgoing_payment.get(ONE, "t")
+        else:
+            assert client.outgoing_payment.get(ONE, "t") == client.outgoing_payment.get(ONE, "t")
+    assert len(caplog.records) == (0 if strict else 1)
+
+
+def test_what_is_refused_before_it_is_sent() -> None:
+    script, both = (
+        Script(),
+        access.outgoing_payment("create", identifier=WALLET, debit_amount=FIVE, receive_amount=FIVE),
+    )
+    with scripted("sync", script) as client:
+        with pytest.raises(errors.ConfigurationError):
+            client.grant.request(BASE)
+        with pytest.raises(errors.ConfigurationError):
+            client.grant.request(BASE, both)
+        with pytest.raises(errors.InsecureUrl):
+            client.wallet_address.get("http://pay.example/alice")
+    with opened("sync", transport=script) as client, pytest.raises(errors.ConfigurationError):
+        client.outgoing_payment.get(ONE, "token")
+    assert not script.asked
+
+
+def test_log_has_no_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    with scripted("sync", Script(answer(200, MADE))) as client, caplog.at_level(logging.DEBUG, "payres.client"):
+        client.outgoing_payment.get(f"{ONE}?secret", "secret")
+    [record] = caplog.records
+    assert record.getMessage().startswith("outgoing_payment.get pay.example 200 - ")
+    assert "secret" not in record.getMessage()
+
+
+def test_keys_in_all_forms() -> None:
+    raw = KEY.private_bytes_raw()
+    pem = private_pem(KEY)
+    forms = [KEY, raw, pem, pem.decode(), KEY.sign]
+    signed = set()
+    for key in forms:
+        script = Script(answer(200, MADE))
+        clock = type("Frozen", (), {"now": lambda self: 1_790_000_000_000_000})()
+        with opened("sync", WALLET, key, "k", transport=script, is_documented=False, clock=clock) as client:
+            client.outgoing_payment.get(ONE, "token")
+        signed.add(script.asked[0].headers["signature"])
+    assert len(signed) == 1
+    for bad in ("private.pem", b"x", {"kid": "k"}):
+        with pytest.raises(errors.ConfigurationError):
+            opened("sync", WALLET, bad, "k").__enter__()
+
+
+def test_money() -> None:
+    usd_asset = Asset("USD", 2)
+    assert money("5.00", usd_asset) == money(5, usd_asset) == money(Decimal("5"), usd_asset) == FIVE
+    with pytest.raises(TypeError):
+        money(5.0, usd_asset)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="decimals"):
+        money("5.001", usd_asset)
+
+
+async def test_tasks_that_share_a_grant_rotate_it_once() -> None:
+    rotations = []
+
+    async def respond(request: httpx2.Request) -> httpx2.Response:
+        await asyncio.sleep(0.01)
+        if request.url.path.startswith("/token/"):
+            rotations.append(request)
+            return answer(200, {"access_token": TOKEN})
+        is_new = request.headers["authorization"] == "GNAP new"
+        return answer(200, MADE) if is_new else answer(401, error("invalid_token"))
+
+    async def signer(base: bytes) -> bytes:
+        await asyncio.sleep(0)
+        return KEY.sign(base)
+
+    kept = []
+
+    async def keep(grant: Grant) -> None:
+        kept.append(grant.value)
+
+    grant = Grant.load(json.dumps({"value": "old", "manage": f"{BASE}/token/1"}))
+    transport = httpx2.MockTransport(respond)
+    async with AsyncClient(WALLET, signer, "key-1", transport=transport, on_rotate=keep) as client:
+        found = await asyncio.gather(*(client.outgoing_payment.get(ONE, grant) for _ in range(10)))
+    assert len(found) == 10
+    assert (len(rotations), kept) == (1, ["new"])
+
+
+def test_a_forgotten_client_warns() -> None:
+    client = Client()
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        client.__del__()
+    client.close()

@@ -1,0 +1,156 @@
+"""`payres.client` and the official JavaScript client send the same bytes, signatures among them, at the same second."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from payres.client import OpenPaymentsError
+from payres.clock import SECOND, MovableClock
+from payres.signatures.jwk import generate_private_key, private_pem
+from payres.wire import Amount
+from tests.client.both import opened
+from tests.helpers import Json
+from tests.interop.conftest import RunProgram
+
+NOW = 1_790_000_000
+# What tells one program from another and is not signed.
+OWN = {"user-agent", "accept-language", "sec-fetch-mode"}
+USD = {"value": "1500", "assetCode": "USD", "assetScale": 2}
+AMOUNT = Amount(value="1500", asset_code="USD", asset_scale=2)
+TOKEN = "tok-123"
+NO_KEY: Json = {"idempotency_key": ""}
+
+
+class Recorder(ThreadingHTTPServer):
+    """Answers everything with {}, and keeps it."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Recording)
+        self.requests: list[Json] = []
+
+    def take(self) -> list[Json]:
+        found, self.requests = self.requests, []
+        return found
+
+
+class Recording(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Recorder
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        headers = {name.lower(): value for name, value in self.headers.items() if name.lower() not in OWN}
+        self.server.requests.append({"line": self.requestline, "headers": headers, "body": body})
+        self.send_response(200)
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - as http.server calls them
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    server = Recorder()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def each_call(base: str) -> list[tuple[list[Any], list[Any], Json]]:
+    """Each call: as JavaScript makes it, and as Python does."""
+    wallet, one = f"{base}/w~1", f"{base}/things/1"
+    at: Json = {"url": base, "accessToken": TOKEN}
+    this: Json = {"url": one, "accessToken": TOKEN}
+    quoting = {"type": "quote", "actions": ["create"], "identifier": wallet}
+    paying = {"type": "outgoing-payment", "actions": ["create"], "identifier": wallet, "limits": {"debitAmount": USD}}
+    interact = {"start": ["redirect"], "finish": {"method": "redirect", "uri": "https://shop.example/ü", "nonce": "n"}}
+    asked = {"access_token": {"access": [quoting, paying]}, "interact": interact}
+    meta = {"note": 'Käse ☕ \u2028 </x> "q" \\', "n": [1, 1.5, None, True]}
+    bill = {"walletAddress": wallet, "incomingAmount": USD, "expiresAt": "2027-01-01T00:00:00.000Z", "metadata": meta}
+    bill_py = {"incoming_amount": AMOUNT, "expires_at": bill["expiresAt"], "metadata": meta}
+    fixed = {"walletAddress": wallet, "receiver": one, "method": "ilp", "debitAmount": USD}
+    fixed_py: Json = {"receiver": one, "debit_amount": AMOUNT}
+    direct = {"walletAddress": wallet, "incomingPayment": one, "debitAmount": USD, "metadata": meta}
+    of: Json = {"wallet_address": wallet}
+    of_js = {**at, "walletAddress": wallet}
+    page = {"first": 10, "cursor": "a b/c+~*"}
+    incoming, outgoing = "incomingPayment", "outgoingPayment"
+    creating = {**of, **NO_KEY}
+    return [
+        (["walletAddress.get", {"url": wallet}], ["wallet_address.get", wallet], {}),
+        (["walletAddress.get", {"url": base}], ["wallet_address.get", base], {}),
+        (["walletAddress.getKeys", {"url": wallet}], ["wallet_address.get_keys", wallet], {}),
+        (["walletAddress.getDIDDocument", {"url": wallet}], ["wallet_address.get_did_document", wallet], {}),
+        (["grant.request", {"url": base}, asked], ["grant.request", base, quoting, paying], {"interact": interact}),
+        (["grant.continue", this, {"interact_ref": "r"}], ["grant.continue_", one, TOKEN, "r"], {}),
+        (["grant.continue", this], ["grant.continue_", one, TOKEN], {}),
+        (["grant.cancel", this], ["grant.cancel", one, TOKEN], {}),
+        ([f"{incoming}.create", at, bill], ["incoming_payment.create", base, TOKEN], {**creating, **bill_py}),
+        ([f"{incoming}.get", this], ["incoming_payment.get", one, TOKEN], {}),
+        ([f"{incoming}.getPublic", {"url": one}], ["incoming_payment.get_public", one], {}),
+        ([f"{incoming}.complete", this], ["incoming_payment.complete", one, TOKEN], {}),
+        ([f"{incoming}.list", of_js], ["incoming_payment.list", base, TOKEN], of),
+        (
+            [f"{outgoing}.list", of_js, page],
+            ["outgoing_payment.list", base, TOKEN],
+            of | page,
+        ),
+        (
+            ["quote.create", at, fixed],
+            ["quote.create", base, TOKEN],
+            creating | fixed_py,
+        ),
+        (["quote.get", this], ["quote.get", one, TOKEN], {}),
+        (
+            [f"{outgoing}.create", at, {"walletAddress": wallet, "quoteId": one}],
+            ["outgoing_payment.create", base, TOKEN],
+            {**creating, "quote_id": one},
+        ),
+        (
+            [f"{outgoing}.create", at, direct],
+            ["outgoing_payment.create", base, TOKEN],
+            {**creating, "incoming_payment": one, "debit_amount": AMOUNT, "metadata": meta},
+        ),
+        ([f"{outgoing}.get", this], ["outgoing_payment.get", one, TOKEN], {}),
+        ([f"{outgoing}.getGrantSpentAmounts", at], ["outgoing_payment.get_grant_spent_amounts", base, TOKEN], {}),
+        (["token.rotate", this], ["token.rotate", one, TOKEN], {}),
+        (["token.revoke", this], ["token.revoke", one, TOKEN], {}),
+    ]
+
+
+def sent(recorder: Recorder, flavour: str, key: Any, calls: list[tuple[list[Any], list[Any], Json]]) -> list[Json]:
+    """What our client sends, whatever it makes of the answers."""
+    clock = MovableClock(NOW * SECOND, frozen=True)
+    app = "https://shop.example/app"
+    with opened(flavour, app, key, "key-1", use_http=True, clock=clock, is_documented=False) as client:
+        for _, (path, *args), kwargs in calls:
+            resource, method = path.split(".")
+            try:
+                getattr(getattr(client, resource), method)(*args, **kwargs)
+            except OpenPaymentsError:
+                continue
+    return recorder.take()
+
+
+def test_same_bytes_as_the_official_client(recorder: Recorder, run_program: RunProgram, tmp_path: Path) -> None:
+    key, file = generate_private_key(), tmp_path / "private.pem"
+    file.write_bytes(private_pem(key))
+    app = {"walletAddress": "https://shop.example/app", "privateKey": str(file), "kid": "key-1"}
+    calls = each_call(f"https://127.0.0.1:{recorder.server_port}")
+    run_program("shape", {"now": NOW, "app": app, "calls": [javascript for javascript, _, _ in calls]})
+    theirs = recorder.take()
+    assert len(theirs) == len(calls)
+    for flavour in ("sync", "async"):
+        for one, other, (javascript, _, _) in zip(sent(recorder, flavour, key, calls), theirs, calls, strict=True):
+            assert one == other, javascript
