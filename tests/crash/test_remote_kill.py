@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from tests.crash.load import drawn_by
 from tests.crash.serve import SharedClock, serve, serve_by
 from tests.crash.server import FILES, CommandFailed, Server, check_link, make_peers
 from tests.helpers import is_refused, last_segment, usd, wait_until
-from tests.interledger.lossy_link import LossyLink, lossy_link
+from tests.interledger.lossy_link import Fate, LossyLink, lossy_link
 from tests.payments.test_refunds import pay_from_remote
 from tests.works import work_at
 
@@ -172,24 +172,22 @@ def receive_from_remote(node: Node) -> str:
 
 
 @pytest.fixture
-def begun_unrepeated(tmp_path: Path) -> Iterator[tuple[list[Node], LossyLink, Payment]]:
-    """A payment, a packet of it fulfilled, to a payee that looks like one that repeats no answers."""
+def unrepeated(tmp_path: Path) -> Iterator[tuple[list[Node], LossyLink, Payment]]:
+    """A payment that can begin, to a payee that looks like one that repeats no answers."""
     payer, payee = row = row_of(tmp_path, "ab")
     with lossy_link(f"{payee.base_url}/ilp", 1, numbered=False) as link:
         payer.command("peer", "change", payee.name, "--url", link.url)
-        payment = Payment(row)
-        payment.begin()
-        payment.wait_until_fulfilled(1)
-        yield row, link, payment
+        yield row, link, Payment(row)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
 def test_end_of_a_server_costs_nobody_anything_where_answers_are_not_repeated(
-    number: signal.Signals, begun_unrepeated: tuple[list[Node], LossyLink, Payment]
+    number: signal.Signals, unrepeated: tuple[list[Node], LossyLink, Payment]
 ) -> None:
     """The payee looks like one that repeats no answers, behind a gateway that answers 502 while it is away."""
-    row, _, payment = begun_unrepeated
+    row, _, payment = unrepeated
     payer, payee = row
+    payment.begin()
     for turn, names in enumerate(ONE_OR_BOTH, 1):
         payment.wait_until_fulfilled(PACKETS * turn // (len(ONE_OR_BOTH) + 1))
         for server in named(row, names):
@@ -202,12 +200,19 @@ def test_end_of_a_server_costs_nobody_anything_where_answers_are_not_repeated(
     assert payer.command("peer", "show", payee.name)["repeatsAnswers"] is False
 
 
-def test_server_that_is_stopped_leaves_no_packet_unanswered(
-    begun_unrepeated: tuple[list[Node], LossyLink, Payment],
-) -> None:
-    (payer, _), link, payment = begun_unrepeated
+def answered_until_shut(link: LossyLink, count: int) -> Iterator[Fate]:
+    """So many answers; then the link shuts its own gate."""
+    yield from repeat("answered", count)
     link.gate.clear()
-    wait_until(lambda: link.open)
+
+
+def test_server_that_is_stopped_leaves_no_packet_unanswered(
+    unrepeated: tuple[list[Node], LossyLink, Payment],
+) -> None:
+    (payer, _), link, payment = unrepeated
+    link.script = answered_until_shut(link, PACKETS // 6)  # with what may be on its way beside, far from all
+    payment.begin()
+    wait_until(lambda: link.open and not link.gate.is_set())
     payer.signal(signal.SIGTERM)
     wait_until(lambda: is_refused(payer.port))
     link.gate.set()
