@@ -6,9 +6,11 @@ from typing import Final
 from payres.amounts import MAX_DECIMAL_LENGTH, MAX_LEDGER, Asset
 from payres.pages.language import Language, marked
 
-PLAIN: Final = re.compile(r"([0-9]+)(?:[.,]([0-9]*))?")
+PLAIN: Final = re.compile(r"(?=.*[0-9])([0-9]*)(?:[.,]([0-9]*))?")
 # With thousands set apart, where no reader can take them for decimals.
 GROUPED: Final = re.compile(r"([0-9]{1,3}([.,'’])[0-9]{3}(?:\2[0-9]{3})*)(?:(?!\2)[.,]([0-9]*))?")
+# The signs that people type in place of a code; one stands for a wallet's own currency, whatever else it may mean.
+SIGNS: Final = {"$": ("USD", "AUD", "CAD", "MXN", "NZD", "SGD"), "€": ("EUR",), "£": ("GBP",), "¥": ("JPY", "CNY")}
 
 
 class Mistyped(Exception):
@@ -17,7 +19,9 @@ class Mistyped(Exception):
 
 def typed_amount(language: Language, text: str, asset: Asset) -> int:
     """An amount that somebody typed, above zero, in the smallest unit. Raises Mistyped."""
-    bare = "".join(text.split()).removeprefix(asset.code).removesuffix(asset.code)
+    bare = "".join(text.split()).upper()
+    for name in (asset.code.upper(), *(sign for sign, codes in SIGNS.items() if asset.code in codes)):
+        bare = bare.removeprefix(name).removesuffix(name)
     bare = bare if len(bare) <= MAX_DECIMAL_LENGTH else ""
     plain = PLAIN.fullmatch(bare)
     # Where there are no decimals, whatever is set apart is thousands.

@@ -126,36 +126,36 @@ def test_own_program_has_the_name_of_its_key_also_when_that_is_revoked(shared: I
     assert who.key.revoked_at
 
 
-def test_what_ended_is_apart_with_how_it_ended(shared: Instance) -> None:
-    owner, shop = new_owner(shared), shared.client
+def test_what_ended_is_apart_with_how_it_ended(payres: Instance) -> None:
+    owner, shop = new_owner(payres), payres.client
     _, token = ask(shop, owner, {"debitAmount": usd(500)})
-    pay(shop, owner, token, receiver_of(shared), 500)  # all of it
-    receiver = receiver_of(shared, 495)
+    pay(shop, owner, token, receiver_of(payres), 500)  # all of it
+    receiver = receiver_of(payres, 495)
     _, token = ask(shop, owner, {"debitAmount": usd(520), "receiver": receiver})
     pay(shop, owner, token, receiver, 495)  # less, and nothing more to pay there
     stopped, _ = ask(shop, owner, {"debitAmount": usd(500)})
     item = {"type": "outgoing-payment", "actions": ["create"], "identifier": owner.wallet_address}
-    shared.deny(shop.request_grant(item).json()["interact"]["redirect"])
-    shared.approve(shop.request_grant(item).json()["interact"]["redirect"])
+    payres.deny(shop.request_grant(item).json()["interact"]["redirect"])
+    payres.approve(shop.request_grant(item).json()["interact"]["redirect"])
     cancelled = shop.request_grant(item).json()  # of no interest: nobody has decided
     follow_up = cancelled["continue"]
     assert shop.delete(follow_up["uri"], follow_up["access_token"]["value"]).status_code == 204
     shop.request_grant(item)  # nor has anybody here
     looks, _ = ask(shop, owner, None, "list-all")
-    now = shared.clock.now()
+    now = payres.clock.now()
     ask(shop, owner, {"debitAmount": usd(500), "interval": f"R0/{format_time(now)}/PT2H"})
 
     def stop(work: Work) -> App:
         return apps.stop(work, wallets.require_wallet(work, path_of(owner)), stopped)
 
-    assert shared.write(stop).standing == "stopped"
-    assert [one.spent for one in budgets(shared, owner)] == [0, 0]  # allowed and not yet fetched, and the interval
-    shared.clock.advance(2 * 3600)
-    assert budgets(shared, owner) == []
-    assert ended(shared, owner) == (["over", "lapsed", "denied", "stopped", "paid", "paid"], False)
-    assert ended(shared, owner, count=2) == (["over", "lapsed"], True)
-    assert ended(shared, owner, before=stopped) == (["paid", "paid"], False)
-    assert app(shared, owner, looks).standing == "looks"
+    assert payres.write(stop).standing == "stopped"
+    assert [one.spent for one in budgets(payres, owner)] == [0, 0]  # allowed and not yet fetched, and the interval
+    payres.clock.advance(2 * 3600)
+    assert budgets(payres, owner) == []
+    assert ended(payres, owner) == (["over", "lapsed", "denied", "stopped", "paid", "paid"], False)
+    assert ended(payres, owner, count=2) == (["over", "lapsed"], True)
+    assert ended(payres, owner, before=stopped) == (["paid", "paid"], False)
+    assert app(payres, owner, looks).standing == "looks"
 
 
 def test_apps_of_another_wallet_are_not_found(shared: Instance) -> None:

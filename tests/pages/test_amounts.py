@@ -4,7 +4,7 @@ from payres.amounts import Asset
 from payres.pages.amounts import Mistyped, typed_amount
 from payres.pages.language import Language
 
-USD, JPY, ONE = Asset("USD", 2), Asset("JPY", 0), Asset("ONE", 1)
+USD, EUR, JPY, ONE = Asset("USD", 2), Asset("EUR", 2), Asset("JPY", 0), Asset("ONE", 1)
 ENGLISH = Language("en", 0)
 
 
@@ -22,6 +22,11 @@ ENGLISH = Language("en", 0)
         ("1,234,567", USD, 123456700),
         ("USD 5", USD, 500),
         ("5 USD", USD, 500),
+        ("5 usd", USD, 500),
+        ("$5", USD, 500),
+        ("5,00 €", EUR, 500),
+        (",5", USD, 50),
+        (".05", USD, 5),
         ("1,234", JPY, 1234),
         ("1.234.567", JPY, 1234567),
     ],
@@ -37,7 +42,10 @@ def test_amount_is_read_as_people_write_it(text: str, asset: Asset, value: int) 
             (text, USD, "Type an amount, like 12.50.")
             for text in ("", ".", "1.2.3", "1,23.4", "0x10", "1e3", "-1", "+1")
         ),
-        *((text, USD, "Type an amount, like 12.50.") for text in ("١٢", "9" * 301, "1,234,567,89", "$5")),
+        *(
+            (text, USD, "Type an amount, like 12.50.")
+            for text in ("١٢", "9" * 301, "1,234,567,89", "€5", "5 EUR", "$", ",")
+        ),
         ("1,000", USD, "USD has 2 decimals. Type it like 12.50, and thousands without a point."),
         ("1.234,567", USD, "USD has 2 decimals."),
         ("1.005", USD, "USD has 2 decimals. Type it like 12.50, and thousands without a point."),
