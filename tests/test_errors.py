@@ -17,6 +17,7 @@ def test_every_401_or_403_is_written_with_a_reason() -> None:
     calls = [
         (path.name, node)
         for path in sorted((ROOT / "payres").rglob("*.py"))
+        if path.parent.name != "client"  # which has errors of its own
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
     ]

@@ -45,7 +45,7 @@ CHANGES = {
 }
 # These change nothing, or need more than this: an endpoint that answers, and a server that is stopped.
 OTHERS = {
-    *("payres init", "payres serve", "payres demo", "payres restore"),
+    *("payres init", "payres serve", "payres demo", "payres sandbox", "payres restore"),
     *("payres webhook test", "payres status", "payres doctor"),
     *(f"payres export {what}" for what in ("payments", "ledger", "statement")),
     *(
