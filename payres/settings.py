@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from payres import brand, limits
+from payres import brand_settings, limits
 from payres.identifiers import is_ilp_address
 from payres.logs import LogFormat, LogLevel
 from payres.urls import is_http_url
@@ -261,9 +261,9 @@ _CHECKS: Mapping[str, Callable[[str], str]] = {
     "admin_hosts": partial(_hosts, may_be_names=True),
     "rates_url": _rates_url,
     "name": _name,
-    "logo": brand.check_logo,
-    "accent": brand.check_accent,
-    "accent_dark": partial(brand.check_accent, dark=True),
+    "logo": brand_settings.check_logo,
+    "accent": brand_settings.check_accent,
+    "accent_dark": partial(brand_settings.check_accent, dark=True),
     "help_url": _link,
     "terms_url": _link,
     "privacy_url": _link,

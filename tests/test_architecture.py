@@ -14,7 +14,7 @@ MAX_FUNCTION_LINES = 60
 # Plain values, the shapes that cross HTTP, slots and workers: every room above the store may use these.
 VALUES = {
     *("amounts", "clock", "counters", "errors", "event_types", "identifiers", "limits", "logs", "rate_limiter"),
-    *("brand", "gnap", "settings", "slots", "terms", "urls", "visible", "wire", "worker"),
+    *("brand_settings", "gnap", "settings", "slots", "terms", "urls", "visible", "wire", "worker"),
 }
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
@@ -31,8 +31,8 @@ ROOMS: dict[str, set[str]] = {
     "worker": set(),
     "rate_limiter": {"clock", "errors", "limits"},
     "urls": {"errors", "limits"},
-    "brand": set(),
-    "settings": {"brand", "errors", "identifiers", "limits", "logs", "urls"},
+    "brand_settings": set(),
+    "settings": {"brand_settings", "errors", "identifiers", "limits", "logs", "urls"},
     "wire": {"amounts", "errors", "limits", "urls"},
     "visible": {"urls"},
     "gnap": {"limits", "wire"},

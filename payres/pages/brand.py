@@ -6,7 +6,7 @@ from functools import lru_cache
 import msgspec
 from markupsafe import Markup
 
-from payres.brand import ACCENTS, SHIELD, dark_accent, logo, on_accent
+from payres.brand_settings import ACCENTS, SHIELD, dark_accent, logo, on_accent
 from payres.pages.language import marked
 from payres.settings import Settings
 

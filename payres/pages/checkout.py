@@ -23,7 +23,7 @@ from payres.pages.forms import check_sign_in, form_secret, read_form
 from payres.pages.html import PAGE_METHODS, error_page, language_of, redirect, render, serve_page
 from payres.pages.language import marked
 from payres.routes.context import Context, context_of
-from payres.routes.exception_handlers import note_error
+from payres.routes.error_answers import note_error
 from payres.store.work import Work
 from payres.visible import visible_url
 

@@ -35,7 +35,7 @@ from payres.pages.grant_words import limit_words, other_words
 from payres.pages.language import Language, as_written
 from payres.rate_limiter import address_of
 from payres.routes.context import context_of
-from payres.routes.exception_handlers import note_error
+from payres.routes.error_answers import note_error
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.urls import canonical

@@ -25,7 +25,7 @@ from payres.pages.error_sentences import problem_of
 from payres.pages.language import Language, marked, preferred
 from payres.pages.zones import zone_of
 from payres.routes.context import context_of
-from payres.routes.exception_handlers import note_error, where_to_ask
+from payres.routes.error_answers import note_error, where_to_ask
 from payres.visible import visible_url
 
 if TYPE_CHECKING:  # it loads slowly, and most servers are asked for consent long after they have started

@@ -29,7 +29,7 @@ from payres.routes import (
     wallet_addresses,
 )
 from payres.routes.context import Pages, context_of
-from payres.routes.exception_handlers import fault_response, render_error
+from payres.routes.error_answers import fault_response, render_error
 from payres.urls import ADMIN_ROOT, ILP, RESERVED_SEGMENTS, ROOT_WALLET_PATH
 
 Handler = Callable[[Request], Awaitable[Response]]

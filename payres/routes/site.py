@@ -5,7 +5,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.brand import ACCENTS, SHIELD, logo
+from payres.brand_settings import ACCENTS, SHIELD, logo
 from payres.clock import DAY, SECOND, format_time
 from payres.errors import nothing_here
 from payres.routes.context import context_of

@@ -85,11 +85,11 @@ INVENTORY = {
     "interval bombs": "attacks/test_money grants/test_intervals",
     # Secrets
     "secrets in the log": "attacks/test_secrets interledger/test_link",
-    "secrets in answers": "attacks/test_secrets routes/test_exception_handlers",
+    "secrets in answers": "attacks/test_secrets routes/test_error_answers",
     "secrets in files": "attacks/test_secrets cli/test_key",
     "secrets in the arguments of processes": "attacks/test_secrets cli/test_peer",
     # Hostile input
-    "oversized and endless bodies": "routes/test_exception_handlers http/test_pipelining http/test_timing",
+    "oversized and endless bodies": "routes/test_error_answers http/test_pipelining http/test_timing",
     "endless headers": "http/test_protocol http/test_timing",
     "hostile JSON": "attacks/test_hostile_input",
     "duplicate JSON keys": "attacks/test_hostile_input test_wire",

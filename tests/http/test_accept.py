@@ -4,7 +4,7 @@ import pytest
 from payres.testing.instance import Instance
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT
-from tests.routes.test_exception_handlers import ALLOWED
+from tests.routes.test_error_answers import ALLOWED
 
 JSON = "application/json"
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"

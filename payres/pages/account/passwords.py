@@ -28,7 +28,7 @@ from payres.pages.html import PAGE_METHODS, language_of, redirect
 from payres.pages.language import Language
 from payres.rate_limiter import address_of
 from payres.routes.context import context_of
-from payres.routes.exception_handlers import note_error
+from payres.routes.error_answers import note_error
 from payres.store.wallets import WalletRecord
 
 LENGTHS: Final = {"least": MIN_PASSWORD_LENGTH, "most": MAX_PASSWORD_LENGTH}

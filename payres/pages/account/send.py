@@ -18,7 +18,7 @@ from payres.pages.error_sentences import problem_of
 from payres.pages.html import redirect
 from payres.pages.language import marked
 from payres.rate_limiter import count_for_client
-from payres.routes.exception_handlers import note_error
+from payres.routes.error_answers import note_error
 from payres.store.work import Work
 from payres.terms import Terms
 from payres.visible import visible_url

@@ -25,7 +25,7 @@ from payres.pages.html import language_of, redirect, render
 from payres.pages.language import Language
 from payres.rate_limiter import address_of
 from payres.routes.context import context_of
-from payres.routes.exception_handlers import note_error
+from payres.routes.error_answers import note_error
 from payres.store.wallets import WalletRecord
 
 HOME: Final = "/account"

@@ -25,7 +25,7 @@ from payres.pages.forms import (
 from payres.pages.html import redirect, render
 from payres.rate_limiter import address_of
 from payres.routes.context import context_of
-from payres.routes.exception_handlers import note_error
+from payres.routes.error_answers import note_error
 from payres.store.operators import OperatorRecord
 
 HOME: Final = "/admin"

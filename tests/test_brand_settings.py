@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from payres import brand
+from payres import brand_settings
+from payres.brand_settings import ACCENTS
 from payres.settings import SettingsError, load_settings
 from tests.helpers import ROOT
 
@@ -13,14 +14,17 @@ STYLE = (ROOT / "payres/templates/style.css").read_text(encoding="utf-8")
 def test_colours_are_those_of_the_style_sheet() -> None:
     for n, part in enumerate((STYLE.partition("@media")[0], STYLE.partition("@media")[2])):
         found = {name: re.findall(rf"--{name}: (#[0-9a-f]+);", part)[0] for name in ("accent", "ground", "card")}
-        assert (found["accent"], (found["ground"], found["card"])) == (brand.ACCENTS[n], brand.GROUNDS[n])
-        assert brand.check_accent(brand.ACCENTS[n], dark=bool(n)) == brand.ACCENTS[n]
+        assert (found["accent"], (found["ground"], found["card"])) == (
+            ACCENTS[n],
+            brand_settings.GROUNDS[n],
+        )
+        assert brand_settings.check_accent(ACCENTS[n], dark=bool(n)) == ACCENTS[n]
 
 
 def test_contrast_is_that_of_the_guidelines() -> None:
-    assert brand.contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert brand.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
-    assert brand.contrast("#0000ff", "#ffffff") == pytest.approx(8.59, abs=0.01)
+    assert brand_settings.contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert brand_settings.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+    assert brand_settings.contrast("#0000ff", "#ffffff") == pytest.approx(8.59, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -52,15 +56,15 @@ def test_what_is_none_stops_the_start(name: str, value: str, sentence: str) -> N
 
 @pytest.mark.parametrize("accent", ["#0b6b57", "#4338ca", "#8a1c4a", "#000000", "#7a3e00", "#b00020", "#595959"])
 def test_every_light_accent_has_one_for_the_dark(accent: str) -> None:
-    dark = brand.dark_accent(brand.check_accent(accent))
-    assert brand.check_accent(dark, dark=True) == dark
+    dark = brand_settings.dark_accent(brand_settings.check_accent(accent))
+    assert brand_settings.check_accent(dark, dark=True) == dark
 
 
 def logo(folder: Path, text: str) -> str:
     path = folder / "logo.svg"
     path.write_text(text, encoding="utf-8")
-    brand.logo.cache_clear()
-    return brand.logo(str(path))
+    brand_settings.logo.cache_clear()
+    return brand_settings.logo(str(path))
 
 
 def test_logo_has_shapes_alone(tmp_path: Path) -> None:
