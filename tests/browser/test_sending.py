@@ -44,7 +44,8 @@ def servers(tmp_path: Path) -> Iterator[Sequence[Instance]]:
 async def sign_in(page: Page, server: Instance) -> None:
     await page.goto(f"{server.base_url}/account/send?wallet=dora")
     await page.get_by_label("Password").fill(PASSWORD)
-    await page.keyboard.press("Enter")
+    async with page.expect_navigation():
+        await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", level=1)).to_have_text("Send money")
 
 
@@ -52,7 +53,8 @@ async def fill(page: Page, to: str, amount: str, note: str = "Lunch on Friday") 
     await page.get_by_label("To", exact=True).fill(to)
     await page.get_by_label("Amount", exact=True).fill(amount)
     await page.get_by_label("Note").fill(note)
-    await page.keyboard.press("Enter")
+    async with page.expect_navigation():
+        await page.keyboard.press("Enter")
 
 
 async def check(page: Page) -> None:
