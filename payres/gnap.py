@@ -108,6 +108,9 @@ class AccessToken(msgspec.Struct, frozen=True, kw_only=True):
     expires_in: int | UnsetType = UNSET
     access: Raw
 
+    def __repr__(self) -> str:
+        return f"<AccessToken ...{self.value[-4:]}>"
+
 
 class ContinueToken(msgspec.Struct, frozen=True):
     value: str

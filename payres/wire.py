@@ -172,7 +172,7 @@ class WalletAddress(Resource, frozen=True, kw_only=True):
     id: str
     public_name: str | UnsetType = UNSET
     asset_code: str
-    asset_scale: int
+    asset_scale: Scale
     auth_server: str
     resource_server: str
 

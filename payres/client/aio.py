@@ -1,20 +1,18 @@
 """The client for asyncio: awaits what the calls ask for."""
 
 import asyncio
-import functools
 import inspect
-import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from functools import partial, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 import httpx2
 
 from payres.client import calls, grants
-from payres.client.core import Acquire, Ask, Core, Effect, Key, Sleep, Steps, failure_of
-from payres.client.grants import Grant, Server
-from payres.clock import Clock, SystemClock
-from payres.wire import IncomingPayment, OutgoingPayment
+from payres.client.base import Base
+from payres.client.core import Acquire, Ask, Core, Effect, Sleep, Steps, failure_of
+from payres.client.grants import Server, Token
+from payres.wire import IncomingPayment, OutgoingPayment, Page
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,7 +20,7 @@ T = TypeVar("T")
 
 async def run(http: httpx2.AsyncClient, steps: Steps[T]) -> T:
     """The result of a call whose effects are performed one after the other."""
-    perform: Callable[[], Effect] = functools.partial(next, steps)
+    perform: Callable[[], Effect] = partial(next, steps)
     while True:
         try:
             effect = perform()
@@ -30,9 +28,9 @@ async def run(http: httpx2.AsyncClient, steps: Steps[T]) -> T:
             result: T = done.value
             return result
         try:
-            perform = functools.partial(steps.send, await _perform(http, effect))
+            perform = partial(steps.send, await _perform(http, effect))
         except BaseException as error:
-            perform = functools.partial(steps.throw, error)
+            perform = partial(steps.throw, error)
 
 
 async def _perform(http: httpx2.AsyncClient, effect: Effect) -> Any:
@@ -59,24 +57,44 @@ def asynchronous(
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
     """A call as a method to await."""
 
-    @functools.wraps(steps)
+    @wraps(steps)
     async def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> T:
         return await run(self._http, steps(self._core, *args, **kwargs))
 
     return cast("Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]", method)
 
 
-class _Resource:
+class Resource:
+    """Calls of one kind."""
+
     def __init__(self, core: Core, http: httpx2.AsyncClient) -> None:
         self._core, self._http = core, http
 
 
-class WalletAddresses(_Resource):
+class Payments(Resource, Generic[T]):
+    """Calls about payments, of which there may be many pages."""
+
+    list: Callable[..., Coroutine[Any, Any, Page[T]]]
+
+    async def iterate(
+        self, server: Server, access_token: Token, *, wallet_address: str | None = None
+    ) -> AsyncIterator[T]:
+        """All of them, newest first; a page is asked for when the one before has been used up."""
+        cursor, seen = None, set[str]()
+        while True:
+            page = await self.list(server, access_token, wallet_address=wallet_address, first=100, cursor=cursor)
+            for payment in page.result:
+                yield payment
+            if (cursor := calls.next_cursor(page, seen)) is None:
+                return
+
+
+class WalletAddresses(Resource):
     get, get_keys = asynchronous(calls.wallet_address_get), asynchronous(calls.wallet_address_keys)
     get_did_document = asynchronous(calls.wallet_address_did_document)
 
 
-class Grants(_Resource):
+class Grants(Resource):
     request, continue_, cancel = (
         asynchronous(grants.request),
         asynchronous(grants.continue_),
@@ -90,7 +108,7 @@ class Grants(_Resource):
     )
 
 
-class IncomingPayments(_Resource):
+class IncomingPayments(Payments[IncomingPayment]):
     create, get = asynchronous(calls.incoming_payment_create), asynchronous(calls.incoming_payment_get)
     get_public, complete = (
         asynchronous(calls.incoming_payment_get_public),
@@ -98,99 +116,37 @@ class IncomingPayments(_Resource):
     )
     list, wait = asynchronous(calls.incoming_payment_list), asynchronous(calls.incoming_payment_wait)
 
-    async def iterate(
-        self, server: Server, access_token: str | Grant, *, wallet_address: str | None = None
-    ) -> AsyncIterator[IncomingPayment]:
-        """All of them, newest first; a page is asked for when the one before has been used up."""
-        cursor, seen = None, set[str]()
-        while True:
-            page = await self.list(server, access_token, wallet_address=wallet_address, first=100, cursor=cursor)
-            for payment in page.result:
-                yield payment
-            if (cursor := calls.next_cursor(page, seen)) is None:
-                return
 
-
-class Quotes(_Resource):
+class Quotes(Resource):
     create, get = asynchronous(calls.quote_create), asynchronous(calls.quote_get)
 
 
-class OutgoingPayments(_Resource):
+class OutgoingPayments(Payments[OutgoingPayment]):
     create, get = asynchronous(calls.outgoing_payment_create), asynchronous(calls.outgoing_payment_get)
     list, wait = asynchronous(calls.outgoing_payment_list), asynchronous(calls.outgoing_payment_wait)
     get_grant_spent_amounts = asynchronous(calls.grant_spent_amounts)
 
-    async def iterate(
-        self, server: Server, access_token: str | Grant, *, wallet_address: str | None = None
-    ) -> AsyncIterator[OutgoingPayment]:
-        """All of them, newest first; a page is asked for when the one before has been used up."""
-        cursor, seen = None, set[str]()
-        while True:
-            page = await self.list(server, access_token, wallet_address=wallet_address, first=100, cursor=cursor)
-            for payment in page.result:
-                yield payment
-            if (cursor := calls.next_cursor(page, seen)) is None:
-                return
 
-
-class Tokens(_Resource):
+class Tokens(Resource):
     rotate, revoke = asynchronous(grants.rotate), asynchronous(grants.revoke)
 
 
-class AsyncClient:
+class AsyncClient(Base[httpx2.AsyncBaseTransport]):
     """An Open Payments client for all tasks of one loop. Close it, or use it with `async with`."""
 
-    def __init__(
-        self,
-        wallet_address: str | None = None,
-        private_key: Key | None = None,
-        kid: str | None = None,
-        *,
-        use_http: bool = False,
-        timeout: float = 15,
-        max_retries: int = 2,
-        strict: bool = False,
-        on_rotate: Callable[[Grant], object] | None = None,
-        transport: httpx2.AsyncBaseTransport | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        core = Core(
-            wallet_address,
-            private_key,
-            kid,
-            use_http=use_http,
-            timeout=timeout,
-            max_retries=max_retries,
-            strict=strict,
-            on_rotate=on_rotate,
-            clock=clock or SystemClock(),
-        )
-        http = httpx2.AsyncClient(transport=transport, trust_env=False)
-        self._core, self._http = core, http
-        self.wallet_address, self.grant, self.token = (
-            WalletAddresses(core, http),
-            Grants(core, http),
-            Tokens(core, http),
-        )
+    def _open(self, core: Core, transport: httpx2.AsyncBaseTransport | None) -> None:
+        self._http = http = httpx2.AsyncClient(transport=transport, trust_env=False)
+        self.wallet_address, self.grant = WalletAddresses(core, http), Grants(core, http)
         self.incoming_payment, self.quote = IncomingPayments(core, http), Quotes(core, http)
-        self.outgoing_payment = OutgoingPayments(core, http)
+        self.outgoing_payment, self.token = OutgoingPayments(core, http), Tokens(core, http)
 
     async def aclose(self) -> None:
         """Closes its connections."""
+        self._is_closed = True
         await self._http.aclose()
 
     async def __aenter__(self) -> "AsyncClient":
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-    def __del__(self) -> None:
-        http = getattr(self, "_http", None)
-        if http is not None and not http.is_closed:
-            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
-
-    def __repr__(self) -> str:
-        return f"<AsyncClient {self._core.wallet_address} ...{(self._core.kid or '')[-4:]}>"

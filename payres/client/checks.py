@@ -5,22 +5,44 @@ payments. A strict client refuses them too.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import httpx2
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
+from payres.amounts import parse_value
 from payres.client.core import Core
 from payres.client.errors import InvalidAnswer
+from payres.gnap import AccessToken
 from payres.urls import canonical
-from payres.wire import Amount, IncomingPayment, OutgoingPayment, Page, Pagination, Quote
+from payres.wire import (
+    Amount,
+    IncomingPayment,
+    IncomingPaymentRequest,
+    OutgoingPayment,
+    OutgoingPaymentRequest,
+    Page,
+    Pagination,
+    Quote,
+    QuoteRequest,
+)
 
 log = logging.getLogger("payres.client")
 T = TypeVar("T")
 P = TypeVar("P", IncomingPayment, OutgoingPayment)
-SPENT: Final = ("grantSpentDebitAmount", "grantSpentReceiveAmount")
+Asked = IncomingPaymentRequest | QuoteRequest | OutgoingPaymentRequest
+# A member of the answer, as the attribute of what was asked for and as that of the answer.
+FIXED: Final = (
+    ("walletAddress", "wallet_address", "wallet_address"),
+    ("receiver", "receiver", "receiver"),
+    ("receiver", "incoming_payment", "receiver"),
+    ("incomingAmount", "incoming_amount", "incoming_amount"),
+    ("debitAmount", "debit_amount", "debit_amount"),
+    ("receiveAmount", "receive_amount", "receive_amount"),
+)
+CREATED_ONLY: Final = ("grantSpentDebitAmount", "grantSpentReceiveAmount")
 
 
 def decoded(answer: httpx2.Response, kind: type[T]) -> T:
@@ -31,23 +53,19 @@ def decoded(answer: httpx2.Response, kind: type[T]) -> T:
         raise InvalidAnswer(answer.status_code, [str(error)]) from None
 
 
-def created_incoming(core: Core, answer: httpx2.Response, wallet: str | None, amount: Amount | None) -> IncomingPayment:
-    """What was created: nothing has been received, and it is for the wallet and the amount asked for."""
-    payment = decoded(answer, IncomingPayment)
-    _require(
-        answer,
-        [
-            *_incoming(payment, has_methods=True),
-            *_unless(_same_wallet(wallet, payment.wallet_address), "walletAddress is not the one asked for"),
-            *_unless(amount is None or payment.incoming_amount == amount, "incomingAmount is not the one asked for"),
-            *_unless(not payment.completed, "completed is true"),
-            *_unless(not payment.received_amount.value.strip("0"), "receivedAmount is not zero"),
-        ],
-    )
+def created_incoming(answer: httpx2.Response, asked: Asked) -> IncomingPayment:
+    """What was created: nothing has been received, and it is what was asked for."""
+    payment = read_incoming(answer)
+    problems = [*_differences(payment, asked)]
+    if payment.completed:
+        problems.append("completed is true")
+    if payment.received_amount.value.strip("0"):
+        problems.append("receivedAmount is not zero")
+    _require(answer, problems)
     return payment
 
 
-def read_incoming(core: Core, answer: httpx2.Response) -> IncomingPayment:
+def read_incoming(answer: httpx2.Response) -> IncomingPayment:
     """What was read, with its methods."""
     payment = decoded(answer, IncomingPayment)
     _require(answer, _incoming(payment, has_methods=True))
@@ -57,138 +75,115 @@ def read_incoming(core: Core, answer: httpx2.Response) -> IncomingPayment:
 def completed_incoming(core: Core, answer: httpx2.Response) -> IncomingPayment:
     """What was completed."""
     payment = decoded(answer, IncomingPayment)
-    _notice(core, answer, _extra(answer.json(), IncomingPayment))
-    _require(answer, [*_incoming(payment, has_methods=False), *_unless(payment.completed, "completed is false")])
+    _notice(core, answer, answer.json(), IncomingPayment)
+    problems = [*_incoming(payment, has_methods=False)]
+    _require(answer, problems if payment.completed else [*problems, "completed is false"])
     return payment
 
 
-def quote(core: Core, answer: httpx2.Response, asked: Mapping[str, Any] | None = None) -> Quote:
+def quote(core: Core, answer: httpx2.Response, asked: QuoteRequest | None = None) -> Quote:
     """A quote, and if it was just asked for, whether it is that."""
     found = decoded(answer, Quote)
-    problems = [
-        *_amounts(found.debit_amount, found.receive_amount),
-        *_unless(found.method == "ilp", "method is not ilp"),
-    ]
-    if asked is not None:
-        fixed = asked.get("debitAmount", found.debit_amount), asked.get("receiveAmount", found.receive_amount)
-        problems += [
-            *_unless(_same_wallet(asked["walletAddress"], found.wallet_address), "walletAddress is another"),
-            *_unless(canonical(asked["receiver"]) == canonical(found.receiver), "receiver is another"),
-            *_unless(fixed == (found.debit_amount, found.receive_amount), "the fixed amount is another"),
-        ]
-    _notice(core, answer, _extra(answer.json(), Quote))
-    _require(answer, problems)
+    _notice(core, answer, answer.json(), Quote)
+    problems = [*_amounts(found.debit_amount, found.receive_amount), *(_differences(found, asked) if asked else ())]
+    _require(answer, problems if found.method == "ilp" else [*problems, "method is not ilp"])
     return found
 
 
-def created_outgoing(core: Core, answer: httpx2.Response, asked: Mapping[str, Any]) -> OutgoingPayment:
-    """A payment that was just made: from the wallet, to the receiver and of the amount that were named."""
+def created_outgoing(answer: httpx2.Response, asked: Asked) -> OutgoingPayment:
+    """A payment that was just made as asked for."""
     payment = decoded(answer, OutgoingPayment)
-    receiver, amount = asked.get("incomingPayment"), asked.get("debitAmount")
-    _require(
-        answer,
-        [
-            *_outgoing(payment),
-            *_unless(_same_wallet(asked["walletAddress"], payment.wallet_address), "walletAddress is another"),
-            *_unless(receiver is None or canonical(receiver) == canonical(payment.receiver), "receiver is another"),
-            *_unless(amount is None or amount == payment.debit_amount, "debitAmount is another"),
-        ],
-    )
+    _require(answer, [*_outgoing(payment), *_differences(payment, asked)])
     return payment
 
 
 def read_outgoing(core: Core, answer: httpx2.Response) -> OutgoingPayment:
     """A payment that was read."""
     payment = decoded(answer, OutgoingPayment)
-    _notice(core, answer, _extra(answer.json(), OutgoingPayment, SPENT))
+    _notice(core, answer, answer.json(), OutgoingPayment, CREATED_ONLY)
     _require(answer, _outgoing(payment))
     return payment
 
 
-def incoming_page(core: Core, answer: httpx2.Response) -> Page[IncomingPayment]:
+def page(core: Core, answer: httpx2.Response, kind: type[P]) -> Page[P]:
     """A page of a list, whose items have no methods."""
-    page = decoded(answer, Page[IncomingPayment])
-    return _page(core, answer, page, IncomingPayment, lambda payment: _incoming(payment, has_methods=False))
+    found = decoded(answer, Page[kind])  # type: ignore[valid-type]
+    raw = answer.json()
+    _notice(core, answer, raw["pagination"], Pagination)
+    for item, payment in zip(raw["result"], found.result, strict=True):
+        _notice(core, answer, item, kind, CREATED_ONLY)
+        is_incoming = isinstance(payment, IncomingPayment)
+        _require(answer, _incoming(payment, has_methods=False) if is_incoming else _outgoing(payment))
+    return found
 
 
-def outgoing_page(core: Core, answer: httpx2.Response) -> Page[OutgoingPayment]:
-    """A page of a list."""
-    return _page(core, answer, decoded(answer, Page[OutgoingPayment]), OutgoingPayment, _outgoing, SPENT)
-
-
-def notice_token(core: Core, answer: httpx2.Response, kind: type) -> None:
+def notice_token(core: Core, answer: httpx2.Response) -> None:
     """Looks for what an access token should not have."""
     token = answer.json().get("access_token")
     if isinstance(token, dict):
-        _notice(core, answer, _extra(token, kind))
+        _notice(core, answer, token, AccessToken)
 
 
-def notice_members(core: Core, answer: httpx2.Response, known: Iterable[str]) -> None:
-    """Looks for what an answer should not have besides these members."""
-    _notice(core, answer, sorted(answer.json().keys() - {*known}))
+def notice_members(core: Core, answer: httpx2.Response, kind: type[Struct]) -> None:
+    """Looks for what an answer should not have."""
+    _notice(core, answer, answer.json(), kind)
 
 
-def _page(
-    core: Core,
-    answer: httpx2.Response,
-    page: Page[P],
-    kind: type[P],
-    problems: Callable[[P], list[str]],
-    never: Iterable[str] = (),
-) -> Page[P]:
-    raw = answer.json()
-    _notice(core, answer, _extra(raw["pagination"], Pagination))
-    for item in raw["result"]:
-        _notice(core, answer, _extra(item, kind, never))
-    _require(answer, [problem for payment in page.result for problem in problems(payment)])
-    return page
+def _differences(found: IncomingPayment | Quote | OutgoingPayment, asked: Asked) -> Iterator[str]:
+    """What of an answer is not what was asked for. Servers may write the URLs of wallet addresses in lower case."""
+    for member, asked_as, found_as in FIXED:
+        wanted, given = getattr(asked, asked_as, UNSET), getattr(found, found_as, UNSET)
+        if wanted is not UNSET and not _is_same(wanted, given, ignore_case=member == "walletAddress"):
+            yield f"{member} is not the one asked for"
 
 
-def _incoming(payment: IncomingPayment, *, has_methods: bool) -> list[str]:
+def _is_same(wanted: Any, given: Any, *, ignore_case: bool) -> bool:
+    if not isinstance(wanted, str):
+        return bool(wanted == given)
+    one, other = canonical(wanted), canonical(given)
+    return one == other or (ignore_case and one.lower() == other.lower())
+
+
+def _incoming(payment: IncomingPayment, *, has_methods: bool) -> Iterator[str]:
     asked = payment.incoming_amount or payment.received_amount
-    return [
-        *_amounts(payment.received_amount, asked),
-        *_unless(asked.asset == payment.received_amount.asset, "incomingAmount and receivedAmount differ in asset"),
-        *_unless((payment.methods is not UNSET) == has_methods, f"methods are {'missing' if has_methods else 'there'}"),
-    ]
+    yield from _amounts(payment.received_amount, asked)
+    if asked.asset != payment.received_amount.asset:
+        yield "incomingAmount and receivedAmount differ in asset"
+    if (payment.methods is not UNSET) != has_methods:
+        yield f"methods are {'missing' if has_methods else 'there'}"
 
 
-def _outgoing(payment: OutgoingPayment) -> list[str]:
+def _outgoing(payment: OutgoingPayment) -> Iterator[str]:
     sent, debit = payment.sent_amount, payment.debit_amount
-    problems = _amounts(sent, debit, payment.receive_amount)
-    if problems:
-        return problems
-    return [
-        *_unless(sent.asset == debit.asset, "sentAmount and debitAmount differ in asset"),
-        *_unless(int(sent.value) <= int(debit.value), "sentAmount is more than debitAmount"),
-        *_unless(not (payment.failed and sent.value == debit.value), "it failed and all was sent"),
-    ]
+    problems = [*_amounts(sent, debit, payment.receive_amount)]
+    yield from problems
+    if sent.asset != debit.asset:
+        yield "sentAmount and debitAmount differ in asset"
+    elif not problems and int(sent.value) > int(debit.value):
+        yield "sentAmount is more than debitAmount"
+    elif payment.failed and sent == debit:
+        yield "it failed and all was sent"
 
 
-def _amounts(*amounts: Amount) -> list[str]:
-    wrong = [amount.value for amount in amounts if not (amount.value.isascii() and amount.value.isdigit())]
-    return [f"{value[:30]!r} is no value of an amount" for value in wrong]
+def _amounts(*amounts: Amount) -> Iterator[str]:
+    for amount in amounts:
+        try:
+            parse_value(amount.value)
+        except ValueError:
+            yield f"{amount.value[:30]!r} is no value of an amount"
 
 
-def _same_wallet(asked: str | None, found: str) -> bool:
-    return asked is None or canonical(asked).lower() == canonical(found).lower()
+def _require(answer: httpx2.Response, problems: Iterable[str]) -> None:
+    found = [*problems]
+    if found:
+        raise InvalidAnswer(answer.status_code, found)
 
 
-def _unless(is_good: bool, problem: str) -> list[str]:
-    return [] if is_good else [problem]
-
-
-def _extra(raw: Mapping[str, Any], kind: type, never: Iterable[str] = ()) -> list[str]:
+def _notice(
+    core: Core, answer: httpx2.Response, raw: Mapping[str, Any], kind: type[Struct], never: Iterable[str] = ()
+) -> None:
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
-    return sorted(raw.keys() - known.difference(never))
-
-
-def _require(answer: httpx2.Response, problems: list[str]) -> None:
-    if problems:
-        raise InvalidAnswer(answer.status_code, problems)
-
-
-def _notice(core: Core, answer: httpx2.Response, members: list[str]) -> None:
+    members = sorted(raw.keys() - known.difference(never))
     if core.strict:
         _require(answer, [f"{member} is not in the standard" for member in members])
     for member in members:

@@ -42,7 +42,9 @@ class NotSent(NoAnswer):
 class AnswerLost(NoAnswer):
     """Whether something has happened is not known: look before you ask again, or repeat with `idempotency_key`."""
 
-    idempotency_key: str | None = None
+    def __init__(self, text: str, idempotency_key: str | None = None) -> None:
+        super().__init__(text)
+        self.idempotency_key = idempotency_key
 
 
 class GrantError(OpenPaymentsError):
@@ -128,6 +130,8 @@ class ServerError(ApiError):
 
 CODES: Final[Mapping[str, type[ApiError]]] = {
     "invalid_token": TokenError,
+    "request_denied": InsufficientAccess,
+    "user_denied": InsufficientAccess,
     "insufficient_access": InsufficientAccess,
     "limit_exceeded": LimitExceeded,
     "insufficient_funds": InsufficientFunds,

@@ -1,4 +1,4 @@
-"""Grants: asking for them, coming back from the wallet's owner, and what is kept of them."""
+"""Grants: asking for them, coming back from the wallet's owner, and calls with them, which rotate expired tokens."""
 
 import hmac
 import json
@@ -7,17 +7,15 @@ import time
 from collections.abc import Mapping
 from threading import Lock
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import msgspec
-from msgspec import UNSET
 
 from payres.client import checks
-from payres.client.core import Call, Core, Held, Sleep, Steps
+from payres.client.core import Acquire, Ask, Call, Core, Sleep, Steps
 from payres.client.errors import (
     ApiError,
-    BadRequest,
     ConfigurationError,
     GrantDenied,
     GrantError,
@@ -25,6 +23,7 @@ from payres.client.errors import (
     HashMismatch,
     InteractionNeeded,
     InvalidAnswer,
+    TokenError,
     WaitTimeout,
 )
 from payres.gnap import Access, AccessToken, GrantResponse, TokenResponse, interaction_hash
@@ -35,7 +34,7 @@ Item = Access | Mapping[str, Any]
 LAPSED: Final = ("decision_expired", "approval_expired", "unknown_continuation", "already_issued")
 
 
-class Grant(Held):
+class Grant:
     """A grant with its access token, which calls rotate when it has expired."""
 
     def __init__(self, token: AccessToken | None, uri: str = "", continue_token: str = "", subject: Any = None) -> None:
@@ -45,13 +44,10 @@ class Grant(Held):
         self.continue_uri, self.continue_token, self.subject = uri, continue_token, subject
         self.lock = Lock()
         if token is not None:
-            self._keep(token)
+            self.take(token)
 
-    def take(self, content: bytes) -> None:
-        """Keeps the token of the answer to a rotation."""
-        self._keep(msgspec.json.decode(content, type=TokenResponse).access_token)
-
-    def _keep(self, token: AccessToken) -> None:
+    def take(self, token: AccessToken) -> None:
+        """Keeps a token in the place of the one before."""
         self.value, self.manage, self.expires_in = token.value, token.manage, token.expires_in or None
         self.access = msgspec.json.decode(token.access)
 
@@ -70,10 +66,13 @@ class Grant(Held):
         return f"<Grant ...{self.value[-4:]}>"
 
 
+Token = str | Grant
+
+
 class PendingGrant(msgspec.Struct, kw_only=True):
     """A grant for which the wallet's owner is sent to `redirect`."""
 
-    redirect: str
+    redirect: str = ""
     continue_uri: str
     continue_token: str
     wait: int = 0
@@ -107,21 +106,24 @@ def request(
     if not access and not subject:
         raise ConfigurationError("Ask for access, a subject, or both")
     items: list[dict[str, Any]] = [msgspec.to_builtins(item) for item in access]
-    for item in items:
-        if {"debitAmount", "receiveAmount"} <= (item.get("limits") or {}).keys():
-            raise ConfigurationError("Limit debitAmount or receiveAmount, not both")
-    body: dict[str, Any] = {"access_token": {"access": items}} if items else {}
-    given = {"subject": subject, "interact": interact, "client": client or core.wallet_address}
-    body |= {name: value for name, value in given.items() if value}
+    if any({"debitAmount", "receiveAmount"} <= (item.get("limits") or {}).keys() for item in items):
+        raise ConfigurationError("Limit debitAmount or receiveAmount, not both")
+    given = {
+        "access_token": {"access": items} if items else None,
+        "subject": subject,
+        "interact": interact,
+        "client": client or core.wallet_address,
+    }
+    body = {name: value for name, value in given.items() if value}
     if "client" not in body:
         raise ConfigurationError("A grant is asked for in the name of a wallet address: give the client one")
     url = server.auth_server if isinstance(server, WalletAddress) else server
-    answer = yield from core.exchange(Call("grant.request", "POST", url, body=body, timeout=timeout, repeat="never"))
-    found = _response(core, answer)
-    if bool(found.interact) == bool(found.access_token):
-        raise InvalidAnswer(answer.status_code, ["it has both or neither of interact and access_token"])
-    nonce = ((interact or {}).get("finish") or {}).get("nonce", "")
-    return _grant(found, PendingGrant(redirect="", continue_uri="", continue_token="", server=url, client_nonce=nonce))
+    call = Call("grant.request", "POST", url, body=body, timeout=timeout, repeat="never")
+    found = yield from _granted(core, call)
+    if isinstance(found, PendingGrant):
+        found.server = url
+        found.client_nonce = ((interact or {}).get("finish") or {}).get("nonce", "")
+    return found
 
 
 def continue_(
@@ -130,8 +132,7 @@ def continue_(
     """Continues a grant, with the reference that the owner's browser brought, if it brought one."""
     body = {"interact_ref": interact_ref} if interact_ref else None
     call = Call("grant.continue", "POST", url, body=body, token=access_token, timeout=timeout, repeat="never")
-    answer = yield from core.exchange(call)
-    return _grant(_response(core, answer), PendingGrant(redirect="", continue_uri="", continue_token=""))
+    return (yield from _granted(core, call))
 
 
 def cancel(core: Core, url: str, access_token: str, *, timeout: float | None = None) -> Steps[None]:
@@ -141,16 +142,16 @@ def cancel(core: Core, url: str, access_token: str, *, timeout: float | None = N
 
 def obtain(core: Core, server: Server, *access: Item, timeout: float | None = None) -> Steps[Grant]:
     """A grant that needs nobody's consent. Raises InteractionNeeded."""
+    refused: ApiError | None = None
     try:
         found = yield from request(core, server, *access, timeout=timeout)
+        if isinstance(found, Grant):
+            return found
     except ApiError as error:
-        # Rafiki has a code for it, payres says that the request lacks `interact`.
-        if "interact" in error.code or (isinstance(error, BadRequest) and "interact" in str(error)):
-            raise InteractionNeeded("The wallet's owner must consent: use grant.start") from error
-        raise
-    if isinstance(found, PendingGrant):
-        raise InteractionNeeded("The wallet's owner must consent: use grant.start")
-    return found
+        if "interact" not in str(error):  # which the request lacks
+            raise
+        refused = error
+    raise InteractionNeeded("The wallet's owner must consent: use grant.start") from refused
 
 
 def start(
@@ -171,14 +172,16 @@ def finish(core: Core, pending: PendingGrant, callback_url: str, *, timeout: flo
 
     Raises GrantDenied, and HashMismatch for a URL that the server cannot have made: then nothing is continued.
     """
-    query = {name: values[0] for name, values in parse_qs(urlsplit(callback_url).query).items()}
+    query = dict(parse_qsl(urlsplit(callback_url).query))
     if "result" in query:
         raise GrantDenied(f"The wallet's owner did not consent: {query['result']}")
     reference, shown = query.get("interact_ref", ""), _standard(query.get("hash", ""))
-    slashed = {pending.server, pending.server.rstrip("/"), pending.server.rstrip("/") + "/"}
-    hashes = [interaction_hash(pending.client_nonce, pending.server_nonce, reference, url) for url in sorted(slashed)]
-    # All are compared, and in constant time.
-    matches = [hmac.compare_digest(_standard(one), shown) for one in hashes]
+    hashes = [
+        _standard(interaction_hash(pending.client_nonce, pending.server_nonce, reference, url))
+        for url in (pending.server, pending.server.rstrip("/") + "/")
+    ]
+    # Both are compared, and in constant time.
+    matches = [hmac.compare_digest(one, shown) for one in hashes]
     if not pending.client_nonce or not reference or not any(matches):
         raise HashMismatch("The hash of the URL does not belong to this grant: nothing was continued")
     found = yield from _continued(core, pending, reference, timeout)
@@ -190,13 +193,11 @@ def finish(core: Core, pending: PendingGrant, callback_url: str, *, timeout: flo
 def wait(core: Core, pending: PendingGrant, timeout: float = 600) -> Steps[Grant]:
     """The grant, once the owner has consented; asks as often as the server lets it. Raises GrantDenied, WaitTimeout."""
     deadline, pause = time.monotonic() + timeout, max(pending.wait, 1)
-    while True:
-        if time.monotonic() + pause > deadline:
-            raise WaitTimeout("The wallet's owner has not decided")
+    while time.monotonic() + pause <= deadline:
         yield Sleep(pause)
         try:
-            found = yield from _continued(core, pending, None, None)
-        except BadRequest as error:
+            found = yield from _continued(core, pending)
+        except ApiError as error:
             if error.code != "too_fast":
                 raise
             pause = max(error.retry_after or pause, 1)
@@ -205,26 +206,68 @@ def wait(core: Core, pending: PendingGrant, timeout: float = 600) -> Steps[Grant
                 return found
             pending.continue_uri, pending.continue_token = found.continue_uri, found.continue_token
             pause = max(found.wait, 1)
+    raise WaitTimeout("The wallet's owner has not decided")
 
 
-def rotate(core: Core, url: str, access_token: "str | Grant", *, timeout: float | None = None) -> Steps[AccessToken]:
-    """A new token in the place of one."""
-    answer = yield from core.rotate(url, access_token, timeout)
-    token = checks.decoded(answer, TokenResponse).access_token
-    checks.notice_token(core, answer, AccessToken)
-    if isinstance(access_token, Grant):
-        access_token.take(answer.content)
-    return token
+def rotate(core: Core, url: str, access_token: Token, *, timeout: float | None = None) -> Steps[AccessToken]:
+    """A new token in the place of one, which a grant takes over."""
+    if isinstance(access_token, str):
+        return (yield from _new_token(core, url, access_token, timeout))
+    yield Acquire(access_token.lock)
+    try:
+        return (yield from _renew(core, url, access_token, timeout))
+    finally:
+        access_token.lock.release()
 
 
-def revoke(core: Core, url: str, access_token: "str | Grant", *, timeout: float | None = None) -> Steps[None]:
+def revoke(core: Core, url: str, access_token: Token, *, timeout: float | None = None) -> Steps[None]:
     """Ends a token."""
     value = access_token.value if isinstance(access_token, Grant) else access_token
     yield from core.exchange(Call("token.revoke", "DELETE", url, 204, token=value, timeout=timeout))
 
 
+def exchange(core: Core, access_token: Token, call: Call) -> Steps[httpx2.Response]:
+    """The answer to a call with a token; that of a grant is rotated once when it has expired."""
+    if isinstance(access_token, str):
+        return (yield from core.exchange(call._replace(token=access_token)))
+    used = access_token.value
+    try:
+        return (yield from core.exchange(call._replace(token=used)))
+    except TokenError as error:
+        yield from _renew_expired(core, access_token, used, error)
+    return (yield from core.exchange(call._replace(token=access_token.value)))
+
+
+def _renew_expired(core: Core, grant: Grant, used: str, expired: TokenError) -> Steps[None]:
+    yield Acquire(grant.lock)
+    try:
+        if grant.value == used:  # else another thread or task was quicker
+            yield from _renew(core, grant.manage, grant, None)
+    except ApiError as error:
+        if error.status >= 500 or error.status == 429:
+            raise
+        raise expired from error  # revoked, or rotated by another process
+    finally:
+        grant.lock.release()
+
+
+def _renew(core: Core, url: str, grant: Grant, timeout: float | None) -> Steps[AccessToken]:
+    token = yield from _new_token(core, url, grant.value, timeout)
+    grant.take(token)
+    if core.on_rotate is not None:
+        yield Ask(core.on_rotate, grant)
+    return token
+
+
+def _new_token(core: Core, url: str, value: str, timeout: float | None) -> Steps[AccessToken]:
+    answer = yield from core.exchange(Call("token.rotate", "POST", url, token=value, timeout=timeout, repeat="never"))
+    token = checks.decoded(answer, TokenResponse).access_token
+    checks.notice_token(core, answer)
+    return token
+
+
 def _continued(
-    core: Core, pending: PendingGrant, reference: str | None, timeout: float | None
+    core: Core, pending: PendingGrant, reference: str | None = None, timeout: float | None = None
 ) -> Steps[Grant | PendingGrant]:
     try:
         return (yield from continue_(core, pending.continue_uri, pending.continue_token, reference, timeout=timeout))
@@ -236,20 +279,18 @@ def _continued(
         raise
 
 
-def _response(core: Core, answer: httpx2.Response) -> GrantResponse:
+def _granted(core: Core, call: Call) -> Steps[Grant | PendingGrant]:
+    answer = yield from core.exchange(call)
     found = checks.decoded(answer, GrantResponse)
-    checks.notice_token(core, answer, AccessToken)
-    return found
-
-
-def _grant(found: GrantResponse, pending: PendingGrant) -> Grant | PendingGrant:
-    following = found.continue_
-    token = following.access_token.value
+    checks.notice_token(core, answer)
+    if call.name == "grant.request" and bool(found.interact) == bool(found.access_token):
+        raise InvalidAnswer(answer.status_code, ["it has both or neither of interact and access_token"])
+    uri, token, wait = found.continue_.uri, found.continue_.access_token.value, found.continue_.wait or 0
     if found.access_token or found.subject:
         subject = msgspec.to_builtins(found.subject) if found.subject else None
-        return Grant(found.access_token or None, following.uri, token, subject)
-    pending.continue_uri, pending.continue_token, pending.wait = following.uri, token, following.wait or 0
-    if found.interact is not UNSET:
+        return Grant(found.access_token or None, uri, token, subject)
+    pending = PendingGrant(continue_uri=uri, continue_token=token, wait=wait)
+    if found.interact:
         pending.redirect, pending.server_nonce = found.interact.redirect, found.interact.finish
     return pending
 

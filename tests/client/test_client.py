@@ -1,18 +1,22 @@
 """The client against a real server, and against servers that answer in other ways; both flavours alike."""
 
 import asyncio
+import base64
+import hashlib
 import json
 import logging
 from decimal import Decimal
 from typing import Any
+from urllib.parse import quote_plus
 
 import httpx2
 import pytest
 
 from payres.amounts import Asset
-from payres.client import AsyncClient, Client, Grant, PendingGrant, access, core, decimal, errors, money
+from payres.client import AsyncClient, Client, Grant, PendingGrant, access, calls, core, decimal, errors, grants, money
 from payres.signatures.jwk import generate_private_key, private_pem
 from payres.testing.instance import Instance
+from payres.testing.steps import open_client
 from payres.wire import Amount
 from tests.client.both import Script, opened
 from tests.helpers import Json, usd
@@ -92,7 +96,10 @@ def test_a_payment_from_beginning_to_end(shared: Instance, flavour: str) -> None
             client.outgoing_payment.create(me, grant, quote_id=another.id)
         assert str(refusal.value).startswith("403 limit_exceeded (debitAmount): ")
         assert refusal.value.request_id
-        client.token.rotate(grant.manage, grant)
+        rotated.clear()
+        token = client.token.rotate(grant.manage, grant)
+        assert (grant.value, rotated) == (token.value, [grant])
+        assert token.value not in repr(token)
         client.token.revoke(grant.manage, grant)
         with pytest.raises(errors.TokenError):
             client.outgoing_payment.get(made.id, grant)
@@ -239,7 +246,7 @@ def without(body: Json, name: str) -> Json:
         ("bill", BILL | {"walletAddress": f"{BASE}/mallory"}, "walletAddress"),
         ("bill", BILL | {"expiresAt": None}, "expiresAt"),
         ("quote", QUOTE | {"receiver": f"{BASE}/mallory"}, "receiver"),
-        ("quote", QUOTE | {"debitAmount": usd(501)}, "fixed amount"),
+        ("quote", QUOTE | {"debitAmount": usd(501)}, "debitAmount is not"),
         ("quote", QUOTE | {"method": "spsp"}, "method"),
         ("pay", MADE | {"debitAmount": usd(501)}, "debitAmount"),
         ("pay", MADE | {"receiver": f"{BASE}/mallory"}, "receiver"),
@@ -286,6 +293,16 @@ def test_what_is_refused_before_it_is_sent() -> None:
             client.grant.request(BASE, both)
         with pytest.raises(errors.InsecureUrl):
             client.wallet_address.get("http://pay.example/alice")
+        with pytest.raises(errors.ConfigurationError):
+            client.outgoing_payment.create(BASE, "t", wallet_address=WALLET, incoming_payment=f"{BASE}/r")
+
+    async def signer(base: bytes) -> bytes:
+        raise AssertionError("a client for threads awaits nothing")
+
+    with opened("sync", WALLET, signer, "k", transport=script) as client:
+        unawaited = pytest.warns(RuntimeWarning, match="never awaited")
+        with unawaited, pytest.raises(errors.ConfigurationError):
+            client.outgoing_payment.get(ONE, "token")
     with opened("sync", transport=script) as client, pytest.raises(errors.ConfigurationError):
         client.outgoing_payment.get(ONE, "token")
     assert not script.asked
@@ -302,12 +319,14 @@ def test_log_has_no_secrets(caplog: pytest.LogCaptureFixture) -> None:
 def test_keys_in_all_forms() -> None:
     raw = KEY.private_bytes_raw()
     pem = private_pem(KEY)
-    forms = [KEY, raw, pem, pem.decode(), KEY.sign]
+    jwk = {"kty": "OKP", "crv": "Ed25519", "kid": "k", "d": base64.urlsafe_b64encode(raw).rstrip(b"=").decode()}
+    forms = [KEY, raw, pem, pem.decode(), KEY.sign, jwk]
     signed = set()
     for key in forms:
         script = Script(answer(200, MADE))
         clock = type("Frozen", (), {"now": lambda self: 1_790_000_000_000_000})()
-        with opened("sync", WALLET, key, "k", transport=script, is_documented=False, clock=clock) as client:
+        kid = None if key is jwk else "k"
+        with opened("sync", WALLET, key, kid, transport=script, is_documented=False, clock=clock) as client:
             client.outgoing_payment.get(ONE, "token")
         signed.add(script.asked[0].headers["signature"])
     assert len(signed) == 1
@@ -323,6 +342,103 @@ def test_money() -> None:
         money(5.0, usd_asset)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="decimals"):
         money("5.001", usd_asset)
+
+
+def steps_of(steps: Any, *answers: httpx2.Response) -> tuple[Any, list[Any]]:
+    """What a call returns when its requests are answered so, and its effects: requests, and seconds of pauses."""
+    effects: list[Any] = []
+    waiting: list[httpx2.Response] = list(answers)
+    given: Any = None
+    while True:
+        try:
+            effect = steps.send(given)
+        except StopIteration as done:
+            return done.value, effects
+        given = None
+        if isinstance(effect, httpx2.Request):
+            given = waiting.pop(0)
+            given.request = effect
+            effects.append(effect)
+        elif isinstance(effect, core.Sleep):
+            effects.append(effect.seconds)
+        elif isinstance(effect, core.Ask):
+            given = effect.function(effect.argument)
+
+
+def test_waiting_for_money_pauses_where_the_server_does_not_wait() -> None:
+    paid = answer(200, BILL | {"completed": True})
+    with scripted("sync", Script()) as client:
+        found, effects = steps_of(
+            calls.incoming_payment_wait(client._core, ONE, "token", timeout=900), *[answer(200, BILL)] * 6, paid
+        )
+    requests = [effect for effect in effects if isinstance(effect, httpx2.Request)]
+    assert found.completed
+    assert [effect for effect in effects if isinstance(effect, float | int)] == [1, 2, 4, 8, 15, 15]
+    assert {request.headers["prefer"] for request in requests} == {"wait=20"}
+    assert {request.extensions["timeout"]["read"] for request in requests} == {35}
+
+
+def test_waiting_for_consent_asks_as_often_as_the_server_lets_it() -> None:
+    pending = PendingGrant(continue_uri=f"{BASE}/continue/1", continue_token="c", wait=5)
+    still = answer(200, {"continue": {"access_token": {"value": "d"}, "uri": f"{BASE}/continue/2", "wait": 0}})
+    early = answer(400, error("too_fast"), retry_after="7")
+    with scripted("sync", Script()) as client:
+        found, effects = steps_of(grants.wait(client._core, pending), early, still, GRANTED)
+    assert found.value == "new"
+    assert [effect for effect in effects if not isinstance(effect, httpx2.Request)] == [5, 7, 1]
+
+
+def hash_of(server: str, encode: Any = base64.b64encode) -> str:
+    digest = hashlib.sha256("\n".join(("ours", "theirs", "ref", server)).encode()).digest()
+    return quote_plus(encode(digest))
+
+
+@pytest.mark.parametrize(
+    ("query", "raised"),
+    [
+        (f"order=1&hash={hash_of(BASE)}&interact_ref=ref", None),
+        (f"hash={hash_of(BASE + '/')}&interact_ref=ref", None),
+        (f"hash={hash_of(BASE, base64.urlsafe_b64encode).removesuffix('%3D')}&interact_ref=ref", None),
+        (f"hash={hash_of('https://mallory.example')}&interact_ref=ref", errors.HashMismatch),
+        (f"hash={hash_of(BASE)}&interact_ref=other", errors.HashMismatch),
+        (f"hash={hash_of(BASE)}", errors.HashMismatch),
+        ("", errors.HashMismatch),
+        ("result=grant_rejected", errors.GrantDenied),
+    ],
+)
+def test_coming_back_from_the_owner(query: str, raised: type[Exception] | None) -> None:
+    script = Script(GRANTED)
+    pending = PendingGrant(continue_uri=f"{BASE}/continue/1", continue_token="c", server=BASE)
+    pending.client_nonce, pending.server_nonce = "ours", "theirs"
+    with scripted("sync", script) as client:
+        if raised is None:
+            assert client.grant.finish(pending, f"https://shop.example/?{query}").value == "new"
+        else:
+            with pytest.raises(raised):
+                client.grant.finish(pending, f"https://shop.example/?{query}")
+    assert len(script.asked) == (raised is None)
+
+
+def test_pages_end_with_a_cursor_that_was_there_before() -> None:
+    page = {"pagination": {"hasNextPage": True, "hasPreviousPage": False, "endCursor": "1"}, "result": [MADE]}
+    script = Script(answer(200, page), answer(200, page))
+    with scripted("sync", script) as client:
+        assert len(list(client.outgoing_payment.iterate(BASE, "token", wallet_address=WALLET))) == 2
+    assert [request.url.params.get("cursor") for request in script.asked] == [None, "1"]
+    assert {request.url.params["first"] for request in script.asked} == {"100"}
+
+
+def test_client_of_a_sandbox_is_made_of_its_line(shared: Instance) -> None:
+    line = shared.write(lambda work: open_client(work, "line-app", "An app"))
+    with Client(**line, clock=shared.clock) as client:  # plain http, because the wallet address is
+        assert client.grant.obtain(f"{shared.base_url}/", access.quote("create")).value
+
+
+def test_scheme_alone_is_replaced() -> None:
+    script = Script(answer(200, MADE))
+    with scripted("sync", script, use_http=True) as client:
+        client.outgoing_payment.get(ONE + "?a=%20b", "token")
+    assert str(script.asked[0].url) == "http" + ONE.removeprefix("https") + "?a=%20b"
 
 
 async def test_tasks_that_share_a_grant_rotate_it_once() -> None:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from payres.client import AsyncClient
+from payres.operator import wallets
 from payres.signatures.jwk import private_pem
 from payres.testing.instance import Instance, run_instance
 from tests.helpers import Json
@@ -46,13 +47,11 @@ def test_take_a_payment(payres: Instance) -> None:
 
 
 def test_pay_from_a_script(payres: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    address = shop(payres)
-    with_money = payres.create_wallet("payer", deposit="100.00")
+    address, mine = shop(payres), payres.new_client("payer", kid="key-1")
+    Path("private.pem").write_bytes(private_pem(mine.private_key))
+    payres.write(lambda work: wallets.deposit(work, "payer", "100.00"))
     monkeypatch.setattr(sys, "argv", ["pay.py", address])
-    client = payres.new_client("payer-app", kid="key-1")
-    Path("private.pem").write_bytes(private_pem(client.private_key))
-    code = PAY.replace("Client(ME,", "Client(APP,")  # whose wallet it is, the instance does not know the key of
-    run(code, ME=with_money, APP=client.wallet_address, print=lambda _, url: payres.approve(url))
+    run(PAY, ME=mine.wallet_address, print=lambda _, url: payres.approve(url))
     assert payres.balance("payer") == "95.00"
 
 

@@ -22,6 +22,7 @@ OWN = {"user-agent", "accept-language", "sec-fetch-mode"}
 USD = {"value": "1500", "assetCode": "USD", "assetScale": 2}
 AMOUNT = Amount(value="1500", asset_code="USD", asset_scale=2)
 TOKEN = "tok-123"
+CREATIONS = ("/incoming-payments", "/quotes", "/outgoing-payments")
 NO_KEY: Json = {"idempotency_key": ""}
 
 
@@ -129,6 +130,12 @@ def each_call(base: str) -> list[tuple[list[Any], list[Any], Json]]:
     ]
 
 
+def with_keys(calls: list[tuple[list[Any], list[Any], Json]]) -> list[tuple[list[Any], list[Any], Json]]:
+    """The creations, with a key each."""
+    creations = [call for call in calls if "idempotency_key" in call[2]]
+    return [(javascript, python, {**named, "idempotency_key": "k-1"}) for javascript, python, named in creations]
+
+
 def sent(recorder: Recorder, flavour: str, key: Any, calls: list[tuple[list[Any], list[Any], Json]]) -> list[Json]:
     """What our client sends, whatever it makes of the answers."""
     clock = MovableClock(NOW * SECOND, frozen=True)
@@ -154,3 +161,12 @@ def test_same_bytes_as_the_official_client(recorder: Recorder, run_program: RunP
     for flavour in ("sync", "async"):
         for one, other, (javascript, _, _) in zip(sent(recorder, flavour, key, calls), theirs, calls, strict=True):
             assert one == other, javascript
+        keyed, theirs_without = with_keys(calls), [one for one in theirs if one["line"].split()[1] in CREATIONS]
+        for one, other in zip(sent(recorder, flavour, key, keyed), theirs_without, strict=True):
+            assert one["headers"].pop("idempotency-key") == '"k-1"'
+            assert one["headers"].pop("signature") != other["headers"]["signature"]
+            component = one["headers"].pop("signature-input").replace(' "idempotency-key")', ")")
+            assert component == other["headers"]["signature-input"]
+            rest = {**other["headers"]}
+            del rest["signature"], rest["signature-input"]
+            assert {**one, "headers": one["headers"]} == {**other, "headers": rest}
