@@ -21,10 +21,10 @@ from hypothesis import settings
 from payres.settings import Settings
 from payres.store import connections
 from payres.store.work import Work
-from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.events.endpoint import Endpoint
 from tests.helpers import PROPERTY_EXAMPLES, ROOT, TIMEOUT, refusal
+from tests.instance import Instance, run_instance
 from tests.interledger.network import check_books, network
 from tests.openapi.conformance import Answer, check_answer
 from tests.versions import make_up

@@ -25,8 +25,8 @@ from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_byt
 from payres.signatures.reasons import Rejected
 from payres.signatures.sign import Message
 from payres.signatures.verify import Verified, parse, verify
-from payres.testing.client import Client
-from payres.testing.instance import Instance
+from tests.instance import Instance
+from tests.signing_client import Client
 
 Json = dict[str, Any]
 

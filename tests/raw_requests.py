@@ -7,8 +7,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from payres.signatures.sign import Message, sign
-from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, read_to_end
+from tests.instance import Instance
 
 Lines = Iterable[tuple[str, str]]
 

@@ -13,9 +13,9 @@ import pytest
 from payres.application import create_app
 from payres.operator.invariant_checks import BackgroundCheck
 from payres.settings import Settings
-from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused
 from tests.helpers import last_segment, receiver_of, usd, wait_until
+from tests.instance import Instance, run_instance
 
 
 @pytest.fixture

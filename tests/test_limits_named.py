@@ -18,9 +18,9 @@ from payres.routes.requests import idempotency_key, page_query
 from payres.signatures.fields import content_digest, digest_problem, read_parameters, read_signatures
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.signatures.reasons import SignatureError
-from payres.testing.instance import Instance
 from payres.urls import is_http_url, require_wallet_path
 from payres.wire import decode, metadata_text
+from tests.instance import Instance
 
 NAMED = {name: value for name, value in vars(limits).items() if name.isupper()}
 

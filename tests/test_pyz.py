@@ -26,8 +26,8 @@ from deploy.pyz import BUILT_FOR, PYTHON, pack, unpack
 from payres.clock import SystemClock
 from payres.signatures.jwk import jwk_from_pem
 from payres.store.migrations import migrations
-from payres.testing.client import Client
 from tests.helpers import ROOT, TIMEOUT, announced, child, free_of_settings, usd
+from tests.signing_client import Client
 
 # The interpreter under the virtual environment, without site-packages of its own and blind to PYTHONPATH.
 BARE = (getattr(sys, "_base_executable", sys.executable), "-I", "-S")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from payres.signatures.jwk import private_pem
-from payres.testing.instance import Instance
 from tests.helpers import ROOT, TIMEOUT, child
+from tests.instance import Instance
 
 MODULES = ROOT / "tests" / "interop" / "node_modules"
 

@@ -20,10 +20,11 @@ from payres.settings import Settings
 from payres.store.connections import connect_writer
 from payres.store.database import READ_ONLY
 from payres.store.migrations import migrations
-from payres.testing.client import Client
-from payres.testing.instance import _Server, run_instance
+from payres.testing.instance import _Server
 from tests.conftest import Refused
 from tests.helpers import sign_by_hand
+from tests.instance import run_instance
+from tests.signing_client import Client
 
 
 class Standby(msgspec.Struct, frozen=True):

@@ -2,13 +2,15 @@
 
 import asyncio
 import socket
+import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
+import httpx2
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
@@ -16,21 +18,22 @@ from starlette.applications import Starlette
 from payres import representations
 from payres.amounts import format_decimal
 from payres.application import create_app
+from payres.client import Client, Grant, access, money
 from payres.clock import MILLISECOND, SECOND, MovableClock
+from payres.gnap import Access
 from payres.grants import consent
 from payres.http.server import settings_of
 from payres.interledger.remote_payments import Backoff
 from payres.logs import RequestLog
-from payres.operator import invariant_checks, keys, wallets
+from payres.operator import invariant_checks, wallets
 from payres.routes.context import Context
 from payres.settings import Settings
-from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store import wallets as stored_wallets
 from payres.store.accounts import ACCOUNTS
 from payres.store.payments import OUTGOING
 from payres.store.work import Transaction, Work
-from payres.testing.client import Client, Json
-from payres.wire import encode
+from payres.testing.steps import open_client
+from payres.wire import IncomingPayment, OutgoingPayment
 
 T = TypeVar("T")
 START_SECONDS = 60
@@ -43,6 +46,8 @@ RATE_LIMITS = ("rate_limit_per_client", "rate_limit_per_address", "rate_limit_un
 DEFAULTS = {"continue_wait": 0, "allow_private_hosts": True, **dict.fromkeys(RATE_LIMITS, 0)}
 WALLETS = {"alice": "Alice", "bob": "Bob"}
 CLIENT = "shop"
+FINISH_URI = "http://127.0.0.1/finished"  # nobody goes there
+CLIENT_SECONDS = 60  # for an answer, on a machine with much else to do
 
 
 class Instance:
@@ -62,6 +67,23 @@ class Instance:
         shorten_timeouts(context)
         self._clients: list[Client] = []
         self.client = self.new_client(CLIENT, name="Example Shop")
+
+    @classmethod
+    @contextmanager
+    def run(cls, database: Path, **settings: Any) -> Iterator[Self]:
+        """Runs a payres on a free loopback port until the block ends. `settings` are those of the server."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            defaults = {"base_url": base_url, "database": str(database), **DEFAULTS}
+            clock = MovableClock()
+            requests = _Requests()
+            server = _Server(create_app(msgspec.convert(defaults | settings, Settings), clock, requests), listener)
+            context = server.start()
+            try:
+                with closing(cls(server, context, clock, requests.kept)) as instance:
+                    yield instance
+            finally:
+                server.stop()
 
     def wallet(self, path: str) -> str:
         """The wallet address at a path, such as `http://127.0.0.1:41234/alice`."""
@@ -86,15 +108,46 @@ class Instance:
         self.write(unit)
         return self.wallet(path)
 
+    def new_app(self, path: str, name: str | None = None, kid: str = "key-1") -> dict[str, Any]:
+        """Opens a wallet with a key; what an app signs with in its name, as `Client(**app)` takes it."""
+        return self.write(lambda work: open_client(work, path, name, kid))
+
     def new_client(self, path: str, name: str | None = None, kid: str = "key-1") -> Client:
-        """A client with a wallet address and a registered key of its own; it obtains consent by itself."""
-        self.create_wallet(path, name=name)
-        private_key = generate_private_key()
-        jwk = jwk_from_public_bytes(kid, private_key.public_key().public_bytes_raw())
-        self.write(lambda work: keys.add_key(work, path, jwk))
-        client = Client(self.wallet(path), private_key, jwk, self.base_url, self.clock, self.approve)
+        """A client with a wallet address and a registered key of its own."""
+        # Loopback speaks plain HTTP; loading the machine's certificates would take longer than a payment.
+        transport = httpx2.HTTPTransport(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        options: dict[str, Any] = {"transport": transport, "timeout": CLIENT_SECONDS, "strict": True}
+        client = Client(**self.new_app(path, name, kid), clock=self.clock, **options)
         self._clients.append(client)
         return client
+
+    def grant(self, *items: Access | Mapping[str, Any]) -> Grant:
+        """A grant of `client` for these access items, with the owner's consent if need be."""
+        finish = {"method": "redirect", "uri": FINISH_URI, "nonce": "payres.testing"}
+        interact = {"start": ["redirect"], "finish": finish}
+        found = self.client.grant.request(f"{self.base_url}/", *items, interact=interact)
+        if isinstance(found, Grant):
+            return found
+        return self.client.grant.finish(found, self.approve(found.redirect) or "")
+
+    def bill(self, path: str, amount: str | None = None, **members: Any) -> IncomingPayment:
+        """An incoming payment of so much, such as "5.00", or of any amount, into the wallet at a path."""
+        wallet = self.client.wallet_address.get(self.wallet(path))
+        grant = self.grant(access.incoming_payment("create", identifier=wallet.id))
+        asked = None if amount is None else money(amount, wallet)
+        return self.client.incoming_payment.create(wallet, grant, incoming_amount=asked, **members)
+
+    def pay(self, path: str, receiver: str, amount: str | None = None) -> OutgoingPayment:
+        """Pays an incoming payment, here or on another server, from the wallet at a path, with its owner's consent.
+
+        `amount` is what leaves the wallet, if the incoming payment does not say how much arrives.
+        """
+        wallet = self.client.wallet_address.get(self.wallet(path))
+        asked = None if amount is None else money(amount, wallet)
+        quoting = self.grant(access.quote("create", identifier=wallet.id))
+        quote = self.client.quote.create(wallet, quoting, receiver=receiver, debit_amount=asked)
+        spending = access.outgoing_payment("create", identifier=wallet.id, debit_amount=quote.debit_amount)
+        return self.client.outgoing_payment.create(wallet, self.grant(spending), quote_id=quote.id)
 
     def approve(self, redirect: str) -> str | None:
         """Approves a grant for its wallet's owner; the finish URL that the browser would go to, if any."""
@@ -104,12 +157,12 @@ class Instance:
         """Denies a grant for its wallet's owner; the finish URL that the browser would go to, if any."""
         return self._decide(redirect, approve=False)
 
-    def wait_for(self, payment: Json, seconds: float = 10) -> Json:
+    def wait_for(self, payment: OutgoingPayment, seconds: float = 10) -> OutgoingPayment:
         """An outgoing payment to another server once it has ended, as the server shows it.
 
         Raises AssertionError when it is still in progress after `seconds`.
         """
-        return self._server.call(self._ended(payment["id"], seconds))
+        return self._server.call(self._ended(payment.id, seconds))
 
     def balance(self, path: str) -> str:
         """What a wallet holds, as decimal text."""
@@ -138,21 +191,20 @@ class Instance:
         for client in self._clients:
             client.close()
 
-    async def _ended(self, url: str, seconds: float) -> Json:
+    async def _ended(self, url: str, seconds: float) -> OutgoingPayment:
         urls, payment_id = self.context.urls, url.rpartition("/")[2]
 
-        def unit(tx: Transaction) -> tuple[bool, Json]:
+        def unit(tx: Transaction) -> tuple[bool, OutgoingPayment]:
             payment = OUTGOING.get(tx, payment_id)
             assert payment is not None, f"there is no outgoing payment {payment_id}"
             wallet = stored_wallets.WALLETS.by_id(tx, payment.wallet_address_id)
-            shown = msgspec.json.decode(encode(representations.outgoing_payment(urls, wallet, payment)))
-            return payment.state != "sending", shown
+            return payment.state != "sending", representations.outgoing_payment(urls, wallet, payment)
 
         end = asyncio.get_running_loop().time() + seconds
         while True:
             ended, shown = await self.context.database.read(unit)
             if ended:
-                return dict(shown)
+                return shown
             if asyncio.get_running_loop().time() >= end:
                 raise AssertionError(f"{url} is still in progress after {seconds:g} s: {shown}")
             await asyncio.sleep(POLL_SECONDS)
@@ -166,21 +218,7 @@ class Instance:
         return self.write(unit)
 
 
-@contextmanager
-def run_instance(database: Path, **settings: Any) -> Iterator[Instance]:
-    """Runs a payres on a free loopback port until the block ends. `settings` are those of the server."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        defaults = {"base_url": base_url, "database": str(database), **DEFAULTS}
-        clock = MovableClock()
-        requests = _Requests()
-        server = _Server(create_app(msgspec.convert(defaults | settings, Settings), clock, requests), listener)
-        context = server.start()
-        try:
-            with closing(Instance(server, context, clock, requests.kept)) as instance:
-                yield instance
-        finally:
-            server.stop()
+run_instance = Instance.run
 
 
 def shorten_timeouts(context: Context) -> None:

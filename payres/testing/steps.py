@@ -96,12 +96,12 @@ def put_wallet(work: Work, path: str, wanted: WalletState) -> tuple[bool, dict[s
     return is_new, show_wallet(work, path)
 
 
-def open_client(work: Work, path: str, name: str | None) -> dict[str, Any]:
+def open_client(work: Work, path: str, name: str | None, kid: str = "key-1") -> dict[str, Any]:
     """A wallet with a key, and what a program signs with."""
     wallets.create_wallet(work, path, "USD", 2, name, None)
     key = generate_private_key()
-    keys.add_key(work, path, jwk_from_public_bytes("key-1", key.public_key().public_bytes_raw()))
-    return {"wallet_address": work.urls.wallet(path), "kid": "key-1", "private_key": private_pem(key).decode()}
+    keys.add_key(work, path, jwk_from_public_bytes(kid, key.public_key().public_bytes_raw()))
+    return {"wallet_address": work.urls.wallet(path), "kid": kid, "private_key": private_pem(key).decode()}
 
 
 def put_key(work: Work, path: str, kid: str, given: GivenKey) -> dict[str, Any]:

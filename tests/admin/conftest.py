@@ -5,8 +5,8 @@ import httpx2
 import pytest
 
 from payres.operator.api_keys import SCOPES, create_api_key
-from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, Json
+from tests.instance import Instance
 
 BASE = "/admin/v1"
 

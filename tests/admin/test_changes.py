@@ -11,10 +11,10 @@ from payres.amounts import MAX_DECIMAL_LENGTH, MAX_RATE_LENGTH
 from payres.grants.sign_in import verify_password
 from payres.operator.api_keys import revoke_api_key
 from payres.operator.wallets import require_wallet
-from payres.testing.instance import Instance, run_instance
 from tests.admin.conftest import BASE, Program
 from tests.admin.test_serving import error_of
 from tests.helpers import Json, new_jwk
+from tests.instance import Instance, run_instance
 
 
 @pytest.fixture

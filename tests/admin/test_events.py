@@ -20,11 +20,11 @@ from payres.limits import MAX_STREAMS_OF_KEY
 from payres.operator import wallets
 from payres.operator.api_keys import revoke_api_key
 from payres.store.work import EVENTS, Work
-from payres.testing.instance import Instance
 from tests.admin.conftest import BASE, NewProgram, Program
 from tests.admin.test_serving import error_of
 from tests.events.endpoint import Endpoint, answering
 from tests.helpers import TIMEOUT, Json, usd, wait_until
+from tests.instance import Instance
 
 
 @pytest.fixture(autouse=True)

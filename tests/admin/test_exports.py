@@ -21,9 +21,9 @@ from payres.operator import wallets
 from payres.operator.api_keys import revoke_api_key
 from payres.operator.exports import BATCH_TRANSFERS, Export, Format
 from payres.store.work import Work
-from payres.testing.instance import Instance
 from tests.admin.conftest import BASE, NewProgram, Program
 from tests.helpers import TIMEOUT, usd, wait_until
+from tests.instance import Instance
 
 MANY = 110_000  # transfers of the wallet `rich`, of one cent each
 

@@ -12,8 +12,8 @@ from schemathesis.config import SchemathesisConfig
 from payres.admin.openapi import admin_document
 from payres.admin.serving import admin_endpoints
 from payres.operator.api_keys import SCOPES
-from payres.testing.instance import Instance
 from tests.admin.conftest import BASE, Program
+from tests.instance import Instance
 from tests.openapi.test_schemathesis import run
 
 DOCUMENT = json.loads(msgspec.json.encode(admin_document()))

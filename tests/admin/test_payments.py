@@ -5,12 +5,12 @@ import pytest
 
 from payres.events import deliveries
 from payres.operator import wallets
-from payres.testing.instance import Instance
 from tests.admin.conftest import Program
 from tests.admin.test_serving import error_of
 from tests.cli.test_peer_unresolved import PAYMENT, UNKNOWN, give_up
 from tests.events.endpoint import Endpoint, answering
 from tests.helpers import Json, usd, wait_until
+from tests.instance import Instance
 
 
 class Shop:

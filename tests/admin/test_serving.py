@@ -8,9 +8,9 @@ from payres.clock import MINUTE, SECOND
 from payres.operator.api_keys import SCOPES, revoke_api_key
 from payres.operator.declarations import Operation
 from payres.store.operators import API_KEYS
-from payres.testing.instance import Instance, run_instance
 from tests.admin.conftest import BASE, NewProgram, Program
 from tests.helpers import Json
+from tests.instance import Instance, run_instance
 
 ENDPOINTS = [endpoint for endpoint in admin_endpoints() if endpoint.scope]
 

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
-from payres.testing.instance import Instance, run_instance
 from tests.helpers import child, free_of_settings
+from tests.instance import Instance, run_instance
 
 
 class Trap:

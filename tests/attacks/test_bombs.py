@@ -13,11 +13,11 @@ import pytest
 from payres.federation.transport import Bounds
 from payres.limits import MAX_FETCHED_BYTES, MAX_JWKS_KEYS
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
-from payres.testing.client import Client
-from payres.testing.instance import Instance
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT
 from tests.http_server import serving
+from tests.instance import Instance
+from tests.signing_client import Client
 
 QUOTE = {"type": "quote", "actions": ["create"]}
 FEW_SECONDS = 0.4

@@ -22,9 +22,9 @@ from payres.limits import MAX_ACCEPT_BYTES, MAX_FORM_BYTES, MAX_HOST_LENGTH, MAX
 from payres.pages.forms import browser_of
 from payres.rate_limiter import counted_address
 from payres.routes.requests import idempotency_key, page_query
-from payres.testing.instance import Instance
 from payres.urls import Urls, canonical_url, is_http_url
 from payres.wire import UNPAIRED_SURROGATE
+from tests.instance import Instance
 from tests.raw_requests import ask
 
 LONG = 32_000

@@ -9,11 +9,11 @@ import httpx2
 import pytest
 
 from payres.store.work import Transaction
-from payres.testing.client import Client
-from payres.testing.instance import Instance
 from tests.attacks.conftest import Metered
 from tests.conftest import Refused
 from tests.helpers import usd
+from tests.instance import Instance
+from tests.signing_client import Client
 
 READ = {"type": "incoming-payment", "actions": ["create", "read", "list"]}
 

@@ -30,10 +30,10 @@ from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes, p
 from payres.signatures.reasons import Rejected
 from payres.signatures.sign import Message, sign
 from payres.signatures.verify import Verified
-from payres.testing.instance import Instance
 from payres.wire import IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest, decode, metadata_text
 from tests.conftest import Refused
 from tests.helpers import verify_message
+from tests.instance import Instance
 from tests.raw_requests import ask, signed
 
 FUZZ_CASES = int(os.environ.get("FUZZ_CASES", "2000"))

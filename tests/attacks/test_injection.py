@@ -16,11 +16,11 @@ from payres.limits import MAX_URL_LENGTH
 from payres.routes import resources
 from payres.store import wallets
 from payres.store.work import Transaction
-from payres.testing.client import Client
-from payres.testing.instance import Instance
 from tests.attacks.conftest import PASSWORD
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT, sign_in_token, usd
+from tests.instance import Instance
+from tests.signing_client import Client
 
 SQL = [
     *("' OR '1'='1", "' OR 1=1 --", "'; DROP TABLE wallet_address; --", '"; UPDATE account SET balance = 9000000; --'),

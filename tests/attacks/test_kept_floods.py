@@ -11,9 +11,9 @@ import pytest
 
 from payres.limits import MAX_KEYID_LENGTH, MAX_METADATA_BYTES, MAX_PAGE
 from payres.signatures.jwk import parse_jwk, thumbprint
-from payres.testing.client import Client
-from payres.testing.instance import Instance
 from tests.helpers import Json, client_with_key
+from tests.instance import Instance
+from tests.signing_client import Client
 
 # What a payment of a page has besides its metadata, and an answer besides its payments.
 ENVELOPE = 1000

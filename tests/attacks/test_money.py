@@ -13,10 +13,10 @@ import httpx2
 import pytest
 
 from payres.operator.assets import deposit_liquidity, set_rate
-from payres.testing.client import Client
-from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT, Json, usd
+from tests.instance import Instance, run_instance
+from tests.signing_client import Client
 
 Crowd = Sequence[Client]
 

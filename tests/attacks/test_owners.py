@@ -11,9 +11,9 @@ import pytest
 from payres.grants.sign_in import hash_password
 from payres.limits import MAX_WRONG_PASSWORDS_PER_WALLET
 from payres.operator import wallets
-from payres.testing.instance import Instance
 from tests.attacks.conftest import PASSWORD
 from tests.helpers import TIMEOUT, sign_in_token
+from tests.instance import Instance
 
 NEW_PASSWORD = "battery staple"
 

@@ -11,11 +11,11 @@ import pytest
 
 from payres.http import admission
 from payres.limits import BURST_SECONDS, FAILED_READS_PART
-from payres.testing.client import Client
-from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.attacks.test_ssrf import QUOTE, ask_for_quote
+from tests.instance import Instance, run_instance
 from tests.interledger.network import amount, bill, check_books, pay
+from tests.signing_client import Client
 
 Pair = Sequence[Instance]
 

@@ -18,10 +18,10 @@ import pytest
 from payres.grants.sign_in import hash_password
 from payres.operator import wallets
 from payres.operator.backups import make_backup
-from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.attacks.conftest import PASSWORD, process, with_alice
 from tests.helpers import TIMEOUT, sign_in_token, usd, wait_until
+from tests.instance import Instance, run_instance
 
 COOKIES = {"payres_session": "session", "payres_known_": "known browser", "payres_form": "secret of sign-in forms"}
 

@@ -15,10 +15,10 @@ from payres.federation import ip_addresses, rates
 from payres.federation.connection import FetchFailed
 from payres.federation.transport import Bounds
 from payres.limits import MAX_LOOKUPS_OF_CLIENT, MAX_LOOKUPS_OF_REQUESTS
-from payres.testing.instance import Instance
 from tests.attacks.test_ssrf import QUOTE, as_payment, as_receiver
 from tests.attacks.test_ssrf_by_configuration import TOKEN, asking_rates, forwarded, link
 from tests.helpers import TIMEOUT, wait_until
+from tests.instance import Instance
 
 INSIDE, SILENT, RATES = "inside.example", "slow.example", "rates.example"
 LOOKED_UP = "has no public address"

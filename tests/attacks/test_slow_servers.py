@@ -18,12 +18,12 @@ from payres.interledger.connector import Connector
 from payres.interledger.packets import decode_prepare
 from payres.limits import MAX_EXCHANGES, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY
 from payres.store.peers import PeerRecord
-from payres.testing.client import Client
-from payres.testing.instance import Instance
 from tests.attacks.conftest import Trap
 from tests.attacks.test_ssrf import QUOTE, ask_for_quote
 from tests.helpers import TIMEOUT, client_with_key, last_segment, wait_until
+from tests.instance import Instance
 from tests.interledger.network import amount, bill, ended, hurried
+from tests.signing_client import Client
 
 Pair = Sequence[Instance]
 

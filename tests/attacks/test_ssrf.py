@@ -8,10 +8,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from payres.testing.client import Client
-from payres.testing.instance import Instance, run_instance
 from tests.attacks.conftest import Trap
 from tests.helpers import Json, usd
+from tests.instance import Instance, run_instance
+from tests.signing_client import Client
 
 QUOTE = {"type": "quote", "actions": ["create"]}
 

@@ -18,10 +18,10 @@ from payres.federation.incoming_payments import IlpMethod, RemoteIncomingPayment
 from payres.interledger.packets import Code, Prepare, Reject, decode_reply, encode
 from payres.store import assets as asset_store
 from payres.store.connections import connect_writer
-from payres.testing.instance import Instance, run_instance
 from tests.attacks.conftest import Trap
 from tests.helpers import TIMEOUT, wait_until
 from tests.http_server import reply, serving
+from tests.instance import Instance, run_instance
 from tests.interledger.network import amount, bill, hurried, quote, skip_pauses, wallet_money
 from tests.internet import PUBLIC, Internet
 from tests.tls import Tls

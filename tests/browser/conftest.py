@@ -6,9 +6,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
 
-from payres.testing.instance import Instance, run_instance
 from tests.helpers import TIMEOUT
 from tests.http_server import reply, serving
+from tests.instance import Instance, run_instance
 
 ARGUMENTS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),

@@ -11,10 +11,10 @@ from payres.operator import keys
 from payres.operator.wallets import require_wallet
 from payres.owner import requests
 from payres.store.work import Work
-from payres.testing.instance import Instance, run_instance
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.test_admin_pages import AXE, breaches
 from tests.helpers import Json, last_segment, new_jwk, usd
+from tests.instance import Instance, run_instance
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

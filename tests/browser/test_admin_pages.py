@@ -8,8 +8,8 @@ import pytest
 from playwright.async_api import Page, ViewportSize, expect
 
 from payres.operator import operators
-from payres.testing.instance import Instance, run_instance
 from tests.browser.conftest import PASSWORD, OpenPage
+from tests.instance import Instance, run_instance
 from tests.pages.admin.seed import Seeded, fill
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 import pytest
 from playwright.async_api import expect
 
-from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.test_account_pages import check
 from tests.browser.test_admin_pages import AXE
 from tests.browser.test_consent_pages import press
 from tests.helpers import last_segment, receiver_of
+from tests.instance import Instance
 from tests.interledger.network import network
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

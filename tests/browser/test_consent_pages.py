@@ -9,9 +9,9 @@ from playwright.async_api import Page, Response, expect
 
 from payres.operator import grants
 from payres.pages import consent
-from payres.testing.instance import Instance
 from tests.browser.conftest import PASSWORD, ClientSite, OpenPage
 from tests.helpers import Json, usd
+from tests.instance import Instance
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -11,11 +11,11 @@ from playwright.async_api import Page, ViewportSize, expect
 from payres.operator import assets
 from payres.pages.account import payment
 from payres.store.payments import OUTGOING
-from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.browser.conftest import PASSWORD, OpenPage
 from tests.browser.test_admin_pages import AXE, breaches
 from tests.helpers import Json
+from tests.instance import Instance
 from tests.interledger.network import network
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

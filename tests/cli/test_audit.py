@@ -16,9 +16,9 @@ from payres.signatures.jwk import encode_jwk
 from payres.store import events, grants
 from payres.store.packets import PACKETS, PacketRecord
 from payres.store.rows import PageQuery
-from payres.testing.instance import Instance, run_instance
 from tests.cli.conftest import CREATE, AsJson, Command, rows_of
 from tests.helpers import Json, commands, last_segment, new_jwk, receiver_of
+from tests.instance import Instance, run_instance
 from tests.operator.test_operations import ARGUMENT, CASES, OPERATIONS
 
 COMMANDS = commands()

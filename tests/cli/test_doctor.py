@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from payres.operator import peers
-from payres.testing.instance import Instance, run_instance
 from tests.cli.conftest import Command
 from tests.http_server import reply, serving
+from tests.instance import Instance, run_instance
 from tests.tls import server_tls
 from tests.works import add_usd_peer
 

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from payres.cli import main
 from payres.store.connections import connect_writer
-from payres.testing.instance import run_instance
 from tests.cli.conftest import facts_in, rows_in
 from tests.helpers import Json, usd
+from tests.instance import run_instance
 
 Run = Callable[..., Any]
 

@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 from payres.cli import main
 from payres.events import deliveries
 from payres.store.connections import connect_writer
-from payres.testing.instance import run_instance
 from tests.events.endpoint import Endpoint, answering
 from tests.helpers import Json, wait_until
+from tests.instance import run_instance
 
 Run = Callable[..., Result]
 

@@ -13,8 +13,8 @@ from starlette.responses import RedirectResponse, Response
 from payres.client import AsyncClient
 from payres.operator import wallets
 from payres.signatures.jwk import private_pem
-from payres.testing.instance import Instance, run_instance
 from tests.helpers import Json
+from tests.instance import Instance, run_instance
 from tests.test_docs import blocks, text_of
 
 TAKE, CHECKOUT, PAY = blocks(text_of("docs/integrating.md").partition("## From Python")[2], "python")

@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from payres.testing.instance import Instance
 from tests.crash.load import Load, open_server, payers_of
 from tests.crash.server import STARTED, Server
 from tests.helpers import TIMEOUT
+from tests.instance import Instance
 
 Compile = Callable[[str], Path]
 

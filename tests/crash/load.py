@@ -20,9 +20,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 
-from payres.testing.client import FINISH_URI, Client
 from tests.crash.server import CommandFailed, Server
 from tests.helpers import TIMEOUT, Json, amount, last_segment, usd
+from tests.signing_client import FINISH_URI, Client
 
 CLIENTS = 16
 PAYERS = 4

@@ -24,10 +24,10 @@ from payres.cli import main
 from payres.clock import SystemClock
 from payres.signatures.jwk import jwk_from_pem
 from payres.store.connections import connect_reader, connect_writer
-from payres.testing.client import Client
 from tests.crash.forked import Forked
 from tests.crash.serve import serve
 from tests.helpers import TIMEOUT, Json, free_of_settings, kill, spawn, wait_until
+from tests.signing_client import Client
 
 PAYRES = (sys.executable, "-m", "payres")
 SERVE = ("serve", "--json", "--quiet")

@@ -10,9 +10,9 @@ import httpx2
 import pytest
 
 from payres.clock import HOUR, SECOND
-from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.crash.conftest import check_ready
+from tests.instance import Instance, run_instance
 from tests.interledger.network import (
     SLOWLY,
     amount,

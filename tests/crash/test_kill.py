@@ -19,10 +19,10 @@ import pytest
 from payres.clock import SystemClock
 from payres.signatures.sign import Message, sign
 from payres.store.migrations import migrations
-from payres.testing.client import Client
 from tests.crash.load import DEPOSIT, TABLES, Load, reason
 from tests.crash.server import SERVE, Server
 from tests.helpers import TIMEOUT, Json, amount, check_log_of_a_clean_end, is_refused, refusal, usd, wait_until
+from tests.signing_client import Client
 
 STOP_SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 

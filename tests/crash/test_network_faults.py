@@ -10,10 +10,10 @@ import pytest
 
 from payres.clock import SECOND
 from payres.federation import http, ip_addresses
-from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.crash.conftest import check_ready
 from tests.crash.faulty_link import MODES, FaultyLink, Mode, faulty_link
+from tests.instance import Instance, run_instance
 from tests.interledger.network import (
     SLOWLY,
     Waits,

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import pytest
 
 from payres.store import events
-from payres.testing.instance import Instance, run_instance
 from payres.wire import Resource
 from tests.helpers import Json
+from tests.instance import Instance, run_instance
 
 
 class Sample(Resource, frozen=True):

@@ -18,10 +18,10 @@ from payres.store import events
 from payres.store.connections import connect_writer
 from payres.store.database import Database
 from payres.store.work import Work
-from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.events.conftest import Outbox, Sample
 from tests.helpers import Json, amount, last_segment, usd, wait_until
+from tests.instance import Instance
 from tests.interledger.network import network
 from tests.works import refund, work_at
 

@@ -38,10 +38,10 @@ from payres.store import audit, events, retention
 from payres.store import events as store
 from payres.store.events import DeliveryRecord, WebhookRecord
 from payres.store.work import Work
-from payres.testing.instance import Instance, run_instance
 from tests.events.conftest import Sample
 from tests.events.endpoint import Endpoint, Received, answering
 from tests.helpers import ROOT, TIMEOUT, Json, usd, wait_until
+from tests.instance import Instance, run_instance
 from tests.works import NOW, InSteps, Killed, in_steps, savepoint, work_at
 
 URL = "https://shop.example/hook"

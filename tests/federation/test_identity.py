@@ -13,7 +13,7 @@ from payres.settings import Settings
 from payres.signatures.jwk import JWK, jwk_from_public_bytes, thumbprint
 from payres.signatures.sign import Message, signature_base
 from payres.signatures.verify import is_signature
-from payres.testing.instance import Instance, run_instance
+from tests.instance import Instance, run_instance
 
 SEED = bytes(range(32))
 ADDRESS = "https://pay.example/.well-known/pay"

@@ -17,9 +17,9 @@ from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import IlpMethod, RemoteIncomingPayment, RemoteReceivers
 from payres.store.work import Transaction
-from payres.testing.instance import Instance, run_instance
 from tests.federation.conftest import Answer, OpenSite, Site
 from tests.helpers import receiver_of, usd
+from tests.instance import Instance, run_instance
 from tests.internet import Internet
 
 PATH = "/incoming-payments/1"

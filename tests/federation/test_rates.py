@@ -23,10 +23,10 @@ from payres.store import assets
 from payres.store.assets import RateRecord
 from payres.store.connections import connect_writer
 from payres.store.database import Database
-from payres.testing.instance import Instance, run_instance
 from tests.federation.conftest import Answer, Elapse, Request, Site
 from tests.helpers import TIMEOUT, receiver_of, refusal, settle, usd
 from tests.http_server import reply, serving
+from tests.instance import Instance, run_instance
 
 NOW = 1_700_000_000 * SECOND
 MAX_AGE = 300

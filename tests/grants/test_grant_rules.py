@@ -27,11 +27,11 @@ from payres.signatures.fields import content_digest
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store.work import Transaction
 from payres.testing import instance as instances
-from payres.testing.client import Client
-from payres.testing.instance import Instance, run_instance
 from payres.urls import Urls
 from tests.helpers import Json, client_with_key, last_segment, refusal
 from tests.http_server import reply, serving
+from tests.instance import Instance, run_instance
+from tests.signing_client import Client
 
 INSTANT = 0.000001  # seconds: the smallest step of the clock
 WAIT = 5

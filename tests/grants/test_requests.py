@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from payres.operator import wallets
-from payres.testing.instance import Instance
 from tests.helpers import Json, amount, refusal
+from tests.instance import Instance
 
 ACCESS = "access_token.access"
 LIMITS = "access_token.access.limits"

@@ -12,8 +12,8 @@ import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from payres.http.protocol import HttpProtocol
-from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT
+from tests.instance import Instance
 from tests.raw_requests import Answer
 
 GET = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"

@@ -1,9 +1,9 @@
 import httpx2
 import pytest
 
-from payres.testing.instance import Instance
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT
+from tests.instance import Instance
 from tests.routes.test_error_answers import ALLOWED
 
 JSON = "application/json"

@@ -2,7 +2,7 @@ import httpx2
 import pytest
 
 from payres.http.admin_hosts import AdminHosts
-from payres.testing.instance import Instance
+from tests.instance import Instance
 
 
 def scope(client: str | None, host: str | None = "localhost:8080", **headers: str) -> dict[str, object]:

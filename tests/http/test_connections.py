@@ -11,9 +11,9 @@ import pytest
 from payres.http import connections, protocol
 from payres.http.connections import Connections, connections_of, most_connections, most_of_one_address
 from payres.limits import MAX_BUFFERED_BYTES, MAX_CONNECTIONS_PER_ADDRESS, SPARE_FILES
-from payres.testing.instance import Instance
 from tests.helpers import wait_until
 from tests.http.conftest import GET, Connect, protocol_of
+from tests.instance import Instance
 
 
 class Buffering:

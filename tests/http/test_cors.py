@@ -5,8 +5,8 @@ import httpx2
 import pytest
 
 from payres.routes import wallet_addresses
-from payres.testing.instance import Instance
 from tests.conftest import Refused
+from tests.instance import Instance
 
 ORIGINS = ["https://shop.example", "moz-extension://2c127fa4-62c7-7e4f-90e5-472b45eecfdc", "null"]
 API_PATHS = [

@@ -15,7 +15,7 @@ from payres.counters import Metrics
 from payres.http import observation
 from payres.http.responses import CutShort
 from payres.logs import RequestLog
-from payres.testing.instance import Instance, run_instance
+from tests.instance import Instance, run_instance
 
 PUBLIC = "pay.example"  # what a proxy calls a server whose base URL only this machine reaches
 

@@ -14,9 +14,9 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from payres.http import connections
 from payres.http.protocol import ANSWER, BODY, UNSENT_BYTES, Exchange, HttpProtocol
 from payres.http.responses import CutShort
-from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, read_to_end, wait_until
 from tests.http.conftest import GET, LAST, POST, on_loop, protocol_of
+from tests.instance import Instance
 
 # Its body looks like the ends of many header sections.
 STRANGE = POST + b"content-length: 400\r\n\r\n" + b"\r\n\r\n" * 100

@@ -7,9 +7,9 @@ import pytest
 
 from payres.http.protocol import PIECE_BYTES, HttpProtocol
 from payres.limits import MAX_HEADER_BYTES
-from payres.testing.instance import Instance
 from tests.helpers import read_to_end
 from tests.http.conftest import GET, LAST, POST, check_refusal
+from tests.instance import Instance
 from tests.raw_requests import answers_of
 
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"

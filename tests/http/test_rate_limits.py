@@ -15,10 +15,10 @@ from payres.http.observation import OBSERVATION, Observation
 from payres.limits import BURST_SECONDS, MAX_FORM_FIELDS
 from payres.rate_limiter import RateLimiter
 from payres.settings import Settings
-from payres.testing.client import Client
-from payres.testing.instance import Instance, run_instance
 from tests.helpers import Json, client_with_key
+from tests.instance import Instance, run_instance
 from tests.routes.test_ilp import add_peer
+from tests.signing_client import Client
 
 FROM_A = {"x-forwarded-for": "203.0.113.1"}
 FROM_B = {"x-forwarded-for": "203.0.113.2"}

@@ -11,9 +11,9 @@ import pytest
 from payres.http.protocol import HttpProtocol
 from payres.http.server import KEEP_ALIVE_MARGIN
 from payres.limits import KEEP_ALIVE_SECONDS, REQUEST_SECONDS, UNREAD_SECONDS
-from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, read_to_end, wait_until
 from tests.http.conftest import GET, Connect, Timers, check_refusal, on_loop, protocol_of
+from tests.instance import Instance
 from tests.raw_requests import answers_of
 
 SHORT = b"POST /quotes HTTP/1.1\r\nhost: h\r\ncontent-length: 5\r\n\r\n"

@@ -26,8 +26,8 @@ from payres.store.accounts import ACCOUNTS, AccountRecord
 from payres.store.payments import INCOMING, OUTGOING, IncomingRecord, OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
-from payres.testing.instance import Instance, run_instance
 from tests.helpers import TIMEOUT, last_segment, wait_until
+from tests.instance import Instance, run_instance
 
 Json = dict[str, Any]
 USD = Asset("USD", 2)

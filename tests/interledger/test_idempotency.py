@@ -11,9 +11,9 @@ import pytest
 
 from payres.errors import InvalidReceiver
 from payres.terms import Offer
-from payres.testing.instance import Instance
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT, Json
+from tests.instance import Instance
 from tests.interledger.network import amount, bill, ended, received, wallet_money
 
 COPIES = 20

@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx2
 
 from payres.operator import wallets
-from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.http_server import serving
+from tests.instance import Instance, run_instance
 from tests.interledger.network import amount, check_books, pay, peer_of, wallet_money
 from tests.interledger.test_two_servers import FUNDS
 

@@ -18,11 +18,11 @@ from payres.operator import exports, wallets
 from payres.payments.refunds import Wanted
 from payres.store import events, payments
 from payres.store.work import Work
-from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.admin.conftest import Program
 from tests.admin.test_serving import error_of
 from tests.helpers import TIMEOUT, Json, last_segment, wait_until
+from tests.instance import Instance
 from tests.interledger.network import (
     JPY,
     add_liquidity,

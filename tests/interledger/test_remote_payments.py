@@ -20,8 +20,8 @@ from payres.slots import Slots
 from payres.store import packets
 from payres.store.work import Work
 from payres.terms import Terms
-from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, last_segment, wait_until
+from tests.instance import Instance
 from tests.interledger.network import (
     USD,
     Json,

@@ -25,8 +25,8 @@ from payres.store import packets
 from payres.store.payments import OUTGOING, OutgoingRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
-from payres.testing.instance import Instance
 from tests.helpers import last_segment, refusal, wait_until
+from tests.instance import Instance
 from tests.interledger.network import amount, bill, change, ended, hurried, pay, peer_of, quote, received
 
 VALUE = 100

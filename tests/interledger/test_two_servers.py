@@ -14,9 +14,9 @@ from payres.federation.incoming_payments import RemoteIncomingPayment
 from payres.interledger.sending import probe
 from payres.interledger.sending.connection import Connection, Timing, monotonic
 from payres.operator import assets
-from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.conftest import Refused
+from tests.instance import Instance
 from tests.interledger.network import (
     EUR,
     FEW_PACKETS,

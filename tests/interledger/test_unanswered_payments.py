@@ -24,9 +24,9 @@ from payres.limits import MAX_UNREPEATED, MAX_UNREPEATED_OF_WALLET
 from payres.operator import unresolved_packets
 from payres.store import packets
 from payres.store.packets import PacketRecord
-from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.helpers import last_segment, wait_until
+from tests.instance import Instance
 from tests.interledger.lossy_link import LOSSES as LOST
 from tests.interledger.lossy_link import Fate, LossyLink, lossy_link
 from tests.interledger.network import (

@@ -12,8 +12,8 @@ from payres.operator.peer_terms import NewPeer
 from payres.signatures.jwk import private_pem
 from payres.store.payments import OutgoingRecord
 from payres.store.peers import PeerRecord
-from payres.testing.instance import Instance, run_instance
 from tests.helpers import Json, last_segment
+from tests.instance import Instance, run_instance
 from tests.interledger.network import EUR, USD, add_liquidity, ended, hurried, set_rate, wallet_money
 
 RATE = "0.92"  # EUR for a USD

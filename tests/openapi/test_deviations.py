@@ -16,8 +16,8 @@ from payres.http import admission, protocol
 from payres.http.admission import RateLimits
 from payres.limits import MAX_HEADER_BYTES
 from payres.rate_limiter import too_many
-from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, Json, read_to_end, receiver_of, usd
+from tests.instance import Instance
 from tests.openapi import documents
 from tests.openapi.conformance import UndocumentedAnswerError, is_documented
 from tests.openapi.deviations import DEVIATIONS, LENIENCIES, MORE_IN_ACCESS, NO_AUTHORIZATION, NO_WALLET_ADDRESS

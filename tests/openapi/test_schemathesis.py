@@ -19,7 +19,7 @@ from schemathesis.hooks import GLOBAL_HOOK_DISPATCHER, HookContext
 from schemathesis.schemas import BaseSchema
 
 from payres.operator import wallets
-from payres.testing.instance import Instance, run_instance
+from tests.instance import Instance, run_instance
 from tests.openapi import documents
 from tests.openapi.conformance import is_documented
 from tests.openapi.deviations import MORE_IN_ACCESS, NO_AUTHORIZATION, NO_WALLET_ADDRESS, find_deviation, takes

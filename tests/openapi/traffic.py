@@ -9,9 +9,9 @@ import requests
 from schemathesis import AuthContext, Case
 
 from payres.signatures.sign import Message, sign
-from payres.testing.instance import Instance
 from payres.urls import is_http_url
 from tests.helpers import Json, last_segment, usd
+from tests.instance import Instance
 from tests.openapi.conformance import Answer, UndocumentedAnswerError, check_answer
 
 # Stands for a token that permits the operation until it is sent.

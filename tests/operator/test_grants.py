@@ -7,9 +7,9 @@ from click.testing import CliRunner
 
 from payres.cli import main
 from payres.operator.grants import revoke
-from payres.testing.instance import Instance
 from tests.cli.conftest import facts_in
 from tests.helpers import Json, usd
+from tests.instance import Instance
 
 
 def shown(payres: Instance) -> tuple[Json | None, str | None]:

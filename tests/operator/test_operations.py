@@ -18,9 +18,9 @@ from payres.operator.declarations import Operation
 from payres.operator.peer_terms import NewPeer
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store.assets import set_rate
-from payres.testing.instance import Instance
 from tests.admin.conftest import Program
 from tests.helpers import TIMEOUT, Json, usd
+from tests.instance import Instance
 from tests.pages.admin.browser import PASSWORD, Browser, words_of
 
 Given = dict[str, Any]

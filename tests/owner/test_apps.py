@@ -11,9 +11,9 @@ from payres.operator import keys, wallets
 from payres.owner import apps
 from payres.owner.apps import App, Budget
 from payres.store.work import Work
-from payres.testing.client import Client
-from payres.testing.instance import Instance
 from tests.helpers import Json, amount, last_segment, receiver_of, usd
+from tests.instance import Instance
+from tests.signing_client import Client
 
 NUMBERS = count(1)
 

@@ -8,11 +8,11 @@ import pytest
 
 from payres.operator import wallets
 from payres.store.payments import INCOMING
-from payres.testing.instance import Instance, run_instance
 from payres.urls import Urls
 from tests.conftest import Refused
 from tests.helpers import Json, receiver_of, usd
 from tests.http.test_accept import BROWSER, PREFER_HTML, PREFER_JSON
+from tests.instance import Instance, run_instance
 from tests.pages.account.browser import stranger
 from tests.pages.admin.browser import words_of
 

@@ -16,10 +16,10 @@ import pytest
 from payres.limits import BURST_SECONDS, CHECKOUT_RATE
 from payres.store.checkouts import CHECKOUTS
 from payres.store.payments import OUTGOING
-from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.helpers import Json, amount, receiver_of, sign_in_token, usd, wait_until
 from tests.http_server import reply, serving
+from tests.instance import Instance, run_instance
 from tests.interledger.network import let_time_pass, network
 from tests.pages.account.browser import stranger
 from tests.pages.admin.browser import words_of

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from payres.testing.instance import Instance, run_instance
 from tests.helpers import refusal
+from tests.instance import Instance, run_instance
 from tests.pages.account.browser import stranger
 from tests.pages.admin.browser import words_of
 

@@ -9,8 +9,8 @@ import pytest
 
 from payres.pages.language import CODES, TRANSLATED, Code, sentences
 from payres.pages.serving import PLACES
-from payres.testing.instance import Instance, run_instance
 from tests.helpers import TIMEOUT, last_segment, sign_in_token, usd
+from tests.instance import Instance, run_instance
 
 PASSWORD = "correct horse"
 LEAST = 12  # characters of a sentence that no name or amount would be

@@ -18,8 +18,8 @@ from payres.operator import wallets
 from payres.operator.assets import deposit_liquidity, set_rate, withdraw_liquidity
 from payres.store.accounts import ACCOUNTS
 from payres.store.work import Work
-from payres.testing.instance import Instance
 from tests.helpers import Json, amount, receiver_of, refusal, usd
+from tests.instance import Instance
 
 SECOND = 1_000_000
 FRESH = count()

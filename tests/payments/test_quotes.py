@@ -17,8 +17,8 @@ from payres.store import assets
 from payres.store.accounts import ACCOUNTS
 from payres.store.assets import RateRecord
 from payres.store.work import Work
-from payres.testing.instance import Instance
 from tests.helpers import Json, refusal
+from tests.instance import Instance
 from tests.works import work_at
 
 FRESH = count()

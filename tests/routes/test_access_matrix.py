@@ -14,9 +14,9 @@ import pytest
 
 from payres.gnap import INCOMING_ACTIONS, OUTGOING_ACTIONS, QUOTE_ACTIONS
 from payres.routes.routing import ROUTES
-from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused
 from tests.helpers import Json, client_with_key, usd
+from tests.instance import Instance, run_instance
 
 Cell = tuple[str, str]  # who asks, and which wallet address the grant names
 

@@ -25,11 +25,11 @@ from payres.routes import authorize, wallet_addresses
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store.work import Transaction, Work
 from payres.testing import instance as instances
-from payres.testing.client import Client
-from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT, Json, sign_by_hand, usd
 from tests.http_server import reply, serving
+from tests.instance import Instance, run_instance
+from tests.signing_client import Client
 
 Visit = Callable[[str, Instance], Client]
 

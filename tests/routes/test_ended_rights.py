@@ -32,9 +32,10 @@ from payres.store.clients import Client
 from payres.store.connections import connect_writer
 from payres.store.grants import GrantRecord
 from payres.store.work import Environment, Work
-from payres.testing.instance import DEFAULTS, Instance
+from payres.testing.instance import DEFAULTS
 from tests.conftest import Refused
 from tests.helpers import receiver_of, usd
+from tests.instance import Instance
 from tests.works import issued_grant
 
 BASE = "http://127.0.0.1:8000"

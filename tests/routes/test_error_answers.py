@@ -16,10 +16,10 @@ from payres.clock import format_time
 from payres.errors import Unavailable
 from payres.payments import quotes
 from payres.routes import wallet_addresses
-from payres.testing.client import Client
-from payres.testing.instance import Instance
 from tests.conftest import Refused
 from tests.helpers import Json, usd
+from tests.instance import Instance
+from tests.signing_client import Client
 
 JSON = {"content-type": "application/json"}
 

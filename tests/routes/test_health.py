@@ -16,7 +16,7 @@ from payres.errors import Unavailable
 from payres.limits import MIN_FREE_BYTES
 from payres.routes import monitoring
 from payres.store.work import FailStop, Transaction
-from payres.testing.instance import Instance, run_instance
+from tests.instance import Instance, run_instance
 from tests.traces import trace
 
 LOG_BYTES = 1000 * 4096  # after which SQLite begins the log anew when nobody reads what is in it

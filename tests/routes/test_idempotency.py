@@ -28,10 +28,10 @@ from payres.signatures.fields import content_digest
 from payres.signatures.sign import Message, sign
 from payres.store import grants
 from payres.store.work import Work
-from payres.testing.client import Client
-from payres.testing.instance import Instance
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT, Json, sign_by_hand, usd
+from tests.instance import Instance
+from tests.signing_client import Client
 
 COPIES = 50
 TABLES = {"/incoming-payments": "incoming_payment", "/quotes": "quote", "/outgoing-payments": "outgoing_payment"}

@@ -19,9 +19,9 @@ from payres.interledger.carrying import NoReply
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_reply, encode
 from payres.operator import peers
 from payres.operator.peer_terms import PeerChange
-from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT
+from tests.instance import Instance, run_instance
 from tests.interledger.node import LIFETIME, Sender, sender_to
 from tests.works import add_usd_peer
 

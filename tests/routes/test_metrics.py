@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from payres.clock import DAY, SECOND
 from payres.store import audit
 from payres.store.status import note_check
-from payres.testing.instance import Instance, run_instance
 from tests.helpers import ROOT
+from tests.instance import Instance, run_instance
 
 Figures = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

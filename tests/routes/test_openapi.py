@@ -9,7 +9,7 @@ import sys
 import httpx2
 
 from payres.routes.routing import ROUTES
-from payres.testing.instance import Instance
+from tests.instance import Instance
 from tests.openapi import documents
 
 OWN = {"/openapi.json", "/incoming-payments/{id}//complete"}  # itself, and another spelling

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from payres.clock import format_time
-from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused
 from tests.helpers import Json, receiver_of, usd
+from tests.instance import Instance, run_instance
 
 
 def spending(wallet_address: str, **limits: Json | str) -> Json:

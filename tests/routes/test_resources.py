@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from payres.testing.instance import Instance
 from tests.conftest import Refused
 from tests.helpers import Json, usd
+from tests.instance import Instance
 
 # The faults of a request in the order of docs/reference/errors.md, each with its status, its code and a detail.
 FAULTS: dict[str, tuple[int, str, Json]] = {

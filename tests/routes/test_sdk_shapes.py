@@ -20,9 +20,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_public_bytes
-from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, Json, usd
 from tests.http_server import reply, serving
+from tests.instance import Instance
 
 FINISH = {"method": "redirect", "uri": "https://shop.example/finish", "nonce": "client-nonce"}
 CONTENT = ["content-digest", "content-length", "content-type"]

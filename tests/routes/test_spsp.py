@@ -9,8 +9,8 @@ import pytest
 
 from payres.interledger.packets import Fulfill, decode_reply, encode, fulfills
 from payres.operator import wallets
-from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused
+from tests.instance import Instance, run_instance
 from tests.interledger.node import Sender
 from tests.works import add_usd_peer
 

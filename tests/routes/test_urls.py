@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from payres.testing.client import Client
-from payres.testing.instance import Instance
 from payres.urls import RESERVED_SEGMENTS
 from tests.conftest import Refused
 from tests.helpers import usd
+from tests.instance import Instance
 from tests.raw_requests import ask, signed
+from tests.signing_client import Client
 
 # Members of what these addresses answer with; all others answer with an error.
 OWN_ANSWERS = {"healthz": "status", "readyz": "status", "openapi.json": "openapi"}

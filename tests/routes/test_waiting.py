@@ -20,11 +20,11 @@ from payres.routes import context, resources
 from payres.routes.waiting import preferred_wait
 from payres.store.database import Database
 from payres.store.work import Work
-from payres.testing.client import Client
-from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from tests.helpers import TIMEOUT, Json, last_segment, read_to_end, usd, wait_until
+from tests.instance import Instance, run_instance
 from tests.interledger.network import network
+from tests.signing_client import Client
 
 Waiter = Callable[[str, str | None], "Future[httpx2.Response]"]
 CROWD = 1000

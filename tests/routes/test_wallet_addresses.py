@@ -9,9 +9,9 @@ import httpx2
 import pytest
 
 from payres.operator import keys, wallets
-from payres.testing.instance import Instance, run_instance
 from tests.conftest import Refused
 from tests.helpers import TIMEOUT, new_jwk
+from tests.instance import Instance, run_instance
 
 
 @pytest.mark.parametrize("path", ["house", "accounts/house", ".well-known/pay", "~house/a.b_c-d"])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from payres.testing.instance import Instance, run_instance
+from tests.instance import Instance, run_instance
 from tests.specification.driver import Driver
 
 

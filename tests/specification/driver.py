@@ -10,9 +10,9 @@ import httpx2
 
 from payres.clock import MINUTE, SECOND, format_time
 from payres.operator import assets
-from payres.testing.client import Client
-from payres.testing.instance import Instance
 from tests.helpers import Json, usd
+from tests.instance import Instance
+from tests.signing_client import Client
 
 MAX_UINT64 = 2**64 - 1
 MAX_LEDGER = 2**63 - 1

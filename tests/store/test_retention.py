@@ -38,11 +38,11 @@ from payres.store.retention import (
     purge,
 )
 from payres.store.work import Transaction
-from payres.testing.client import Client as SigningClient
-from payres.testing.instance import Instance
 from payres.wire import Amount, IncomingPaymentRequest, QuoteRequest
 from tests.conftest import Refused
 from tests.helpers import Json, client_with_key, last_segment, usd
+from tests.instance import Instance
+from tests.signing_client import Client as SigningClient
 from tests.works import NOW as START
 from tests.works import caller_of, work_at
 

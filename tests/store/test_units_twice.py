@@ -9,8 +9,8 @@ import pytest
 from payres.store import lanes
 from payres.store.transactions import Unfinished, Unit, attempt
 from payres.store.work import Environment
-from payres.testing.instance import Instance
 from tests.helpers import Json, usd
+from tests.instance import Instance
 from tests.interledger.network import pay, wallet_money
 
 

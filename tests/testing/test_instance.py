@@ -6,12 +6,13 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from payres.client import access
+from payres.client.errors import NotFound
 from payres.errors import DomainError
 from payres.operator import peers
 from payres.testing.instance import Instance, run_instance
 from payres.testing.peering import peer
 from payres.testing.plugin import payres as payres
-from tests.helpers import usd
 
 
 @pytest.fixture
@@ -28,10 +29,10 @@ def test_instances_share_nothing(payres: Instance, other: Instance) -> None:
 
 
 def test_new_client_is_a_client_of_its_own(payres: Instance) -> None:
-    receiver = payres.client.create_incoming_payment(payres.wallet("bob"))
-    kiosk = payres.new_client("kiosk")
-    token = kiosk.grant({"type": "incoming-payment", "actions": ["read"]})
-    assert kiosk.get(receiver["id"], token).status_code == 404
+    bill, kiosk = payres.bill("bob"), payres.new_client("kiosk")
+    grant = kiosk.grant.obtain(f"{payres.base_url}/", access.incoming_payment("read"))
+    with pytest.raises(NotFound):
+        kiosk.incoming_payment.get(bill.id, grant)
 
 
 def test_terms_of_peers_hold_on_both_sides(payres: Instance, other: Instance) -> None:
@@ -51,9 +52,14 @@ def test_waiting_for_a_payment_that_does_not_end_fails(
     payres: Instance, other: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peer(payres, other)
-    bill = other.client.create_incoming_payment(other.wallet("bob"), usd(500))
     monkeypatch.setattr(payres.context.remote_payments, "begin", lambda _: None)
-    payment = payres.client.pay(payres.wallet("alice"), bill["id"])
+    payment = payres.pay("alice", other.bill("bob", "5.00").id)
     for seconds in (0.05, 0, -1):
-        with pytest.raises(AssertionError, match=f"is still in progress after {seconds:g} s: .*'sentAmount'"):
+        with pytest.raises(AssertionError, match=f"is still in progress after {seconds:g} s: .*sent_amount"):
             payres.wait_for(payment, seconds)
+
+
+def test_bill_of_any_amount_is_paid_with_one(payres: Instance) -> None:
+    payment = payres.pay("alice", payres.bill("bob").id, "2.50")
+    assert payment.sent_amount.value == "250"
+    assert payres.balance("bob") == "1002.50"

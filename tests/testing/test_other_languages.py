@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from payres.clock import SystemClock
 from payres.signatures.jwk import jwk_from_pem
-from payres.testing.client import Client
 from tests.helpers import ROOT, TIMEOUT, child, free_of_settings, is_refused, usd, wait_until
+from tests.signing_client import Client
 
 MARK = "the block has ended"
 

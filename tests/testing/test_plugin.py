@@ -5,14 +5,19 @@ import re
 import pytest
 
 OWN = """
+from contextlib import suppress
+from payres.client.errors import TokenError
+
+
 def test_fails(payres):
-    payres.client.get("/quotes/none", token="wrong")
-    payres.client.get(payres.wallet("alice"))
+    with suppress(TokenError):
+        payres.client.quote.get(f"{payres.base_url}/quotes/none", "wrong")
+    payres.client.wallet_address.get(payres.wallet("alice"))
     assert False
 
 
 def test_passes(payres):
-    payres.client.get(payres.wallet("bob"))
+    payres.client.wallet_address.get(payres.wallet("bob"))
 """
 SHARED = """
 import pytest
@@ -26,11 +31,11 @@ def server(tmp_path_factory):
 
 
 def test_passes(server):
-    server.client.get(server.wallet("alice"))
+    server.client.wallet_address.get(server.wallet("alice"))
 
 
 def test_fails(server):
-    server.client.get(server.wallet("bob"))
+    server.client.wallet_address.get(server.wallet("bob"))
     assert False
 
 

@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from payres.clock import SystemClock, parse_time
 from payres.signatures.jwk import jwk_from_pem
-from payres.testing.client import Client
-from payres.testing.instance import Instance
 from payres.testing.plugin import payres as payres
 from tests.helpers import TIMEOUT, child, free_of_settings, is_refused, usd, wait_until
+from tests.instance import Instance
+from tests.signing_client import Client
 
 Started = tuple["subprocess.Popen[str]", dict[str, Any]]
 

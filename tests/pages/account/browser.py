@@ -8,8 +8,8 @@ import httpx2
 
 from payres.grants.sign_in import Browser, csrf_token, open_session
 from payres.operator.wallets import require_wallet
-from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, sign_in_token
+from tests.instance import Instance
 from tests.pages.admin.browser import words_of
 
 PASSWORD = "correct horse"

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from payres.operator import wallets
-from payres.testing.instance import Instance
 from tests.helpers import receiver_of, usd
+from tests.instance import Instance
 from tests.owner.test_apps import ask, new_owner, path_of, pay
 from tests.pages.account.browser import OwnersBrowser
 from tests.pages.admin.seed import FORMULA, HOSTILE

@@ -3,8 +3,8 @@
 import pytest
 
 from payres.operator import keys
-from payres.testing.instance import Instance
 from tests.helpers import receiver_of, refusal, usd
+from tests.instance import Instance
 from tests.owner.test_apps import ask, new_owner, path_of, pay
 from tests.pages.account.browser import OwnersBrowser
 from tests.pages.admin.browser import words_of

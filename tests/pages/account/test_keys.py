@@ -14,12 +14,12 @@ from payres.owner.keys import read_key
 from payres.signatures.jwk import JWK, encode_jwk, generate_private_key, jwk_from_public_bytes, private_pem, thumbprint
 from payres.store import audit
 from payres.store.wallets import KeyRecord, list_keys
-from payres.testing.client import Client
-from payres.testing.instance import Instance
 from tests.helpers import Json, receiver_of, refusal, usd
+from tests.instance import Instance
 from tests.owner.test_apps import ask, new_owner, path_of, pay
 from tests.pages.account.browser import OwnersBrowser
 from tests.pages.admin.browser import words_of
+from tests.signing_client import Client
 
 PAGE = "/settings/developer-keys"
 NUMBERS = iter(range(1, 1000))

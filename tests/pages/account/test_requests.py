@@ -9,8 +9,8 @@ from payres.operator import audit
 from payres.operator.wallets import deposit
 from payres.store.payments import INCOMING
 from payres.store.rows import PageQuery
-from payres.testing.instance import Instance
 from tests.helpers import last_segment, receiver_of, usd
+from tests.instance import Instance
 from tests.pages.account.browser import OwnersBrowser, stranger
 from tests.pages.admin.browser import words_of
 

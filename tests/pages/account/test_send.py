@@ -18,10 +18,10 @@ from payres.operator import assets, wallets
 from payres.store import audit
 from payres.store.payments import INCOMING, OUTGOING
 from payres.store.rows import number
-from payres.testing.instance import Instance
 from payres.testing.peering import peer
 from tests.helpers import TIMEOUT, Json, receiver_of, usd
 from tests.http_server import reply, serving
+from tests.instance import Instance
 from tests.interledger.network import network
 from tests.pages.account.browser import OwnersBrowser
 from tests.pages.admin.browser import words_of

@@ -6,8 +6,8 @@ import pytest
 
 from payres.limits import MAX_WRONG_PASSWORDS
 from payres.operator import wallets
-from payres.testing.instance import Instance
 from tests.helpers import sign_in_token
+from tests.instance import Instance
 from tests.pages.account.browser import PASSWORD, Owner, signed_in, stranger
 from tests.pages.account.test_sign_in import sign_in
 from tests.pages.admin.browser import words_of

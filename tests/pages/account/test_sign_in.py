@@ -10,8 +10,8 @@ from payres.owner import sessions
 from payres.pages.account import visits
 from payres.pages.account.visits import Visit
 from payres.routes.context import context_of
-from payres.testing.instance import Instance
 from tests.helpers import sign_in_token
+from tests.instance import Instance
 from tests.pages.account.browser import PASSWORD, signed_in, stranger
 from tests.pages.admin.browser import words_of
 

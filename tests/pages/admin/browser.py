@@ -8,8 +8,8 @@ from typing import Any, Self
 import httpx2
 
 from payres.operator import operators
-from payres.testing.instance import Instance
 from tests.helpers import TIMEOUT, sign_in_token
+from tests.instance import Instance
 
 PASSWORD = "correct horse"
 

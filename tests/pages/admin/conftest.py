@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from payres.testing.instance import Instance
+from tests.instance import Instance
 from tests.pages.admin.browser import Browser
 
 

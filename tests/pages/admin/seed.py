@@ -16,8 +16,8 @@ from payres.store.packets import PacketRecord
 from payres.store.payments import OUTGOING, OutgoingRecord
 from payres.store.work import Work
 from payres.terms import Path, Terms
-from payres.testing.instance import Instance
 from tests.helpers import last_segment, usd
+from tests.instance import Instance
 from tests.works import add_usd_peer, sending_payment
 
 HOSTILE: Final = "<script>alert(1)</script>'\"><img src=x onerror=alert(2)>\u202e"

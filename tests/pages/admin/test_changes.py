@@ -9,8 +9,8 @@ from payres.signatures.jwk import jwk_from_public_bytes
 from payres.store.operators import API_KEYS
 from payres.store.payments import refunds_of
 from payres.store.work import Work
-from payres.testing.instance import Instance
 from tests.helpers import last_segment, usd
+from tests.instance import Instance
 from tests.pages.admin.browser import PASSWORD, Browser, hidden_fields, words_of
 from tests.pages.admin.seed import Seeded, fill
 from tests.payments.test_refunds import pay_from_remote

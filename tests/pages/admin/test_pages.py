@@ -17,7 +17,7 @@ from payres.operator.shapes import Cell
 from payres.operator.wallets import create_wallet, deposit
 from payres.pages.admin.overview import bar_chart
 from payres.store.work import Work
-from payres.testing.instance import Instance, run_instance
+from tests.instance import Instance, run_instance
 from tests.pages.admin.browser import Browser, rows_of, words_of
 from tests.pages.admin.seed import FORMULA, HOSTILE, Seeded, fill
 

@@ -13,8 +13,8 @@ from payres.operator import operators
 from payres.pages.admin import sign_in
 from payres.pages.admin.sign_in import Visit
 from payres.routes.context import context_of
-from payres.testing.instance import Instance, run_instance
 from tests.helpers import sign_in_token
+from tests.instance import Instance, run_instance
 from tests.pages.admin.browser import PASSWORD, Browser, hidden_fields, words_of
 
 

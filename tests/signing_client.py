@@ -1,16 +1,17 @@
-"""A client of Open Payments that signs its requests, for tests: the flow in a few calls, or any request by hand."""
+"""A client that signs its requests, for tests of payres itself: any request by hand, or the flow in a few calls."""
 
 import json
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from payres.clock import SECOND, Clock
-from payres.signatures.jwk import JWK
+from payres.signatures.jwk import JWK, jwk_from_public_bytes
 from payres.signatures.sign import Message, sign
 
 FINISH_URI = "http://127.0.0.1/finished"
@@ -39,6 +40,14 @@ class Client:
         self._tokens: dict[tuple[str, str], str] = {}
         # Loopback speaks plain HTTP; loading the machine's certificates would take longer than the whole flow.
         self._http = httpx2.Client(timeout=60, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+
+    @classmethod
+    def of(cls, app: Mapping[str, str], base_url: str, clock: Clock, approve: Approve) -> "Client":
+        """The client of an app, as `Instance.new_app` makes it."""
+        key = load_pem_private_key(app["private_key"].encode(), None)
+        assert isinstance(key, Ed25519PrivateKey)
+        jwk = jwk_from_public_bytes(app["kid"], key.public_key().public_bytes_raw())
+        return cls(app["wallet_address"], key, jwk, base_url, clock, approve)
 
     def request(
         self,

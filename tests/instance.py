@@ -1,0 +1,28 @@
+"""Instances for the tests of payres itself, whose clients send any request by hand and take answers of any status."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from payres.testing import instance
+from payres.wire import encode
+from tests.signing_client import Client, Json
+
+
+class Instance(instance.Instance):
+    """As apps have it, but `client` is one of `tests.signing_client`."""
+
+    client: Client  # type: ignore[assignment]
+
+    def new_client(self, path: str, name: str | None = None, kid: str = "key-1") -> Client:  # type: ignore[override]
+        client = Client.of(self.new_app(path, name, kid), self.base_url, self.clock, self.approve)
+        self._clients.append(client)  # type: ignore[arg-type]
+        return client
+
+    def wait_for(self, payment: Mapping[str, Any], seconds: float = 10) -> Json:  # type: ignore[override]
+        ended: Json = msgspec.json.decode(encode(self._server.call(self._ended(payment["id"], seconds))))
+        return ended
+
+
+run_instance = Instance.run
