@@ -5,6 +5,7 @@ import inspect
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from functools import partial
+from threading import Thread
 from typing import Any
 
 import httpx2
@@ -27,16 +28,19 @@ class Blocking:
             made = method(*args, **kwargs)
             if isinstance(made, AsyncIterator):
                 return self._items(made)
-            return self._loop.run_until_complete(made)
+            return asyncio.run_coroutine_threadsafe(made, self._loop).result()
 
         return call
 
     def _items(self, items: AsyncIterator[Any]) -> Iterator[Any]:
         while True:
             try:
-                yield self._loop.run_until_complete(anext(items))
+                yield asyncio.run_coroutine_threadsafe(self._next(items), self._loop).result()
             except StopAsyncIteration:
                 return
+
+    async def _next(self, items: AsyncIterator[Any]) -> Any:
+        return await anext(items)
 
 
 @contextmanager
@@ -49,12 +53,17 @@ def opened(flavour: str, *args: Any, is_documented: bool = True, **options: Any)
                 client._http.send = partial(send, client._http)  # type: ignore[method-assign]
             yield client
         return
+    # In a thread of its own, because Playwright has a loop in that of the tests.
     loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever, daemon=True)
+    thread.start()
     try:
         waiting = AsyncClient(*args, **options)
         yield Blocking(waiting, loop)
-        loop.run_until_complete(waiting.aclose())
+        asyncio.run_coroutine_threadsafe(waiting.aclose(), loop).result()
     finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
         loop.close()
 
 

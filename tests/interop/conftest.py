@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from tests.helpers import TIMEOUT, Json, child
+from tests.interop import python_scenarios
 from tests.interop.node import PASSWORD, Node, run_node
 
 HERE = Path(__file__).parent
@@ -124,6 +125,12 @@ def run_scenario(use_program: UseProgram) -> RunScenario:
         return steps
 
     return run
+
+
+@pytest.fixture(params=["javascript", "sync", "async"])
+def tell(request: pytest.FixtureRequest, run_scenario: RunScenario) -> RunScenario:
+    """As `run_scenario`, with the official client, and with both kinds of `payres.client`."""
+    return run_scenario if request.param == "javascript" else partial(python_scenarios.tell, request.param)
 
 
 @pytest.fixture(scope="session")

@@ -55,12 +55,12 @@ class Terms(NamedTuple):
     ],
     ids=lambda terms: "-".join(terms.codes),
 )
-def test_payment_to_another_server(pair: Pair, run_scenario: RunScenario, terms: Terms) -> None:
+def test_payment_to_another_server(pair: Pair, tell: RunScenario, terms: Terms) -> None:
     before = pair.first.peer("test.second").balance
     paying, paid = terms.codes
     alice, bob = pair.first.open_wallet(paying, deposit="100.00"), pair.second.open_wallet(paid)
     settings = {"alice": alice, "bob": bob, "app": pair.app}
-    steps = run_scenario("elsewhere", settings, partial(decide_at, pair.first))
+    steps = tell("elsewhere", settings, partial(decide_at, pair.first))
     check_quotes(steps, terms)
     check_payments(steps, terms)
     received = steps["see them received"]
