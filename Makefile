@@ -12,7 +12,7 @@ MEMORY = $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -
 	&& ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo /dev/shm)
 COMPILE = $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q
 
-.PHONY: help run test torture demo bench profile check format docs lock pyz clean
+.PHONY: help run test torture demo bench profile check format docs site lock pyz clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -51,17 +51,24 @@ format: $(VENV)/.dev ## Let the formatter and linter fix what they can
 docs: $(VENV)/.dev ## Write docs/reference again from the program
 	$(BIN)/python -m docs.generate
 
+site: $(VENV)/.dev ## Build the documents as a site in ./site
+	@rm -rf .site && mkdir .site && cp --parents *.md LICENSE docs/*.md docs/*/*.md docs/llms.txt benchmarks/*.md deploy/* payres/limits.py .site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@# For programs that read: each page also as it was written.
+	@cd .site && cp --parents *.md docs/*.md docs/*/*.md benchmarks/*.md ../site && sed 's#](#](docs/#; s#](docs/\.\./#](#' docs/llms.txt > ../site/llms.txt
+	@echo "The site is in ./site: $(PYTHON) -m http.server -d site shows it."
+
 lock: ## Write the lock files again from pyproject.toml
 	$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install -q uv
 	$(COMPILE) pyproject.toml -o requirements.lock
 	$(COMPILE) --group build -o requirements-build.lock
-	$(COMPILE) pyproject.toml --group build --group dev -o requirements-dev.lock
+	$(COMPILE) pyproject.toml --group build --group dev --group docs -o requirements-dev.lock
 
 pyz: $(VENV)/.dev ## Pack the program into one file, dist/payres.pyz
 	@$(BIN)/python -m deploy.pyz
 
 clean: ## Remove what make has made, the database in ./var aside
-	rm -rf $(VENV) dist .benchmarks .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/interop/node_modules
+	rm -rf $(VENV) dist site .site .benchmarks .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/interop/node_modules
 
 $(VENV)/.runtime: requirements.lock requirements-build.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "payres needs Python 3.11 or later: set PYTHON=python3.12, say")'

@@ -1,9 +1,12 @@
 """Writes docs/reference/ from the program: its commands, settings, limits, errors and the operator's API.
 
+Also docs/llms.txt, the list of all documents, from mkdocs.yml.
+
 `make docs` runs it; tests/test_reference.py compares what it writes with what is committed. It reads tests/openapi too:
 the answers of the program that differ from the published documents are listed there.
 """
 
+import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +16,7 @@ from typing import Any, Final
 import click
 import httpx2
 import msgspec
+import yaml
 
 from payres import event_types, limits
 from payres.admin.openapi import admin_document
@@ -105,6 +109,29 @@ def pages() -> Mapping[str, str]:
         "operators-api.md": _page("The operator's API", ENDPOINTS, _endpoints()),
     }
     return {name: f"{GENERATED}\n\n{text.strip()}\n" for name, text in found.items()}
+
+
+def contents() -> str:
+    """The list of the documents for programs that read (https://llmstxt.org): sections, links, and how each begins."""
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    sections = [f"# {site['site_name']}", f"> {site['site_description']}."]
+    for entry in site["nav"]:
+        for title, found in entry.items():
+            paths = [found] if isinstance(found, str) else found
+            sections += [f"## {title}", "\n".join(_link(ROOT / path) for path in paths)]
+    return "\n\n".join(sections) + "\n"
+
+
+def _link(path: Path) -> str:
+    """With the title of a document and its first sentence."""
+    text = re.sub(r"^```.*?^```$|<!--.*?-->", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    title, *paragraphs = [paragraph.strip() for paragraph in text.split("\n\n") if paragraph.strip()]
+    beginning = next(one for one in paragraphs if one[0] not in "#|")
+    plain = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", " ".join(beginning.split()))
+    first, *others = re.split(r"(?<=[.:]) ", plain.removeprefix("For operators: "))
+    where = Path(os.path.relpath(path, REFERENCE.parent)).as_posix()
+    about = others[0] if first == "For operators." else first
+    return f"- [{title.removeprefix('# ')}]({where}): {about.rstrip(':.')}."
 
 
 def _page(title: str, introduction: str, sections: Iterator[str]) -> str:
@@ -264,3 +291,4 @@ if __name__ == "__main__":
     REFERENCE.mkdir(exist_ok=True)
     for name, text in pages().items():
         (REFERENCE / name).write_text(text, encoding="utf-8")
+    (REFERENCE.parent / "llms.txt").write_text(contents(), encoding="utf-8")

@@ -133,7 +133,7 @@ def checked(send: Callable[..., httpx2.Response]) -> Callable[..., httpx2.Respon
         if not options.get("stream"):
             headers = {name.lower(): value for name, value in answer.headers.items()}
             path = answer.request.url.path
-            if path.startswith("/_sandbox"):  # docs/testing.md describes what no server of money has
+            if path.startswith("/_sandbox"):  # docs/sandbox.md describes what no server of money has
                 return answer
             check_answer(Answer(answer.request.method, path, answer.status_code, headers, answer.content))
         return answer

@@ -106,11 +106,11 @@ def test_backup_is_made_nightly_as_the_user_of_the_server(unit: ConfigParser) ->
     assert shlex.split(backup["ExecStartPost"])[1] == folder
     assert backup["ReadWritePaths"].split() == [f"/var/lib/{unit['Service']['StateDirectory']}", folder]
     assert (timer["Timer"]["Persistent"], timer["Install"]["WantedBy"]) == ("yes", "timers.target")
-    assert f"-m 0700 {folder}\n" in (ROOT / "docs/backup.md").read_text(encoding="utf-8")
+    assert f"-m 0700 {folder}\n" in (ROOT / "docs/how-to/backup.md").read_text(encoding="utf-8")
 
 
 def test_files_that_instructions_install_exist_and_none_else_is_there() -> None:
-    documents = "".join(path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("docs/*.md")))
+    documents = "".join(path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("docs/**/*.md")))
     named = set(re.findall(r"\bdeploy/([\w.-]+\w)", documents))
     there = {path.name for path in DEPLOY.iterdir() if path.is_file()}
     built = {"Dockerfile.dockerignore", "payres.toml", "pyz.py", "pyz_start.py"}
@@ -118,14 +118,16 @@ def test_files_that_instructions_install_exist_and_none_else_is_there() -> None:
 
 
 def test_programs_of_units_are_where_instructions_put_them() -> None:
-    text = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("docs/operating.md", "docs/backup.md"))
+    text = "".join(
+        (ROOT / name).read_text(encoding="utf-8") for name in ("docs/how-to/one-vm.md", "docs/how-to/backup.md")
+    )
     for path in DEPLOY.glob("*.service"):
         program = shlex.split(_unit(path.name)["Service"]["ExecStart"])[0]
         assert re.search(rf"^sudo (?:install|ln) .* {program}$", text, re.M), path.name
 
 
 def test_another_server_can_speak_the_protocol_of_payres(tmp_path: Path) -> None:
-    [command] = re.findall(r"^`uvicorn (--http .*)`", (ROOT / "docs/operating.md").read_text(encoding="utf-8"), re.M)
+    [command] = re.findall(r"^`uvicorn (--http .*)`", (ROOT / "docs/how-to/caddy.md").read_text(encoding="utf-8"), re.M)
     variables = free_of_settings(PAYRES_DATABASE=str(tmp_path / "payres.db"))
     arguments = [sys.executable, "-m", "uvicorn", "--port", "0", *shlex.split(command)]
     with child(arguments, cwd=ROOT, env=variables, stderr=subprocess.PIPE) as server:

@@ -76,9 +76,12 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
             assert anchor in heading_ids(target.read_text(encoding="utf-8")), f"{document.name} links to {link}"
 
 
-def test_every_document_can_be_reached_from_the_readme() -> None:
+def test_every_document_can_be_reached_from_the_readme_and_has_a_place_in_the_site() -> None:
+    there = {path.relative_to(ROOT).as_posix() for path in DOCUMENTS}
     linked = set(re.findall(r"\]\(((?:docs/)?[\w/-]+\.md)\)", text_of("README.md")))
-    assert {path.relative_to(ROOT).as_posix() for path in DOCUMENTS} - {"README.md"} <= linked
+    assert there - {"README.md"} <= linked
+    shown = re.findall(r"^ +- (?:\w+: )?(\S+\.md)$", text_of("mkdocs.yml"), re.M)
+    assert sorted(shown) == sorted(there | {"benchmarks/figures.md", "benchmarks/torture.md"})
 
 
 def test_template_shows_every_setting_with_its_default() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from docs.generate import REFERENCE, pages
+from docs.generate import REFERENCE, contents, pages
 
 
 @pytest.fixture(scope="module")
@@ -17,3 +17,7 @@ def test_page_is_as_generated(generated: dict[str, str], name: str) -> None:
 
 def test_every_page_is_there(generated: dict[str, str]) -> None:
     assert {path.name for path in REFERENCE.glob("*")} == generated.keys()
+
+
+def test_list_of_documents_is_as_generated() -> None:
+    assert (REFERENCE.parent / "llms.txt").read_text(encoding="utf-8") == contents(), "run `make docs`"

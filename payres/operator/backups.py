@@ -29,7 +29,7 @@ from payres.wire import Resource
 PAUSE_MILLISECONDS = 5  # lets the server commit; copying a gigabyte takes about ten seconds
 AFTER_TAKEOVER = (
     "Leave this one stopped. To take payments here again, stop that one, and put a `payres backup` of this database in"
-    " place with `payres restore`: docs/backup.md"
+    " place with `payres restore`: docs/how-to/backup.md"
 )
 
 

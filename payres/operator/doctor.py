@@ -110,11 +110,11 @@ def _backups(work: Work) -> Iterator[Look]:
         fix = "The operator's API can make no backups: make it, or name another one in backup_directory"
         yield "backup_directory", f"{directory} is not a directory that payres may write to", True, fix
     if made_at is None:
-        fix = "Make one with `payres backup`, or let Litestream copy the database: docs/backup.md"
+        fix = "Make one with `payres backup`, or let Litestream copy the database: docs/how-to/backup.md"
         is_needed = not is_loopback(work.urls.host) or _has_money_since(work, earliest)
         yield "backup", "payres has made none", is_needed, fix
     else:
-        fix = "Make backups daily: docs/backup.md says how"
+        fix = "Make backups daily: docs/how-to/backup.md says how"
         yield "backup", f"the last one was made at {format_time(made_at)}", made_at < earliest, fix
 
 
@@ -215,7 +215,7 @@ def _followed(environment: Environment) -> Iterator[Look]:
     """Litestream can stop following without a word, and the primary changes something every half a minute."""
     changed, earliest = changed_at(environment.settings.database), environment.clock.now() - STANDBY_SECONDS * SECOND
     seen = "never" if changed is None else f"at {format_time(changed)}"
-    fix = "Restart what follows, litestream-follow say, and see whether Litestream runs on the primary: docs/backup.md"
+    fix = "Restart what follows (litestream-follow), and see whether Litestream runs on the primary: docs/how-to/standby.md"
     yield "standby", f"Litestream last brought a change {seen}", changed is None or changed < earliest, fix
 
 

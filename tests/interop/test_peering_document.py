@@ -1,4 +1,4 @@
-"""docs/peering.md, taken at its word: two servers on one machine, and the README's payment from one to the other."""
+"""docs/peering.md, taken at its word: two servers on one machine, and the tutorial's payment from one to the other."""
 
 import json
 import os
@@ -73,8 +73,8 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
 
 
 def test_shown_servers_peer_and_the_shown_payment_arrives(shell: Shell) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    program = re.search(r"^```js\n(.*?)^```$", readme, re.M | re.S)
+    tutorial = (ROOT / "docs/tutorials/on-behalf-of-an-owner.md").read_text(encoding="utf-8")
+    program = re.search(r"^```js\n(.*?)^```$", tutorial, re.M | re.S)
     assert program is not None
     elsewhere = program[1].replace(":8080/bob", ":8082/bob").replace(":8080/", ":8081/")
     (shell.directory / "pay.mjs").write_text(shell.text(elsewhere), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`payres sandbox` as docs/testing.md promises it: a process of its own, asked over HTTP."""
+"""`payres sandbox` as docs/sandbox.md promises it: a process of its own, asked over HTTP."""
 
 import json
 import subprocess

@@ -1,0 +1,157 @@
+"""The tutorials, done as a reader does them: in an empty folder, with the files and commands as they stand there.
+
+What a package manager installs is there already, and the port is a free one.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from payres.grants.sign_in import csrf_token
+from tests.crash.server import free_port
+from tests.helpers import ROOT, TIMEOUT, child, free_of_settings, sign_in_token
+from tests.pages.account.browser import ACCEPT
+from tests.test_docs import blocks, text_of
+
+MODULES = ROOT / "tests/interop/node_modules"
+
+
+class Reader:
+    """A reader of a document, with a folder and terminals."""
+
+    def __init__(self, folder: Path, document: str) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.environment = free_of_settings(PAYRES_PORT=str(self.port))
+        self.environment["PATH"] = f"{Path(sys.executable).parent}:{self.environment['PATH']}"
+        self.base_url = f"http://127.0.0.1:{self.port}"
+        self.text = text_of(document).replace("http://127.0.0.1:8080", self.base_url)
+        if not MODULES.is_dir():
+            pytest.fail("tests/interop/node_modules is missing: run `make test`, which installs the official client")
+        (folder / "node_modules").symlink_to(MODULES)
+
+    def save(self, name: str, content: str) -> None:
+        (self.folder / name).write_text(content, encoding="utf-8")
+
+    def blocks(self, language: str = "") -> list[str]:
+        return blocks(self.text, language)
+
+    def run(self, commands: str) -> str:
+        """What the commands of a block print, but those that install something."""
+        commands = re.sub(r"^(pip|npm) install .*\n", "", commands, flags=re.M)
+        with self.running(commands) as process:
+            return rest(process)
+
+    @contextmanager
+    def running(self, commands: str) -> Iterator["subprocess.Popen[str]"]:
+        shell = ["bash", "-euc", commands]
+        with child(
+            shell, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+        ) as process:
+            yield process
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """Runs the first block, which is the server, in a terminal of its own."""
+        with self.running(self.blocks()[0]) as server:
+            assert f" serves {self.base_url} " in line(server)
+            yield
+
+    def balances(self) -> dict[str, str]:
+        """What `payres wallet list` shows."""
+        lines = self.run("payres wallet list").splitlines()[1:]
+        return {line.split()[0]: next(word for word in line.split() if "." in word) for line in lines}
+
+
+def line(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def rest(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    read = process.stdout.read()
+    assert process.wait(TIMEOUT) == 0, read
+    return read
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Callable[[str], Reader]:
+    return lambda name: Reader(tmp_path, f"docs/tutorials/{name}.md")
+
+
+def pay_in_a_browser(page: str) -> None:
+    """As Alice does at the payment page of a bill."""
+    with httpx2.Client(headers={"Accept": ACCEPT}, timeout=TIMEOUT, follow_redirects=True) as browser:
+        bill = browser.get(page)
+        found = re.search(r'<a class="button" href="(/account/send[^"]*)">I have a wallet at 127\.0\.0\.1:', bill.text)
+        assert found is not None, bill.text
+        send = str(bill.url.join(found[1]))
+        fields = {"choice": "sign-in", "wallet": "alice", "password": "alice-demo"}
+        price = browser.post(send, data=fields | {"csrf": sign_in_token(browser, send)})
+        assert "Send" in price.text
+        token = csrf_token(browser.cookies["payres_session"])
+        paid = browser.post(str(price.url), data={"choice": "send", "csrf": token})
+        assert paid.status_code == 200, paid.text
+
+
+def test_first_payment(reader: Callable[[str], Reader]) -> None:
+    shop = reader("first-payment")
+    _, wallet, take, _ = shop.blocks()
+    [program] = shop.blocks("python")
+    with shop.serving():
+        shop.run(wallet)
+        shop.save("take.py", program)
+        with shop.running(take) as taking:
+            pay_in_a_browser(line(taking).split()[-1])
+            assert rest(taking) == "Received 25.00 USD\n"
+        assert shop.balances() == {"alice": "975.00", "bob": "0.00", "shop": "25.00"}
+
+
+def test_on_behalf_of_an_owner(reader: Callable[[str], Reader]) -> None:
+    app = reader("on-behalf-of-an-owner")
+    _, wallet, pay, approve = app.blocks()
+    [program] = app.blocks("js")
+    with app.serving():
+        app.run(wallet)
+        app.save("pay.mjs", program)
+        for command, amounts in ((approve, ("995.00", "5.00")), ("payres grant deny URL", ("995.00", "5.00"))):
+            with app.running(f"{pay.strip()} 2>&1") as paying:
+                asked = line(paying).split()[-1]
+                app.run(command.replace("URL", f"'{asked}'"))
+                assert paying.stdout is not None
+                said = paying.stdout.read()
+                assert (paying.wait(TIMEOUT) == 0) == said.startswith("Paying 500 cents") == (command == approve), said
+            assert (app.balances()["alice"], app.balances()["bob"]) == amounts
+        assert "hold" in app.run("payres ledger check")
+
+
+def test_your_app_with_pytest(reader: Callable[[str], Reader]) -> None:
+    app = reader("test-your-app")
+    [test] = app.blocks("python")
+    app.save("test_shop.py", test)
+    assert "1 passed" in app.run("pytest -p no:cacheprovider -p no:schemathesis")
+
+
+def test_your_app_with_node(reader: Callable[[str], Reader]) -> None:
+    app = reader("test-your-app")
+    for name, content in zip(("app.mjs", "app.test.mjs"), app.blocks("js"), strict=True):
+        app.save(name, content)
+    assert "# fail 0" in app.run(app.blocks()[1])
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="the example needs jq")
+def test_your_app_with_bash(reader: Callable[[str], Reader]) -> None:
+    app = reader("test-your-app")
+    [script] = app.blocks("bash")
+    app.save("with-sandbox.sh", script)
+    said = app.run(app.blocks()[2])
+    assert '"assetCode":"EUR"' in said
+    assert said.endswith("Alice has 1000.00.\n")
