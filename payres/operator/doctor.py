@@ -215,7 +215,7 @@ def _followed(environment: Environment) -> Iterator[Look]:
     """Litestream can stop following without a word, and the primary changes something every half a minute."""
     changed, earliest = changed_at(environment.settings.database), environment.clock.now() - STANDBY_SECONDS * SECOND
     seen = "never" if changed is None else f"at {format_time(changed)}"
-    fix = "Restart what follows, litestream-follow say; see whether Litestream runs on the primary: docs/how-to/standby.md"
+    fix = "Restart what follows, litestream-follow say. Does Litestream run on the primary? docs/how-to/standby.md"
     yield "standby", f"Litestream last brought a change {seen}", changed is None or changed < earliest, fix
 
 
