@@ -39,8 +39,8 @@ COMMANDS: Final = """\
 
 - `--database PATH` names the database file. Without it the [settings](settings.md) do.
 - `--json` prints exactly one JSON object.
-- The exit code is 0 for success, 1 for an error and 2 for a mistyped command. An error is one sentence on standard
-  error.
+- The exit code is 0 for success, 1 for an error and 2 for a mistyped command; `payres pay` has one more. An error is
+  one sentence on standard error.
 - Commands work while the server runs. A change is stored whole or not at all, and holds for the server's next
   request.
 - Amounts are decimals in units of the currency: `100.00` is one hundred dollars.

@@ -30,6 +30,10 @@ COMMANDS: Mapping[str, Noun] = {
     "doctor": Noun("status", "Look for what is wrong, and say how to fix it."),
     "demo": Noun("demo", "Show one payment, step by step, against a throw-away server."),
     "sandbox": Noun("sandbox", "Run a throw-away server for the tests of an app."),
+    "pay": Noun("client", "Pay from a wallet anywhere, with its owner's consent."),
+    "request": Noun("client", "Send a signed request."),
+    "sign": Noun("client", "Sign a request, and print the headers."),
+    "verify": Noun("client", "Check the signature of a request."),
     "wallet": Noun("wallet", "Open wallets and move money in and out of them.", "operator.wallets"),
     "key": Noun("key", "Manage the public keys that clients sign with.", "operator.keys"),
     "payment": Noun(

@@ -73,7 +73,7 @@ def add(
 
     Of a private key in PEM only the public half is stored. If the key exists, only its name changes, if one is given.
     """
-    public = _read_key(jwk, pem, kid)
+    public = read_key(jwk, pem, kid)
     added = session.write(lambda work: _add(work, path, public, name))
     session.show(added, shape_text(KEY, added))
 
@@ -110,7 +110,7 @@ def _add(work: Work, path: str, public: JWK, name: str | None) -> WalletKey:
     return keys.wallet_key(work, keys.add_key(work, named_wallet(work, path), public, name))
 
 
-def _read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> JWK:
+def read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> JWK:
     """The public key in one of the two files; a PEM takes its `kid` from the command line."""
     if (jwk is None) == (pem is None):
         raise click.UsageError("Give the key with either --jwk FILE, or --pem FILE and --kid KID")

@@ -33,7 +33,7 @@ from payres.client.errors import (
 )
 from payres.clock import SECOND, Clock
 from payres.identifiers import base64url_decoded
-from payres.signatures.sign import Message, prepare
+from payres.signatures.sign import Message, Unsigned, prepare
 
 log = logging.getLogger("payres.client")
 T = TypeVar("T")
@@ -72,8 +72,7 @@ class Call(NamedTuple):
     """One request, however often it is sent.
 
     `repeat` says whether it may be sent again when its answer was lost: `always`, `never`, `quoted` for a payment of a
-    quote, which is paid once, and `keyed` for one that only an Idempotency-Key makes the same. With `status` 0 any
-    answer will do.
+    quote, which is paid once, and `keyed` for one that only an Idempotency-Key makes the same.
     """
 
     name: str
@@ -141,7 +140,7 @@ class Core(msgspec.Struct, kw_only=True):
             status, code = answer.status_code, "-"
             if "idempotency-key" in answer.headers:
                 self.keeping.add(urlsplit(call.url).netloc)
-            if call.status in (0, status):
+            if status == call.status:
                 return answer
             error = api_error(status, answer.headers, answer.content)
             code = error.code or "-"
@@ -155,17 +154,12 @@ class Core(msgspec.Struct, kw_only=True):
     def _request(self, call: Call) -> Steps[tuple[httpx2.Request, str | None]]:
         """The request as it is sent, with its signature base if it is signed: the JavaScript client signs the same."""
         url = httpx2.URL(self._url(call.url))
-        target = f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}"
-        body = (
-            call.body if isinstance(call.body, bytes) else b"" if call.body is None else msgspec.json.encode(call.body)
-        )
+        body = b"" if call.body is None else msgspec.json.encode(call.body)
         headers, base = _headers(call), None
         if call.method == "POST" or call.token is not None:
             if self.signer is None or self.kid is None:
                 raise ConfigurationError(f"{call.name} is signed: give the client a private_key and its kid")
-            lines = [(name.encode(), value.encode()) for name, value in headers.items()]
-            now = self.clock.now() // SECOND
-            unsigned = prepare(Message(call.method, target, lines, body), self.kid, now, ["idempotency-key"])
+            unsigned = unsigned_request(call.method, url, headers, body, self.kid, self.clock)
             signature = yield Ask(self.signer, unsigned.base)
             if not isinstance(signature, bytes):
                 raise ConfigurationError("The signer gave no bytes; one that is awaited needs an AsyncClient")
@@ -184,6 +178,15 @@ class Core(msgspec.Struct, kw_only=True):
         if scheme.lower() == "http" and not (self.wallet_address or "").startswith("http://"):
             raise InsecureUrl(f"{url!r} is plain http; for tests, make the client with use_http=True")
         return url
+
+
+def unsigned_request(
+    method: str, url: httpx2.URL, headers: Mapping[str, str], body: bytes, kid: str, clock: Clock
+) -> Unsigned:
+    """What to sign of a request that httpx sends. Raises ValueError."""
+    target = f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}"
+    lines = [(name.encode(), value.encode()) for name, value in headers.items()]
+    return prepare(Message(method, target, lines, body), kid, clock.now() // SECOND, ["idempotency-key"])
 
 
 def _headers(call: Call) -> dict[str, str]:

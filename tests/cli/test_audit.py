@@ -47,6 +47,7 @@ CHANGES = {
 OTHERS = {
     *("payres init", "payres serve", "payres demo", "payres sandbox", "payres restore"),
     *("payres webhook test", "payres status", "payres doctor"),
+    *("payres pay", "payres request", "payres sign", "payres verify"),
     *(f"payres export {what}" for what in ("payments", "ledger", "statement")),
     *(
         name

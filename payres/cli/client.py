@@ -1,0 +1,285 @@
+"""`payres pay`, `request`, `sign` and `verify`: what an Open Payments client does, and what a server makes of it."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import IO, Any, Final
+
+import click
+import httpx2
+import msgspec
+
+from payres.amounts import describe_amount
+from payres.cli.commands import Command
+from payres.cli.key import read_key
+from payres.cli.options import InputFile, WholeNumber, secret_option
+from payres.cli.session import Session, with_session
+from payres.client import Client, OpenPaymentsError, access, money
+from payres.client.core import signer_of, unsigned_request
+from payres.client.errors import AnswerLost, WaitTimeout
+from payres.clock import SystemClock
+from payres.operator.shapes import labelled
+from payres.signatures.fields import covered_components, read_signatures
+from payres.signatures.jwk import JWK
+from payres.signatures.reasons import Rejected, SignatureError
+from payres.signatures.sign import Message, field_value, header_fields, signature_base
+from payres.signatures.verify import Verified, parse, with_likely_cause
+from payres.signatures.verify import verify as verify_signature
+from payres.urls import is_http_url
+from payres.wire import Amount, OutgoingPayment
+
+REQUEST_SECONDS: Final = 60
+OWNERS_SECONDS: Final = 600
+
+key_option = click.option("--key", required=True, type=InputFile(), metavar="FILE", help="The private key: PEM or JWK.")
+kid_option = click.option("--kid", metavar="KID", help="The key id, for PEM; a JWK names its own.")
+body_option = click.option("--body", type=InputFile(), metavar="FILE", help="The body, JSON; - for stdin.")
+token_option = secret_option("token", "TOKEN", "An access token, for `Authorization: GNAP`.")
+
+
+class OutcomeUnknown(click.ClickException):
+    """Whether money was sent is not known."""
+
+    exit_code = 3
+
+
+@click.command(
+    cls=Command,
+    example=(
+        "payres pay https://pay.example/bob 5.00 --from https://pay.example/alice --key private.pem --kid my-key\n"
+        "payres pay https://pay.example/incoming-payments/0189 --from alice --key private.pem --kid my-key"
+    ),
+)
+@click.argument("address")
+@click.argument("amount", required=False)
+@click.option("--from", "payer", required=True, metavar="WALLET", help="The wallet address that pays.")
+@click.option("--client", metavar="WALLET", help="The wallet address whose key signs; the one that pays if left out.")
+@key_option
+@kid_option
+@click.option("--note", metavar="TEXT", help="What it is for: `metadata.description` at both ends.")
+@click.option(
+    "--timeout",
+    type=WholeNumber(1, 86_400),
+    default=OWNERS_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the owner, and for a remote payment to end.",
+)
+@with_session
+def pay(session: Session, /, address: str, amount: str | None, payer: str, client: str | None, **options: Any) -> None:
+    """ADDRESS is a wallet address, or without AMOUNT an incoming payment; AMOUNT leaves the wallet that pays. A path
+    such as alice is a wallet of this server. The URL where the owner consents is printed, and waited for.
+
+    The exit code is 0 when it was paid, 1 when it was not, and 3 when that is not known.
+    """
+    wallet = session.environment.urls.wallet
+    receiver, payer, signer = (one if "://" in one else wallet(one) for one in (address, payer, client or payer))
+    with _in_sentences(), Client(signer, _private_key(options["key"]), options["kid"]) as op:
+        # Standard output is the payment's when that is asked for as JSON.
+        tell = partial(click.echo, err=session.as_json)
+        payment = _pay(op, receiver, amount, payer, options["note"], options["timeout"], tell)
+    rows = ("Payment", payment.id), ("Receiver", payment.receiver), ("Sent", _money(payment.sent_amount))
+    session.show(payment, labelled(*rows))
+    if payment.failed:
+        raise click.ClickException("The payment has failed: what was not sent is in the wallet again")
+
+
+def _pay(
+    op: Client, receiver: str, amount: str | None, payer: str, note: str | None, timeout: int, tell: Any
+) -> OutgoingPayment:
+    me = op.wallet_address.get(payer)
+    metadata = None if note is None else {"description": note}
+    fixed = None
+    if amount is not None:
+        fixed = money(amount, me)
+        you = op.wallet_address.get(receiver)
+        billing = op.grant.obtain(you, access.incoming_payment("create", identifier=you.id))
+        receiver = op.incoming_payment.create(you, billing, metadata=metadata).id
+    quoting = op.grant.obtain(me, access.quote("create", identifier=me.id))
+    quote = op.quote.create(me, quoting, receiver=receiver, debit_amount=fixed)
+    tell(f"{_money(quote.debit_amount)} leaves {me.id}, {_money(quote.receive_amount)} arrives.")
+    spending = access.outgoing_payment("create", "read", identifier=me.id, debit_amount=quote.debit_amount)
+    pending = op.grant.start(me, spending)
+    tell(f"The owner decides at {pending.redirect}")
+    grant = op.grant.wait(pending, timeout)
+    payment = op.outgoing_payment.create(me, grant, quote_id=quote.id, metadata=metadata)
+
+    def has_ended(found: OutgoingPayment) -> bool:
+        # One for a received amount may end below its debit amount; then the grant has spent no more than was sent.
+        spent = op.outgoing_payment.get_grant_spent_amounts(me, grant).spent_debit_amount
+        return bool(found.failed) or found.sent_amount == spent
+
+    try:
+        return op.outgoing_payment.wait(payment.id, grant, has_ended, timeout)
+    except WaitTimeout as error:
+        raise AnswerLost(f"{payment.id} is still in progress") from error
+
+
+@click.command(
+    cls=Command,
+    example=(
+        "payres request POST https://pay.example/ --body grant.json --key private.pem --kid my-key\n"
+        "payres request GET https://pay.example/quotes/0189 --token-file token --key private.pem --kid my-key"
+    ),
+)
+@click.argument("method")
+@click.argument("url")
+@body_option
+@token_option
+@key_option
+@kid_option
+@with_session
+def request(session: Session, /, method: str, url: str, body: IO[bytes] | None, **options: Any) -> None:
+    """What the server answers is printed: the status on standard error, the body on standard output. The exit code is 1
+    for a status of 400 or above.
+    """
+    content = body.read() if body else b""
+    headers, _ = _signed(method.upper(), url, content, **options)
+    try:
+        with httpx2.Client(trust_env=False, timeout=REQUEST_SECONDS) as http:
+            answer = http.request(method.upper(), url, headers=headers, content=content or None)
+    except httpx2.HTTPError as error:
+        raise click.ClickException(f"{url} does not answer: {error}") from error
+    found: Any = answer.text
+    with suppress(ValueError):
+        found = answer.json()
+    click.echo(f"{answer.status_code} {answer.reason_phrase}", err=True)
+    session.show({"status": answer.status_code, "headers": dict(answer.headers), "body": found}, answer.text)
+    if answer.status_code >= 400:
+        raise click.exceptions.Exit(1)
+
+
+@click.command(
+    cls=Command,
+    example="payres sign POST https://pay.example/ --body grant.json --key private.pem --kid my-key > headers",
+)
+@click.argument("method")
+@click.argument("url")
+@body_option
+@token_option
+@key_option
+@kid_option
+@with_session
+def sign(session: Session, /, method: str, url: str, body: IO[bytes] | None, **options: Any) -> None:
+    """The headers of one signed request are printed, as `curl -H @headers --data-binary @grant.json` takes them. With
+    --json there is the signature base too.
+    """
+    headers, base = _signed(method.upper(), url, body.read() if body else b"", **options)
+    lines = "\n".join(f"{name}: {value}" for name, value in headers.items())
+    session.show({"headers": headers, "signatureBase": base}, lines)
+
+
+@click.command(
+    cls=Command,
+    example=(
+        "payres verify request.txt --client https://pay.example/my-app\n"
+        "payres verify request.txt --jwk public.jwk --url https://pay.example/quotes"
+    ),
+)
+@click.argument("message", type=InputFile())
+@click.option("--url", metavar="URL", help="The URL that was asked; from Host, with https, if left out.")
+@click.option("--client", metavar="WALLET", help="The wallet address whose keys may have signed.")
+@click.option("--jwk", type=InputFile(), metavar="FILE", help="Or the public JWK.")
+@click.option("--pem", type=InputFile(), metavar="FILE", help="Or the key in PEM, under any key id.")
+@click.option(
+    "--max-age", type=WholeNumber(1, None), metavar="SECONDS", help="How old it may be; signature_max_age if left out."
+)
+@with_session
+def verify(session: Session, /, message: IO[bytes], url: str | None, max_age: int | None, **keys: Any) -> None:
+    """MESSAGE is a file with the request as it was sent: request line, headers, an empty line, body. What is printed is
+    whether a server would accept the signature, why not, and the signature base that it computes.
+    """
+    sent = _read_message(message.read(), url)
+    base = _base(sent)
+    found = parse(sent, max_age or session.settings.signature_max_age, SystemClock().now())
+    if not isinstance(found, Rejected):
+        with _in_sentences():
+            known = _public_keys(found.keyids, **keys)
+        result = verify_signature(found, known)
+        if isinstance(result, Rejected) and result.reason == "signature_mismatch":
+            result = with_likely_cause(result, found, known)
+    else:
+        result = found
+    is_valid = isinstance(result, Verified)
+    facts = {name: value for name, value in msgspec.to_builtins(result).items() if name != "signature_base"}
+    rows = [(name.capitalize(), value) for name, value in facts.items() if value is not None]
+    text = labelled(("Signature", "valid" if is_valid else "refused"), *rows)
+    session.show({"valid": is_valid, **facts, "signatureBase": base}, f"{text}\n\n{base}" if base else text)
+    if not is_valid:
+        raise click.exceptions.Exit(1)
+
+
+@contextmanager
+def _in_sentences() -> Iterator[None]:
+    """Turns an error of the client into one sentence; the exit code says whether anything may have happened."""
+    try:
+        yield
+    except (OpenPaymentsError, ValueError) as error:
+        kind = OutcomeUnknown if isinstance(error, AnswerLost) else click.ClickException
+        raise kind(str(error)) from error
+
+
+def _private_key(file: IO[bytes]) -> bytes | Mapping[str, Any]:
+    data = file.read()
+    with suppress(ValueError):
+        return msgspec.json.decode(data, type=dict[str, Any])
+    return data
+
+
+def _signed(
+    method: str, address: str, body: bytes, *, token: str | None, key: IO[bytes], kid: str | None
+) -> tuple[dict[str, str], str]:
+    """The headers of a signed request, and the base of its signature."""
+    private = _private_key(key)
+    kid = kid or (private.get("kid") if isinstance(private, Mapping) else None)
+    if kid is None:
+        raise click.UsageError("A PEM names no kid; give one with --kid, the same that the server knows the key by")
+    headers = {"content-type": "application/json"} if body else {}
+    headers |= {"authorization": f"GNAP {token}"} if token else {}
+    with _in_sentences():
+        if not is_http_url(address):
+            raise ValueError(f"{address!r} is no URL of http or https")
+        unsigned = unsigned_request(method, httpx2.URL(address), headers, body, kid, SystemClock())
+        signature = signer_of(private)(unsigned.base)
+    return headers | unsigned.signed(signature), unsigned.base.decode("utf-8", "replace")
+
+
+def _read_message(data: bytes, url: str | None) -> Message:
+    """A request as it was sent, with line ends of either kind."""
+    head, _, body = data.partition(b"\r\n\r\n" if b"\r\n\r\n" in data else b"\n\n")
+    first, *lines = head.decode("latin-1").splitlines() or [""]
+    method, _, rest = first.partition(" ")
+    target = rest.rpartition(" ")[0]
+    if not target or not all(":" in line for line in lines):
+        raise click.UsageError("MESSAGE begins with a line such as `POST /quotes HTTP/1.1`, then `Name: value` lines")
+    fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    if fields.get("content-length", "").isdigit():
+        body = body[: int(fields["content-length"])]  # what follows is of the file alone, such as its last line end
+    url = url or (target if "://" in target else f"https://{fields.get('host', '')}{target}")
+    return Message(method, url, [(name.encode(), value.encode("latin-1")) for name, value in fields.items()], body)
+
+
+def _base(message: Message) -> str | None:
+    """The signature base of a message as far as one can be computed, also where the signature is refused."""
+    fields = header_fields(message.headers)
+    values = (field_value(fields.get(name, ())) for name in (b"signature-input", b"signature"))
+    with suppress(SignatureError):
+        member = read_signatures(*values)[0]
+        base = signature_base(message, covered_components(member.components), member.signed_text, fields)
+        return base.decode("utf-8", "replace")
+    return None
+
+
+def _public_keys(
+    keyids: tuple[str, ...], client: str | None, jwk: IO[bytes] | None, pem: IO[bytes] | None
+) -> dict[str, JWK]:
+    if client is None:
+        found = [read_key(jwk, pem, keyids[0] if jwk is None else None)]
+    else:
+        with Client(client) as op:
+            found = op.wallet_address.get_keys(client)
+    return {key.kid: key for key in found}
+
+
+def _money(amount: Amount) -> str:
+    return describe_amount(int(amount.value), amount.asset)

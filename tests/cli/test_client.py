@@ -1,0 +1,183 @@
+"""`payres pay`, `request`, `sign` and `verify`, against a server and against each other."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from payres.client.errors import AnswerLost
+from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes, private_pem
+from payres.testing.instance import Instance, run_instance
+from tests.cli.conftest import AsJson, Command, facts_of, one_sentence
+from tests.helpers import TIMEOUT, Json, child
+
+URL = "https://pay.example/quotes?a=1"
+BODY = '{"receiver":"https://pay.example/incoming-payments/1"}'
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """A server by the machine's clock."""
+    with run_instance(tmp_path_factory.mktemp("server") / "payres.db") as instance:
+        yield instance
+
+
+@pytest.fixture
+def signing(database: Path) -> list[str]:
+    """Options with a key, whose public half is beside it in `public.jwk`."""
+    key = generate_private_key()
+    Path("private.pem").write_bytes(private_pem(key))
+    Path("public.jwk").write_text(encode_jwk(jwk_from_public_bytes("k-1", key.public_key().public_bytes_raw())))
+    Path("body.json").write_text(BODY)
+    return ["--key", "private.pem", "--kid", "k-1"]
+
+
+def app_of(server: Instance, path: str) -> list[str]:
+    """Options of a new app with its key."""
+    app = server.new_app(path)
+    Path("private.pem").write_text(app["private_key"])
+    return ["--key", "private.pem", "--kid", app["kid"], "--client", app["wallet_address"]]
+
+
+@pytest.mark.parametrize(("choice", "code", "balance"), [("approve", 0, "15.00"), ("deny", 1, "20.00")])
+def test_pay_waits_for_the_owner(server: Instance, database: Path, choice: str, code: int, balance: str) -> None:
+    payer = server.create_wallet(f"payer-{choice}", deposit="20.00")
+    shop = server.create_wallet(f"shop-{choice}")
+    command = [sys.executable, "-m", "payres", "pay", shop, "5.00", "--from", payer, "--note", "Lunch"]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8"}
+    with child([*command, *app_of(server, f"app-{choice}")], **options) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == f"USD 5.00 leaves {payer}, USD 5.00 arrives.\n"
+        redirect = process.stdout.readline().split()[-1]
+        (server.approve if choice == "approve" else server.deny)(redirect)
+        told, failed = process.stdout.read(), process.stderr.read()
+        assert process.wait(TIMEOUT) == code
+    assert server.balance(f"payer-{choice}") == balance
+    assert ("Sent      USD 5.00" in told) == (choice == "approve")
+    assert ("Error: The wallet's owner said no" in failed) == (choice == "deny")
+
+
+def test_pay_a_bill_from_a_wallet_by_its_path(server: Instance, database: Path) -> None:
+    server.create_wallet("payer", deposit="20.00")
+    bill = server.bill("bob", "7.00").id
+    command = [sys.executable, "-m", "payres", "pay", bill, "--from", "payer", "--json", *app_of(server, "app")]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8"}
+    with child(command, env={"PAYRES_BASE_URL": server.base_url}, **options) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stderr.readline()
+        server.approve(process.stderr.readline().split()[-1])
+        paid = json.loads(process.stdout.read())
+        assert process.wait(TIMEOUT) == 0
+    assert (paid["receiver"], paid["sentAmount"]["value"]) == (bill, "700")
+
+
+def test_pay_says_when_nobody_knows(
+    server: Instance, payres: Command, signing: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose(*_: object) -> None:
+        raise AnswerLost("The answer was lost")
+
+    monkeypatch.setattr("payres.cli.client._pay", lose)
+    result = payres("pay", "alice", "5.00", "--from", "bob", *signing)
+    assert (result.exit_code, result.stderr) == (3, "Error: The answer was lost\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["{base}/alice", "5.00", "--from", "{base}/nobody"], "Error: 404 not_found"),
+        (["{base}/alice", "5,00", "--from", "{base}/bob"], "Error: "),
+        (["https://pay.example/alice", "5.00", "--from", "ftp://pay.example/bob"], "Error: 'ftp://pay.example/bob'"),
+        (
+            ["http://pay.example/alice", "5.00", "--from", "https://pay.example/bob", "--client", "http://a.example"],
+            "Err",
+        ),
+    ],
+)
+def test_pay_refuses_in_a_sentence(
+    server: Instance, payres: Command, signing: list[str], arguments: list[str], sentence: str
+) -> None:
+    result = payres("pay", *(one.format(base=server.base_url) for one in arguments), *signing)
+    assert one_sentence(result).startswith(sentence)
+
+
+def test_request(server: Instance, payres: Command, as_json: AsJson) -> None:
+    app = app_of(server, "requesting")
+    key, wallet = app[:-2], app[-1]
+    access = [{"type": "quote", "actions": ["create", "read"]}]
+    Path("grant.json").write_text(json.dumps({"client": wallet, "access_token": {"access": access}}))
+    granted = as_json("request", "post", f"{server.base_url}/", "--body", "grant.json", *key)
+    assert (granted["status"], granted["headers"]["content-type"]) == (200, "application/json")
+    Path("token").write_text(granted["body"]["access_token"]["value"])
+    result = payres("request", "GET", f"{server.base_url}/quotes/none", "--token-file", "token", *key)
+    assert (result.exit_code, result.stderr) == (1, "404 Not Found\n")
+    assert json.loads(result.stdout)["error"]["code"] == "not_found"
+    assert one_sentence(payres("request", "GET", "nonsense", *key)).endswith("is no URL of http or https")
+    assert "does not answer" in one_sentence(payres("request", "GET", "http://127.0.0.1:9/", *key))
+
+
+def message(payres: Command, *options: str, url: str = URL, body: str = BODY) -> str:
+    """A signed request as it is sent."""
+    headers = payres("sign", "POST", url, "--body", "body.json", *options).stdout
+    return f"POST /quotes?a=1 HTTP/1.1\nHost: pay.example\n{headers}\n{body}"
+
+
+@pytest.mark.parametrize(
+    ("replaced", "by", "reason"),
+    [
+        ("", "", None),
+        ("\n", "\r\n", None),
+        ("receiver", "Receiver", "digest_mismatch"),
+        ("/quotes?a=1 ", "/quotes?a=2 ", "signature_mismatch"),
+        ('"@target-uri" ', "", "missing_component"),
+        ("k-1", "k-2", "unknown_key"),
+        ("Signature: ", "Other: ", "missing_signature"),
+        (";created=", ";created=1;was=", "created_too_old"),
+    ],
+)
+def test_verify_what_was_signed(
+    payres: Command, signing: list[str], replaced: str, by: str, reason: str | None
+) -> None:
+    Path("sent.txt").write_text(message(payres, *signing, "--token", "secret").replace(replaced, by), newline="")
+    result = payres("verify", "sent.txt", "--jwk", "public.jwk", "--json")
+    verdict: Json = json.loads(result.stdout)
+    assert (verdict["valid"], verdict.get("reason")) == (reason is None, reason)
+    assert result.exit_code == (0 if reason is None else 1)
+    if reason != "missing_signature":
+        assert verdict["signatureBase"].startswith('"@method": POST\n')
+
+
+def test_verify_shows_the_base_and_what_is_wrong(payres: Command, signing: list[str], as_json: AsJson) -> None:
+    Path("sent.txt").write_text(message(payres, *signing, url=URL.replace("https", "http")))
+    result = payres("verify", "sent.txt", "--pem", "private.pem")
+    facts = facts_of(result)
+    assert (facts["Signature"], facts["Reason"]) == ("refused", "signature_mismatch")
+    assert "verifies if @target-uri begins with 'http://pay.example'" in facts["Description"]
+    assert f'\n"@target-uri": {URL}\n' in result.stdout
+    told = payres("verify", "sent.txt", "--pem", "private.pem", "--url", URL.replace("https", "http"))
+    assert (told.exit_code, facts_of(told)["Keyid"]) == (0, "k-1")
+    signed = as_json("sign", "GET", URL, *signing)
+    assert signed["signatureBase"].startswith(f'"@method": GET\n"@target-uri": {URL}\n')
+    assert signed["headers"].keys() == {"Signature-Input", "Signature"}
+
+
+def test_verify_with_the_keys_of_a_wallet(server: Instance, payres: Command, signing: list[str]) -> None:
+    app = app_of(server, "verified")
+    Path("sent.txt").write_text(message(payres, *app[:-2]))
+    assert payres("verify", "sent.txt", *app[-2:]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["sign", "GET", URL, "--key", "private.pem"],
+        ["verify", "public.jwk", "--jwk", "public.jwk"],
+    ],
+)
+def test_what_is_missing_is_a_usage_error(payres: Command, signing: list[str], arguments: list[str]) -> None:
+    assert payres(*arguments).exit_code == 2
