@@ -64,9 +64,11 @@ RECEIVERS_BOUNDS = Bounds(per_host=16, queue_seconds=3.0)
 log = logging.getLogger("payres.operator")
 
 
-def create_app(settings: Settings, clock: Clock | None = None, request_log: RequestLog | None = None) -> Starlette:
+def create_app(
+    settings: Settings, clock: Clock | None = None, request_log: RequestLog | None = None, *, is_durable: bool = True
+) -> Starlette:
     """The ASGI application; its database opens when it starts and closes when it stops."""
-    environment = Environment.of(settings, clock)
+    environment = msgspec.structs.replace(Environment.of(settings, clock), is_durable=is_durable)
     rate_limits, admin_hosts = RateLimits(settings, environment.clock), AdminHosts(settings.admin_hosts)
 
     @asynccontextmanager

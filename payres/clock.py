@@ -38,12 +38,19 @@ class Clock(Protocol):
         """The present moment."""
         ...
 
+    def outside(self) -> int:
+        """The moment by the clocks of other programs, which sign and check signatures by them."""
+        ...
+
 
 class SystemClock:
     """The clock of the machine."""
 
     def now(self) -> int:
         return time.time_ns() // 1000
+
+    def outside(self) -> int:
+        return self.now()
 
 
 class MovableClock:
@@ -62,6 +69,18 @@ class MovableClock:
 
     def now(self) -> int:
         return self._offset if self._frozen else self._system.now() + self._offset
+
+    def outside(self) -> int:
+        return self.now()  # the other programs are the test itself
+
+    @property
+    def frozen(self) -> bool:
+        return self._frozen
+
+    def freeze(self, frozen: bool) -> None:
+        """Stands still from now on, or runs on from where it stands."""
+        now = self.now()
+        self._frozen, self._offset = frozen, now if frozen else now - self._system.now()
 
     def advance(self, seconds: float) -> None:
         """Moves the clock forward, or back when `seconds` is negative, to the nearest microsecond."""

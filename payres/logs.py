@@ -20,7 +20,7 @@ FLUSH_SECONDS: Final = 0.05  # that a line of a request waits for others
 MAX_LINES: Final = 256  # that wait together
 
 
-def configure(log_format: LogFormat, log_level: LogLevel) -> None:
+def configure(log_format: LogFormat, log_level: str) -> None:
     """From now on, what is logged goes to standard error: our own from this level, that of libraries from WARNING."""
     logging.basicConfig(level=logging.WARNING, handlers=[OutputHandler(log_format)])
     logging.getLogger("payres").setLevel(log_level.upper())

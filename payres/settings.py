@@ -20,6 +20,7 @@ from payres.logs import LogFormat, LogLevel
 from payres.urls import is_http_url
 
 PREFIX = "PAYRES_"
+TEXTS = {"environment", "set"}  # the origins that hold text only
 CONFIG = "payres.toml"
 SYSTEM_CONFIG = Path("/etc/payres") / CONFIG  # of a server that runs as a service, for commands in any folder
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=10 * 365 * 86400)]
@@ -104,6 +105,12 @@ def load_settings(flags: Mapping[str, object] | None = None, environment: Mappin
     return Settings(**values)
 
 
+def settings_of_texts(texts: Mapping[str, str]) -> Settings:
+    """The settings given, each as text, and the defaults. Raises SettingsError."""
+    values: dict[str, Any] = {name: _checked("set", name, text) for name, text in texts.items()}
+    return Settings(**values)
+
+
 def local_url(host: str, port: int) -> str:
     """The URL of a server that listens there, for programs on its machine."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - a comparison, not a bind
@@ -158,13 +165,13 @@ _FIELDS = {field.name: field for field in msgspec.structs.fields(Settings)}
 
 
 def _checked(origin: str, name: str, value: object) -> object:
-    """The value of one setting as its type, or SettingsError. The environment holds text only, so it is converted."""
+    """The value of one setting as its type, or SettingsError. Where all is text, it is converted."""
     field = _FIELDS.get(name)
     shown = f"{PREFIX}{name.upper()}" if origin == "environment" else name
     if field is None:
         raise SettingsError(f"{shown} ({origin}) is not a setting; the settings are: {', '.join(_FIELDS)}")
     try:
-        converted = msgspec.convert(value, field.type, strict=origin != "environment")
+        converted = msgspec.convert(value, field.type, strict=origin not in TEXTS)
         return _CHECKS[name](converted) if name in _CHECKS else converted
     except ValueError as error:
         wrong = str(error)

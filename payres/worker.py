@@ -47,17 +47,30 @@ class Worker:
     """Runs a step at once, and again whenever it is due or woken. `run` until cancelled.
 
     The step returns the seconds until it is due again, or None to wait for `wake` alone. After an exception it runs
-    again after `retry_seconds`.
+    again after `retry_seconds`. `is_timed` if it does what is due by the clock.
     """
 
     def __init__(
-        self, name: str, store: Stoppable, step: Callable[[], Awaitable[float | None]], retry_seconds: float
+        self,
+        name: str,
+        store: Stoppable,
+        step: Callable[[], Awaitable[float | None]],
+        retry_seconds: float,
+        *,
+        is_timed: bool = True,
     ) -> None:
         self._name: Final = name
         self._store: Final = store
         self._step: Final = step
         self._retry_seconds: Final = retry_seconds
         self._woken: Final = asyncio.Event()
+        self._is_timed: Final = is_timed
+        self._is_resting = False
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether it waits to be due again, and nobody has woken it."""
+        return self._is_resting and not self._woken.is_set()
 
     def wake(self) -> None:
         """Has the step run once more, after the one that runs now."""
@@ -65,16 +78,27 @@ class Worker:
 
     async def run(self) -> None:
         """Ends when the store is in fail-stop. Raises nothing but CancelledError."""
-        while not self._store.stopped:
-            self._woken.clear()
-            seconds = await retry(self._name, self._store, self._step, self._retry_seconds)
-            if not self._store.stopped:
-                await self._rest(seconds)
+        if self._is_timed:
+            RUNNING.add(self)
+        try:
+            while not self._store.stopped:
+                self._woken.clear()
+                seconds = await retry(self._name, self._store, self._step, self._retry_seconds)
+                if not self._store.stopped:
+                    await self._rest(seconds)
+        finally:
+            RUNNING.discard(self)
 
     async def _rest(self, seconds: float | None) -> None:
         timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self.wake)
+        self._is_resting = True
         try:
             await self._woken.wait()
         finally:
+            self._is_resting = False
             if timer is not None:
                 timer.cancel()
+
+
+# The timed workers of this process, for a test that moves the clock: what has become due does not wait for them.
+RUNNING: Final[set[Worker]] = set()

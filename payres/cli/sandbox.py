@@ -1,8 +1,10 @@
 """`payres sandbox`: a throw-away server that tests in any language start and control."""
 
 import asyncio
+import fcntl
 import json
 import os
+import re
 import selectors
 import shutil
 import signal
@@ -10,9 +12,13 @@ import socket
 import stat
 import sys
 import threading
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
+from typing import Any
+from urllib.parse import urlsplit
 
 import click
 import uvicorn
@@ -20,58 +26,143 @@ import uvicorn
 from payres import logs
 from payres.cli.commands import Command
 from payres.http.server import settings_of
-from payres.testing.sandbox import Sandbox
+from payres.logs import RequestLog
+from payres.settings import SettingsError, local_url
+from payres.testing.control import Control
+from payres.testing.sandbox import Options, Sandbox
 
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.5
+FOLDER = "payres-sandbox-"
+YOUNG_SECONDS = 10  # of a folder that may not be locked yet
+MOST_PEERS = 9
+TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # of a Bearer token (RFC 6750 section 2.1)
 
 
-@click.command(cls=Command, example="payres sandbox --consent approve")
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="PORT", help="0, the default: a free one.")
+def _pairs(_: click.Context, __: click.Parameter, texts: Sequence[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    if wrong := [name for name, mark, _ in pairs if not mark]:
+        raise click.BadParameter(f"{wrong[0]}: write NAME=VALUE, such as quote_lifetime=60")
+    return {name: value for name, _, value in pairs}
+
+
+def _token(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    if text is not None and not TOKEN.fullmatch(text):
+        raise click.BadParameter("a token has letters, digits and -._~+/ only")
+    return text
+
+
+@click.command(
+    cls=Command, example="payres sandbox --consent approve\npayres sandbox --peers 2 --set quote_lifetime=60"
+)
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST", help="The address to listen on.")
+@click.option(
+    *("--port", "first_port"),
+    type=click.IntRange(0, 65_535 - MOST_PEERS),
+    default=0,
+    metavar="PORT",
+    help="0, the default: a free one. Peers have the ports after it.",
+)
+@click.option("--base-url", metavar="URL", help="The origin that clients call, when it is not http://HOST:PORT.")
+@click.option(
+    *("--peers", "count"),
+    type=click.IntRange(1, MOST_PEERS),
+    default=1,
+    metavar="N",
+    help="So many servers, each a peer of the others.",
+)
 @click.option(
     "--consent",
     type=click.Choice(["ask", "approve", "deny"]),
     default="ask",
     show_default=True,
-    help="How grants are decided on for which no rule is.",
+    help="How grants are decided on for which there is no rule.",
 )
+@click.option("--token", metavar="TEXT", callback=_token, help="The token of the control API.  [default: a new one]")
+@click.option("--control-from", default="", metavar="NETWORK", help="Who besides this machine may control it.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", callback=_pairs, help="A setting. Repeat.")
+@click.option("--log", "level", type=click.Choice(["warning", "info", "debug"]), default="warning", show_default=True)
 @click.option("--keep", is_flag=True, help="Do not end with the parent process and standard input.")
-def sandbox(port: int, consent: str, keep: bool) -> None:
+def sandbox(host: str, first_port: int, base_url: str | None, count: int, level: str, keep: bool, **given: Any) -> None:
     """It listens on loopback and prints one line of JSON: where it is, its wallets, a client with its key, and the
     token of its control API. It ends, and its data with it, when its standard input closes or its parent process ends.
-    No settings and no database are read.
+    Neither payres.toml nor PAYRES_* is read.
     """
     parent = os.getppid()
-    logs.configure("text", "info")
-    folder = Path(mkdtemp(prefix="payres-sandbox-"))
-    wake, woken = socket.socketpair()
-    for one in (wake, woken):
-        one.setblocking(False)
-    signal.set_wakeup_fd(woken.fileno())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
+    logs.configure("text", level)
+    wake = _signals()
     status = 0
-    try:
-        with socket.create_server(("127.0.0.1", port)) as listener:
-            _start(listener, folder, consent)
-            _wait(wake, parent, keep)
-    except (OSError, RuntimeError) as error:
-        click.echo(f"Error: The sandbox did not start: {error}", err=True)
-        status = 2
-    shutil.rmtree(folder, ignore_errors=True)
+    with _folder() as folder:
+        try:
+            with ExitStack() as stack:
+                ports = [first_port + number if first_port else 0 for number in range(count)]
+                family = socket.AF_INET6 if ":" in host else socket.AF_INET
+                listeners = [stack.enter_context(socket.create_server((host, port), family=family)) for port in ports]
+                names = _origins(host, base_url, [one.getsockname()[1] for one in listeners])
+                request_log = None if level == "warning" else RequestLog("text")
+                _start(Sandbox(folder, names, Options(**given), request_log), listeners)
+                _wait(wake, None if keep else parent)
+        except (OSError, RuntimeError, SettingsError) as error:
+            click.echo(f"Error: The sandbox did not start: {error}", err=True)
+            status = 2
     sys.stdout.flush()
     os._exit(status)  # what is under way is cut: nothing of it is kept
 
 
-def _start(listener: socket.socket, folder: Path, consent: str) -> None:
+def _signals() -> socket.socket:
+    """What can be read once a signal has come to stop."""
+    wake, woken = socket.socketpair()
+    for one in (wake, woken):
+        one.setblocking(False)
+    signal.set_wakeup_fd(woken.detach())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    return wake
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A new folder, which is locked as long as this process lives; those of processes that were killed are removed."""
+    for left in Path(gettempdir()).glob(f"{FOLDER}*"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > YOUNG_SECONDS:
+                with _locked(left):
+                    shutil.rmtree(left)
+    folder = Path(mkdtemp(prefix=FOLDER))
+    with _locked(folder):
+        yield folder
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Raises OSError when another process has it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _origins(host: str, base_url: str | None, ports: Sequence[int]) -> list[str]:
+    """Where clients call the servers that listen on these ports of a host."""
+    if base_url is None:
+        return [local_url(host, port) for port in ports]
+    named = urlsplit(base_url)
+    first = named.port or (443 if named.scheme == "https" else 80)
+    return [base_url, *(f"{named.scheme}://{named.hostname}:{first + number}" for number in range(1, len(ports)))]
+
+
+def _start(sandbox: Sandbox, listeners: Sequence[socket.socket]) -> None:
     """Serves on a thread, and prints the line once it answers. Raises RuntimeError when it does not come up."""
-    app = Sandbox(folder, f"http://127.0.0.1:{listener.getsockname()[1]}", consent)
-    server = uvicorn.Server(uvicorn.Config(app, lifespan="off", server_header=False, **settings_of()))
+    apps = [Control(sandbox, server) for server in sandbox.servers]
+    served = [uvicorn.Server(uvicorn.Config(app, lifespan="off", server_header=False, **settings_of())) for app in apps]
     ready, why = threading.Event(), ["its log says why"]
 
     async def serve() -> None:
-        async with app.run():
+        async with sandbox.run():
             ready.set()
-            await server.serve([listener])
+            await asyncio.gather(*(one.serve([listener]) for one, listener in zip(served, listeners, strict=True)))
 
     def run() -> None:
         try:
@@ -83,30 +174,34 @@ def _start(listener: socket.socket, folder: Path, consent: str) -> None:
 
     threading.Thread(target=run, name="payres", daemon=True).start()
     ready.wait()
-    if not app.line:
+    if not sandbox.line:
         raise RuntimeError(why[0])
-    click.echo(json.dumps(app.line))
+    click.echo(json.dumps(sandbox.line))
 
 
-def _wait(wake: socket.socket, parent: int, keep: bool) -> None:
-    """Returns when a signal came, and unless `keep` when the parent process ended or standard input was closed."""
+def _wait(wake: socket.socket, parent: int | None) -> None:
+    """Returns when a signal came; with a parent, also when that process ended or standard input was closed."""
     with selectors.DefaultSelector() as selector:
         selector.register(wake, selectors.EVENT_READ)
-        if not keep and _is_leash():
+        if parent is not None and _is_leash():
             selector.register(0, selectors.EVENT_READ)
-        while keep or os.getppid() == parent:
-            for key, _ in selector.select(POLL_SECONDS):
-                if key.fileobj is wake:
+        watched = None
+        with suppress(AttributeError, OSError):  # not on Linux, or for the parent of a container's first process
+            watched = None if parent is None else os.pidfd_open(parent)
+        if watched is not None:
+            selector.register(watched, selectors.EVENT_READ)
+        while parent in {None, os.getppid()}:
+            for key, _ in selector.select(POLL_SECONDS if watched is None else None):
+                if key.fileobj != 0 or not _read():
                     return
-                with suppress(BlockingIOError):
-                    if not _read():
-                        return
 
 
 def _read() -> bytes:
     try:
         return os.read(0, 65_536)
-    except ConnectionError:
+    except BlockingIOError:
+        return b"nothing yet"
+    except OSError:
         return b""
 
 

@@ -153,6 +153,12 @@ def find_round(work: Work, webhook_id: str, after: int) -> Round | None:
     return Round(target, to_send, cursor)
 
 
+def is_all_sent(work: Work) -> bool:
+    """Whether no active webhook has an event, or a repetition, to be sent now."""
+    found = (find_round(work, webhook.id, 0) for webhook in events.list_webhooks(work))
+    return not any(one is not None and one.is_worth_storing for one in found)
+
+
 def store_round(work: Work, found: Round, attempts: Sequence[Attempt]) -> None:
     """Stores the results of a round, and the cursor; nothing for a webhook that was removed."""
     webhook = WEBHOOKS.get(work, found.target.webhook.id)

@@ -82,7 +82,7 @@ class Sender:
         try:
             body = encode(event_view(event))
             headers = {"content-type": "application/json", "accept": "*/*"}
-            headers |= signed_headers(event.id, now // SECOND, body, target.secrets)
+            headers |= signed_headers(event.id, self._clock.outside() // SECOND, body, target.secrets)
             answer = await self._clients[bool(webhook.is_private)].request("POST", webhook.url, headers, body)
         except FetchFailed as error:
             return Attempt(now, None, error.sentence)

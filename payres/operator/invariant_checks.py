@@ -203,7 +203,8 @@ class BackgroundCheck:
             await checking()
             return max(PAUSE_SECONDS, share * (perf_counter() - began))
 
-        await Worker("the background invariant check", self._database, step, PAUSE_SECONDS).run()
+        name = "the background invariant check"
+        await Worker(name, self._database, step, PAUSE_SECONDS, is_timed=False).run()
 
     def _judge(self, invariant: Invariant, breaches: Sequence[str]) -> None:
         if breaches:

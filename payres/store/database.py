@@ -73,6 +73,8 @@ class Database:
             examiners = [partial(connect_reader, cache_kib=256)] * EXAMINERS
             for connect in (partial(connect_writer, is_locked=True), partial(connect_reader), *examiners):
                 opened.append(await OwnedConnection.open(partial(connect, path)))
+            if not environment.is_durable:
+                await opened[0].run(lambda connection: connection.execute("PRAGMA synchronous = OFF"))
             presence.note()
         except BaseException:
             for connection in opened:

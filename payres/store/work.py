@@ -45,7 +45,7 @@ def _ignore(sentence: str) -> None:
 
 class Environment(msgspec.Struct, frozen=True):
     """What is handed in to the application and reaches every unit of work: settings, time, URLs, the actor, what
-    counts, and what tells the operator of a warning."""
+    counts, what tells the operator of a warning, and whether a commit must survive a loss of power."""
 
     settings: Settings
     urls: Urls
@@ -53,6 +53,7 @@ class Environment(msgspec.Struct, frozen=True):
     actor: str
     metrics: Metrics
     warn: Callable[[str], None] = _ignore
+    is_durable: bool = True
 
     @classmethod
     def of(

@@ -19,11 +19,10 @@ from payres import representations
 from payres.amounts import format_decimal
 from payres.application import create_app
 from payres.client import Client, Grant, access, money
-from payres.clock import MILLISECOND, SECOND, MovableClock
+from payres.clock import MovableClock
 from payres.gnap import Access
 from payres.grants import consent
 from payres.http.server import settings_of
-from payres.interledger.remote_payments import Backoff
 from payres.logs import RequestLog
 from payres.operator import invariant_checks, wallets
 from payres.routes.context import Context
@@ -32,6 +31,7 @@ from payres.store import wallets as stored_wallets
 from payres.store.accounts import ACCOUNTS
 from payres.store.payments import OUTGOING
 from payres.store.work import Transaction, Work
+from payres.testing.defaults import BALANCE, CLIENT, CLIENT_NAME, SETTINGS, WALLETS, shorten_timeouts
 from payres.testing.steps import open_client
 from payres.wire import IncomingPayment, OutgoingPayment
 
@@ -41,11 +41,6 @@ KEPT_REQUESTS = 100
 GRACE_SECONDS = 5  # for requests in progress when a test ends
 POLL_SECONDS = 0.01
 TICK_SECONDS = 0.1  # uvicorn renews its Date header every tenth tick
-# Tests do quickly what takes people a while, and from one address.
-RATE_LIMITS = ("rate_limit_per_client", "rate_limit_per_address", "rate_limit_unauthenticated", "rate_limit_per_peer")
-DEFAULTS = {"continue_wait": 0, "allow_private_hosts": True, **dict.fromkeys(RATE_LIMITS, 0)}
-WALLETS = {"alice": "Alice", "bob": "Bob"}
-CLIENT = "shop"
 FINISH_URI = "http://127.0.0.1/finished"  # nobody goes there
 CLIENT_SECONDS = 60  # for an answer, on a machine with much else to do
 
@@ -63,10 +58,10 @@ class Instance:
         self.clock = clock
         self.base_url = context.urls.base
         for path, name in WALLETS.items():
-            self.create_wallet(path, name=name, deposit="1000.00")
+            self.create_wallet(path, name=name, deposit=BALANCE)
         shorten_timeouts(context)
         self._clients: list[Client] = []
-        self.client = self.new_client(CLIENT, name="Example Shop")
+        self.client = self.new_client(CLIENT, name=CLIENT_NAME)
 
     @classmethod
     @contextmanager
@@ -74,10 +69,11 @@ class Instance:
         """Runs a payres on a free loopback port until the block ends. `settings` are those of the server."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            defaults = {"base_url": base_url, "database": str(database), **DEFAULTS}
+            defaults = {"base_url": base_url, "database": str(database), **SETTINGS}
             clock = MovableClock()
             requests = _Requests()
-            server = _Server(create_app(msgspec.convert(defaults | settings, Settings), clock, requests), listener)
+            app = create_app(msgspec.convert(defaults | settings, Settings), clock, requests, is_durable=False)
+            server = _Server(app, listener)
             context = server.start()
             try:
                 with closing(cls(server, context, clock, requests.kept)) as instance:
@@ -219,20 +215,6 @@ class Instance:
 
 
 run_instance = Instance.run
-
-
-def shorten_timeouts(context: Context) -> None:
-    """Shortens timeouts, so that failing payments to other servers fail within two seconds, and the pauses between
-    packets, of which no path on one machine needs any."""
-    payments = context.remote_payments
-    payments.backoff = Backoff(after_failure=0.02, after_fault=0.02)
-    payments.outbound.timing = msgspec.structs.replace(
-        payments.outbound.timing,
-        idle_timeout=SECOND,
-        close_timeout=SECOND,
-        first_pause=MILLISECOND,
-        interval=MILLISECOND,
-    )
 
 
 class _Requests(RequestLog):

@@ -1,18 +1,22 @@
-"""Two instances as Interledger peers, so that wallets of one can pay into wallets of the other."""
+"""Two servers as Interledger peers, so that wallets of one can pay into wallets of the other."""
 
 import secrets
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from payres.amounts import MAX_LEDGER, Asset, format_decimal, parse_decimal
 from payres.operator.peer_terms import NewPeer
 from payres.operator.peers import add_peer
-from payres.testing.instance import Instance
+from payres.settings import Settings
+
+if TYPE_CHECKING:
+    from payres.testing.instance import Instance
 
 
 def peer(
-    one: Instance,
-    other: Instance,
+    one: "Instance",
+    other: "Instance",
     asset: str = "USD",
     scale: int = 2,
     *,
@@ -28,19 +32,37 @@ def peer(
     """
     unit = Asset(asset, scale)
     limit = format_decimal(min(parse_decimal(credit_limit, unit), MAX_LEDGER), unit)
+    of_one, of_other = peers_of(
+        one.context.settings, other.context.settings, unit, limit, max_packet=max_packet, routes=routes
+    )
+    one.write(partial(add_peer, new=of_one))
+    other.write(partial(add_peer, new=of_other))
+
+
+def peers_of(
+    one: Settings,
+    other: Settings,
+    asset: Asset,
+    credit_limit: str,
+    *,
+    max_packet: int | None = None,
+    routes: Sequence[str] = (),
+) -> tuple[NewPeer, NewPeer]:
+    """The peer that `one` has, and the peer that `other` has, which share two new tokens."""
     tokens = secrets.token_urlsafe(), secrets.token_urlsafe()
-    for here, there, (shown, seen), beyond in ((one, other, tokens, routes), (other, one, tokens[::-1], ())):
-        address = there.context.settings.ilp_address
-        new = NewPeer(
-            name=address,
-            ilp_address=address,
-            asset_code=asset,
-            asset_scale=scale,
+
+    def terms(there: Settings, outgoing: str, incoming: str, beyond: Sequence[str]) -> NewPeer:
+        return NewPeer(
+            name=there.ilp_address,
+            ilp_address=there.ilp_address,
+            asset_code=asset.code,
+            asset_scale=asset.scale,
             url=f"{there.base_url}/ilp",
-            outgoing_token=shown,
-            incoming_token=seen,
+            outgoing_token=outgoing,
+            incoming_token=incoming,
             max_packet=max_packet,
-            credit_limit=limit,
+            credit_limit=credit_limit,
             routes=beyond,
         )
-        here.write(partial(add_peer, new=new))
+
+    return terms(other, *tokens, routes), terms(one, *tokens[::-1], ())

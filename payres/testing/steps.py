@@ -1,26 +1,32 @@
 """What a test asks of a sandbox: wallets with so much money, clients with keys, another time, what has expired."""
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from payres.amounts import format_decimal
-from payres.clock import SECOND, MovableClock, format_time, parse_time
+from payres.amounts import Asset, format_decimal
+from payres.clock import SECOND, MovableClock, parse_time
 from payres.errors import InvalidRequest, WrongState, require
+from payres.grants import consent
 from payres.identifiers import hash_secret
 from payres.operator import keys, wallets
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_pem, jwk_from_public_bytes, parse_jwk, private_pem
 from payres.store.accounts import ACCOUNTS
-from payres.store.grants import INTERACTIONS, TOKENS, find_holder
+from payres.store.grants import GRANTS, INTERACTIONS, TOKENS, find_holder, interaction_of_grant
 from payres.store.payments import INCOMING
 from payres.store.quotes import QUOTES
 from payres.store.wallets import find_valid_key, find_wallet
 from payres.store.work import Work
+from payres.testing.rules import CONSENT_PAGE, Decision
 from payres.urls import require_wallet_path
 from payres.wire import require_amount
 
+DOLLARS = Asset("USD", 2)
 MOST_SECONDS = 100 * 365 * 86_400
-show_time = format_time
+TABLES: Mapping[str, Any] = {"quotes": QUOTES, "incoming-payments": INCOMING, "interact": INTERACTIONS}
+EXPIRING = re.compile(rf"/({'|'.join(TABLES)})/([^/]+)(?:/[^/]+)?/?$")
 
 
 class Given(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -50,11 +56,20 @@ class GivenKey(Given, frozen=True):
     pem: str | None = None
 
 
+class Decided(Given, frozen=True):
+    """One of the first two: the URL that the owner is sent to, or the id of the grant."""
+
+    redirect: str | None = None
+    grant: str | None = None
+    decision: Decision = "approve"
+
+
 class Move(Given, frozen=True):
-    """One of the two: seconds forward, or a time to come."""
+    """At most one of the first two: seconds forward, or a time to come. And whether the clock stands still then."""
 
     advance: float | None = None
     set: str | None = None
+    frozen: bool | None = None
 
 
 class Expired(Given, frozen=True):
@@ -75,13 +90,14 @@ def put_wallet(work: Work, path: str, wanted: WalletState) -> tuple[bool, dict[s
     """Makes a wallet be so; whether it is new, and what it is now. Raises WrongState for another asset."""
     found = find_wallet(work, require_wallet_path(path))
     is_new = found is None
+    usual = DOLLARS if found is None else found.asset
+    code = usual.code if wanted.asset_code is None else wanted.asset_code
+    scale = usual.scale if wanted.asset_scale is None else wanted.asset_scale
     if found is None:
-        scale = 2 if wanted.asset_scale is None else wanted.asset_scale
-        found = wallets.create_wallet(work, path, wanted.asset_code or "USD", scale, wanted.name, None)
+        found = wallets.create_wallet(work, path, code, scale, wanted.name, None)
     elif wanted.name is not None:
         wallets.rename(work, path, wanted.name)
-    same = {found.asset.code, wanted.asset_code or found.asset.code}, {found.asset.scale, wanted.asset_scale}
-    if len(same[0]) > 1 or len(same[1] - {None}) > 1:
+    if (code, scale) != (found.asset.code, found.asset.scale):
         raise WrongState(f"The wallet {found.path} has another asset, which cannot change", path=found.path)
     if wanted.active and not found.active:
         wallets.activate(work, path)
@@ -121,10 +137,25 @@ def delete_key(work: Work, path: str, kid: str) -> None:
         keys.revoke_key(work, path, kid)
 
 
+def decide(work: Work, given: Decided) -> dict[str, Any]:
+    """Decides on a grant for its owner. Raises InvalidRequest, NotFound, WrongState for a second decision."""
+    if (given.redirect is None) == (given.grant is None):
+        raise InvalidRequest("Send either redirect or grant", field="redirect")
+    if given.redirect is not None:
+        page = CONSENT_PAGE.search(given.redirect)
+        if page is None:
+            raise InvalidRequest("redirect is the interact.redirect of a grant's answer", field="redirect")
+        pending = consent.find_pending(work, *page.groups())
+    else:
+        found = require(interaction_of_grant(work, given.grant or ""), "No owner is asked about such a grant")
+        pending = consent.Pending(GRANTS.by_id(work, found.grant_id), found)
+    return {"grant": pending.grant.id, "redirect": consent.decide(work, pending, given.decision == "approve", "owner")}
+
+
 def move(clock: MovableClock, given: Move) -> None:
     """Moves the clock forward. Raises InvalidRequest, WrongState for a time that is over."""
-    if (given.advance is None) == (given.set is None):
-        raise InvalidRequest("Send either advance, in seconds, or set, a time", field="advance")
+    if given == Move() or None not in {given.advance, given.set}:
+        raise InvalidRequest("Send advance, in seconds, or set, a time; or frozen, true or false", field="advance")
     try:
         seconds = given.advance or 0.0
         if given.set is not None:
@@ -136,6 +167,8 @@ def move(clock: MovableClock, given: Move) -> None:
     if seconds > MOST_SECONDS:
         raise InvalidRequest("The clock goes forward by a hundred years at most", field="advance")
     clock.advance(seconds)
+    if given.frozen is not None:
+        clock.freeze(given.frozen)
 
 
 def expire(work: Work, given: Expired) -> None:
@@ -146,14 +179,12 @@ def expire(work: Work, given: Expired) -> None:
         holder = require(find_holder(work, hash_secret(given.token)), "There is no such token")
         TOKENS.update(work, holder.token_id, expires_at=work.now)
         return
-    parts = (given.url or "").rstrip("/").split("/")
-    kind, id = parts[-3 if "interact" in parts else -2 :][:2] if len(parts) > 3 else ("", "")
-    tables = {"quotes": QUOTES, "incoming-payments": INCOMING, "interact": INTERACTIONS}
-    if kind not in tables:
+    found = EXPIRING.search(given.url or "")
+    if found is None:
         raise InvalidRequest("url is that of a quote, an incoming payment or an interact.redirect", field="url")
-    table: Any = tables[kind]
-    require(table.get(work, id), f"There is nothing at {given.url}")
-    table.update(work, id, expires_at=work.now)
+    table = TABLES[found[1]]
+    require(table.get(work, found[2]), f"There is nothing at {given.url}")
+    table.update(work, found[2], expires_at=work.now)
 
 
 def _key(kid: str, given: GivenKey) -> JWK:

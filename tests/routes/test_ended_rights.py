@@ -32,7 +32,7 @@ from payres.store.clients import Client
 from payres.store.connections import connect_writer
 from payres.store.grants import GrantRecord
 from payres.store.work import Environment, Work
-from payres.testing.instance import DEFAULTS
+from payres.testing.defaults import SETTINGS
 from tests.conftest import Refused
 from tests.helpers import receiver_of, usd
 from tests.instance import Instance
@@ -98,7 +98,7 @@ def deactivate_wallet(work: Work, right: Right) -> None:
 
 @pytest.mark.parametrize("end", [revoke_token, rotate_token, replace_key, deactivate_wallet])
 async def test_nothing_is_created_with_what_has_ended(tmp_path: Path, end: Callable[[Work, Right], None]) -> None:
-    settings = msgspec.convert({"base_url": BASE, "database": str(tmp_path / "p.db"), **DEFAULTS}, Settings)
+    settings = msgspec.convert({"base_url": BASE, "database": str(tmp_path / "p.db"), **SETTINGS}, Settings)
     clock, chance = MovableClock(), random.Random(1)
     app = create_app(settings, clock)
     async with app.router.lifespan_context(app):

@@ -1,92 +1,21 @@
-"""`payres sandbox` as docs/sandbox.md promises it: a process of its own, asked over HTTP."""
+"""The control API of `payres sandbox` as docs/sandbox.md promises it."""
 
-import json
-import subprocess
-import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
+from time import monotonic
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
-import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from payres.clock import SystemClock, parse_time
-from payres.signatures.jwk import jwk_from_pem
+from payres.clock import DAY, SECOND, MovableClock, SystemClock, parse_time
 from payres.testing.plugin import payres as payres
-from tests.helpers import TIMEOUT, child, free_of_settings, is_refused, usd, wait_until
+from tests.events.endpoint import Endpoint, answering
+from tests.helpers import TIMEOUT, usd, wait_until
 from tests.instance import Instance
-from tests.signing_client import Client
-
-Started = tuple["subprocess.Popen[str]", dict[str, Any]]
-
-
-@contextmanager
-def started(folder: Path, *options: str, **streams: Any) -> Iterator[Started]:
-    command = [sys.executable, "-m", "payres", "sandbox", *options]
-    inherited = free_of_settings(TMPDIR=str(folder), PAYRES_DATABASE=str(folder / "not-this.db"))
-    given = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": inherited, "cwd": folder} | streams
-    with child(command, **given) as process:
-        assert process.stdout is not None
-        yield process, json.loads(process.stdout.readline())
-
-
-class Sandbox:
-    def __init__(self, line: dict[str, Any]) -> None:
-        self.line = line
-        self.base_url: str = line["base_url"]
-        token = {"Authorization": f"Bearer {line['control_token']}"}
-        self.control = httpx2.Client(base_url=line["control_url"], headers=token, timeout=TIMEOUT)
-        self.alice: str = line["wallets"]["alice"]["address"]
-        self.bob: str = line["wallets"]["bob"]["address"]
-        self.app = self.sign(line["client"])
-
-    def sign(self, client: dict[str, str]) -> Client:
-        pem = client["private_key"].encode()
-        key = load_pem_private_key(pem, None)
-        assert isinstance(key, Ed25519PrivateKey)
-        jwk = jwk_from_pem(client["kid"], pem)
-        return Client(client["wallet_address"], key, jwk, self.base_url, SystemClock(), self.open)
-
-    def open(self, redirect: str) -> str | None:
-        """Where a browser is sent that has no script and no password."""
-        return httpx2.get(redirect).headers.get("location")
-
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        answer = (
-            self.control.request(method, path, json=body) if body is not None else self.control.request(method, path)
-        )
-        assert answer.is_success, answer.text
-        return answer.json() if answer.content else None
-
-    def refused(self, method: str, path: str, body: Any) -> tuple[int, str]:
-        answer = self.control.request(method, path, json=body)
-        return answer.status_code, answer.json()["error"]["code"]
-
-    def redirect(self, **members: Any) -> str:
-        item = {"type": "outgoing-payment", "actions": ["create"], "identifier": self.alice}
-        return str(self.app.request_grant(item, **members).json()["interact"]["redirect"])
-
-    def balance(self, path: str = "alice") -> str:
-        return str(self.ask("GET", f"/wallets/{path}")["balance"])
-
-
-@pytest.fixture(scope="module")
-def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    with started(tmp_path_factory.mktemp("sandbox")) as (_, line):
-        found = Sandbox(line)
-        yield found
-        found.app.close()
-        found.control.close()
-
-
-@pytest.fixture
-def sandbox(one: Sandbox) -> Sandbox:
-    one.ask("POST", "/reset", {})
-    return one
+from tests.testing.sandboxes import Sandbox
 
 
 def test_line_says_all_that_a_test_needs(sandbox: Sandbox) -> None:
@@ -121,6 +50,7 @@ def test_wallets_are_made_so(sandbox: Sandbox) -> None:
         ({"asset_scale": 3}, 409, "3.00"),
         ({"balance": "x"}, 400, "3.00"),
         ({"colour": "red"}, 400, "3.00"),
+        ({"asset_scale": "2"}, 400, "3.00"),
     ]:
         assert sandbox.control.put("/wallets/carol", json=wanted).status_code == status, wanted
         assert sandbox.balance("carol") == balance
@@ -154,6 +84,12 @@ def test_decides_on_one_grant(sandbox: Sandbox) -> None:
         assert parameter in parse_qs(urlsplit(decided["redirect"]).query)
         body = {"redirect": redirect, "decision": decision}
         assert sandbox.refused("POST", "/consents", body) == (409, "wrong_state")
+        assert sandbox.refused("POST", "/consents", {"grant": decided["grant"]}) == (409, "wrong_state")
+    sandbox.redirect()
+    grant = sandbox.admin.get("/grants").json()["result"][0]["id"]
+    assert sandbox.ask("POST", "/consents", {"grant": grant})["grant"] == grant
+    assert sandbox.refused("POST", "/consents", {"grant": "x"}) == (404, "not_found")
+    assert sandbox.refused("POST", "/consents", {}) == (400, "invalid_request")
     assert sandbox.refused("POST", "/consents", {"redirect": "x"}) == (400, "invalid_request")
 
 
@@ -169,18 +105,39 @@ def test_rules_decide_in_their_order(sandbox: Sandbox) -> None:
     assert [rule["id"] for rule in made] == [rule["id"] for rule in sandbox.ask("GET", "/consent-rules")["rules"]]
     found = [str(sandbox.open(sandbox.redirect())) for _ in range(3)]
     assert ["result=grant_rejected" in target for target in found] == [True, False, False]
-    assert sandbox.ask("GET", f"/consent-rules/{made[1]['id']}")["times"] == 0
+    assert [sandbox.ask("GET", f"/consent-rules/{rule['id']}")["used"] for rule in made] == [2, 1, 0, 0]
     sandbox.ask("DELETE", f"/consent-rules/{made[0]['id']}")
     assert sandbox.refused("GET", f"/consent-rules/{made[0]['id']}", {}) == (404, "not_found")
     assert sandbox.open(sandbox.redirect()) is None
 
 
-def test_rule_decides_at_once_where_no_finish_was_given(sandbox: Sandbox) -> None:
-    sandbox.ask("POST", "/consent-rules", {"decision": "approve"})
+def test_rule_decides_without_a_finish_url_and_later(sandbox: Sandbox) -> None:
+    for delay in (0, 0.2):
+        sandbox.ask("POST", "/consent-rules", {"decision": "approve", "times": 1, "delay": delay})
+        begun = monotonic()
+        follow = continuing(sandbox)
+        if delay:
+            wait_until(lambda: "access_token" in follow(), pause=0.05)  # noqa: B023 - called here
+            assert monotonic() - begun >= delay
+        else:
+            assert "access_token" in follow()
+        assert sandbox.ask("POST", "/consent-rules", {"decision": "approve", "times": 1, "delay": 0.2})
+        begun = monotonic()
+        assert "interact_ref" in str(sandbox.open(sandbox.redirect()))
+        assert monotonic() - begun >= 0.2
+
+
+def continuing(sandbox: Sandbox) -> Callable[[], dict[str, Any]]:
+    """Asks for a grant without a finish URL; what asks whether it is given."""
     item = {"type": "outgoing-payment", "actions": ["create"], "identifier": sandbox.alice}
-    asked = sandbox.app.request_grant(item, interact={"start": ["redirect"]}).json()["continue"]
-    answer = sandbox.app.post(asked["uri"], None, asked["access_token"]["value"])
-    assert "access_token" in answer.json(), answer.text
+    asked = sandbox.app.request_grant(item, interact={"start": ["redirect"]}).json()
+
+    def follow() -> dict[str, Any]:
+        nonlocal asked
+        asked = sandbox.app.post(asked["continue"]["uri"], None, asked["continue"]["access_token"]["value"]).json()
+        return dict(asked)
+
+    return follow
 
 
 def test_clock_goes_forward_and_apps_sign_by_their_own(sandbox: Sandbox) -> None:
@@ -199,6 +156,131 @@ def test_clock_goes_forward_and_apps_sign_by_their_own(sandbox: Sandbox) -> None
         assert sandbox.control.post("/clock", json=body).status_code == status
     sandbox.ask("POST", "/reset", {})
     assert parse_time(sandbox.ask("GET", "/clock")["now"]) - before < TIMEOUT * 1_000_000
+
+
+def test_signature_is_fresh_by_real_time_or_the_sandboxs(sandbox: Sandbox) -> None:
+    sandbox.ask("POST", "/clock", {"advance": 86_400})
+    for ahead, status in [(0, 200), (DAY, 200), (DAY // 2, 401), (-DAY, 401)]:
+        app = sandbox.sign(sandbox.line["client"], MovableClock(SystemClock().now() + ahead, frozen=True))
+        assert app.request_grant({"type": "incoming-payment", "actions": ["read"]}).status_code == status, ahead
+        app.close()
+
+
+def test_clock_stands_still_and_runs_on(sandbox: Sandbox) -> None:
+    frozen = sandbox.ask("POST", "/clock", {"frozen": True})
+    assert frozen == {**sandbox.ask("GET", "/clock"), "settled": True}
+    set_to = sandbox.ask("POST", "/clock", {"set": "2120-01-01T00:00:00Z"})
+    assert set_to == {"now": "2120-01-01T00:00:00.000Z", "frozen": True, "settled": True}
+    running = sandbox.ask("POST", "/clock", {"frozen": False, "advance": 1})
+    assert parse_time(running["now"]) - parse_time(set_to["now"]) < TIMEOUT * SECOND
+    wait_until(lambda: sandbox.ask("GET", "/clock")["now"] > running["now"])
+
+
+@contextmanager
+def webhook(sandbox: Sandbox) -> Iterator[tuple[Endpoint, str]]:
+    """An endpoint, and the secret of its webhook."""
+    with Endpoint().running() as endpoint:
+        added = sandbox.admin.post("/webhooks", json={"url": endpoint.url, "private": True})
+        yield endpoint, added.json()["secret"]
+
+
+def test_leap_does_what_is_due_and_a_webhook_is_tried_once(sandbox: Sandbox) -> None:
+    sandbox.ask("POST", "/clock", {"advance": DAY // SECOND * 400})
+    with webhook(sandbox) as (endpoint, secret):
+        endpoint.answer = answering(500, 500, 200)
+        sandbox.app.create_incoming_payment(sandbox.bob, usd(500))
+        endpoint.wait_for(1)
+        for number in (2, 3):
+            assert sandbox.ask("POST", "/clock", {"advance": 3600})["settled"]
+            assert len(endpoint.received) == number
+        assert sandbox.ask("POST", "/clock", {"advance": 40 * 86_400})["settled"]
+        created, expired = endpoint.received[2:]
+        assert [one.event["type"] for one in (created, expired)] == [
+            "incoming_payment.created",
+            "incoming_payment.expired",
+        ]
+        sent = int(created.headers["webhook-timestamp"])
+        assert abs(sent - SystemClock().now() // SECOND) < TIMEOUT, "receivers check it by their clock"
+        created.verified(secret)
+
+
+def test_reset_ends_what_is_under_way(sandbox: Sandbox) -> None:
+    rule = sandbox.ask("POST", "/consent-rules", {"decision": "approve", "delay": 3600})
+    release = threading.Event()
+    with ThreadPoolExecutor() as others, webhook(sandbox) as (endpoint, _):
+        endpoint.answer = lambda _: (200 if release.wait(TIMEOUT) else 500, {})
+        opened = others.submit(httpx2.get, sandbox.redirect(), timeout=TIMEOUT)
+        wait_until(lambda: sandbox.ask("GET", f"/consent-rules/{rule['id']}")["used"] == 1)
+        sandbox.app.create_incoming_payment(sandbox.bob)
+        endpoint.wait_for(1)
+        moved = others.submit(sandbox.refused, "POST", "/clock", {"advance": 1})
+        wait_until(lambda: parse_time(sandbox.ask("GET", "/clock")["now"]) - SystemClock().now() > SECOND // 2)
+        resets = [others.submit(sandbox.ask, "POST", "/reset", {}) for _ in range(2)]
+        first, second = sorted(reset.result()["generation"] for reset in resets)
+        assert second == first + 1
+        assert opened.result().status_code == 503
+        assert moved.result() == (409, "wrong_state")
+        release.set()
+
+
+def test_repeated_under_a_key_it_is_done_once(sandbox: Sandbox) -> None:
+    def post(path: str, body: Any, key: str = "k") -> httpx2.Response:
+        return sandbox.control.post(path, json=body, headers={"Idempotency-Key": key})
+
+    with ThreadPoolExecutor() as others:
+        made = {answer.text for answer in others.map(lambda _: post("/wallets", {}), range(4))}
+    assert len(made) == 1
+    assert post("/wallets", {}, "other").text not in made
+    assert post("/wallets", {"name": "Other"}).json()["error"]["details"]["reason"] == "body"
+    assert post("/clients", {}).json()["error"]["details"]["reason"] == "path"
+    assert [post("/wallets", {"asset_code": ""}, "refused").status_code for _ in range(2)] == [400, 400]
+    sandbox.ask("POST", "/reset", {})
+    assert post("/wallets", {}).text not in made
+
+
+def test_unknown_members_are_refused_with_the_names_of_those_there_are(sandbox: Sandbox) -> None:
+    for path, names in [
+        ("/wallets", "asset_code, asset_scale, balance, name, active"),
+        ("/consent-rules", "times, wallet, client, decision, delay"),
+        ("/reset", "none"),
+    ]:
+        error = sandbox.control.post(path, json={"decision": "deny", "colour": "red"}).json()["error"]
+        assert error["code"] == "invalid_request"
+        assert error["details"]["hint"].endswith(f"The members are: {names}")
+
+
+def test_token_is_an_operators_key_with_every_scope(sandbox: Sandbox) -> None:
+    assert sandbox.admin.put("/assets/USD/2/fee", json={"fixed": "0.10"}).status_code == 200
+    bill = sandbox.app.create_incoming_payment(sandbox.bob, usd(500))
+    assert sandbox.app.create_quote(sandbox.alice, bill["id"])["debitAmount"] == usd(510)
+    assert sandbox.admin.get("/grants", headers={"Authorization": "Bearer x"}).status_code == 401
+
+
+def test_payment_to_the_peer_arrives_and_costs_what_the_operators_say(sandbox: Sandbox) -> None:
+    [peer] = sandbox.peers
+    assert sandbox.line.keys() - peer.line.keys() == {"peers"}
+    assert sandbox.line["control_token"] == peer.line["control_token"]
+    sandbox.admin.put("/assets/USD/2/fee", json={"fixed": "0.10"})
+    peer.ask("PUT", "/wallets/carol", {"asset_code": "EUR"})
+    for one in (sandbox, peer):
+        assert one.admin.put("/rates/USD/EUR", json={"rate": "0.5"}).status_code == 200
+    peer.admin.post("/assets/EUR/2/liquidity/deposits", json={"amount": "100.00"})
+    sandbox.ask("POST", "/consent-rules", {"decision": "approve"})
+    there = peer.sign(sandbox.line["client"])  # its key is published at the first
+    bill = there.create_incoming_payment(
+        f"{peer.base_url}/carol", {"value": "500", "assetCode": "EUR", "assetScale": 2}
+    )
+    payment = sandbox.app.pay(sandbox.alice, bill["id"])
+    wait_until(lambda: peer.balance("carol") == "5.00", lambda: str(payment))
+    wait_until(lambda: sandbox.balance() == "989.90")
+    there.close()
+
+    peer.ask("POST", "/clock", {"advance": 86_400})
+    assert parse_time(sandbox.ask("GET", "/clock")["now"]) - SystemClock().now() > DAY // 2
+    assert peer.ask("GET", "/consent-rules") == {"rules": []}
+    generation = peer.ask("POST", "/reset", {})["generation"]
+    assert (sandbox.balance(), sandbox.ask("GET", "/")["generation"]) == ("1000.00", generation)
+    assert peer.refused("GET", "/wallets/carol", {}) == (404, "not_found")
 
 
 def test_expires_what_it_is_told_to(sandbox: Sandbox) -> None:
@@ -236,42 +318,3 @@ def test_other_servers_have_no_such_paths(payres: Instance) -> None:
             404,
             405,
         }
-
-
-def test_ends_with_standard_input_and_by_signals(tmp_path: Path) -> None:
-    for number, how in enumerate(("stdin", "terminate")):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        with started(folder) as (process, line):
-            assert process.stdin is not None
-            assert len(list(folder.iterdir())) == 1, "its folder, and no database of settings"
-            (process.stdin.close if how == "stdin" else process.terminate)()
-            assert process.wait(TIMEOUT) == 0
-            assert is_refused(urlsplit(line["base_url"]).port or 0)
-        assert list(folder.iterdir()) == []
-
-
-def test_ends_with_its_parent(tmp_path: Path) -> None:
-    script = f"{sys.executable} -m payres sandbox < /dev/null & sleep 300"
-    with child(["sh", "-c", script], stdout=subprocess.PIPE, env=free_of_settings(TMPDIR=str(tmp_path))) as process:
-        assert process.stdout is not None
-        port = urlsplit(json.loads(process.stdout.readline())["base_url"]).port or 0
-        assert not is_refused(port), "/dev/null is no leash"
-        process.kill()
-        wait_until(lambda: is_refused(port), seconds=TIMEOUT)
-        wait_until(lambda: list(tmp_path.iterdir()) == [], seconds=TIMEOUT)
-
-
-def test_start_that_fails_says_why(one: Sandbox, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "payres", "sandbox", "--port", str(urlsplit(one.base_url).port)]
-    done = subprocess.run(command, env=free_of_settings(), capture_output=True, text=True, timeout=TIMEOUT)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("Error: The sandbox did not start")
-
-
-def test_consent_by_flag(tmp_path: Path) -> None:
-    with started(tmp_path, "--consent", "deny") as (_, line):
-        sandbox = Sandbox(line)
-        assert "grant_rejected" in str(sandbox.open(sandbox.redirect()))
-        sandbox.app.close()
-        sandbox.control.close()

@@ -1,0 +1,114 @@
+"""The API below `/_sandbox` with which tests control a sandbox. `payres serve` has no such paths."""
+
+import asyncio
+import hmac
+import logging
+import re
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from payres.errors import (
+    BearerTokenInvalid,
+    DomainError,
+    KeyReused,
+    MethodNotAllowed,
+    ServerFailed,
+    WrongState,
+    nothing_here,
+)
+from payres.http.request_head import credentials
+from payres.http.responses import json_error, json_response
+from payres.routes.requests import idempotency_key
+from payres.testing.actions import ACTIONS, UNCUT, Action
+from payres.testing.calls import Answer, Call
+from payres.testing.sandbox import ROOT, Sandbox
+from payres.testing.server import Server
+from payres.urls import ADMIN_API
+
+log: Final = logging.getLogger("payres.testing")
+
+
+class Control:
+    """The ASGI application of one server of a sandbox, with its control API."""
+
+    def __init__(self, sandbox: Sandbox, server: Server) -> None:
+        self._sandbox = sandbox
+        self._server = server
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if path == ROOT or path.startswith(f"{ROOT}/"):
+            await (await self._respond(scope, receive))(scope, receive, send)
+        else:
+            await self._server(self._as_operator(scope), receive, send)
+
+    def _as_operator(self, scope: Scope) -> Scope:
+        """The token is an API key with every scope too."""
+        if not scope["path"].startswith(ADMIN_API) or not self._has_token(scope):
+            return scope
+        others = [line for line in scope["headers"] if line[0] != b"authorization"]
+        return {**scope, "headers": [*others, (b"authorization", f"Bearer {self._server.api_key}".encode())]}
+
+    async def _respond(self, scope: Scope, receive: Receive) -> Response:
+        try:
+            self._authorize(scope)
+            status, content = await self._answer(scope, await Request(scope, receive).body())
+        except DomainError as error:
+            return json_error(error)
+        except Exception:
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            return json_error(ServerFailed("The sandbox failed; the fault is not yours"))
+        return Response(status_code=status) if status == HTTPStatus.NO_CONTENT else json_response(content, status)
+
+    def _authorize(self, scope: Scope) -> None:
+        """Raises NotFound for other machines, BearerTokenInvalid without the token."""
+        if not self._sandbox.hosts.let_in(scope):
+            raise nothing_here()
+        if credentials(scope["headers"], "bearer") is None:
+            raise BearerTokenInvalid("Send control_token as Authorization: Bearer <token>", "missing_token")
+        if not self._has_token(scope):
+            raise BearerTokenInvalid("This is not the sandbox's control_token", "unknown_token")
+
+    def _has_token(self, scope: Scope) -> bool:
+        token = credentials(scope["headers"], "bearer")
+        return token is not None and hmac.compare_digest(token.encode(), self._sandbox.token.encode())
+
+    async def _answer(self, scope: Scope, body: bytes) -> Answer:
+        """In a task of its own, which a reset ends. Repeated under its Idempotency-Key, it is done once."""
+        method, path = scope["method"], scope["raw_path"].decode("latin-1").removeprefix(ROOT).rstrip("/")
+        act, named = _find(method, path)
+        key = idempotency_key(scope["headers"]) if method == "POST" else None
+        sandbox, made = self._sandbox, self._sandbox.made
+        known = made.get((self._server, key)) if key is not None else None
+        if known is not None and known[:2] != (path, body):
+            raise KeyReused("The Idempotency-Key was used before", reason="path" if known[0] != path else "body")
+        task = known[2] if known else asyncio.create_task(act(Call(sandbox, self._server, body, named)))
+        if act not in UNCUT:
+            sandbox.under_way.add(task)
+            task.add_done_callback(sandbox.under_way.discard)
+        if key is not None:
+            made[self._server, key] = path, body, task
+        await asyncio.wait({task})
+        if task.cancelled():
+            raise WrongState("The sandbox was reset meanwhile")
+        if key is not None and task.exception() is not None:
+            made.pop((self._server, key), None)
+        answer: Answer = task.result()
+        return answer
+
+
+def _find(method: str, path: str) -> tuple[Action, dict[str, str]]:
+    """Raises NotFound, MethodNotAllowed."""
+    allowed = []
+    for (served, pattern), act in ACTIONS.items():
+        found = re.fullmatch(pattern, path)
+        if found and served == method:
+            return act, {name: unquote(text) for name, text in found.groupdict().items()}
+        if found:
+            allowed.append(served)
+    raise MethodNotAllowed(", ".join(allowed)) if allowed else nothing_here()

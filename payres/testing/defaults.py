@@ -1,0 +1,29 @@
+"""What servers for tests have in common: their settings, their wallets, and how soon they give up."""
+
+import msgspec
+
+from payres.clock import MILLISECOND, SECOND
+from payres.interledger.remote_payments import Backoff
+from payres.routes.context import Context
+
+# Tests do quickly what takes people a while, and from one address.
+RATE_LIMITS = ("rate_limit_per_client", "rate_limit_per_address", "rate_limit_unauthenticated", "rate_limit_per_peer")
+SETTINGS = {"continue_wait": 0, "allow_private_hosts": True, **dict.fromkeys(RATE_LIMITS, 0)}
+WALLETS = {"alice": "Alice", "bob": "Bob"}
+BALANCE = "1000.00"
+CLIENT = "shop"
+CLIENT_NAME = "Example Shop"
+
+
+def shorten_timeouts(context: Context) -> None:
+    """Shortens timeouts, so that failing payments to other servers fail within two seconds, and the pauses between
+    packets, of which no path on one machine needs any."""
+    payments = context.remote_payments
+    payments.backoff = Backoff(after_failure=0.02, after_fault=0.02)
+    payments.outbound.timing = msgspec.structs.replace(
+        payments.outbound.timing,
+        idle_timeout=SECOND,
+        close_timeout=SECOND,
+        first_pause=MILLISECOND,
+        interval=MILLISECOND,
+    )

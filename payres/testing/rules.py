@@ -1,0 +1,84 @@
+"""Rules with which tests say what becomes of requests to come: whom a rule is for, and which of several comes first."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import asdict
+
+from payres.errors import require
+
+CONSENT_PAGE = re.compile(r"/interact/([^/]+)/([^/]+)/?$")
+Decision = Literal["approve", "deny"]
+
+
+class Rule(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """For the next so many requests, or for all from now on; those about one wallet, by its path, or of one client, by
+    its wallet address."""
+
+    times: Annotated[int, Meta(ge=1)] | None = None
+    wallet: str | None = None
+    client: str | None = None
+
+    def fits(self, wallet: str, client: str) -> bool:
+        return self.wallet in {None, wallet} and self.client in {None, client}
+
+
+class ConsentRule(Rule, frozen=True, kw_only=True):
+    """Decides on grants, after so many seconds."""
+
+    decision: Decision
+    delay: Annotated[float, Meta(ge=0, le=3600)] = 0
+
+
+R = TypeVar("R", bound=Rule)
+
+
+class Kept(msgspec.Struct, Generic[R]):
+    """A rule, and how often it was used."""
+
+    id: str
+    rule: R
+    used: int = 0
+
+    def shown(self) -> dict[str, Any]:
+        return {"id": self.id, "used": self.used, **asdict(self.rule)}
+
+
+class Rules(Generic[R]):
+    """The rules of one kind."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._made = 0
+        self._kept: list[Kept[R]] = []
+
+    def add(self, rule: R) -> Kept[R]:
+        self._made += 1
+        self._kept.append(Kept(f"{self._kind}-{self._made}", rule))
+        return self._kept[-1]
+
+    def shown(self) -> Sequence[dict[str, Any]]:
+        return [one.shown() for one in self._kept]
+
+    def require(self, id: str) -> Kept[R]:
+        """Raises NotFound."""
+        found = next((one for one in self._kept if one.id == id), None)
+        return require(found, f"There is no {self._kind} {id}")
+
+    def remove(self, id: str | None = None) -> None:
+        """Removes one, if it is there, or all."""
+        self._kept = [one for one in self._kept if id not in {None, one.id}]
+
+    def use(self, fits: Callable[[R], bool]) -> R | None:
+        """The first rule that fits, which is used by that: of those with `times`, in the order given, that are not used
+        up; then of the others, the newest first."""
+        counted = [one for one in self._kept if one.rule.times is not None and one.used < one.rule.times]
+        standing = [one for one in reversed(self._kept) if one.rule.times is None]
+        found = next((one for one in (*counted, *standing) if fits(one.rule)), None)
+        if found is None:
+            return None
+        found.used += 1
+        return found.rule

@@ -1,0 +1,187 @@
+"""One server of a sandbox: a payres that a reset replaces by a new one on the data of its baseline."""
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from starlette.applications import Starlette
+from starlette.responses import RedirectResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from payres.application import create_app
+from payres.clock import Clock
+from payres.errors import DomainError, Unavailable
+from payres.grants import consent
+from payres.http.responses import json_error
+from payres.logs import RequestLog
+from payres.routes.context import Context
+from payres.settings import Settings
+from payres.store import runs
+from payres.store.clients import CLIENTS
+from payres.store.copies import change, copied
+from payres.store.wallets import WALLETS
+from payres.store.work import Work
+from payres.testing.defaults import shorten_timeouts
+from payres.testing.rules import CONSENT_PAGE, ConsentRule, Rules
+
+T = TypeVar("T")
+
+REDIRECT: Final = re.compile(rb'"redirect":"[^"]*/interact/([^/"]+)/([^/"]+)"')
+
+
+class Server:
+    """An ASGI application. `always` decides on the grants for which there is no rule; without it their pages ask.
+
+    `line` is what a test must know of it, `api_key` one of the operator's API with every scope.
+    """
+
+    def __init__(
+        self, settings: Settings, clock: Clock, always: ConsentRule | None, request_log: RequestLog | None
+    ) -> None:
+        self.settings = settings
+        self.line: dict[str, Any] = {}
+        self.api_key = ""
+        self.rules: Rules[ConsentRule] = Rules("rule")
+        self._clock = clock
+        self._always = always
+        self._request_log = request_log
+        self._stack = AsyncExitStack()
+        self._app: Starlette | None = None
+        self._running: set[asyncio.Task[Any]] = set()
+
+    @property
+    def context(self) -> Context:
+        """Raises Unavailable during a reset."""
+        if self._app is None:
+            raise Unavailable("The sandbox is being reset; try again")
+        context: Context = self._app.state.context
+        return context
+
+    async def write(self, unit: Callable[[Work], T]) -> T:
+        return await self.context.database.write(unit)
+
+    async def read(self, unit: Callable[[Work], T]) -> T:
+        return await self.context.database.read(unit)
+
+    async def open(self) -> None:
+        app = create_app(self.settings, self._clock, self._request_log, is_durable=False)
+        await self._stack.enter_async_context(app.router.lifespan_context(app))
+        shorten_timeouts(app.state.context)
+        self._app = app
+
+    async def close(self) -> None:
+        """Cuts the requests under way, which are answered 503."""
+        self._app = None
+        stopped = {task for task in self._running if task.cancel()}
+        if stopped:
+            await asyncio.wait(stopped)
+        await self._stack.aclose()
+
+    def keep_baseline(self) -> None:
+        """Copies the database, which may be open."""
+        baseline = self._baseline
+        with copied(Path(self.settings.database), baseline) as partial:
+            change(partial, runs.end)
+            os.replace(partial, baseline)
+
+    def return_to_baseline(self) -> None:
+        """Puts the copy in the place of the database, which nobody has open."""
+        for ending in ("-wal", "-shm"):
+            Path(f"{self.settings.database}{ending}").unlink(missing_ok=True)
+        shutil.copyfile(self._baseline, self.settings.database)
+        self.rules.remove()
+
+    @property
+    def _baseline(self) -> Path:
+        return Path(f"{self.settings.database}.baseline")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """In a task of its own, because a reset cuts what is under way."""
+        running = self._begin(self._serve(scope, receive, send))
+        try:
+            await asyncio.wait({running})
+        finally:
+            running.cancel()
+        if not running.cancelled():
+            running.result()
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_begun = False
+
+        async def note(message: Message) -> None:
+            nonlocal is_begun
+            is_begun = True
+            await send(message)
+
+        try:
+            page = CONSENT_PAGE.match(scope["path"]) if scope["method"] == "GET" else None
+            target = await self._decide_by_rule(*page.groups(), has_finish=True) if page else None
+            if target is not None:
+                await RedirectResponse(target, 302)(scope, receive, note)
+            elif self._app is None:
+                raise Unavailable("The sandbox is being reset; try again")
+            else:
+                is_grant = scope["path"] == "/" and scope["method"] == "POST"
+                await self._app(scope, receive, self._deciding(note) if is_grant else note)
+        except asyncio.CancelledError:
+            if self._app is None and not is_begun:
+                await json_error(Unavailable("The sandbox was reset"))(scope, receive, send)
+            raise
+        except DomainError as error:
+            await json_error(error)(scope, receive, note)
+
+    def _deciding(self, send: Send) -> Send:
+        """What sends the answer to a grant request, after the decision where no redirect would bring it about."""
+        body = b""
+
+        async def decide_first(message: Message) -> None:
+            nonlocal body
+            if message["type"] == "http.response.body":
+                body += message.get("body", b"")
+                found = None if message.get("more_body") else REDIRECT.search(body)
+                if found:
+                    id, nonce = (part.decode() for part in found.groups())
+                    await self._decide_by_rule(id, nonce, has_finish=False)
+            await send(message)
+
+        return decide_first
+
+    async def _decide_by_rule(self, id: str, nonce: str, *, has_finish: bool) -> str | None:
+        """Where the decision sends the browser. None when no rule decides, or nobody waits for it."""
+        try:
+            rule = await self.read(lambda work: self._rule_for(work, id, nonce, has_finish=has_finish))
+            if rule is None:
+                return None
+            decided = self._begin(self._decide(id, nonce, rule))
+            return await decided if has_finish or not rule.delay else None
+        except DomainError:
+            return None  # the page says why
+
+    def _rule_for(self, work: Work, id: str, nonce: str, *, has_finish: bool) -> ConsentRule | None:
+        pending = consent.find_pending(work, id, nonce)
+        if pending.grant.state != "pending" or (pending.interaction.finish_uri is not None) != has_finish:
+            return None
+        assert pending.grant.wallet_address_id is not None
+        wallet = WALLETS.by_id(work, pending.grant.wallet_address_id).path
+        client = CLIENTS.by_id(work, pending.grant.client_id).identity
+        return self.rules.use(lambda rule: rule.fits(wallet, client)) or self._always
+
+    async def _decide(self, id: str, nonce: str, rule: ConsentRule) -> str | None:
+        def unit(work: Work) -> str | None:
+            return consent.decide(work, consent.find_pending(work, id, nonce), rule.decision == "approve", "owner")
+
+        await asyncio.sleep(rule.delay)
+        with suppress(DomainError):  # somebody else has decided
+            return await self.write(unit)
+        return None

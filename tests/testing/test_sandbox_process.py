@@ -1,0 +1,100 @@
+"""`payres sandbox` as a process: its options, how it starts, and how it ends."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+
+from tests.helpers import TIMEOUT, child, free_of_settings, is_refused, wait_until
+from tests.testing.sandboxes import Sandbox, started
+
+
+def test_ends_with_standard_input_and_by_signals(tmp_path: Path) -> None:
+    for number, how in enumerate(("stdin", "terminate")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with started(folder) as (process, line):
+            assert process.stdin is not None
+            assert len(list(folder.iterdir())) == 1, "its folder, and no database of settings"
+            (process.stdin.close if how == "stdin" else process.terminate)()
+            assert process.wait(TIMEOUT) == 0
+            assert is_refused(urlsplit(line["base_url"]).port or 0)
+        assert list(folder.iterdir()) == []
+
+
+def test_ends_with_its_parent(tmp_path: Path) -> None:
+    script = f"{sys.executable} -m payres sandbox < /dev/null & sleep 300"
+    with child(["sh", "-c", script], stdout=subprocess.PIPE, env=free_of_settings(TMPDIR=str(tmp_path))) as process:
+        assert process.stdout is not None
+        port = urlsplit(json.loads(process.stdout.readline())["base_url"]).port or 0
+        assert not is_refused(port), "/dev/null is no leash"
+        process.kill()
+        wait_until(lambda: is_refused(port), seconds=TIMEOUT)
+        wait_until(lambda: list(tmp_path.iterdir()) == [], seconds=TIMEOUT)
+
+
+def test_start_that_fails_says_why(one: Sandbox) -> None:
+    for options, why in [
+        (("--port", str(urlsplit(one.base_url).port)), "The sandbox did not start: "),
+        (("--set", "quote_lifetime=0"), "quote_lifetime = '0' (set) is not allowed: it must be a whole number"),
+        (("--set", "colour"), "write NAME=VALUE"),
+        (("--base-url", "http://host/path"), "must have no path"),
+        (("--token", "a b"), "letters, digits"),
+    ]:
+        command = [sys.executable, "-m", "payres", "sandbox", *options]
+        done = subprocess.run(command, env=free_of_settings(), capture_output=True, text=True, timeout=TIMEOUT)
+        assert (done.returncode, done.stdout) == (2, ""), options
+        assert why in done.stderr
+
+
+def test_options_and_what_killed_sandboxes_have_left(tmp_path: Path) -> None:
+    killed, young = tmp_path / "payres-sandbox-1", tmp_path / "payres-sandbox-2"
+    for folder in (killed, young):
+        folder.mkdir()
+    os.utime(killed, (0, 0))
+    options = ["--token", "T", "--set", "quote_lifetime=60", "--log", "info"]
+    named = ["--host", "0.0.0.0", "--base-url", "http://payres.test:8080", "--control-from", "203.0.113.0/24"]
+    with started(tmp_path, *options, *named, "--keep", stderr=subprocess.PIPE) as (process, line):
+        assert not killed.exists()
+        assert young.exists(), "its process may not have come to lock it"
+        assert (line["base_url"], line["control_token"]) == ("http://payres.test:8080", "T")
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.close()
+        own = next(one for one in tmp_path.glob("payres-sandbox-*/") if one != young)
+        os.utime(own, (0, 0))
+        with started(tmp_path):
+            assert own.exists(), "it is locked"
+        sent = f"http://127.0.0.1:{_port_of(process)}"
+        for address, host, status in [
+            ("203.0.113.7", "payres.test:8080", 200),
+            ("203.0.113.7", "attacker.test", 404),
+            ("203.0.114.7", "payres.test:8080", 404),
+        ]:
+            headers = {"Authorization": "Bearer T", "Host": host, "X-Forwarded-For": address}
+            assert httpx2.get(f"{sent}/_sandbox", headers=headers).status_code == status
+        process.terminate()
+        assert process.wait(TIMEOUT) == 0
+
+
+def test_consent_by_flag_and_a_baseline_that_resets_return_to(tmp_path: Path) -> None:
+    with started(tmp_path, "--consent", "deny") as (_, line), Sandbox(line) as sandbox:
+        assert "grant_rejected" in str(sandbox.open(sandbox.redirect()))
+        sandbox.ask("PUT", "/wallets/carol", {"balance": "5.00"})
+        assert sandbox.ask("POST", "/baseline", {}) == {"generation": 0}
+        sandbox.ask("PUT", "/wallets/carol", {"balance": "6.00"})
+        sandbox.redirect()
+        sandbox.ask("POST", "/reset", {})
+        assert sandbox.balance("carol") == "5.00"
+        assert "grant_rejected" in str(sandbox.open(sandbox.redirect()))
+
+
+def _port_of(process: "subprocess.Popen[str]") -> int:
+    """Where a process listens."""
+    inodes = {os.readlink(one) for one in Path(f"/proc/{process.pid}/fd").iterdir()}
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return next(int(row[1].split(":")[1], 16) for row in rows if f"socket:[{row[9]}]" in inodes and row[3] == "0A")
