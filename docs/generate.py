@@ -108,7 +108,7 @@ def pages() -> Mapping[str, str]:
         "metrics.md": _page("Metrics", METRICS, iter([_metrics()])),
         "operators-api.md": _page("The operator's API", ENDPOINTS, _endpoints()),
     }
-    return {name: f"{GENERATED}\n\n{text.strip()}\n" for name, text in found.items()}
+    return {name: text.strip().replace("\n\n", f"\n\n{GENERATED}\n\n", 1) + "\n" for name, text in found.items()}
 
 
 def contents() -> str:

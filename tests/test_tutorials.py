@@ -1,6 +1,6 @@
 """The tutorials, done as a reader does them: in an empty folder, with the files and commands as they stand there.
 
-What a package manager installs is there already, and the port is a free one.
+So is the guide for other languages. What a package manager installs is there already, and the port is a free one.
 """
 
 import re
@@ -84,7 +84,7 @@ def rest(process: "subprocess.Popen[str]") -> str:
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Callable[[str], Reader]:
-    return lambda name: Reader(tmp_path, f"docs/tutorials/{name}.md")
+    return lambda name: Reader(tmp_path, f"docs/{name}.md")
 
 
 def pay_in_a_browser(page: str) -> None:
@@ -103,7 +103,7 @@ def pay_in_a_browser(page: str) -> None:
 
 
 def test_first_payment(reader: Callable[[str], Reader]) -> None:
-    shop = reader("first-payment")
+    shop = reader("tutorials/first-payment")
     _, wallet, take, _ = shop.blocks()
     [program] = shop.blocks("python")
     with shop.serving():
@@ -116,7 +116,7 @@ def test_first_payment(reader: Callable[[str], Reader]) -> None:
 
 
 def test_on_behalf_of_an_owner(reader: Callable[[str], Reader]) -> None:
-    app = reader("on-behalf-of-an-owner")
+    app = reader("tutorials/on-behalf-of-an-owner")
     _, wallet, pay, approve = app.blocks()
     [program] = app.blocks("js")
     with app.serving():
@@ -134,14 +134,14 @@ def test_on_behalf_of_an_owner(reader: Callable[[str], Reader]) -> None:
 
 
 def test_your_app_with_pytest(reader: Callable[[str], Reader]) -> None:
-    app = reader("test-your-app")
+    app = reader("tutorials/test-your-app")
     [test] = app.blocks("python")
     app.save("test_shop.py", test)
     assert "1 passed" in app.run("pytest -p no:cacheprovider -p no:schemathesis")
 
 
 def test_your_app_with_node(reader: Callable[[str], Reader]) -> None:
-    app = reader("test-your-app")
+    app = reader("tutorials/test-your-app")
     for name, content in zip(("app.mjs", "app.test.mjs"), app.blocks("js"), strict=True):
         app.save(name, content)
     assert "# fail 0" in app.run(app.blocks()[1])
@@ -149,9 +149,26 @@ def test_your_app_with_node(reader: Callable[[str], Reader]) -> None:
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="the example needs jq")
 def test_your_app_with_bash(reader: Callable[[str], Reader]) -> None:
-    app = reader("test-your-app")
+    app = reader("tutorials/test-your-app")
     [script] = app.blocks("bash")
     app.save("with-sandbox.sh", script)
     said = app.run(app.blocks()[2])
     assert '"assetCode":"EUR"' in said
     assert said.endswith("Alice has 1000.00.\n")
+
+
+@pytest.mark.parametrize(
+    ("language", "command", "said"),
+    [
+        ("php", "php program.php", "Granted: incoming-payment\n"),
+        ("go", "go run program.go", "Granted: 200 OK\n"),
+        ("rust", "rustfmt --edition 2021 --quiet < program.rust", "use "),
+    ],
+)
+def test_other_languages(reader: Callable[[str], Reader], language: str, command: str, said: str) -> None:
+    if shutil.which(command.split()[0]) is None:
+        pytest.skip(f"{command.split()[0]} is not on this machine")
+    app = reader("how-to/other-languages")
+    [program] = app.blocks(language)
+    app.save(f"program.{language}", program)
+    assert app.run(command).startswith(said)
