@@ -1,7 +1,5 @@
 """The access items of grants: `access.quote("create", identifier=wallet.id)`."""
 
-from typing import Any, cast
-
 from msgspec import UNSET
 
 from payres.gnap import (
@@ -35,7 +33,12 @@ def outgoing_payment(
     interval: str | None = None,
 ) -> OutgoingPaymentAccess:
     """To pay from the wallet address `identifier`, within these limits."""
-    given = {"receiver": receiver, "debit_amount": debit_amount, "receive_amount": receive_amount, "interval": interval}
-    limits = {name: value for name, value in given.items() if value}
-    found = Limits(**cast("Any", limits)) if limits else UNSET
-    return OutgoingPaymentAccess(actions=list(actions), identifier=identifier, limits=found)
+    limits = Limits(
+        receiver=receiver or UNSET,
+        debit_amount=debit_amount or UNSET,
+        receive_amount=receive_amount or UNSET,
+        interval=interval or UNSET,
+    )
+    return OutgoingPaymentAccess(
+        actions=list(actions), identifier=identifier, limits=UNSET if limits == Limits() else limits
+    )

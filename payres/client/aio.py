@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 import httpx2
@@ -20,17 +20,17 @@ T = TypeVar("T")
 
 async def run(http: httpx2.AsyncClient, steps: Steps[T]) -> T:
     """The result of a call whose effects are performed one after the other."""
-    perform: Callable[[], Effect] = partial(next, steps)
+    resume, value = steps.send, None
     while True:
         try:
-            effect = perform()
+            effect = resume(value)
         except StopIteration as done:
             result: T = done.value
             return result
         try:
-            perform = partial(steps.send, await _perform(http, effect))
+            resume, value = steps.send, await _perform(http, effect)
         except BaseException as error:
-            perform = partial(steps.throw, error)
+            resume, value = steps.throw, error
 
 
 async def _perform(http: httpx2.AsyncClient, effect: Effect) -> Any:
@@ -90,8 +90,8 @@ class Payments(Resource, Generic[T]):
 
 
 class WalletAddresses(Resource):
-    get, get_keys = asynchronous(calls.wallet_address_get), asynchronous(calls.wallet_address_keys)
-    get_did_document = asynchronous(calls.wallet_address_did_document)
+    get, get_keys = asynchronous(calls.wallet_address), asynchronous(calls.keys)
+    get_did_document = asynchronous(calls.did_document)
 
 
 class Grants(Resource):
@@ -109,22 +109,22 @@ class Grants(Resource):
 
 
 class IncomingPayments(Payments[IncomingPayment]):
-    create, get = asynchronous(calls.incoming_payment_create), asynchronous(calls.incoming_payment_get)
+    create, get = asynchronous(calls.create_incoming), asynchronous(calls.INCOMING.get)
     get_public, complete = (
-        asynchronous(calls.incoming_payment_get_public),
-        asynchronous(calls.incoming_payment_complete),
+        asynchronous(calls.get_public),
+        asynchronous(calls.complete),
     )
-    list, wait = asynchronous(calls.incoming_payment_list), asynchronous(calls.incoming_payment_wait)
+    list, wait = asynchronous(calls.INCOMING.list), asynchronous(calls.INCOMING.wait)
 
 
 class Quotes(Resource):
-    create, get = asynchronous(calls.quote_create), asynchronous(calls.quote_get)
+    create, get = asynchronous(calls.create_quote), asynchronous(calls.QUOTES.get)
 
 
 class OutgoingPayments(Payments[OutgoingPayment]):
-    create, get = asynchronous(calls.outgoing_payment_create), asynchronous(calls.outgoing_payment_get)
-    list, wait = asynchronous(calls.outgoing_payment_list), asynchronous(calls.outgoing_payment_wait)
-    get_grant_spent_amounts = asynchronous(calls.grant_spent_amounts)
+    create, get = asynchronous(calls.create_outgoing), asynchronous(calls.OUTGOING.get)
+    list, wait = asynchronous(calls.OUTGOING.list), asynchronous(calls.OUTGOING.wait)
+    get_grant_spent_amounts = asynchronous(calls.spent_amounts)
 
 
 class Tokens(Resource):

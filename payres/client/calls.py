@@ -2,12 +2,10 @@
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import urlencode
 from uuid import uuid4
 
-import httpx2
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
@@ -18,7 +16,6 @@ from payres.client.grants import Server, Token, exchange
 from payres.signatures.jwk import JWK
 from payres.wire import (
     Amount,
-    Body,
     GrantSpending,
     IncomingPayment,
     IncomingPaymentRequest,
@@ -29,9 +26,10 @@ from payres.wire import (
     Quote,
     QuoteRequest,
     WalletAddress,
+    WalletResource,
 )
 
-T = TypeVar("T")
+T = TypeVar("T", bound=WalletResource)
 WAIT_SECONDS: Final = 20
 LONGEST_PAUSE: Final = 15
 
@@ -42,28 +40,117 @@ class KeySet(msgspec.Struct):
     keys: list[JWK]
 
 
-def wallet_address_get(core: Core, url: str, *, timeout: float | None = None) -> Steps[WalletAddress]:
+class Kind(NamedTuple, Generic[T]):
+    """Resources that are created, read, listed and waited for alike."""
+
+    name: str
+    type: type[T]
+    has_ended: Callable[[T], bool]
+
+    def get(
+        self, core: Core, url: str, access_token: Token, *, wait: int | None = None, timeout: float | None = None
+    ) -> Steps[T]:
+        """The resource; with `wait`, once it has changed or so many seconds are over."""
+        call = Call(f"{self.name}.get", "GET", url, wait=wait, timeout=timeout)
+        return checks.read(core, (yield from exchange(core, access_token, call)), self.type)
+
+    def list(
+        self,
+        core: Core,
+        server: Server,
+        access_token: Token,
+        *,
+        wallet_address: str | None = None,
+        first: int | None = None,
+        last: int | None = None,
+        cursor: str | None = None,
+        wait: int | None = None,
+        timeout: float | None = None,
+    ) -> Steps[Page[T]]:
+        """A page of payments, newest first."""
+        query = {"first": first, "last": last, "cursor": cursor, "wallet-address": _wallet(server, wallet_address)}
+        # As browsers write it: WHATWG URL, application/x-www-form-urlencoded.
+        text = urlencode({name: value for name, value in query.items() if value}, safe="*").replace("~", "%7E")
+        call = Call(f"{self.name}.list", "GET", f"{self._urls(server)}?{text}", wait=wait, timeout=timeout)
+        return checks.page(core, (yield from exchange(core, access_token, call)), self.type)
+
+    def wait(
+        self,
+        core: Core,
+        url: str,
+        access_token: Token,
+        until: Callable[[T], bool] | None = None,
+        timeout: float = 600,
+    ) -> Steps[T]:
+        """The payment once it is as wanted: by default completed, sent or failed. Raises WaitTimeout.
+
+        An outgoing one made for a received amount may end below its `debitAmount`: look at what the receiver has.
+        """
+        deadline, pause = time.monotonic() + timeout, 1.0
+        while True:
+            begun = time.monotonic()
+            seconds = max(0, min(WAIT_SECONDS, int(deadline - begun)))
+            call = Call(f"{self.name}.wait", "GET", url, wait=seconds)
+            answer = yield from exchange(core, access_token, call)
+            found = checks.read(core, answer, self.type)
+            if (until or self.has_ended)(found):
+                return found
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise WaitTimeout(f"{call.name}: it is not as wanted after {timeout:g} seconds")
+            if "preference-applied" not in answer.headers or time.monotonic() - begun < 1:
+                yield Sleep(min(pause, left))
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    def created(
+        self,
+        core: Core,
+        server: Server,
+        access_token: Token,
+        asked: checks.Asked,
+        key: str | None,
+        timeout: float | None,
+        repeat: str = "always",
+    ) -> Steps[T]:
+        """What is created; the request has a key unless that is the empty text."""
+        key = str(uuid4()) if key is None else key
+        if key and not (key.isascii() and key.isprintable() and not set(key) & {'"', "\\"}):
+            raise ConfigurationError("An idempotency_key is printable ASCII without quotes and backslashes")
+        url = self._urls(server)
+        call = Call(f"{self.name}.create", "POST", url, 201, asked, key=key, timeout=timeout, repeat=repeat)
+        return checks.created(core, (yield from exchange(core, access_token, call)), self.type, asked)
+
+    def _urls(self, server: Server) -> str:
+        return f"{_base(server)}/{self.name.replace('_', '-')}s"
+
+
+INCOMING: Final = Kind("incoming_payment", IncomingPayment, lambda payment: payment.completed)
+QUOTES: Final = Kind("quote", Quote, lambda _: True)
+OUTGOING: Final = Kind("outgoing_payment", OutgoingPayment, lambda payment: bool(payment.failed) or _is_sent(payment))
+
+
+def wallet_address(core: Core, url: str, *, timeout: float | None = None) -> Steps[WalletAddress]:
     """The wallet address: its asset and its servers."""
     answer = yield from core.exchange(Call("wallet_address.get", "GET", url, timeout=timeout))
     return checks.decoded(answer, WalletAddress)
 
 
-def wallet_address_keys(core: Core, url: str, *, timeout: float | None = None) -> Steps[list[JWK]]:
+def keys(core: Core, url: str, *, timeout: float | None = None) -> Steps[list[JWK]]:
     """The keys that sign in the name of the wallet address."""
     call = Call("wallet_address.get_keys", "GET", f"{url.rstrip('/')}/jwks.json", timeout=timeout)
     answer = yield from core.exchange(call)
     found = checks.decoded(answer, KeySet)
-    checks.notice_members(core, answer, KeySet)
+    checks.notice(core, answer, answer.json(), KeySet)
     return found.keys
 
 
-def wallet_address_did_document(core: Core, url: str, *, timeout: float | None = None) -> Steps[dict[str, Any]]:
+def did_document(core: Core, url: str, *, timeout: float | None = None) -> Steps[dict[str, Any]]:
     """The DID document of the wallet address."""
     call = Call("wallet_address.get_did_document", "GET", f"{url.rstrip('/')}/did.json", timeout=timeout)
     return checks.decoded((yield from core.exchange(call)), dict[str, Any])
 
 
-def incoming_payment_create(
+def create_incoming(
     core: Core,
     server: Server,
     access_token: Token,
@@ -82,19 +169,10 @@ def incoming_payment_create(
         expires_at=expires_at or UNSET,
         metadata=_json(metadata),
     )
-    call = _creation("incoming_payment", server, asked, idempotency_key, timeout)
-    return checks.created_incoming((yield from exchange(core, access_token, call)), asked)
+    return (yield from INCOMING.created(core, server, access_token, asked, idempotency_key, timeout))
 
 
-def incoming_payment_get(
-    core: Core, url: str, access_token: Token, *, wait: int | None = None, timeout: float | None = None
-) -> Steps[IncomingPayment]:
-    """The incoming payment; with `wait`, once it has changed or so many seconds are over."""
-    call = Call("incoming_payment.get", "GET", url, wait=wait, timeout=timeout)
-    return checks.read_incoming((yield from exchange(core, access_token, call)))
-
-
-def incoming_payment_get_public(
+def get_public(
     core: Core, url: str, *, wait: int | None = None, timeout: float | None = None
 ) -> Steps[PublicIncomingPayment]:
     """What everybody may know of an incoming payment; with `wait`, as `get`."""
@@ -102,45 +180,13 @@ def incoming_payment_get_public(
     return checks.decoded((yield from core.exchange(call)), PublicIncomingPayment)
 
 
-def incoming_payment_complete(
-    core: Core, url: str, access_token: Token, *, timeout: float | None = None
-) -> Steps[IncomingPayment]:
+def complete(core: Core, url: str, access_token: Token, *, timeout: float | None = None) -> Steps[IncomingPayment]:
     """The incoming payment, which takes no more money."""
     call = Call("incoming_payment.complete", "POST", f"{url}/complete", timeout=timeout)
-    return checks.completed_incoming(core, (yield from exchange(core, access_token, call)))
+    return checks.completed(core, (yield from exchange(core, access_token, call)))
 
 
-def incoming_payment_list(
-    core: Core,
-    server: Server,
-    access_token: Token,
-    *,
-    wallet_address: str | None = None,
-    first: int | None = None,
-    last: int | None = None,
-    cursor: str | None = None,
-    wait: int | None = None,
-    timeout: float | None = None,
-) -> Steps[Page[IncomingPayment]]:
-    """A page of incoming payments, newest first."""
-    query = {"first": first, "last": last, "cursor": cursor, "wallet-address": _wallet(server, wallet_address)}
-    call = _list("incoming_payment", server, query, wait, timeout)
-    return checks.page(core, (yield from exchange(core, access_token, call)), IncomingPayment)
-
-
-def incoming_payment_wait(
-    core: Core,
-    url: str,
-    access_token: Token,
-    until: Callable[[IncomingPayment], bool] = lambda payment: payment.completed,
-    timeout: float = 600,
-) -> Steps[IncomingPayment]:
-    """The incoming payment once it is as wanted, by default completed. Raises WaitTimeout."""
-    call = Call("incoming_payment.wait", "GET", url)
-    return (yield from _wait(core, access_token, call, checks.read_incoming, until, timeout))
-
-
-def quote_create(
+def create_quote(
     core: Core,
     server: Server,
     access_token: Token,
@@ -162,19 +208,10 @@ def quote_create(
         debit_amount=debit_amount or UNSET,
         receive_amount=receive_amount or UNSET,
     )
-    call = _creation("quote", server, asked, idempotency_key, timeout)
-    return checks.quote(core, (yield from exchange(core, access_token, call)), asked)
+    return (yield from QUOTES.created(core, server, access_token, asked, idempotency_key, timeout))
 
 
-def quote_get(
-    core: Core, url: str, access_token: Token, *, wait: int | None = None, timeout: float | None = None
-) -> Steps[Quote]:
-    """The quote."""
-    call = Call("quote.get", "GET", url, wait=wait, timeout=timeout)
-    return checks.quote(core, (yield from exchange(core, access_token, call)))
-
-
-def outgoing_payment_create(
+def create_outgoing(
     core: Core,
     server: Server,
     access_token: Token,
@@ -202,53 +239,10 @@ def outgoing_payment_create(
         metadata=_json(metadata),
     )
     repeat = "quoted" if quote_id else "keyed"
-    call = _creation("outgoing_payment", server, asked, idempotency_key, timeout)._replace(repeat=repeat)
-    return checks.created_outgoing((yield from exchange(core, access_token, call)), asked)
+    return (yield from OUTGOING.created(core, server, access_token, asked, idempotency_key, timeout, repeat))
 
 
-def outgoing_payment_get(
-    core: Core, url: str, access_token: Token, *, wait: int | None = None, timeout: float | None = None
-) -> Steps[OutgoingPayment]:
-    """The outgoing payment; with `wait`, once it has changed or so many seconds are over."""
-    call = Call("outgoing_payment.get", "GET", url, wait=wait, timeout=timeout)
-    return checks.read_outgoing(core, (yield from exchange(core, access_token, call)))
-
-
-def outgoing_payment_list(
-    core: Core,
-    server: Server,
-    access_token: Token,
-    *,
-    wallet_address: str | None = None,
-    first: int | None = None,
-    last: int | None = None,
-    cursor: str | None = None,
-    wait: int | None = None,
-    timeout: float | None = None,
-) -> Steps[Page[OutgoingPayment]]:
-    """A page of outgoing payments, newest first."""
-    query = {"first": first, "last": last, "cursor": cursor, "wallet-address": _wallet(server, wallet_address)}
-    call = _list("outgoing_payment", server, query, wait, timeout)
-    return checks.page(core, (yield from exchange(core, access_token, call)), OutgoingPayment)
-
-
-def outgoing_payment_wait(
-    core: Core,
-    url: str,
-    access_token: Token,
-    until: Callable[[OutgoingPayment], bool] = lambda payment: bool(payment.failed) or _is_sent(payment),
-    timeout: float = 600,
-) -> Steps[OutgoingPayment]:
-    """The outgoing payment once it is as wanted, by default sent or failed. Raises WaitTimeout.
-
-    One that was made for a received amount may end below its `debitAmount`: look at what the receiver has.
-    """
-    call = Call("outgoing_payment.wait", "GET", url)
-    read = partial(checks.read_outgoing, core)
-    return (yield from _wait(core, access_token, call, read, until, timeout))
-
-
-def grant_spent_amounts(
+def spent_amounts(
     core: Core, server: Server, access_token: Token, *, timeout: float | None = None
 ) -> Steps[GrantSpending]:
     """What has been spent of a grant."""
@@ -266,58 +260,16 @@ def next_cursor(page: Page[Any], seen: set[str]) -> str | None:
     return cursor
 
 
-def _wait(
-    core: Core,
-    access_token: Token,
-    call: Call,
-    read: Callable[[httpx2.Response], T],
-    until: Callable[[T], bool],
-    timeout: float,
-) -> Steps[T]:
-    deadline, pause = time.monotonic() + timeout, 1.0
-    while True:
-        begun = time.monotonic()
-        seconds = max(0, min(WAIT_SECONDS, int(deadline - begun)))
-        answer = yield from exchange(core, access_token, call._replace(wait=seconds))
-        found = read(answer)
-        if until(found):
-            return found
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise WaitTimeout(f"{call.name}: it is not as wanted after {timeout:g} seconds")
-        if "preference-applied" not in answer.headers or time.monotonic() - begun < 1:
-            yield Sleep(min(pause, left))
-            pause = min(pause * 2, LONGEST_PAUSE)
-
-
 def _is_sent(payment: OutgoingPayment) -> bool:
     return int(payment.sent_amount.value) >= int(payment.debit_amount.value)
-
-
-def _creation(kind: str, server: Server, asked: Body, key: str | None, timeout: float | None) -> Call:
-    """The request that creates; it has a key unless that is the empty text."""
-    made = str(uuid4()) if key is None else key
-    if made and not (made.isascii() and made.isprintable() and not {*made} & {'"', "\\"}):
-        raise ConfigurationError("An idempotency_key is printable ASCII without quotes and backslashes")
-    return Call(f"{kind}.create", "POST", _collection(server, kind), 201, asked, key=made, timeout=timeout)
 
 
 def _json(metadata: Mapping[str, Any] | None) -> Raw | UnsetType:
     return UNSET if metadata is None else Raw(msgspec.json.encode(metadata))
 
 
-def _list(kind: str, server: Server, query: Mapping[str, Any], wait: int | None, timeout: float | None) -> Call:
-    """The request for a page, with the query as browsers write it (WHATWG URL, application/x-www-form-urlencoded)."""
-    given = urlencode({name: value for name, value in query.items() if value}, safe="*").replace("~", "%7E")
-    return Call(f"{kind}.list", "GET", f"{_collection(server, kind)}?{given}", wait=wait, timeout=timeout)
-
-
 def _base(server: Server) -> str:
     return (server.resource_server if isinstance(server, WalletAddress) else server).rstrip("/")
-
-
-def _collection(server: Server, kind: str) -> str:
-    return f"{_base(server)}/{kind.replace('_', '-')}s"
 
 
 def _wallet(server: Server, named: str | None) -> str:

@@ -20,17 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from payres import __version__
-from payres.client.errors import (
-    AnswerLost,
-    ApiError,
-    ConfigurationError,
-    InsecureUrl,
-    NoAnswer,
-    NotSent,
-    SignatureRejected,
-    TooManyRequests,
-    api_error,
-)
+from payres.client import errors
 from payres.clock import SECOND, Clock
 from payres.identifiers import base64url_decoded
 from payres.signatures.sign import Message, Unsigned, prepare
@@ -108,12 +98,12 @@ class Core(msgspec.Struct, kw_only=True):
         for attempt in count():
             try:
                 return (yield from self._attempt(call))
-            except (NoAnswer, ApiError) as failure:
+            except (errors.NoAnswer, errors.ApiError) as failure:
                 if is_lost and call.repeat == "quoted" and _is_paid(failure):
                     raise self._lost(call) from failure
-                is_unknown = isinstance(failure, AnswerLost) or _is_unavailable(failure)
+                is_unknown = isinstance(failure, errors.AnswerLost) or _is_unavailable(failure)
                 is_lost = is_lost or is_unknown
-                is_safe = isinstance(failure, NotSent | TooManyRequests)
+                is_safe = isinstance(failure, errors.NotSent | errors.TooManyRequests)
                 pause = None
                 if attempt < self.max_retries and (is_safe or (is_unknown and self._may_repeat(call))):
                     pause = _pause(failure, attempt)
@@ -129,8 +119,8 @@ class Core(msgspec.Struct, kw_only=True):
             return bool(call.key) and urlsplit(call.url).netloc in self.keeping
         return call.repeat != "never"
 
-    def _lost(self, call: Call) -> AnswerLost:
-        return AnswerLost(f"{call.name}: the answer was lost, and the server may have done it", call.key)
+    def _lost(self, call: Call) -> errors.AnswerLost:
+        return errors.AnswerLost(f"{call.name}: the answer was lost, and the server may have done it", call.key)
 
     def _attempt(self, call: Call) -> Steps[httpx2.Response]:
         request, base = yield from self._request(call)
@@ -142,9 +132,9 @@ class Core(msgspec.Struct, kw_only=True):
                 self.keeping.add(urlsplit(call.url).netloc)
             if status == call.status:
                 return answer
-            error = api_error(status, answer.headers, answer.content)
+            error = errors.api_error(status, answer.headers, answer.content)
             code = error.code or "-"
-            if isinstance(error, SignatureRejected):
+            if isinstance(error, errors.SignatureRejected):
                 error.our_base = base
             raise error
         finally:
@@ -158,11 +148,11 @@ class Core(msgspec.Struct, kw_only=True):
         headers, base = _headers(call), None
         if call.method == "POST" or call.token is not None:
             if self.signer is None or self.kid is None:
-                raise ConfigurationError(f"{call.name} is signed: give the client a private_key and its kid")
+                raise errors.ConfigurationError(f"{call.name} is signed: give the client a private_key and its kid")
             unsigned = unsigned_request(call.method, url, headers, body, self.kid, self.clock)
             signature = yield Ask(self.signer, unsigned.base)
             if not isinstance(signature, bytes):
-                raise ConfigurationError("The signer gave no bytes; one that is awaited needs an AsyncClient")
+                raise errors.ConfigurationError("The signer gave no bytes; one that is awaited needs an AsyncClient")
             headers |= unsigned.signed(signature)
             base = unsigned.base.decode("utf-8", "replace")
         seconds = (self.timeout if call.timeout is None else call.timeout) + (call.wait or 0)
@@ -172,11 +162,11 @@ class Core(msgspec.Struct, kw_only=True):
     def _url(self, url: str) -> str:
         scheme, _, rest = url.partition("://")
         if scheme.lower() not in ("http", "https") or not rest:
-            raise ConfigurationError(f"{url!r} is no URL of http or https")
+            raise errors.ConfigurationError(f"{url!r} is no URL of http or https")
         if self.use_http:
             return f"http://{rest}"
         if scheme.lower() == "http" and not (self.wallet_address or "").startswith("http://"):
-            raise InsecureUrl(f"{url!r} is plain http; for tests, make the client with use_http=True")
+            raise errors.InsecureUrl(f"{url!r} is plain http; for tests, make the client with use_http=True")
         return url
 
 
@@ -208,27 +198,27 @@ def _headers(call: Call) -> dict[str, str]:
 
 def _pause(failure: Exception, attempt: int) -> float | None:
     """Seconds until the next attempt; None where the server asks for more than is waited for."""
-    asked = failure.retry_after if isinstance(failure, ApiError) else None
+    asked = failure.retry_after if isinstance(failure, errors.ApiError) else None
     if asked is not None:
         return asked if asked <= LONGEST_PAUSE else None
     return FIRST_PAUSE * float(2**attempt) * random.uniform(0.75, 1.25)  # noqa: S311 - no secret
 
 
 def _is_unavailable(failure: Exception) -> bool:
-    return isinstance(failure, ApiError) and failure.status in UNAVAILABLE
+    return isinstance(failure, errors.ApiError) and failure.status in UNAVAILABLE
 
 
 def _is_paid(failure: Exception) -> bool:
     """Whether a payment of a quote failed because that quote was paid."""
-    if not isinstance(failure, ApiError):
+    if not isinstance(failure, errors.ApiError):
         return False
     says = failure.code, failure.description.replace(" ", "_")
     return failure.status == 409 or (failure.status == 400 and "invalid_quote" in says)
 
 
-def failure_of(error: httpx2.HTTPError) -> NoAnswer:
+def failure_of(error: httpx2.HTTPError) -> errors.NoAnswer:
     """What it means that the transport failed."""
-    kind = NotSent if isinstance(error, NEVER_SENT) else AnswerLost
+    kind = errors.NotSent if isinstance(error, NEVER_SENT) else errors.AnswerLost
     return kind(str(error) or type(error).__name__)
 
 
@@ -246,10 +236,10 @@ def signer_of(key: Key) -> Signer:
             is_raw = len(key) == 32
             found = Ed25519PrivateKey.from_private_bytes(key) if is_raw else load_pem_private_key(key, password=None)
     except (KeyError, OSError, ValueError, TypeError) as error:
-        raise ConfigurationError(f"The private key cannot be read: {type(error).__name__}") from None
+        raise errors.ConfigurationError(f"The private key cannot be read: {type(error).__name__}") from None
     if isinstance(found, Ed25519PrivateKey):
         return found.sign
     if not callable(found):
-        raise ConfigurationError("The private key is no Ed25519 key")
+        raise errors.ConfigurationError("The private key is no Ed25519 key")
     signer: Signer = found
     return signer

@@ -1,7 +1,7 @@
 """What can go wrong, as classes to catch; all are `OpenPaymentsError`."""
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -67,15 +67,33 @@ class HashMismatch(GrantError):
     """A browser came back without the hash that only the server can make."""
 
 
+class Said(msgspec.Struct):
+    """What an error body says, as far as it says it."""
+
+    code: str = ""
+    description: str = ""
+    details: dict[str, Any] = {}
+
+    def detail(self, name: str) -> str | None:
+        """A detail that is text."""
+        value = self.details.get(name)
+        return value if isinstance(value, str) else None
+
+
+class _Body(msgspec.Struct):
+    error: str | Said
+
+
 class ApiError(OpenPaymentsError):
     """A server's refusal: its HTTP status, and what else it says."""
 
-    def __init__(self, status: int, said: "Said", headers: Mapping[str, str]) -> None:
-        named = said.reason or said.field
-        about = f" ({named})" if named else ""
-        super().__init__(f"{status} {said.code}{about}: {said.hint or said.description}".removesuffix(": "))
+    def __init__(self, status: int, said: Said, headers: Mapping[str, str]) -> None:
         self.status = status
-        self.code, self.reason, self.description, self.hint, self.details = said[:5]
+        self.code, self.description, self.details = said.code, said.description, said.details
+        self.reason, self.hint = said.detail("reason"), said.detail("hint")
+        named = self.reason or said.detail("field")
+        about = f" ({named})" if named else ""
+        super().__init__(f"{status} {said.code}{about}: {self.hint or said.description}".removesuffix(": "))
         self.request_id = headers.get("x-request-id")
         after = headers.get("retry-after", "")
         self.retry_after = int(after) if after.isascii() and after.isdigit() else None
@@ -151,39 +169,13 @@ STATUSES: Final[Mapping[int, type[ApiError]]] = {
 }
 
 
-class Said(NamedTuple):
-    """What an error body says, as far as it says it."""
-
-    code: str = ""
-    reason: str | None = None
-    description: str = ""
-    hint: str | None = None
-    details: Mapping[str, Any] = {}
-    field: str | None = None
-
-
 def api_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """The error of an answer, whatever its body is."""
-    said = _said(body)
+    try:
+        said = msgspec.json.decode(body, type=_Body).error
+    except (ValueError, RecursionError):
+        said = Said(description=body[:200].decode("utf-8", "replace"))
+    if isinstance(said, str):  # the short form of GNAP
+        said = Said(code=said)
     kind = CODES.get(said.code) or DESCRIPTIONS.get(said.description) or STATUSES.get(status)
     return (kind or (ServerError if status >= 500 else BadRequest))(status, said, headers)
-
-
-def _said(body: bytes) -> Said:
-    try:
-        found = msgspec.json.decode(body)
-    except (ValueError, RecursionError):
-        return Said(description=body[:200].decode("utf-8", "replace"))
-    error = found.get("error") if isinstance(found, dict) else None
-    if isinstance(error, str):  # the short form of GNAP
-        return Said(error)
-    if not isinstance(error, dict):
-        return Said(description=body[:200].decode("utf-8", "replace"))
-    details = error.get("details")
-    details = details if isinstance(details, dict) else {}
-    reason, hint, field = (_text(details.get(name)) for name in ("reason", "hint", "field"))
-    return Said(_text(error.get("code")) or "", reason, _text(error.get("description")) or "", hint, details, field)
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None

@@ -1,31 +1,18 @@
 """Grants: asking for them, coming back from the wallet's owner, and calls with them, which rotate expired tokens."""
 
 import hmac
-import json
 import secrets
 import time
 from collections.abc import Mapping
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import msgspec
 
-from payres.client import checks
+from payres.client import checks, errors
 from payres.client.core import Acquire, Ask, Call, Core, Sleep, Steps
-from payres.client.errors import (
-    ApiError,
-    ConfigurationError,
-    GrantDenied,
-    GrantError,
-    GrantLapsed,
-    HashMismatch,
-    InteractionNeeded,
-    InvalidAnswer,
-    TokenError,
-    WaitTimeout,
-)
 from payres.gnap import Access, AccessToken, GrantResponse, TokenResponse, interaction_hash
 from payres.wire import WalletAddress
 
@@ -34,63 +21,54 @@ Item = Access | Mapping[str, Any]
 LAPSED: Final = ("decision_expired", "approval_expired", "unknown_continuation", "already_issued")
 
 
-class Grant:
-    """A grant with its access token, which calls rotate when it has expired."""
+class Kept(msgspec.Struct, kw_only=True, dict=True):
+    """What an app may keep as text. The text holds secrets, which `repr` does not show."""
 
-    def __init__(self, token: AccessToken | None, uri: str = "", continue_token: str = "", subject: Any = None) -> None:
-        self.value, self.manage = "", ""
-        self.access: list[dict[str, Any]] = []
-        self.expires_in: int | None = None
-        self.continue_uri, self.continue_token, self.subject = uri, continue_token, subject
-        self.lock = Lock()
-        if token is not None:
-            self.take(token)
-
-    def take(self, token: AccessToken) -> None:
-        """Keeps a token in the place of the one before."""
-        self.value, self.manage, self.expires_in = token.value, token.manage, token.expires_in or None
-        self.access = msgspec.json.decode(token.access)
-
-    def dump(self) -> str:
-        """Text for `load`; it holds secrets."""
-        return json.dumps({name: value for name, value in vars(self).items() if name != "lock"})
-
-    @classmethod
-    def load(cls, text: str) -> "Grant":
-        """The grant that was dumped."""
-        grant = cls(None)
-        vars(grant).update(json.loads(text))
-        return grant
-
-    def __repr__(self) -> str:
-        return f"<Grant ...{self.value[-4:]}>"
-
-
-Token = str | Grant
-
-
-class PendingGrant(msgspec.Struct, kw_only=True):
-    """A grant for which the wallet's owner is sent to `redirect`."""
-
-    redirect: str = ""
-    continue_uri: str
-    continue_token: str
-    wait: int = 0
-    server: str = ""
-    client_nonce: str = ""
-    server_nonce: str = ""
+    continue_uri: str = ""
+    continue_token: str = ""
 
     def dump(self) -> str:
         """Text for `load`; it holds secrets."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
-    def load(cls, text: str) -> "PendingGrant":
-        """The pending grant that was dumped."""
+    def load(cls, text: str) -> Self:
+        """What was dumped."""
         return msgspec.json.decode(text, type=cls)
 
     def __repr__(self) -> str:
-        return f"<PendingGrant ...{self.continue_token[-4:]}>"
+        return f"<{type(self).__name__} ...{self.continue_token[-4:]}>"
+
+
+class Grant(Kept, kw_only=True):
+    """A grant with its access token, which calls rotate when it has expired."""
+
+    value: str = ""
+    manage: str = ""
+    access: list[dict[str, Any]] = []
+    expires_in: int | None = None
+    subject: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        self.lock = Lock()
+
+    def take(self, token: AccessToken) -> None:
+        """Keeps a token in the place of the one before."""
+        self.value, self.manage, self.expires_in = token.value, token.manage, token.expires_in or None
+        self.access = msgspec.json.decode(token.access)
+
+
+class PendingGrant(Kept, kw_only=True):
+    """A grant for which the wallet's owner is sent to `redirect`."""
+
+    redirect: str = ""
+    wait: int = 0
+    server: str = ""
+    client_nonce: str = ""
+    server_nonce: str = ""
+
+
+Token = str | Grant
 
 
 def request(
@@ -104,10 +82,10 @@ def request(
 ) -> Steps[Grant | PendingGrant]:
     """Asks for a grant."""
     if not access and not subject:
-        raise ConfigurationError("Ask for access, a subject, or both")
+        raise errors.ConfigurationError("Ask for access, a subject, or both")
     items: list[dict[str, Any]] = [msgspec.to_builtins(item) for item in access]
     if any({"debitAmount", "receiveAmount"} <= (item.get("limits") or {}).keys() for item in items):
-        raise ConfigurationError("Limit debitAmount or receiveAmount, not both")
+        raise errors.ConfigurationError("Limit debitAmount or receiveAmount, not both")
     given = {
         "access_token": {"access": items} if items else None,
         "subject": subject,
@@ -116,7 +94,7 @@ def request(
     }
     body = {name: value for name, value in given.items() if value}
     if "client" not in body:
-        raise ConfigurationError("A grant is asked for in the name of a wallet address: give the client one")
+        raise errors.ConfigurationError("A grant is asked for in the name of a wallet address: give the client one")
     url = server.auth_server if isinstance(server, WalletAddress) else server
     call = Call("grant.request", "POST", url, body=body, timeout=timeout, repeat="never")
     found = yield from _granted(core, call)
@@ -142,16 +120,16 @@ def cancel(core: Core, url: str, access_token: str, *, timeout: float | None = N
 
 def obtain(core: Core, server: Server, *access: Item, timeout: float | None = None) -> Steps[Grant]:
     """A grant that needs nobody's consent. Raises InteractionNeeded."""
-    refused: ApiError | None = None
+    refused: errors.ApiError | None = None
     try:
         found = yield from request(core, server, *access, timeout=timeout)
         if isinstance(found, Grant):
             return found
-    except ApiError as error:
+    except errors.ApiError as error:
         if "interact" not in str(error):  # which the request lacks
             raise
         refused = error
-    raise InteractionNeeded("The wallet's owner must consent: use grant.start") from refused
+    raise errors.InteractionNeeded("The wallet's owner must consent: use grant.start") from refused
 
 
 def start(
@@ -163,7 +141,7 @@ def start(
         interact["finish"] = {"method": "redirect", "uri": finish, "nonce": secrets.token_urlsafe(24)}
     found = yield from request(core, server, *access, interact=interact, timeout=timeout)
     if isinstance(found, Grant):
-        raise GrantError("The server asks nobody for consent to this: use grant.obtain")
+        raise errors.GrantError("The server asks nobody for consent to this: use grant.obtain")
     return found
 
 
@@ -174,7 +152,7 @@ def finish(core: Core, pending: PendingGrant, callback_url: str, *, timeout: flo
     """
     query = dict(parse_qsl(urlsplit(callback_url).query))
     if "result" in query:
-        raise GrantDenied(f"The wallet's owner did not consent: {query['result']}")
+        raise errors.GrantDenied(f"The wallet's owner did not consent: {query['result']}")
     reference, shown = query.get("interact_ref", ""), _standard(query.get("hash", ""))
     hashes = [
         _standard(interaction_hash(pending.client_nonce, pending.server_nonce, reference, url))
@@ -183,10 +161,10 @@ def finish(core: Core, pending: PendingGrant, callback_url: str, *, timeout: flo
     # Both are compared, and in constant time.
     matches = [hmac.compare_digest(one, shown) for one in hashes]
     if not pending.client_nonce or not reference or not any(matches):
-        raise HashMismatch("The hash of the URL does not belong to this grant: nothing was continued")
+        raise errors.HashMismatch("The hash of the URL does not belong to this grant: nothing was continued")
     found = yield from _continued(core, pending, reference, timeout)
     if isinstance(found, PendingGrant):
-        raise GrantError("The server has not given the grant yet")
+        raise errors.GrantError("The server has not given the grant yet")
     return found
 
 
@@ -197,7 +175,7 @@ def wait(core: Core, pending: PendingGrant, timeout: float = 600) -> Steps[Grant
         yield Sleep(pause)
         try:
             found = yield from _continued(core, pending)
-        except ApiError as error:
+        except errors.ApiError as error:
             if error.code != "too_fast":
                 raise
             pause = max(error.retry_after or pause, 1)
@@ -206,7 +184,7 @@ def wait(core: Core, pending: PendingGrant, timeout: float = 600) -> Steps[Grant
                 return found
             pending.continue_uri, pending.continue_token = found.continue_uri, found.continue_token
             pause = max(found.wait, 1)
-    raise WaitTimeout("The wallet's owner has not decided")
+    raise errors.WaitTimeout("The wallet's owner has not decided")
 
 
 def rotate(core: Core, url: str, access_token: Token, *, timeout: float | None = None) -> Steps[AccessToken]:
@@ -233,17 +211,17 @@ def exchange(core: Core, access_token: Token, call: Call) -> Steps[httpx2.Respon
     used = access_token.value
     try:
         return (yield from core.exchange(call._replace(token=used)))
-    except TokenError as error:
+    except errors.TokenError as error:
         yield from _renew_expired(core, access_token, used, error)
     return (yield from core.exchange(call._replace(token=access_token.value)))
 
 
-def _renew_expired(core: Core, grant: Grant, used: str, expired: TokenError) -> Steps[None]:
+def _renew_expired(core: Core, grant: Grant, used: str, expired: errors.TokenError) -> Steps[None]:
     yield Acquire(grant.lock)
     try:
         if grant.value == used:  # else another thread or task was quicker
             yield from _renew(core, grant.manage, grant, None)
-    except ApiError as error:
+    except errors.ApiError as error:
         if error.status >= 500 or error.status == 429:
             raise
         raise expired from error  # revoked, or rotated by another process
@@ -262,7 +240,7 @@ def _renew(core: Core, url: str, grant: Grant, timeout: float | None) -> Steps[A
 def _new_token(core: Core, url: str, value: str, timeout: float | None) -> Steps[AccessToken]:
     answer = yield from core.exchange(Call("token.rotate", "POST", url, token=value, timeout=timeout, repeat="never"))
     token = checks.decoded(answer, TokenResponse).access_token
-    checks.notice_token(core, answer)
+    checks.notice(core, answer, answer.json()["access_token"], AccessToken)
     return token
 
 
@@ -271,24 +249,27 @@ def _continued(
 ) -> Steps[Grant | PendingGrant]:
     try:
         return (yield from continue_(core, pending.continue_uri, pending.continue_token, reference, timeout=timeout))
-    except ApiError as error:
+    except errors.ApiError as error:
         if error.code == "user_denied":
-            raise GrantDenied("The wallet's owner said no") from error
+            raise errors.GrantDenied("The wallet's owner said no") from error
         if error.reason in LAPSED or error.code == "invalid_continuation":
-            raise GrantLapsed(str(error)) from error
+            raise errors.GrantLapsed(str(error)) from error
         raise
 
 
 def _granted(core: Core, call: Call) -> Steps[Grant | PendingGrant]:
     answer = yield from core.exchange(call)
     found = checks.decoded(answer, GrantResponse)
-    checks.notice_token(core, answer)
     if call.name == "grant.request" and bool(found.interact) == bool(found.access_token):
-        raise InvalidAnswer(answer.status_code, ["it has both or neither of interact and access_token"])
+        raise errors.InvalidAnswer(answer.status_code, ["it has both or neither of interact and access_token"])
     uri, token, wait = found.continue_.uri, found.continue_.access_token.value, found.continue_.wait or 0
     if found.access_token or found.subject:
         subject = msgspec.to_builtins(found.subject) if found.subject else None
-        return Grant(found.access_token or None, uri, token, subject)
+        grant = Grant(continue_uri=uri, continue_token=token, subject=subject)
+        if found.access_token:
+            checks.notice(core, answer, answer.json()["access_token"], AccessToken)
+            grant.take(found.access_token)
+        return grant
     pending = PendingGrant(continue_uri=uri, continue_token=token, wait=wait)
     if found.interact:
         pending.redirect, pending.server_nonce = found.interact.redirect, found.interact.finish

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 import httpx2
@@ -19,17 +19,17 @@ T = TypeVar("T")
 
 def run(http: httpx2.Client, steps: Steps[T]) -> T:
     """The result of a call whose effects are performed one after the other."""
-    perform: Callable[[], Effect] = partial(next, steps)
+    resume, value = steps.send, None
     while True:
         try:
-            effect = perform()
+            effect = resume(value)
         except StopIteration as done:
             result: T = done.value
             return result
         try:
-            perform = partial(steps.send, _perform(http, effect))
+            resume, value = steps.send, _perform(http, effect)
         except BaseException as error:
-            perform = partial(steps.throw, error)
+            resume, value = steps.throw, error
 
 
 def _perform(http: httpx2.Client, effect: Effect) -> Any:
@@ -80,8 +80,8 @@ class Payments(Resource, Generic[T]):
 
 
 class WalletAddresses(Resource):
-    get, get_keys = sync(calls.wallet_address_get), sync(calls.wallet_address_keys)
-    get_did_document = sync(calls.wallet_address_did_document)
+    get, get_keys = sync(calls.wallet_address), sync(calls.keys)
+    get_did_document = sync(calls.did_document)
 
 
 class Grants(Resource):
@@ -90,19 +90,19 @@ class Grants(Resource):
 
 
 class IncomingPayments(Payments[IncomingPayment]):
-    create, get = sync(calls.incoming_payment_create), sync(calls.incoming_payment_get)
-    get_public, complete = sync(calls.incoming_payment_get_public), sync(calls.incoming_payment_complete)
-    list, wait = sync(calls.incoming_payment_list), sync(calls.incoming_payment_wait)
+    create, get = sync(calls.create_incoming), sync(calls.INCOMING.get)
+    get_public, complete = sync(calls.get_public), sync(calls.complete)
+    list, wait = sync(calls.INCOMING.list), sync(calls.INCOMING.wait)
 
 
 class Quotes(Resource):
-    create, get = sync(calls.quote_create), sync(calls.quote_get)
+    create, get = sync(calls.create_quote), sync(calls.QUOTES.get)
 
 
 class OutgoingPayments(Payments[OutgoingPayment]):
-    create, get = sync(calls.outgoing_payment_create), sync(calls.outgoing_payment_get)
-    list, wait = sync(calls.outgoing_payment_list), sync(calls.outgoing_payment_wait)
-    get_grant_spent_amounts = sync(calls.grant_spent_amounts)
+    create, get = sync(calls.create_outgoing), sync(calls.OUTGOING.get)
+    list, wait = sync(calls.OUTGOING.list), sync(calls.OUTGOING.wait)
+    get_grant_spent_amounts = sync(calls.spent_amounts)
 
 
 class Tokens(Resource):

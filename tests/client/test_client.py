@@ -242,13 +242,13 @@ def without(body: Json, name: str) -> Json:
         ("bill", without(BILL, "methods"), "methods are missing"),
         ("bill", BILL | {"receivedAmount": usd(1)}, "not zero"),
         ("bill", BILL | {"completed": True}, "completed is true"),
-        ("bill", BILL | {"incomingAmount": usd(1)}, "incomingAmount is not"),
+        ("bill", BILL | {"incomingAmount": usd(1)}, "incoming_amount is not"),
         ("bill", BILL | {"walletAddress": f"{BASE}/mallory"}, "walletAddress"),
         ("bill", BILL | {"expiresAt": None}, "expiresAt"),
         ("quote", QUOTE | {"receiver": f"{BASE}/mallory"}, "receiver"),
-        ("quote", QUOTE | {"debitAmount": usd(501)}, "debitAmount is not"),
+        ("quote", QUOTE | {"debitAmount": usd(501)}, "debit_amount is not"),
         ("quote", QUOTE | {"method": "spsp"}, "method"),
-        ("pay", MADE | {"debitAmount": usd(501)}, "debitAmount"),
+        ("pay", MADE | {"debitAmount": usd(501)}, "debit_amount"),
         ("pay", MADE | {"receiver": f"{BASE}/mallory"}, "receiver"),
         ("pay", MADE | {"sentAmount": usd(501)}, "more than"),
         ("pay", MADE | {"sentAmount": usd(500), "failed": True}, "it failed"),
@@ -369,7 +369,7 @@ def test_waiting_for_money_pauses_where_the_server_does_not_wait() -> None:
     paid = answer(200, BILL | {"completed": True})
     with scripted("sync", Script()) as client:
         found, effects = steps_of(
-            calls.incoming_payment_wait(client._core, ONE, "token", timeout=900), *[answer(200, BILL)] * 6, paid
+            calls.INCOMING.wait(client._core, ONE, "token", timeout=900), *[answer(200, BILL)] * 6, paid
         )
     requests = [effect for effect in effects if isinstance(effect, httpx2.Request)]
     assert found.completed
