@@ -1,5 +1,5 @@
-"""A pytest plugin: the fixture `payres` is a running instance of its own for each test, and the report of a test that
-fails has the requests that its instances answered.
+"""A pytest plugin: the fixture `payres` is a running instance of its own for each test, and others are for a module or
+for the whole run. The report of a test that fails has the requests that its instances answered.
 
 It is installed with the package, so `def test_checkout(payres): ...` is enough; docs/testing.md describes it. The heavy
 parts load when a test first uses them.
@@ -14,15 +14,41 @@ import pytest
 
 if TYPE_CHECKING:
     from payres.testing.instance import Instance
+    from payres.testing.receiver import WebhookReceiver
 
 
 @pytest.fixture
 def payres(tmp_path: Path) -> "Iterator[Instance]":
     """A payres on loopback with its own database file, wallets alice and bob with 1000.00 USD each, a client with a
-    registered key whose grants are consented to at once, and a clock that the test moves."""
+    registered key, and a clock that the test moves."""
+    yield from _instance(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def payres_module(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Instance]":
+    """As `payres`, one for all tests of a module, which see what the others have done."""
+    yield from _instance(tmp_path_factory.mktemp("payres"))
+
+
+@pytest.fixture(scope="session")
+def payres_session(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Instance]":
+    """As `payres`, one for all tests of a run, which see what the others have done."""
+    yield from _instance(tmp_path_factory.mktemp("payres"))
+
+
+@pytest.fixture
+def payres_webhooks(payres: "Instance") -> "Iterator[WebhookReceiver]":
+    """Receives, verifies and keeps all events of `payres`."""
+    from payres.testing.receiver import receive_webhooks
+
+    with receive_webhooks(payres) as receiver:
+        yield receiver
+
+
+def _instance(folder: Path) -> "Iterator[Instance]":
     from payres.testing.instance import run_instance
 
-    with run_instance(tmp_path / "payres.db") as instance:
+    with run_instance(folder / "payres.db") as instance:
         yield instance
 
 

@@ -20,26 +20,16 @@ def test_passes(payres):
     payres.client.wallet_address.get(payres.wallet("bob"))
 """
 SHARED = """
-import pytest
-from payres.testing.instance import run_instance
+def test_passes(payres_session):
+    payres_session.client.wallet_address.get(payres_session.wallet("alice"))
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory):
-    with run_instance(tmp_path_factory.mktemp("payres") / "payres.db") as instance:
-        yield instance
-
-
-def test_passes(server):
-    server.client.wallet_address.get(server.wallet("alice"))
-
-
-def test_fails(server):
-    server.client.wallet_address.get(server.wallet("bob"))
+def test_fails(payres_session, payres_module):
+    payres_session.client.wallet_address.get(payres_session.wallet("bob"))
     assert False
 
 
-def test_fails_without_a_request(server):
+def test_fails_without_a_request(payres_session, payres_module):
     assert False
 """
 
@@ -66,4 +56,4 @@ def test_failing_test_shows_what_its_server_was_asked_and_what_was_wrong(pyteste
 def test_server_for_several_tests_shows_the_requests_of_the_one_that_failed(pytester: pytest.Pytester) -> None:
     report = report_of(pytester, SHARED, failed=2, passed=1)
     assert [request for request, _ in requests_in(report)] == ["GET /bob 200"]
-    assert report.count(" Captured requests to server call ") == 1
+    assert report.count(" Captured requests to payres_session call ") == 1

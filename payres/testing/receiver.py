@@ -1,0 +1,99 @@
+"""A receiver of webhooks beside a test: it verifies events as an app must, keeps them, and waits for them."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from payres.clock import SECOND
+from payres.events.sender import signed_headers
+from payres.operator import webhooks
+from payres.testing.instance import Instance
+
+MAX_AGE_SECONDS = 300  # of a webhook-timestamp, as the libraries of Standard Webhooks have it
+ACCEPTED = 204
+REFUSED = 401
+
+Event = dict[str, Any]
+
+
+class WebhookReceiver:
+    """The endpoint of a webhook of an instance, at `url`, with its `secret`.
+
+    `events` are those that were accepted, each once. `refused` says what was wrong with others. `answers` are the
+    statuses of the next answers: 500 has the event sent again later, when the clock has moved on.
+    """
+
+    def __init__(self, instance: Instance, url: str, patterns: tuple[str, ...]) -> None:
+        self._instance = instance
+        self._changed = threading.Condition()
+        self.url = url
+        self.events: list[Event] = []
+        self.refused: list[str] = []
+        self.answers: list[int] = []
+        self.secret = instance.write(lambda work: webhooks.add(work, url, patterns, private=True)).secret
+
+    def wait_for(self, kind: str, count: int = 1, seconds: float = 10) -> list[Event]:
+        """The events of this type, such as `incoming_payment.completed`, once so many have come.
+
+        Raises AssertionError when they have not after `seconds`.
+        """
+
+        def found() -> list[Event]:
+            return [event for event in self.events if event["type"] == kind]
+
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(found()) >= count, seconds):
+                come = ", ".join(event["type"] for event in self.events) or "none"
+                raise AssertionError(f"{len(found())} of {count} {kind} have come in {seconds:g} s; of all: {come}")
+            return found()
+
+    def take(self, headers: dict[str, str], body: bytes) -> int:
+        """Keeps the event of a request with these headers, whose names are lower-case; the status to answer with."""
+        with self._changed:
+            problem = self._problem(headers, body)
+            if problem is not None:
+                self.refused.append(problem)
+                return REFUSED
+            status = self.answers.pop(0) if self.answers else ACCEPTED
+            event = json.loads(body)
+            if status == ACCEPTED and event not in self.events:
+                self.events.append(event)
+                self._changed.notify_all()
+            return status
+
+    def _problem(self, headers: dict[str, str], body: bytes) -> str | None:
+        """Why the request is not from the server; None when it is."""
+        id, timestamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
+        if not timestamp.isdigit() or abs(self._instance.clock.now() // SECOND - int(timestamp)) > MAX_AGE_SECONDS:
+            return f"webhook-timestamp is not of now: {timestamp!r}"
+        expected = signed_headers(id, int(timestamp), body, [self.secret])["webhook-signature"]
+        return None if expected in headers.get("webhook-signature", "").split() else "webhook-signature is wrong"
+
+
+@contextmanager
+def receive_webhooks(instance: Instance, *patterns: str) -> Iterator[WebhookReceiver]:
+    """Receives the events of an instance from now on until the block ends: all, or those of names and patterns such as
+    `incoming_payment.*`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            self.send_response(receiver.take(headers, self.rfile.read(int(headers["content-length"]))))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        receiver = WebhookReceiver(instance, f"http://127.0.0.1:{server.server_port}/", patterns)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield receiver
+        finally:
+            server.shutdown()
+            thread.join()
