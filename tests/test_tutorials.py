@@ -29,7 +29,7 @@ class Reader:
     def __init__(self, folder: Path, document: str) -> None:
         self.folder = folder
         self.port = free_port()
-        self.environment = free_of_settings(PAYRES_PORT=str(self.port))
+        self.environment = free_of_settings(PAYRES_PORT=str(self.port), PAYRES_CONTINUE_WAIT="1")
         self.environment["PATH"] = f"{Path(sys.executable).parent}:{self.environment['PATH']}"
         self.base_url = f"http://127.0.0.1:{self.port}"
         self.text = text_of(document).replace("http://127.0.0.1:8080", self.base_url)
@@ -100,6 +100,22 @@ def pay_in_a_browser(page: str) -> None:
         token = csrf_token(browser.cookies["payres_session"])
         paid = browser.post(str(price.url), data={"choice": "send", "csrf": token})
         assert paid.status_code == 200, paid.text
+
+
+def test_readme(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, "README.md")
+    begin = reader.blocks()[1].splitlines(keepends=True)
+    (tmp_path / "var").mkdir()
+    reader.environment["PAYRES_DATABASE"] = str(tmp_path / "var/payres.db")
+    with reader.running("payres serve --demo") as server:
+        line(server)
+        reader.run("".join(begin[:2]))
+        with reader.running(begin[2]) as paying:
+            assert line(paying).startswith("USD 5.00 leaves")
+            reader.run(f"payres grant approve {line(paying).split()[-1]}")
+            rest(paying)
+        assert reader.balances() == {"alice": "995.00", "bob": "5.00"}
+        assert "hold" in reader.run(begin[3])
 
 
 def test_first_payment(reader: Callable[[str], Reader]) -> None:

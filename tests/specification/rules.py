@@ -1,4 +1,4 @@
-"""The rules of docs/specification.md, read from its tables."""
+"""The rules of docs/specification.md, read from its lists."""
 
 import re
 from dataclasses import dataclass
@@ -23,6 +23,5 @@ class Rule:
 
 PARTS: Final = tuple(re.findall(r"^## ([\d.]+) ", DOCUMENT, re.MULTILINE))
 RULES: Final = tuple(
-    Rule(number, sentence, reason.strip())
-    for number, sentence, reason in re.findall(r"^\| ([\d.]+) \| (.+?) \|(.*)\|$", DOCUMENT, re.MULTILINE)
+    Rule(*found) for found in re.findall(r"^- ([\d.]+): (.+?)(?: \*\((.+)\)\*)?$", DOCUMENT, re.MULTILINE)
 )
