@@ -16,7 +16,7 @@ from payres.cli.options import InputFile, WholeNumber, secret_option
 from payres.cli.session import Session, with_session
 from payres.client import Client, OpenPaymentsError, access, money
 from payres.client.core import signer_of, unsigned_request
-from payres.client.errors import AnswerLost, WaitTimeout
+from payres.client.errors import AnswerLost, InvalidAnswer, ServerError
 from payres.clock import SystemClock
 from payres.operator.shapes import labelled
 from payres.signatures.fields import covered_components, read_signatures
@@ -25,7 +25,7 @@ from payres.signatures.reasons import Rejected, SignatureError
 from payres.signatures.sign import Message, field_value, header_fields, signature_base
 from payres.signatures.verify import Verified, parse, with_likely_cause
 from payres.signatures.verify import verify as verify_signature
-from payres.urls import is_http_url
+from payres.urls import is_http_url, is_loopback
 from payres.wire import Amount, OutgoingPayment
 
 REQUEST_SECONDS: Final = 60
@@ -102,17 +102,17 @@ def _pay(
     pending = op.grant.start(me, spending)
     tell(f"The owner decides at {pending.redirect}")
     grant = op.grant.wait(pending, timeout)
-    payment = op.outgoing_payment.create(me, grant, quote_id=quote.id, metadata=metadata)
+    with _in_sentences(AnswerLost, InvalidAnswer, ServerError):
+        payment = op.outgoing_payment.create(me, grant, quote_id=quote.id, metadata=metadata)
+    tell(f"The payment is {payment.id}")
 
     def has_ended(found: OutgoingPayment) -> bool:
         # One for a received amount may end below its debit amount; then the grant has spent no more than was sent.
         spent = op.outgoing_payment.get_grant_spent_amounts(me, grant).spent_debit_amount
         return bool(found.failed) or found.sent_amount == spent
 
-    try:
+    with _in_sentences(OpenPaymentsError):
         return op.outgoing_payment.wait(payment.id, grant, has_ended, timeout)
-    except WaitTimeout as error:
-        raise AnswerLost(f"{payment.id} is still in progress") from error
 
 
 @click.command(
@@ -177,7 +177,7 @@ def sign(session: Session, /, method: str, url: str, body: IO[bytes] | None, **o
     ),
 )
 @click.argument("message", type=InputFile())
-@click.option("--url", metavar="URL", help="The URL that was asked; from Host, with https, if left out.")
+@click.option("--url", metavar="URL", help="The URL that was asked; from Host, and https, if left out.")
 @click.option("--client", metavar="WALLET", help="The wallet address whose keys may have signed.")
 @click.option("--jwk", type=InputFile(), metavar="FILE", help="Or the public JWK.")
 @click.option("--pem", type=InputFile(), metavar="FILE", help="Or the key in PEM, under any key id.")
@@ -210,12 +210,12 @@ def verify(session: Session, /, message: IO[bytes], url: str | None, max_age: in
 
 
 @contextmanager
-def _in_sentences() -> Iterator[None]:
-    """Turns an error of the client into one sentence; the exit code says whether anything may have happened."""
+def _in_sentences(*unknown: type[OpenPaymentsError]) -> Iterator[None]:
+    """Turns an error of the client into one sentence; `unknown` are those after which money may have been sent."""
     try:
         yield
     except (OpenPaymentsError, ValueError) as error:
-        kind = OutcomeUnknown if isinstance(error, AnswerLost) else click.ClickException
+        kind = OutcomeUnknown if isinstance(error, unknown) else click.ClickException
         raise kind(str(error)) from error
 
 
@@ -255,7 +255,9 @@ def _read_message(data: bytes, url: str | None) -> Message:
     fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     if fields.get("content-length", "").isdigit():
         body = body[: int(fields["content-length"])]  # what follows is of the file alone, such as its last line end
-    url = url or (target if "://" in target else f"https://{fields.get('host', '')}{target}")
+    host = fields.get("host", "")
+    scheme = "http" if is_loopback(host.partition(":")[0]) else "https"
+    url = url or (target if "://" in target else f"{scheme}://{host}{target}")
     return Message(method, url, [(name.encode(), value.encode("latin-1")) for name, value in fields.items()], body)
 
 
@@ -273,8 +275,10 @@ def _base(message: Message) -> str | None:
 def _public_keys(
     keyids: tuple[str, ...], client: str | None, jwk: IO[bytes] | None, pem: IO[bytes] | None
 ) -> dict[str, JWK]:
+    if [client, jwk, pem].count(None) != 2:
+        raise click.UsageError("Give the key that may have signed with one of --client, --jwk and --pem")
     if client is None:
-        found = [read_key(jwk, pem, keyids[0] if jwk is None else None)]
+        found = [read_key(jwk, pem, keyids[0] if pem else None)]
     else:
         with Client(client) as op:
             found = op.wallet_address.get_keys(client)

@@ -8,7 +8,6 @@ import logging
 import random
 import time
 from collections.abc import Callable, Generator, Mapping
-from itertools import count
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple, TypeVar
@@ -95,7 +94,8 @@ class Core(msgspec.Struct, kw_only=True):
     def exchange(self, call: Call) -> Steps[httpx2.Response]:
         """The answer that has the status called for."""
         is_lost = False
-        for attempt in count():
+        attempt = 0
+        while True:
             try:
                 return (yield from self._attempt(call))
             except (errors.NoAnswer, errors.ApiError) as failure:
@@ -112,7 +112,7 @@ class Core(msgspec.Struct, kw_only=True):
                         raise self._lost(call) from failure
                     raise
             yield Sleep(pause)
-        raise AssertionError("there is always another attempt or an error")
+            attempt += 1
 
     def _may_repeat(self, call: Call) -> bool:
         if call.repeat == "keyed":
@@ -143,13 +143,16 @@ class Core(msgspec.Struct, kw_only=True):
 
     def _request(self, call: Call) -> Steps[tuple[httpx2.Request, str | None]]:
         """The request as it is sent, with its signature base if it is signed: the JavaScript client signs the same."""
-        url = httpx2.URL(self._url(call.url))
+        url = self._url(call.url)
         body = b"" if call.body is None else msgspec.json.encode(call.body)
         headers, base = _headers(call), None
         if call.method == "POST" or call.token is not None:
             if self.signer is None or self.kid is None:
                 raise errors.ConfigurationError(f"{call.name} is signed: give the client a private_key and its kid")
-            unsigned = unsigned_request(call.method, url, headers, body, self.kid, self.clock)
+            try:
+                unsigned = unsigned_request(call.method, url, headers, body, self.kid, self.clock)
+            except ValueError as error:  # a kid or a token that no header can have
+                raise errors.ConfigurationError(f"{call.name} cannot be signed: {error}") from error
             signature = yield Ask(self.signer, unsigned.base)
             if not isinstance(signature, bytes):
                 raise errors.ConfigurationError("The signer gave no bytes; one that is awaited needs an AsyncClient")
@@ -159,14 +162,17 @@ class Core(msgspec.Struct, kw_only=True):
         extensions = {"timeout": httpx2.Timeout(seconds).as_dict()}
         return httpx2.Request(call.method, url, headers=headers, content=body or None, extensions=extensions), base
 
-    def _url(self, url: str) -> str:
-        scheme, _, rest = url.partition("://")
-        if scheme.lower() not in ("http", "https") or not rest:
-            raise errors.ConfigurationError(f"{url!r} is no URL of http or https")
+    def _url(self, text: str) -> httpx2.URL:
+        try:
+            url = httpx2.URL(text)
+        except httpx2.InvalidURL as error:
+            raise errors.ConfigurationError(f"{text!r} is no URL: {error}") from error
+        if url.scheme not in ("http", "https") or not url.host:
+            raise errors.ConfigurationError(f"{text!r} is no URL of http or https")
         if self.use_http:
-            return f"http://{rest}"
-        if scheme.lower() == "http" and not (self.wallet_address or "").startswith("http://"):
-            raise errors.InsecureUrl(f"{url!r} is plain http; for tests, make the client with use_http=True")
+            return httpx2.URL(f"http://{text.partition('://')[2]}")
+        if url.scheme == "http" and not (self.wallet_address or "").startswith("http://"):
+            raise errors.InsecureUrl(f"{text!r} is plain http; for tests, make the client with use_http=True")
         return url
 
 

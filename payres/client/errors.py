@@ -96,7 +96,7 @@ class ApiError(OpenPaymentsError):
         super().__init__(f"{status} {said.code}{about}: {self.hint or said.description}".removesuffix(": "))
         self.request_id = headers.get("x-request-id")
         after = headers.get("retry-after", "")
-        self.retry_after = int(after) if after.isascii() and after.isdigit() else None
+        self.retry_after = int(after) if after.isascii() and after.isdigit() and len(after) < 10 else None
 
 
 class BadRequest(ApiError):

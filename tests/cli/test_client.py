@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from payres.client.errors import AnswerLost
+from payres.client import Grant, PendingGrant
+from payres.client.errors import AnswerLost, NotSent, WaitTimeout
+from payres.client.sync import Grants, OutgoingPayments
 from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes, private_pem
 from payres.testing.instance import Instance, run_instance
 from tests.cli.conftest import AsJson, Command, facts_of, one_sentence
@@ -76,15 +78,35 @@ def test_pay_a_bill_from_a_wallet_by_its_path(server: Instance, database: Path) 
     assert (paid["receiver"], paid["sentAmount"]["value"]) == (bill, "700")
 
 
-def test_pay_says_when_nobody_knows(
-    server: Instance, payres: Command, signing: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("call", "error", "code"),
+    [
+        ("create", AnswerLost("Lost"), 3),
+        ("create", NotSent("Not sent"), 1),
+        ("wait", WaitTimeout("In progress"), 3),
+        ("wait", AnswerLost("Lost"), 3),
+    ],
+)
+def test_pay_says_whether_it_is_known(
+    server: Instance, payres: Command, monkeypatch: pytest.MonkeyPatch, call: str, error: Exception, code: int
 ) -> None:
-    def lose(*_: object) -> None:
-        raise AnswerLost("The answer was lost")
+    def fail(*_: object, **named: object) -> None:
+        raise error
 
-    monkeypatch.setattr("payres.cli.client._pay", lose)
-    result = payres("pay", "alice", "5.00", "--from", "bob", *signing)
-    assert (result.exit_code, result.stderr) == (3, "Error: The answer was lost\n")
+    payer = server.create_wallet(f"payer-{call}-{code}-{type(error).__name__}", deposit="20.00")
+    monkeypatch.setattr(Grants, "wait", lambda self, pending, _: approved(server, self, pending))
+    monkeypatch.setattr(OutgoingPayments, call, fail)
+    app = app_of(server, f"app-{call}-{code}-{type(error).__name__}")
+    result = payres("pay", server.wallet("bob"), "5.00", "--from", payer, *app)
+    assert (result.exit_code, result.stderr) == (code, f"Error: {error}\n")
+
+
+def approved(server: Instance, grants: Grants, pending: PendingGrant) -> Grant:
+    """What is granted at once."""
+    server.approve(pending.redirect)
+    found = grants.continue_(pending.continue_uri, pending.continue_token)
+    assert isinstance(found, Grant)
+    return found
 
 
 @pytest.mark.parametrize(

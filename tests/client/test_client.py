@@ -145,6 +145,7 @@ BY_AMOUNT: Json = {"incoming_payment": f"{BASE}/r", "debit_amount": FIVE}
         ("get", [DOWN, DOWN, DOWN], 3, errors.ServerError),
         ("get", [answer(429, error("x"), retry_after="11")], 1, errors.TooManyRequests),
         ("get", [answer(500, error("internal_error"))], 1, errors.ServerError),
+        ("get", [answer(429, error("x"), retry_after="9" * 5000), answer(200, MADE)], 2, None),
         ("bill", [LOST, BILLED], 2, None),
         ("quote", [DOWN, LOST, QUOTED], 3, None),
         ("by_quote", [LOST, PAID], 2, None),
@@ -293,6 +294,19 @@ def test_what_is_refused_before_it_is_sent() -> None:
             client.grant.request(BASE, both)
         with pytest.raises(errors.InsecureUrl):
             client.wallet_address.get("http://pay.example/alice")
+        for url in (
+            "pay.example/alice",
+            "ftp://pay.example/",
+            "https://",
+            "https://[::1",
+            "https://\xad/",
+            "https://a\n",
+        ):
+            with pytest.raises(errors.ConfigurationError):
+                client.wallet_address.get(url)
+        for token in ("a\nb: c", "a\0"):
+            with pytest.raises(errors.ConfigurationError):
+                client.outgoing_payment.get(ONE, token)
         with pytest.raises(errors.ConfigurationError):
             client.outgoing_payment.create(BASE, "t", wallet_address=WALLET, incoming_payment=f"{BASE}/r")
 
