@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 from urllib.parse import urlencode
 from uuid import uuid4
 
@@ -110,7 +110,7 @@ class Kind(NamedTuple, Generic[T]):
         asked: checks.Asked,
         key: str | None,
         timeout: float | None,
-        repeat: str = "always",
+        repeat: Literal["always", "quoted", "keyed"] = "always",
     ) -> Steps[T]:
         """What is created; the request has a key unless that is the empty text."""
         key = str(uuid4()) if key is None else key
@@ -238,8 +238,10 @@ def create_outgoing(
         debit_amount=debit_amount or UNSET,
         metadata=_json(metadata),
     )
-    repeat = "quoted" if quote_id else "keyed"
-    return (yield from OUTGOING.created(core, server, access_token, asked, idempotency_key, timeout, repeat))
+    made = OUTGOING.created(
+        core, server, access_token, asked, idempotency_key, timeout, "quoted" if quote_id else "keyed"
+    )
+    return (yield from made)
 
 
 def spent_amounts(

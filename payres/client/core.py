@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
@@ -73,7 +73,7 @@ class Call(NamedTuple):
     key: str | None = None
     wait: int | None = None
     timeout: float | None = None
-    repeat: str = "always"
+    repeat: Literal["always", "never", "quoted", "keyed"] = "always"
 
 
 class Core(msgspec.Struct, kw_only=True):
@@ -242,7 +242,10 @@ def signer_of(key: Key) -> Signer:
             is_raw = len(key) == 32
             found = Ed25519PrivateKey.from_private_bytes(key) if is_raw else load_pem_private_key(key, password=None)
     except (KeyError, OSError, ValueError, TypeError) as error:
-        raise errors.ConfigurationError(f"The private key cannot be read: {type(error).__name__}") from None
+        forms = "PEM without a password, 32 raw bytes, or a JWK with its d"
+        raise errors.ConfigurationError(
+            f"The private key cannot be read ({type(error).__name__}): give {forms}"
+        ) from None
     if isinstance(found, Ed25519PrivateKey):
         return found.sign
     if not callable(found):

@@ -178,7 +178,8 @@ def wait(core: Core, pending: PendingGrant, timeout: float = 600) -> Steps[Grant
         except errors.ApiError as error:
             if error.code != "too_fast":
                 raise
-            pause = max(error.retry_after or pause, 1)
+            asked = error.details.get("wait")
+            pause = max(asked if isinstance(asked, int) else error.retry_after or pause, 1)
         else:
             if isinstance(found, Grant):
                 return found

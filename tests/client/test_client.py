@@ -5,7 +5,9 @@ import base64
 import hashlib
 import json
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from threading import Barrier
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -18,7 +20,7 @@ from payres.signatures.jwk import generate_private_key, private_pem
 from payres.testing.steps import open_client
 from payres.wire import Amount
 from tests.client.both import Script, opened
-from tests.helpers import Json, usd
+from tests.helpers import TIMEOUT, Json, usd
 from tests.instance import Instance
 
 BASE = "https://pay.example"
@@ -41,7 +43,7 @@ def answer(status: int, body: Any = None, **headers: str) -> httpx2.Response:
     return httpx2.Response(status, headers=named, content=b"" if body is None else json.dumps(body).encode())
 
 
-def scripted(flavour: str, script: Script, **options: Any) -> Any:
+def scripted(flavour: str, script: httpx2.MockTransport, **options: Any) -> Any:
     return opened(flavour, WALLET, KEY, "key-1", transport=script, is_documented=False, **options)
 
 
@@ -396,10 +398,11 @@ def test_waiting_for_consent_asks_as_often_as_the_server_lets_it() -> None:
     pending = PendingGrant(continue_uri=f"{BASE}/continue/1", continue_token="c", wait=5)
     still = answer(200, {"continue": {"access_token": {"value": "d"}, "uri": f"{BASE}/continue/2", "wait": 0}})
     early = answer(400, error("too_fast"), retry_after="7")
+    earlier = answer(400, {"error": {"code": "too_fast", "details": {"wait": 3}}})
     with scripted("sync", Script()) as client:
-        found, effects = steps_of(grants.wait(client._core, pending), early, still, GRANTED)
+        found, effects = steps_of(grants.wait(client._core, pending), early, earlier, still, GRANTED)
     assert found.value == "new"
-    assert [effect for effect in effects if not isinstance(effect, httpx2.Request)] == [5, 7, 1]
+    assert [effect for effect in effects if not isinstance(effect, httpx2.Request)] == [5, 7, 3, 1]
 
 
 def hash_of(server: str, encode: Any = base64.b64encode) -> str:
@@ -453,6 +456,27 @@ def test_scheme_alone_is_replaced() -> None:
     with scripted("sync", script, use_http=True) as client:
         client.outgoing_payment.get(ONE + "?a=%20b", "token")
     assert str(script.asked[0].url) == "http" + ONE.removeprefix("https") + "?a=%20b"
+
+
+def test_threads_that_share_a_grant_rotate_it_once() -> None:
+    rotations, all_have_asked = [], Barrier(4)
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        if request.url.path.startswith("/token/"):
+            rotations.append(request)
+            return answer(200, {"access_token": TOKEN})
+        if request.headers["authorization"] == "GNAP new":
+            return answer(200, MADE)
+        all_have_asked.wait(TIMEOUT)
+        return answer(401, error("invalid_token"))
+
+    grant = Grant(value="old", manage=f"{BASE}/token/1")
+    with (
+        scripted("sync", httpx2.MockTransport(respond)) as client,
+        ThreadPoolExecutor(4) as threads,
+    ):
+        found = list(threads.map(lambda _: client.outgoing_payment.get(ONE, grant), range(4)))
+    assert (len(found), len(rotations), grant.value) == (4, 1, "new")
 
 
 async def test_tasks_that_share_a_grant_rotate_it_once() -> None:
