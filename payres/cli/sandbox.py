@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from typing import Any
@@ -91,19 +91,18 @@ def sandbox(host: str, first_port: int, base_url: str | None, count: int, level:
     logs.configure("text", level)
     wake = _signals()
     status = 0
-    with _folder() as folder:
-        try:
-            with ExitStack() as stack:
-                ports = [first_port + number if first_port else 0 for number in range(count)]
-                family = socket.AF_INET6 if ":" in host else socket.AF_INET
-                listeners = [stack.enter_context(socket.create_server((host, port), family=family)) for port in ports]
-                names = _origins(host, base_url, [one.getsockname()[1] for one in listeners])
-                request_log = None if level == "warning" else RequestLog("text")
-                _start(Sandbox(folder, names, Options(**given), request_log), listeners)
-                _wait(wake, None if keep else parent)
-        except (OSError, RuntimeError, SettingsError) as error:
-            click.echo(f"Error: The sandbox did not start: {error}", err=True)
-            status = 2
+    try:
+        with _folder() as folder:
+            ports = [first_port + number if first_port else 0 for number in range(count)]
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            listeners = [socket.create_server((host, port), family=family) for port in ports]
+            names = _origins(host, base_url, [one.getsockname()[1] for one in listeners])
+            request_log = None if level == "warning" else RequestLog("text")
+            _start(Sandbox(folder, names, Options(**given), request_log), listeners)
+            _wait(wake, None if keep else parent)
+    except (OSError, RuntimeError, SettingsError) as error:
+        click.echo(f"Error: The sandbox did not start: {error}", err=True)
+        status = 2
     sys.stdout.flush()
     os._exit(status)  # what is under way is cut: nothing of it is kept
 
@@ -129,8 +128,10 @@ def _folder() -> Iterator[Path]:
                     shutil.rmtree(left)
     folder = Path(mkdtemp(prefix=FOLDER))
     with _locked(folder):
-        yield folder
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -157,7 +158,7 @@ def _start(sandbox: Sandbox, listeners: Sequence[socket.socket]) -> None:
     """Serves on a thread, and prints the line once it answers. Raises RuntimeError when it does not come up."""
     apps = [Control(sandbox, server) for server in sandbox.servers]
     served = [uvicorn.Server(uvicorn.Config(app, lifespan="off", server_header=False, **settings_of())) for app in apps]
-    ready, why = threading.Event(), ["its log says why"]
+    ready, problems = threading.Event(), list[str]()
 
     async def serve() -> None:
         async with sandbox.run():
@@ -168,15 +169,15 @@ def _start(sandbox: Sandbox, listeners: Sequence[socket.socket]) -> None:
         try:
             asyncio.run(serve())
         except Exception as error:
-            why[0] = str(error)
+            problems.append(str(error) or type(error).__name__)
         finally:
             ready.set()
 
     threading.Thread(target=run, name="payres", daemon=True).start()
     ready.wait()
-    if not sandbox.line:
-        raise RuntimeError(why[0])
-    click.echo(json.dumps(sandbox.line))
+    if problems:
+        raise RuntimeError(problems[0])
+    click.echo(json.dumps(sandbox.servers[0].line))
 
 
 def _wait(wake: socket.socket, parent: int | None) -> None:

@@ -15,8 +15,7 @@ Action = Callable[[Call], Coroutine[Any, Any, Answer]]
 
 async def show_state(call: Call) -> Answer:
     now = format_time(call.sandbox.clock.now())
-    line = call.server.line if call.server.line["base_url"] != call.sandbox.line["base_url"] else call.sandbox.line
-    return 200, {**line, "now": now, "generation": call.sandbox.generation}
+    return 200, {**call.server.line, "now": now, "generation": call.sandbox.generation}
 
 
 async def reset(call: Call) -> Answer:

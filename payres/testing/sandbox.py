@@ -18,7 +18,7 @@ from payres.identifiers import new_secret
 from payres.logs import RequestLog
 from payres.operator import api_keys
 from payres.operator.peers import add_peer
-from payres.settings import settings_of_texts
+from payres.settings import SettingsError, settings_of_texts
 from payres.store.work import EVENTS, Work
 from payres.testing import steps
 from payres.testing.defaults import BALANCE, CLIENT, CLIENT_NAME, SETTINGS, WALLETS
@@ -51,7 +51,7 @@ class SandboxClock(MovableClock):
 
 
 class Sandbox:
-    """The servers, and what they share. `line` is what a test must know to begin; it is there once they run."""
+    """The servers, and what they share. The `line` of the first is what a test must know to begin."""
 
     def __init__(
         self, folder: Path, base_urls: Sequence[str], options: Options, request_log: RequestLog | None = None
@@ -60,7 +60,6 @@ class Sandbox:
         self.token = options.token or new_secret()
         self.clock = SandboxClock()
         self.generation = 0
-        self.line: dict[str, Any] = {}
         # What tests have asked and have no answer to; and by server and Idempotency-Key, the path, the body, and what
         # is or will be the answer.
         self.under_way: set[asyncio.Task[Any]] = set()
@@ -77,8 +76,10 @@ class Sandbox:
                 "ilp_address": f"test.payres-{number}",
                 "admin_hosts": admin_hosts,
             }
+            if fixed := own.keys() & options.settings.keys():
+                raise SettingsError(f"{min(fixed)} is the sandbox's own and cannot be set")
             usual = {name: str(value).lower() for name, value in SETTINGS.items()}
-            settings = settings_of_texts(usual | own | options.settings)
+            settings = settings_of_texts(usual | options.settings | own)
             self.servers.append(Server(settings, self.clock, always, request_log))
         self.hosts = AdminHosts(self.servers[0].settings.admin_hosts)
 
@@ -94,7 +95,7 @@ class Sandbox:
                 for server, new in zip((one, other), terms, strict=True):
                     await server.write(partial(add_peer, new=new))
             first, *others = (server.line for server in self.servers)
-            self.line = first | {"peers": others}
+            first["peers"] = others
             await self.keep_baseline()
             yield
         finally:

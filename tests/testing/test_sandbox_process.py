@@ -41,6 +41,7 @@ def test_start_that_fails_says_why(one: Sandbox) -> None:
     for options, why in [
         (("--port", str(urlsplit(one.base_url).port)), "The sandbox did not start: "),
         (("--set", "quote_lifetime=0"), "quote_lifetime = '0' (set) is not allowed: it must be a whole number"),
+        (("--set", "database=mine.db"), "database is the sandbox's own"),
         (("--set", "colour"), "write NAME=VALUE"),
         (("--base-url", "http://host/path"), "must have no path"),
         (("--token", "a b"), "letters, digits"),
