@@ -99,8 +99,6 @@ class Core(msgspec.Struct, kw_only=True):
             try:
                 return (yield from self._attempt(call))
             except (errors.NoAnswer, errors.ApiError) as failure:
-                if is_lost and call.repeat == "quoted" and _is_paid(failure):
-                    raise self._lost(call) from failure
                 is_unknown = isinstance(failure, errors.AnswerLost) or _is_unavailable(failure)
                 is_lost = is_lost or is_unknown
                 is_safe = isinstance(failure, errors.NotSent | errors.TooManyRequests)
@@ -108,8 +106,9 @@ class Core(msgspec.Struct, kw_only=True):
                 if attempt < self.max_retries and (is_safe or (is_unknown and self._may_repeat(call))):
                     pause = _pause(failure, attempt)
                 if pause is None:
-                    if is_lost and call.repeat in ("quoted", "keyed"):
-                        raise self._lost(call) from failure
+                    if is_lost and call.repeat in ("quoted", "keyed"):  # also when it says that the quote was paid
+                        sentence = f"{call.name}: the answer was lost, and the server may have done it"
+                        raise errors.AnswerLost(sentence, call.key) from failure
                     raise
             yield Sleep(pause)
             attempt += 1
@@ -118,9 +117,6 @@ class Core(msgspec.Struct, kw_only=True):
         if call.repeat == "keyed":
             return bool(call.key) and urlsplit(call.url).netloc in self.keeping
         return call.repeat != "never"
-
-    def _lost(self, call: Call) -> errors.AnswerLost:
-        return errors.AnswerLost(f"{call.name}: the answer was lost, and the server may have done it", call.key)
 
     def _attempt(self, call: Call) -> Steps[httpx2.Response]:
         request, base = yield from self._request(call)
@@ -212,14 +208,6 @@ def _pause(failure: Exception, attempt: int) -> float | None:
 
 def _is_unavailable(failure: Exception) -> bool:
     return isinstance(failure, errors.ApiError) and failure.status in UNAVAILABLE
-
-
-def _is_paid(failure: Exception) -> bool:
-    """Whether a payment of a quote failed because that quote was paid."""
-    if not isinstance(failure, errors.ApiError):
-        return False
-    says = failure.code, failure.description.replace(" ", "_")
-    return failure.status == 409 or (failure.status == 400 and "invalid_quote" in says)
 
 
 def failure_of(error: httpx2.HTTPError) -> errors.NoAnswer:

@@ -20,7 +20,7 @@ from payres.signatures.jwk import generate_private_key, private_pem
 from payres.testing.steps import open_client
 from payres.wire import Amount
 from tests.client.both import Script, opened
-from tests.helpers import TIMEOUT, Json, usd
+from tests.helpers import TIMEOUT, Json, amount, usd
 from tests.instance import Instance
 
 BASE = "https://pay.example"
@@ -195,6 +195,7 @@ def test_repeating(flavour: str, call: str, answers: list[Any], requests: int, r
         (answer(401, error("invalid_token", reason="expired_token")), answer(200, {"access_token": TOKEN}), None),
         (answer(403, error("403", "Inactive Token")), answer(200, {"access_token": TOKEN}), None),
         (answer(401, error("invalid_token")), answer(404, error("invalid_rotation")), errors.TokenError),
+        (answer(401, error("invalid_token")), answer(503, error("unavailable")), errors.ServerError),
     ],
 )
 def test_rotation(flavour: str, expired: Any, rotation: Any, raised: type[Exception] | None) -> None:
@@ -256,9 +257,12 @@ def without(body: Json, name: str) -> Json:
         ("pay", MADE | {"sentAmount": usd(501)}, "more than"),
         ("pay", MADE | {"sentAmount": usd(500), "failed": True}, "it failed"),
         ("pay", MADE | {"sentAmount": {**usd(0), "value": "-1"}}, "no value"),
+        ("pay", MADE | {"sentAmount": amount(0, "EUR")}, "differ in asset"),
+        ("bill", BILL | {"receivedAmount": amount(0, "EUR")}, "differ in asset"),
+        ("pay", MADE | {"walletAddress": WALLET.upper().replace("HTTPS", "https")}, None),
     ],
 )
-def test_answers_must_be_what_was_asked_for(call: str, body: Json, problem: str) -> None:
+def test_answers_must_be_what_was_asked_for(call: str, body: Json, problem: str | None) -> None:
     of: Json = {"wallet_address": WALLET}
     with scripted("sync", Script(answer(201, body))) as client:
         cases: dict[str, tuple[Any, Json]] = {
@@ -267,8 +271,42 @@ def test_answers_must_be_what_was_asked_for(call: str, body: Json, problem: str)
             "pay": (client.outgoing_payment.create, BY_AMOUNT),
         }
         create, members = cases[call]
-        with pytest.raises(errors.InvalidAnswer, match=problem):
+        if problem is None:
             create(BASE, "t", **of, **members)
+        else:
+            with pytest.raises(errors.InvalidAnswer, match=problem):
+                create(BASE, "t", **of, **members)
+
+
+NEXT: Json = {"continue": {"access_token": {"value": "c"}, "uri": f"{BASE}/continue/1"}}
+LISTED: Json = {"pagination": {"hasNextPage": False, "hasPreviousPage": False, "endCursor": "1"}, "result": [MADE]}
+
+
+@pytest.mark.parametrize(
+    ("call", "body", "problem"),
+    [
+        ("grant", NEXT, "both or neither"),
+        ("grant", NEXT | {"access_token": TOKEN, "interact": {"redirect": "r", "finish": "f"}}, "both or neither"),
+        ("grant", NEXT | {"access_token": TOKEN | {"label": "x"}}, "label"),
+        ("get", MADE | {"grantSpentDebitAmount": usd(1)}, "grantSpentDebitAmount"),
+        ("list", LISTED | {"pagination": LISTED["pagination"] | {"total": 1}}, "total"),
+        ("list", LISTED | {"result": [MADE | {"state": "x"}]}, "state"),
+        ("complete", without(BILL, "methods"), "completed is false"),
+        ("complete", BILL | {"completed": True}, "methods are there"),
+        ("keys", {"keys": [], "more": 1}, "more"),
+    ],
+)
+def test_answers_must_be_in_the_standard(call: str, body: Json, problem: str) -> None:
+    with scripted("sync", Script(answer(200, body)), strict=True) as client:
+        calls = {
+            "grant": lambda: client.grant.request(BASE, access.quote("create")),
+            "get": lambda: client.outgoing_payment.get(ONE, "t"),
+            "list": lambda: client.outgoing_payment.list(BASE, "t", wallet_address=WALLET),
+            "complete": lambda: client.incoming_payment.complete(ONE, "t"),
+            "keys": lambda: client.wallet_address.get_keys(WALLET),
+        }
+        with pytest.raises(errors.InvalidAnswer, match=problem):
+            calls[call]()
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -311,6 +349,12 @@ def test_what_is_refused_before_it_is_sent() -> None:
                 client.outgoing_payment.get(ONE, token)
         with pytest.raises(errors.ConfigurationError):
             client.outgoing_payment.create(BASE, "t", wallet_address=WALLET, incoming_payment=f"{BASE}/r")
+        amounts: Json = {"debit_amount": FIVE, "receive_amount": FIVE}
+        for members in (amounts, {"idempotency_key": 'a"b'}, {"idempotency_key": "ü"}, {"idempotency_key": "a\nb"}):
+            with pytest.raises(errors.ConfigurationError):
+                client.quote.create(BASE, "t", wallet_address=WALLET, receiver=ONE, **members)
+        with pytest.raises(errors.ConfigurationError):
+            client.quote.create(BASE, "t", receiver=ONE)
 
     async def signer(base: bytes) -> bytes:
         raise AssertionError("a client for threads awaits nothing")
@@ -394,19 +438,54 @@ def test_waiting_for_money_pauses_where_the_server_does_not_wait() -> None:
     assert {request.extensions["timeout"]["read"] for request in requests} == {35}
 
 
+def test_waiting_for_money_pauses_where_the_server_waits_no_longer_than_a_moment() -> None:
+    at_once, paid = answer(200, MADE, preference_applied="wait=20"), answer(200, MADE | {"sentAmount": usd(500)})
+    with scripted("sync", Script()) as client:
+        found, effects = steps_of(calls.OUTGOING.wait(client._core, ONE, "token"), at_once, paid)
+        assert found.sent_amount == FIVE
+        with pytest.raises(errors.WaitTimeout):
+            steps_of(calls.OUTGOING.wait(client._core, ONE, "token", timeout=0), answer(200, MADE))
+    assert [effect for effect in effects if isinstance(effect, float | int)] == [1]
+
+
 def test_waiting_for_consent_asks_as_often_as_the_server_lets_it() -> None:
-    pending = PendingGrant(continue_uri=f"{BASE}/continue/1", continue_token="c", wait=5)
+    pending = PendingGrant(continue_uri=f"{BASE}/continue/1", continue_token="c", wait=0)
     still = answer(200, {"continue": {"access_token": {"value": "d"}, "uri": f"{BASE}/continue/2", "wait": 0}})
     early = answer(400, error("too_fast"), retry_after="7")
     earlier = answer(400, {"error": {"code": "too_fast", "details": {"wait": 3}}})
     with scripted("sync", Script()) as client:
         found, effects = steps_of(grants.wait(client._core, pending), early, earlier, still, GRANTED)
     assert found.value == "new"
-    assert [effect for effect in effects if not isinstance(effect, httpx2.Request)] == [5, 7, 3, 1]
+    assert [effect for effect in effects if not isinstance(effect, httpx2.Request)] == [1, 7, 3, 1]
 
 
-def hash_of(server: str, encode: Any = base64.b64encode) -> str:
-    digest = hashlib.sha256("\n".join(("ours", "theirs", "ref", server)).encode()).digest()
+@pytest.mark.parametrize(
+    ("refusal", "raised"),
+    [
+        (answer(401, error("user_denied")), errors.GrantDenied),
+        (answer(404, error("invalid_continuation")), errors.GrantLapsed),
+        (answer(401, error("request_denied", reason="decision_expired")), errors.GrantLapsed),
+        (answer(401, error("invalid_client", reason="unknown_key")), errors.SignatureRejected),
+    ],
+)
+def test_waiting_for_consent_ends_with_the_refusal(refusal: httpx2.Response, raised: type[Exception]) -> None:
+    pending = PendingGrant(continue_uri=f"{BASE}/continue/1", continue_token="c")
+    with scripted("sync", Script()) as client, pytest.raises(raised):
+        steps_of(grants.wait(client._core, pending), refusal)
+
+
+def test_obtaining_tells_consent_from_other_refusals() -> None:
+    refusals = answer(400, error("invalid_request", field="interact")), answer(400, error("invalid_request"))
+    with scripted(
+        "sync", Script(*refusals, answer(200, NEXT | {"interact": {"redirect": "r", "finish": "f"}}))
+    ) as client:
+        for raised in (errors.InteractionNeeded, errors.BadRequest, errors.InteractionNeeded):
+            with pytest.raises(raised):
+                client.grant.obtain(BASE, access.quote("create"))
+
+
+def hash_of(server: str, encode: Any = base64.b64encode, ours: str = "ours", reference: str = "ref") -> str:
+    digest = hashlib.sha256("\n".join((ours, "theirs", reference, server)).encode()).digest()
     return quote_plus(encode(digest))
 
 
@@ -418,7 +497,7 @@ def hash_of(server: str, encode: Any = base64.b64encode) -> str:
         (f"hash={hash_of(BASE, base64.urlsafe_b64encode).removesuffix('%3D')}&interact_ref=ref", None),
         (f"hash={hash_of('https://mallory.example')}&interact_ref=ref", errors.HashMismatch),
         (f"hash={hash_of(BASE)}&interact_ref=other", errors.HashMismatch),
-        (f"hash={hash_of(BASE)}", errors.HashMismatch),
+        (f"hash={hash_of(BASE, reference='')}", errors.HashMismatch),
         ("", errors.HashMismatch),
         ("result=grant_rejected", errors.GrantDenied),
     ],
@@ -436,6 +515,12 @@ def test_coming_back_from_the_owner(query: str, raised: type[Exception] | None) 
     assert len(script.asked) == (raised is None)
 
 
+def test_hash_without_a_nonce_of_ours_is_none() -> None:
+    pending = PendingGrant(continue_uri=f"{BASE}/continue/1", continue_token="c", server=BASE, server_nonce="theirs")
+    with scripted("sync", Script()) as client, pytest.raises(errors.HashMismatch):
+        client.grant.finish(pending, f"https://shop.example/?hash={hash_of(BASE, ours='')}&interact_ref=ref")
+
+
 def test_pages_end_with_a_cursor_that_was_there_before() -> None:
     page = {"pagination": {"hasNextPage": True, "hasPreviousPage": False, "endCursor": "1"}, "result": [MADE]}
     script = Script(answer(200, page), answer(200, page))
@@ -443,6 +528,8 @@ def test_pages_end_with_a_cursor_that_was_there_before() -> None:
         assert len(list(client.outgoing_payment.iterate(BASE, "token", wallet_address=WALLET))) == 2
     assert [request.url.params.get("cursor") for request in script.asked] == [None, "1"]
     assert {request.url.params["first"] for request in script.asked} == {"100"}
+    with scripted("sync", Script(answer(200, LISTED))) as client:
+        assert len(list(client.outgoing_payment.iterate(BASE, "token", wallet_address=WALLET))) == 1
 
 
 def test_client_of_a_sandbox_is_made_of_its_line(shared: Instance) -> None:
