@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the program: its commands, settings, limits, errors and the operator's API.
+"""Writes docs/reference/ from the program: its commands, settings, limits, endpoints, errors and the operator's API.
 
 Also docs/llms.txt, the list of all documents, from mkdocs.yml.
 
@@ -24,6 +24,7 @@ from payres.cli import main
 from payres.errors import kinds_of_errors
 from payres.event_types import EVENT_TYPES
 from payres.operator.api_keys import SCOPES
+from payres.routes.openapi import public_document
 from payres.testing.instance import run_instance
 from payres.wire import IncomingPayment
 from tests.openapi import documents
@@ -80,6 +81,22 @@ METRICS: Final = """\
 ENDPOINTS: Final = """\
 Paths are under `{base}/admin/v1`, commands in [commands.md](commands.md). `{base}/admin/v1/openapi.json` has bodies
 and answers."""
+PUBLIC: Final = """\
+`{base}/openapi.json` has bodies, answers and errors as OpenAPI 3.1; [integrating.md](../integrating.md) says how to
+use them. A *token* is an access token, or that of the continuation. A [sandbox](../sandbox.md) knows the endpoints by
+the names in the last column."""
+# What is not in that document, since no client needs it.
+OTHERS: Final = {
+    "GET {base}/openapi.json": "The description of the endpoints above.",
+    "GET {base}/interact/{id}/{nonce}": "The page where a wallet's owner consents to a grant.",
+    "POST {base}/interact/{id}/{nonce}": "Takes its form.",
+    "POST {base}/ilp": "Takes a packet of an [Interledger peer](../peering.md).",
+    "GET {base}/metrics": "Figures for the [operator](../operating.md#metrics).",
+    "GET {base}/healthz": "Whether the server [lives](../operating.md#watch).",
+    "GET {base}/readyz": "Whether it can take payments.",
+    "GET {base}/favicon.ico": "The icon of this server's pages, as SVG.",
+    "GET {base}/.well-known/security.txt": "Whom to tell of a weakness (RFC 9116), where the operator has set it.",
+}
 # The struct of `data`, by the first part of an event's type or by all of it.
 DATA: Final[Mapping[str, type[msgspec.Struct]]] = {
     "incoming_payment": IncomingPayment,
@@ -106,6 +123,7 @@ def pages() -> Mapping[str, str]:
         "errors.md": _page("Errors", ERRORS, _errors()),
         "events.md": _page("Events", EVENTS, _events()),
         "metrics.md": _page("Metrics", METRICS, iter([_metrics()])),
+        "endpoints.md": _page("Endpoints", PUBLIC, _public_endpoints()),
         "operators-api.md": _page("The operator's API", ENDPOINTS, _endpoints()),
     }
     return {name: text.strip().replace("\n\n", f"\n\n{GENERATED}\n\n", 1) + "\n" for name, text in found.items()}
@@ -270,6 +288,20 @@ def _metrics() -> str:
     kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.M))
     rows = [(f"`{name}`", kinds[name], meaning) for name, meaning in re.findall(r"^# HELP (\w+) (.+)$", text, re.M)]
     return _table(("metric", "kind", "meaning"), rows)
+
+
+def _public_endpoints() -> Iterator[str]:
+    """Those of the OpenAPI document, then the others."""
+    rows = []
+    for path, operations in public_document()["paths"].items():
+        address = "{wallet address}" + path.removeprefix("/{path}") if path.startswith("/{") else "{base}" + path
+        for method, found in operations.items():
+            least = min((one for one in found["security"] if one), key=len, default={})
+            needs = ", ".join(["signature"] * bool(least) + ["token"] * ("gnap" in least)) or "nothing"
+            rows.append((f"`{method.upper()} {address}`", found["summary"], needs, f"`{found['operationId']}`"))
+    yield _table(("endpoint", "what it does", "needs", "name"), rows)
+    yield "## For others than clients"
+    yield _table(("endpoint", "what it does"), [(f"`{name}`", meaning) for name, meaning in OTHERS.items()])
 
 
 def _endpoints() -> Iterator[str]:
