@@ -296,7 +296,7 @@ def _public_endpoints() -> Iterator[str]:
     for path, operations in public_document()["paths"].items():
         address = "{wallet address}" + path.removeprefix("/{path}") if path.startswith("/{") else "{base}" + path
         for method, found in operations.items():
-            least = min((one for one in found["security"] if one), key=len, default={})
+            least: Mapping[str, Any] = min((one for one in found["security"] if one), key=len, default={})
             needs = ", ".join(["signature"] * bool(least) + ["token"] * ("gnap" in least)) or "nothing"
             rows.append((f"`{method.upper()} {address}`", found["summary"], needs, f"`{found['operationId']}`"))
     yield _table(("endpoint", "what it does", "needs", "name"), rows)
