@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from payres.clock import format_time
 from payres.identifiers import new_secret
-from payres.testing import steps
+from payres.testing import looking, steps
 from payres.testing.calls import Answer, Call
 from payres.testing.rules import ConsentRule
 
@@ -130,6 +130,9 @@ ACTIONS: Final[Mapping[tuple[str, str], Action]] = {
     ("GET", "/clock"): read_clock,
     ("POST", "/clock"): move_clock,
     ("POST", "/expire"): expire,
+    ("GET", "/events"): looking.list_events,
 }
+# What is in the query; nothing for the others.
+QUERIES: Final[Mapping[Action, type[steps.Given]]] = {looking.list_events: looking.EventsWanted}
 # A reset ends what is under way, but not these, each of which waits for the one before.
 UNCUT: Final = frozenset({reset, keep_baseline})

@@ -24,10 +24,11 @@ from payres.errors import (
 from payres.http.request_head import credentials
 from payres.http.responses import json_error, json_response
 from payres.routes.requests import idempotency_key
-from payres.testing.actions import ACTIONS, UNCUT, Action
-from payres.testing.calls import Answer, Call
+from payres.testing.actions import ACTIONS, QUERIES, UNCUT, Action
+from payres.testing.calls import Answer, Call, read_query
 from payres.testing.sandbox import ROOT, Sandbox
 from payres.testing.server import Server
+from payres.testing.steps import Nothing
 from payres.urls import ADMIN_API
 
 log: Final = logging.getLogger("payres.testing")
@@ -82,12 +83,13 @@ class Control:
         """In a task of its own, which a reset ends. Repeated under its Idempotency-Key, it is done once."""
         method, path = scope["method"], scope["raw_path"].decode("latin-1").removeprefix(ROOT).rstrip("/")
         act, named = _find(method, path)
+        query = read_query(scope, QUERIES.get(act, Nothing))
         key = idempotency_key(scope["headers"]) if method == "POST" else None
         sandbox, made = self._sandbox, self._sandbox.made
         known = made.get((self._server, key)) if key is not None else None
         if known is not None and known[:2] != (path, body):
             raise KeyReused("The Idempotency-Key was used before", reason="path" if known[0] != path else "body")
-        task = known[2] if known else asyncio.create_task(act(Call(sandbox, self._server, body, named)))
+        task = known[2] if known else asyncio.create_task(act(Call(sandbox, self._server, body, named, query)))
         if act not in UNCUT:
             sandbox.under_way.add(task)
             task.add_done_callback(sandbox.under_way.discard)

@@ -19,6 +19,7 @@ from payres.logs import RequestLog
 from payres.operator import api_keys
 from payres.operator.peers import add_peer
 from payres.settings import SettingsError, settings_of_texts
+from payres.store.events import last_sequence
 from payres.store.work import EVENTS, Work
 from payres.testing import steps
 from payres.testing.defaults import BALANCE, CLIENT, CLIENT_NAME, SETTINGS, WALLETS
@@ -106,6 +107,7 @@ class Sandbox:
         """From now on, resets return to what is now."""
         async with self._changing:
             for server in self.servers:
+                server.last_event = await server.read(last_sequence)
                 await asyncio.to_thread(server.keep_baseline)
 
     async def reset(self) -> int:

@@ -37,7 +37,8 @@ REDIRECT: Final = re.compile(rb'"redirect":"[^"]*/interact/([^/"]+)/([^/"]+)"')
 class Server:
     """An ASGI application. `always` decides on the grants for which there is no rule; without it their pages ask.
 
-    `line` is what a test must know of it, `api_key` one of the operator's API with every scope.
+    `line` is what a test must know of it, `api_key` one of the operator's API with every scope, `last_event` the number
+    of the last one in the baseline.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Server:
         self.settings = settings
         self.line: dict[str, Any] = {}
         self.api_key = ""
+        self.last_event = 0
         self.rules: Rules[ConsentRule] = Rules("rule")
         self._clock = clock
         self._always = always
