@@ -47,7 +47,7 @@ class Worker:
     """Runs a step at once, and again whenever it is due or woken. `run` until cancelled.
 
     The step returns the seconds until it is due again, or None to wait for `wake` alone. After an exception it runs
-    again after `retry_seconds`. `is_timed` if it does what is due by the clock.
+    again after `retry_seconds`. `is_timed` if it does what is due by the clock. `woken` is what `wake` sets.
     """
 
     def __init__(
@@ -63,18 +63,18 @@ class Worker:
         self._store: Final = store
         self._step: Final = step
         self._retry_seconds: Final = retry_seconds
-        self._woken: Final = asyncio.Event()
+        self.woken: Final = asyncio.Event()
         self._is_timed: Final = is_timed
         self._is_resting = False
 
     @property
     def is_resting(self) -> bool:
         """Whether it waits to be due again, and nobody has woken it."""
-        return self._is_resting and not self._woken.is_set()
+        return self._is_resting and not self.woken.is_set()
 
     def wake(self) -> None:
         """Has the step run once more, after the one that runs now."""
-        self._woken.set()
+        self.woken.set()
 
     async def run(self) -> None:
         """Ends when the store is in fail-stop. Raises nothing but CancelledError."""
@@ -82,7 +82,7 @@ class Worker:
             RUNNING.add(self)
         try:
             while not self._store.stopped:
-                self._woken.clear()
+                self.woken.clear()
                 seconds = await retry(self._name, self._store, self._step, self._retry_seconds)
                 if not self._store.stopped:
                     await self._rest(seconds)
@@ -93,7 +93,7 @@ class Worker:
         timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self.wake)
         self._is_resting = True
         try:
-            await self._woken.wait()
+            await self.woken.wait()
         finally:
             self._is_resting = False
             if timer is not None:

@@ -77,6 +77,7 @@ def _token(_: click.Context, __: click.Parameter, text: str | None) -> str | Non
     show_default=True,
     help="How grants are decided on for which there is no rule.",
 )
+@click.option("--webhook", metavar="URL", help="Where all events go.")
 @click.option("--token", metavar="TEXT", callback=_token, help="The token of the control API.  [default: a new one]")
 @click.option("--control-from", default="", metavar="NETWORK", help="Who besides this machine may control it.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", callback=_pairs, help="A setting. Repeat.")

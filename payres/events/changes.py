@@ -36,9 +36,9 @@ class Changes:
         return key in self._watchers
 
     @contextmanager
-    def watch(self, key: str) -> Iterator[asyncio.Event]:
-        """An event that each change in the block sets. To miss none, clear it before looking."""
-        watcher = asyncio.Event()
+    def watch(self, key: str, watcher: asyncio.Event | None = None) -> Iterator[asyncio.Event]:
+        """An event that each change in the block sets, or this one. To miss none, clear it before looking."""
+        watcher = watcher or asyncio.Event()
         self._watchers.setdefault(key, set()).add(watcher)
         try:
             yield watcher

@@ -24,7 +24,7 @@ from payres.limits import MAX_DELIVERIES_OF_WEBHOOK
 from payres.store import events, retention
 from payres.store.database import Database
 from payres.store.events import DELIVERIES, WEBHOOKS, DeliveryRecord, EventRecord, WebhookRecord
-from payres.store.work import EVENTS, Work
+from payres.store.work import ACTIVE_WEBHOOK, EVENTS, Work
 from payres.worker import Worker, cancel_all, retry
 
 # Pauses between the attempts; after the last attempt the delivery has failed.
@@ -39,7 +39,7 @@ CHANCE: Final = SystemRandom()
 READ_AT_ONCE: Final = 64
 # Of the events of a round, how many may be repetitions: they must not delay events that were never sent.
 AGAIN_AT_ONCE: Final = MAX_DELIVERIES_OF_WEBHOOK // 2
-# Seconds between searches for webhooks, for events of other processes, and for retries that are due.
+# Seconds between searches for webhooks and events of other processes, and for retries that are due.
 LOOK_SECONDS: Final = 1.0
 # Seconds between any two searches for events, because under load each commit has some.
 PAUSE_SECONDS: Final = 0.02
@@ -84,8 +84,10 @@ class Deliveries:
 
     async def run(self) -> None:
         """Ends when the database is in fail-stop."""
+        search = Worker("the search for webhooks", self._database, self._begin, RETRY_SECONDS)
         try:
-            await Worker("the search for webhooks", self._database, self._begin, RETRY_SECONDS).run()
+            with self._changes.watch(ACTIVE_WEBHOOK, search.woken):
+                await search.run()
         finally:
             await cancel_all(self._tasks.values())
 

@@ -21,8 +21,8 @@ from payres.operator.shapes import Column, Shape, fact, represent
 from payres.store import audit, secrets
 from payres.store import events as stored
 from payres.store.events import DELIVERIES, EVENTS, WEBHOOKS, DeliveryRecord, EventRecord, WebhookRecord
+from payres.store.work import ACTIVE_WEBHOOK, Work
 from payres.store.work import EVENTS as NEWS
-from payres.store.work import Work
 from payres.urls import is_http_url
 from payres.wire import Resource, Text
 
@@ -189,7 +189,7 @@ def add(work: Work, url: Text, events: Patterns = (), private: Private = False) 
     )
     WEBHOOKS.insert(work, webhook)
     audit.record(work, "webhook.add", webhook.id, url=url, events=webhook.events)
-    work.changed.append(NEWS)
+    work.changed.append(ACTIVE_WEBHOOK)
     return Added(webhook, secret)
 
 
@@ -329,7 +329,7 @@ def record_test(work: Work, id: str, attempt: Attempt) -> None:
     note_attempt(work, id, attempt)
     if attempt.error is None:
         WEBHOOKS.update(work, id, state="active")
-        work.changed.append(NEWS)
+        work.changed.append(ACTIVE_WEBHOOK)
 
 
 def deliveries_of(work: Work, event: EventRecord) -> Sequence[DeliveryRecord]:

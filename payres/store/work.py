@@ -24,6 +24,8 @@ BEYOND_REPAIR: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 MISSING: Final = re.compile(r"no such (table|column)\b|has no column named\b")  # SQLite has no code of its own for it
 # In `Work.changed`: there are new events.
 EVENTS: Final = "events"
+# A webhook has become active.
+ACTIVE_WEBHOOK: Final = "active webhook"
 INSERT_EVENT: Final = "INSERT INTO event (type, subject, data, created_at) VALUES (?, ?, ?, ?)"
 
 

@@ -35,12 +35,13 @@ LOOK_SECONDS: Final = 0.005
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What the command says. `settings` are texts by name, `control_from` addresses and networks with commas between;
-    without a token there is a new one."""
+    """What the command says. `settings` are texts by name, `control_from` addresses and networks with commas between,
+    `webhook` the URL that gets all events; without a token there is a new one."""
 
     consent: Literal["ask", "approve", "deny"] = "ask"
     token: str | None = None
     control_from: str = ""
+    webhook: str | None = None
     settings: dict[str, str] = {}
 
 
@@ -61,6 +62,7 @@ class Sandbox:
         self.token = options.token or new_secret()
         self.clock = SandboxClock()
         self.generation = 0
+        self._webhook = options.webhook
         # What tests have asked and have no answer to; and by server and Idempotency-Key, the path, the body, and what
         # is or will be the answer.
         self.under_way: set[asyncio.Task[Any]] = set()
@@ -147,10 +149,15 @@ class Sandbox:
             steps.put_wallet(work, path, steps.WalletState(name=name, balance=BALANCE))
         server.api_key = api_keys.create_api_key(work, "sandbox", [*api_keys.SCOPES]).key
         base_url = server.settings.base_url
+        webhook = {}
+        if self._webhook is not None:  # all servers sign with the secret of the first
+            secret = None if server is self.servers[0] else self.servers[0].line["webhook"]["secret"]
+            webhook = {"webhook": steps.add_webhook(work, self._webhook, secret)}
         return {
             "base_url": base_url,
             "control_url": base_url + ROOT,
             "control_token": self.token,
             "wallets": {path: steps.show_wallet(work, path) for path in WALLETS},
             "client": steps.open_client(work, CLIENT, CLIENT_NAME),
+            **webhook,
         }

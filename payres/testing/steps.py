@@ -11,12 +11,14 @@ from payres.clock import SECOND, MovableClock, parse_time
 from payres.errors import InvalidRequest, WrongState, require
 from payres.grants import consent
 from payres.identifiers import hash_secret
-from payres.operator import keys, wallets
+from payres.operator import keys, wallets, webhooks
 from payres.signatures.jwk import JWK, generate_private_key, jwk_from_pem, jwk_from_public_bytes, parse_jwk, private_pem
 from payres.store.accounts import ACCOUNTS
+from payres.store.events import WEBHOOK_SECRETS, WEBHOOKS
 from payres.store.grants import GRANTS, INTERACTIONS, TOKENS, find_holder, interaction_of_grant
 from payres.store.payments import INCOMING
 from payres.store.quotes import QUOTES
+from payres.store.secrets import encrypt
 from payres.store.wallets import find_valid_key, find_wallet
 from payres.store.work import Work
 from payres.testing.rules import CONSENT_PAGE, Decision
@@ -118,6 +120,14 @@ def open_client(work: Work, path: str, name: str | None, kid: str = "key-1") -> 
     key = generate_private_key()
     keys.add_key(work, path, jwk_from_public_bytes(kid, key.public_key().public_bytes_raw()))
     return {"wallet_address": work.urls.wallet(path), "kid": kid, "private_key": private_pem(key).decode()}
+
+
+def add_webhook(work: Work, url: str, secret: str | None) -> dict[str, Any]:
+    """A webhook that gets all events, signed with this secret or a new one."""
+    added = webhooks.add(work, url, private=True)
+    if secret is not None:
+        WEBHOOKS.update(work, added.webhook.id, secret=encrypt(work, WEBHOOK_SECRETS, secret))
+    return {"id": added.webhook.id, "url": url, "secret": secret or added.secret}
 
 
 def put_key(work: Work, path: str, kid: str, given: GivenKey) -> dict[str, Any]:

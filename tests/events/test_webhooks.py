@@ -309,6 +309,21 @@ def test_busy_server_rests_after_each_round(tmp_path: Path, monkeypatch: pytest.
     assert len(endpoint.received) == MAX_DELIVERIES_OF_WEBHOOK
 
 
+def test_webhook_gets_events_as_soon_as_it_is_added_or_active_again(
+    tmp_path: Path, add: AddEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliveries, "LOOK_SECONDS", 3600.0)
+    with run_instance(tmp_path / "payres.db") as found:
+        endpoint, added = add(to=found)
+        endpoint.answer = answering(410, 200)
+        deposit(found)
+        endpoint.wait_for(1)
+        wait_until(lambda: not found.read(lambda tx: store.WEBHOOKS.by_id(tx, added.webhook.id)).active)
+        found.write(lambda work: webhooks.record_test(work, added.webhook.id, Attempt(work.now, 200, None)))
+        deposit(found)
+        endpoint.wait_for(2)
+
+
 def test_event_that_fails_delays_no_later_one(instance: Instance, add: AddEndpoint) -> None:
     endpoint, added = add()
     refused: set[str] = set()

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from tests.events.endpoint import Endpoint
 from tests.helpers import TIMEOUT, child, free_of_settings, is_refused, wait_until
 from tests.testing.sandboxes import Sandbox, started
 
@@ -45,6 +46,7 @@ def test_start_that_fails_says_why(one: Sandbox) -> None:
         (("--set", "colour"), "write NAME=VALUE"),
         (("--base-url", "http://host/path"), "must have no path"),
         (("--token", "a b"), "letters, digits"),
+        (("--webhook", "shop"), "must be an absolute http or https URL"),
     ]:
         command = [sys.executable, "-m", "payres", "sandbox", *options]
         done = subprocess.run(command, env=free_of_settings(), capture_output=True, text=True, timeout=TIMEOUT)
@@ -92,6 +94,22 @@ def test_consent_by_flag_and_a_baseline_that_resets_return_to(tmp_path: Path) ->
         sandbox.ask("POST", "/reset", {})
         assert sandbox.balance("carol") == "5.00"
         assert "grant_rejected" in str(sandbox.open(sandbox.redirect()))
+
+
+def test_webhook_of_all_servers_keeps_its_secret(tmp_path: Path) -> None:
+    with Endpoint().running() as endpoint:
+        options = ("--webhook", endpoint.url, "--peers", "2", "--set", "allow_private_hosts=false")
+        with started(tmp_path, *options) as (_, line), Sandbox(line) as sandbox:
+            for servers in ([sandbox, *sandbox.peers],) * 2:
+                endpoint.received.clear()
+                for server in servers:
+                    server.ask("PUT", "/wallets/alice", {"balance": "1.00"})
+                for received in endpoint.wait_for(2):
+                    assert received.verified(line["webhook"]["secret"])["type"] == "wallet.withdrawn"
+                sandbox.ask("POST", "/reset", {})
+            shown = [server.line["webhook"] for server in servers]
+            listed = [server.admin.get("/webhooks").json()["result"][0] for server in servers]
+            assert [(one["id"], one["url"]) for one in shown] == [(one["id"], endpoint.url) for one in listed]
 
 
 def _port_of(process: "subprocess.Popen[str]") -> int:
