@@ -130,9 +130,14 @@ ACTIONS: Final[Mapping[tuple[str, str], Action]] = {
     ("GET", "/clock"): read_clock,
     ("POST", "/clock"): move_clock,
     ("POST", "/expire"): expire,
+    ("GET", "/requests"): looking.list_requests,
+    ("DELETE", "/requests"): looking.delete_requests,
     ("GET", "/events"): looking.list_events,
 }
 # What is in the query; nothing for the others.
-QUERIES: Final[Mapping[Action, type[steps.Given]]] = {looking.list_events: looking.EventsWanted}
+QUERIES: Final[Mapping[Action, type[steps.Given]]] = {
+    looking.list_requests: looking.RequestsWanted,
+    looking.list_events: looking.EventsWanted,
+}
 # A reset ends what is under way, but not these, each of which waits for the one before.
 UNCUT: Final = frozenset({reset, keep_baseline})

@@ -19,11 +19,13 @@ from payres.limits import MAX_WAIT_SECONDS
 from payres.store import events
 from payres.store.work import EVENTS, Work
 from payres.testing.calls import Answer, Call
+from payres.testing.journal import ADDED, Entry
 from payres.testing.steps import Given
 
 T = TypeVar("T")
 
 CURSOR = re.compile(r"([0-9]{1,9})-([0-9]{1,15})")
+FILTERS = ("operation", "client", "wallet", "status", "fault")
 MOST_EVENTS = 10_000  # that are looked at for one answer
 Seconds = Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS)]
 
@@ -36,6 +38,42 @@ class EventsWanted(Given, frozen=True):
     wallet: str | None = None
     count: Annotated[int, Meta(ge=1, le=1000)] = 1
     wait: Seconds = 10
+
+
+class RequestsWanted(Given, frozen=True):
+    """Those after a cursor, else all that are kept."""
+
+    after: str | None = None
+    operation: str | None = None
+    client: str | None = None
+    wallet: str | None = None
+    status: int | None = None
+    fault: str | None = None
+    wait: Seconds = 0
+
+
+async def list_requests(call: Call) -> Answer:
+    """Those that fit, once there are some, or when the time is over."""
+    wanted: RequestsWanted = call.query
+    after = 0 if wanted.after is None else position(call, wanted.after)
+    filters = {name: wish for name in FILTERS if (wish := getattr(wanted, name)) is not None}
+    journal = call.server.journal
+
+    async def look() -> tuple[list[Entry], int]:
+        found = [
+            one
+            for one in journal.entries
+            if one.seq > after and all(getattr(one, name) == wish for name, wish in filters.items())
+        ]
+        return found, journal.last
+
+    found, last = await wait_for(journal.changes, ADDED, wanted.wait, look, lambda seen: bool(seen[0]))
+    return 200, {"requests": found, "cursor": cursor(call, last)}
+
+
+async def delete_requests(call: Call) -> Answer:
+    call.server.journal.entries.clear()
+    return 204, None
 
 
 async def list_events(call: Call) -> Answer:

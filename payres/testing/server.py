@@ -27,6 +27,7 @@ from payres.store.copies import change, copied
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
 from payres.testing.defaults import shorten_timeouts
+from payres.testing.journal import Exchange, Journal
 from payres.testing.rules import CONSENT_PAGE, ConsentRule, Rules
 
 T = TypeVar("T")
@@ -48,6 +49,7 @@ class Server:
         self.line: dict[str, Any] = {}
         self.api_key = ""
         self.last_event = 0
+        self.journal = Journal(settings.base_url, clock, self.read)
         self.rules: Rules[ConsentRule] = Rules("rule")
         self._clock = clock
         self._always = always
@@ -97,6 +99,7 @@ class Server:
             Path(f"{self.settings.database}{ending}").unlink(missing_ok=True)
         shutil.copyfile(self._baseline, self.settings.database)
         self.rules.remove()
+        self.journal.entries.clear()
 
     @property
     def _baseline(self) -> Path:
@@ -104,9 +107,11 @@ class Server:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """In a task of its own, because a reset cuts what is under way."""
-        running = self._begin(self._serve(scope, receive, send))
+        exchange = Exchange(self.journal, scope, receive, send)
+        running = self._begin(self._serve(scope, exchange.receive, exchange.send))
         try:
             await asyncio.wait({running})
+            await exchange.end()
         finally:
             running.cancel()
         if not running.cancelled():

@@ -1,0 +1,112 @@
+"""What a request asks: which operation of Open Payments, about whose wallet, for which client."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+from starlette.datastructures import QueryParams
+from starlette.routing import Match
+from starlette.types import Scope
+
+from payres.errors import DomainError
+from payres.gnap import GrantRequest
+from payres.grants import clients
+from payres.http.request_head import credentials
+from payres.identifiers import hash_secret
+from payres.routes.routing import ROUTES
+from payres.store.clients import CLIENTS
+from payres.store.grants import GRANTS, TOKENS, GrantRecord, find_holder
+from payres.store.payments import INCOMING, OUTGOING
+from payres.store.quotes import QUOTES
+from payres.store.wallets import WALLETS
+from payres.store.work import Work
+
+T = TypeVar("T")
+
+TABLES: Final[Mapping[str, Any]] = {"incoming-payments": INCOMING, "quotes": QUOTES, "outgoing-payments": OUTGOING}
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """The published operationId, the path of a wallet here, and the wallet address of the client, or the thumbprint of
+    its key; None where there is none, or it cannot be known."""
+
+    operation: str | None = None
+    wallet: str | None = None
+    client: str | None = None
+
+
+class _Body(msgspec.Struct, rename="camel"):
+    """Of what creates a resource."""
+
+    wallet_address: str | None = None
+
+
+def find_asked(work: Work, scope: Scope, body: bytes) -> Asked:
+    """What a request asks that is to be answered, or just was."""
+    operation, collection, named = _operation(scope)
+    if operation is None:
+        return Asked()
+    if operation == "post-request":
+        return _of_grant_request(work, body)
+    grant = _grant(work, scope, collection, named)
+    client = None if grant is None else CLIENTS.by_id(work, grant.client_id).identity
+    if "path" in named:
+        return Asked(operation, named["path"].lower(), client)
+    address = QueryParams(scope["query_string"]).get("wallet-address") or _decoded(body, _Body()).wallet_address
+    if address is not None:
+        return Asked(operation, work.urls.wallet_path(address), client)
+    record = TABLES[collection].get(work, named["id"]) if collection in TABLES and "id" in named else grant
+    id = record and record.wallet_address_id
+    return Asked(operation, WALLETS.by_id(work, id).path if id else None, client)
+
+
+def _operation(scope: Scope) -> tuple[str | None, str, Mapping[str, str]]:
+    """The id, the first part of the path, and its variable parts."""
+    from payres.routes.openapi import OPERATIONS  # loads slowly
+
+    path, method = scope["path"].rstrip("/") or "/", "GET" if scope["method"] == "HEAD" else scope["method"]
+    for route in ROUTES:
+        match, found = route.matches({"path": path})
+        if match is Match.FULL:
+            operation = OPERATIONS.get(f"{method} {route.path.replace('//', '/')}")
+            return operation and operation.id, path.split("/")[1], found["path_params"]
+    return None, "", {}
+
+
+def _of_grant_request(work: Work, body: bytes) -> Asked:
+    """The wallet is the first that is named, though an incoming payment's grant is not bound to one."""
+    asked = _decoded(body, GrantRequest(client=""))
+    try:
+        client = clients.identify(work.urls, asked.client).identity
+    except DomainError:
+        client = None
+    wallet = next((work.urls.wallet_path(address) for address in _addresses(asked)), None)
+    return Asked("post-request", wallet, client)
+
+
+def _addresses(asked: GrantRequest) -> Iterator[str]:
+    for item in asked.access_token.access if asked.access_token else ():
+        if item.identifier:
+            yield item.identifier
+    if asked.subject:
+        yield asked.subject.sub_ids[0].id
+
+
+def _grant(work: Work, scope: Scope, collection: str, named: Mapping[str, str]) -> GrantRecord | None:
+    """The one that is continued, whose token is managed, or with whose token is asked."""
+    if collection == "continue":
+        return GRANTS.get(work, named["id"])
+    if collection == "token":
+        token = TOKENS.get(work, named["id"])
+        return None if token is None else GRANTS.get(work, token.grant_id)
+    value = credentials(scope["headers"], "gnap")
+    holder = None if value is None else find_holder(work, hash_secret(value))
+    return None if holder is None else GRANTS.get(work, holder.grant_id)
+
+
+def _decoded(body: bytes, otherwise: T) -> T:
+    """The body as such a struct, where it is one."""
+    try:
+        return msgspec.json.decode(body, type=type(otherwise))
+    except ValueError:
+        return otherwise

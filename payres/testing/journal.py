@@ -1,0 +1,197 @@
+"""The requests that a server of a sandbox has answered, with what was found of their signatures."""
+
+import re
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+from time import perf_counter
+from typing import Final
+
+import msgspec
+from starlette.types import Message, Receive, Scope, Send
+
+from payres.clock import Clock, format_time
+from payres.errors import ClientUnproven, DomainError
+from payres.events.changes import Changes
+from payres.http.observation import OBSERVATION, Observation
+from payres.http.request_head import header
+from payres.signatures.fields import covered_components, read_parameters, read_signatures
+from payres.signatures.reasons import MEANINGS, SignatureError
+from payres.signatures.sign import Message as Signed
+from payres.signatures.sign import field_value, header_fields, signature_base
+from payres.store.work import Work
+from payres.testing.asked import Asked, find_asked
+
+KEPT: Final = 1000
+ADDED: Final = "requests"  # the key of their changes
+SHOWN: Final = 6  # characters of a token
+COOKIE: Final = re.compile(rb"(=[^;]{%d})[^;]+" % SHOWN)
+# In JSON and in forms.
+SECRET: Final = re.compile(
+    rf'((?:token|secret|password|csrf)"?\s*[:=]\s*"?[\w.~+/=-]{{{SHOWN}}})[\w.~+/=-]+', re.IGNORECASE
+)
+
+
+class Verifier(msgspec.Struct, kw_only=True):
+    """What was found of the first signature. There is no verdict on one that nobody had to verify."""
+
+    verdict: str | None = None
+    reason: str | None
+    kid: str | None = None
+    created: int | None = None
+    components: Sequence[str] | None = None
+    signature_base: str | None = None
+
+
+class Entry(msgspec.Struct, kw_only=True):
+    """A request. `code` and `reason` are those of the error that answers it."""
+
+    seq: int
+    at: str
+    method: str
+    url: str
+    operation: str | None
+    client: str | None
+    wallet: str | None
+    status: int | None
+    code: str | None
+    reason: str | None
+    milliseconds: float
+    headers: Mapping[str, str]
+    body: str | None
+    verifier: Verifier
+    fault: str | None
+    replayed: bool
+
+
+class Journal:
+    """The last thousand requests of the server with this base URL; `changes` are notified of each one more."""
+
+    def __init__(
+        self, base_url: str, clock: Clock, read: Callable[[Callable[[Work], Asked]], Awaitable[Asked]]
+    ) -> None:
+        self.base_url, self.clock, self.read = base_url, clock, read
+        self.entries: deque[Entry] = deque(maxlen=KEPT)
+        self.changes = Changes()
+        self.last = 0
+
+    def add(self, entry: Entry) -> None:
+        self.last = entry.seq = self.last + 1
+        self.entries.append(entry)
+        self.changes.notify((ADDED,))
+
+
+class Exchange:
+    """A request and its answer, which pass through `receive` and `send`. It is in the journal before the last of the
+    answer is sent, so that whoever has that finds it."""
+
+    def __init__(self, journal: Journal, scope: Scope, receive: Receive, send: Send) -> None:
+        self._journal, self._scope, self._receive, self._send = journal, scope, receive, send
+        self._at, self._begun = format_time(journal.clock.now()), perf_counter()
+        self._body = self._error = b""
+        self._status: int | None = None
+        self._is_noted = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._body += message.get("body", b"")
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+        elif self._status is not None and self._status >= HTTPStatus.BAD_REQUEST:
+            self._error += message.get("body", b"")
+        try:
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                await self.end()
+        finally:
+            await self._send(message)
+
+    async def end(self) -> None:
+        """Notes the request, once."""
+        if self._is_noted:
+            return
+        self._is_noted, asked = True, Asked()
+        milliseconds = round((perf_counter() - self._begun) * 1000, 1)
+        with suppress(DomainError):  # in a reset
+            asked = await self._journal.read(partial(find_asked, scope=self._scope, body=self._body))
+        self._journal.add(self._entry(asked, milliseconds))
+
+    def _entry(self, asked: Asked, milliseconds: float) -> Entry:
+        scope, seen = self._scope, self._scope.get(OBSERVATION) or Observation()
+        target: bytes = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+        url = self._journal.base_url + target.decode("utf-8", "replace")
+        signed = Signed(scope["method"], url, scope["headers"], self._body)
+        code, reason = _code_and_reason(self._error)
+        creates = (asked.operation or "").startswith("create-") and self._status == HTTPStatus.CREATED
+        has_key = header(scope["headers"], b"idempotency-key") is not None
+        return Entry(
+            seq=0,
+            at=self._at,
+            method=signed.method,
+            url=url,
+            operation=asked.operation,
+            client=asked.client,
+            wallet=asked.wallet,
+            status=self._status,
+            code=code,
+            reason=reason,
+            milliseconds=milliseconds,
+            headers=_headers(signed),
+            body=_text(self._body),
+            verifier=_verifier(signed, reason if code == ClientUnproven.code else None, seen.is_proven),
+            fault=scope.get("state", {}).get("sandbox_fault"),
+            replayed=has_key and creates and seen.payment is None,  # which is noted of what is new
+        )
+
+
+def _code_and_reason(error: bytes) -> tuple[str | None, str | None]:
+    try:
+        found = msgspec.json.decode(error)["error"]
+        return found["code"], found["details"].get("reason")
+    except (ValueError, TypeError, KeyError):  # there is none, or it is cut or a page
+        return None, None
+
+
+def _verifier(signed: Signed, reason: str | None, is_proven: bool) -> Verifier:
+    """With what can be read of the signature. `reason` is why the client was refused."""
+    found = Verifier(reason=reason if reason in MEANINGS else None)
+    fields = header_fields(signed.headers)
+    if b"signature" not in fields and b"signature-input" not in fields:
+        found.verdict = "unsigned"
+    elif found.reason is not None:
+        found.verdict = "refused"
+    elif is_proven:
+        found.verdict = "valid"
+    with suppress(SignatureError):
+        inputs, signatures = (field_value(fields.get(name, ())) for name in (b"signature-input", b"signature"))
+        member = read_signatures(inputs, signatures)[0]
+        found.components = covered_components(member.components)
+        found.signature_base = _shortened(signed, signature_base(signed, found.components, member.signed_text, fields))
+        parameters = read_parameters(member.parameters)
+        found.kid, found.created = parameters.keyid, parameters.created
+    return found
+
+
+def _headers(signed: Signed) -> Mapping[str, str]:
+    found = {name.decode("latin-1"): field_value(values) for name, values in header_fields(signed.headers).items()}
+    if "cookie" in found:
+        found["cookie"] = COOKIE.sub(rb"\1...", found["cookie"])
+    return {name: _shortened(signed, value) for name, value in found.items()}
+
+
+def _shortened(signed: Signed, value: bytes) -> str:
+    """The text, with no more than the beginning of the token that the request came with."""
+    token = (header(signed.headers, b"authorization") or b"").partition(b" ")[2].strip()
+    return (value.replace(token, token[:SHOWN] + b"...") if len(token) > SHOWN else value).decode("utf-8", "replace")
+
+
+def _text(body: bytes) -> str | None:
+    """None for what is no text, such as a packet."""
+    try:
+        return SECRET.sub(r"\1...", body.decode()) or None
+    except UnicodeDecodeError:
+        return None
