@@ -8,6 +8,8 @@ may understand in another way.
 
 import asyncio
 import logging
+import socket
+import struct
 from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
@@ -28,6 +30,7 @@ from payres.rate_limiter import too_many
 log = logging.getLogger("payres.http")
 
 LINGER_SECONDS: Final = 2
+AT_ONCE: Final = struct.pack("ii", 1, 0)  # closing sends a reset
 # Bytes that are parsed at a time where neither a section nor a body ends earlier.
 PIECE_BYTES: Final = 4096
 # Bytes of answers that wait to be sent, above which a client counts as one that does not read.
@@ -65,7 +68,9 @@ class Exchange(RequestResponseCycle):
         """Runs the application for the request."""
         try:
             await app(scope, receive, send)
-        except CutShort:
+        except CutShort as cut:
+            if cut.is_reset:  # in the sandbox
+                self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
             self._cut()
         except asyncio.CancelledError:
             task = asyncio.current_task()

@@ -101,7 +101,12 @@ def last_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, by
 
 
 class CutShort(Exception):
-    """A stream cannot go on. The connection ends without the last chunk, so that nobody takes a part for all of it."""
+    """An answer cannot go on. The connection ends without the last chunk, so that nobody takes a part for all of it; or
+    it `is_reset`, as if the network had failed."""
+
+    def __init__(self, why: str, *, is_reset: bool = False) -> None:
+        super().__init__(why)
+        self.is_reset = is_reset
 
 
 class Stream(Response):

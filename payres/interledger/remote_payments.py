@@ -69,7 +69,7 @@ def next_step(
 
 
 class RemotePayments:
-    """Sends payments as soon as they are created. Call `begin` after each creation, and `run` until cancelled.
+    """Sends payments. Call `send` after each creation, and `run` until cancelled.
 
     `backoff`, and the timing of `outbound`, may be changed at any time and hold for the next attempt.
     """
@@ -98,7 +98,7 @@ class RemotePayments:
         """Looks for payments to send."""
         self._worker.wake()
 
-    def begin(self, payment_id: str) -> None:
+    def send(self, payment_id: str) -> None:
         """Sends a payment, in a task of its own, unless one sends it already."""
         if self._is_running and payment_id not in self._sending:
             # In a context of its own: what payments ask of other servers counts for no client.
@@ -119,7 +119,7 @@ class RemotePayments:
         while after is not None:
             found = await self._database.read(partial(payments.sending_remote, limit=BATCH, after=after))
             for payment_id in found:
-                self.begin(payment_id)
+                self.send(payment_id)
             after = found[-1] if len(found) == BATCH else None
         return POLL_SECONDS
 

@@ -64,7 +64,7 @@ async def _offer_for_payment(remote: RemoteQuotes, caller: Caller, asked: Outgoi
 
 def _begin_sending(context: Context, made: OutgoingPayment) -> None:
     if not context.urls.is_ours(made.receiver):
-        context.remote_payments.begin(made.id.rpartition("/")[2])
+        context.remote_payments.send(made.id.rpartition("/")[2])
 
 
 def _find_spending(work: Work, caller: Caller) -> tuple[Asset, Spent] | None:

@@ -5,9 +5,11 @@ from functools import partial
 from typing import Any, Final
 
 from payres.clock import format_time
+from payres.errors import WrongState
 from payres.identifiers import new_secret
 from payres.testing import looking, steps
 from payres.testing.calls import Answer, Call
+from payres.testing.faults import Fault, check
 from payres.testing.rules import ConsentRule
 
 Action = Callable[[Call], Coroutine[Any, Any, Answer]]
@@ -63,7 +65,32 @@ async def delete_key(call: Call) -> Answer:
 
 async def decide(call: Call) -> Answer:
     given = call.read(steps.Decided)
-    return 200, await call.server.write(partial(steps.decide, given=given))
+    shown, asked = await call.server.write(partial(steps.decide, given=given))
+    shown["redirect"] = shown["redirect"] and (
+        call.server.faults.falsified(shown["redirect"], asked) or shown["redirect"]
+    )
+    return 200, shown
+
+
+async def post_fault(call: Call) -> Answer:
+    fault = call.read(Fault)
+    check(fault)
+    if fault.kind.needs_peer and len(call.sandbox.servers) == 1:
+        raise WrongState(f"{fault.fault} happens to packets between servers: start the sandbox with --peers 2")
+    return 201, call.server.faults.rules.add(fault).shown()
+
+
+async def list_faults(call: Call) -> Answer:
+    return 200, {"faults": call.server.faults.rules.shown()}
+
+
+async def read_fault(call: Call) -> Answer:
+    return 200, call.server.faults.rules.require(call.named["id"]).shown()
+
+
+async def delete_faults(call: Call) -> Answer:
+    call.server.faults.rules.remove(call.named.get("id"))
+    return 204, None
 
 
 async def post_rule(call: Call) -> Answer:
@@ -111,6 +138,7 @@ def _unused(kind: str) -> str:
 _WALLET: Final = "/wallets/(?P<path>[^/]+)"
 _KEY: Final = f"{_WALLET}/keys/(?P<kid>[^/]+)"
 _RULE: Final = "/consent-rules/(?P<id>[^/]+)"
+_FAULT: Final = "/faults/(?P<id>[^/]+)"
 ACTIONS: Final[Mapping[tuple[str, str], Action]] = {
     ("GET", ""): show_state,
     ("POST", "/reset"): reset,
@@ -127,6 +155,11 @@ ACTIONS: Final[Mapping[tuple[str, str], Action]] = {
     ("DELETE", "/consent-rules"): delete_rules,
     ("GET", _RULE): read_rule,
     ("DELETE", _RULE): delete_rules,
+    ("POST", "/faults"): post_fault,
+    ("GET", "/faults"): list_faults,
+    ("DELETE", "/faults"): delete_faults,
+    ("GET", _FAULT): read_fault,
+    ("DELETE", _FAULT): delete_faults,
     ("GET", "/clock"): read_clock,
     ("POST", "/clock"): move_clock,
     ("POST", "/expire"): expire,

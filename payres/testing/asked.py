@@ -11,15 +11,16 @@ from starlette.types import Scope
 from payres.errors import DomainError
 from payres.gnap import GrantRequest
 from payres.grants import clients
-from payres.http.request_head import credentials
+from payres.http.request_head import credentials, header
 from payres.identifiers import hash_secret
 from payres.routes.routing import ROUTES
 from payres.store.clients import CLIENTS
-from payres.store.grants import GRANTS, TOKENS, GrantRecord, find_holder
+from payres.store.grants import GRANTS, INTERACTIONS, TOKENS, GrantRecord, find_holder
 from payres.store.payments import INCOMING, OUTGOING
 from payres.store.quotes import QUOTES
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
+from payres.testing.rules import CONSENT_PAGE
 
 T = TypeVar("T")
 
@@ -28,11 +29,14 @@ TABLES: Final[Mapping[str, Any]] = {"incoming-payments": INCOMING, "quotes": QUO
 
 class Asked(msgspec.Struct, frozen=True):
     """The published operationId, the path of a wallet here, and the wallet address of the client, or the thumbprint of
-    its key; None where there is none, or it cannot be known."""
+    its key; the id of the access token, and whether there is a signature. None where there is none, or it cannot be
+    known."""
 
     operation: str | None = None
     wallet: str | None = None
     client: str | None = None
+    token: str | None = None
+    signature: bool = False
 
 
 class _Body(msgspec.Struct, rename="camel"):
@@ -43,9 +47,31 @@ class _Body(msgspec.Struct, rename="camel"):
 
 def find_asked(work: Work, scope: Scope, body: bytes) -> Asked:
     """What a request asks that is to be answered, or just was."""
+    found = _asked(work, scope, body)
+    value = credentials(scope["headers"], "gnap")
+    holder = None if value is None else find_holder(work, hash_secret(value))
+    return msgspec.structs.replace(
+        found,
+        token=None if holder is None else holder.token_id,
+        signature=header(scope["headers"], b"signature") is not None,
+    )
+
+
+def of_grant(work: Work, grant: GrantRecord) -> Asked:
+    """What an owner is asked, or was."""
+    id = grant.wallet_address_id
+    return Asked(
+        wallet=None if id is None else WALLETS.by_id(work, id).path,
+        client=CLIENTS.by_id(work, grant.client_id).identity,
+    )
+
+
+def _asked(work: Work, scope: Scope, body: bytes) -> Asked:
     operation, collection, named = _operation(scope)
     if operation is None:
-        return Asked()
+        page = CONSENT_PAGE.match(scope["path"])
+        interaction = INTERACTIONS.get(work, page[1]) if page else None
+        return of_grant(work, GRANTS.by_id(work, interaction.grant_id)) if interaction else Asked()
     if operation == "post-request":
         return _of_grant_request(work, body)
     grant = _grant(work, scope, collection, named)

@@ -74,13 +74,28 @@ class Journal:
     ) -> None:
         self.base_url, self.clock, self.read = base_url, clock, read
         self.entries: deque[Entry] = deque(maxlen=KEPT)
+        self._payments: dict[str, Entry] = {}
+        self._faults: dict[str, str] = {}  # by the payment that met it
         self.changes = Changes()
         self.last = 0
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Entry, payment: str | None) -> None:
         self.last = entry.seq = self.last + 1
+        if payment is not None:
+            self._payments[payment] = entry
+            entry.fault = entry.fault or self._faults.get(payment)
         self.entries.append(entry)
         self.changes.notify((ADDED,))
+
+    def note_fault(self, payment: str, fault: str) -> None:
+        """Says it of the request that has made the payment, before or after that is added."""
+        self._faults[payment] = fault
+        if payment in self._payments:
+            self._payments[payment].fault = fault
+
+    def clear(self) -> None:
+        for kept in (self.entries, self._payments, self._faults):
+            kept.clear()
 
 
 class Exchange:
@@ -89,6 +104,7 @@ class Exchange:
 
     def __init__(self, journal: Journal, scope: Scope, receive: Receive, send: Send) -> None:
         self._journal, self._scope, self._receive, self._send = journal, scope, receive, send
+        self._headers = scope["headers"]  # before a fault alters them
         self._at, self._begun = format_time(journal.clock.now()), perf_counter()
         self._body = self._error = b""
         self._status: int | None = None
@@ -118,16 +134,16 @@ class Exchange:
         milliseconds = round((perf_counter() - self._begun) * 1000, 1)
         with suppress(DomainError):  # in a reset
             asked = await self._journal.read(partial(find_asked, scope=self._scope, body=self._body))
-        self._journal.add(self._entry(asked, milliseconds))
+        self._journal.add(self._entry(asked, milliseconds), (self._scope.get(OBSERVATION) or Observation()).payment)
 
     def _entry(self, asked: Asked, milliseconds: float) -> Entry:
         scope, seen = self._scope, self._scope.get(OBSERVATION) or Observation()
         target: bytes = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
         url = self._journal.base_url + target.decode("utf-8", "replace")
-        signed = Signed(scope["method"], url, scope["headers"], self._body)
+        signed = Signed(scope["method"], url, self._headers, self._body)
         code, reason = _code_and_reason(self._error)
         creates = (asked.operation or "").startswith("create-") and self._status == HTTPStatus.CREATED
-        has_key = header(scope["headers"], b"idempotency-key") is not None
+        has_key = header(self._headers, b"idempotency-key") is not None
         return Entry(
             seq=0,
             at=self._at,

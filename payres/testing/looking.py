@@ -72,7 +72,7 @@ async def list_requests(call: Call) -> Answer:
 
 
 async def delete_requests(call: Call) -> Answer:
-    call.server.journal.entries.clear()
+    call.server.journal.clear()
     return 204, None
 
 

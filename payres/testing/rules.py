@@ -22,8 +22,12 @@ class Rule(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
     wallet: str | None = None
     client: str | None = None
 
-    def fits(self, wallet: str, client: str) -> bool:
+    def fits(self, wallet: str | None, client: str | None) -> bool:
         return self.wallet in {None, wallet} and self.client in {None, client}
+
+    def lets_pass(self, fitted: int) -> bool:
+        """Whether it does not act yet, after so many requests that it has fitted before."""
+        return False
 
 
 class ConsentRule(Rule, frozen=True, kw_only=True):
@@ -42,6 +46,7 @@ class Kept(msgspec.Struct, Generic[R]):
     id: str
     rule: R
     used: int = 0
+    fitted: int = 0
 
     def shown(self) -> dict[str, Any]:
         return {"id": self.id, "used": self.used, **asdict(self.rule)}
@@ -60,6 +65,9 @@ class Rules(Generic[R]):
         self._kept.append(Kept(f"{self._kind}-{self._made}", rule))
         return self._kept[-1]
 
+    def __bool__(self) -> bool:
+        return bool(self._kept)
+
     def shown(self) -> Sequence[dict[str, Any]]:
         return [one.shown() for one in self._kept]
 
@@ -73,12 +81,14 @@ class Rules(Generic[R]):
         self._kept = [one for one in self._kept if id not in {None, one.id}]
 
     def use(self, fits: Callable[[R], bool]) -> R | None:
-        """The first rule that fits, which is used by that: of those with `times`, in the order given, that are not used
-        up; then of the others, the newest first."""
+        """The first rule that fits and acts, which is used by that: of those with `times`, in the order given, that are
+        not used up; then of the others, the newest first."""
         counted = [one for one in self._kept if one.rule.times is not None and one.used < one.rule.times]
         standing = [one for one in reversed(self._kept) if one.rule.times is None]
-        found = next((one for one in (*counted, *standing) if fits(one.rule)), None)
-        if found is None:
-            return None
-        found.used += 1
-        return found.rule
+        for one in (*counted, *standing):
+            if fits(one.rule):
+                one.fitted += 1
+                if not one.rule.lets_pass(one.fitted - 1):
+                    one.used += 1
+                    return one.rule
+        return None

@@ -27,6 +27,7 @@ from payres.store.copies import change, copied
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
 from payres.testing.defaults import shorten_timeouts
+from payres.testing.interference import Interference
 from payres.testing.journal import Exchange, Journal
 from payres.testing.rules import CONSENT_PAGE, ConsentRule, Rules
 
@@ -51,6 +52,7 @@ class Server:
         self.last_event = 0
         self.journal = Journal(settings.base_url, clock, self.read)
         self.rules: Rules[ConsentRule] = Rules("rule")
+        self.faults = Interference(self)
         self._clock = clock
         self._always = always
         self._request_log = request_log
@@ -76,6 +78,7 @@ class Server:
         app = create_app(self.settings, self._clock, self._request_log, is_durable=False)
         await self._stack.enter_async_context(app.router.lifespan_context(app))
         shorten_timeouts(app.state.context)
+        self.faults.surround(app.state.context)
         self._app = app
 
     async def close(self) -> None:
@@ -99,7 +102,8 @@ class Server:
             Path(f"{self.settings.database}{ending}").unlink(missing_ok=True)
         shutil.copyfile(self._baseline, self.settings.database)
         self.rules.remove()
-        self.journal.entries.clear()
+        self.journal.clear()
+        self.faults.remove()
 
     @property
     def _baseline(self) -> Path:
@@ -108,7 +112,7 @@ class Server:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """In a task of its own, because a reset cuts what is under way."""
         exchange = Exchange(self.journal, scope, receive, send)
-        running = self._begin(self._serve(scope, exchange.receive, exchange.send))
+        running = self.begin(self._serve(scope, exchange.receive, exchange.send))
         try:
             await asyncio.wait({running})
             await exchange.end()
@@ -117,7 +121,8 @@ class Server:
         if not running.cancelled():
             running.result()
 
-    def _begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+    def begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Runs something that a reset ends."""
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -132,21 +137,24 @@ class Server:
             await send(message)
 
         try:
-            page = CONSENT_PAGE.match(scope["path"]) if scope["method"] == "GET" else None
-            target = await self._decide_by_rule(*page.groups(), has_finish=True) if page else None
-            if target is not None:
-                await RedirectResponse(target, 302)(scope, receive, note)
-            elif self._app is None:
-                raise Unavailable("The sandbox is being reset; try again")
-            else:
-                is_grant = scope["path"] == "/" and scope["method"] == "POST"
-                await self._app(scope, receive, self._deciding(note) if is_grant else note)
+            await self.faults.serve(self._answer, scope, receive, note)
         except asyncio.CancelledError:
             if self._app is None and not is_begun:
                 await json_error(Unavailable("The sandbox was reset"))(scope, receive, send)
             raise
         except DomainError as error:
             await json_error(error)(scope, receive, note)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        page = CONSENT_PAGE.match(scope["path"]) if scope["method"] == "GET" else None
+        target = await self._decide_by_rule(*page.groups(), has_finish=True) if page else None
+        if target is not None:
+            await RedirectResponse(target, 302)(scope, receive, send)
+        elif self._app is None:
+            raise Unavailable("The sandbox is being reset; try again")
+        else:
+            is_grant = scope["path"] == "/" and scope["method"] == "POST"
+            await self._app(scope, receive, self._deciding(send) if is_grant else send)
 
     def _deciding(self, send: Send) -> Send:
         """What sends the answer to a grant request, after the decision where no redirect would bring it about."""
@@ -170,7 +178,7 @@ class Server:
             rule = await self.read(lambda work: self._rule_for(work, id, nonce, has_finish=has_finish))
             if rule is None:
                 return None
-            decided = self._begin(self._decide(id, nonce, rule))
+            decided = self.begin(self._decide(id, nonce, rule))
             return await decided if has_finish or not rule.delay else None
         except DomainError:
             return None  # the page says why

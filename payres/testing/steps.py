@@ -21,6 +21,7 @@ from payres.store.quotes import QUOTES
 from payres.store.secrets import encrypt
 from payres.store.wallets import find_valid_key, find_wallet
 from payres.store.work import Work
+from payres.testing.asked import Asked, of_grant
 from payres.testing.rules import CONSENT_PAGE, Decision
 from payres.urls import require_wallet_path
 from payres.wire import require_amount
@@ -147,8 +148,11 @@ def delete_key(work: Work, path: str, kid: str) -> None:
         keys.revoke_key(work, path, kid)
 
 
-def decide(work: Work, given: Decided) -> dict[str, Any]:
-    """Decides on a grant for its owner. Raises InvalidRequest, NotFound, WrongState for a second decision."""
+def decide(work: Work, given: Decided) -> tuple[dict[str, Any], Asked]:
+    """Decides on a grant for its owner; the answer, and what that was about.
+
+    Raises InvalidRequest, NotFound, WrongState for a second decision.
+    """
     if (given.redirect is None) == (given.grant is None):
         raise InvalidRequest("Send either redirect or grant", field="redirect")
     if given.redirect is not None:
@@ -159,7 +163,8 @@ def decide(work: Work, given: Decided) -> dict[str, Any]:
     else:
         found = require(interaction_of_grant(work, given.grant or ""), "No owner is asked about such a grant")
         pending = consent.Pending(GRANTS.by_id(work, found.grant_id), found)
-    return {"grant": pending.grant.id, "redirect": consent.decide(work, pending, given.decision == "approve", "owner")}
+    redirect = consent.decide(work, pending, given.decision == "approve", "owner")
+    return {"grant": pending.grant.id, "redirect": redirect}, of_grant(work, pending.grant)
 
 
 def move(clock: MovableClock, given: Move) -> None:

@@ -38,7 +38,7 @@ def test_requests_of_a_payment(sandbox: Sandbox) -> None:
         ("post-request", "alice", shop, 200),
         ("create-quote", "alice", shop, 201),
         ("post-request", "alice", shop, 200),
-        (None, None, None, 302),
+        (None, "alice", shop, 302),
         ("post-continue", "alice", shop, 200),
         ("create-outgoing-payment", "alice", shop, 201),
         ("get-wallet-address", "bob", None, 200),

@@ -1,0 +1,211 @@
+"""Faults: what tests let happen to requests to come, to see what an app makes of it."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Annotated, Any, Final, Literal, Protocol
+
+import msgspec
+from msgspec import Meta
+from starlette.responses import HTMLResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from payres.errors import DomainError, InvalidRequest, ServerFailed, TooManyRequests, Unavailable
+from payres.grants import tokens
+from payres.http.responses import CutShort, json_error
+from payres.store.grants import TOKENS
+from payres.store.work import Work
+from payres.testing.asked import Asked
+from payres.testing.rules import Rule
+
+SENTENCE: Final = "A fault of the sandbox, as the test has asked for"
+AMOUNT: Final = r"^[0-9]{1,15}(\.[0-9]{1,15})?$"
+# What a fault acts on: a request, the redirect after a decision, an event, the packets of a quote and of a payment.
+Moment = Literal["request", "redirect", "event", "quote", "payment"]
+
+
+class Fault(Rule, frozen=True, kw_only=True):
+    """`operation` is a published operationId; `skip` requests that it fits pass first. `seconds` is how long it waits,
+    `deliver` what arrives of a payment."""
+
+    fault: str
+    times: Annotated[int, Meta(ge=1)] | None = 1
+    operation: str | None = None
+    skip: Annotated[int, Meta(ge=0)] = 0
+    seconds: Annotated[float, Meta(ge=0, le=3600)] | None = None
+    deliver: Annotated[str, Meta(pattern=AMOUNT)] | None = None
+
+    @property
+    def kind(self) -> "Kind":
+        return KINDS[self.fault]
+
+    @property
+    def wait(self) -> float:
+        return self.seconds if self.seconds is not None else self.kind.seconds or 0
+
+    def lets_pass(self, fitted: int) -> bool:
+        return fitted < self.skip
+
+    def acts(self, moment: Moment, asked: Asked) -> bool:
+        is_there = self.kind.needs is None or getattr(asked, self.kind.needs)
+        is_asked = self.operation in {None, asked.operation}
+        return moment in self.kind.moments and is_there and is_asked and self.fits(asked.wallet, asked.client)
+
+
+class Writer(Protocol):
+    async def write(self, unit: Callable[[Work], None]) -> None: ...
+
+
+class Met(msgspec.Struct):
+    """A request that has met a fault; `answer` is what answers it otherwise."""
+
+    fault: Fault
+    asked: Asked
+    server: Writer
+    answer: ASGIApp
+    scope: Scope
+    receive: Receive
+    send: Send
+
+
+async def refuse(met: Met, error: DomainError) -> None:
+    await json_error(error)(met.scope, met.receive, met.send)
+
+
+async def answer_as_a_gateway(met: Met) -> None:
+    await met.answer(met.scope, met.receive, _drop)
+    await HTMLResponse("<h1>502 Bad Gateway</h1>", 502)(met.scope, met.receive, met.send)
+
+
+async def lose_answer(met: Met) -> None:
+    await met.answer(met.scope, met.receive, _drop)
+    await reset_connection(met)
+
+
+async def keep_silent(met: Met) -> None:
+    await asyncio.sleep(met.fault.wait)
+    await reset_connection(met)
+
+
+async def reset_connection(_: Met) -> None:
+    raise CutShort("a fault of the sandbox", is_reset=True)
+
+
+async def delay(met: Met) -> None:
+    async def send_late(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await asyncio.sleep(met.fault.wait)
+        await met.send(message)
+
+    await met.answer(met.scope, met.receive, send_late)
+
+
+async def truncate(met: Met) -> None:
+    async def send_half(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            body = message.get("body", b"")
+            await met.send({**message, "body": body[: len(body) // 2], "more_body": True})
+            await reset_connection(met)
+        await met.send(message)
+
+    await met.answer(met.scope, met.receive, send_half)
+
+
+async def change_first(met: Met, change: Callable[[Work, str], Any]) -> None:
+    """With the id of the token that the request came with."""
+    assert met.asked.token is not None
+    id = met.asked.token
+    await met.server.write(lambda work: change(work, id))
+    await met.answer(met.scope, met.receive, met.send)
+
+
+async def alter(met: Met, name: bytes, pattern: bytes, by: bytes) -> None:
+    """Changes a header of the request."""
+    lines = met.scope["headers"]
+    met.scope["headers"] = [(key, re.sub(pattern, by, value) if key == name else value) for key, value in lines]
+    await met.answer(met.scope, met.receive, met.send)
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """`needs` is what a request must have, of Asked; `seconds` the default of a fault that waits."""
+
+    moments: tuple[Moment, ...]
+    act: Callable[[Met], Awaitable[None]] | None = None
+    needs: Literal["token", "signature"] | None = None
+    seconds: float | None = None
+
+    @property
+    def needs_peer(self) -> bool:
+        return "payment" in self.moments
+
+
+def _request(act: Callable[[Met], Awaitable[None]], **others: Any) -> Kind:
+    return Kind(("request",), act, **others)
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "unavailable": _request(partial(refuse, error=Unavailable(SENTENCE, retry_after=0))),
+    "too_many_requests": _request(partial(refuse, error=TooManyRequests(SENTENCE, retry_after=0))),
+    "internal_error": _request(partial(refuse, error=ServerFailed(SENTENCE))),
+    "bad_gateway": _request(answer_as_a_gateway),
+    "lost_answer": _request(lose_answer),
+    "no_answer": _request(keep_silent, seconds=30),
+    "connection_reset": _request(reset_connection),
+    "slow": _request(delay, seconds=2),
+    "truncated": _request(truncate),
+    "expired_token": _request(
+        partial(change_first, change=lambda work, id: TOKENS.update(work, id, expires_at=work.now)), needs="token"
+    ),
+    "revoked_token": _request(partial(change_first, change=tokens.revoke_token), needs="token"),
+    "revoked_grant": _request(
+        partial(change_first, change=lambda work, id: tokens.revoke_grant(work, TOKENS.by_id(work, id).grant_id)),
+        needs="token",
+    ),
+    "rotated_key": _request(
+        partial(alter, name=b"signature-input", pattern=rb'keyid="[^"]*"', by=b'keyid="rotated"'), needs="signature"
+    ),
+    "bad_signature": _request(
+        partial(alter, name=b"signature", pattern=rb"=:[^:]{4}", by=b"=:fake"), needs="signature"
+    ),
+    "wrong_hash": Kind(("redirect",)),
+    "duplicate_event": Kind(("event",)),
+    "receiver_unreachable": Kind(("quote", "payment")),
+    "slow_settlement": Kind(("payment",), seconds=2),
+    "partial_failure": Kind(("payment",)),
+}
+
+
+def check(fault: Fault) -> None:
+    """Raises InvalidRequest for what can never happen."""
+    from payres.routes.openapi import OPERATIONS  # loads slowly
+
+    kind = KINDS.get(fault.fault)
+    if kind is None:
+        raise InvalidRequest(f"There are these faults: {', '.join(KINDS)}", field="fault")
+    ids = [one.id for one in OPERATIONS.values()]
+    if fault.operation is not None and fault.operation not in ids:
+        raise InvalidRequest(f"There are these operations: {', '.join(ids)}", field="operation")
+    if fault.operation is not None and kind.moments in {("redirect",), ("event",)}:
+        raise InvalidRequest(f"{fault.fault} is not of an operation", field="operation")
+    if fault.seconds is not None and kind.seconds is None:
+        raise InvalidRequest(f"{fault.fault} does not wait", field="seconds")
+    if (fault.deliver is None) == (fault.fault == "partial_failure"):
+        raise InvalidRequest("deliver is for partial_failure, which needs it", field="deliver")
+
+
+async def read_body(receive: Receive) -> tuple[bytes, Receive]:
+    """The body, and what gives it to whoever reads it then."""
+    messages = [await receive()]
+    while messages[-1].get("more_body"):
+        messages.append(await receive())
+    body = b"".join(message.get("body", b"") for message in messages)
+
+    async def again() -> Message:
+        return messages.pop(0) if messages else await receive()
+
+    return body, again
+
+
+async def _drop(_: Message) -> None:
+    pass
