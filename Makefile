@@ -12,7 +12,7 @@ MEMORY = $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -
 	&& ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo /dev/shm)
 COMPILE = $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q
 
-.PHONY: help run test torture demo bench profile check format docs site lock pyz clean
+.PHONY: help run test torture demo bench profile check format docs site lock pyz dist clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -66,6 +66,9 @@ lock: ## Write the lock files again from pyproject.toml
 
 pyz: $(VENV)/.dev ## Pack the program into one file, dist/payres.pyz
 	@$(BIN)/python -m deploy.pyz
+
+dist: $(VENV)/.dev ## Make a release in dist: wheel, sources, payres.pyz, bill of materials, SHA-256 sums
+	@$(BIN)/python -m deploy.dist
 
 clean: ## Remove what make has made, the database in ./var aside
 	rm -rf $(VENV) dist site .site .benchmarks .mypy_cache .pytest_cache .ruff_cache .hypothesis tests/interop/node_modules

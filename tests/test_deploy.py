@@ -113,7 +113,7 @@ def test_files_that_instructions_install_exist_and_none_else_is_there() -> None:
     documents = "".join(path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("docs/**/*.md")))
     named = set(re.findall(r"\bdeploy/([\w.-]+\w)", documents))
     there = {path.name for path in DEPLOY.iterdir() if path.is_file()}
-    built = {"Dockerfile.dockerignore", "payres.toml", "pyz.py", "pyz_start.py"}
+    built = {"Dockerfile.dockerignore", "dist.py", "payres.toml", "pyz.py", "pyz_start.py"}
     assert named == there - built
 
 
