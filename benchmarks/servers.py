@@ -57,11 +57,12 @@ def receiver_command(port: int) -> Sequence[str]:
 def running(
     command: Sequence[str], port: int, log: Path, settings: Mapping[str, str] | None = None
 ) -> Iterator[Server]:
-    """Runs the server for the block, in the log's directory so that no payres.toml is found. Raises CannotMeasure.
+    """Runs the server for the block, in the log's directory, and without a file of settings. Raises CannotMeasure.
 
     `settings` are variables of its environment, besides those of ours that are no settings of payres.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
+    environment["PAYRES_CONFIG"] = os.devnull
     environment["PAYRES_SIGNATURE_MAX_AGE"] = "86400"  # requests are signed once, before everything
     environment |= dict.fromkeys(("PAYRES_RATE_LIMIT_PER_CLIENT", "PAYRES_RATE_LIMIT_PER_PEER"), "0")  # all is from one
     environment |= {f"PAYRES_{name.upper()}": "0" for name in RATE_LIMITS}  # 0 is none

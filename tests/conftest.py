@@ -23,7 +23,7 @@ from payres.store import connections
 from payres.store.work import Work
 from payres.testing.peering import peer
 from tests.events.endpoint import Endpoint
-from tests.helpers import PROPERTY_EXAMPLES, ROOT, TIMEOUT, refusal
+from tests.helpers import PROPERTY_EXAMPLES, ROOT, TIMEOUT, refusal, set_system_config
 from tests.instance import Instance, run_instance
 from tests.interledger.network import check_books, network
 from tests.openapi.conformance import Answer, check_answer
@@ -139,6 +139,14 @@ def checked(send: Callable[..., httpx2.Response]) -> Callable[..., httpx2.Respon
         return answer
 
     return send_and_check
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_system_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """As on a machine without /etc/payres/payres.toml."""
+    with pytest.MonkeyPatch.context() as patch:
+        set_system_config(patch, tmp_path_factory.mktemp("etc") / "payres.toml")
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import click
 import httpx2
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import settings
 
@@ -178,9 +179,18 @@ def read_to_end(connection: socket.socket) -> bytes:
 
 
 def free_of_settings(**variables: str) -> dict[str, str]:
-    """The environment of the tests without PAYRES_* settings and with this checkout on the path, and `variables`."""
+    """The environment of the tests without settings, and with this checkout on the path and `variables`.
+
+    A file of settings is read where `PAYRES_CONFIG` names it; that of a server on this machine is not.
+    """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("PAYRES_")}
-    return inherited | {"PYTHONPATH": str(ROOT)} | variables
+    return inherited | {"PYTHONPATH": str(ROOT), "PAYRES_CONFIG": os.devnull} | variables
+
+
+def set_system_config(patch: pytest.MonkeyPatch, path: Path) -> None:
+    """Lets a file stand for /etc/payres/payres.toml in this process."""
+    for module in ("settings", "cli.session", "cli.server"):
+        patch.setattr(f"payres.{module}.SYSTEM_CONFIG", path)
 
 
 def spawn(command: Sequence[str], **options: Any) -> "subprocess.Popen[str]":

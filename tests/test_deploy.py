@@ -163,7 +163,8 @@ def test_standby_serves_what_litestream_follows() -> None:
 
 
 def test_peering_example_makes_our_token_then_adds_the_peer_with_theirs(tmp_path: Path) -> None:
-    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TOKENS": str(tmp_path / "tokens")}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = free_of_settings(PATH=path, TOKENS=str(tmp_path / "tokens"))
     command = ["sh", str(DEPLOY / "peering.example.sh")]
 
     def run() -> str:

@@ -12,6 +12,7 @@ from payres.cli import main
 from payres.settings import Settings
 from payres.store.connections import connect_writer
 from payres.store.work import Environment, Work
+from tests.helpers import set_system_config
 
 
 class Command(Protocol):
@@ -65,9 +66,7 @@ def etc(database: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder that stands for /etc/payres in this test."""
     folder = database.parent / "etc"
     folder.mkdir()
-    monkeypatch.setattr("payres.settings.SYSTEM_CONFIG", folder / "payres.toml")
-    for module in ("session", "server"):
-        monkeypatch.setattr(f"payres.cli.{module}.SYSTEM_CONFIG", folder / "payres.toml")
+    set_system_config(monkeypatch, folder / "payres.toml")
     return folder
 
 

@@ -14,7 +14,7 @@ from payres.client.sync import Grants, OutgoingPayments
 from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes, private_pem
 from payres.testing.instance import Instance, run_instance
 from tests.cli.conftest import AsJson, Command, facts_of, one_sentence
-from tests.helpers import TIMEOUT, Json, child
+from tests.helpers import TIMEOUT, Json, child, free_of_settings
 
 URL = "https://pay.example/quotes?a=1"
 BODY = '{"receiver":"https://pay.example/incoming-payments/1"}'
@@ -50,7 +50,7 @@ def test_pay_waits_for_the_owner(server: Instance, database: Path, choice: str, 
     shop = server.create_wallet(f"shop-{choice}")
     command = [sys.executable, "-m", "payres", "pay", shop, "5.00", "--from", payer, "--note", "Lunch"]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8"}
-    with child([*command, *app_of(server, f"app-{choice}")], **options) as process:
+    with child([*command, *app_of(server, f"app-{choice}")], env=free_of_settings(), **options) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == f"USD 5.00 leaves {payer}, USD 5.00 arrives.\n"
@@ -68,7 +68,7 @@ def test_pay_a_bill_from_a_wallet_by_its_path(server: Instance, database: Path) 
     bill = server.bill("bob", "7.00").id
     command = [sys.executable, "-m", "payres", "pay", bill, "--from", "payer", "--json", *app_of(server, "app")]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8"}
-    with child(command, env={"PAYRES_BASE_URL": server.base_url}, **options) as process:
+    with child(command, env=free_of_settings(PAYRES_BASE_URL=server.base_url), **options) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stderr.readline()

@@ -29,7 +29,7 @@ class Shell:
         self.directory = directory
         self.ports = {shown: str(free_port()) for shown in ("8081", "8082")}
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        self.environment = free_of_settings(PATH=path, PAYRES_CONTINUE_WAIT="1")  # seconds
+        self.environment = free_of_settings(PATH=path, PAYRES_CONFIG="payres.toml", PAYRES_CONTINUE_WAIT="1")
 
     def text(self, text: str) -> str:
         return re.sub("|".join(self.ports), lambda port: self.ports[port[0]], text)
