@@ -77,6 +77,8 @@ COMMANDS: Mapping[str, Noun] = {
     "admin": Noun("admin", "Let people use the admin pages."),
     "audit": Noun("", "See what was changed, by whom.", "operator.audit"),
     "backup": Noun("backup", "Copy the database while the server runs."),
+    "completion": Noun("shell", "Print a script that completes commands in a shell."),
+    "man": Noun("shell", "Print the manual page."),
     "restore": Noun("backup", "Put a backup in the place of the database."),
 }
 

@@ -45,7 +45,15 @@ CHANGES = {
 }
 # These change nothing, or need more than this: an endpoint that answers, and a server that is stopped.
 OTHERS = {
-    *("payres init", "payres serve", "payres demo", "payres sandbox", "payres restore"),
+    *(
+        "payres init",
+        "payres serve",
+        "payres demo",
+        "payres sandbox",
+        "payres completion",
+        "payres man",
+        "payres restore",
+    ),
     *("payres webhook test", "payres status", "payres doctor"),
     *("payres pay", "payres request", "payres sign", "payres verify"),
     *(f"payres export {what}" for what in ("payments", "ledger", "statement")),
