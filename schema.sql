@@ -282,6 +282,7 @@ create table checkout (
   check ((state in ('asked', 'returned', 'made')) = (pending is not null))
 ) strict, without rowid;
 create index checkout_purge on checkout (purge_at);
+create index checkout_paid on checkout (incoming_payment_id, payer) where state = 'paid';
 
 -- Quotes. incoming_payment_id is set when the receiver is on this server. Otherwise path is the result of the probe of the
 -- path to it, as JSON. At purge_at the quote is deleted if it was not used; null once a payment is known to have used it.

@@ -65,6 +65,11 @@ def note_of(metadata: str | None) -> str:
     return line if len(line) <= MAX_NOTE_LENGTH else f"{line[: MAX_NOTE_LENGTH - 1]}…"
 
 
+def described(note: str) -> str | None:
+    """The metadata of a payment for this, as text; none for nothing."""
+    return msgspec.json.encode({"description": note}).decode() if note else None
+
+
 def visible_url(url: str) -> ShownUrl:
     """A URL in plain ASCII: letters that only look like others and direction marks are percent-encoded."""
     text = quote(url, safe=URL_CHARACTERS)

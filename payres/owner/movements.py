@@ -12,7 +12,7 @@ from payres.clock import HOUR, LATEST, SECOND
 from payres.errors import nothing_here
 from payres.identifiers import first_identifier, moment_of
 from payres.owner.apps import Who, who_of
-from payres.owner.sending import kept_wish
+from payres.owner.sending import BILL, kept_wish
 from payres.store import activity, payments
 from payres.store.accounts import ACCOUNTS
 from payres.store.activity import ListedRecord, Source
@@ -41,12 +41,12 @@ SCANNED: Final = 1_000  # movements that one page looks at, at most: it may show
 BATCH: Final = 100
 FOLDED: Final = 3  # payments of one app to one receiver on one day that make one row
 SLACK: Final = HOUR  # how far the time in an id, which is of the machine, may be from that of the payment
-OPAQUE: Final = "/incoming-payments/"  # what follows it in a receiver names nobody
 
 
 class Counterpart(NamedTuple):
     """Who is at the other end: the `name` of a wallet here or one that it gives itself, or its address. `wallet_id` is
-    that of a wallet here; `several` says that others have paid besides. Of who pays from elsewhere nothing is known."""
+    that of a wallet here; `several` says that others have paid besides. Of what comes from other servers, only who has
+    paid on a payment page here is known."""
 
     name: str | None = None
     address: ShownUrl | None = None
@@ -236,11 +236,14 @@ class Reader:
             refund = payments.refund_by_return_payment(self._work, record.id)
             if refund is not None and refund.wallet_address is not None:
                 return True, Counterpart(address=visible_url(refund.wallet_address))
-        return False, Counterpart(address=visible_url(record.receiver.partition(OPAQUE)[0]))
+        return False, Counterpart(address=visible_url(record.receiver.partition(BILL)[0]))
 
     def _payer(self, payment_id: str) -> Counterpart:
         wallets = activity.payer_wallets(self._work, payment_id)
-        return self._named(wallets[0])._replace(several=len(wallets) > 1) if wallets else Counterpart()
+        if wallets:
+            return self._named(wallets[0])._replace(several=len(wallets) > 1)
+        remote = activity.remote_payers(self._work, payment_id)
+        return Counterpart(address=visible_url(remote[0]), several=len(remote) > 1) if remote else Counterpart()
 
     def _wallet_of(self, direction: payments.Direction, payment_id: str | None) -> Counterpart:
         assert payment_id is not None, "both sides are here"

@@ -7,21 +7,17 @@ pay the wallet.
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from payres.clock import SECOND
 from payres.errors import nothing_here
 from payres.payments import incoming
-from payres.store import audit, clients
+from payres.store import activity, audit, clients
 from payres.store.payments import INCOMING, IncomingRecord
-from payres.store.rows import PageQuery, page_of_wallet
 from payres.store.wallets import WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.urls import canonical
-from payres.wire import encode, metadata_text
+from payres.visible import described
 
-# Of the newest so many, those that are open are listed: what is read does not grow with those that are not.
-LISTED: Final = 200
+LISTED: Final = 100
 
 
 def make(work: Work, wallet: WalletRecord, amount: int | None, note: str, lifetime: int) -> str:
@@ -37,7 +33,7 @@ def make(work: Work, wallet: WalletRecord, amount: int | None, note: str, lifeti
         client_id=clients.ensure_client(work, canonical(address), address, None, work.now).id,
         incoming_value=None if amount is None else str(amount),
         received=0,
-        metadata=metadata_text(msgspec.Raw(encode({"description": note}))) if note else None,
+        metadata=described(note),
         created_at=work.now,
         expires_at=work.now + min(lifetime, work.settings.incoming_payment_lifetime * SECOND),
         completed_at=None,
@@ -72,8 +68,8 @@ def list_open(work: Work, wallet: WalletRecord) -> Sequence[IncomingRecord]:
     client = _own_client(work, wallet)
     if client is None:
         return []
-    newest, _ = page_of_wallet(work, INCOMING, PageQuery(LISTED), wallet.id, client)
-    return [one for one in newest if one.open_at(work.now)]
+    found = activity.open_requests(work, client, wallet.id, work.now, LISTED)
+    return [INCOMING.by_id(work, one) for one in found]
 
 
 def _own_client(work: Work, wallet: WalletRecord) -> int | None:

@@ -13,7 +13,7 @@ from payres.amounts import Asset, describe_amount
 from payres.errors import DomainError, nothing_here
 from payres.federation.wallet_addresses import RemoteWallet
 from payres.grants.clients import own_client
-from payres.interledger.quoting import RemoteQuotes
+from payres.interledger.quoting import SLIPPAGE, RemoteQuotes
 from payres.operator.declarations import Units
 from payres.payments import quotes as quote_rules
 from payres.payments.incoming import add, complete, is_remote, open_receiver, unpaid, unpayable
@@ -27,7 +27,7 @@ from payres.store.wallets import WALLETS, WalletRecord, active_wallet
 from payres.store.work import Work
 from payres.terms import Offer
 from payres.urls import ROOT_WALLET_PATH, Urls, canonical, canonical_url, is_loopback
-from payres.visible import visible_name, visible_text, visible_url
+from payres.visible import described, visible_name, visible_text, visible_url
 from payres.wire import Amount
 
 # The page of a bill on another payres, whose incoming payment has the same id.
@@ -35,6 +35,7 @@ BILL_PAGE: Final = re.compile(r"(https?://.+)/pay/([0-9a-f]{8}(?:-[0-9a-f]{4}){3
 BILL: Final = "/incoming-payments/"  # what follows it in a URL names nobody
 AROUND: Final = "<>()[]\"'“”„‘’«».,;"  # what is pasted along with an address
 PAID_BEFORE: Final = 5
+ALLOWED_CHANGE: Final = int(SLIPPAGE * 100)  # per cent that the rate to another server may change on the way
 LOOKED_AT: Final = 40  # of the last payments, for those that were paid before
 
 
@@ -171,7 +172,7 @@ def confirm(work: Work, wallet: WalletRecord, quote_id: str) -> str:
     if price.payment_id is not None:
         return price.payment_id
     payer = active_wallet(work, work.urls.wallet(wallet.path))
-    payment = pay_quote(work, payer, own_client(work), quote_id, _metadata(price.wish.note))
+    payment = pay_quote(work, payer, own_client(work), quote_id, described(price.wish.note))
     if payment.terms.incoming_payment_id is not None and not price.wish.is_bill:
         # It was made for this payment alone, and takes no other.
         made = INCOMING.by_id(work, payment.terms.incoming_payment_id)
@@ -226,7 +227,7 @@ def _keep_price(
         offer = quote_rules.local_offer(work, payer, open_receiver(work, payee.bill, "to"), debit, receive)
     elif offer is None:
         wallet, until = active_wallet(work, payee.address, "to"), quote_rules.latest_expiry(work)
-        receiver = unpaid(work, wallet, client_id, _metadata(wish.note), until)
+        receiver = unpaid(work, wallet, client_id, described(wish.note), until)
         offer = quote_rules.local_offer(work, payer, receiver, debit, receive)
         add(work, wallet, receiver.payment)
     check_movable(offer.terms)
@@ -237,8 +238,3 @@ def _keep_price(
 def kept_wish(text: str) -> KeptWish:
     """What stands in a quote."""
     return msgspec.json.decode(text, type=KeptWish)
-
-
-def _metadata(note: str) -> str | None:
-    """A note where clients and other servers look for one."""
-    return msgspec.json.encode({"description": note}).decode() if note else None

@@ -4,14 +4,14 @@ import hashlib
 from typing import Final, NamedTuple
 
 from payres.clock import HOUR, MINUTE
-from payres.errors import SignInFailed
+from payres.errors import InvalidReceiver, SignInFailed
 from payres.grants.sign_in import SESSION_LIFETIME, Browser, known_browser
 from payres.identifiers import hash_secret
+from payres.owner.sending import typed_url
 from payres.store import wallets
 from payres.store.browsers import OF_WALLETS
 from payres.store.wallets import WALLETS, WalletRecord, find_wallet
 from payres.store.work import Work
-from payres.urls import ROOT_WALLET_PATH, canonical
 
 # A session that is used is made longer, at most once in five minutes, and until it is so old.
 RENEWAL: Final = 5 * MINUTE
@@ -43,14 +43,11 @@ def wallet_path(work: Work, name: str) -> str:
 
     A payment pointer without a path names the wallet of the whole host (paymentpointers.org).
     """
-    text = name.strip()
-    scheme = work.urls.base.partition("://")[0]
-    bare = text.removeprefix("$")
-    url = bare if "://" in bare else f"{scheme}://{bare}"
-    if canonical(url) == work.urls.canonical_base:
-        return ROOT_WALLET_PATH
-    found = work.urls.wallet_path(canonical(url)) if "/" in bare or text != bare else None
-    return found if found is not None else text.lower()
+    try:
+        path = work.urls.wallet_path(typed_url(work.urls, name))
+    except InvalidReceiver:
+        path = None
+    return name.strip().lower() if path is None else path
 
 
 def find_session(work: Work, session: str) -> Owner | None:

@@ -93,6 +93,24 @@ def payer_wallets(tx: Transaction, incoming_payment_id: str) -> Sequence[int]:
     return list(dict.fromkeys(row[0] for row in rows if row))
 
 
+def open_requests(tx: Transaction, client_id: int, wallet_id: int, now: int, rows: int) -> Sequence[str]:
+    """The ids of a client's newest incoming payments that still take money. Of a client with very many only the newest
+    are looked at, so that what is read stays bounded."""
+    newest = (
+        "SELECT id, completed_at, expires_at FROM incoming_payment WHERE client_id = ? AND wallet_address_id = ?"
+        " ORDER BY id DESC LIMIT 10000"
+    )
+    found = f"SELECT id FROM ({newest}) WHERE completed_at IS NULL AND expires_at > ? LIMIT ?"
+    return [payment_id for (payment_id,) in tx.execute(found, (client_id, wallet_id, now, rows))]
+
+
+def remote_payers(tx: Transaction, incoming_payment_id: str) -> Sequence[str]:
+    """Wallet addresses on other servers that have paid an incoming payment on its page, two of them at most."""
+    paid = "SELECT payer FROM checkout WHERE incoming_payment_id = ? AND state = 'paid' ORDER BY payer"
+    rows = [tx.execute(f"{paid}{way} LIMIT 1", (incoming_payment_id,)).fetchone() for way in ("", " DESC")]
+    return list(dict.fromkeys(row[0] for row in rows if row))
+
+
 def wallet_of_payment(tx: Transaction, direction: Literal["incoming", "outgoing"], payment_id: str) -> int:
     """The wallet that a payment here is of."""
     return number(tx, f"SELECT wallet_address_id FROM {direction}_payment WHERE id = ?", payment_id)

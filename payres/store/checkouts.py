@@ -4,9 +4,10 @@ from typing import Literal
 
 import msgspec
 
+from payres.clock import LATEST
 from payres.store import secrets
 from payres.store.retention import CHECKOUTS as RULE
-from payres.store.retention import PAID_CHECKOUT, UNPAID_CHECKOUT, purge
+from payres.store.retention import UNPAID_CHECKOUT, purge
 from payres.store.rows import Table
 from payres.store.work import Transaction
 
@@ -59,7 +60,7 @@ def change_checkout(
 ) -> bool:
     """Moves it from one state to another; False when it was in another. What is pending is forgotten with the end."""
     encrypted = None if pending is None else secrets.encrypt(tx, SECRET, pending)
-    purge_at = now + PAID_CHECKOUT if after == "paid" else 0
+    purge_at = LATEST if after == "paid" else 0  # the page is the payer's receipt, and tells the payee who has paid
     changed = tx.execute(
         "UPDATE checkout SET state = ?, changed_at = ?, failure = ?, purge_at = max(purge_at, ?),"
         " pending = iif(?, NULL, coalesce(?, pending)), received_before = coalesce(?, received_before)"

@@ -19,7 +19,6 @@ UNUSED_GRANT: Final = DAY  # after its last token expired, or the time to decide
 DECIDED_GRANT: Final = 30 * DAY  # after it was denied, or approved and not continued
 UNUSED_QUOTE: Final = DAY  # after it expired: longer than the response to its creation is cached
 UNPAID_CHECKOUT: Final = DAY  # after it was begun
-PAID_CHECKOUT: Final = 30 * DAY  # after the money came: its page is the payer's receipt
 UNUSED_CLIENT: Final = DAY  # after it was first seen; its keys and nonces are good for minutes
 
 EVENT: Final = 30 * DAY  # that an event stays, and longer if it is still to be sent

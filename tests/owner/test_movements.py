@@ -30,6 +30,8 @@ from payres.payments.settlement import end_sending
 from payres.representations import amount
 from payres.store import clients, payments
 from payres.store.accounts import ACCOUNTS
+from payres.store.activity import remote_payers
+from payres.store.checkouts import CheckoutRecord, State, change_checkout, insert_checkout
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS
 from payres.store.payments import IncomingRecord
@@ -364,3 +366,24 @@ def test_names_of_apps_are_looked_up_once(tx: Work) -> None:
     tx.execute = execute  # type: ignore[assignment]
     page(tx, "alice")
     assert len([sql for sql in asked if '"grant"' in sql]) == 1
+
+
+def test_payers_of_a_payment_page_are_named_by_their_address(tx: Work) -> None:
+    paid = bill(tx, "bob", 1400)
+
+    def pays(number: int, payer: str, state: State) -> None:
+        record = CheckoutRecord(bytes([number]), paid, b"browser", payer, 700, "asked", NOW)
+        insert_checkout(tx, record, "pending")
+        assert change_checkout(tx, record.id_hash, "asked", state, NOW, failure="denied" if state == "failed" else None)
+
+    def counterpart() -> tuple[str, bool]:
+        found = Reader(tx, require_wallet(tx, "bob"), UTC).find(paid)
+        assert found is not None
+        return found.counterpart.text, found.counterpart.several
+
+    pays(1, "https://two.example/carol", "failed")
+    assert counterpart() == ("", False)
+    for number, several in ((2, False), (3, False), (4, True)):
+        pays(number, f"https://{'two' if several else 'one'}.example/carol", "paid")
+        assert counterpart() == ("one.example/carol", several)
+    assert remote_payers(at(tx, NOW + 900 * DAY), paid), "who has paid stays known"

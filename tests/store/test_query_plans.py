@@ -172,6 +172,8 @@ WHOLE_LISTS: dict[str, Query] = {name: query for name, query in ASKED_FOR.items(
 
 # Steps that join the results of others.
 NO_SEARCHES = (
+    "CO-ROUTINE",
+    "SCAN (subquery",
     "SCAN CONSTANT ROW",
     "SCALAR SUBQUERY",
     "CORRELATED SCALAR",

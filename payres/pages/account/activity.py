@@ -94,7 +94,7 @@ async def download(visit: Visit) -> Response:
         raise nothing_here()
     period = PeriodQuery(from_=format_time(found.since), to=format_time(found.until))
     export = export_statement(visit.wallet.path, period)
-    export.name = f"{export.name} {found.name}"
+    export.name = f"{visit.wallet.path} {found.name}"
     return await send_export(visit.request, export, f"owner:{visit.wallet.path}", visit.read)
 
 

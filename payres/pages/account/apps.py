@@ -8,6 +8,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from payres.clock import DAY
+from payres.grants.intervals import Interval
 from payres.owner import apps, keys
 from payres.owner.apps import App, Budget, Standing
 from payres.owner.movements import FOLDED, Movement, Reader, Row
@@ -25,6 +26,13 @@ TAB: Final = "/account/apps"
 NEARLY: Final = 90  # per cent, from which a bar warns
 PAYMENTS: Final = 40  # of one app that its page looks at
 FEW: Final = 5  # that have ended, below those that have not
+# What the windows of a plan are called, by their months and microseconds.
+PERIODS: Final = {
+    (0, DAY): marked("Day {number} of {times}."),
+    (0, 7 * DAY): marked("Week {number} of {times}."),
+    (1, 0): marked("Month {number} of {times}."),
+    (12, 0): marked("Year {number} of {times}."),
+}
 # How a grant has ended, or why it has none to end.
 ENDS: Final[dict[Standing, str]] = {
     "spends": marked("It may spend"),
@@ -135,6 +143,12 @@ def _share(budget: Budget) -> int:
     return 100 if most is None else min(100, budget.spent * 100 // most)
 
 
+def _period(interval: Interval | None) -> str:
+    """Which of the windows of a plan it is."""
+    months, length = (interval.months, interval.microseconds) if interval else (0, 0)
+    return PERIODS.get((months, length), marked("Period {number} of {times}."))
+
+
 def _window(language: Language, budget: Budget) -> str:
     """When it starts, or starts again, and when it ends."""
     renews_at, ends_at, times = budget.renews_at, budget.ends_at, budget.spending.times
@@ -142,7 +156,7 @@ def _window(language: Language, budget: Budget) -> str:
     if budget.is_to_come and renews_at is not None:
         said.append(language.say("It starts on {date}.", date=language.date(renews_at)))
     elif budget.window is not None and times is not None and times > 1:
-        said.append(language.say("Time {number} of {times}.", number=budget.window, times=times))
+        said.append(language.say(_period(budget.spending.interval), number=budget.window, times=times))
     if renews_at is not None and not budget.is_to_come:
         is_soon = renews_at < language.now + 2 * DAY
         when = language.moment(renews_at) if is_soon else language.date(renews_at)

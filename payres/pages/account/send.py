@@ -182,6 +182,7 @@ def _show_price(visit: Visit, price: Price, error: DomainError | None = None) ->
         is_least=terms.sends_all,
         is_most=terms.path is not None and not terms.sends_all,
         lost=net - terms.receive if same else 0,
+        percent=sending.ALLOWED_CHANGE,
     )
 
 

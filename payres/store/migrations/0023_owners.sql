@@ -26,6 +26,7 @@ create table checkout (
   check ((state in ('asked', 'returned', 'made')) = (pending is not null))
 ) strict, without rowid;
 create index checkout_purge on checkout (purge_at);
+create index checkout_paid on checkout (incoming_payment_id, payer) where state = 'paid';
 alter table incoming_payment add column listed text;
 create index incoming_payment_listed on incoming_payment (wallet_address_id, listed) where listed is not null;
 update incoming_payment set listed = id

@@ -73,7 +73,7 @@ def test_statement_is_a_file_whose_lines_sum_to_the_closing_balance(shared: Inst
         [link] = re.findall(rf'href="({ACTIVITY}/statement.csv\?month=\d+-\d+)"', browser.http.get(ACTIVITY).text)
         answer = browser.http.get(link)
         assert answer.headers["content-type"].startswith("text/csv")
-        assert f"statement-{path_of(owner)}-20" in answer.headers["content-disposition"]
+        assert f'"{path_of(owner)}-20' in answer.headers["content-disposition"]
         rows = list(csv.DictReader(io.StringIO(answer.text)))
         assert sum(Decimal(row["amount"] or 0) for row in rows) == Decimal(rows[-1]["balance"]) == Decimal("94.00")
         for month in ("", "2020-01", "2999-01", "x", "2026-13"):

@@ -5,10 +5,13 @@ from html import unescape
 
 import pytest
 
+from payres.clock import HOUR
 from payres.operator import audit
-from payres.operator.wallets import deposit
+from payres.operator.wallets import deposit, require_wallet
+from payres.owner import requests
 from payres.store.payments import INCOMING
 from payres.store.rows import PageQuery
+from payres.store.work import Work
 from tests.helpers import last_segment, receiver_of, usd
 from tests.instance import Instance
 from tests.pages.account.browser import OwnersBrowser, stranger
@@ -209,3 +212,16 @@ def test_link_makes_this_server_ask_no_other(owner: Owner, bill: str) -> None:
 
 def test_request_from_home_names_the_wallet_address(shared: Instance, owner: Owner) -> None:
     assert f"readonly>{shared.wallet(owner.path)}</textarea>" in owner.http.get("/account").text
+
+
+def test_open_request_stays_listed_behind_hundreds_of_newer_ones(shared: Instance, owner: Owner) -> None:
+    old = make(owner, note="The oldest one")
+    wallet = shared.read(lambda work: require_wallet(work, owner.path))
+
+    def paid(work: Work) -> None:
+        for _ in range(300):
+            requests.cancel(work, wallet, requests.make(work, wallet, 100, "", HOUR))
+
+    shared.write(paid)
+    assert "The oldest one" in owner.words(PATH)
+    assert old in owner.http.get(PATH).text
