@@ -7,6 +7,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, suppress
+from contextvars import ContextVar
+from functools import wraps
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -15,7 +17,8 @@ import pytest
 from click.testing import CliRunner
 
 from payres.cli import main
-from tests.helpers import child, free_of_settings
+from payres.http.protocol import HttpProtocol
+from tests.helpers import ROOT, child, free_of_settings, settle
 from tests.instance import Instance, run_instance
 
 
@@ -59,21 +62,23 @@ def trap() -> Iterator[Trap]:
 
 
 PASSWORD = "correct horse battery"
+SOURCE = str(ROOT / "payres")
 
 
 class Work(NamedTuple):
-    """What a request costs: calls of functions on the server's thread, and instructions of SQLite's virtual machine."""
+    """What a request costs: calls of functions of payres, and instructions of SQLite's virtual machine."""
 
     calls: int
     steps: int
 
 
 class Meter:
-    """Counts the work of a server that is started with it."""
+    """Counts the work of requests to a server that is started with it, and of nothing else that the server does."""
 
     def __init__(self) -> None:
         self._calls = self._steps = 0
         self._connect = sqlite3.connect
+        self._is_request = ContextVar("is_request", default=False)  # tasks inherit it
 
     def connect(self, *arguments: Any, **options: Any) -> sqlite3.Connection:
         """sqlite3.connect, whose connection counts."""
@@ -81,32 +86,36 @@ class Meter:
         connection.set_progress_handler(self._count_step, 1)
         return connection
 
+    def of_request(self, method: Callable[..., None]) -> Callable[..., None]:
+        """A method of connections, all that comes of which counts."""
+
+        @wraps(method)
+        def counted(*arguments: Any) -> None:
+            before = self._is_request.set(True)
+            method(*arguments)
+            self._is_request.reset(before)
+
+        return counted
+
     async def watch_thread(self) -> None:
         """Counts the calls of this thread from now on."""
         sys.setprofile(self._count_call)
 
-    def least(self, ask: Callable[[], object]) -> Work:
-        """The work of one request: the least of some, because what a connection brings in two pieces takes more."""
-        return min(self._steady(ask) for _ in range(5))
-
-    def _steady(self, ask: Callable[[], object]) -> Work:
-        """The work of a request that was the same three times running, so with no worker in between.
-
-        A worker on a thread of its own, as the invariant check, may be there for many requests."""
-        found = [Work(0, index) for index in range(3)]
-        for _ in range(300):
+    def work(self, instance: Instance, ask: Callable[[], object]) -> Work:
+        """The work of one request, when one before has filled the caches."""
+        before = Work(0, 0)
+        for _ in range(2):
             before = Work(self._calls, self._steps)
             ask()
-            found = [*found[1:], Work(self._calls - before.calls, self._steps - before.steps)]
-            if len(set(found)) == 1:
-                return found[0]
-        raise AssertionError(f"no three requests in a row took the same work: {found}")
+            instance._server.call(settle())  # what it does after its answer
+        return Work(self._calls - before.calls, self._steps - before.steps)
 
     def _count_step(self) -> None:
-        self._steps += 1
+        self._steps += self._is_request.get()
 
     def _count_call(self, frame: FrameType, event: str, argument: object) -> None:
-        self._calls += event in {"call", "c_call"}
+        if event == "call" and frame.f_code.co_filename.startswith(SOURCE) and self._is_request.get():
+            self._calls += 1
 
 
 Metered = tuple[Instance, Meter]
@@ -118,6 +127,8 @@ def metered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metered]:
     meter = Meter()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sqlite3, "connect", meter.connect)
+        for name in ("connection_made", "data_received"):
+            patch.setattr(HttpProtocol, name, meter.of_request(getattr(HttpProtocol, name)))
         with run_instance(tmp_path_factory.mktemp("metered") / "payres.db") as instance:
             instance._server.call(meter.watch_thread())
             yield instance, meter

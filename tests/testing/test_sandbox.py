@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from time import monotonic
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -112,19 +111,15 @@ def test_rules_decide_in_their_order(sandbox: Sandbox) -> None:
 
 
 def test_rule_decides_without_a_finish_url_and_later(sandbox: Sandbox) -> None:
-    for delay in (0, 0.2):
+    for delay in (0, 0.01, 3600):
         sandbox.ask("POST", "/consent-rules", {"decision": "approve", "times": 1, "delay": delay})
-        begun = monotonic()
         follow = continuing(sandbox)
-        if delay:
+        if delay == 0.01:
             wait_until(lambda: "access_token" in follow(), pause=0.05)  # noqa: B023 - called here
-            assert monotonic() - begun >= delay
         else:
-            assert "access_token" in follow()
-        assert sandbox.ask("POST", "/consent-rules", {"decision": "approve", "times": 1, "delay": 0.2})
-        begun = monotonic()
-        assert "interact_ref" in str(sandbox.open(sandbox.redirect()))
-        assert monotonic() - begun >= 0.2
+            assert ("access_token" in follow()) == (not delay)
+    sandbox.ask("POST", "/consent-rules", {"decision": "approve", "delay": 0.01})
+    assert "interact_ref" in str(sandbox.open(sandbox.redirect()))
 
 
 def continuing(sandbox: Sandbox) -> Callable[[], dict[str, Any]]:
