@@ -197,16 +197,21 @@ def patient() -> Iterator[None]:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     """One instance for many tests, which is quicker than one for each.
 
-    Tests may move its clock forward, and never back. So a test makes for itself whatever it needs, a grant to begin
-    with, and expects nothing of the wallets, grants and payments that others made.
+    A test makes for itself whatever it needs, a grant to begin with, and expects nothing of the wallets, grants and
+    payments that others made. A test that moves the clock has another instance, as `payres`.
     """
-    with run_instance(tmp_path_factory.mktemp("shared") / "payres.db") as instance:
+
+    def refuse(seconds: float) -> None:
+        raise AssertionError("this clock is that of other tests, too")
+
+    with run_instance(tmp_path_factory.mktemp("shared") / "payres.db") as instance, pytest.MonkeyPatch.context() as one:
+        one.setattr(instance.clock, "advance", refuse)
         yield instance
 
 
 @pytest.fixture(scope="module")
 def payres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    """One instance for the tests of a module, each of which makes what it needs."""
+    """One instance for the tests of a module, each of which makes what it needs; they may move its clock forward."""
     with run_instance(tmp_path_factory.mktemp("payres") / "payres.db") as instance:
         yield instance
 

@@ -57,11 +57,11 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @flavours
-def test_a_payment_from_beginning_to_end(shared: Instance, flavour: str) -> None:
-    alice, shop = (shared.create_wallet(f"{name}-{flavour}", deposit="100.00") for name in ("payer", "shop"))
-    app = shared.new_client(f"app-{flavour}")
+def test_a_payment_from_beginning_to_end(payres: Instance, flavour: str) -> None:
+    alice, shop = (payres.create_wallet(f"{name}-{flavour}", deposit="100.00") for name in ("payer", "shop"))
+    app = payres.new_client(f"app-{flavour}")
     rotated: list[Grant] = []
-    options: Json = {"strict": True, "clock": shared.clock, "on_rotate": rotated.append}
+    options: Json = {"strict": True, "clock": payres.clock, "on_rotate": rotated.append}
     with opened(flavour, app.wallet_address, private_pem(app.private_key), app.jwk.kid, **options) as client:
         me, you = client.wallet_address.get(alice), client.wallet_address.get(shop)
         assert client.wallet_address.get_keys(app.wallet_address)[0].kid == app.jwk.kid
@@ -72,7 +72,7 @@ def test_a_payment_from_beginning_to_end(shared: Instance, flavour: str) -> None
         bills = [client.incoming_payment.create(you, billing, metadata={"note": "☕"}) for _ in range(3)]
         assert [one.id for one in client.incoming_payment.iterate(you, billing)] == [one.id for one in bills[::-1]]
         quoting = client.grant.obtain(me, access.quote("create", "read", identifier=me.id))
-        shared.clock.advance(100_000)  # all tokens expire
+        payres.clock.advance(100_000)  # all tokens expire
         quote = client.quote.create(me, quoting, receiver=bills[0].id, debit_amount=money("5.00", me))
         assert rotated == [quoting]
         assert client.quote.get(quote.id, quoting) == quote
@@ -80,7 +80,7 @@ def test_a_payment_from_beginning_to_end(shared: Instance, flavour: str) -> None
         with pytest.raises(errors.InteractionNeeded):
             client.grant.obtain(me, spending)
         pending = PendingGrant.load(client.grant.start(me, spending, finish="https://shop.example/done").dump())
-        back = shared.approve(pending.redirect)
+        back = payres.approve(pending.redirect)
         assert back is not None
         with pytest.raises(errors.HashMismatch):
             client.grant.finish(pending, back.replace("hash=", "hash=A"))
@@ -110,15 +110,15 @@ def test_a_payment_from_beginning_to_end(shared: Instance, flavour: str) -> None
 
 @flavours
 @pytest.mark.parametrize("approve", [True, False])
-def test_waiting_for_the_owner(shared: Instance, flavour: str, approve: bool) -> None:
-    alice, app = shared.create_wallet(f"waiter-{flavour}-{approve}"), shared.new_client(f"patient-{flavour}-{approve}")
-    with opened(flavour, app.wallet_address, app.private_key, app.jwk.kid, clock=shared.clock) as client:
+def test_waiting_for_the_owner(payres: Instance, flavour: str, approve: bool) -> None:
+    alice, app = payres.create_wallet(f"waiter-{flavour}-{approve}"), payres.new_client(f"patient-{flavour}-{approve}")
+    with opened(flavour, app.wallet_address, app.private_key, app.jwk.kid, clock=payres.clock) as client:
         me = client.wallet_address.get(alice)
         pending = client.grant.start(me, access.outgoing_payment("create", identifier=me.id))
         with pytest.raises(errors.WaitTimeout):
             client.grant.wait(pending, timeout=0.5)
-        (shared.approve if approve else shared.deny)(pending.redirect)
-        shared.clock.advance(60)
+        (payres.approve if approve else payres.deny)(pending.redirect)
+        payres.clock.advance(60)
         pending.wait = 0
         if approve:
             assert client.grant.wait(pending, timeout=20).value

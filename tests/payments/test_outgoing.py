@@ -89,23 +89,23 @@ def test_wallet_may_pay_itself(shared: Instance) -> None:
 
 @pytest.mark.parametrize("how", ["quote", "direct"])
 @pytest.mark.parametrize("reason", ["completed", "expired"])
-def test_receiver_that_ended_meanwhile_is_not_paid(shared: Instance, how: str, reason: str) -> None:
-    spender = Spender(shared, {"debitAmount": usd(600)})
-    receiver = receiver_of(shared, expiresAt=format_time(shared.clock.now() + 30 * SECOND))
-    shared.clock.advance(29)
+def test_receiver_that_ended_meanwhile_is_not_paid(payres: Instance, how: str, reason: str) -> None:
+    spender = Spender(payres, {"debitAmount": usd(600)})
+    receiver = receiver_of(payres, expiresAt=format_time(payres.clock.now() + 30 * SECOND))
+    payres.clock.advance(29)
     order = spender.order(how, receiver, 600)
     if reason == "completed":
-        token = shared.client.grant({"type": "incoming-payment", "actions": ["complete"]})
-        assert shared.client.post(f"{receiver}/complete", None, token).status_code == 200
+        token = payres.client.grant({"type": "incoming-payment", "actions": ["complete"]})
+        assert payres.client.post(f"{receiver}/complete", None, token).status_code == 200
     else:
-        shared.clock.advance(1)
+        payres.clock.advance(1)
     if (how, reason) == ("quote", "expired"):  # a quote does not outlive its receiver
         refusal(spender.place(order), 400, "invalid_quote", field="quoteId")
     else:
         refusal(spender.place(order), 400, "invalid_receiver", reason=reason)
-    assert received(shared, receiver) == (usd(0), reason == "completed")
+    assert received(payres, receiver) == (usd(0), reason == "completed")
     assert spender.state() == (NOTHING, [], 1000_00)
-    again = spender.pay(receiver_of(shared), 600)  # for which the limit has room
+    again = spender.pay(receiver_of(payres), 600)  # for which the limit has room
     assert again.json()["sentAmount"] == usd(600)
 
 

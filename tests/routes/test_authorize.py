@@ -109,17 +109,17 @@ def test_each_of_several_signatures_is_examined(
     refused(both(proxys, other), 401, "invalid_client", reason=reason)
 
 
-def test_nonce_is_good_once_for_a_key(shared: Instance, anonymous: httpx2.Client, refused: Refused) -> None:
-    token, key = shared.client.grant(READ), shared.client.private_key
-    send_with = partial(send, shared, anonymous)
-    forged = send_with(signed(shared, token, "single", generate_private_key()))
+def test_nonce_is_good_once_for_a_key(payres: Instance, anonymous: httpx2.Client, refused: Refused) -> None:
+    token, key = payres.client.grant(READ), payres.client.private_key
+    send_with = partial(send, payres, anonymous)
+    forged = send_with(signed(payres, token, "single", generate_private_key()))
     refused(forged, 401, "invalid_client", reason="signature_mismatch")  # and does not use it up
-    assert send_with(signed(shared, token, "single", key)).status_code == 404
+    assert send_with(signed(payres, token, "single", key)).status_code == 404
     for age in (0, 5):
-        refused(send_with(signed(shared, token, "single", key, age=age)), 401, "invalid_client", reason="nonce_reused")
-    assert send_with(signed(shared, token, "another", key)).status_code == 404
-    shared.clock.advance(shared.context.settings.signature_max_age + 1)
-    assert send_with(signed(shared, token, "single", key)).status_code == 404
+        refused(send_with(signed(payres, token, "single", key, age=age)), 401, "invalid_client", reason="nonce_reused")
+    assert send_with(signed(payres, token, "another", key)).status_code == 404
+    payres.clock.advance(payres.context.settings.signature_max_age + 1)
+    assert send_with(signed(payres, token, "single", key)).status_code == 404
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +225,7 @@ EVERYTHING = (
     ],
 )
 def test_token_that_ends_while_the_key_is_fetched_does_nothing_any_more(
-    shared: Instance,
+    payres: Instance,
     visit: Visit,
     refused: Refused,
     monkeypatch: pytest.MonkeyPatch,
@@ -234,9 +234,9 @@ def test_token_that_ends_while_the_key_is_fetched_does_nothing_any_more(
     end: str,
 ) -> None:
     """What creates something looks at the token once more, in the unit that does."""
-    visitor = visit(f"ending-{next(FRESH)}", shared)
-    payment = shared.client.create_incoming_payment(shared.wallet("bob"), usd(1))["id"]
-    places = {name: shared.wallet(name) for name in ("alice", "bob")}
+    visitor = visit(f"ending-{next(FRESH)}", payres)
+    payment = payres.client.create_incoming_payment(payres.wallet("bob"), usd(1))["id"]
+    places = {name: payres.wallet(name) for name in ("alice", "bob")}
     places |= {"payment": payment, "id": payment.rpartition("/")[2]}
     spending = {"type": "outgoing-payment", "actions": ["create"], "identifier": places["alice"]}
     sent = {k: v.format(**places) if isinstance(v, str) else v for k, v in body.items()} if body else None
@@ -247,12 +247,12 @@ def test_token_that_ends_while_the_key_is_fetched_does_nothing_any_more(
         granted = visitor.obtain_grant(*EVERYTHING, spending)
         token = granted["access_token"]["manage"].rpartition("/")[2]
         grant = granted["continue"]["uri"].rpartition("/")[2]
-        shared.clock.advance(301)  # the key is to be fetched anew
+        payres.clock.advance(301)  # the key is to be fetched anew
         with monkeypatch.context() as patch, ThreadPoolExecutor() as threads:
             fetches = SlowFetches(patch)
             answer = threads.submit(visitor.request, method, path, sent, granted["access_token"]["value"])
             [go_on] = fetches.wait_for(1)
-            ENDS[end](shared, token, grant)
+            ENDS[end](payres, token, grant)
             go_on()
             if end == "grant revoked" and path == "/outgoing-payments":
                 refused(answer.result(timeout=TIMEOUT), 403, "limit_exceeded", reason="revoked_grant")
@@ -285,7 +285,7 @@ OF_KEY_SERVERS: dict[str, tuple[Callable[[BaseHTTPRequestHandler], None] | None,
 
 @pytest.mark.parametrize("state", OF_KEY_SERVERS)
 def test_client_whose_server_is_down_for_a_moment_may_come_again(
-    shared: Instance, refused: Refused, state: str
+    payres: Instance, refused: Refused, state: str
 ) -> None:
     """Clients take a 401 as the end of what they were granted."""
     private_key = generate_private_key()
@@ -295,17 +295,17 @@ def test_client_whose_server_is_down_for_a_moment_may_come_again(
     with ExitStack() as stack, ExitStack() as up:
         port = up.enter_context(serving(lambda handler: answers[-1](handler)))
         client = Client(
-            f"http://127.0.0.1:{port}/shop", private_key, jwk, shared.base_url, shared.clock, shared.approve
+            f"http://127.0.0.1:{port}/shop", private_key, jwk, payres.base_url, payres.clock, payres.approve
         )
         stack.callback(client.close)
         token = client.grant({"type": "incoming-payment", "actions": ["create"]})
-        shared.clock.advance(301)  # the key is to be fetched anew
+        payres.clock.advance(301)  # the key is to be fetched anew
         answer, (status, code, reason) = OF_KEY_SERVERS[state]
         if answer is None:
             up.close()
         else:
             answers.append(answer)
-        body = {"walletAddress": shared.wallet("bob")}
+        body = {"walletAddress": payres.wallet("bob")}
         for refusal in (client.post("/incoming-payments", body, token), client.request_grant(READ)):
             if refusal.status_code == 400:  # a grant request, for a key set without the key
                 refused(refusal, 400, "invalid_client", reason="unknown_key")
@@ -333,12 +333,12 @@ def test_new_key_of_a_remote_client_is_fetched_when_it_appears(
 
 
 def test_revoked_key_of_a_remote_client_ends_when_it_is_fetched_again(
-    shared: Instance, elsewhere: Instance, visit: Visit, refused: Refused
+    payres: Instance, elsewhere: Instance, visit: Visit, refused: Refused
 ) -> None:
-    visitor = visit("revoking", shared)
+    visitor = visit("revoking", payres)
     token = visitor.grant(READ)
     elsewhere.write(lambda tx: keys.revoke_key(tx, "revoking", "key-1"))
-    shared.clock.advance(301)
+    payres.clock.advance(301)
     refused(visitor.get("/quotes/none", token), 401, "invalid_client", reason="unknown_key")
 
 

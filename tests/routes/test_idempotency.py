@@ -105,19 +105,19 @@ def shown(answer: httpx2.Response) -> tuple[int, bytes, dict[str, str]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_repeated_request_gets_the_same_answer(shared: Instance, kind: str) -> None:
-    asked, key = making(shared, kind), new_key()
-    first = send(shared, asked, key)
+def test_repeated_request_gets_the_same_answer(payres: Instance, kind: str) -> None:
+    asked, key = making(payres, kind), new_key()
+    first = send(payres, asked, key)
     assert first.status_code == 201
-    shared.clock.advance(2)
+    payres.clock.advance(2)
     for spelling in (key, f'"{key}"'):
-        again = send(shared, asked, spelling)
+        again = send(payres, asked, spelling)
         assert shown(again) == shown(first)
         assert again.headers["Idempotency-Key"] == spelling
-    assert made(shared, asked) == 1
+    assert made(payres, asked) == 1
     is_paid = asked.path == "/outgoing-payments"
-    assert shared.balance(asked.wallet.rpartition("/")[2]) == ("995.00" if is_paid else "1000.00")
-    without = send(shared, making(shared, kind), None)
+    assert payres.balance(asked.wallet.rpartition("/")[2]) == ("995.00" if is_paid else "1000.00")
+    without = send(payres, making(payres, kind), None)
     assert first.json().keys() == without.json().keys()
     assert first.headers.keys() - without.headers.keys() == {"idempotency-key"}
 
@@ -219,18 +219,18 @@ def test_answer_is_given_although_its_wallet_takes_no_more(shared: Instance, ref
 
 
 @pytest.mark.parametrize("kind", ["incoming payment", "payment without a quote"])
-def test_key_is_good_for_a_day(shared: Instance, kind: str) -> None:
-    asked, key = making(shared, kind), new_key()
-    first = send(shared, asked, key)
-    shared.clock.advance(24 * HOUR // 1_000_000 - 60)
-    asked = asked._replace(token=everything(shared, asked.wallet))
-    assert shown(send(shared, asked, key)) == shown(first)
-    shared.clock.advance(61)
-    again = send(shared, asked, key)
+def test_key_is_good_for_a_day(payres: Instance, kind: str) -> None:
+    asked, key = making(payres, kind), new_key()
+    first = send(payres, asked, key)
+    payres.clock.advance(24 * HOUR // 1_000_000 - 60)
+    asked = asked._replace(token=everything(payres, asked.wallet))
+    assert shown(send(payres, asked, key)) == shown(first)
+    payres.clock.advance(61)
+    again = send(payres, asked, key)
     assert again.status_code == 201
     assert again.json()["id"] != first.json()["id"]
-    assert shown(send(shared, asked, key)) == shown(again)
-    assert made(shared, asked) == 2
+    assert shown(send(payres, asked, key)) == shown(again)
+    assert made(payres, asked) == 2
 
 
 def test_body_without_a_wallet_is_another_request_under_the_grant_of_another_wallet(

@@ -91,10 +91,10 @@ def test_change_of_another_payment_wakes_nobody(shared: Instance, wait: Any) -> 
     assert answer.result().json()["receivedAmount"] == usd(100)
 
 
-def test_expiry_is_a_change(shared: Instance, wait: Any) -> None:
-    url, token = bill(shared, expiresAt=format_time(shared.clock.now() + 60_000_000))
-    answer = wait(shared, url, token)
-    shared.clock.advance(61)
+def test_expiry_is_a_change(payres: Instance, wait: Any) -> None:
+    url, token = bill(payres, expiresAt=format_time(payres.clock.now() + 60_000_000))
+    answer = wait(payres, url, token)
+    payres.clock.advance(61)
     assert answer.result().json()["methods"] == []
 
 

@@ -60,8 +60,8 @@ class Sender(OwnersBrowser):
 
 
 @pytest.fixture
-def sender(shared: Instance) -> Iterator[Sender]:
-    with Sender(shared) as browser:
+def sender(payres: Instance) -> Iterator[Sender]:
+    with Sender(payres) as browser:
         yield browser
 
 
@@ -105,17 +105,17 @@ def test_owner_sends_what_they_see_and_once(sender: Sender) -> None:
     sender.instance.check_ledger()
 
 
-def test_receiver_reads_who_has_paid_and_what_for(shared: Instance, sender: Sender) -> None:
-    path = new_wallet(shared)
+def test_receiver_reads_who_has_paid_and_what_for(payres: Instance, sender: Sender) -> None:
+    path = new_wallet(payres)
     payment = sender.pay(sender.price(path, "3", note="Thanks"))
-    with OwnersBrowser(shared, path) as receiver:
-        made = shared.read(lambda work: OUTGOING.by_id(work, payment.rpartition("/")[2])).terms.incoming_payment_id
+    with OwnersBrowser(payres, path) as receiver:
+        made = payres.read(lambda work: OUTGOING.by_id(work, payment.rpartition("/")[2])).terms.incoming_payment_id
         page = receiver.words(f"/account/payments/{made}")
         for said in ("From Dora", "USD3.00", "Thanks", f"/{sender.path}"):
             assert said in page
         assert receiver.http.get(payment).status_code == 404, "the payer's page is not theirs"
     assert sender.http.get(f"/account/payments/{made}").status_code == 404
-    shared.clock.advance(700)
+    payres.clock.advance(700)
     assert "Sent to Erik" in sender.words(payment), "an old one says its facts"
     page = sender.words(SEND)
     assert "Paid before" in page
@@ -176,8 +176,8 @@ def test_what_cannot_be_sent_is_said_at_its_field(sender: Sender, to: str, amoun
 
 
 @pytest.mark.parametrize("written", ["1234.5", "1,234.50", "1.234,50", "1 234,50", "USD 1234.50", "1’234.50"])
-def test_amount_is_taken_in_any_form(shared: Instance, written: str) -> None:
-    with Sender(shared, "2000.00") as sender:
+def test_amount_is_taken_in_any_form(payres: Instance, written: str) -> None:
+    with Sender(payres, "2000.00") as sender:
         assert "Send USD 1,234.50 to Bob?" in sender.words(sender.price("bob", written))
 
 
@@ -287,13 +287,13 @@ def test_forms_of_other_sites_and_visits_are_refused(sender: Sender) -> None:
     assert sender.balance == "100.00"
 
 
-def test_names_and_notes_are_text_and_cannot_pretend(shared: Instance, sender: Sender) -> None:
+def test_names_and_notes_are_text_and_cannot_pretend(payres: Instance, sender: Sender) -> None:
     name = "<script>alert(1)</script>Bob & {name}"
-    path = new_wallet(shared, name=name)
+    path = new_wallet(payres, name=name)
     note = '"><img src=x> {amount}'
     price = sender.price(path, "1", note=note)
     payment = sender.pay(price)
-    with Sender(shared) as other:
+    with Sender(payres) as other:
         pages = [sender.http.get(payment), sender.http.get(SEND), other.http.get(other.price(path, "1", note=note))]
     for page in pages:
         assert "<script" not in page.text
@@ -415,8 +415,8 @@ def test_deposit_has_a_page(sender: Sender) -> None:
 
 
 @pytest.mark.parametrize(("code", "said"), [("de", "USD 1,50 an Bob senden?"), ("es", "¿Enviar USD 1,50 a Bob?")])
-def test_pages_speak_the_language_of_the_reader(shared: Instance, code: str, said: str) -> None:
-    with Sender(shared, **{"accept-language": code}) as sender:
+def test_pages_speak_the_language_of_the_reader(payres: Instance, code: str, said: str) -> None:
+    with Sender(payres, **{"accept-language": code}) as sender:
         page = sender.words(sender.price("bob", "1,50"))
         assert said in page
         assert problem(sender.ask("bob", "200"), "amount").endswith(
