@@ -460,7 +460,7 @@ def test_subject_is_not_disclosed_without_consent(still: Instance, end: str) -> 
 @pytest.mark.parametrize("by", ["cancel", "revoke"])
 def test_end_of_a_grant_ends_every_token_at_once_and_no_other_grant(still: Instance, by: str) -> None:
     asked, other = Asked(still, INCOMING, QUOTE, spending(still)), still.client.grant(QUOTE)
-    stranger = still.new_client(f"stranger-{by}")
+    visitor = still.new_client(f"visitor-{by}")
     asked.take("approve")
     tokens = [asked.resume().json()["access_token"]]
     for _ in range(2):
@@ -477,7 +477,7 @@ def test_end_of_a_grant_ends_every_token_at_once_and_no_other_grant(still: Insta
             still.client.post("/outgoing-payments", {}, token["value"]), 403, "limit_exceeded", reason="revoked_grant"
         )
         # Who cannot sign learns nothing of the grant.
-        refusal(stranger.post("/outgoing-payments", {}, token["value"]), 401, "invalid_client")
+        refusal(visitor.post("/outgoing-payments", {}, token["value"]), 401, "invalid_client")
         refusal(still.client.post(token["manage"], None, token["value"]), 404, "invalid_rotation")
         assert still.client.delete(token["manage"], token["value"]).status_code == 204
     refusal(still.client.get("/quotes/none", other), 404, "not_found")

@@ -13,7 +13,7 @@ from tests.conftest import Refused
 from tests.helpers import Json, receiver_of, usd
 from tests.http.test_accept import BROWSER, PREFER_HTML, PREFER_JSON
 from tests.instance import Instance, run_instance
-from tests.pages.account.browser import stranger
+from tests.pages.account.browser import signed_out
 from tests.pages.admin.browser import words_of
 
 BACK = "https://shop.example/done?order=2041"
@@ -21,7 +21,7 @@ BACK = "https://shop.example/done?order=2041"
 
 @pytest.fixture
 def browser(shared: Instance) -> Iterator[httpx2.Client]:
-    with stranger(shared) as http:
+    with signed_out(shared) as http:
         yield http
 
 
@@ -205,7 +205,7 @@ def test_other_methods_are_refused(shared: Instance, browser: httpx2.Client, met
 
 
 def test_hundreds_of_guesses_are_stopped(tmp_path: Any) -> None:
-    with run_instance(tmp_path / "payres.db", rate_limit_unauthenticated=10) as instance, stranger(instance) as http:
+    with run_instance(tmp_path / "payres.db", rate_limit_unauthenticated=10) as instance, signed_out(instance) as http:
         http.headers["X-Forwarded-For"] = "192.0.2.7"
         path = bill(instance)
         statuses = [http.get(f"/pay/{n:032}").status_code for n in range(200)]

@@ -21,7 +21,7 @@ from tests.helpers import Json, amount, receiver_of, sign_in_token, usd, wait_un
 from tests.http_server import reply, serving
 from tests.instance import Instance, run_instance
 from tests.interledger.network import let_time_pass, network
-from tests.pages.account.browser import stranger
+from tests.pages.account.browser import signed_out
 from tests.pages.admin.browser import words_of
 
 
@@ -82,7 +82,7 @@ class Payer:
 
 @contextmanager
 def browsing(shop: Instance, value: int | None = 1250, language: str = "en", **members: Any) -> Iterator[Payer]:
-    with stranger(shop, **{"Accept-Language": language}) as http:
+    with signed_out(shop, **{"Accept-Language": language}) as http:
         yield Payer(shop, http, value, **members)
 
 
@@ -228,7 +228,7 @@ def test_forms_of_others_begin_nothing(servers: Sequence[Instance], payer: Payer
     assert payer.http.post(payer.path, data=fields | {"csrf": "x" * 43}).status_code == 403
     other = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
     assert payer.http.post(payer.path, data=fields, headers=other).status_code == 403
-    with stranger(servers[0]) as bare:
+    with signed_out(servers[0]) as bare:
         assert bare.post(payer.path, data=fields).status_code == 403
 
 
@@ -236,7 +236,7 @@ def test_return_in_another_browser_pays_nothing(servers: Sequence[Instance], pay
     """An attacker's bill, which the victim has approved, is not paid when the victim is sent on."""
     shop, one, _ = servers
     back = payer.approved(one)
-    with stranger(shop) as victim:
+    with signed_out(shop) as victim:
         for _ in range(2):
             page = victim.get(back)
             assert (page.status_code, words_of(page)[:33]) == (403, "This was begun in another browser")

@@ -62,7 +62,7 @@ class Site:
         transport = httpx2.ASGITransport(app=self.app, raise_app_exceptions=False, client=(address, 1))
         return httpx2.AsyncClient(transport=transport, base_url=self.context.urls.base)
 
-    async def stranger(self, path: str, cookie: str = "", address: str = "127.0.0.1", **form: str) -> httpx2.Response:
+    async def visitor(self, path: str, cookie: str = "", address: str = "127.0.0.1", **form: str) -> httpx2.Response:
         """What another browser with this cookie gets for a form, or without one for the page."""
         cookie = f"{cookie}; {FORM_COOKIE}={FORM_SECRET}"
         async with self.new_browser(address) as browser:
@@ -77,7 +77,7 @@ class Site:
     async def guess(self, path: str) -> None:
         """Others give many wrong passwords, each from an address of its own."""
         for host in range(21):
-            guessed = await self.stranger(path, address=f"192.0.2.{host}", choice="sign-in", password="wrong")
+            guessed = await self.visitor(path, address=f"192.0.2.{host}", choice="sign-in", password="wrong")
         assert guessed.status_code == 429
 
     async def write(self, unit: Callable[[Work], T]) -> T:
@@ -433,7 +433,7 @@ async def test_each_sign_in_makes_the_browser_known_anew(site: Site) -> None:
     await site.sign_in(path)
     assert site.browser.cookies[name] != before
     await site.guess(path)
-    thief = await site.stranger(path, f"{name}={before}", choice="sign-in", password=PASSWORD)
+    thief = await site.visitor(path, f"{name}={before}", choice="sign-in", password=PASSWORD)
     assert thief.status_code == 429
     assert (await site.sign_in(path)).status_code == 303
 
@@ -444,7 +444,7 @@ async def test_browser_is_known_to_the_wallet_that_it_signed_in_to_alone(site: S
     await site.guess(bobs)
     secret = site.browser.cookies[await site.known_cookie("alice")]
     cookie = f"{await site.known_cookie('bob')}={secret}"
-    pretending = await site.stranger(bobs, cookie, choice="sign-in", password=PASSWORD)
+    pretending = await site.visitor(bobs, cookie, choice="sign-in", password=PASSWORD)
     assert pretending.status_code == 429
     assert (await site.sign_in(bobs)).status_code == 429
 
@@ -454,7 +454,7 @@ async def test_wallet_knows_so_many_browsers(site: Site) -> None:
     await site.sign_in(path)
     for _ in range(MAX_KNOWN_BROWSERS):
         site.clock.advance(1)
-        await site.stranger(path, choice="sign-in", password=PASSWORD)
+        await site.visitor(path, choice="sign-in", password=PASSWORD)
     stored = await site.write(lambda tx: tx.execute("SELECT count(*) FROM known_browser").fetchone())
     assert stored == (MAX_KNOWN_BROWSERS,)
     await site.guess(path)
@@ -514,7 +514,7 @@ async def test_link_to_the_client_is_gone_once_the_client_has_continued(site: Si
 async def test_decided_page_gives_the_reference_to_the_owner_only(site: Site) -> None:
     path, fields = await site.open()
     await site.submit(path, "approve", **fields)
-    pages = [await site.stranger(path), await site.stranger(path, choice="approve")]
+    pages = [await site.visitor(path), await site.visitor(path, choice="approve")]
     assert [page.status_code for page in pages] == [200, 409]
     for page in pages:
         assert "Already answered" in words_of(page)
@@ -532,19 +532,19 @@ async def test_open_page_goes_to_the_client_with_what_the_operator_decided(site:
     """Signed in or not, as long as that informs the client."""
     path, _ = await site.open()
     link = await decide_as_operator(site, path, approve)
-    for page in (await site.browser.get(path), await site.stranger(path), await site.browser.get(path)):
+    for page in (await site.browser.get(path), await site.visitor(path), await site.browser.get(path)):
         assert (page.status_code, page.headers["location"]) == (303, link)
     late = await site.submit(path, "deny", **hidden_fields(page))
     assert (late.status_code, f'href="{link.replace("&", "&amp;")}"' in late.text) == (409, True)
     if approve:
         await site.continue_grant(path, parse_qs(urlsplit(link).query)["interact_ref"][0])
-        assert "You may close this window" in words_of(await site.stranger(path))
+        assert "You may close this window" in words_of(await site.visitor(path))
 
 
 async def test_application_is_opened_by_a_click_after_the_operators_decision(site: Site) -> None:
     path = await site.ask(finish="com.example.app:/done")
     await decide_as_operator(site, path)
-    page = await site.stranger(path)
+    page = await site.visitor(path)
     assert (page.status_code, "Continue to the app com.example.app" in words_of(page)) == (200, True)
 
 
@@ -552,7 +552,7 @@ async def test_operators_approval_that_has_lapsed_leads_nowhere(site: Site) -> N
     path = await site.ask()
     await decide_as_operator(site, path)
     site.clock.advance(3600)
-    page = await site.stranger(path)
+    page = await site.visitor(path)
     assert (page.status_code, "shop.example" in page.text) == (200, False)
 
 
@@ -565,10 +565,10 @@ async def test_open_page_looks_again_and_never_while_a_password_may_be_typed(sit
     assert (await site.browser.get(path)).headers["refresh"] == "3000", "or a limit that is typed would be lost"
     assert (await site.browser.get(await site.ask(SPEND))).headers["refresh"] == "30"
     await site.write(lambda tx: tx.execute("UPDATE wallet_address SET password_hash = NULL").fetchall())
-    waiting = await site.stranger(path)
+    waiting = await site.visitor(path)
     assert ("<input" in waiting.text, waiting.headers["refresh"]) == (False, "5")
     await decide_as_operator(site, path)
-    for ended in (signed_in, await site.stranger(path), await site.stranger("/interact/nothing/here")):
+    for ended in (signed_in, await site.visitor(path), await site.visitor("/interact/nothing/here")):
         assert "refresh" not in ended.headers
 
 
@@ -721,15 +721,15 @@ async def test_each_sign_in_has_a_session_of_its_own_and_ends_the_one_before(sit
     before = site.browser.cookies[COOKIE]
     await site.sign_in(path)
     assert site.browser.cookies[COOKIE] != before
-    assert "Sign in to" in words_of(await site.stranger(path, f"{COOKIE}={before}"))
+    assert "Sign in to" in words_of(await site.visitor(path, f"{COOKIE}={before}"))
     assert (await site.submit(path, "approve", **fields)).status_code == 403
     assert await site.state(path) == "pending"
 
 
 async def test_planted_session_is_not_adopted(site: Site) -> None:
     path, cookie = await site.ask(), f"{COOKIE}={'planted-by-somebody'.ljust(43, '-')}"
-    assert (await site.stranger(path, cookie, choice="sign-in", password=PASSWORD)).status_code == 303
-    assert "Sign in to" in words_of(await site.stranger(path, cookie))
+    assert (await site.visitor(path, cookie, choice="sign-in", password=PASSWORD)).status_code == 303
+    assert "Sign in to" in words_of(await site.visitor(path, cookie))
 
 
 async def test_sign_out_ends_the_session_and_takes_the_cookie_back(site: Site) -> None:
@@ -738,7 +738,7 @@ async def test_sign_out_ends_the_session_and_takes_the_cookie_back(site: Site) -
     answer = await site.submit(path, "sign-out", csrf=fields["csrf"])
     assert (answer.status_code, answer.headers["location"]) == (303, path)
     assert "Max-Age=0" in answer.headers["set-cookie"]
-    assert "Sign in to" in words_of(await site.stranger(path, f"{COOKIE}={session}"))
+    assert "Sign in to" in words_of(await site.visitor(path, f"{COOKIE}={session}"))
     assert (await site.submit(path, "sign-out")).status_code == 303
 
 

@@ -7,14 +7,14 @@ import pytest
 
 from tests.helpers import refusal
 from tests.instance import Instance, run_instance
-from tests.pages.account.browser import stranger
+from tests.pages.account.browser import signed_out
 from tests.pages.admin.browser import words_of
 
 LOGO = '<svg viewBox="0 0 8 8"><rect width="8" height="8"/></svg>'
 
 
 def test_front_page_says_what_this_is_and_leads_to_sign_in(shared: Instance) -> None:
-    with stranger(shared) as http:
+    with signed_out(shared) as http:
         page = http.get("/")
         words = words_of(page)
         assert words.startswith("A wallet that pays and is paid across the web")
@@ -38,7 +38,7 @@ def test_front_page_says_what_this_is_and_leads_to_sign_in(shared: Instance) -> 
     ],
 )
 def test_errors_are_pages_for_browsers_in_their_language(shared: Instance, language: str, words: str) -> None:
-    with stranger(shared, **{"Accept-Language": language}) as http:
+    with signed_out(shared, **{"Accept-Language": language}) as http:
         for path in ("/nobody-at-all", "/account/nothing", "/pay/x", "/metrics/x", "/a%2Fb"):
             page = http.get(path)
             assert (page.status_code, page.headers["content-language"]) == (404, language)
@@ -48,7 +48,7 @@ def test_errors_are_pages_for_browsers_in_their_language(shared: Instance, langu
 
 
 def test_address_in_a_page_of_an_error_is_inert(shared: Instance) -> None:
-    with stranger(shared) as http:
+    with signed_out(shared) as http:
         page = http.get("/%3Cscript%3Ealert(1)%3C/script%3E%E2%80%AEx")
         assert page.status_code == 404
         assert "<script" not in page.text
@@ -57,13 +57,13 @@ def test_address_in_a_page_of_an_error_is_inert(shared: Instance) -> None:
 
 
 def test_methods_that_are_not_taken_are_json_for_programs(shared: Instance) -> None:
-    with stranger(shared) as http:
+    with signed_out(shared) as http:
         assert http.get("/quotes").headers["content-type"].startswith("text/html")
         refusal(http.get("/quotes", headers={"Accept": "*/*"}), 405, "method_not_allowed")
 
 
 def test_icon_is_a_shield_in_the_accent_colour(shared: Instance) -> None:
-    with stranger(shared) as http:
+    with signed_out(shared) as http:
         icon = http.get("/favicon.ico")
         assert (icon.status_code, icon.headers["content-type"]) == (200, "image/svg+xml")
         assert icon.headers["cache-control"] == "public, max-age=86400"
@@ -72,7 +72,7 @@ def test_icon_is_a_shield_in_the_accent_colour(shared: Instance) -> None:
 
 
 def test_nobody_is_to_be_told_where_the_operator_has_not_said_whom(shared: Instance) -> None:
-    with stranger(shared) as http:
+    with signed_out(shared) as http:
         assert http.get("/.well-known/security.txt").status_code == 404
 
 
@@ -81,7 +81,7 @@ def test_brand_is_on_every_page(tmp_path: Path) -> None:
     settings = {"name": "Harbour & Co", "logo": str(tmp_path / "logo.svg"), "accent": "#4338ca"}
     links = {name: f"https://harbour.example/{name}" for name in ("help_url", "terms_url", "privacy_url")}
     contact = {"security_contact": "mailto:safe@harbour.example"}
-    with run_instance(tmp_path / "payres.db", **settings, **links, **contact) as instance, stranger(instance) as http:
+    with run_instance(tmp_path / "payres.db", **settings, **links, **contact) as instance, signed_out(instance) as http:
         host = instance.base_url.partition("://")[2]
         for path in ("/", "/account", "/nothing/here", "/alice"):
             page = http.get(path).text

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import httpx2
 
 from payres.grants.sign_in import Browser, csrf_token, open_session
 from payres.operator.wallets import require_wallet
-from tests.helpers import TIMEOUT, sign_in_token
+from tests.helpers import TIMEOUT
 from tests.instance import Instance
 from tests.pages.admin.browser import words_of
 
@@ -18,7 +19,7 @@ ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image
 
 
 @contextmanager
-def stranger(instance: Instance, **headers: str) -> Iterator[httpx2.Client]:
+def signed_out(instance: Instance, **headers: str) -> Iterator[httpx2.Client]:
     """A browser in which nobody is signed in."""
     with httpx2.Client(base_url=instance.base_url, timeout=TIMEOUT, headers={"Accept": ACCEPT} | headers) as http:
         yield http
@@ -28,12 +29,11 @@ class OwnersBrowser:
     """It is signed in, keeps its cookies and follows no redirects."""
 
     def __init__(self, instance: Instance, path: str, **headers: str) -> None:
-        signed_in = instance.write(lambda work: open_session(work, require_wallet(work, path), Browser(None, {})))
+        found = instance.write(lambda work: open_session(work, require_wallet(work, path), Browser(None, {})))
+        self.instance = instance
         self.path = path
-        self.session = signed_in.session
-        self.csrf = csrf_token(self.session)
-        self.http = httpx2.Client(base_url=instance.base_url, timeout=TIMEOUT, headers=headers)
-        self.http.cookies.set("payres_session", self.session)
+        self.http = httpx2.Client(base_url=instance.base_url, timeout=TIMEOUT, headers={"Accept": ACCEPT} | headers)
+        self.http.cookies.set("payres_session", found.session, urlsplit(instance.base_url).hostname or "")
 
     def __enter__(self) -> Self:
         return self
@@ -41,49 +41,28 @@ class OwnersBrowser:
     def __exit__(self, *_: object) -> None:
         self.http.close()
 
-    def words(self, path: str, **params: Any) -> str:
-        """The words of a page that must be there, as they are read."""
-        answer = self.http.get(path, params=params or None)
-        assert answer.status_code == 200, answer.text
-        return words_of(answer)
-
-    def send(
-        self, path: str, choice: str, fields: Mapping[str, Any] | None = None, csrf: str | None = None
-    ) -> httpx2.Response:
-        """Sends a form of a page."""
-        sent = {"csrf": self.csrf if csrf is None else csrf, "choice": choice} | dict(fields or {})
-        return self.http.post(path, data=sent)
-
-
-class Owner:
-    """It keeps its cookies, follows no redirects, and sends forms with what is hidden in them."""
-
-    def __init__(self, instance: Instance, http: httpx2.Client, path: str) -> None:
-        self.instance = instance
-        self.http = http
-        self.path = path
-
     @property
     def csrf(self) -> str:
         """The token of every form of this session."""
         return csrf_token(self.http.cookies["payres_session"])
 
-    def words(self, path: str, status: int = 200) -> str:
+    def words(self, path: str, status: int = 200, **params: Any) -> str:
         """The words of a page, as they are read."""
-        answer = self.http.get(path)
+        answer = self.http.get(path, params=params or None)
         assert answer.status_code == status, answer.text
         return words_of(answer)
 
-    def send(self, path: str, choice: str, **fields: str) -> httpx2.Response:
+    def send(
+        self, path: str, choice: str, fields: Mapping[str, Any] | None = None, csrf: str | None = None
+    ) -> httpx2.Response:
         """Sends the form of a page that this button is of."""
-        return self.http.post(path, data={"csrf": self.csrf, "choice": choice} | fields)
+        sent = {"csrf": self.csrf if csrf is None else csrf, "choice": choice} | dict(fields or {})
+        return self.http.post(path, data=sent)
 
 
 @contextmanager
-def signed_in(instance: Instance, path: str, language: str = "en", deposit: str = "100.00") -> Iterator[Owner]:
-    """The owner of a new wallet, in a browser of their own."""
+def signed_in(instance: Instance, path: str, language: str = "en", deposit: str = "100.00") -> Iterator[OwnersBrowser]:
+    """The browser of the owner of a new wallet, who can sign in with PASSWORD."""
     instance.create_wallet(path, password=PASSWORD, deposit=deposit, name=path.capitalize())
-    with stranger(instance, **{"Accept-Language": language}) as http:
-        fields = {"choice": "sign-in", "wallet": path, "password": PASSWORD, "csrf": sign_in_token(http, "/account")}
-        assert http.post("/account", data=fields).status_code == 303
-        yield Owner(instance, http, path)
+    with OwnersBrowser(instance, path, **{"Accept-Language": language}) as browser:
+        yield browser

@@ -52,11 +52,11 @@ def test_only_the_owner_sees_and_stops_and_only_by_a_form_of_the_page(shared: In
     owner, other = new_owner(shared), new_owner(shared)
     grant_id, token = ask(shared.client, owner, {"debitAmount": usd(2000)})
     page = f"{TAB}/{grant_id}"
-    with OwnersBrowser(shared, path_of(other)) as stranger, OwnersBrowser(shared, path_of(owner)) as browser:
+    with OwnersBrowser(shared, path_of(other)) as visitor, OwnersBrowser(shared, path_of(owner)) as browser:
         for path in (page, f"{TAB}/no-such", f"{TAB}/{'x' * 300}", f"{TAB}/%00"):
-            assert stranger.http.get(path).status_code == 404
-            assert stranger.send(path, "stop").status_code == 404
-        for csrf in ("", "x" * 43, stranger.csrf):
+            assert visitor.http.get(path).status_code == 404
+            assert visitor.send(path, "stop").status_code == 404
+        for csrf in ("", "x" * 43, visitor.csrf):
             assert browser.send(page, "stop", csrf=csrf).status_code == 403
         assert browser.send(page, "no-such-choice").status_code == 400
         assert browser.http.get(f"{TAB}/ended", params={"before": "' or 1 --"}).status_code == 200

@@ -14,7 +14,7 @@ from payres.store.rows import PageQuery
 from payres.store.work import Work
 from tests.helpers import last_segment, receiver_of, usd
 from tests.instance import Instance
-from tests.pages.account.browser import OwnersBrowser, stranger
+from tests.pages.account.browser import OwnersBrowser, signed_out
 from tests.pages.admin.browser import words_of
 
 PATH = "/account/request"
@@ -142,7 +142,7 @@ def test_expired_request_says_so(payres: Instance) -> None:
         payres.clock.advance(DAY + 1)
         answer = owner.http.get(path)
         assert answer.status_code == 401, "the session has ended too"
-    with stranger(payres) as http:
+    with signed_out(payres) as http:
         words = words_of(http.get(path.replace("account/request", "pay")))
         assert "This bill has expired" in words
         assert "Ask Asker for a new one" in words

@@ -36,7 +36,6 @@ class Sender(OwnersBrowser):
     def __init__(self, instance: Instance, deposit: str = "100.00", name: str | None = "Dora", **headers: str) -> None:
         self.path = f"sends-by-page-{next(NUMBERS)}"
         instance.create_wallet(self.path, name=name, deposit=deposit)
-        self.instance = instance
         super().__init__(instance, self.path, **headers)
 
     def ask(self, to: str, amount: str = "", fixed: str = "send", note: str = "") -> httpx2.Response:

@@ -8,15 +8,16 @@ from payres.limits import MAX_WRONG_PASSWORDS
 from payres.operator import wallets
 from tests.helpers import sign_in_token
 from tests.instance import Instance
-from tests.pages.account.browser import PASSWORD, Owner, signed_in, stranger
+from tests.pages.account.browser import PASSWORD, OwnersBrowser, signed_in, signed_out
 from tests.pages.account.test_sign_in import sign_in
 from tests.pages.admin.browser import words_of
 
 NEW = "battery staple"
+GIVEN = {"current": PASSWORD, "password": NEW, "again": NEW}
 
 
 @pytest.fixture
-def dora(payres: Instance, request: pytest.FixtureRequest) -> Iterator[Owner]:
+def dora(payres: Instance, request: pytest.FixtureRequest) -> Iterator[OwnersBrowser]:
     with signed_in(payres, f"dora-{abs(hash(request.node.nodeid))}") as owner:
         yield owner
 
@@ -35,16 +36,16 @@ def last_change(payres: Instance) -> tuple[str, str, str]:
         ("/settings/receive", "Receive on your site"),
     ],
 )
-def test_pages_say_what_they_are_for(dora: Owner, path: str, words: str) -> None:
+def test_pages_say_what_they_are_for(dora: OwnersBrowser, path: str, words: str) -> None:
     assert dora.words(path).startswith(words)
 
 
-def test_new_password_takes_the_old_one_and_signs_others_out(payres: Instance, dora: Owner) -> None:
+def test_new_password_takes_the_old_one_and_signs_others_out(payres: Instance, dora: OwnersBrowser) -> None:
     session = dora.http.cookies["payres_session"]
-    with stranger(payres) as other:
+    with signed_out(payres) as other:
         assert sign_in(other, dora.path).status_code == 303
         payres.clock.advance(400)  # so that the session is made longer meanwhile
-        answer = dora.send("/settings/password", "change", current=PASSWORD, password=NEW, again=NEW)
+        answer = dora.send("/settings/password", "change", GIVEN)
         assert (answer.status_code, answer.headers["location"]) == (303, "/settings?done=password")
         assert dora.http.cookies["payres_session"] != session
         assert "Your password is changed. Every other browser is signed out." in dora.words("/settings?done=password")
@@ -64,10 +65,9 @@ def test_new_password_takes_the_old_one_and_signs_others_out(payres: Instance, d
     ],
 )
 def test_password_that_is_not_taken_says_why_at_its_field(
-    dora: Owner, fields: dict[str, str], status: int, sentence: str
+    dora: OwnersBrowser, fields: dict[str, str], status: int, sentence: str
 ) -> None:
-    given = {"current": PASSWORD, "password": NEW, "again": NEW} | fields
-    answer = dora.send("/settings/password", "change", **given)
+    answer = dora.send("/settings/password", "change", GIVEN | fields)
     assert (answer.status_code, sentence in words_of(answer)) == (status, True)
     assert "<title>Error: change your password" in answer.text
     [field] = re.findall(r'id="(\w+)-error"', answer.text)
@@ -75,15 +75,15 @@ def test_password_that_is_not_taken_says_why_at_its_field(
     assert dora.words("/account")
 
 
-def test_who_has_a_session_cannot_guess_the_password_for_ever(dora: Owner) -> None:
-    wrong = {"current": "wrong", "password": NEW, "again": NEW}
-    statuses = [dora.send("/settings/password", "change", **wrong).status_code for _ in range(MAX_WRONG_PASSWORDS + 1)]
+def test_who_has_a_session_cannot_guess_the_password_for_ever(dora: OwnersBrowser) -> None:
+    wrong = GIVEN | {"current": "wrong"}
+    statuses = [dora.send("/settings/password", "change", wrong).status_code for _ in range(MAX_WRONG_PASSWORDS + 1)]
     assert statuses == [401] * MAX_WRONG_PASSWORDS + [429]
-    assert dora.send("/settings/password", "change", current=PASSWORD, password=NEW, again=NEW).status_code == 429
+    assert dora.send("/settings/password", "change", GIVEN).status_code == 429
 
 
-def test_signing_out_everywhere_ends_every_session(payres: Instance, dora: Owner) -> None:
-    with stranger(payres) as other:
+def test_signing_out_everywhere_ends_every_session(payres: Instance, dora: OwnersBrowser) -> None:
+    with signed_out(payres) as other:
         assert sign_in(other, dora.path).status_code == 303
         answer = dora.send("/settings", "sign-out-everywhere")
         assert (answer.status_code, answer.headers["location"]) == (303, "/account")
@@ -92,19 +92,19 @@ def test_signing_out_everywhere_ends_every_session(payres: Instance, dora: Owner
         assert last_change(payres) == (f"owner:{dora.path}", "wallet.sign_out", dora.path)
 
 
-def test_times_follow_the_zone_that_the_reader_chose(payres: Instance, dora: Owner) -> None:
+def test_times_follow_the_zone_that_the_reader_chose(payres: Instance, dora: OwnersBrowser) -> None:
     def shown() -> str:
         return str(re.findall(r"It is (\d\d:\d\d) on these pages now", dora.words("/settings"))[0])
 
     utc = shown()
     assert "As this server has it (UTC)" in dora.words("/settings")
-    answer = dora.send("/settings", "zone", zone="Asia/Kolkata")  # five hours and a half ahead, all year
+    answer = dora.send("/settings", "zone", {"zone": "Asia/Kolkata"})  # five hours and a half ahead, all year
     assert answer.headers["location"] == "/settings?done=zone"
     hours, minutes = map(int, utc.split(":"))
     ahead = (hours * 60 + minutes + 330) % 1440
     assert shown() == f"{ahead // 60:02}:{ahead % 60:02}"
     assert 'value="Asia/Kolkata" selected' in dora.http.get("/settings").text
-    dora.send("/settings", "zone", zone="")
+    dora.send("/settings", "zone", {"zone": ""})
     assert shown() == utc
 
 
@@ -112,15 +112,15 @@ def test_times_follow_the_zone_that_the_reader_chose(payres: Instance, dora: Own
     "zone",
     ["../../etc/passwd", "Europe", "Mars/Base", "", 'x"; Path=/', "A" * 5000, "localtime", "\u202eEurope/Berlin"],
 )
-def test_zone_that_is_none_changes_nothing(payres: Instance, dora: Owner, zone: str) -> None:
+def test_zone_that_is_none_changes_nothing(payres: Instance, dora: OwnersBrowser, zone: str) -> None:
     before = dora.words("/settings")
-    assert dora.send("/settings", "zone", zone=zone).status_code == 303
+    assert dora.send("/settings", "zone", {"zone": zone}).status_code == 303
     assert dora.words("/settings") == before
     if zone.isprintable() and '"' not in zone:
         assert dora.http.get("/settings", headers={"Cookie": f"payres_zone={zone}"}).status_code in {200, 401}
 
 
-def test_site_gets_its_line_and_a_code_of_the_wallet_address(dora: Owner) -> None:
+def test_site_gets_its_line_and_a_code_of_the_wallet_address(dora: OwnersBrowser) -> None:
     page = dora.http.get("/settings/receive").text
     line = f'<link rel="monetization" href="{dora.instance.base_url}/{dora.path}">'
     assert line in [unescape(text) for text in re.findall(r"<textarea[^>]*>([^<]*)</textarea>", page)]
@@ -137,7 +137,7 @@ def link_of(payres: Instance, path: str) -> str:
 def test_link_sets_a_password_once_and_signs_in(payres: Instance) -> None:
     payres.create_wallet("forgot", name="Ford")
     path = link_of(payres, "forgot")
-    with stranger(payres) as http, stranger(payres) as other:
+    with signed_out(payres) as http, signed_out(payres) as other:
         for _ in range(2):
             assert words_of(http.get(path)).startswith("Choose a password for Ford’s wallet")
         fields = {"csrf": sign_in_token(http, path), "choice": "set", "password": NEW, "again": NEW}
@@ -153,7 +153,7 @@ def test_link_sets_a_password_once_and_signs_in(payres: Instance) -> None:
 
 def test_link_ends_with_the_next_with_a_password_and_after_an_hour(payres: Instance) -> None:
     payres.create_wallet("links", password=PASSWORD)
-    with stranger(payres) as http:
+    with signed_out(payres) as http:
         first, second = link_of(payres, "links"), link_of(payres, "links")
         assert (http.get(first).status_code, http.get(second).status_code) == (404, 200)
         assert sign_in(http, "links").status_code == 303, "the old password is good until then"
@@ -171,7 +171,7 @@ def test_link_is_stored_hashed_and_in_no_log(payres: Instance) -> None:
     payres.create_wallet("hashed")
     path = link_of(payres, "hashed")
     secret = path.rpartition("/")[2]
-    with stranger(payres) as http:
+    with signed_out(payres) as http:
         http.get(path)
     assert any("/account/reset/..." in line for line in payres.requests)
     assert not [line for line in payres.requests if secret in line]
@@ -184,7 +184,7 @@ def test_form_of_a_link_is_of_this_browser_and_says_what_is_wrong(payres: Instan
     payres.create_wallet("careful")
     path = link_of(payres, "careful")
     fields = {"choice": "set", "password": NEW, "again": NEW}
-    with stranger(payres) as http, stranger(payres) as other:
+    with signed_out(payres) as http, signed_out(payres) as other:
         for csrf in ({}, {"csrf": sign_in_token(other, path)}):
             answer = http.post(path, data=fields | csrf)
             assert answer.status_code == 403

@@ -183,8 +183,8 @@ def test_guesses_of_others_do_not_lock_an_operator_out_of_a_browser_that_is_know
     with network as payres, Browser(payres, "192.0.2.200") as gus:
         gus.follow_link("Gus")
         for number in range(MAX_WRONG_PASSWORDS_PER_WALLET):
-            with Browser(payres, f"192.0.2.{number}") as stranger:
-                assert stranger.sign_in("Gus", "wrong").status_code == 401
+            with Browser(payres, f"192.0.2.{number}") as visitor:
+                assert visitor.sign_in("Gus", "wrong").status_code == 401
         with Browser(payres, "192.0.2.201") as new:
             assert new.sign_in("Gus").status_code == 429
         payres.create_wallet("gus")
