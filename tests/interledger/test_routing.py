@@ -18,7 +18,6 @@ from tests.works import add_usd_peer, work_at
 
 OWN = "test.here"
 USD = Asset("USD", 2)
-SEGMENTS = st.lists(st.text("abc", min_size=1, max_size=2), min_size=1, max_size=5)
 
 
 def made(tx: Work, routes: Mapping[str, list[str]], assets: Mapping[str, str] | None = None) -> dict[str, int]:

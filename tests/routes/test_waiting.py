@@ -26,7 +26,6 @@ from tests.instance import Instance, run_instance
 from tests.interledger.network import network
 from tests.signing_client import Client
 
-Waiter = Callable[[str, str | None], "Future[httpx2.Response]"]
 CROWD = 1000
 
 
