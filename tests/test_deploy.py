@@ -109,6 +109,24 @@ def test_backup_is_made_nightly_as_the_user_of_the_server(unit: ConfigParser) ->
     assert f"-m 0700 {folder}\n" in (ROOT / "docs/how-to/backup.md").read_text(encoding="utf-8")
 
 
+def test_compose_file_runs_the_image_as_its_first_comment_says(instructions: list[tuple[str, str]]) -> None:
+    file = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+    service = file["services"]["payres"]
+    assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).resolve() == DEPLOY / "Dockerfile"
+    assert {name.removeprefix("PAYRES_").lower() for name in service["environment"]} <= FIELDS.keys()
+    assert service["environment"]["PAYRES_TRUSTED_PROXIES"] == file["networks"]["front"]["ipam"]["config"][0]["gateway"]
+    assert service["ports"] == [f"127.0.0.1:{port}:{port}" for name, port in instructions if name == "EXPOSE"]
+    assert [volume.split(":")[1] for volume in service["volumes"]] == [
+        rest for name, rest in instructions if name == "VOLUME"
+    ]
+
+
+def test_bases_of_the_image_are_of_an_exact_version(instructions: list[tuple[str, str]]) -> None:
+    bases = {rest.split()[0] for name, rest in instructions if name == "FROM"}
+    assert len(bases) == 1
+    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", bases.pop())
+
+
 def test_files_that_instructions_install_exist_and_none_else_is_there() -> None:
     documents = "".join(path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("docs/**/*.md")))
     named = set(re.findall(r"\bdeploy/([\w.-]+\w)", documents))

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
+from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -24,18 +25,21 @@ from payres.cli.commands import Command
 from payres.cli.options import WholeNumber
 from payres.cli.session import JsonObject, Session, warn, with_session
 from payres.clock import format_time_if_any
+from payres.gnap import GrantRequest
+from payres.grants.requests import request_grant
 from payres.grants.sign_in import verify_password
 from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.logs import RequestLog
 from payres.operator import wallets
 from payres.operator.backups import record_takeover, require_current
 from payres.settings import CONFIG, SYSTEM_CONFIG, Settings, load_settings, local_url, settings_file
+from payres.store.clients import Client
 from payres.store.connections import server_lock
 from payres.store.migrations import UnusableDatabase
 from payres.store.status import last_restore
 from payres.store.wallets import count_wallets, find_wallet
 from payres.store.work import Work
-from payres.urls import is_loopback
+from payres.urls import canonical, is_loopback
 
 if TYPE_CHECKING:  # it loads slowly, and only `serve` needs it
     from payres.federation.takeover import OtherServer
@@ -227,8 +231,9 @@ def _announce(session: Session, demo: bool) -> None:
     lines = [f"payres {__version__} {how} {settings.base_url} from {settings.database} (wallets: {count})"]
     pages = f"The operator's pages, from another terminal: {_in_another_terminal(settings, 'admin link')}"
     if demo:
-        resource["demoWallets"] = found
-        lines += _introduced(found, pages)
+        consent = session.write(_ask_for_consent) if found else ""
+        resource |= {"demoWallets": found, "consent": consent}
+        lines += _introduced(found, consent, pages)
     elif count == 0 and not settings.read_only:
         command = _in_another_terminal(settings, "wallet create alice --asset USD --scale 2")
         lines.append(f"Open a first wallet from another terminal: {command}")
@@ -262,7 +267,18 @@ def _open_demo_wallets(work: Work) -> Sequence[JsonObject]:
     ]
 
 
-def _introduced(found: Sequence[JsonObject], pages: str) -> Sequence[str]:
+def _ask_for_consent(work: Work) -> str:
+    """The consent page of a grant request for money of the first demo wallet, in the name of the second."""
+    payer, app = (work.urls.wallet(path) for path in DEMO_WALLETS)
+    limits = {"debitAmount": {"value": "500", "assetCode": "USD", "assetScale": 2}}
+    item = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": payer, "limits": limits}
+    asked = {"client": app, "access_token": {"access": [item]}, "interact": {"start": ["redirect"]}}
+    answer = request_grant(work, msgspec.convert(asked, GrantRequest), Client(canonical(app), app, None), "Demo shop")
+    assert not isinstance(answer.interact, msgspec.UnsetType), "money needs consent"
+    return answer.interact.redirect
+
+
+def _introduced(found: Sequence[JsonObject], consent: str, pages: str) -> Sequence[str]:
     """What says to a newcomer what the addresses are, how to sign in, and what to try."""
     if not found:
         return ["The demo wallets are not here: this database has wallets of its own", pages]
@@ -272,7 +288,8 @@ def _introduced(found: Sequence[JsonObject], pages: str) -> Sequence[str]:
             f"  {one['walletAddress']}  {one['balance']} {one['assetCode']}, password {one['password']}"
             for one in found
         ),
-        "Sign in for consent: open the interact.redirect URL of a grant and give its wallet's password.",
+        f"Their owners sign in at {urlsplit(consent)._replace(path='/account').geturl()}",
+        f"A consent page to try, open for some minutes: {consent}",
         pages,
         f"Try next: curl {found[0]['walletAddress']}",
     ]

@@ -8,6 +8,7 @@ may understand in another way.
 
 import asyncio
 import logging
+import secrets
 import socket
 import struct
 from functools import partial
@@ -356,7 +357,8 @@ class HttpProtocol(HttpToolsProtocol):
     def _reject(self, error: DomainError) -> None:
         """Answers what came last with an error, unless its answer has begun, and hangs up."""
         # No higher than that: an unauthenticated client could fill the log.
-        log.debug("rejected what came from %s: %s", self.client, error)
+        request_id = secrets.token_hex(8)
+        log.debug("rejected what came from %s: %s request=%s", self.client, error, request_id)
         is_answered = False
         if self.state == BODY:
             is_answered = self.cycle.response_started  # a request has one answer
@@ -367,7 +369,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._close()
         else:
             headers, method = self.server_state.default_headers, self.parser.get_method()
-            self.transport.write(last_response(error, headers, method))
+            self.transport.write(last_response(error, headers, method, request_id))
             self._linger()
 
     def _linger(self) -> None:

@@ -82,13 +82,13 @@ def is_browser(headers: Headers) -> bool:
     return json > 0 and prefers(headers, "text/html")
 
 
-def last_response(error: DomainError, headers: Iterable[tuple[bytes, bytes]], method: bytes) -> bytes:
+def last_response(error: DomainError, headers: Iterable[tuple[bytes, bytes]], method: bytes, request_id: str) -> bytes:
     """The bytes of the answer for an error that ends its connection; `headers` are those of all answers.
 
     Whether a script of another origin asked may not be known yet: the answer is for every script.
     """
     response = json_error(error)
-    response.headers.update(cross_origin.ANSWER)
+    response.headers.update({**cross_origin.ANSWER, "X-Request-Id": request_id})
     status = HTTPStatus(response.status_code)
     fields = dict([*last_headers(headers), *response.raw_headers, (b"connection", b"close")])
     lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode(), *(b"%b: %b" % field for field in fields.items())]

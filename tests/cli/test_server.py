@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx2
 import msgspec
 import pytest
 
@@ -191,15 +192,17 @@ def test_serve_demo_opens_wallets_once_and_tells_newcomers_what_to_do(payres: Co
     for _ in range(2):
         with serving("--demo", "--quiet") as process:
             assert process.stdout is not None
-            text = [process.stdout.readline() for _ in range(7)]
+            text = [process.stdout.readline() for _ in range(8)]
+            consent = httpx2.get(text[5].split()[-1], timeout=TIMEOUT, headers={"Accept": "text/html"})
         assert text[0].startswith(f"payres {__version__} serves http://127.0.0.1:")
         assert text[2].endswith("/alice  1000.00 USD, password alice-demo\n")
         assert text[3].endswith("/bob  0.00 USD, password bob-demo\n")
-        assert text[4].startswith("Sign in for consent: ")
         base_url = text[0].split()[3]
-        assert text[5].startswith(f"The operator's pages, from another terminal: PAYRES_BASE_URL={base_url} ")
-        assert text[5].endswith("payres admin link\n")
-        assert text[6].startswith(f"Try next: curl {base_url}")
+        assert text[4] == f"Their owners sign in at {base_url}/account\n"
+        assert (consent.status_code, "USD 5.00" in consent.text) == (200, True)
+        assert text[6].startswith(f"The operator's pages, from another terminal: PAYRES_BASE_URL={base_url} ")
+        assert text[6].endswith("payres admin link\n")
+        assert text[7].startswith(f"Try next: curl {base_url}")
     assert [one["path"] for one in as_json("wallet", "list")["wallets"]] == ["alice", "bob"]
 
 
