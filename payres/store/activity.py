@@ -3,7 +3,7 @@ their keys; and what a wallet's money came to in a time.
 """
 
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -89,8 +89,7 @@ def payer_wallets(tx: Transaction, incoming_payment_id: str) -> Sequence[int]:
         "SELECT o.wallet_address_id FROM transfer t JOIN outgoing_payment o ON o.id = t.outgoing_payment_id"
         " WHERE t.incoming_payment_id = ? ORDER BY t.id"
     )
-    rows = [tx.execute(f"{paid}{way} LIMIT 1", (incoming_payment_id,)).fetchone() for way in ("", " DESC")]
-    return list(dict.fromkeys(row[0] for row in rows if row))
+    return _ends(tx, paid, incoming_payment_id)
 
 
 def open_requests(tx: Transaction, client_id: int, wallet_id: int, now: int, rows: int) -> Sequence[str]:
@@ -107,7 +106,12 @@ def open_requests(tx: Transaction, client_id: int, wallet_id: int, now: int, row
 def remote_payers(tx: Transaction, incoming_payment_id: str) -> Sequence[str]:
     """Wallet addresses on other servers that have paid an incoming payment on its page, two of them at most."""
     paid = "SELECT payer FROM checkout WHERE incoming_payment_id = ? AND state = 'paid' ORDER BY payer"
-    rows = [tx.execute(f"{paid}{way} LIMIT 1", (incoming_payment_id,)).fetchone() for way in ("", " DESC")]
+    return _ends(tx, paid, incoming_payment_id)
+
+
+def _ends(tx: Transaction, ordered: str, value: str) -> Sequence[Any]:
+    """The first and the last value of a query that ends with its order; one when they are the same."""
+    rows = [tx.execute(f"{ordered}{way} LIMIT 1", (value,)).fetchone() for way in ("", " DESC")]
     return list(dict.fromkeys(row[0] for row in rows if row))
 
 

@@ -144,6 +144,12 @@ def test_every_answer_has_a_request_id(observed: tuple[Instance, Lines], anonymo
     assert answer.headers["X-Request-Id"] == lines[-1]["request"]
 
 
+def test_answer_that_ends_its_connection_has_a_request_id(shared: Instance, anonymous: httpx2.Client) -> None:
+    answer = anonymous.get(f"{shared.base_url}/alice", headers={"X-Long": "x" * 70_000})
+    assert (answer.status_code, answer.headers["connection"]) == (431, "close")
+    assert len(answer.headers["X-Request-Id"]) == 16
+
+
 def test_what_anybody_can_invent_makes_no_new_figures(
     observed: tuple[Instance, Lines], anonymous: httpx2.Client
 ) -> None:
