@@ -1,4 +1,4 @@
-"""SQL of ledger accounts, holds and transfers. Only `payres.ledger` calls what writes here."""
+"""SQL of ledger accounts, holds and transfers. Only `payres.ledger` calls the functions that write."""
 
 from collections.abc import Sequence
 from typing import Final, TypedDict
@@ -23,7 +23,7 @@ class AccountRecord(msgspec.Struct, frozen=True):
 
 
 class HoldRecord(msgspec.Struct, frozen=True):
-    """A row of `hold`: what is held for a payment or a packet."""
+    """A row of `hold`: money held for a payment or a packet."""
 
     id: int
     account_id: int
@@ -34,7 +34,7 @@ class HoldRecord(msgspec.Struct, frozen=True):
 
 
 class Cause(TypedDict, total=False):
-    """What a transfer or hold is for: the columns of its row that say so."""
+    """The columns of a transfer or hold that name its payment, packet or refund."""
 
     outgoing_payment_id: str | None
     incoming_payment_id: str | None
@@ -42,17 +42,17 @@ class Cause(TypedDict, total=False):
     refund_id: str | None
 
 
-# Operators are warned when less than one part in so many of the credit or liquidity is left.
+# Operators are warned when less than a tenth of the credit or liquidity is left.
 LOW_PART: Final = 10
 
 ACCOUNTS = Table(AccountRecord, "account")
-# Only where an account is sound before and after: a credit must not hide what was broken.
+# Refuses accounts that are already broken: a credit must not hide the damage.
 _CHANGE_ACCOUNT = """
 UPDATE account SET balance = balance + ?1, held = held + ?2
 WHERE id = ?3 AND held >= 0 AND (floor IS NULL OR balance - held - floor >= max(?2 - ?1, 0))
   AND balance + ?1 BETWEEN -?4 AND ?4 AND held + ?2 BETWEEN 0 AND ?4
 """
-# What `payres.ledger` says of an account, in SQL.
+# The rules of `payres.ledger` for an account, in SQL.
 _SOUND = "{0}.held >= 0 AND iif({0}.floor IS NULL, {0}.kind = 'external', {0}.balance - {0}.held >= {0}.floor)"
 _FREE = "{0}.balance - {0}.held - {0}.floor"
 _WARNED_RIGHT = (
@@ -74,18 +74,18 @@ def insert_account(tx: Transaction, kind: str, asset_id: int, floor: int | None)
 
 
 def change_account(tx: Transaction, account_id: int, balance_change: int, held_change: int, most: int) -> bool:
-    """False, with nothing changed, where the account may not become so, or does not exist.
+    """Changes an account. False, with nothing changed, if it does not exist or the result would break its rules.
 
-    `most` is what one figure holds.
+    `most` is the largest allowed balance or hold.
     """
     return tx.execute(_CHANGE_ACCOUNT, (balance_change, held_change, account_id, most)).rowcount == 1
 
 
 def in_order(tx: Transaction, one: int, other: int) -> bool:
-    """Whether two accounts, or one named twice, are of one asset and as movements leave them, and no warning is to be
-    given or taken back.
+    """Whether both accounts (possibly the same) have one asset, satisfy their invariants, and need no change of
+    `warned`.
 
-    In SQL, because to read two accounts takes three times as long as to compare them.
+    Done in SQL because reading two accounts takes three times as long as comparing them.
     """
     return tx.execute(_IN_ORDER, (one, other)).fetchone() is not None
 
@@ -97,7 +97,7 @@ def change_floor(tx: Transaction, account_id: int, floor: int) -> None:
 def insert_transfer(
     tx: Transaction, debit: int, credit: int, amount: int, kind: str, hold_id: int | None, now: int, cause: Cause
 ) -> int:
-    # SQLite's driver takes a third of a statement to bind one None.
+    # Binding a None costs a third of a whole statement.
     known = {column: value for column, value in {"hold_id": hold_id, **cause}.items() if value is not None}
     row = {"debit_account_id": debit, "credit_account_id": credit, "amount": amount, "kind": kind, "created_at": now}
     return insert_row(tx, "transfer", **row, **known)
@@ -109,17 +109,17 @@ def insert_hold(tx: Transaction, account_id: int, amount: int, now: int, cause: 
 
 
 def holds_of_payment(tx: Transaction, outgoing_payment_id: str) -> Sequence[HoldRecord]:
-    """In the order in which they were made."""
+    """Oldest first."""
     return HOLDS.list(tx, "WHERE outgoing_payment_id = ? ORDER BY id", outgoing_payment_id)
 
 
 def holds_of_packet(tx: Transaction, packet_id: str) -> Sequence[HoldRecord]:
-    """In the order in which they were made."""
+    """Oldest first."""
     return HOLDS.list(tx, "WHERE packet_id = ? ORDER BY id", packet_id)
 
 
 def transferred_of_packet(tx: Transaction, outgoing_payment_id: str, packet_id: str) -> int:
-    """What was posted from a payment's hold for one of its packets."""
+    """The amount posted from a payment's hold for one of its packets."""
     of_packet = "SELECT sum(amount) FROM transfer WHERE outgoing_payment_id = ? AND packet_id = ?"
     return number(tx, of_packet, outgoing_payment_id, packet_id)
 

@@ -1,5 +1,5 @@
-"""SQL of a wallet's movements as its owner sees them: payments, deposits and withdrawals, and refunds in one order, by
-their keys; and what a wallet's money came to in a time.
+"""SQL of a wallet's activity as its owner sees it: payments, deposits, withdrawals and refunds in one list, ordered by
+key; and sums over a period.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,12 @@ Source = Literal["outgoing", "incoming", "deposit", "withdrawal", "sent back", "
 
 
 class ListedRecord(msgspec.Struct, frozen=True):
-    """A movement; later keys are of later ones. id is that of the payment, also of one that a refund undoes.
+    """An item of the list; later items have greater keys. id is the payment's, for a refund that of the refunded
+    payment.
 
-    wanted is what an outgoing payment may take, or an incoming one asks for (decimal text); moved is what has been sent
-    or received. other is the incoming payment here that an outgoing one pays, and the other payment of a refund.
+    wanted is the debit amount of an outgoing payment or the incoming amount of an incoming one (decimal text); moved is
+    the amount sent or received. other is the local incoming payment that an outgoing one pays, or a refund's other
+    payment.
     """
 
     key: str
@@ -37,7 +39,7 @@ class ListedRecord(msgspec.Struct, frozen=True):
     expires_at: int | None
 
 
-# The casts give each column one affinity, without which SQLite would sort all movements for each page.
+# The casts give each column one affinity; otherwise SQLite would sort all movements for each page.
 _NO: Final = "cast(NULL AS text)"
 _MADE: Final = f"{_NO}, {_NO}, {_NO}"
 _DONE: Final = f"cast('completed' AS text), {_NO}, {_NO}, created_at, cast(NULL AS integer)"
@@ -64,13 +66,13 @@ ORDER BY key DESC LIMIT :rows
 
 
 def listed(tx: Transaction, wallet_id: int, account_id: int, below: str, rows: int) -> Sequence[ListedRecord]:
-    """The first so many movements of a wallet with a key below this one, newest first."""
+    """Up to `rows` items of a wallet with keys below `below`, newest first."""
     values = {"wallet": wallet_id, "account": account_id, "below": below, "rows": rows}
     return [ListedRecord(*row) for row in tx.execute(_LISTED, values)]
 
 
 def being_sent(tx: Transaction, account_id: int, rows: int) -> Sequence[str]:
-    """The ids of a wallet's newest outgoing payments that are on their way: for each, money is held."""
+    """The ids of a wallet's newest outgoing payments in flight, found by their open holds."""
     held = "account_id = ? AND remaining > 0 AND outgoing_payment_id IS NOT NULL"
     found = f"SELECT outgoing_payment_id FROM hold WHERE {held} ORDER BY id DESC LIMIT ?"
     return [payment_id for (payment_id,) in tx.execute(found, (account_id, rows))]
@@ -83,8 +85,8 @@ def paid_under(tx: Transaction, grant_id: str, rows: int) -> Sequence[str]:
 
 
 def payer_wallets(tx: Transaction, incoming_payment_id: str) -> Sequence[int]:
-    """The wallets here whose money came first and last into an incoming payment; one when they are the same, none when
-    the money came from elsewhere."""
+    """The local wallets that paid an incoming payment first and last: one if they are the same, none if all payers are
+    remote."""
     paid = (
         "SELECT o.wallet_address_id FROM transfer t JOIN outgoing_payment o ON o.id = t.outgoing_payment_id"
         " WHERE t.incoming_payment_id = ? ORDER BY t.id"
@@ -93,8 +95,8 @@ def payer_wallets(tx: Transaction, incoming_payment_id: str) -> Sequence[int]:
 
 
 def open_requests(tx: Transaction, client_id: int, wallet_id: int, now: int, rows: int) -> Sequence[str]:
-    """The ids of a client's newest incoming payments that still take money. Of a client with very many only the newest
-    are looked at, so that what is read stays bounded."""
+    """The ids of a client's newest incoming payments that still accept money. Only the client's newest 10,000 are
+    searched."""
     newest = (
         "SELECT id, completed_at, expires_at FROM incoming_payment WHERE client_id = ? AND wallet_address_id = ?"
         " ORDER BY id DESC LIMIT 10000"
@@ -104,24 +106,24 @@ def open_requests(tx: Transaction, client_id: int, wallet_id: int, now: int, row
 
 
 def remote_payers(tx: Transaction, incoming_payment_id: str) -> Sequence[str]:
-    """Wallet addresses on other servers that have paid an incoming payment on its page, two of them at most."""
+    """Up to two wallet addresses on other servers that have paid an incoming payment on its payment page."""
     paid = "SELECT payer FROM checkout WHERE incoming_payment_id = ? AND state = 'paid' ORDER BY payer"
     return _ends(tx, paid, incoming_payment_id)
 
 
 def _ends(tx: Transaction, ordered: str, value: str) -> Sequence[Any]:
-    """The first and the last value of a query that ends with its order; one when they are the same."""
+    """The first and last value of a query that ends with its ORDER BY; one value if they are the same."""
     rows = [tx.execute(f"{ordered}{way} LIMIT 1", (value,)).fetchone() for way in ("", " DESC")]
     return list(dict.fromkeys(row[0] for row in rows if row))
 
 
 def wallet_of_payment(tx: Transaction, direction: Literal["incoming", "outgoing"], payment_id: str) -> int:
-    """The wallet that a payment here is of."""
+    """The id of a payment's wallet."""
     return number(tx, f"SELECT wallet_address_id FROM {direction}_payment WHERE id = ?", payment_id)
 
 
 def note_expiry(tx: Transaction, payment_id: str, now: int) -> None:
-    """Remembers that the event of the expiry is written. What has received nothing is listed no more."""
+    """Records that the expiry event was written, and unlists a payment that received nothing."""
     tx.execute(
         "UPDATE incoming_payment SET expiry_event_at = ?, listed = iif(received > 0, listed, NULL) WHERE id = ?",
         (now, payment_id),
@@ -129,7 +131,7 @@ def note_expiry(tx: Transaction, payment_id: str, now: int) -> None:
 
 
 class Sums(NamedTuple):
-    """What came into an account and left it in a time, and by how much its balance has changed after that."""
+    """An account's credits and debits in a period, and the change of its balance since."""
 
     credits: int
     debits: int
@@ -137,7 +139,7 @@ class Sums(NamedTuple):
 
 
 def sums(tx: Transaction, account_id: int, since: int, until: int) -> Sums:
-    """Those of the transfers from one time until just before another. It walks all transfers from `since` on."""
+    """The sums from `since` until just before `until`. Scans all transfers from `since` on."""
     first, end = (first_row_from(tx, "transfer", "id", moment) for moment in (since, until))
     (credited, debited), (more, less) = (
         [_sum(tx, side, account_id, *ids) for side in ("credit", "debit")] for ids in ((first, end), (end, MAX_LEDGER))
@@ -146,8 +148,8 @@ def sums(tx: Transaction, account_id: int, since: int, until: int) -> Sums:
 
 
 def _sum(tx: Transaction, side: str, account_id: int, first: int, end: int) -> int:
-    """What the transfers from one id until just before another add up to on one side."""
-    # SQLite adds up no further than 2^63: the upper and the lower half are summed by themselves.
+    """The sum of an account's transfers on one side, with ids from `first` until just before `end`."""
+    # SQLite cannot sum beyond 2^63, so the upper and lower halves are summed separately.
     halves = "sum(amount >> 32), sum(amount & 4294967295)"
     found = f"SELECT {halves} FROM transfer WHERE id >= ? AND id < ? AND {side}_account_id = ?"
     upper, lower = tx.execute(found, (first, end, account_id)).fetchone()

@@ -24,7 +24,7 @@ class AssetRecord(msgspec.Struct, frozen=True):
 
 
 class RateRecord(msgspec.Struct, frozen=True):
-    """A row of `exchange_rate`. One that the operator set has no expires_at; the others are of the rates service."""
+    """A row of `exchange_rate`. Only rates of the rates service have an expires_at, not those of the operator."""
 
     base: str
     counter: str
@@ -33,7 +33,7 @@ class RateRecord(msgspec.Struct, frozen=True):
     expires_at: int | None = None
 
     def holds_at(self, now: int) -> bool:
-        """Whether it may be used at this moment."""
+        """Whether the rate has not expired."""
         return self.expires_at is None or now < self.expires_at
 
 
@@ -47,12 +47,12 @@ def find_asset(tx: Transaction, code: str, scale: int) -> AssetRecord | None:
 
 
 def first_asset(tx: Transaction) -> AssetRecord | None:
-    """The asset that the server was begun with."""
+    """The asset that the server was set up with."""
     return ASSETS.find(tx, "WHERE id > 0 ORDER BY id LIMIT 1")
 
 
 def ensure_asset(tx: Transaction, code: str, scale: int) -> AssetRecord:
-    """The asset, made on first use."""
+    """The asset, created on first use."""
     tx.execute("INSERT INTO asset (code, scale) VALUES (?, ?) ON CONFLICT DO NOTHING", (code, scale))
     asset = find_asset(tx, code, scale)
     assert asset is not None
@@ -60,7 +60,7 @@ def ensure_asset(tx: Transaction, code: str, scale: int) -> AssetRecord:
 
 
 def list_codes(tx: Transaction) -> Sequence[str]:
-    """The currencies in use, each once."""
+    """The distinct currency codes in use."""
     return [code for (code,) in tx.execute("SELECT DISTINCT code FROM asset ORDER BY code")]
 
 
@@ -69,16 +69,16 @@ def list_assets(tx: Transaction) -> Sequence[AssetRecord]:
 
 
 def set_rate(tx: Transaction, base: str, counter: str, rate: str, now: int) -> None:
-    """One unit of `base` buys `rate` units of `counter`, an exact decimal text, until further notice.
+    """One unit of `base` buys `rate` units of `counter`, an exact decimal text, with no expiry.
 
-    A rate of limited time for the way back goes, so that the way back is the inverse of this one.
+    Deletes the opposite rate if it expires, so that the opposite direction uses the inverse of this one.
     """
     RATES.replace(tx, RateRecord(base, counter, rate, now))
     tx.execute(f"DELETE FROM exchange_rate {OF_PAIR} AND expires_at IS NOT NULL", (counter, base))
 
 
 def refresh_rate(tx: Transaction, rate: RateRecord) -> None:
-    """Stores a rate that holds until its `expires_at`, unless one without end is set for this way or the way back."""
+    """Stores a rate that is valid until its `expires_at`, unless the operator has set one in either direction."""
     known = find_rate(tx, rate.base, rate.counter), find_rate(tx, rate.counter, rate.base)
     if all(one is None or one.expires_at is not None for one in known):
         RATES.replace(tx, rate)

@@ -1,7 +1,6 @@
 """SQL of the audit log: what operators changed, who did it, and when.
 
-Each rule of the operator that changes something records it here in the same transaction, so that no command and no
-endpoint has to.
+Each operator rule that changes something writes its entry in the same transaction, so commands and endpoints need not.
 """
 
 from collections.abc import Mapping
@@ -28,7 +27,7 @@ AUDIT = Table(AuditRecord, "audit", details=json_column("details"))
 
 
 def last_details(tx: Transaction, action: str, about: str, reference: str, before: str) -> Mapping[str, Any] | None:
-    """What was recorded with an action under a reference, by the last such entry whose id is before this one."""
+    """The details of the newest entry with this action, object and reference whose id is below `before`."""
     of_reference = "action = ? AND object = ? AND details ->> 'reference' = ?"
     where = f"WHERE id < ? AND {of_reference} ORDER BY id DESC LIMIT 1"
     found = AUDIT.find(tx, where, before, action, about, reference)
@@ -38,7 +37,7 @@ def last_details(tx: Transaction, action: str, about: str, reference: str, befor
 def record(work: Work, action: str, about: str, **details: object) -> None:
     """Records that the actor of this unit did `action`, such as `wallet.deposit`, to `about`.
 
-    `details` are shown too and never have a secret; None is left out.
+    `details` are visible to operators and never contain secrets; None values are omitted.
     """
     given = {name: value for name, value in details.items() if value is not None}
     AUDIT.insert(work, AuditRecord(work.new_id(), work.now, work.actor, action, about, given))

@@ -1,4 +1,4 @@
-"""SQL of the browsers that accounts know: wallets those of their owners, operators their own."""
+"""SQL of the browsers known to accounts: of wallets those of their owners, of operators their own."""
 
 from typing import Final, NamedTuple
 
@@ -12,7 +12,7 @@ BROWSER_LIFETIME: Final = KNOWN_BROWSER_DAYS * DAY
 
 
 class Kind(NamedTuple):
-    """Where the browsers of a kind of account are: the table with its retention, and the column with the account."""
+    """The table of a kind of account's browsers, with its retention rule, and the column of the account."""
 
     rule: Rule
     account: str
@@ -23,7 +23,7 @@ OF_OPERATORS: Final = Kind(OPERATOR_BROWSERS, "operator_id")
 
 
 def insert_browser(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int) -> None:
-    """Stores that the account knows a browser, and deletes those that it knew for too long, or too many."""
+    """Stores a browser as known to the account; deletes expired ones, and the oldest of too many."""
     table = kind.rule.table
     purge(tx, kind.rule, now)
     insert_row(tx, table, **{"id_hash": id_hash, kind.account: account_id, "expires_at": now + BROWSER_LIFETIME})
@@ -35,7 +35,7 @@ def insert_browser(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int,
 
 
 def knows_browser(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int) -> bool:
-    """Whether somebody has signed in to the account with this browser, and it is still known."""
+    """Whether the account was signed in to with this browser, which is still known."""
     known = f"SELECT 1 FROM {kind.rule.table} WHERE id_hash = ? AND {kind.account} = ? AND expires_at > ?"
     return number(tx, known, id_hash, account_id, now) == 1
 
@@ -45,5 +45,5 @@ def delete_browser(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int)
 
 
 def delete_browsers(tx: Transaction, kind: Kind, account_id: int) -> None:
-    """Makes every browser unknown to the account."""
+    """Forgets all browsers of the account."""
     tx.execute(f"DELETE FROM {kind.rule.table} WHERE {kind.account} = ?", (account_id,))

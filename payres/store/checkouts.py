@@ -1,4 +1,4 @@
-"""SQL of payments from wallets on other servers that were begun at a payment page here."""
+"""SQL of payments from wallets on other servers that were started on a payment page here."""
 
 from typing import Literal
 
@@ -11,13 +11,13 @@ from payres.store.retention import UNPAID_CHECKOUT, purge
 from payres.store.rows import Table
 from payres.store.work import Transaction
 
-SECRET = "checkouts"  # noqa: S105 - the name of the secret that what is pending is encrypted with
+SECRET = "checkouts"  # noqa: S105 - the name of the secret that encrypts `pending`
 
 State = Literal["asked", "returned", "made", "paid", "failed"]
 
 
 class CheckoutRecord(msgspec.Struct, frozen=True):
-    """A row of `checkout`. Times are microseconds; `amount` is in the smallest unit of the incoming payment's asset."""
+    """A row of `checkout`. Times are microseconds; `amount` is in the minor unit of the incoming payment's asset."""
 
     id_hash: bytes
     incoming_payment_id: str
@@ -36,14 +36,14 @@ CHECKOUTS = Table(CheckoutRecord, "checkout")
 
 
 def insert_checkout(tx: Transaction, record: CheckoutRecord, pending: str) -> None:
-    """Stores a new one, and deletes some of the old ones."""
+    """Stores a new checkout, and purges a few old ones."""
     purge(tx, RULE, record.changed_at)
     encrypted, purge_at = secrets.encrypt(tx, SECRET, pending), record.changed_at + UNPAID_CHECKOUT
     CHECKOUTS.insert(tx, msgspec.structs.replace(record, pending=encrypted, purge_at=purge_at))
 
 
 def pending_of(tx: Transaction, record: CheckoutRecord) -> str | None:
-    """What is pending, in clear; None once it has ended."""
+    """The decrypted `pending` data; None once the checkout has ended."""
     return None if record.pending is None else secrets.decrypt(tx, SECRET, record.pending)
 
 
@@ -58,9 +58,9 @@ def change_checkout(
     failure: str | None = None,
     received_before: int | None = None,
 ) -> bool:
-    """Moves it from one state to another; False when it was in another. What is pending is forgotten with the end."""
+    """Changes the state; False if it was not `before`. The pending data is deleted when the checkout ends."""
     encrypted = None if pending is None else secrets.encrypt(tx, SECRET, pending)
-    purge_at = LATEST if after == "paid" else 0  # the page is the payer's receipt, and tells the payee who has paid
+    purge_at = LATEST if after == "paid" else 0  # the page is the payer's receipt, and shows the payee who paid
     changed = tx.execute(
         "UPDATE checkout SET state = ?, changed_at = ?, failure = ?, purge_at = max(purge_at, ?),"
         " pending = iif(?, NULL, coalesce(?, pending)), received_before = coalesce(?, received_before)"

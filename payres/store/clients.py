@@ -1,5 +1,6 @@
-"""SQL of clients: the keys of those without a wallet here, the nonces of their signatures, which prevent the replay of
-requests, and the responses that are cached under their idempotency keys."""
+"""SQL of clients: the keys of those without a wallet here, the nonces of their signatures (against replay), and the
+responses cached under their idempotency keys.
+"""
 
 from collections.abc import Sequence
 
@@ -27,7 +28,8 @@ class ClientRecord(Client, frozen=True):
 class ClientKeyRecord(msgspec.Struct, frozen=True):
     """A key of a client without a wallet here.
 
-    good_until (microseconds) is when one of another server is to be fetched again, None for what the client presented.
+    good_until (microseconds) is when a key fetched from another server expires; None for a key that the client
+    presented.
     """
 
     kid: str
@@ -51,9 +53,9 @@ def ensure_client(
     now: int,
     purge_at: int | None = None,
 ) -> ClientRecord:
-    """The client, stored from its first request on; of a key that came with another kid, the newest counts.
+    """The client, stored on its first request. If its key came with another kid, the newest JWK is kept.
 
-    `purge_at` is when to see whether a new one is needed any more; None when nobody need look before it had a grant.
+    `purge_at` is when to check whether a new client is still needed; None leaves the check to the purge of its grants.
     """
     tx.execute(
         "INSERT INTO client (identity, wallet_address, jwk, created_at, purge_at) VALUES (?, ?, ?, ?, ?)"
@@ -72,7 +74,7 @@ def client_keys(tx: Transaction, identity: str) -> Sequence[ClientKeyRecord]:
 def replace_remote_keys(
     tx: Transaction, client_id: int, keys: Sequence[tuple[str, str]], now: int, good_until: int
 ) -> None:
-    """Stores what was just fetched, as pairs of kid and x, in place of what was there."""
+    """Replaces the client's keys by those just fetched, pairs of kid and x."""
     tx.execute("DELETE FROM client_key WHERE client_id = ?", (client_id,))
     tx.executemany(
         "INSERT OR REPLACE INTO client_key (client_id, kid, x, fetched_at, good_until) VALUES (?, ?, ?, ?, ?)",
@@ -81,7 +83,7 @@ def replace_remote_keys(
 
 
 def store_presented_key(tx: Transaction, client_id: int, kid: str, x: str, most: int, now: int) -> None:
-    """Stores a kid that a client presented its key with; of all its kids the `most` presented last stay."""
+    """Stores a kid that the client presented its key with; only the `most` newest of its kids are kept."""
     tx.execute(
         "INSERT OR REPLACE INTO client_key (client_id, kid, x, fetched_at) VALUES (?, ?, ?, ?)",
         (client_id, kid, x, now),
@@ -93,10 +95,10 @@ def store_presented_key(tx: Transaction, client_id: int, kid: str, x: str, most:
 
 
 def use_nonce(tx: Transaction, client_id: int, kid: str, nonce: str, expires_at: int, now: int) -> bool:
-    """Whether the nonce was not used before with this key in a signature that could still be fresh at `now`.
+    """Whether the nonce was unused with this key, or only used in a signature that expired before `now`.
 
-    `now` is when the request came: waiting since then, for example for the client's keys, changes nothing. `expires_at`
-    is when its signature is no longer fresh.
+    `now` is when the request arrived, so that waiting, for example for the client's keys, changes nothing. `expires_at`
+    is when its signature expires.
     """
     purge(tx, NONCES, now)
     cursor = tx.execute(
@@ -109,9 +111,9 @@ def use_nonce(tx: Transaction, client_id: int, kid: str, nonce: str, expires_at:
 
 
 class CachedResponse(msgspec.Struct, frozen=True):
-    """A row of `idempotency_key`: a request that created something, the SHA-256 of it, and the body of its response.
+    """A row of `idempotency_key`: a request that created something, its SHA-256, and the body of its response.
 
-    It is a client's, or of a program with an API key of the operator; the other of the two is None.
+    The request came from a client or an operator's API key; the id of the other is None.
     """
 
     client_id: int | None

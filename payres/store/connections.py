@@ -1,6 +1,6 @@
-"""Connections to the database file; the lock of its one server; and that its path names it, and it alone.
+"""Connections to the database file; the lock of its server; checks that its path still names the open file.
 
-The lock is on a file beside the database and is gone with the process, however that ends.
+The lock is on a file beside the database and ends with the process.
 """
 
 import fcntl
@@ -23,19 +23,19 @@ from payres.store.migrations import (
 )
 from payres.store.work import FileGone
 
-BUSY_TIMEOUT_SECONDS: Final = 4  # so that even then an answer takes less than 5 (Specification 9.1)
-BESIDE: Final = ("-wal", "-shm")  # what SQLite has beside a database that is open
+BUSY_TIMEOUT_SECONDS: Final = 4  # keeps responses below 5 s even then (Specification 9.1)
+BESIDE: Final = ("-wal", "-shm")  # SQLite's files beside an open database
 
 
 class DatabaseServed(UnusableDatabase):
-    """A server has the database, or a restore or a migration; the text says what to do."""
+    """A server, a restore or a migration is using the database; the message says what to do."""
 
 
 def connect_writer(path: str, is_locked: bool = False) -> sqlite3.Connection:
-    """A connection that writes; creates and migrates the file first. `is_locked`: the caller has the server_lock.
+    """A connection that writes; creates and migrates the file first.
 
-    Then its schema must be what payres made. Otherwise an older file is migrated under that lock.
-    Raises DatabaseServed when a server has it, UnusableDatabase, sqlite3.Error.
+    With `is_locked` the caller holds the server_lock, and the schema must be exactly that of payres. Without it, an
+    older file is migrated under that lock. Raises DatabaseServed if a server has it, UnusableDatabase, sqlite3.Error.
     """
     if path != ":memory:":
         check_not_linked(path)
@@ -51,18 +51,18 @@ def connect_writer(path: str, is_locked: bool = False) -> sqlite3.Connection:
 
 
 def connect_reader(path: str, cache_kib: int = 2048) -> sqlite3.Connection:
-    """A connection that cannot write. What walks through whole tables sees each page once, and needs little cache."""
+    """A read-only connection. Full table scans read each page once, and need little cache."""
     return _connect(path, lambda connection: connection.execute("PRAGMA query_only = ON"), cache_kib)
 
 
 def connect_standby(path: str) -> sqlite3.Connection:
-    """A connection that cannot write, to a file that is not this server's own. It is for one moment: see StandbyLane.
+    """A read-only connection to a file that another program writes. Use it only for one batch: see StandbyLane.
 
-    Raises UnusableDatabase unless it is a database of payres of this version, sqlite3.Error.
+    Raises UnusableDatabase unless it is a database of this payres version, sqlite3.Error.
     """
 
     def prepare(connection: sqlite3.Connection) -> None:
-        connection.execute("PRAGMA query_only = ON")  # what is for memory alone, a temporary table say, too
+        connection.execute("PRAGMA query_only = ON")  # also forbids temporary tables
         require_payres(connection)
         if is_outdated(connection):
             raise UnusableDatabase(
@@ -76,7 +76,7 @@ def connect_standby(path: str) -> sqlite3.Connection:
 def _connect(
     path: str, prepare: Callable[[sqlite3.Connection], object], cache_kib: int = 2048, is_uri: bool = False
 ) -> sqlite3.Connection:
-    # isolation_level=None: transactions begin where the code says so, never behind its back.
+    # isolation_level=None: transactions begin only where the code says so.
     connection = sqlite3.connect(
         path,
         timeout=BUSY_TIMEOUT_SECONDS,
@@ -86,7 +86,7 @@ def _connect(
         uri=is_uri,
     )
     try:
-        connection.execute(f"PRAGMA cache_size = -{cache_kib}")  # for each connection; the system caches the file too
+        connection.execute(f"PRAGMA cache_size = -{cache_kib}")  # per connection; the system caches the file too
         connection.execute("PRAGMA temp_store = MEMORY")
         prepare(connection)
     except BaseException:
@@ -96,7 +96,7 @@ def _connect(
 
 
 def _prepare_writer(path: str, is_locked: bool, connection: sqlite3.Connection) -> None:
-    check_usable(connection)  # before anything touches a file that is not for us
+    check_usable(connection)  # before anything changes a file of another program
     _enter_wal(connection)
     connection.execute("PRAGMA synchronous = FULL")  # a commit survives power loss, not just a crash
     connection.execute("PRAGMA journal_size_limit = 67108864")
@@ -110,12 +110,12 @@ def _prepare_writer(path: str, is_locked: bool, connection: sqlite3.Connection) 
 
 
 def _migrate_unserved(path: str, connection: sqlite3.Connection) -> None:
-    """Migrates a file that no server has: one of the older version would go on with statements for another schema."""
+    """Migrates a file that no server has open: an older server would go on with statements for the old schema."""
     try:
         with server_lock(path):
             migrate(connection)
     except DatabaseServed as error:
-        if is_outdated(connection):  # and not migrated meanwhile by whoever had the lock
+        if is_outdated(connection):  # unless whoever held the lock has migrated it
             raise DatabaseServed(
                 f"The database {path} is of an older version, and a payres serves it, or restores or migrates it:"
                 " restart the server with this version first, then try again"
@@ -123,10 +123,9 @@ def _migrate_unserved(path: str, connection: sqlite3.Connection) -> None:
 
 
 def _enter_wal(connection: sqlite3.Connection) -> None:
-    """Write-ahead logging, with which readers go on while the writer commits; the file remembers it.
+    """Switches to write-ahead logging, which the file remembers. Readers then continue while the writer commits.
 
-    SQLite does not always wait for the lock that the first change takes, so two programs that open a new file at once
-    would fail each other.
+    SQLite does not always wait for this lock: of two programs that open a new file at once, one would fail.
     """
     while True:
         try:
@@ -136,32 +135,32 @@ def _enter_wal(connection: sqlite3.Connection) -> None:
                 raise
         else:
             return
-        connection.execute("BEGIN EXCLUSIVE")  # this does wait for the others, and raises when that takes too long
+        connection.execute("BEGIN EXCLUSIVE")  # this does wait, up to the busy timeout
         connection.execute("COMMIT")
 
 
 @contextmanager
 def server_lock(database: str) -> Iterator[None]:
-    """Held for the block. Commands that work beside a server take it only to migrate.
+    """Holds the lock for the block. Commands that run beside a server take it only to migrate.
 
-    Raises DatabaseServed at once when someone else holds it, UnusableDatabase, OSError when the file cannot be made.
+    Raises DatabaseServed at once if it is taken, UnusableDatabase, OSError if the lock file cannot be created.
     """
     if database == ":memory:":
         yield
         return
     check_not_linked(database)
-    real = Path(os.path.realpath(database))  # so that there is one lock whichever symbolic link names it
+    real = Path(os.path.realpath(database))  # one lock for all symbolic links
     real.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(f"{real}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
-            # Not a lock of POSIX (fcntl): that is the process's, and two servers in one would not keep each other out.
+            # Not a POSIX lock (fcntl): those belong to the process and would not separate two servers in one process.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise DatabaseServed(f"A payres serves {database} or restores it: stop that one first") from error
         yield
     finally:
-        os.close(descriptor)  # the file stays: removing it could remove the one that the next has just locked
+        os.close(descriptor)  # the file stays: removing it could break the next holder's lock
 
 
 def is_served(database: str) -> bool:
@@ -179,7 +178,7 @@ def is_followed(database: str) -> bool:
 
 
 def changed_at(database: str) -> int | None:
-    """When the file was last written, microseconds; of a standby's, when Litestream brought the last change."""
+    """When the file was last written, microseconds; for a standby, when Litestream last applied a change."""
     try:
         return os.stat(database).st_mtime_ns // 1000
     except OSError:  # Litestream has not restored it yet
@@ -187,24 +186,24 @@ def changed_at(database: str) -> int | None:
 
 
 def free_bytes(folder: Path) -> int:
-    """What may still be written to the disk of a folder."""
+    """The free disk space of a folder's file system."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize
 
 
 def log_bytes(database: str) -> int:
-    """The size of the write-ahead log, which grows for as long as somebody reads one state of the database."""
+    """The size of the write-ahead log, which grows for as long as a reader keeps one snapshot open."""
     try:
         return os.stat(f"{database}-wal").st_size
-    except OSError:  # it has gone, of which the next commit says more
+    except OSError:  # if it was removed, the next commit reports that
         return 0
 
 
 def check_not_linked(database: str) -> None:
-    """Raises UnusableDatabase when the file has hard links.
+    """Raises UnusableDatabase if the file has hard links.
 
-    By each name it has another lock and another write-ahead log, and a log that one name left would undo, when it is
-    next opened by that name, what was written by the other.
+    Each name has its own lock and write-ahead log; a log left under one name would, when opened by that name, undo
+    writes made under the other.
     """
     try:
         found = os.stat(database)
@@ -218,25 +217,25 @@ def check_not_linked(database: str) -> None:
 
 
 class Presence:
-    """Remembers which files a path names, and sees when it names others or none.
+    """Remembers the files behind a path, and detects when they are moved, removed or replaced.
 
-    SQLite, and Litestream with it, change these files in place as long as someone has the database open.
+    SQLite and Litestream change these files only in place while someone has the database open.
     """
 
     def __init__(self, database: str) -> None:
         self._paths: list[str] = []
         self._files: dict[str, tuple[int, int]] = {}
         if database != ":memory:":
-            real = os.path.realpath(database)  # beside which the others are, when the path is a symbolic link
-            # As it is written, after the working directory: "link/.." is where the link leads, but abspath drops both.
+            real = os.path.realpath(database)  # SQLite resolves symbolic links for its side files
+            # Not abspath: it would drop "link/..", which leads elsewhere.
             self._paths = [os.path.join(os.getcwd(), database), *(real + suffix for suffix in BESIDE)]
 
     def note(self) -> None:
-        """The files of now are the right ones. Raises OSError."""
+        """Remembers the current files as the right ones. Raises OSError."""
         self._files = {path: _identity(path) for path in self._paths}
 
     def check(self) -> None:
-        """Takes some microseconds. Raises FileGone, and OSError when that cannot be seen."""
+        """Takes a few microseconds. Raises FileGone, and OSError if the files cannot be examined."""
         for path, identity in self._files.items():
             try:
                 now = _identity(path)

@@ -1,4 +1,4 @@
-"""Copies of a database file, and the exchange of a database for a copy.
+"""Copies of a database file, and replacing a database by a copy.
 
 A copy is one file with mode 0600 that needs no write-ahead log. It has a temporary name until it is verified.
 """
@@ -17,8 +17,8 @@ from typing import BinaryIO, TypeVar
 T = TypeVar("T")
 
 PAGES_PER_STEP = 256
-LOGS = ("-wal", "-journal")  # without its log, a database that was not closed is not whole
-SIDE_FILES = (*LOGS, "-shm")  # what SQLite keeps beside a database that is open, or was not closed
+LOGS = ("-wal", "-journal")  # an unclosed database is incomplete without its log
+SIDE_FILES = (*LOGS, "-shm")  # SQLite's files beside an open or unclosed database
 LOCK_TIMEOUT_SECONDS = 1
 
 
@@ -28,11 +28,11 @@ class DatabaseOpen(Exception):
 
 @contextmanager
 def copied(source: Path, beside: Path, pause: int = 0, still: bool = False) -> Iterator[Path]:
-    """A copy of what is committed now, under a temporary name beside `beside`; removed after the block if not renamed.
+    """A copy of the committed state, under a temporary name next to `beside`; deleted after the block unless renamed.
 
-    `pause` milliseconds are slept after every megabyte, so that a server has disk and processor too. `still` says that
-    nobody writes to the source; then nothing of it is changed, and no file is made beside it. Raises sqlite3.Error,
-    OSError, DatabaseOpen when a source that should be still is not.
+    Sleeps `pause` milliseconds after every megabyte, to leave disk and CPU to a server. `still` promises that nobody
+    writes to the source; then the source is not changed and no files are created beside it. Raises sqlite3.Error,
+    OSError, DatabaseOpen if a `still` source is in use.
     """
     with _temporary(beside) as partial:
         if still:
@@ -45,7 +45,7 @@ def copied(source: Path, beside: Path, pause: int = 0, still: bool = False) -> I
 def examine(path: Path, unit: Callable[[sqlite3.Connection], T]) -> T:
     """The result of a function that only reads a copy. Raises sqlite3.Error.
 
-    The connection could write, or SQLite would leave out the CHECK constraints in its integrity check.
+    Not opened read-only, because SQLite's integrity check would then skip the CHECK constraints.
     """
     with closing(_connect(path)) as connection:
         connection.execute("PRAGMA query_only = ON")
@@ -53,7 +53,7 @@ def examine(path: Path, unit: Callable[[sqlite3.Connection], T]) -> T:
 
 
 def change(path: Path, unit: Callable[[sqlite3.Connection], object]) -> None:
-    """Commits what a function changes in a copy; it stays one file. Raises sqlite3.Error."""
+    """Commits the changes of a function to a copy, which remains one file. Raises sqlite3.Error."""
     with closing(_connect(path)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         unit(connection)
@@ -61,24 +61,24 @@ def change(path: Path, unit: Callable[[sqlite3.Connection], object]) -> None:
 
 
 def rename(partial: Path, destination: Path) -> None:
-    """Gives a copy its name; both are on the disk when this returns. What had the name is replaced."""
+    """Gives a copy its name, durably. Replaces a file of that name."""
     _sync(partial)
     os.replace(partial, destination)
     _sync(destination.parent)
 
 
 def exchange(database: Path, copy: Path, kept: Path) -> bool:
-    """Puts a copy in the place of a database. Whether there was one, of which `kept` is now a copy, whole with its log.
+    """Puts a copy in the place of a database, and a complete copy of the old database at `kept`. Whether there was one.
 
-    At no moment is there no database, or half of one, or a `kept` that is a hard link or has another one's log. Raises
-    DatabaseOpen, when nothing was done, and OSError.
+    At every moment there is one complete database, and `kept` is never a hard link nor has another database's log.
+    Raises DatabaseOpen with nothing changed, OSError.
     """
     suffixes = [suffix for suffix in (*LOGS, "") if side_file(database, suffix).exists()]
     with ExitStack() as stack:
-        # Closing any descriptor of a file drops all locks that the process has on it (POSIX): these close last.
+        # Closing any descriptor of a file drops all POSIX locks of the process on it, so these are closed last.
         old = {suffix: stack.enter_context(side_file(database, suffix).open("rb")) for suffix in suffixes}
         duplicates = {suffix: stack.enter_context(_temporary(database)) for suffix in suffixes}
-        for suffix in filter(None, suffixes):  # before SQLite looks at a log, because it removes one that does not fit
+        for suffix in filter(None, suffixes):  # before SQLite opens it: it would delete a log that does not match
             _copy_bytes(old[suffix], duplicates[suffix])
         with _locked(database) as is_whole:
             if "" in old:
@@ -86,7 +86,7 @@ def exchange(database: Path, copy: Path, kept: Path) -> bool:
             for suffix in suffixes:
                 if not (suffix and is_whole):
                     rename(duplicates[suffix], side_file(kept, suffix))
-            for suffix in SIDE_FILES:  # or SQLite would take them for the new database's
+            for suffix in SIDE_FILES:  # or SQLite would apply them to the new database
                 side_file(database, suffix).unlink(missing_ok=True)
             _sync(database.parent)
             rename(copy, database)
@@ -94,13 +94,13 @@ def exchange(database: Path, copy: Path, kept: Path) -> bool:
 
 
 def side_file(database: Path, suffix: str) -> Path:
-    """The file of that suffix beside a database."""
+    """The file with that suffix beside a database."""
     return database.with_name(database.name + suffix)
 
 
 def remove_partial(database: Path, suffix: str) -> None:
-    """Removes what copies left that were killed before they got their name, which is that of the database and a suffix;
-    a * in it is any text. Nobody may be making such a copy."""
+    """Deletes partial copies left by killed processes. Their names are the database's with `suffix`, in which * matches
+    any text. No such copy may be in progress."""
     for left in database.parent.glob(f"{escape(database.name)}{suffix}.????????.partial*"):
         left.unlink(missing_ok=True)
 
@@ -118,18 +118,18 @@ def _temporary(beside: Path) -> Iterator[Path]:
 
 def _copy_pages(source: Path, partial: Path, pause: int) -> None:
     with closing(_connect(source)) as reader, closing(_connect(partial)) as writer:
-        writer.execute("PRAGMA journal_mode = OFF")  # if this is interrupted, the file is thrown away
+        writer.execute("PRAGMA journal_mode = OFF")  # an interrupted copy is deleted
         writer.execute("PRAGMA synchronous = OFF")
-        # One snapshot for all steps. Without it every commit of the server would make the copy start over.
+        # One snapshot for all steps: otherwise every commit of the server would restart the copy.
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         reader.backup(writer, pages=PAGES_PER_STEP, progress=lambda *_: sleep(pause / 1000))
         reader.execute("COMMIT")
-        writer.execute("PRAGMA journal_mode = DELETE")  # the page copied says WAL, which asks for files beside it
+        writer.execute("PRAGMA journal_mode = DELETE")  # the copied header says WAL, which needs side files
 
 
 def _copy_files(source: Path, partial: Path) -> None:
-    """Even to read, SQLite would make files beside the source. So the copy is the one that works the log in."""
+    """Copies whole files, because SQLite creates files even to read. The log is checkpointed in the copy."""
     before = _state(source)
     for suffix in ("", *LOGS):
         if side_file(source, suffix).exists():
@@ -148,28 +148,28 @@ def _copy_bytes(file: BinaryIO, target: Path) -> None:
 
 
 def _state(database: Path) -> list[tuple[int, int, int] | None]:
-    """What changes when someone writes to a database."""
+    """Changes whenever someone writes to the database."""
     files = [side_file(database, suffix) for suffix in ("", *SIDE_FILES)]
     found = [file.stat() if file.exists() else None for file in files]
     return [(one.st_ino, one.st_size, one.st_mtime_ns) if one else None for one in found]
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    # A connection that could not write would leave the files behind that it makes beside a database.
+    # A read-only connection would leave its side files behind.
     uri = f"{path.resolve().as_uri()}?mode=rw"
     return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=LOCK_TIMEOUT_SECONDS)
 
 
 @contextmanager
 def _locked(database: Path) -> Iterator[bool]:
-    """With the database locked; whether its log was worked into it, which cannot be when it is gone or damaged."""
+    """Locks the database. Yields whether its log was checkpointed into it; False if it is missing or damaged."""
     if not database.exists():
         yield False
         return
     with closing(_connect(database)) as connection:
         try:
-            # Every program that has the file open in WAL mode keeps a lock on it that does not let this pass. One that
-            # opened it just before waits, and then finds that the file has moved, before it could write anything.
+            # Every program with the file open in WAL mode holds a lock that makes this fail. One that has just opened
+            # it waits, and finds that the file was replaced before it can write.
             connection.execute("PRAGMA journal_mode = DELETE").fetchone()
             connection.execute("BEGIN EXCLUSIVE")
             is_whole = connection.execute("PRAGMA page_count").fetchone()[0] > 0

@@ -1,8 +1,8 @@
 """The database: one writer with group commit, and readers that never wait for it.
 
-A unit of work is a plain function over one open transaction. Units for the writer queue up; all that are waiting run
-inside one SQLite transaction and share one durable commit. Nobody is answered before that commit. `payres.store.lanes`
-has the queues and says what runs on which thread, `payres.store.transactions` the transactions.
+A unit of work is a plain function over one open transaction. Units for the writer queue up; all that are waiting run in
+one SQLite transaction and share one durable commit. No caller gets a result before that commit. `payres.store.lanes`
+has the queues and threads, `payres.store.transactions` the transactions.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from payres.store.work import Environment, FailStop, Transaction, Work
 
 T = TypeVar("T")
 
-EXAMINERS: Final = 3  # connections for what takes long: one may be the background check's, one an export's
+EXAMINERS: Final = 3  # connections for long reads, such as the background check and exports
 READ_ONLY: Final = (
     "This server is a read-only standby and stores nothing: ask the primary server, or try again once this one has"
     " taken its place"
@@ -43,28 +43,28 @@ class Database:
 
     @property
     def stopped(self) -> str | None:
-        """Why nothing more is written, in words for callers; None as long as things are right."""
+        """Why writing has stopped, in words for callers; None in normal operation."""
         return self._writer.stopped
 
     @property
     def waiting(self) -> int:
-        """How many units wait for the writer."""
+        """The number of units waiting for the writer."""
         return self._writer.waiting
 
     def notify(self, on_change: Callable[[Collection[str]], None]) -> None:
-        """From now on calls this after each commit with what `Work.changed` names, which at least may have changed."""
+        """Calls `on_change` after each commit with the names in `Work.changed`, a superset of what changed."""
         self._writer.on_change = on_change
 
     def fail_stop(self, cause: FailStop) -> None:
-        """Writes nothing from now on: every unit gets Unavailable, and the file stays as it is. Reading goes on."""
+        """Stops all writing: every later unit gets Unavailable, and the file stays unchanged. Reading continues."""
         self._writer.fail_stop(cause)
 
     @classmethod
     async def open(cls, path: str, environment: Environment | None = None) -> "Database":
-        """Opens the file, creating or migrating it as needed; units of work get their time and ids from `environment`.
+        """Opens the file, creating or migrating it as needed. Units get their time and ids from `environment`.
 
-        The caller holds the file's server_lock until it has closed the database. Raises UnusableDatabase when it is not
-        this program's, sqlite3.Error when it cannot be used.
+        The caller holds the file's server_lock until it has closed the database. Raises UnusableDatabase if the file is
+        not this program's, sqlite3.Error.
         """
         environment = environment or Environment.of(Settings())
         opened: list[OwnedConnection] = []
@@ -87,47 +87,47 @@ class Database:
 
     @classmethod
     def open_standby(cls, path: str, environment: Environment) -> "Database":
-        """A file that another program writes, to be read alone: every unit that would write gets Unavailable."""
+        """Opens a file that another program writes, read-only: every unit for the writer gets Unavailable."""
         writer, reader, *examiners = (StandbyLane(path, environment) for _ in range(2 + EXAMINERS))
         writer.stopped = READ_ONLY
         return cls(path, writer, reader, examiners)
 
     async def write(self, unit: Callable[[Work], T]) -> T:
-        """The unit's result, once the commit that holds its work is durable.
+        """The unit's result, once its commit is durable.
 
-        What the unit raises is raised here and only its own work is undone. Raises Unavailable, with nothing stored,
-        when the commit fails, when too many units wait, and always after a unit has raised FailStop.
+        If the unit raises, only its own changes are rolled back and its exception is raised here. Raises Unavailable,
+        with nothing stored, if the commit fails or too many units wait, and always after a unit has raised FailStop.
         """
         result: T = await self._writer.submit(unit)
         return result
 
     async def read(self, unit: Callable[[Work], T], *, for_write: bool = False) -> T:
-        """The unit's result over one snapshot that holds all that was committed before this call.
+        """The unit's result on one snapshot that includes everything committed before this call.
 
-        What is read `for_write`, by a request that is to change something, goes before other reads.
+        `for_write` reads, made by requests that will write, go before other reads.
         """
         result: T = await self._reader.submit(unit, first=for_write)
         return result
 
     async def examine(self, unit: Callable[[Work], T]) -> T:
-        """Like `read`, on a connection for what takes long, which so delays no other read, nor others of its kind as
-        long as one of these connections is free."""
+        """Like `read`, on separate connections for long reads, so that they delay neither `read` nor, while a
+        connection is free, each other."""
         lane = min(self._examiners, key=lambda one: one.waiting + one.is_busy)
         result: T = await lane.submit(unit)
         return result
 
     async def close(self) -> None:
-        """Finishes what is queued and closes every connection. Closing twice does nothing."""
+        """Finishes the queued units and closes every connection. Idempotent."""
         for lane in (self._reader, *self._examiners, self._writer):
             await lane.close()
 
 
 class StandbyLane(Lane):
-    """Runs units that read; the file is opened again for those that wait together.
+    """Runs reads; opens the file anew for each batch.
 
-    Litestream writes pages under SQLite's lock, but SQLite sees a change in the first page alone: a connection that
-    stays open would mix new pages with its old ones. And until Litestream has written the first page, that says WAL,
-    and any connection that is open has a lock for which Litestream waits.
+    Litestream writes pages under SQLite's lock, but SQLite notices only changes of the first page: a connection that
+    stays open would mix new pages with cached old ones. And until Litestream has written the first page, which says
+    WAL, any open connection holds a lock that Litestream waits for.
     """
 
     def __init__(self, path: str, environment: Environment) -> None:
@@ -142,15 +142,15 @@ class StandbyLane(Lane):
             with closing(connect_standby(self._path)) as connection:
                 return run_reads(units, connection, self._environment)
         except (UnusableDatabase, sqlite3.Error) as error:
-            log.error("the standby's database cannot be read: %s", error)
+            log.error("the standby's database is unreadable: %s", error)
             return [Raised(Unavailable(NOT_READ)) for _ in units]
 
 
 def _warn(cause: FailStop) -> None:
-    # It may pass: Litestream that died while it wrote leaves pages of two states, until it is started again.
-    log.error("the standby's database cannot be right: %s", cause)
+    # This may pass: if Litestream died while writing, the pages are of two states until it is restarted.
+    log.error("the standby's database is inconsistent: %s", cause)
 
 
 def answers(tx: Transaction) -> bool:
-    """Whether the database can be read; raises when it cannot."""
+    """Whether the database can be read; raises if not."""
     return tx.execute("SELECT count(*) FROM sqlite_master").fetchone() is not None

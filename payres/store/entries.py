@@ -1,7 +1,7 @@
-"""SQL of what the ledger has recorded, as operators read it: pages of it, and for exports all of it; what
-operators moved by hand; and how much wallets paid and received a day.
+"""SQL of the ledger's records as operators read them: pages and exports of transfers, manual deposits and withdrawals,
+and daily sums of wallets.
 
-Exports take a batch of ids at a time, so that no transaction is long.
+Exports read a batch of ids at a time, to keep transactions short.
 """
 
 from collections import Counter
@@ -18,8 +18,8 @@ from payres.store.work import Transaction
 
 
 class EntryRecord(msgspec.Struct, frozen=True):
-    """A row of `transfer` with the names of its two accounts, such as `wallet alice` and `liquidity USD 2`, and the
-    refund that it belongs to, also by a payment that sends one."""
+    """A row of `transfer` with the names of its two accounts, such as `wallet alice` and `liquidity USD 2`, and its
+    refund, if it belongs to one directly or through the return payment."""
 
     id: int
     kind: str
@@ -40,8 +40,8 @@ class EntryRecord(msgspec.Struct, frozen=True):
 
 
 class TransferLine(EntryRecord, frozen=True):
-    """An entry with the account that it was credited to, and the receiver and the wallet path of the outgoing payment
-    behind it. What belongs to a refund is of this kind, between the payments of the refund."""
+    """An entry with its credited account, and the receiver and wallet path of its outgoing payment. Transfers of a
+    refund have the kind `refund`, and the ids of the two payments of the refund."""
 
     credit_account_id: int
     receiver: str | None
@@ -49,7 +49,7 @@ class TransferLine(EntryRecord, frozen=True):
 
 
 def account_name(account: str) -> str:
-    """SQL: the name of an account, whose alias this is, beside its asset `s`."""
+    """SQL for the name of an account, given its alias; the alias of its asset is `s`."""
     return (
         f"{account}.kind || ' ' || CASE {account}.kind"
         f" WHEN 'wallet' THEN (SELECT path FROM wallet_address WHERE account_id = {account}.id)"
@@ -58,7 +58,7 @@ def account_name(account: str) -> str:
     )
 
 
-# SQL: the refund that transfer `t` belongs to, also by a payment that sends one.
+# SQL for the refund of transfer `t`, directly or through the return payment.
 REFUND_OF_TRANSFER: Final = (
     "coalesce(t.refund_id, (SELECT id FROM refund WHERE return_payment_id = t.outgoing_payment_id))"
 )
@@ -97,9 +97,9 @@ LINES = Table(
 def page_of_entries(
     tx: Transaction, query: PageQuery, *, account_id: int | None = None, payment: PaymentRecord | None = None
 ) -> tuple[Sequence[EntryRecord], PageBounds]:
-    """A page, newest first; of one account, of one payment.
+    """A page of transfers, newest first; all, or those of one account or payment.
 
-    No index leads to those of an account: it would make each payment a tenth slower.
+    There is no index by account: it would slow every payment down by a tenth.
     """
     conditions: dict[str, Any] = {}
     if payment is not None:
@@ -112,7 +112,7 @@ def page_of_entries(
 def transfers(
     tx: Transaction, first: int, last: int, since: int, until: int, account_id: int | None = None
 ) -> Sequence[TransferLine]:
-    """The transfers with these ids, of a time, and of one account if it is given; oldest first."""
+    """The transfers in a range of ids and of times, of one account if given; oldest first."""
     where = "WHERE t.id BETWEEN ? AND ? AND t.created_at >= ? AND t.created_at < ?"
     if account_id is None:
         return LINES.list(tx, f"{where} ORDER BY t.id", first, last, since, until)
@@ -121,23 +121,23 @@ def transfers(
 
 
 def last_transfer(tx: Transaction) -> int:
-    """The highest id of a transfer, 0 when there is none."""
+    """The highest transfer id; 0 if there are none."""
     return number(tx, "SELECT max(id) FROM transfer")
 
 
 def net_change(tx: Transaction, account_id: int, first: int, last: int, until: int) -> int:
-    """Credits less debits of an account, by the transfers with these ids before a time, in the minor unit."""
+    """Credits minus debits of an account, over the transfers with these ids before `until`, in the minor unit."""
     rows = tx.execute(
         "SELECT CASE WHEN credit_account_id = :account THEN amount ELSE -amount END FROM transfer"
         " WHERE id BETWEEN :first AND :last AND created_at < :until"
         " AND :account IN (debit_account_id, credit_account_id)",
         {"account": account_id, "first": first, "last": last, "until": until},
     )
-    return sum(amount for (amount,) in rows)  # which may pass what SQLite adds up
+    return sum(amount for (amount,) in rows)  # may exceed SQLite's integers
 
 
 class MovementRecord(msgspec.Struct, frozen=True):
-    """A row of `movement`, with the kind and the amount of its transfer; kind is `deposit` or `withdrawal`."""
+    """A row of `movement` with the kind and amount of its transfer; kind is `deposit` or `withdrawal`."""
 
     id: str
     account_id: int
@@ -160,15 +160,15 @@ def find_movement(tx: Transaction, account_id: int, reference: str) -> MovementR
 def page_of_movements(
     tx: Transaction, account_id: int, query: PageQuery
 ) -> tuple[Sequence[MovementRecord], PageBounds]:
-    """A page of those of one account, newest first."""
+    """A page of an account's movements, newest first."""
     return select_page(tx, MOVEMENTS, query, {"m.account_id = ?": account_id})
 
 
-_HALF = 1 << 32  # SQLite adds up no further than 2^63: the upper and the lower half are summed by themselves
+_HALF = 1 << 32  # SQLite cannot sum beyond 2^63, so the upper and lower halves are summed separately
 
 
 class Flow(NamedTuple):
-    """The transfers of one day (its number since 1970) and asset into wallets (`received`), or out of them."""
+    """Transfers of one day (its number since 1970) and asset, into wallets (`received`) or out of them."""
 
     day: int
     asset: Asset
@@ -176,7 +176,7 @@ class Flow(NamedTuple):
 
 
 def sums_by_day(tx: Transaction, first: int, last: int) -> Counter[Flow]:
-    """What payments moved into wallets and out of them, by the transfers with these ids; refunds do not count."""
+    """The sums of payments into and out of wallets, over the transfers with these ids; refunds are excluded."""
     found = Counter[Flow]()
     for side, received in (("debit", False), ("credit", True)):
         rows = tx.execute(

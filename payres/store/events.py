@@ -1,5 +1,6 @@
-"""SQL of the outbox, which `Work.emit` writes; of webhooks; and of deliveries: events that a webhook did not accept the
-first time, or gets again."""
+"""SQL of the outbox, which `Work.emit` writes; of webhooks; and of deliveries: events that a webhook did not accept at
+the first attempt, or that are sent again.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -12,7 +13,7 @@ from payres.store import secrets
 from payres.store.rows import Table, first_row_from, number
 from payres.store.work import Transaction
 
-# Microseconds that the clock may be set back between events that are still found by their times.
+# Tolerated clock steps backwards, in microseconds, when events are searched by their times.
 CLOCK_STEP: Final = SECOND
 
 
@@ -34,7 +35,7 @@ EVENTS = Table(EventRecord, "event")
 
 
 def events_after(tx: Transaction, sequence: int, limit: int) -> Sequence[EventRecord]:
-    """The events that follow, in their order."""
+    """The next events after a sequence, in order."""
     return EVENTS.list(tx, "WHERE sequence > ? ORDER BY sequence LIMIT ?", sequence, limit)
 
 
@@ -44,10 +45,10 @@ def find_event(tx: Transaction, text: str) -> EventRecord | None:
 
 
 def events_of(tx: Transaction, subject: str, moments: Iterable[int]) -> Sequence[EventRecord]:
-    """The events about a subject that were written at these times (microseconds), in their order.
+    """The events about a subject that were written at these times (microseconds), in order.
 
-    No index leads from a subject to its events, for which every payment would pay. But sequences rise with the times;
-    where the clock was set back by more than CLOCK_STEP meanwhile, some events are missed.
+    There is no index by subject: every payment would pay for it. Sequences rise with time, so events are searched by
+    time; after a clock step backwards of more than CLOCK_STEP, some are missed.
     """
     found: dict[int, EventRecord] = {}
     for moment in moments:
@@ -58,15 +59,15 @@ def events_of(tx: Transaction, subject: str, moments: Iterable[int]) -> Sequence
 
 
 def last_sequence(tx: Transaction) -> int:
-    """That of the latest event; 0 when there never was one."""
+    """The sequence of the latest event ever written; 0 if none."""
     return number(tx, "SELECT seq FROM sqlite_sequence WHERE name = 'event'")
 
 
-WEBHOOK_SECRETS: Final = "webhook_secrets"  # the name of the secret that theirs are encrypted with
+WEBHOOK_SECRETS: Final = "webhook_secrets"  # the name of the secret that encrypts webhook secrets
 
 
 class WebhookRecord(msgspec.Struct, frozen=True):
-    """A row of `webhook`. events are patterns with commas between; secrets are encrypted; cursor is a sequence."""
+    """A row of `webhook`. events are comma-separated patterns; secrets are encrypted; cursor is a sequence."""
 
     id: str
     url: str
@@ -88,7 +89,7 @@ class WebhookRecord(msgspec.Struct, frozen=True):
 
 
 class DeliveryRecord(msgspec.Struct, frozen=True):
-    """A row of `delivery`. attempts counts those since it became pending; next_at is only there while it is."""
+    """A row of `delivery`. attempts counts since it became pending; next_at is None unless it is pending."""
 
     sequence: int
     webhook_id: str
@@ -105,12 +106,12 @@ DELIVERIES = Table(DeliveryRecord, "delivery")
 
 
 def list_webhooks(tx: Transaction) -> Sequence[WebhookRecord]:
-    """All, in the order in which they were added."""
+    """All webhooks, oldest first."""
     return WEBHOOKS.list(tx, "ORDER BY id")
 
 
 def delete_webhook(tx: Transaction, webhook_id: str, rows: int) -> bool:
-    """Deletes the webhook, or so many of its deliveries if it has more; whether it is gone."""
+    """Deletes up to `rows` of the webhook's deliveries, and the webhook if none are left. Whether it is deleted."""
     found = tx.execute("SELECT sequence FROM delivery WHERE webhook_id = ? LIMIT ?", (webhook_id, rows + 1)).fetchall()
     gone = [(sequence, webhook_id) for (sequence,) in found[:rows]]
     tx.executemany("DELETE FROM delivery WHERE sequence = ? AND webhook_id = ?", gone)
@@ -120,7 +121,7 @@ def delete_webhook(tx: Transaction, webhook_id: str, rows: int) -> bool:
 
 
 def signing_secrets(tx: Transaction, webhook: WebhookRecord, now: int) -> Sequence[str]:
-    """The secrets to sign with, the newest first."""
+    """The secrets to sign with, newest first."""
     found = [webhook.secret]
     if webhook.previous_secret is not None and webhook.previous_until is not None and now < webhook.previous_until:
         found.append(webhook.previous_secret)
@@ -130,7 +131,7 @@ def signing_secrets(tx: Transaction, webhook: WebhookRecord, now: int) -> Sequen
 def due_deliveries(
     tx: Transaction, webhook_id: str, now: int, limit: int
 ) -> Sequence[tuple[DeliveryRecord, EventRecord]]:
-    """Those that are due, the longest due first, with their events."""
+    """Deliveries that are due, longest due first, with their events."""
     due = "WHERE webhook_id = ? AND next_at <= ? ORDER BY next_at LIMIT ?"
     return [
         (delivery, EVENTS.by_id(tx, delivery.sequence)) for delivery in DELIVERIES.list(tx, due, webhook_id, now, limit)
@@ -138,19 +139,19 @@ def due_deliveries(
 
 
 def deliveries_of(tx: Transaction, webhook_id: str, state: str, limit: int) -> Sequence[DeliveryRecord]:
-    """The webhook's deliveries in one state, newest first."""
+    """A webhook's deliveries in one state, newest first."""
     newest = "WHERE webhook_id = ? AND state = ? ORDER BY sequence DESC LIMIT ?"
     return DELIVERIES.list(tx, newest, webhook_id, state, limit)
 
 
 def failed_deliveries(tx: Transaction, webhook_id: str, since: int, limit: int) -> Sequence[tuple[int, str]]:
-    """The keys of the webhook's failed deliveries that were last tried at that time or later, newest first."""
+    """The keys of a webhook's failed deliveries last attempted at `since` or later, newest first."""
     newest = "WHERE webhook_id = ? AND state = 'failed' AND last_attempt_at >= ? ORDER BY sequence DESC LIMIT ?"
     return tx.execute(f"SELECT sequence, webhook_id FROM delivery {newest}", (webhook_id, since, limit)).fetchall()
 
 
 def repeat_failed(tx: Transaction, keys: Sequence[tuple[int, str]], now: int) -> int:
-    """Makes those of the deliveries that have failed, and still are so, due as if they were new; how many."""
+    """Makes these deliveries due as if new, except any that are no longer failed. Returns how many."""
     repeat = (
         "UPDATE delivery SET state = 'pending', attempts = 0, next_at = ?, last_attempt_at = NULL, last_status = NULL,"
         " last_error = NULL WHERE sequence = ? AND webhook_id = ? AND state = 'failed'"
@@ -159,5 +160,5 @@ def repeat_failed(tx: Transaction, keys: Sequence[tuple[int, str]], now: int) ->
 
 
 def deliveries_of_event(tx: Transaction, sequence: int) -> Sequence[DeliveryRecord]:
-    """What is stored of an event: nothing for a webhook that took it at once."""
+    """The stored deliveries of an event. Webhooks that accepted it at once have none."""
     return DELIVERIES.list(tx, "WHERE sequence = ? ORDER BY webhook_id", sequence)

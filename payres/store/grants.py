@@ -11,16 +11,16 @@ from payres.limits import APPROVAL_SECONDS
 from payres.store.rows import PageBounds, PageQuery, Table, find_number, number, select_page
 from payres.store.work import Damaged, Transaction
 
-# As it is stored, and what it becomes when the time for what comes next is over: `expired`, `lapsed`.
+# As stored, plus what a state becomes when its time is over: `expired` and `lapsed`.
 State = Literal["pending", "expired", "approved", "lapsed", "issued", "denied", "revoked"]
 
 Decider = Literal["owner", "operator"]
 
 
 class GrantRecord(msgspec.Struct, frozen=True):
-    """A row of `grant`. access and subject are JSON texts; wallet_address_id is whose owner must consent.
+    """A row of `grant`. access and subject are JSON texts; wallet_address_id is the wallet whose owner must consent.
 
-    purge_at is None for a grant that stays; kid is the key that the request was signed with.
+    purge_at is None if the grant is never purged; kid is the key that signed the request.
     """
 
     id: str
@@ -39,7 +39,7 @@ class GrantRecord(msgspec.Struct, frozen=True):
 
 
 class InteractionRecord(msgspec.Struct, frozen=True):
-    """A row of `interaction`. reference is the interact_ref while it can still be used."""
+    """A row of `interaction`. reference is the interact_ref while it is usable."""
 
     id: str
     grant_id: str
@@ -54,7 +54,7 @@ class InteractionRecord(msgspec.Struct, frozen=True):
 
 
 class SpendingRecord(msgspec.Struct, frozen=True):
-    """What a grant has spent in one window towards receivers of one asset."""
+    """A grant's spending in one window towards receivers of one asset."""
 
     receive_code: str
     receive_scale: int
@@ -67,7 +67,7 @@ class SpendingRecord(msgspec.Struct, frozen=True):
 
 
 class DecidedRecord(GrantRecord, frozen=True):
-    """A grant that somebody has decided on, with the client that asked for it, and all that it has spent."""
+    """A decided grant, with its client and its total spending."""
 
     decided_at: int = 0
     decided_by: Decider | None = None
@@ -77,7 +77,7 @@ class DecidedRecord(GrantRecord, frozen=True):
 
 GRANTS = Table(GrantRecord, '"grant"')
 WITH_INTERACTION = Table(GrantRecord, '"grant" g JOIN interaction i ON i.grant_id = g.id', prefix="g.")
-# By its interactions, newest first, so that other grants, of which there may be many times as many, are not walked.
+# Starts from the interactions, newest first, to skip the grants without one, which may be far more.
 CONSENTED = Table(GrantRecord, 'interaction i CROSS JOIN "grant" g ON g.id = i.grant_id', prefix="g.", key="i.grant_id")
 DECIDED = Table(
     DecidedRecord,
@@ -92,7 +92,7 @@ INTERACTIONS = Table(InteractionRecord, "interaction")
 SPENDING = Table(SpendingRecord, "grant_spending")
 
 
-# The state as it is stored, the comparison with a time, and how long ago that was.
+# For each state, the stored state, the comparison with the current time, and the age to subtract from it.
 IN_TIME: Final = {
     "pending": ("pending", "expires_at >", 0),
     "expired": ("pending", "expires_at <=", 0),
@@ -104,40 +104,39 @@ IN_TIME: Final = {
 def page_of_grants(
     tx: Transaction, state: State | None, query: PageQuery, now: int, without_consent: bool
 ) -> tuple[Sequence[GrantRecord], PageBounds]:
-    """A page, newest first; in one state, or in all; also of those `without_consent`, which no owner was asked for.
+    """A page of grants, newest first, in one state or all; `without_consent` includes those that needed no consent.
 
-    `expired` are those that nobody has decided on in time, `lapsed` those that were approved and not continued in time.
+    `expired` grants were not decided in time, `lapsed` ones were approved but not continued in time.
     """
     if state not in IN_TIME:
-        # Most grants of the other states had an interaction.
+        # Most grants in the other states had an interaction.
         table = GRANTS if without_consent else CONSENTED if state in {None, "issued"} else WITH_INTERACTION
         return select_page(tx, table, query, {} if state is None else {"state = ?": state})
     stored, in_time, age = IN_TIME[state]
     return select_page(tx, WITH_INTERACTION, query, {"g.state = ?": stored, f"i.{in_time} ?": now - age})
 
 
-# Also those that a client took back before anybody decided are not pending; these are of no interest.
+# Excludes grants that the client cancelled before a decision: these are not pending either.
 _OF_WALLET: Final = "WHERE g.wallet_address_id = ? AND g.state <> 'pending' AND i.decided_at IS NOT NULL"
 
 
 def grants_of_wallet(tx: Transaction, wallet_id: int, before: str, limit: int) -> Sequence[DecidedRecord]:
-    """The first so many with an id before this one that a wallet's owner, or the operator, has decided on, newest
-    first."""
+    """Up to `limit` decided grants of a wallet with ids below `before`, newest first."""
     return DECIDED.list(tx, f"{_OF_WALLET} AND g.id < ? ORDER BY g.id DESC LIMIT ?", wallet_id, before, limit)
 
 
 def decided_grant(tx: Transaction, wallet_id: int, grant_id: str) -> DecidedRecord | None:
-    """One of them."""
+    """One decided grant of a wallet."""
     return DECIDED.find(tx, f"{_OF_WALLET} AND g.id = ?", wallet_id, grant_id)
 
 
 def grants_in_force(tx: Transaction, wallet_id: int) -> Sequence[DecidedRecord]:
-    """Those that were allowed and not revoked, newest first."""
+    """The approved or issued grants of a wallet, newest first."""
     return DECIDED.list(tx, f"{_OF_WALLET} AND g.state IN ('approved', 'issued') ORDER BY g.id DESC", wallet_id)
 
 
 def key_used_at(tx: Transaction, client_id: int, wallet_id: int, kid: str) -> int | None:
-    """When a client last asked for a grant with a key, or paid from the wallet with one of these."""
+    """When a client last requested a grant with a key, or paid from the wallet under a grant requested with it."""
     asked = 'SELECT created_at FROM "grant" WHERE client_id = ? AND kid = ? ORDER BY id DESC LIMIT 1'
     newest = "SELECT max(created_at) FROM outgoing_payment WHERE grant_id = g.id"
     paid = f'SELECT max(({newest})) FROM "grant" g WHERE client_id = ? AND kid = ? AND wallet_address_id = ?'
@@ -146,7 +145,7 @@ def key_used_at(tx: Transaction, client_id: int, wallet_id: int, kid: str) -> in
 
 
 def spent_with_key(tx: Transaction, client_id: int, wallet_id: int, kid: str, since: int) -> int:
-    """What was paid from the wallet since a time under grants that a client asked for with a key."""
+    """The amount paid from the wallet since a time under grants that the client requested with a key."""
     paid = (
         'SELECT sum(o.sent) FROM "grant" g JOIN outgoing_payment o ON o.grant_id = g.id'
         " WHERE g.client_id = ? AND g.kid = ? AND g.wallet_address_id = ? AND o.created_at >= ?"
@@ -155,7 +154,7 @@ def spent_with_key(tx: Transaction, client_id: int, wallet_id: int, kid: str, si
 
 
 def change_state(tx: Transaction, grant_id: str, before: str, after: str, ended_at: int | None = None) -> bool:
-    """Moves the grant on, one way; whether it was in the state `before`."""
+    """Changes the state. Whether it was `before`."""
     cursor = tx.execute(
         'UPDATE "grant" SET state = ?, ended_at = ? WHERE id = ? AND state = ?', (after, ended_at, grant_id, before)
     )
@@ -163,12 +162,12 @@ def change_state(tx: Transaction, grant_id: str, before: str, after: str, ended_
 
 
 def keep_grant(tx: Transaction, grant_id: str) -> None:
-    """From now on the grant is never purged."""
+    """Exempts the grant from purging."""
     tx.execute('UPDATE "grant" SET purge_at = NULL WHERE id = ? AND purge_at IS NOT NULL', (grant_id,))
 
 
 def postpone_purge(tx: Transaction, grant_id: str, time: int) -> None:
-    """Sets another time from which the grant may be purged, unless it stays."""
+    """Sets a new time from which the grant may be purged, unless it is exempt."""
     tx.execute('UPDATE "grant" SET purge_at = ? WHERE id = ? AND purge_at IS NOT NULL', (time, grant_id))
 
 
@@ -177,7 +176,7 @@ def interaction_of_grant(tx: Transaction, grant_id: str) -> InteractionRecord | 
 
 
 def spending(tx: Transaction, grant_id: str, window_start: int) -> Sequence[SpendingRecord]:
-    """One record for each asset of receivers of which not everything came back, the last used one first."""
+    """A record for each receiver asset with spending that was not all returned, most recently used first."""
     where = "WHERE grant_id = ? AND window_start = ? AND (debit > 0 OR receive > 0) ORDER BY changed_at DESC"
     return SPENDING.list(tx, where, grant_id, window_start)
 
@@ -185,7 +184,7 @@ def spending(tx: Transaction, grant_id: str, window_start: int) -> Sequence[Spen
 def add_spending(
     tx: Transaction, grant_id: str, window_start: int, asset: Asset, debit: int, receive: int, now: int
 ) -> None:
-    """Adds to what the grant has spent in the window; negative figures take back what was added before."""
+    """Adds to the grant's spending in the window; negative amounts subtract."""
     values = (debit, receive, now, grant_id, window_start, asset.code, asset.scale)
     changed = tx.execute(
         "UPDATE grant_spending SET debit = debit + ?, receive = receive + ?, changed_at = ?"
@@ -213,10 +212,10 @@ class TokenRecord(msgspec.Struct, frozen=True):
 
 
 class TokenHolder(msgspec.Struct, frozen=True):
-    """An access token with what must be known to judge a request made with it.
+    """An access token with everything needed to authorize a request.
 
-    grant_stays is 1 when the grant will not be purged, and then forever; was_rotated is 1 for a token of a valid grant
-    that was rotated, and not revoked.
+    grant_stays is 1 if the grant is never purged, which is final; was_rotated is 1 if a token of a valid grant was
+    rotated, not revoked.
     """
 
     token_id: str
@@ -234,7 +233,7 @@ class TokenHolder(msgspec.Struct, frozen=True):
 
     @property
     def revoked(self) -> bool:
-        """Whether the token was revoked, alone or with its grant."""
+        """Whether the token or its grant was revoked."""
         return self.revoked_at is not None or self.grant_state != "issued"
 
     def valid_at(self, now: int) -> bool:
@@ -254,20 +253,20 @@ HOLDERS = Table(
     client_wallet_address="c.wallet_address",
     client_jwk="c.jwk",
     grant_stays="g.purge_at IS NULL",
-    # The unit that rotates a token issues the next one, at the same time.
+    # Rotation issues the next token in the same unit, at the same time.
     was_rotated="t.revoked_at IS NOT NULL AND g.state = 'issued' AND EXISTS"
     " (SELECT 1 FROM access_token n WHERE n.grant_id = t.grant_id AND n.created_at = t.revoked_at AND n.id <> t.id)",
 )
 
 
 def find_holder(tx: Transaction, value_hash: bytes) -> TokenHolder | None:
-    """Found by the hash, so the time this takes says nothing about the token."""
+    """Looked up by hash, so that timing reveals nothing about the token."""
     return HOLDERS.find(tx, "WHERE t.value_hash = ?", value_hash)
 
 
 def authorization_revision(tx: Transaction) -> int:
-    """A number that is another one once anything has changed that `find_holder` and the client's keys are read from,
-    of a grant that stays. Raises Damaged."""
+    """A number that changes whenever the rows behind `find_holder` or client keys change, for grants exempt from
+    purging. Raises Damaged."""
     revision = find_number(tx, "SELECT revision FROM authorization_revision WHERE id = 1")
     if revision is None:
         raise Damaged("authorization_revision has no row")
@@ -275,7 +274,7 @@ def authorization_revision(tx: Transaction) -> int:
 
 
 def revoke_token(tx: Transaction, token_id: str, now: int) -> bool:
-    """Whether the token was valid."""
+    """Revokes the token. Whether it was valid."""
     cursor = tx.execute("UPDATE access_token SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL", (now, token_id))
     return cursor.rowcount == 1
 

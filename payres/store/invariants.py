@@ -1,7 +1,7 @@
-"""The invariants of the database, and the queries of their check; invariants.sql has those of the ledger.
+"""The invariants of the database and the queries that check them; invariants.sql has those of the ledger.
 
-Every query is one scan, or one scan with lookups by index. Those over tables that grow with each payment are asked a
-range of keys at a time, so that no transaction is long.
+Every query is one scan, at most with lookups by index. Queries over tables that grow with each payment take a range of
+keys at a time, to keep transactions short.
 """
 
 import re
@@ -22,9 +22,9 @@ Keys = tuple[str, str]
 
 
 class Invariant(msgspec.Struct, frozen=True):
-    """An invariant in words, the rows that it is about (one of ROWS), and the SQL that describes what breaks it.
+    """An invariant in words, the rows that it covers (one of ROWS), and the SQL that describes its breaches.
 
-    When `sql` is about the rows from :first to :last, `keys` is the table and column of these.
+    If `sql` takes a range of rows, :first to :last, `keys` is their table and column.
     """
 
     name: str
@@ -35,18 +35,18 @@ class Invariant(msgspec.Struct, frozen=True):
 
 
 def examined(tx: Transaction, invariant: Invariant) -> int:
-    """How many rows the invariant is about."""
+    """How many rows the invariant covers."""
     return number(tx, f"SELECT {ROWS[invariant.rows]}")
 
 
 def breaches(tx: Transaction, invariant: Invariant, first: Key | None = None, last: Key | None = None) -> Sequence[str]:
-    """The first few breaches, a sentence each, of an invariant without keys or among the rows from one to another."""
+    """The first few breaches, a sentence each; with `first` and `last`, of an invariant with keys, in that range."""
     limited = f"SELECT * FROM ({invariant.sql}) LIMIT {MAX_BREACHES}"
     return [row[0] for row in tx.execute(limited, {"first": first, "last": last})]
 
 
 def recent_breaches(tx: Transaction, invariant: Invariant) -> Sequence[str]:
-    """The first few breaches of an invariant without keys, or among the rows that were used lately."""
+    """The first few breaches, among recently used rows if the invariant has keys."""
     if invariant.keys is None:
         return breaches(tx, invariant)
     keys = [key for (key,) in tx.execute(RECENTLY_USED[invariant.keys])] if invariant.keys in RECENTLY_USED else []
@@ -54,7 +54,7 @@ def recent_breaches(tx: Transaction, invariant: Invariant) -> Sequence[str]:
 
 
 def next_batch(tx: Transaction, keys: Keys, after: Key | None, rows: int) -> tuple[Key, Key] | None:
-    """The first and the last key of the next rows after a key, or of the first rows; None when there are none."""
+    """The first and last key of the next rows after a key, or of the first rows; None if there are none."""
     table, column = keys
     where = "" if after is None else "WHERE k > :after"
     first, last = tx.execute(
@@ -73,13 +73,13 @@ def transfers_after(tx: Transaction, transfer_id: int, rows: int) -> Sequence[tu
 
 
 def balances(tx: Transaction, first: int, last: int) -> Sequence[tuple[int, int]]:
-    """The id and balance of each account from one id to another."""
+    """The id and balance of each account in a range of ids."""
     return tx.execute("SELECT id, balance FROM account WHERE id BETWEEN ? AND ?", (first, last)).fetchall()
 
 
 def reference_invariants(tx: Transaction) -> Sequence[Invariant]:
-    """An invariant for each reference of the schema: that what it refers to exists. All are to one column."""
-    # The keys are found once, not for each reference: SQLite would take ten times as long.
+    """An invariant for each foreign key of the schema: the referenced row exists. All have one column."""
+    # The keys are collected once: SQLite would take ten times as long to find them for each reference.
     found = tx.execute("""
         WITH keyed AS MATERIALIZED (SELECT t.name AS "table", key.name AS key
           FROM sqlite_schema t JOIN pragma_table_info(t.name) key ON key.pk = 1 WHERE t.type = 'table')
@@ -106,15 +106,15 @@ def reference_invariants(tx: Transaction) -> Sequence[Invariant]:
 def sums_to(terms: str, figure: str) -> str:
     """SQL: whether the exact sum of `terms` over a group is `figure`.
 
-    sum() fails where a partial sum passes 2^63, which the turnover of an account may although its balance never does;
-    so the upper and lower halves of the figures are summed apart and the lower sum is carried over.
+    sum() fails if a partial sum exceeds 2^63, which an account's turnover may do although its balance never does. So
+    the upper and lower halves are summed separately, and the lower sum is carried over.
     """
     low = f"coalesce(sum(({terms}) & 4294967295), 0)"
     high = f"coalesce(sum(({terms}) >> 32), 0)"
     return f"({high} + ({low} >> 32) = {figure} >> 32 AND {low} & 4294967295 = {figure} & 4294967295)"
 
 
-# What invariants are about, and how many of it there are.
+# The kinds of rows, and the query that counts them.
 ROWS: Final = {
     "pages": "page_count FROM pragma_page_count",
     "tables": "count(*) FROM sqlite_schema WHERE type = 'table'",
@@ -133,7 +133,7 @@ ROWS: Final = {
     "refunds": "count(*) FROM refund",
     "windows of grants": "count(*) FROM grant_spending",
 }
-# The keys that were used lately. Each query walks from the end of a table, so that a look at these takes constant time.
+# Recently used keys. Each query reads from the end of a table, in constant time.
 RECENTLY_USED: Final[dict[Keys, str]] = {
     ("transfer", "id"): f"SELECT id FROM transfer ORDER BY id DESC LIMIT {RECENT}",
     ("incoming_payment", "id"): f"""

@@ -1,7 +1,7 @@
-"""Lanes: queues of units of work; units that wait are run together, in order, mostly on a connection of the lane.
+"""Lanes: queues of units of work. Waiting units run together, in order, usually on the lane's connection.
 
-A unit runs on the event loop's own thread where that takes microseconds, because handing work to a thread and back
-costs more than the work. What waits for a lock, or for the disk to confirm a commit, is on the connection's thread.
+Units that take microseconds run on the event loop's thread, because a switch to another thread would cost more. Waiting
+for a lock, or for the disk to confirm a commit, happens on the connection's thread.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ from payres.store.work import Environment, FailStop
 T = TypeVar("T")
 Queued = tuple[Unit, "asyncio.Future[Any]"]
 
-STOPPED_SECONDS: Final = 60  # until a caller may ask whether an operator has looked
-# Each turn of the event loop runs the reads that a write waits for and 8 others, or 1 while units write, because a
-# write takes several turns and the reads of each delay it. No more than 256 are left waiting.
+STOPPED_SECONDS: Final = 60  # Retry-After while writing is stopped
+# Each turn of the event loop runs all reads for writes and 8 others, but only 1 other while units write: a write takes
+# several turns, and the reads in each of them delay it. At most 256 reads are left waiting.
 READS_PER_TURN: Final = 8
 MAX_LEFT_WAITING: Final = 256
 
@@ -43,34 +43,34 @@ log = logging.getLogger("payres.store")
 
 
 class OwnedConnection(aiosqlite.Connection):
-    """aiosqlite's connection and thread, with whole functions run on it instead of one statement at a time."""
+    """aiosqlite's connection and thread, running whole functions instead of single statements."""
 
     def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
         super().__init__(connector, iter_chunk_size=64)
-        self._thread.daemon = True  # a crash of the loop must not leave the process hanging on this thread
+        self._thread.daemon = True  # a crashed event loop must not leave the process waiting for it
 
     @classmethod
     async def open(cls, connector: Callable[[], sqlite3.Connection]) -> "OwnedConnection":
-        """An open connection on a thread of its own. Raises what the connector raises."""
+        """An open connection on its own thread. Raises what the connector raises."""
         connection = cls(connector)
         try:
             await connection
         except Exception:
-            connection._thread.join()  # it is ending, and may not outlast the loop that it still reports to
+            connection._thread.join()  # it is ending, and still reports to the loop
             raise
         return connection
 
     @property
     def raw(self) -> sqlite3.Connection:
-        """The connection itself, for another thread while its own does nothing. Raises ValueError when it is closed."""
+        """The connection, for use on another thread while its own is idle. Raises ValueError if closed."""
         return self._conn
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """The function's result, computed on the connection's own thread."""
-        connection = self.raw  # here, because it raises when there is none any more
+        connection = self.raw  # raises here if the connection is closed
 
         def work() -> T:
-            # aiosqlite logs what it runs, at DEBUG: of this it shows a name, of a function with arguments tokens too.
+            # aiosqlite logs the repr of what it runs at DEBUG; a partial would show its arguments, tokens included.
             return function(connection)
 
         result: T = await self._execute(work)  # type: ignore[no-untyped-call]  # aiosqlite leaves it untyped
@@ -78,7 +78,7 @@ class OwnedConnection(aiosqlite.Connection):
 
 
 class Lane:
-    """A queue of units, some of which a subclass runs together, and a queue of those that go first."""
+    """Two queues of units, which a subclass runs in batches. Units of the first queue go before the others."""
 
     def __init__(self, environment: Environment, on_stop: Callable[[FailStop], None] | None = None) -> None:
         self._environment = environment
@@ -91,14 +91,14 @@ class Lane:
         self.on_change: Callable[[Collection[str]], None] = lambda changed: None
 
     def fail_stop(self, cause: FailStop) -> None:
-        """Runs nothing from now on."""
+        """Rejects all units from now on."""
         if self.stopped is None:
             log.critical("WRITING HAS STOPPED, and an operator must look before it goes on: %s", cause)
             self.stopped = cause.message
 
     @property
     def waiting(self) -> int:
-        """How many units wait."""
+        """The number of waiting units."""
         return len(self._first) + len(self._queue)
 
     @property
@@ -109,7 +109,7 @@ class Lane:
     async def submit(self, unit: Unit, *, first: bool = False) -> Any:
         """The unit's result, or what it raised.
 
-        A `first` one goes before the others, which take no room from it.
+        `first` units go before the others, and their queue is limited separately.
         """
         if self._closing is not None:
             raise Unavailable("The server is stopping; try again shortly", retry_after=5)
@@ -124,21 +124,21 @@ class Lane:
         return await future
 
     async def close(self) -> None:
-        """Runs what is queued, and ends. Closing again waits for the same end."""
+        """Runs the queued units, then closes. Further calls wait for the same end."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._finish())
-        await asyncio.shield(self._closing)  # a caller that is cancelled must not leave it half closed
+        await asyncio.shield(self._closing)  # a cancelled caller must not interrupt it
 
     async def run_together(self, batch: list[Queued]) -> list[Any]:
-        """The outcomes of a batch: results, or Raised. It may take more units that wait into the batch."""
+        """The outcomes of a batch: results, or Raised. It may add more waiting units to the batch."""
         raise NotImplementedError
 
     def batch_size(self) -> int:
-        """How many units are run together, besides those that go first."""
-        return MAX_UNITS_PER_COMMIT  # also where units only read: they share a snapshot as others share a commit
+        """The maximum number of units in a batch, not counting the first queue."""
+        return MAX_UNITS_PER_COMMIT  # applies to reads too, which share a snapshot
 
     def take(self, most: int) -> list[Queued]:
-        """Takes those that go first, and so many of the others."""
+        """Takes the whole first queue, and up to `most` other units."""
         batch = self._first + self._queue[:most]
         self._first, self._queue = [], self._queue[most:]
         return batch
@@ -149,7 +149,7 @@ class Lane:
                 batch = self.take(self.batch_size())
                 try:
                     outcomes = await self.run_together(batch)
-                except (FailStop, Unavailable) as error:  # those behind would only wait for the same again
+                except (FailStop, Unavailable) as error:  # the next batch would fail the same way
                     batch += self.take(self.waiting)
                     outcomes = [Raised(error)] * len(batch)
                 except Exception as error:
@@ -163,16 +163,16 @@ class Lane:
             self._drain = None
 
     def _answer(self, future: "asyncio.Future[Any]", outcome: Any) -> None:
-        """Gives a caller the outcome, as it may know it."""
+        """Passes the outcome to the caller, hiding internal details of a FailStop."""
         if not isinstance(outcome, Raised):
-            if not future.done():  # else the caller was cancelled; the work stands all the same
+            if not future.done():  # else the caller was cancelled; its work is stored anyway
                 future.set_result(outcome)
             return
         error = outcome.error
         if isinstance(error, FailStop):
             self._on_stop(error)
             error = Unavailable(error.message, retry_after=STOPPED_SECONDS)
-        elif isinstance(error, StopIteration):  # a future cannot carry one, and the caller would wait forever
+        elif isinstance(error, StopIteration):  # a future cannot carry it: the caller would wait forever
             error = RuntimeError("a unit of work raised StopIteration")
         if not future.done():
             future.set_exception(error)
@@ -183,7 +183,7 @@ class Lane:
 
 
 class ThreadLane(Lane):
-    """Runs units that read, and may take long, on the thread of a connection. Only there is a lock waited for."""
+    """Runs reads that may take long on the connection's thread, the only place that waits for locks."""
 
     def __init__(
         self, connection: OwnedConnection, environment: Environment, on_stop: Callable[[FailStop], None] | None = None
@@ -196,7 +196,7 @@ class ThreadLane(Lane):
         return await self.run_on_thread(partial(run_reads, units_of(batch), environment=self._environment))
 
     async def run_on_thread(self, run: Callable[[sqlite3.Connection], list[Any]]) -> list[Any]:
-        """Runs a whole batch on the connection's thread, which may wait for the locks of other programs."""
+        """Runs a batch on the connection's thread, which may wait for other programs' locks."""
 
         def work(connection: sqlite3.Connection) -> list[Any]:
             _set_lock_timeout(connection, round(BUSY_TIMEOUT_SECONDS * 1000))
@@ -213,7 +213,7 @@ class ThreadLane(Lane):
 
 
 class ReadLane(ThreadLane):
-    """Runs units that read, and take microseconds, over one snapshot in each turn of the event loop."""
+    """Runs reads that take microseconds, on one snapshot per turn of the event loop."""
 
     def __init__(self, connection: OwnedConnection, environment: Environment, writer: Lane) -> None:
         super().__init__(connection, environment, writer.fail_stop)
@@ -236,7 +236,7 @@ class ReadLane(ThreadLane):
 
 
 class WriteLane(ThreadLane):
-    """Runs units that write: statements on the event loop's thread, the commit that they share on the connection's."""
+    """Runs writes: statements on the event loop's thread, their shared commit on the connection's thread."""
 
     def __init__(self, connection: OwnedConnection, environment: Environment, presence: Presence) -> None:
         super().__init__(connection, environment)
@@ -257,14 +257,14 @@ class WriteLane(ThreadLane):
         return outcomes
 
     async def _run_and_commit(self, batch: list[Queued], changed: list[str]) -> list[Any]:
-        """`changed` gets what may have changed: a unit among them may have been undone."""
+        """`changed` collects the names of possible changes, including those of units rolled back."""
         connection = self._connection.raw
         try:
             connection.execute("BEGIN IMMEDIATE")
             outcomes: list[Any] = []
             while len(outcomes) < len(batch):
                 outcomes += attempt(units_of(batch[len(outcomes) :]), connection, self._environment, changed)
-                await asyncio.sleep(0)  # what comes in the same turn of the loop shares the commit
+                await asyncio.sleep(0)  # lets units of the same turn join the commit
                 batch += self.take(MAX_UNITS_PER_COMMIT - len(batch))
         except (Unfinished, sqlite3.Error):
             roll_back(connection)
@@ -279,10 +279,10 @@ class WriteLane(ThreadLane):
 
 
 def units_of(batch: Sequence[Queued]) -> list[Unit]:
-    """The units of a batch, in their order."""
+    """The units of a batch, in order."""
     return [unit for unit, _ in batch]
 
 
 def _set_lock_timeout(connection: sqlite3.Connection, milliseconds: int) -> None:
-    """How long statements wait from now on for the locks of other programs; with 0 they fail at once."""
+    """Sets how long statements wait for other programs' locks; with 0 they fail at once."""
     connection.execute(f"PRAGMA busy_timeout = {milliseconds}")

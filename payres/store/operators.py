@@ -1,5 +1,4 @@
-"""SQL of the operators who use the admin pages, with their signed-in browsers, and of the keys of programs that use the
-operator's API."""
+"""SQL of the operators of the admin pages with their sessions, and of the API keys of the operator's API."""
 
 from collections.abc import Sequence
 
@@ -22,7 +21,7 @@ class OperatorRecord(msgspec.Struct, frozen=True):
 
     @property
     def may_change(self) -> bool:
-        """Whether the role is more than to look."""
+        """Whether the role allows changes."""
         return self.role == "full"
 
 
@@ -35,12 +34,12 @@ def find_operator(tx: Transaction, name: str) -> OperatorRecord | None:
 
 
 def operator_of_link(tx: Transaction, link_hash: bytes) -> OperatorRecord | None:
-    """Whose link this is, used no more than once but perhaps expired."""
+    """The operator of an unused link, which may have expired."""
     return OPERATORS.find(tx, "WHERE link_hash = ?", link_hash)
 
 
 def set_link(tx: Transaction, name: str, role: str, link_hash: bytes, expires_at: int, now: int) -> None:
-    """Gives an operator, who may be new, a link in place of the password."""
+    """Replaces an operator's password by a link. Creates the operator if needed."""
     tx.execute(
         "INSERT INTO operator (name, role, link_hash, link_expires_at, unlocked_at) VALUES (?, ?, ?, ?, ?)"
         " ON CONFLICT (name) DO UPDATE SET role = excluded.role, password_hash = NULL, link_hash = excluded.link_hash,"
@@ -50,23 +49,23 @@ def set_link(tx: Transaction, name: str, role: str, link_hash: bytes, expires_at
 
 
 def operator_of_session(tx: Transaction, id_hash: bytes, now: int) -> OperatorRecord | None:
-    """Who is signed in."""
+    """The operator who is signed in with a session."""
     return OF_SESSION.find(tx, "WHERE s.id_hash = ? AND s.expires_at > ?", id_hash, now)
 
 
 def insert_session(tx: Transaction, id_hash: bytes, operator_id: int, now: int, expires_at: int) -> None:
-    """Stores a new session and deletes those that have ended."""
+    """Stores a new session and purges expired ones."""
     purge(tx, OPERATOR_SESSIONS, now)
     insert_row(tx, "operator_session", id_hash=id_hash, operator_id=operator_id, expires_at=expires_at)
 
 
 def is_used(tx: Transaction, form_id: str) -> bool:
-    """Whether a form was carried out."""
+    """Whether a form was already submitted."""
     return tx.execute("SELECT 1 FROM operator_form WHERE id = ?", (form_id,)).fetchone() is not None
 
 
 def use_form(tx: Transaction, form_id: str, now: int) -> None:
-    """Stores that a form is carried out."""
+    """Stores that a form was submitted."""
     purge(tx, FORMS, now)
     insert_row(tx, "operator_form", id=form_id, used_at=now)
 
@@ -76,12 +75,12 @@ def delete_session(tx: Transaction, id_hash: bytes) -> None:
 
 
 def delete_sessions_of_operator(tx: Transaction, operator_id: int) -> None:
-    """Signs the operator out everywhere."""
+    """Signs the operator out of all browsers."""
     tx.execute("DELETE FROM operator_session WHERE operator_id = ?", (operator_id,))
 
 
 class ApiKeyRecord(msgspec.Struct, frozen=True):
-    """A row of `api_key`; a program made it with the key `made_by`."""
+    """A row of `api_key`; `made_by` is the key that created it, if any."""
 
     id: str
     name: str
@@ -95,7 +94,7 @@ class ApiKeyRecord(msgspec.Struct, frozen=True):
 
     @property
     def actor(self) -> str:
-        """The key as the audit log names the actor."""
+        """The key's name in the audit log."""
         return f"api:{self.id}"
 
 
@@ -108,5 +107,5 @@ def list_api_keys(tx: Transaction) -> Sequence[ApiKeyRecord]:
 
 
 def keys_made_with(tx: Transaction, key_id: str) -> Sequence[ApiKeyRecord]:
-    """The keys that programs made with this one."""
+    """The keys created with this one."""
     return API_KEYS.list(tx, "WHERE made_by = ? ORDER BY id", key_id)

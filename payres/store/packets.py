@@ -1,4 +1,4 @@
-"""SQL of packets with money that went to a peer."""
+"""SQL of money packets sent to peers."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -8,13 +8,14 @@ import msgspec
 from payres.store.rows import Table, number
 from payres.store.work import Transaction
 
-# `doubtful` is an unresolved packet: its outcome stays unknown until an operator records it. The table and the
-# operator's API keep the names of earlier versions, `doubtful` and `inDoubt`; everything else says unresolved.
+# A `doubtful` packet is unresolved: its outcome is unknown until an operator records it. The table and the operator's
+# API keep the names of earlier versions, `doubtful` and `inDoubt`; elsewhere it is called unresolved.
 State = Literal["prepared", "fulfilled", "rejected", "doubtful"]
 
 
 class PacketRecord(msgspec.Struct, frozen=True):
-    """A row of `packet`. source_amount is in the payer's asset, amount in the peer's; prepare only while in flight."""
+    """A row of `packet`. source_amount is in the payer's asset, amount in the peer's; prepare is None once it has an
+    outcome."""
 
     id: str
     to_peer_id: int
@@ -32,18 +33,18 @@ PACKETS = Table(PacketRecord, "packet")
 
 
 def prepared_packets(tx: Transaction, limit: int, after: str = "") -> Sequence[PacketRecord]:
-    """Packets in flight, oldest first, from the one that follows id `after`."""
+    """Packets in flight with ids after `after`, oldest first."""
     return PACKETS.list(tx, "WHERE state = 'prepared' AND id > ? ORDER BY id LIMIT ?", after, limit)
 
 
 def packets_of_payment(tx: Transaction, outgoing_payment_id: str, state: State) -> Sequence[PacketRecord]:
     """The payment's packets in one state, oldest first."""
-    # The state is no parameter: since there are indexes of one state, SQLite would prepare the statement each time.
+    # The state is no parameter: there are partial indexes by state, so SQLite would prepare the statement each time.
     return PACKETS.list(tx, f"WHERE outgoing_payment_id = ? AND state = '{state}' ORDER BY id", outgoing_payment_id)
 
 
 def newest_of_payment(tx: Transaction, outgoing_payment_id: str, limit: int) -> Sequence[tuple[PacketRecord, str]]:
-    """The payment's newest packets, newest first, each with the name of the peer that it went to."""
+    """The payment's newest packets, newest first, each with its peer's name."""
     rows = tx.execute(
         f"SELECT {PACKETS.columns}, (SELECT name FROM peer p WHERE p.id = packet.to_peer_id) FROM packet"
         " WHERE outgoing_payment_id = ? ORDER BY id DESC LIMIT ?",
@@ -53,13 +54,13 @@ def newest_of_payment(tx: Transaction, outgoing_payment_id: str, limit: int) -> 
 
 
 def in_flight_of_payment(tx: Transaction, outgoing_payment_id: str) -> int:
-    """What the payment's packets in flight would take from it, in the payer's asset."""
+    """The sum of the payment's packets in flight, in the payer's asset."""
     in_flight = "SELECT sum(source_amount) FROM packet WHERE outgoing_payment_id = ? AND state = 'prepared'"
     return number(tx, in_flight, outgoing_payment_id)
 
 
 def decide_packet(tx: Transaction, packet_id: str, state: State, before: State = "prepared") -> bool:
-    """Ends a packet in flight as fulfilled, rejected or unresolved, or an unresolved one; False when it was not so."""
+    """Sets the outcome of a packet that is in flight, or in the state `before`. False if it is not."""
     decided = "UPDATE packet SET state = ?, prepare = NULL WHERE id = ? AND state = ?"
     return tx.execute(decided, (state, packet_id, before)).rowcount == 1
 

@@ -1,4 +1,4 @@
-"""SQL of payments: incoming ones, outgoing ones, both together as operators see them, and refunds."""
+"""SQL of incoming payments, outgoing payments, both together as operators see them, and refunds."""
 
 from collections.abc import Sequence
 from typing import Any, Final, Literal, cast
@@ -18,7 +18,7 @@ State = Literal["pending", "expired", "sending", "completed", "failed"]
 class IncomingRecord(msgspec.Struct, frozen=True):
     """A row of `incoming_payment`. incoming_value is decimal text or None; metadata is JSON text or None.
 
-    partial_event_at is when the last event of a partial payment was written, listed its place in what the owner sees.
+    partial_event_at is when the last partial payment event was written; listed is the key in the owner's activity list.
     """
 
     id: str
@@ -38,12 +38,12 @@ class IncomingRecord(msgspec.Struct, frozen=True):
         return self.completed_at is not None
 
     def open_at(self, now: int) -> bool:
-        """Whether it still takes money: neither completed nor expired."""
+        """Whether it accepts money: neither completed nor expired."""
         return self.completed_at is None and now < self.expires_at
 
     @property
     def remaining(self) -> int | None:
-        """What it still wants, in the minor unit; None when it has no incomingAmount."""
+        """The amount still to be received, in the minor unit; None without an incomingAmount."""
         return None if self.incoming_value is None else max(int(self.incoming_value) - self.received, 0)
 
 
@@ -51,7 +51,7 @@ INCOMING = Table(IncomingRecord, "incoming_payment")
 
 
 def expiry_event_at(tx: Transaction, payment_id: str) -> int | None:
-    """The time of the event that says that the payment has expired."""
+    """The time of the payment's expiry event."""
     return find_number(tx, "SELECT expiry_event_at FROM incoming_payment WHERE id = ?", payment_id)
 
 
@@ -63,8 +63,8 @@ def add_received(
     partial_event_at: int | None,
     listed: str | None = None,
 ) -> None:
-    """Counts what the ledger has just credited; completed_at when that was the last of it, listed when the first."""
-    # What stays is left out, so that SQLite need not look at the indexes of what is to expire and what is listed.
+    """Counts what the ledger has just credited. completed_at is given for the last amount, listed for the first."""
+    # Unchanged columns are left out, so that SQLite need not update their indexes.
     new = {name: value for name, value in {"completed_at": completed_at, "listed": listed}.items() if value is not None}
     columns = "".join(f", {name} = ?" for name in new)
     tx.execute(
@@ -75,13 +75,13 @@ def add_received(
 
 
 def complete_incoming(tx: Transaction, payment_id: str, now: int) -> None:
-    """Takes no more money from now on. What has received none is listed no more."""
+    """Completes the payment. If it has received nothing, it is no longer listed."""
     columns = "completed_at = ?, listed = iif(received > 0, listed, NULL)"
     tx.execute(f"UPDATE incoming_payment SET {columns} WHERE id = ? AND completed_at IS NULL", (now, payment_id))
 
 
 def expired_without_event(tx: Transaction, now: int, limit: int) -> Sequence[IncomingRecord]:
-    """Payments that have expired and without an event of that, the earliest first."""
+    """Expired payments without an expiry event, earliest first."""
     where = "WHERE completed_at IS NULL AND expiry_event_at IS NULL AND expires_at <= ? ORDER BY expires_at LIMIT ?"
     return INCOMING.list(tx, where, now, limit)
 
@@ -89,9 +89,9 @@ def expired_without_event(tx: Transaction, now: int, limit: int) -> Sequence[Inc
 class OutgoingRecord(msgspec.Struct, frozen=True):
     """A row of `outgoing_payment`; `sent` is in the sender's asset, `delivered` in the receiver's.
 
-    `received_before` is what the receiver had received when the payment began, less what it had delivered by then; None
-    until then. The unresolved amounts, in the assets of `sent` and `delivered`, are of packets whose outcome nobody
-    could prove: the payer has got them back.
+    `received_before` is what the receiver had received when the payment began, minus what the payment had delivered by
+    then; None until it begins. The unresolved amounts, in the assets of `sent` and `delivered`, are of packets without
+    a provable outcome, which were returned to the payer.
     """
 
     id: str
@@ -115,12 +115,12 @@ class OutgoingRecord(msgspec.Struct, frozen=True):
 
     @property
     def spent_debit(self) -> int:
-        """What its grant counts of it as spent once it has ended: what was sent, and what may have been."""
+        """What an ended payment counts against its grant's debit limit: sent and possibly sent."""
         return self.sent + self.unresolved_debit
 
     @property
     def spent_receive(self) -> int:
-        """The same of what was delivered, or may have been; no more than was quoted counts."""
+        """The same for its receive limit: delivered and possibly delivered, at most the quoted amount."""
         return min(self.delivered + self.unresolved_receive, self.terms.receive)
 
     @property
@@ -132,22 +132,22 @@ OUTGOING = Table(OutgoingRecord, "outgoing_payment", terms=TERMS)
 
 
 def sending_remote(tx: Transaction, limit: int, after: str = "") -> Sequence[str]:
-    """Ids of payments in flight to receivers on other servers, oldest first, from the one that follows id `after`."""
+    """Ids of payments in flight to other servers, oldest first, after id `after`."""
     remote = "state = 'sending' AND incoming_payment_id IS NULL AND id > ? ORDER BY id LIMIT ?"
     return [row[0] for row in tx.execute(f"SELECT id FROM outgoing_payment WHERE {remote}", (after, limit))]
 
 
 def remote_payments_since(tx: Transaction, receiver: str, since: int) -> Sequence[OutgoingRecord]:
-    """Payments to a receiver on another server that are in flight, or ended at that time or later."""
+    """Payments to a receiver on another server that are in flight, or ended at `since` or later."""
     there = "WHERE receiver = ? AND incoming_payment_id IS NULL AND ended_at"
     return [*OUTGOING.list(tx, f"{there} IS NULL", receiver), *OUTGOING.list(tx, f"{there} >= ?", receiver, since)]
 
 
 def add_sent(tx: Transaction, payment_id: str, sent: int, delivered: int) -> None:
-    """Counts a packet of a payment in flight, whose money the ledger moves in this same unit.
+    """Counts a packet of a payment in flight; the ledger moves its money in the same unit.
 
-    What was delivered is the receiver's word and may be any number: the sum stops at MAX_LEDGER. An attempt in which
-    something arrives counts as the first, so that no number of restarts ends a payment that gets on.
+    The delivered amount is the receiver's claim and may be any number, so the sum is capped at MAX_LEDGER. Any delivery
+    resets the attempts to 1, so that a payment that makes progress never runs out of them.
     """
     tx.execute(
         "UPDATE outgoing_payment SET sent = sent + ?, delivered = min(delivered, ?) + ?,"
@@ -157,8 +157,8 @@ def add_sent(tx: Transaction, payment_id: str, sent: int, delivered: int) -> Non
 
 
 def begin_attempt(tx: Transaction, payment_id: str, number: int, received_before: int | None = None) -> None:
-    """Stores how many attempts there were to reach a remote receiver since something has arrived. What it had received
-    when the payment began is stored once."""
+    """Stores the number of attempts to reach a remote receiver since the last delivery. `received_before` is stored
+    once."""
     tx.execute(
         "UPDATE outgoing_payment SET attempts = ?, received_before = coalesce(received_before, ?) WHERE id = ?",
         (number, received_before, payment_id),
@@ -166,7 +166,7 @@ def begin_attempt(tx: Transaction, payment_id: str, number: int, received_before
 
 
 def end_outgoing(tx: Transaction, payment_id: str, sent: int, delivered: int, failure: str | None, now: int) -> None:
-    """Ends a payment in flight: completed, or failed when there is a failure."""
+    """Ends a payment in flight: failed if `failure` is given, otherwise completed."""
     tx.execute(
         "UPDATE outgoing_payment SET sent = ?, delivered = ?, state = ?, failure = ?, ended_at = ?"
         " WHERE id = ? AND state = 'sending'",
@@ -175,17 +175,17 @@ def end_outgoing(tx: Transaction, payment_id: str, sent: int, delivered: int, fa
 
 
 def has_completed(tx: Transaction, grant_id: str) -> bool:
-    """Whether a payment under the grant has arrived."""
+    """Whether a payment under the grant has completed."""
     found = "SELECT EXISTS (SELECT 1 FROM outgoing_payment WHERE grant_id = ? AND state = 'completed')"
     return bool(number(tx, found, grant_id))
 
 
 class PaymentRecord(msgspec.Struct, frozen=True):
-    """An incoming or an outgoing payment. amount is the incoming amount, or the debit amount; moved is what was
-    received, or sent. state is `open` for an incoming payment that was not completed: `expires_at` says whether it
-    still accepts money.
+    """An incoming or an outgoing payment.
 
-    Only outgoing payments have `receiver`.
+    amount is the incoming amount or the debit amount; moved is the amount received or sent. state is `open` for an
+    incoming payment that is not completed: `expires_at` decides whether it still accepts money. Only outgoing payments
+    have `receiver`.
     """
 
     id: str
@@ -211,9 +211,9 @@ class PaymentRecord(msgspec.Struct, frozen=True):
 
 
 class PaymentFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter of payments; None is any. Times are microseconds, amounts are in the minor unit of the wallet.
+    """A filter of payments; None matches all. Times are microseconds, amounts are in the wallet's minor unit.
 
-    A counterpart is a wallet here by its id, or on another server by the beginning of its URLs.
+    A counterpart is the id of a local wallet, or a URL prefix of a remote one.
     """
 
     wallet_id: int | None = None
@@ -227,7 +227,7 @@ class PaymentFilter(msgspec.Struct, frozen=True, kw_only=True):
     failure: str | None = None
 
 
-# The casts give each column one affinity, without which SQLite would sort all payments for each page.
+# The casts give each column one affinity; otherwise SQLite would sort all payments for each page.
 _BOTH = """(
   SELECT id, 'outgoing' AS direction, wallet_address_id, client_id, grant_id, quote_id, state,
     cast(debit AS text) AS amount, sent AS moved, receiver, incoming_payment_id, failure, metadata, created_at,
@@ -250,7 +250,7 @@ _COUNTERPART_HERE = """? IN (
 def page_of_payments(
     tx: Transaction, wanted: PaymentFilter, query: PageQuery, now: int
 ) -> tuple[Sequence[PaymentRecord], PageBounds]:
-    """A page, newest first. An index leads to the payments of a wallet; other filters are applied to each row."""
+    """A page, newest first. There is an index by wallet; other filters are applied to each row."""
     conditions: dict[str, Any] = {
         "p.wallet_address_id = ?": wanted.wallet_id,
         "p.direction = ?": wanted.direction,
@@ -269,14 +269,14 @@ def page_of_payments(
 def payments_in_order(
     tx: Transaction, after: str, before: str, since: int, until: int, wallet_id: int | None, rows: int
 ) -> Sequence[PaymentRecord]:
-    """The first so many with an id between these two, of a time, and of one wallet if it is given; oldest first."""
+    """Up to `rows` payments with ids and times in these ranges, of one wallet if given; oldest first."""
     where, values = "p.id > ? AND p.id < ? AND p.created_at >= ? AND p.created_at < ?", [after, before, since, until]
     if wallet_id is not None:
         where, values = f"{where} AND p.wallet_address_id = ?", [*values, wallet_id]
     return PAYMENTS.list(tx, f"WHERE {where} ORDER BY p.id LIMIT ?", *values, rows)
 
 
-# The outgoing payments `o` here that paid an incoming payment; and what of one was not sent back yet.
+# The local outgoing payments `o` that paid an incoming payment; and the part of one not yet refunded.
 _PAYERS: Final = """(
   SELECT DISTINCT outgoing_payment_id AS id FROM transfer
   WHERE incoming_payment_id = ? AND outgoing_payment_id IS NOT NULL
@@ -285,32 +285,32 @@ _OPEN_PART: Final = "o.delivered - coalesce((SELECT sum(amount) FROM refund WHER
 
 
 def payers_of(tx: Transaction, incoming_payment_id: str, limit: int) -> Sequence[str]:
-    """The ids of the newest outgoing payments here that paid an incoming payment, newest first."""
+    """The ids of the local outgoing payments that paid an incoming payment, newest first."""
     rows = tx.execute(f"SELECT o.id FROM {_PAYERS} ORDER BY o.id DESC LIMIT ?", (incoming_payment_id, limit))
     return [payment_id for (payment_id,) in rows]
 
 
 def last_payer(tx: Transaction, incoming_payment_id: str) -> str | None:
-    """The outgoing payment here that paid an incoming payment last; None when that is remote."""
+    """The local outgoing payment that last paid an incoming payment; None if the last payer is remote."""
     last = "SELECT outgoing_payment_id FROM transfer WHERE incoming_payment_id = ? ORDER BY id DESC LIMIT 1"
     row = tx.execute(last, (incoming_payment_id,)).fetchone()
     return row[0] if row else None
 
 
 def delivered_here(tx: Transaction, incoming_payment_id: str) -> int:
-    """What outgoing payments here have paid into an incoming payment."""
+    """The sum that local outgoing payments delivered to an incoming payment."""
     return number(tx, f"SELECT sum(o.delivered) FROM {_PAYERS}", incoming_payment_id)
 
 
 def open_parts(tx: Transaction, incoming_payment_id: str) -> Sequence[tuple[str, int]]:
-    """The ids of the outgoing payments here that paid an incoming payment, newest first, each with what of it was not
-    sent back yet; without those that were sent back."""
+    """The ids of the local outgoing payments to an incoming payment, newest first, each with its part not yet refunded;
+    fully refunded ones are left out."""
     found = f"SELECT o.id, {_OPEN_PART} AS part FROM {_PAYERS} WHERE part > 0 ORDER BY o.id DESC"
     return tx.execute(found, (incoming_payment_id,)).fetchall()
 
 
 def open_part(tx: Transaction, payment_id: str) -> int:
-    """The same of one of them."""
+    """The part of an outgoing payment not yet refunded."""
     return number(tx, f"SELECT {_OPEN_PART} FROM outgoing_payment o WHERE o.id = ?", payment_id)
 
 
@@ -326,10 +326,10 @@ RefundState = Literal["sending", "completed", "failed"]
 
 
 class RefundRecord(msgspec.Struct, frozen=True):
-    """A refund, to the wallet here whose outgoing payment it undoes, or by a return payment to a wallet address.
+    """A refund, to the local wallet of the refunded outgoing payment, or by a return payment to a wallet address.
 
-    `amount` is what shall leave the receiver's wallet. `counted` of it counts as sent back: all while it is on its way,
-    in the end what has been sent, or may have been. `returned` has arrived, in the asset of who gets it.
+    `amount` is to leave the receiver's wallet. `counted` is the part that counts as refunded: all of it while in
+    flight, in the end what was sent or possibly sent. `returned` has arrived, in the refunded payer's asset.
     """
 
     id: str
@@ -347,7 +347,7 @@ class RefundRecord(msgspec.Struct, frozen=True):
     ended_at: int | None
 
 
-# What of refund `r` counts as sent back, by its return payment `p`, if it has one.
+# The counted part of refund `r`, given its return payment `p`, if any.
 REFUND_COUNTED: Final = (
     "CASE coalesce(p.state, '') WHEN '' THEN r.amount WHEN 'sending' THEN p.debit ELSE p.sent + p.unresolved_debit END"
 )
@@ -364,35 +364,35 @@ REFUNDS: Final = Table(
 
 
 def refunds_of(tx: Transaction, direction: Direction, payment_id: str, limit: int) -> Sequence[RefundRecord]:
-    """The newest refunds that an incoming payment sent back, or that came back to an outgoing one; oldest first."""
+    """The newest refunds of an incoming or outgoing payment, oldest first."""
     newest = f"WHERE r.{direction}_payment_id = ? ORDER BY r.id DESC LIMIT ?"
     return REFUNDS.list(tx, newest, payment_id, limit)[::-1]
 
 
 def refunds_under(tx: Transaction, payment_id: str, reference: str) -> Sequence[RefundRecord]:
-    """Those of an incoming payment under a reference, oldest first."""
+    """The refunds of an incoming payment with a reference, oldest first."""
     found = REFUNDS.list(tx, "WHERE r.incoming_payment_id = ? AND r.reference = ?", payment_id, reference)
     return sorted(found, key=lambda refund: refund.id)
 
 
 def count_under(tx: Transaction, payment_id: str, reference: str) -> int:
-    """How many these are."""
+    """The number of refunds of an incoming payment with a reference."""
     where = "WHERE incoming_payment_id = ? AND reference = ?"
     return number(tx, f"SELECT count(*) FROM refund {where}", payment_id, reference)
 
 
 def sent_back(tx: Transaction, payment_id: str, remote: bool = False) -> int:
-    """What of an incoming payment counts as sent back; or only what goes to wallet addresses that were named."""
+    """The counted refunds of an incoming payment; with `remote`, only those to given wallet addresses."""
     condition = " AND r.outgoing_payment_id IS NULL" if remote else ""
     where = f"WHERE r.incoming_payment_id = ?{condition}"
     return number(tx, f"SELECT sum({REFUND_COUNTED}) FROM {REFUNDS.source} {where}", payment_id)
 
 
 def came_back(tx: Transaction, payment_id: str) -> int:
-    """What came back to the payer of an outgoing payment."""
+    """The amount refunded to the payer of an outgoing payment."""
     return number(tx, "SELECT sum(returned) FROM refund WHERE outgoing_payment_id = ?", payment_id)
 
 
 def refund_by_return_payment(tx: Transaction, payment_id: str) -> RefundRecord | None:
-    """The refund that an outgoing payment sends, if it does."""
+    """The refund that an outgoing payment sends, if any."""
     return REFUNDS.find(tx, "WHERE r.return_payment_id = ?", payment_id)

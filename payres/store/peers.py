@@ -1,4 +1,4 @@
-"""SQL of Interledger peers and the routes through them."""
+"""SQL of Interledger peers and their routes."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from payres.store import secrets
 from payres.store.rows import Table, insert_row, number
 from payres.store.work import Transaction
 
-TOKENS_SECRET = "peer_tokens"  # noqa: S105 - the name of the secret that outgoing tokens are encrypted with
+TOKENS_SECRET = "peer_tokens"  # noqa: S105 - the name of the secret that encrypts outgoing tokens
 
 
 class InboundPeer(msgspec.Struct, frozen=True):
-    """Of an active peer, what its packets need: its account, and how much one packet may carry."""
+    """The part of an active peer that handling its packets needs."""
 
     id: int
     name: str
@@ -32,8 +32,8 @@ class InboundPeer(msgspec.Struct, frozen=True):
 class PeerRecord(InboundPeer, frozen=True):
     """An active peer with its asset and account. outgoing_token is encrypted; floor is minus its credit limit.
 
-    balance is what we owe the peer, below zero what it owes us; all amounts are in the asset's minor unit.
-    repeats_answers is 1 when it answers a repeated request as it did the first time.
+    balance is what we owe the peer, or if negative, what it owes us; amounts are in the asset's minor unit.
+    repeats_answers is 1 if the peer answers a repeated request as it did at first.
     """
 
     url: str
@@ -65,7 +65,7 @@ def add_route(tx: Transaction, peer_id: int, prefix: str) -> None:
 
 
 def delete_route(tx: Transaction, peer_id: int, prefix: str) -> bool:
-    """False when the peer has no such route."""
+    """False if the peer has no such route."""
     return tx.execute("DELETE FROM peer_route WHERE prefix = ? AND peer_id = ?", (prefix, peer_id)).rowcount == 1
 
 
@@ -75,7 +75,7 @@ def routes_of_peer(tx: Transaction, peer_id: int) -> Sequence[str]:
 
 
 def peers_towards(tx: Transaction, prefixes: Sequence[str]) -> Sequence[tuple[str, PeerRecord]]:
-    """The routes with one of these very prefixes, each with its active peer."""
+    """The routes with exactly these prefixes, each with its active peer."""
     marks = ", ".join("?" * len(prefixes))
     rows = tx.execute(
         f"SELECT r.prefix, {PEERS.columns} FROM {PEERS.source} JOIN peer_route r ON r.peer_id = p.id"
@@ -90,7 +90,7 @@ def find_peer(tx: Transaction, name: str) -> PeerRecord | None:
 
 
 def peer_by_id(tx: Transaction, peer_id: int) -> PeerRecord | None:
-    """The peer while it is active."""
+    """The peer, if it is active."""
     return PEERS.find(tx, f"WHERE p.id = ? AND {ACTIVE}", peer_id)
 
 
@@ -112,18 +112,18 @@ def list_peers(tx: Transaction) -> Sequence[PeerRecord]:
 
 
 def count_received(tx: Transaction, peer_id: int) -> bool:
-    """One more packet of the peer was fulfilled; False, and it is not counted, when the peer was removed."""
+    """Counts a fulfilled packet from the peer. False, with nothing counted, if the peer was removed."""
     counted = "UPDATE peer SET packets_received = packets_received + 1 WHERE id = ? AND removed_at IS NULL"
     return tx.execute(counted, (peer_id,)).rowcount == 1
 
 
 def count_sent(tx: Transaction, peer_id: int) -> None:
-    """One more packet was fulfilled by the peer."""
+    """Counts a packet fulfilled by the peer."""
     tx.execute("UPDATE peer SET packets_sent = packets_sent + 1 WHERE id = ?", (peer_id,))
 
 
 def note_error(tx: Transaction, peer_id: int, error: str, now: int) -> None:
-    """The last thing that went wrong with the peer, in words without secrets."""
+    """Stores the peer's last error, in words without secrets."""
     PEERS.update(tx, peer_id, last_error=error, last_error_at=now)
 
 
@@ -132,13 +132,13 @@ def set_repeats_answers(tx: Transaction, peer_id: int, repeats: bool) -> None:
 
 
 def outgoing_token(tx: Transaction, peer: PeerRecord) -> str:
-    """The token that we show the peer, decrypted."""
+    """The decrypted token that we send to the peer."""
     return secrets.decrypt(tx, TOKENS_SECRET, peer.outgoing_token)
 
 
 def find_request(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes | None, bytes] | None:
-    """The condition and the reply of a request of the peer that was answered with a Fulfill; or None and the Prepare,
-    when it was forwarded and has no outcome yet."""
+    """The condition and reply of a fulfilled request of the peer; or None and the Prepare, if it was forwarded and has
+    no outcome yet."""
     row = tx.execute(_FIND_REQUEST, (peer_id, request_id)).fetchone()
     return (row[0], row[1]) if row else None
 

@@ -1,4 +1,4 @@
-"""SQL of quotes, and the terms of quotes and outgoing payments as the columns of their tables."""
+"""SQL of quotes, and the mapping of terms to the columns of quotes and outgoing payments."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -14,7 +14,7 @@ from payres.terms import Path, Terms
 
 
 class _PathColumn(msgspec.Struct, frozen=True):
-    """The column `path`, a JSON text; rates are "n/d", and all numbers are text because they may be large."""
+    """The JSON in column `path`; rates are "n/d", and all numbers are text because they may be large."""
 
     low: str
     high: str
@@ -42,13 +42,13 @@ def _read(row: Row) -> Terms:
 
 @lru_cache(maxsize=1024)
 def _read_path(text: str) -> tuple[Path, bool]:
-    """Cached, because reading fractions costs more than the rest of the row, and every packet has its payment read."""
+    """Cached: parsing fractions costs more than the rest of the row, and every packet reads its payment."""
     column = _PATH.decode(text)
     return Path(Fraction(column.low), Fraction(column.high), int(column.max_packet)), column.sends_all
 
 
 def _write(terms: Terms) -> tuple[Any, ...]:
-    """Amounts are text, which a column of integers stores as such: those of a quote may be any of unsigned 64 bits."""
+    """Amounts are text, which integer columns convert; a quote's may be any unsigned 64-bit integer."""
     path, text = terms.path, None
     if path is not None:
         column = _PathColumn(str(path.low), str(path.high), str(path.max_packet), terms.sends_all)
@@ -74,8 +74,8 @@ _TERMS_AS_TEXT = _terms("debit_value", "fee_value", "receive_value")
 
 
 class QuoteRecord(msgspec.Struct, frozen=True):
-    """A row of `quote`. purge_at (microseconds) is when to see whether it was used; None once that was seen. `wish` is
-    what the wallet's owner typed, as JSON, in a quote of theirs."""
+    """A row of `quote`. purge_at (microseconds) is when to check whether it was used; None once it is known to be used.
+    `wish` is the JSON of what the wallet's owner entered, in an owner's quote."""
 
     id: str
     wallet_address_id: int
@@ -99,13 +99,13 @@ def find_quote_and_use(tx: Transaction, quote_id: str) -> tuple[QuoteRecord, boo
 
 
 def payment_of(tx: Transaction, quote_id: str) -> str | None:
-    """The id of the payment that has used the quote."""
+    """The id of the payment that used the quote."""
     row = tx.execute("SELECT id FROM outgoing_payment WHERE quote_id = ?", (quote_id,)).fetchone()
     return row[0] if row else None
 
 
 def last_wishes(tx: Transaction, client_id: int, wallet_id: int, limit: int) -> Sequence[str]:
-    """What the owner of a wallet wished when they made their last payments, newest first."""
+    """The wishes of the owner's last payments from a wallet, newest first."""
     paid = "SELECT q.wish FROM outgoing_payment o JOIN quote q ON q.id = o.quote_id WHERE q.wish IS NOT NULL"
     of_owner = "o.client_id = ? AND o.wallet_address_id = ? ORDER BY o.id DESC LIMIT ?"
     return [wish for (wish,) in tx.execute(f"{paid} AND {of_owner}", (client_id, wallet_id, limit))]

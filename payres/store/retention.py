@@ -1,8 +1,8 @@
-"""Retention: what is needed for a time only, how long it stays, and its deletion a few rows at a time.
+"""Retention: how long temporary rows are kept, and their deletion a few at a time.
 
-Each insert into one of these tables deletes a few expired rows of it, at least twice as many as it adds. So what is
-stored is bounded by what comes in that time, and no unit of work is long. Events have a worker that deletes them.
-docs/operating.md says the same to operators.
+Each insert into one of these tables deletes a few of its expired rows, at least twice as many as it adds. So storage is
+bounded by the inserts of one retention period, and no unit of work is long. Events are deleted by a worker.
+docs/operating.md documents the periods for operators.
 """
 
 from collections.abc import Callable
@@ -14,23 +14,23 @@ from payres.clock import DAY, HOUR, SECOND
 from payres.store.rows import Row
 from payres.store.work import Transaction
 
-# Microseconds that a row stays whose `purge_at` says when it may be deleted:
-UNUSED_GRANT: Final = DAY  # after its last token expired, or the time to decide on it; until then that can be rotated
+# Microseconds until `purge_at`:
+UNUSED_GRANT: Final = DAY  # after its last token expired, until when it can be rotated; or after the time to decide
 DECIDED_GRANT: Final = 30 * DAY  # after it was denied, or approved and not continued
-UNUSED_QUOTE: Final = DAY  # after it expired: longer than the response to its creation is cached
-UNPAID_CHECKOUT: Final = DAY  # after it was begun
-UNUSED_CLIENT: Final = DAY  # after it was first seen; its keys and nonces are good for minutes
+UNUSED_QUOTE: Final = DAY  # after it expired: longer than the response of its creation is cached
+UNPAID_CHECKOUT: Final = DAY  # after it was created
+UNUSED_CLIENT: Final = DAY  # after it was first seen; its keys and nonces are valid for minutes
 
-EVENT: Final = 30 * DAY  # that an event stays, and longer if it is still to be sent
-EVENTS_AT_ONCE: Final = 64  # each with a delivery to each of 16 webhooks at most
-ENDED_TOKENS_KEPT: Final = 8  # the newest of a grant that were rotated or revoked; a client may have rotated for years
+EVENT: Final = 30 * DAY  # or longer, until it is delivered
+EVENTS_AT_ONCE: Final = 64  # each with up to 16 deliveries
+ENDED_TOKENS_KEPT: Final = 8  # the newest rotated or revoked tokens of a grant
 TOKENS_AT_ONCE: Final = 64
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Rows of a table are deleted once `after` microseconds have passed since a time in them, so many `at_once`.
+    """Deletes rows of a table `after` microseconds past a time in them, up to `at_once` at a time.
 
-    `columns` are the key. `delete` gets them and the time of now, where more is to be done than to delete that row.
+    `columns` are the key. If given, `delete` is called with them and the current time instead.
     """
 
     table: str
@@ -42,18 +42,18 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def purge(tx: Transaction, rule: Rule, now: int) -> None:
-    """Deletes as many of the rows that are due as the rule says, the longest due first."""
+    """Deletes up to `at_once` due rows, longest due first."""
     due = f"FROM {rule.table} WHERE {rule.time} <= ?"
     found = tx.execute(f"SELECT {rule.columns} {due} ORDER BY {rule.time} LIMIT ?", (now - rule.after, rule.at_once))
     for row in found.fetchall():
         if rule.delete is not None:
             rule.delete(tx, row, now)
-        else:  # row by row, because for a list of pairs SQLite would look at all rows with the first of the two
+        else:  # row by row: for a list of pairs SQLite would scan all rows with the same first value
             tx.execute(f"DELETE FROM {rule.table} WHERE ({rule.columns}) = ({', '.join('?' * len(row))})", row)
 
 
 def _delete_grant(tx: Transaction, row: Row, now: int) -> None:
-    """With its tokens, some of them at once, and its client if nothing else refers to that."""
+    """Deletes a grant with its tokens, a batch at a time, and its client if that is unused."""
     grant_id, client_id = row
     tokens = "SELECT id FROM access_token WHERE grant_id = ? LIMIT ?"
     found = tx.execute(tokens, (grant_id, TOKENS_AT_ONCE + 1)).fetchall()
@@ -65,7 +65,7 @@ def _delete_grant(tx: Transaction, row: Row, now: int) -> None:
 
 
 def _delete_quote(tx: Transaction, row: Row, now: int) -> None:
-    """Unless a payment has used it; with its client if nothing else refers to that."""
+    """Deletes a quote unless a payment has used it, and its client if that is unused."""
     quote_id, client_id, is_used = row
     if is_used:
         tx.execute("UPDATE quote SET purge_at = NULL WHERE id = ?", (quote_id,))
@@ -75,13 +75,13 @@ def _delete_quote(tx: Transaction, row: Row, now: int) -> None:
 
 
 def _delete_client(tx: Transaction, row: Row, now: int) -> None:
-    """Unless something refers to it."""
+    """Deletes a client unless something refers to it."""
     client = {"client": row[0]}
     if tx.execute(f"SELECT {NEEDS_CLIENT}", client).fetchone()[0]:
-        # The purge of the last of its grants and quotes comes here again.
+        # It is tried again when its last grant or quote is purged.
         tx.execute("UPDATE client SET purge_at = NULL WHERE id = :client", client)
     elif tx.execute("SELECT EXISTS (SELECT 1 FROM signature_nonce WHERE client_id = :client)", client).fetchone()[0]:
-        # Nobody may replay its signatures while they are valid.
+        # Its signatures must not be replayed while they are valid.
         tx.execute("UPDATE client SET purge_at = :later WHERE id = :client", client | {"later": now + HOUR})
     else:
         tx.execute("DELETE FROM client_key WHERE client_id = :client", client)
@@ -94,11 +94,11 @@ NEEDS_CLIENT: Final = " OR ".join(
 )
 _QUOTE: Final = "id, client_id, EXISTS (SELECT 1 FROM outgoing_payment WHERE quote_id = quote.id)"
 
-# Grants, quotes and clients that were not used. More clients, because each of these deletes may leave one.
+# Unused grants, quotes and clients. More clients, because each deleted grant or quote may leave one.
 GRANTS = Rule('"grant"', "purge_at", "id, client_id", at_once=2, delete=_delete_grant)
 QUOTES = Rule("quote", "purge_at", _QUOTE, at_once=2, delete=_delete_quote)
 CLIENTS = Rule("client", "purge_at", "id", at_once=4, delete=_delete_client)
-# Longer than a request can wait for other servers and the database before it uses its nonce.
+# Longer than a request can wait for other servers and the database before its nonce is stored.
 NONCES = Rule("signature_nonce", "expires_at", "client_id, kid, nonce", after=300 * SECOND, at_once=2)
 RESPONSES = Rule("idempotency_key", "created_at", "id", after=DAY, at_once=2)
 ANSWERS = Rule("answered_request", "answered_at", "peer_id, request_id", after=30 * DAY, at_once=32)
@@ -111,7 +111,7 @@ FORMS = Rule("operator_form", "used_at", "id", after=DAY)  # longer than a sessi
 
 
 def purge_ended_tokens(tx: Transaction, grant_id: str) -> None:
-    """Deletes some of the grant's oldest tokens that were rotated or revoked."""
+    """Deletes the grant's oldest rotated or revoked tokens, a batch at a time."""
     surplus = tx.execute(
         "SELECT id FROM access_token WHERE grant_id = ? AND revoked_at IS NOT NULL"
         " ORDER BY created_at DESC, id LIMIT ? OFFSET ?",
@@ -127,7 +127,7 @@ def has_old_events(tx: Transaction, now: int) -> bool:
 
 
 def purge_events(tx: Transaction, now: int) -> bool:
-    """Deletes a few events that are old enough and need not be sent any more; whether there may be more."""
+    """Deletes a batch of old events that are not to be delivered any more. Whether there may be more."""
     oldest = tx.execute("SELECT sequence, created_at FROM event ORDER BY sequence LIMIT ?", (EVENTS_AT_ONCE,))
     sent_to_all = tx.execute("SELECT coalesce(min(cursor), ?) FROM webhook WHERE state = 'active'", (1 << 62,))
     (cursor,) = sent_to_all.fetchone()

@@ -1,7 +1,7 @@
-"""Rows as structs: the fields of a record name the columns of its table, so that each column is written once.
+"""Rows as structs: a record's fields name its table's columns, so that each column is written once.
 
-And cursor pages of them: newest first by id, walked with an index and never an offset. A cursor is a position, the id
-of a resource; it keeps working when its own resource is not in the list.
+Also cursor pagination: newest first by id, using an index, never an offset. A cursor is the id of a resource; it works
+even if that resource is not in the list.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ Row = Sequence[Any]
 
 
 class Embedded(NamedTuple):
-    """A field that is made of several columns: their names, and how they are read and written."""
+    """A field that is stored in several columns: their names, and how to read and write them."""
 
     columns: Sequence[str]
     read: Callable[[Row], Any]
@@ -25,17 +25,17 @@ class Embedded(NamedTuple):
 
 
 def json_column(name: str) -> Embedded:
-    """A column with a JSON text."""
+    """A column of JSON text."""
     return Embedded(
         [name], lambda row: msgspec.json.decode(row[0]), lambda value: [msgspec.json.encode(value).decode()]
     )
 
 
 class Table(Generic[R]):
-    """The SQL of one record, built once. Its columns are the fields in their order, so a row becomes a record as it is.
+    """The SQL of a record, built once. The columns are in the order of the fields, so a row converts directly.
 
-    `source` is the table, or the join that the record is read from; `prefix` is the alias in it of those fields that
-    `columns` names no other column for. One field at most is Embedded.
+    `source` is the table or join to read from; `prefix` qualifies the columns of fields not named in `columns`. At most
+    one field is Embedded.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Table(Generic[R]):
         self._into = f"INTO {source} ({self.columns}) VALUES ({', '.join('?' * len(names))})"
 
     def record(self, row: Row) -> R:
-        """The record of a row that has all columns."""
+        """The record of a full row."""
         if self._embedded is None:
             return self._record(*row)
         place, embedded = self._embedded
@@ -75,23 +75,23 @@ class Table(Generic[R]):
         return (*values[: place.start], *embedded.write(values[place.start]), *values[place.start + 1 :])
 
     def find(self, tx: Transaction, where: str, *values: Any) -> R | None:
-        """The first row; `where` is all that follows FROM."""
+        """The first row; `where` is everything after FROM."""
         row = tx.execute(self._select + where, values).fetchone()
         return self.record(row) if row else None
 
     def get(self, tx: Transaction, row_id: int | str) -> R | None:
-        """The row with the id, in the first column."""
+        """The row with this key."""
         return self.find(tx, f"WHERE {self.key} = ?", row_id)
 
     def by_id(self, tx: Transaction, row_id: int | str) -> R:
-        """The same. Raises Damaged: ids come from rows that refer to this one."""
+        """The row with this key. Raises Damaged if missing: ids come from rows that refer to this one."""
         record = self.get(tx, row_id)
         if record is None:
             raise Damaged(f"{self._table} {row_id} does not exist")
         return record
 
     def list(self, tx: Transaction, where: str, *values: Any) -> Sequence[R]:
-        """The rows; `where` is all that follows FROM."""
+        """The rows; `where` is everything after FROM."""
         return [self.record(row) for row in tx.execute(self._select + where, values)]
 
     def insert(self, tx: Transaction, record: R) -> None:
@@ -99,36 +99,36 @@ class Table(Generic[R]):
         tx.execute(f"INSERT {self._into}", self.values(record))
 
     def replace(self, tx: Transaction, record: R) -> None:
-        """Inserts a row, in place of the one that has its key."""
+        """Inserts a row, replacing the one with its key."""
         tx.execute(f"INSERT OR REPLACE {self._into}", self.values(record))
 
     def create(self, tx: Transaction, **values: Any) -> int:
-        """Inserts a row with these columns; the id that the database gave it."""
+        """Inserts a row with these columns. Returns its id."""
         return insert_row(tx, self._table, **values)
 
     def update(self, tx: Transaction, row_id: int | str, **values: Any) -> None:
-        """Sets these columns of the row with the id."""
+        """Sets columns of the row with this id."""
         columns = ", ".join(f"{column} = ?" for column in values)
         tx.execute(f"UPDATE {self._table} SET {columns} WHERE id = ?", (*values.values(), row_id))
 
 
 def find_number(tx: Transaction, sql: str, *values: Any) -> int | None:
-    """The first number that a statement finds; None when there is no row, or NULL in it."""
+    """The first number of a query; None if there is no row, or it is NULL."""
     row = tx.execute(sql, values).fetchone()
     return None if row is None else row[0]
 
 
 def number(tx: Transaction, sql: str, *values: Any) -> int:
-    """The same; 0 for None."""
+    """The first number of a query; 0 if there is no row, or it is NULL."""
     return find_number(tx, sql, *values) or 0
 
 
 def first_row_from(tx: Transaction, table: str, key: str, moment: int) -> int:
-    """The key of the first row of a time (microseconds) or later; one more than the last when there is none.
+    """The key of the first row at a time (microseconds) or later; the last key plus one if there is none.
 
-    For tables whose keys rise with `created_at`, which are searched by halves: a few tens of rows.
+    For tables whose keys rise with `created_at`. A binary search, which reads a few tens of rows.
     """
-    # Two statements with a condition, because for a plain min() and max() SQLite may walk the whole table.
+    # Two statements: for a plain min() and max() SQLite may scan the whole table.
     ends = f"SELECT {key} FROM {table} WHERE {key} > 0 ORDER BY {key}"
     first, end = number(tx, f"{ends} LIMIT 1") or 1, number(tx, f"{ends} DESC LIMIT 1") + 1
     while first < end:
@@ -141,7 +141,7 @@ def first_row_from(tx: Transaction, table: str, key: str, moment: int) -> int:
 
 
 def insert_row(tx: Transaction, table: str, **values: Any) -> int:
-    """Inserts a row with these columns; the id that the database gave it."""
+    """Inserts a row with these columns. Returns its id."""
     cursor = tx.execute(_insertion(table, tuple(values)), tuple(values.values()))
     assert cursor.lastrowid is not None
     return cursor.lastrowid
@@ -153,7 +153,7 @@ def _insertion(table: str, columns: tuple[str, ...]) -> str:
 
 
 class PageQuery(msgspec.Struct, frozen=True):
-    """Which page: `count` items `older` or `newer` than the cursor, the newest ones when there is none."""
+    """A page request: `count` items `older` or `newer` than the cursor, or the newest without one."""
 
     count: int
     cursor: str | None = None
@@ -161,7 +161,7 @@ class PageQuery(msgspec.Struct, frozen=True):
 
 
 class PageBounds(msgspec.Struct, frozen=True):
-    """Whether the list goes on beyond the page, on the older and the newer side."""
+    """Whether there are rows beyond the page on either side."""
 
     has_older: bool
     has_newer: bool
@@ -174,7 +174,7 @@ EVERY: Final[Mapping[str, Any]] = {}
 def select_page(
     tx: Transaction, table: Table[R], query: PageQuery, conditions: Mapping[str, Any] = EVERY
 ) -> tuple[Sequence[R], PageBounds]:
-    """Rows under these conditions, each SQL with one `?` and its value, newest first by the first column."""
+    """A page of the rows that satisfy the conditions (SQL with one `?`, and its value), newest first by key."""
     key = table.key
     source, values = f"{table.source} WHERE {''.join(f'{one} AND ' for one in conditions)}", [*conditions.values()]
     older = query.towards == "older" or query.cursor is None
@@ -185,9 +185,9 @@ def select_page(
         [*values, cursor, query.count + 1],
     ).fetchall()
     page, more = rows[: query.count], len(rows) > query.count
-    # Beyond the other edge: what comes before the page's first row, or from the cursor on when the page is empty.
+    # Whether there are rows on the other side: before the page's first row, or from the cursor on if the page is empty.
     other = f"{'>' if older else '<'}{'' if page else '='}"
-    beyond = query.cursor is not None and bool(  # there is nothing newer than the newest
+    beyond = query.cursor is not None and bool(  # nothing is newer than the newest
         tx.execute(
             f"SELECT EXISTS (SELECT 1 FROM {source}{key} {other} ?)", [*values, page[0][0] if page else cursor]
         ).fetchone()[0]
@@ -200,6 +200,6 @@ def select_page(
 def page_of_wallet(
     tx: Transaction, table: Table[R], query: PageQuery, wallet_id: int, client_id: int | None
 ) -> tuple[Sequence[R], PageBounds]:
-    """A page of a wallet's rows: of one client's own when client_id is given."""
+    """A page of a wallet's rows; with client_id, only that client's."""
     conditions = {"wallet_address_id = ?": wallet_id}
     return select_page(tx, table, query, conditions if client_id is None else conditions | {"client_id = ?": client_id})

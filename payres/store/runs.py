@@ -1,7 +1,7 @@
-"""SQL of the server's runs: the one that lasts, and the end of each that did not end in order, as after a kill.
+"""SQL of the server's runs: the current one, and the end of each that was killed.
 
-A peer that sends no Request-Id cannot repeat a request. If it got no answer to a packet that was taken just before such
-an end, it may count the packet as not delivered, and send its money again.
+A peer that sends no Request-Id cannot repeat a request. If a kill prevented the answer to a packet, the peer may
+consider it undelivered, and send its money again.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from payres.store.peers import PeerRecord
 from payres.store.rows import first_row_from
 from payres.store.work import Transaction
 
-UNSURE: Final = 5 * SECOND  # before the end, in which what was answered may not have arrived
-KEPT: Final = 30 * DAY  # no longer, since the Request-Ids of peers are not known any longer
+UNSURE: Final = 5 * SECOND  # before a kill, in which answers may have been lost
+KEPT: Final = 30 * DAY  # as long as the Request-Ids of peers
 
-# The last sign of life, whichever of these it was; without what commands write also when no server runs.
+# The last sign of life. Rows that commands write without a server are excluded.
 _END = """
 UPDATE server_run SET killed_after = max(
   coalesce((SELECT created_at FROM transfer WHERE kind IN ('payment', 'exchange') AND refund_id IS NULL
@@ -36,7 +36,7 @@ ORDER BY t.id
 
 
 class TakenPacket(msgspec.Struct, frozen=True):
-    """A packet that came from a peer, with its amount on the link, and whom it paid unless it was passed on."""
+    """A packet from a peer, its amount on the link, and the payment and wallet it paid unless it was forwarded."""
 
     peer: PeerRecord
     amount: int
@@ -46,7 +46,7 @@ class TakenPacket(msgspec.Struct, frozen=True):
 
 
 def begin(tx: Transaction) -> bool:
-    """A run begins; whether the last one did not end in order."""
+    """Starts a run. Whether the last one was killed."""
     was_killed = note_kill(tx)
     if not was_killed:
         tx.execute("INSERT INTO server_run DEFAULT VALUES")
@@ -54,9 +54,9 @@ def begin(tx: Transaction) -> bool:
 
 
 def note_kill(tx: Transaction) -> bool:
-    """Notes the last sign of life of a run that did not end in order, and begins another; whether there was one.
+    """If the last run was killed, stores its last sign of life and starts another. Whether it was.
 
-    Besides at a start of the server, before something else than the server writes what would be taken for such a sign.
+    Call it at the server's start, and before commands write rows that look like a sign of life.
     """
     was_killed = tx.execute(_END).rowcount > 0
     if was_killed:
@@ -65,14 +65,14 @@ def note_kill(tx: Transaction) -> bool:
 
 
 def end(tx: Transaction) -> None:
-    """The run that lasts ends in order."""
+    """Ends the current run cleanly."""
     tx.execute("DELETE FROM server_run WHERE killed_after IS NULL")
 
 
 def unsure_packets(tx: Transaction, peer: PeerRecord, now: int) -> Sequence[TakenPacket]:
-    """Packets of the peer without a Request-Id that were taken just before a run did not end in order, oldest first."""
+    """Packets of the peer without a Request-Id that were accepted just before a kill, oldest first."""
     killed = tx.execute("SELECT killed_after FROM server_run WHERE killed_after > ? ORDER BY id", (now - KEPT,))
-    found: dict[int, TakenPacket] = {}  # by transfer: runs may have ended within seconds, or done nothing
+    found: dict[int, TakenPacket] = {}  # by transfer id: the periods of runs may overlap
     for (moment,) in killed.fetchall():
         first, beyond = (first_row_from(tx, "transfer", "id", at) for at in (moment - UNSURE, moment + 1))
         rows = tx.execute(_TAKEN, (first, beyond, peer.account_id, peer.id))

@@ -1,4 +1,4 @@
-"""SQL of the server's own secrets, made at first use; and encryption under them."""
+"""SQL of the server's own secrets, created on first use; and encryption with them."""
 
 import os
 import secrets
@@ -13,13 +13,13 @@ NONCE_BYTES = 12
 
 
 def ensure_secret(tx: Transaction, name: str) -> bytes:
-    """The named secret: 32 random bytes from the first call on. Needs a writing transaction."""
+    """The named secret, 32 random bytes, created if needed. Needs a writing transaction."""
     tx.execute("INSERT INTO secret (name, value) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, secrets.token_bytes(32)))
     return existing_secret(tx, name)
 
 
 def existing_secret(tx: Transaction, name: str) -> bytes:
-    """The named secret, which a server has made. Raises UnusableDatabase when none has."""
+    """The named secret, which a server must have created. Raises UnusableDatabase if missing."""
     found = _find_secret(tx, name)
     if found is None:
         raise UnusableDatabase("No server has had this database yet: start the primary server, and try again")
@@ -27,13 +27,13 @@ def existing_secret(tx: Transaction, name: str) -> bytes:
 
 
 def encrypt(tx: Transaction, name: str, text: str) -> bytes:
-    """A text encrypted under the named secret. Needs a writing transaction."""
+    """Encrypts a text with the named secret. Needs a writing transaction."""
     nonce = os.urandom(NONCE_BYTES)
     return nonce + AESGCM(ensure_secret(tx, name)).encrypt(nonce, text.encode(), None)
 
 
 def decrypt(tx: Transaction, name: str, encrypted: bytes) -> str:
-    """The text that was encrypted under the named secret. Raises Damaged when that is missing, or another one."""
+    """Decrypts a text with the named secret. Raises Damaged if the secret is missing or does not match."""
     secret = _find_secret(tx, name)
     if secret is None:
         raise Damaged(f"the secret {name} does not exist")

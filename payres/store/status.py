@@ -9,7 +9,7 @@ from payres.store.work import Transaction
 
 
 class LedgerSum(NamedTuple):
-    """The accounts of one asset and kind together, in the asset's minor unit."""
+    """The total balance of one asset and kind of account, in the asset's minor unit."""
 
     asset_code: str
     asset_scale: int
@@ -18,18 +18,18 @@ class LedgerSum(NamedTuple):
 
 
 class PaymentCounts(NamedTuple):
-    """How many payments were created in a time, and how many of the outgoing ones have failed."""
+    """The number of payments created in a period, and how many outgoing ones failed."""
 
     incoming_payments: int
     outgoing_payments: int
     failed: int
 
 
-_LAST_TIME: Final = "SELECT created_at FROM audit WHERE action = ? ORDER BY id DESC LIMIT 1"  # of what was done
+_LAST_TIME: Final = "SELECT created_at FROM audit WHERE action = ? ORDER BY id DESC LIMIT 1"  # of an action
 
 
 def ledger_sums(tx: Transaction) -> Sequence[LedgerSum]:
-    """By asset and kind. The sum of one kind may pass what SQLite adds up, so Python does."""
+    """Balances by asset and kind. Added in Python, because the sum may exceed SQLite's integers."""
     sums = Counter[tuple[str, int, str]]()
     for code, scale, kind, balance in tx.execute(
         "SELECT s.code, s.scale, a.kind, a.balance FROM account a JOIN asset s ON s.id = a.asset_id"
@@ -40,7 +40,7 @@ def ledger_sums(tx: Transaction) -> Sequence[LedgerSum]:
 
 
 def count_payments_since(tx: Transaction, first_id: str) -> PaymentCounts:
-    """Of the payments whose id is not below this one."""
+    """Counts the payments with this id or a higher one."""
     incoming = number(tx, "SELECT count(*) FROM incoming_payment WHERE id >= ?", first_id)
     outgoing = tx.execute(
         "SELECT count(*), count(*) FILTER (WHERE state = 'failed') FROM outgoing_payment WHERE id >= ?", (first_id,)
@@ -54,17 +54,17 @@ def last_backup(tx: Transaction) -> int | None:
 
 
 def last_restore(tx: Transaction) -> int | None:
-    """When the database was last put in place by a restore."""
+    """When the database was last restored."""
     return find_number(tx, _LAST_TIME, "database.restore")
 
 
 def last_check(tx: Transaction) -> int | None:
-    """When all invariants of the ledger were last found to hold; None when one did not hold since."""
+    """When the last check found all ledger invariants intact; None if it found a breach."""
     return find_number(tx, "SELECT checked_at FROM ledger_check WHERE broken IS NULL")
 
 
 def broken_invariant(tx: Transaction) -> str | None:
-    """The first invariant of the ledger that did not hold when they were last checked."""
+    """The first broken invariant of the last check."""
     row = tx.execute("SELECT broken FROM ledger_check WHERE broken IS NOT NULL").fetchone()
     return None if row is None else str(row[0])
 
@@ -85,7 +85,7 @@ def first_transfer(tx: Transaction) -> int | None:
 
 
 def low_liquidity(tx: Transaction) -> Sequence[tuple[str, int, int]]:
-    """Code, scale and balance, in the minor unit, of each liquidity of which little is left."""
+    """Code, scale and balance, in the minor unit, of each liquidity account that is low."""
     return tx.execute(
         "SELECT s.code, s.scale, a.balance FROM asset s JOIN account a ON a.asset_id = s.id"
         " WHERE a.kind = 'liquidity' AND a.warned = 1 ORDER BY s.code, s.scale"
@@ -93,7 +93,7 @@ def low_liquidity(tx: Transaction) -> Sequence[tuple[str, int, int]]:
 
 
 class Takeover(NamedTuple):
-    """Another server was found at the base URL, with a later state of this database: `restored_at`, as it said it."""
+    """Another server was found at the base URL, with a later state of this database: its `restored_at`."""
 
     found_at: int
     base_url: str
@@ -101,7 +101,7 @@ class Takeover(NamedTuple):
 
 
 def takeover(tx: Transaction) -> Takeover | None:
-    """The last since the database was last restored, as the audit log has it."""
+    """The last takeover in the audit log since the database was last restored."""
     row = tx.execute(
         "SELECT created_at, object, details ->> 'restoredAt' FROM audit WHERE action = 'database.superseded'"
         " AND created_at >= ? ORDER BY id DESC LIMIT 1",
@@ -111,12 +111,12 @@ def takeover(tx: Transaction) -> Takeover | None:
 
 
 def count_failed_deliveries(tx: Transaction) -> int:
-    """Deliveries that have failed and are not repeated."""
+    """Failed deliveries that are not retried."""
     return number(tx, "SELECT count(*) FROM webhook w JOIN delivery d ON d.webhook_id = w.id AND d.state = 'failed'")
 
 
 def oldest_pending_event(tx: Transaction) -> int | None:
-    """The time of the oldest event whose delivery to an active webhook is being repeated."""
+    """The time of the oldest event whose delivery to an active webhook is being retried."""
     return find_number(
         tx,
         "SELECT min(e.created_at) FROM webhook w JOIN event e ON e.sequence ="
@@ -126,10 +126,10 @@ def oldest_pending_event(tx: Transaction) -> int | None:
 
 
 def count_sending(tx: Transaction) -> int:
-    """Outgoing payments to other servers that have not ended."""
+    """Outgoing payments to other servers in flight."""
     return number(tx, "SELECT count(*) FROM outgoing_payment WHERE state = 'sending'")
 
 
 def count_unresolved_packets(tx: Transaction) -> int:
-    """Packets whose outcome an operator has to resolve."""
+    """Packets whose outcome an operator must resolve."""
     return number(tx, "SELECT count(*) FROM packet WHERE state = 'doubtful'")

@@ -1,11 +1,11 @@
-"""Units of work, run together in one transaction of a connection.
+"""Units of work, run together in one transaction.
 
-Mostly `attempt` runs them on the event loop's own thread, where a statement takes microseconds, and `commit` makes them
-durable on the connection's thread, where waiting for the disk delays nobody. What does not go smoothly is done again by
-`run_units` and `run_reads` on that thread. So a unit may run twice: it changes nothing but rows.
+Usually `attempt` runs them on the event loop's thread, where a statement takes microseconds, and `commit` makes them
+durable on the connection's thread, where waiting for the disk blocks nobody. On any trouble, `run_units` and
+`run_reads` run them again on that thread. So a unit may run twice: its only side effects are rows.
 
-When the disk is full (ENOSPC) or fails, a commit fails whole: its callers get Unavailable (503), nothing of it is kept,
-and writing goes on when there is room again. What does not pass stops all writing (`payres.store.work`).
+If the disk is full (ENOSPC) or fails, the whole commit fails: its callers get Unavailable (503), nothing is stored, and
+writing continues once there is room. Permanent faults stop all writing (`payres.store.work`).
 """
 
 import logging
@@ -27,11 +27,11 @@ log = logging.getLogger("payres.store")
 
 
 class Unfinished(Exception):
-    """Units were given up in the middle, with nothing of them kept: to be run again on the connection's thread."""
+    """The units were interrupted with nothing stored, and must run again on the connection's thread."""
 
 
 class Raised:
-    """What a unit raised; anything else, an exception too, is what it returned."""
+    """An exception that a unit raised, as opposed to one that it returned."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -40,12 +40,10 @@ class Raised:
 def attempt(
     units: Sequence[Unit], connection: sqlite3.Connection, environment: Environment, changed: list[str] | None = None
 ) -> list[Any]:
-    """Runs the units inside the open transaction, without savepoints. Each outcome is a result or Raised.
+    """Runs the units in the open transaction without savepoints. Each outcome is a result or Raised.
 
-    `changed` gets what they say has changed.
-
-    A unit that raises with nothing changed needs no undoing. Raises Unfinished when one raises with something changed,
-    or storage fails it; FailStop when a unit does.
+    `changed` collects the names of changes. A unit that raises before any change needs no rollback. Raises Unfinished
+    if a unit raises after a change, or storage fails; FailStop if a unit does.
     """
     outcomes: list[Any] = []
     for unit in units:
@@ -69,11 +67,11 @@ def run_units(
     presence: Presence,
     changed: list[str],
 ) -> list[Any]:
-    """Runs the units in one transaction, a savepoint each, and commits once. Each outcome is a result or Raised.
+    """Runs the units in one transaction, with a savepoint each, and one commit. Each outcome is a result or Raised.
 
-    A unit that raises is rolled back to its savepoint. When the transaction itself is lost, every unit is. Raises
-    FailStop, with nothing of any unit stored, when one raises it or finds damage, or the file is not present any more;
-    Unavailable when no transaction can begin, mostly because another program has the lock for BUSY_TIMEOUT_SECONDS.
+    A unit that raises is rolled back to its savepoint; if the transaction itself is lost, all units are. Raises
+    FailStop, with nothing stored, if a unit raises it or finds damage, or the file is gone; Unavailable if no
+    transaction can begin, usually because another program has held the lock for BUSY_TIMEOUT_SECONDS.
     """
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -88,7 +86,7 @@ def run_units(
 
 
 def commit(outcomes: list[Any], connection: sqlite3.Connection, presence: Presence) -> list[Any]:
-    """Commits what units did; their outcomes, or for all of them that nothing was stored. Raises FailStop."""
+    """Commits. Returns the outcomes, or if the commit fails, Unavailable for each unit. Raises FailStop."""
     try:
         presence.check()
         connection.execute("COMMIT")
@@ -98,7 +96,7 @@ def commit(outcomes: list[Any], connection: sqlite3.Connection, presence: Presen
 
 
 def _failed(error: Exception, connection: sqlite3.Connection, units: int) -> list[Any]:
-    """Rolls back; for each unit that nothing was stored. Raises FailStop."""
+    """Rolls back. Returns Unavailable for each unit. Raises FailStop."""
     _empty_frames(error)
     roll_back(connection)
     if isinstance(error, FailStop):
@@ -111,18 +109,18 @@ def _failed(error: Exception, connection: sqlite3.Connection, units: int) -> lis
 
 
 def _overwrite(connection: sqlite3.Connection) -> None:
-    """Puts another commit where one that failed may stand whole in the log.
+    """Overwrites a failed commit, which may be complete in the log, by another.
 
-    When the disk does not confirm a commit, SQLite drops it, but its pages are written: should the process die before
-    the next one, recovery would find them, and what callers heard has failed would have happened. It does no harm if
-    this is not confirmed either: written is enough, unless the power fails as well.
+    If the disk does not confirm a commit, SQLite drops it, but its pages may be written: if the process died before the
+    next commit, recovery would restore work that callers were told had failed. This commit need not be confirmed
+    either: being written is enough, unless the power fails too.
     """
     try:
         connection.execute("BEGIN IMMEDIATE")
         touch(connection)
         connection.execute("COMMIT")
     except sqlite3.Error as error:
-        log.error("and the commit to overwrite it failed: %s", error)
+        log.error("the commit to overwrite it failed too: %s", error)
         roll_back(connection)
 
 
@@ -132,18 +130,18 @@ def _run_unit(unit: Unit, connection: sqlite3.Connection, environment: Environme
         outcome = _checked(unit(Work(connection, environment, changed)))
     except FailStop:
         raise
-    except BaseException as error:  # even what would end a program must not end the thread with the work half done
+    except BaseException as error:  # even SystemExit must not end the thread with the work half done
         outcome = _raised(error)
         if isinstance(outcome.error, FailStop):
             raise outcome.error from error
-        # Some failures (disk full, I/O) end the whole transaction; then there is no savepoint and this raises in turn.
+        # Some failures (disk full, I/O) end the whole transaction; then there is no savepoint, and this raises too.
         connection.execute("ROLLBACK TO unit")
     connection.execute("RELEASE unit")
     return outcome
 
 
 def run_reads(units: Sequence[Unit], connection: sqlite3.Connection, environment: Environment) -> list[Any]:
-    """Runs the units over one snapshot. Each outcome is a result or Raised."""
+    """Runs the units on one snapshot. Each outcome is a result or Raised."""
     outcomes: list[Any] = []
     try:
         connection.execute("BEGIN")
@@ -163,14 +161,14 @@ def run_reads(units: Sequence[Unit], connection: sqlite3.Connection, environment
 
 
 def _checked(result: Any) -> Any:
-    # A cursor, or an iterator over one, is bound to a transaction that is about to end.
-    if hasattr(result, "__next__"):  # an Iterator, at a tenth of what isinstance takes
+    # A cursor, or an iterator over one, would be read after its transaction.
+    if hasattr(result, "__next__"):  # an Iterator; ten times as fast as isinstance
         raise TypeError(f"a unit of work returned {type(result).__name__}, which would be read after its transaction")
     return result
 
 
 def _raised(error: BaseException) -> Raised:
-    """A failure of storage as Unavailable or FailStop; any other as it is: a broken constraint stays our fault."""
+    """Storage errors become Unavailable or FailStop; others, such as a broken constraint, are kept as bugs."""
     _empty_frames(error)
     if cause := damage(error):
         return Raised(cause)
@@ -183,10 +181,10 @@ def _raised(error: BaseException) -> Raised:
 
 
 def _empty_frames(error: BaseException) -> None:
-    """Frees what the frames of the traceback hold.
+    """Clears the frames of the traceback.
 
-    A half-read cursor among it would hold the connection in its old snapshot as long as the exception lives: a reader
-    would no longer see what is committed, and the writer could not begin once another program has written.
+    A half-read cursor in one would keep the connection in its old snapshot as long as the exception lives: a reader
+    would miss later commits, and the writer could not begin once another program has written.
     """
     chain: list[BaseException | None] = [error]
     seen: set[int] = set()
@@ -207,6 +205,6 @@ def roll_back(connection: sqlite3.Connection) -> None:
 
 
 def touch(tx: Transaction) -> None:
-    """Writes one page, with nothing changed in it, so that there is something to commit; raises when it cannot."""
+    """Rewrites one page unchanged, so that there is something to commit. Raises if it cannot."""
     (version,) = tx.execute("PRAGMA user_version").fetchone()
     tx.execute(f"PRAGMA user_version = {version}")

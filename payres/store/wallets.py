@@ -1,4 +1,4 @@
-"""SQL of wallet addresses, their keys, the browsers that their owners are signed in with, and links for passwords."""
+"""SQL of wallet addresses, their keys, their owners' sessions, and password links."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -14,8 +14,7 @@ from payres.store.work import Transaction, Work
 
 
 class WalletRecord(msgspec.Struct, frozen=True):
-    """A wallet address with its asset and the fee for sending that; path is what follows the base URL, times are
-    microseconds.
+    """A wallet address with its asset and sending fee; path is the part after the base URL, times are microseconds.
 
     Wrong passwords before unlocked_at no longer count.
     """
@@ -48,7 +47,7 @@ class WalletRecord(msgspec.Struct, frozen=True):
 
 
 class KeyRecord(msgspec.Struct, frozen=True):
-    """A public key of a wallet address; x is base64url as in its JWK, name is the operator's for it."""
+    """A public key of a wallet address; x is base64url as in its JWK, name is given by the operator."""
 
     id: int
     wallet_address_id: int
@@ -60,7 +59,7 @@ class KeyRecord(msgspec.Struct, frozen=True):
 
 
 class SessionRecord(msgspec.Struct, frozen=True):
-    """A browser in which the wallet's owner is signed in."""
+    """A browser session of a wallet's owner."""
 
     id_hash: bytes
     wallet_address_id: int
@@ -86,7 +85,7 @@ def find_wallet(tx: Transaction, path: str) -> WalletRecord | None:
 
 
 def active_wallet(work: Work, url: str, field: str = "walletAddress") -> WalletRecord:
-    """The active wallet address at `url`. Raises InvalidRequest, naming `field`, when this server has none such."""
+    """The active wallet address at `url`. Raises InvalidRequest, naming `field`, if this server has none."""
     path = work.urls.wallet_path(url)
     wallet = find_wallet(work, path) if path is not None else None
     if wallet is None or not wallet.active:
@@ -97,7 +96,7 @@ def active_wallet(work: Work, url: str, field: str = "walletAddress") -> WalletR
 def find_with_wallet(
     tx: Transaction, table: Table[R], record_id: str, client_id: int | None = None
 ) -> tuple[R, WalletRecord] | None:
-    """A row of a table whose rows belong to wallet addresses and clients, of one client or of any, with its wallet."""
+    """A row of a table with wallet_address_id and client_id, optionally restricted to one client, with its wallet."""
     values = (record_id,) if client_id is None else (record_id, client_id)
     row = tx.execute(_with_wallet(table, client_id is not None), values).fetchone()
     return (table.record(row[: table.width]), WALLETS.record(row[table.width :])) if row else None
@@ -133,23 +132,23 @@ def find_valid_key(tx: Transaction, wallet_id: int, kid: str) -> KeyRecord | Non
 
 
 def last_key(tx: Transaction, wallet_id: int, kid: str) -> KeyRecord | None:
-    """The key that had this kid last, valid or not."""
+    """The last key with this kid, valid or not."""
     return KEYS.find(tx, "WHERE wallet_address_id = ? AND kid = ? ORDER BY id DESC", wallet_id, kid)
 
 
 def list_keys(tx: Transaction, wallet_id: int, revoked: bool = False) -> Sequence[KeyRecord]:
-    """The valid keys, oldest first; with `revoked`, the others too."""
+    """The valid keys, oldest first; with `revoked`, the revoked ones too."""
     return KEYS.list(tx, "WHERE wallet_address_id = ? AND (revoked_at IS NULL OR ?) ORDER BY id", wallet_id, revoked)
 
 
 def insert_session(tx: Transaction, id_hash: bytes, wallet_id: int, now: int, expires_at: int) -> None:
-    """Stores a new session and deletes those that have ended."""
+    """Stores a new session and purges expired ones."""
     purge(tx, SESSIONS, now)
     insert_row(tx, "session", id_hash=id_hash, wallet_address_id=wallet_id, created_at=now, expires_at=expires_at)
 
 
 def find_session(tx: Transaction, id_hash: bytes, now: int) -> SessionRecord | None:
-    """The session, unless it has ended."""
+    """The session, unless it has expired."""
     return SIGNED_IN.find(tx, "WHERE id_hash = ? AND expires_at > ?", id_hash, now)
 
 
@@ -162,17 +161,17 @@ def delete_session(tx: Transaction, id_hash: bytes) -> None:
 
 
 def delete_sessions_of_wallet(tx: Transaction, wallet_id: int) -> None:
-    """Signs the owner out everywhere."""
+    """Signs the owner out of all browsers."""
     tx.execute("DELETE FROM session WHERE wallet_address_id = ?", (wallet_id,))
 
 
 def set_password_link(tx: Transaction, wallet_id: int, link_hash: bytes, expires_at: int) -> None:
-    """Gives the owner a link, in place of one from before."""
+    """Stores a new password link, replacing an earlier one."""
     tx.execute("INSERT OR REPLACE INTO password_link VALUES (?, ?, ?)", (wallet_id, link_hash, expires_at))
 
 
 def wallet_of_link(tx: Transaction, link_hash: bytes, now: int) -> WalletRecord | None:
-    """Whose link this is, unless it has expired."""
+    """The wallet of an unexpired link."""
     link = "SELECT wallet_address_id FROM password_link WHERE link_hash = ? AND expires_at > ?"
     return WALLETS.find(tx, f"WHERE w.id = ({link})", link_hash, now)
 

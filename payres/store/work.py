@@ -1,6 +1,6 @@
-"""What a unit of work gets: one open transaction, and what it may ask for besides; and fail-stops.
+"""The context of a unit of work: an open transaction, time, ids and settings; and fail-stops.
 
-A full or failing disk is no fail-stop: `payres.store.transactions` answers the units whose commit failed, and goes on.
+A full or failing disk is no fail-stop: `payres.store.transactions` fails the affected units, and continues.
 """
 
 import re
@@ -21,16 +21,16 @@ from payres.wire import encode
 Values = Sequence[Any] | Mapping[str, Any]
 
 BEYOND_REPAIR: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-MISSING: Final = re.compile(r"no such (table|column)\b|has no column named\b")  # SQLite has no code of its own for it
-# In `Work.changed`: there are new events.
+MISSING: Final = re.compile(r"no such (table|column)\b|has no column named\b")  # SQLite has no error code for it
+# In `Work.changed`: new events.
 EVENTS: Final = "events"
-# A webhook has become active.
+# In `Work.changed`: a webhook was activated.
 ACTIVE_WEBHOOK: Final = "active webhook"
 INSERT_EVENT: Final = "INSERT INTO event (type, subject, data, created_at) VALUES (?, ?, ?, ?)"
 
 
 class Transaction(Protocol):
-    """Runs SQL inside the open transaction: all that a module of SQL needs."""
+    """Runs SQL in the open transaction."""
 
     def execute(self, sql: str, values: Values = ..., /) -> sqlite3.Cursor:
         """Runs one statement."""
@@ -42,12 +42,12 @@ class Transaction(Protocol):
 
 
 def _ignore(sentence: str) -> None:
-    """A server has nobody to warn."""
+    """Servers show warnings to nobody."""
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """What is handed in to the application and reaches every unit of work: settings, time, URLs, the actor, what
-    counts, what tells the operator of a warning, and whether a commit must survive a loss of power."""
+    """The dependencies of the application and its units of work: settings, URLs, clock, actor, metrics, a function that
+    shows warnings to the operator, and whether commits must survive a power loss."""
 
     settings: Settings
     urls: Urls
@@ -65,16 +65,16 @@ class Environment(msgspec.Struct, frozen=True):
         actor: str = "server",
         warn: Callable[[str], None] = _ignore,
     ) -> "Environment":
-        """That of these settings; time is the machine's unless another clock is handed in."""
+        """The environment for these settings, with the system clock unless another is given."""
         return cls(settings, Urls(settings.base_url), clock or SystemClock(), actor, Metrics(), warn)
 
 
 class Work:
-    """One open transaction, which runs statements, and what a rule may ask for: the time, new ids, URLs, settings.
+    """An open transaction, with the time, new ids, URLs and settings for a unit of work.
 
-    It is made when the unit runs, so `now` (microseconds UTC) is the one time of all that the unit decides. `actor` is
-    who acts, as the audit log names it. `warn` tells the user of a command what they may not have meant. `changed` gets
-    the keys that `events.changes` wakes once the unit is committed.
+    It is created when the unit runs, so `now` (microseconds UTC) is the one time for all its decisions. `actor` is the
+    name for the audit log. `warn` shows a warning to the user of a command. `changed` collects the keys that
+    `events.changes` wakes after the commit.
     """
 
     __slots__ = ("actor", "changed", "execute", "executemany", "now", "settings", "urls", "warn")
@@ -96,9 +96,9 @@ class Work:
         self.changed = [] if changed is None else changed
 
     def emit(self, kinds: str | Sequence[str], subject: str | None, data: msgspec.Struct) -> None:
-        """Writes an event, or several with the same data, into the outbox, in the transaction of the change.
+        """Writes an event, or several with the same data, to the outbox, in the current transaction.
 
-        Each kind is one of EVENT_TYPES, `subject` the id of what it is about.
+        Each kind is one of EVENT_TYPES; `subject` is the id of the object.
         """
         kinds = (kinds,) if isinstance(kinds, str) else kinds
         assert EVENT_TYPES.keys() >= set(kinds), kinds
@@ -110,36 +110,36 @@ class Work:
 
 
 class FailStop(Exception):
-    """What a unit raises when what is stored cannot be right: nothing more may be written until someone has looked.
+    """Raised by a unit when stored data is inconsistent: all writing stops until an operator has looked.
 
-    The text is for the operator's log; `reason` is what callers may know.
+    The text is for the operator's log; callers see `reason`.
     """
 
     reason = "what it has stored cannot be right"
 
     @property
     def message(self) -> str:
-        """What callers get to read."""
+        """The text for callers."""
         return f"The server takes no more work: {self.reason}, and an operator must look"
 
 
 class Damaged(FailStop):
-    """The database file cannot be read any more, or lacks a table, a column, or a row that others refer to."""
+    """The database file is unreadable, or lacks a table, a column, or a referenced row."""
 
     reason = "its database is damaged"
 
 
 class FileGone(FailStop):
-    """The path does not name the database that is open: what is written would be lost with the process."""
+    """The path no longer names the open database: further writes would be lost with the process."""
 
     reason = "its database has been moved, removed or replaced"
 
 
 def damage(error: BaseException) -> Damaged | None:
-    """The fail-stop that an error of SQLite asks for; None for one that may pass: a full or failing disk, a lock."""
+    """The fail-stop for an SQLite error; None for those that may pass: a full or failing disk, a lock."""
     if not isinstance(error, sqlite3.DatabaseError):
         return None
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the rest of it says where
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # without the extended code
     if code in BEYOND_REPAIR or (code == sqlite3.SQLITE_ERROR and MISSING.search(str(error))):
         return Damaged(f"the database cannot be used as it is: {error}")
     return None

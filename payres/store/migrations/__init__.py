@@ -1,10 +1,10 @@
 """Migrations: numbered SQL files in this folder that take a database from one `PRAGMA user_version` to the next.
 
-A new database is made from `schema.sql` at once. A database with a higher version than this program knows is an error.
-Before an older one is changed, a copy of it is made.
+A new database is created from `schema.sql`. A version higher than the newest known is an error. Before an older
+database is changed, it is copied.
 
-`0019_first.sql` makes the first version that this program knows from nothing. Whoever changes `schema.sql` writes the
-next file, with the statements that make the change.
+`0019_first.sql` creates the first known version from nothing. A change of `schema.sql` needs a new file with the
+statements that make the change.
 """
 
 import logging
@@ -20,27 +20,26 @@ from payres.store.copies import copied, examine, remove_partial, rename, side_fi
 log = logging.getLogger("payres.store")
 
 FOLDER = Path(__file__).parent
-FIRST: Final = 19  # lower versions are of the development before it, and no program that was released wrote one
+FIRST: Final = 19  # lower versions were never released
 
 Schema = dict[tuple[str, str], str]  # definitions by kind and name
-_OF_LITESTREAM = {("table", "_litestream_seq"), ("table", "_litestream_lock")}  # added to what it replicates
-_NO_MATTER = re.compile('--.*|"')  # comments, and the quotes that SQLite puts around a table that was renamed
+_OF_LITESTREAM = {("table", "_litestream_seq"), ("table", "_litestream_lock")}  # Litestream adds these
+_NO_MATTER = re.compile('--.*|"')  # comments, and SQLite's quotes around renamed tables
 _STEP = re.compile(r"(\d{4})_\w+\.sql")
 
 
 class UnusableDatabase(Exception):
-    """The file is not one that this program may use: another program's, newer, altered, damaged or in use.
+    """This program must not use the file: another program's, newer, altered, damaged or in use.
 
     The text says which, and what to do.
     """
 
 
 def migrate(connection: sqlite3.Connection, keep_copy: bool = True) -> None:
-    """Brings the database to the newest version, in one transaction. Raises UnusableDatabase, sqlite3.Error.
+    """Migrates the database to the newest version, in one transaction. Raises UnusableDatabase, sqlite3.Error.
 
-    Foreign keys must be off on this connection, or a step could not rebuild a table that others refer to; they are
-    checked as a whole before the commit. An older database is first verified to be what payres made, and a verified
-    copy of one in a file is stored beside it.
+    Foreign keys must be off on this connection, so that a step can rebuild a referenced table; they are all checked
+    before the commit. An older database must be unaltered, and if it is a file, a verified copy is stored beside it.
     """
     steps = migrations()
     newest = max(steps)
@@ -50,7 +49,7 @@ def migrate(connection: sqlite3.Connection, keep_copy: bool = True) -> None:
     kept: Path | None = None
     try:
         check_usable(connection)
-        found = version_of(connection)  # again, now that no other process can be migrating
+        found = version_of(connection)  # again: another process may have migrated it before the lock
         check_unaltered(connection)
         if keep_copy and 0 < found < newest:
             kept = _keep_copy(connection, newest)
@@ -69,20 +68,19 @@ def migrate(connection: sqlite3.Connection, keep_copy: bool = True) -> None:
         raise
     if found > 0:
         message = f"Migrated the database from version {found} to {newest}"
-        # A warning, so that a command says it too: it has no log, and logging writes those on standard error then.
+        # A warning, because commands have no log, and logging prints warnings to standard error.
         log.warning(message if kept is None else f"{message}; {kept} is a copy from before")
 
 
 def migrate_copy(path: Path) -> None:
-    """Brings a copy of a database to the newest version; it stays one file."""
+    """Migrates a copy of a database, which remains one file."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         migrate(connection, keep_copy=False)
 
 
 def check_usable(connection: sqlite3.Connection) -> None:
-    """Raises UnusableDatabase when another program wrote the file, or a payres that this one does not follow; changes
-    nothing."""
-    # One statement, one snapshot: another payres may be making the tables at this moment.
+    """Raises UnusableDatabase if another program wrote the file, or a payres too old or new. Changes nothing."""
+    # One statement, one snapshot: another payres may be creating the tables right now.
     is_foreign = connection.execute(
         "SELECT user_version = 0 AND EXISTS (SELECT 1 FROM sqlite_master) FROM pragma_user_version"
     ).fetchone()[0]
@@ -119,7 +117,7 @@ def check_unaltered(connection: sqlite3.Connection) -> None:
 
 
 def first_fault(connection: sqlite3.Connection) -> str | None:
-    """What is wrong with a file of any version: pages, indexes, constraints, references, schema; or None."""
+    """The first fault of a file of any version, in pages, indexes, constraints, references or schema; or None."""
     (word,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if word != "ok":
         return str(word)
@@ -130,11 +128,11 @@ def first_fault(connection: sqlite3.Connection) -> str | None:
 
 
 def first_difference(connection: sqlite3.Connection) -> str | None:
-    """A table, index, trigger or view that is missing, was added or differs from what payres made; or None."""
+    """The first table, index, trigger or view that is missing, unknown or different; or None."""
     version, steps = version_of(connection), migrations()
     if version == 0:
         return None
-    # A version that is not the newest is known by its steps alone.
+    # The schema of an older version is the result of its steps.
     made_by = [schema()] if version == max(steps) else [steps[n] for n in range(min(steps), version + 1)]
     expected = _schema_made_by(*made_by)
     found = _schema_of(connection)
@@ -150,20 +148,20 @@ def first_difference(connection: sqlite3.Connection) -> str | None:
 
 @cache
 def schema() -> str:
-    """The text of schema.sql: beside the package in a wheel, at the top of the tree in a checkout."""
+    """The text of schema.sql: next to the package in a wheel, at the top of the tree in a checkout."""
     packaged, in_checkout = (Path(__file__).parents[up] / "schema.sql" for up in (2, 3))
     return (packaged if packaged.is_file() else in_checkout).read_text(encoding="utf-8")
 
 
 @cache
 def migrations() -> dict[int, str]:
-    """The scripts by the version they lead to; the lowest makes the first version from nothing."""
+    """The scripts by the version that they lead to; the lowest creates the first version from nothing."""
     named = ((_STEP.fullmatch(file.name), file) for file in sorted(FOLDER.iterdir()))
     return {int(match[1]): file.read_text(encoding="utf-8") for match, file in named if match}
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """The version of the database; 0 when nothing is in it yet."""
+    """The version of the database; 0 if it is empty."""
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return version
 
@@ -174,14 +172,14 @@ def is_outdated(connection: sqlite3.Connection) -> bool:
 
 
 def execute_script(connection: sqlite3.Connection, script: str) -> None:
-    """Runs the statements inside the open transaction; `executescript` would commit it first."""
+    """Runs the statements in the open transaction; `executescript` would commit it first."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
         if ";" in line and sqlite3.complete_statement(statement):
             connection.execute(statement)
             statement = ""
-    connection.execute(statement)  # a last one without its semicolon is run or fails, and is not left out
+    connection.execute(statement)  # a last statement without a semicolon is not skipped
 
 
 @lru_cache(maxsize=8)
@@ -193,7 +191,7 @@ def _schema_made_by(*scripts: str) -> Schema:
 
 
 def _schema_of(connection: sqlite3.Connection) -> Schema:
-    """Without what SQLite and Litestream add, and without comments and spaces: layout depends on a column's age."""
+    """The schema without objects of SQLite and Litestream, comments and spaces, which depend on a column's age."""
     rows = connection.execute(
         "SELECT type, name, coalesce(sql, '') FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
     )
@@ -204,8 +202,8 @@ def _schema_of(connection: sqlite3.Connection) -> Schema:
 def _keep_copy(connection: sqlite3.Connection, newest: int) -> Path:
     """A verified copy beside the database. The connection's lock keeps all writers out.
 
-    It takes the place of one that an earlier attempt at the same migration left, and of what attempts left that were
-    killed: a server that is started again and again must not fill the disk.
+    Replaces the copy of an earlier attempt at this migration, and deletes the leftovers of killed attempts: a server
+    that restarts again and again must not fill the disk.
     """
     database = Path(connection.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0])
     kept = side_file(database, f".before-version-{newest}")
