@@ -1,11 +1,11 @@
-"""Carries packets to the next peer, for payments of ours and for other peers.
+"""Carries packets to the next peer, for our own payments and for other peers.
 
-A packet with money is recorded before it leaves, and its money is posted or voided before its outcome is reported:
-the rows always say what was sent and what may have been sent. A packet without an answer stays in flight; what became
-of it is found out after it has expired (`payres.interledger.unanswered`).
+A money packet is recorded before it leaves, and its money is posted or voided before its outcome is reported: the rows
+always show what was sent and possibly sent. An unanswered packet stays in flight; its outcome is found out after it has
+expired (`payres.interledger.unanswered`).
 
-A peer that has lost a response repeats its request unchanged, also after the packet has expired, and learns the
-outcome: responses are cached for peers that send a Request-Id (ILP over HTTP), so that no money moves twice.
+A peer that has lost a response repeats its request unchanged, even after the packet has expired, and gets the outcome:
+responses are cached for peers that send a Request-Id (ILP over HTTP), so that no money moves twice.
 """
 
 from collections.abc import Callable
@@ -37,12 +37,12 @@ from payres.store.database import Database
 from payres.store.packets import PACKETS, PacketRecord
 from payres.store.work import Work
 
-MARGIN: Final = SECOND  # how long the answer to a packet of our own may come after its expiry
-PURGE_INTERVAL: Final = 16  # milliseconds; 32 are then purged at once, twice as many as are cached meanwhile
+MARGIN: Final = SECOND  # how long after its expiry our own packet may be answered
+PURGE_INTERVAL: Final = 16  # milliseconds; each purge deletes up to 32
 
 
 class Request(msgspec.Struct, frozen=True):
-    """The peer that asks, its Request-Id if any, and the condition of the packet."""
+    """The requesting peer, its Request-Id if any, and the packet's condition."""
 
     peer_id: int
     request_id: str | None
@@ -57,9 +57,9 @@ class NoReply(Enum):
 
 
 def land_forwarded(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
-    """Posts the money of a forwarded packet, and caches the response for the peer that it came from.
+    """Posts the money of a forwarded packet, and caches the response for the peer that sent it.
 
-    Raises Rejected when the packet was given up before.
+    Raises Rejected if the packet was given up before.
     """
     assert packet.from_peer_id is not None
     assert packet.prepare is not None
@@ -74,9 +74,9 @@ def land_forwarded(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
 
 
 class Payer(msgspec.Struct, frozen=True):
-    """Who pays for a packet, counted in `asset`: the peer that it came from with this request, or a payment of ours.
+    """The payer of a packet, in `asset`: the peer that sent it with this request, or our own payment.
 
-    A payment has its `check`, in the unit that records a packet, and its way to `land` one, in the unit that posts its
+    A payment has a `check`, run in the unit that records a packet, and its own `land`, run in the unit that posts its
     money. Both raise Rejected.
     """
 
@@ -88,12 +88,12 @@ class Payer(msgspec.Struct, frozen=True):
 
     @property
     def peer_id(self) -> int | None:
-        """The peer that the packet came from, to which it never goes back."""
+        """The peer that sent the packet, to which it never returns."""
         return self.request.peer_id if self.request else None
 
 
 class Carrier:
-    """Sends packets to the next peer. `awaited` are the ids of recorded packets that a task handles now."""
+    """Sends packets to the next peer. `awaited` are the ids of recorded packets whose answer a task awaits."""
 
     def __init__(self, database: Database, link: Link, clock: Clock, ilp_address: str) -> None:
         self._database = database
@@ -103,10 +103,10 @@ class Carrier:
         self.awaited: set[str] = set()
 
     async def carry(self, payer: Payer, prepare: Prepare) -> Outcome:
-        """The outcome of a packet with money, which is posted or voided by then. Raises Rejected, Unavailable."""
+        """The outcome of a money packet, which is posted or voided by then. Raises Rejected, Unavailable."""
         hop, packet = await self._database.write(partial(self._record, payer=payer, prepare=prepare))
-        # A peer that cannot repeat its request gets the outcome at once. So no fulfillment may come later: the next
-        # peer gets no Request-Id to be asked about.
+        # A peer that cannot repeat its request needs the final outcome now, so no fulfillment may be fetched later: the
+        # next peer gets no Request-Id.
         number = packet.id if payer.request is None or payer.request.request_id is not None else None
         self.awaited.add(packet.id)
         try:
@@ -122,9 +122,9 @@ class Carrier:
     async def post(
         self, hop: Hop, prepare: Prepare, request_id: str | None, margin: int = 0, link: Link | None = None
     ) -> Outcome:
-        """The outcome of a packet that is recorded, or moves no money. What went wrong is stored with the peer.
+        """The outcome of a packet that is recorded, or moves no money. Failures are stored with the peer.
 
-        `prepare` has the payer's amount. The answer may come until `margin` after its expiry.
+        `prepare` has the payer's amount. The answer may arrive until `margin` after its expiry.
         """
         raw = encode(msgspec.structs.replace(prepare, amount=hop.amount))
         now = self._clock.now()
@@ -142,7 +142,7 @@ class Carrier:
         return outcome
 
     def _record(self, work: Work, payer: Payer, prepare: Prepare) -> tuple[Hop, PacketRecord]:
-        """One unit: finds the route and the rate, and holds the money. Raises Rejected."""
+        """In one unit, finds the route and the rate, and holds the money. Raises Rejected."""
         hop = next_hop(work, self._ilp_address, prepare, payer.asset, payer.peer_id)
         packet = PacketRecord(
             id=work.new_id(),
@@ -165,7 +165,7 @@ class Carrier:
 
 
 def find_response(work: Work, request: Request) -> bytes | NoReply | None:
-    """The reply that fulfilled this request before, or why there is none yet; None for a new request."""
+    """The cached reply to a fulfilled request, or the reason why there is none yet; None for a new request."""
     if request.request_id is None:
         return None
     found = peers.find_request(work, request.peer_id, request.request_id)
@@ -178,7 +178,7 @@ def find_response(work: Work, request: Request) -> bytes | NoReply | None:
 
 
 def require_new(work: Work, request: Request) -> None:
-    """Raises Rejected for a request that was fulfilled or forwarded before: `find_response` has its answer."""
+    """Raises Rejected if the request was fulfilled or forwarded before: `find_response` has its answer."""
     if find_response(work, request) is not None:
         raise Rejected(Code.INTERNAL_ERROR, "The request was made before")
 
@@ -188,6 +188,6 @@ def store_response(work: Work, request: Request, reply: Fulfill) -> None:
     if request.request_id is None:
         return
     peers.insert_answer(work, request.peer_id, request.request_id, request.condition, encode(reply), work.now)
-    # By the time, of which a peer cannot choose the moments that purge nothing.
+    # By time, so that a peer cannot choose moments when nothing is purged.
     if work.now // MILLISECOND % PURGE_INTERVAL == 0:
         retention.purge(work, retention.ANSWERS, work.now)

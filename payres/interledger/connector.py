@@ -1,4 +1,4 @@
-"""The connector: takes a peer's packet, delivers it here or forwards it to the next peer, and returns the reply."""
+"""The connector: accepts a peer's packet, delivers it here or forwards it to the next peer, and returns the reply."""
 
 import hashlib
 import logging
@@ -36,23 +36,23 @@ from payres.slots import Slots, SlotsBusy
 from payres.store.database import Database
 from payres.store.peers import InboundPeer
 
-NEIGHBOURS: Final = "peer."  # addresses under it are for the two ends of a link alone (RFC 15)
+NEIGHBOURS: Final = "peer."  # addresses within a link (RFC 15)
 # IL-DCP (RFC 31): a child asks its parent connector for its address and asset.
 CONFIGURATION: Final = "peer.config"
 CONFIGURATION_FULFILLMENT: Final = bytes(HASH_BYTES)  # public: no money depends on it
 CONFIGURATION_CONDITION: Final = hashlib.sha256(CONFIGURATION_FULFILLMENT).digest()
-# A packet that is passed on: its answer must be back and stored before it expires at the peer that it came from.
+# The answer to a forwarded packet must be stored before it expires at the peer that sent it.
 HOP_TIME: Final = SECOND
 LONGEST_LIFE: Final = 30 * SECOND
 SHORTEST_LIFE: Final = SECOND
-# For a slot on the next link: enough for a burst; after it the rejection makes senders slow down.
+# The wait for a slot on the next link: enough for a burst, after which rejections slow senders down.
 SLOT_TIMEOUT_SECONDS: Final = 2.0
 
 log = logging.getLogger("payres.interledger")
 
 
 class Connector:
-    """Answers the packets of peers. An answer that moved money is given after the commit."""
+    """Answers the packets of peers. Answers that moved money are sent after the commit."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Connector:
         self._next_links = Slots(None, MAX_PASSED_ON, MAX_PASSED_ON_OF_PEER)
 
     async def handle(self, peer: InboundPeer, body: bytes, request_id: str | None) -> bytes | NoReply:
-        """The reply to what a peer sent, which should be a Prepare; or why there is no reply."""
+        """The reply to a peer's packet, which should be a Prepare; or the reason for none."""
         try:
             prepare = decode_prepare(body)
         except CodecError as error:
@@ -83,7 +83,7 @@ class Connector:
             outcome = await self._process(peer, prepare, request)
         except Rejected as rejected:
             outcome = rejected.reject(self._ilp_address)
-        except Unavailable as error:  # storage did not take the work
+        except Unavailable as error:  # nothing was stored
             outcome = Reject(Code.INTERNAL_ERROR, self._ilp_address, str(error))
         except Exception:
             log.exception("a packet from peer %s failed", peer.name)
@@ -97,7 +97,7 @@ class Connector:
         return encode(outcome)
 
     async def _process(self, peer: InboundPeer, prepare: Prepare, request: Request) -> Outcome:
-        """Raises Rejected, Unavailable. Rejecting a packet above the rate limit makes a sender slow down (RFC 29)."""
+        """Raises Rejected, Unavailable. Rejections above the rate limit make senders slow down (RFC 29)."""
         if not self._in_flight.try_take(peer.id):
             raise Rejected(Code.CONNECTOR_BUSY, f"{MAX_PACKETS_IN_FLIGHT} packets at a time are taken")
         try:
@@ -114,7 +114,7 @@ class Connector:
             self._in_flight.release(peer.id)
 
     def _check(self, peer: InboundPeer, prepare: Prepare) -> None:
-        """Checks what holds for every packet. Raises Rejected."""
+        """The checks for every packet. Raises Rejected."""
         if self._clock.now() >= prepare.expires_at:
             raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet has expired")
         most = peer.max_packet or MAX_LEDGER
@@ -124,7 +124,7 @@ class Connector:
             raise Rejected(Code.UNREACHABLE)
 
     async def _forward(self, peer: InboundPeer, prepare: Prepare, request: Request) -> Outcome:
-        """The next peer's reply; Unanswered when the peer may ask again. Raises Rejected, Unavailable."""
+        """The next peer's reply; Unanswered if the peer may repeat its request. Raises Rejected, Unavailable."""
         hop = await self._database.read(lambda work: next_hop(work, self._ilp_address, prepare, peer.asset, peer.id))
         try:
             async with self._next_links.slot(hop.peer.id, peer.id, seconds=SLOT_TIMEOUT_SECONDS):
@@ -136,14 +136,14 @@ class Connector:
         except SlotsBusy as busy:
             raise Rejected(Code.CONNECTOR_BUSY, "The link to the next peer takes no more packets now") from busy
         if isinstance(outcome, Unanswered) and not (prepare.amount and request.request_id):
-            # Nobody can ask again, so this is the answer. The money is held until the packet has expired.
+            # Nobody can ask again, so this is final. The money is held until the packet has expired.
             if self._clock.now() >= onward.expires_at:
                 raise Rejected(Code.TRANSFER_TIMED_OUT, "The next peer did not answer in time")
             raise Rejected(Code.INTERNAL_ERROR, "The answer of the next peer was lost")
         return outcome
 
     def _onward_expiry(self, prepare: Prepare) -> int:
-        """When the packet expires at the next peer, in whole milliseconds. Raises Rejected."""
+        """The packet's expiry at the next peer, in whole milliseconds. Raises Rejected."""
         now = self._clock.now()
         expires_at = min(prepare.expires_at - HOP_TIME, now + LONGEST_LIFE)
         if expires_at < now + SHORTEST_LIFE:
@@ -153,7 +153,7 @@ class Connector:
     async def _confirmed(self, request: Request, reject: Reject) -> bytes | NoReply:
         """The Reject, unless the same request was fulfilled before.
 
-        The writer checks that after everything in its queue: to a peer that repeats a request, a Reject says that its
+        Checked by the writer, after everything in its queue: for a peer that repeats a request, a Reject means that its
         packet was never fulfilled.
         """
         try:
@@ -164,7 +164,7 @@ class Connector:
 
 
 def _configuration(peer: InboundPeer, prepare: Prepare) -> Fulfill:
-    """The answer to a child that asks for its address and the link's asset (RFC 31). Raises Rejected."""
+    """The answer to a child's request for its address and the link's asset (RFC 31). Raises Rejected."""
     if prepare.amount or prepare.condition != CONFIGURATION_CONDITION:
         raise Rejected(Code.BAD_REQUEST, "A question for the configuration carries no money")
     data = oer.var_text(peer.ilp_address) + oer.uint8(peer.asset_scale) + oer.var_text(peer.asset_code)

@@ -1,7 +1,7 @@
-"""STREAM credentials of incoming payments and wallets: an ILP address and a shared secret, derived and never stored.
+"""STREAM credentials of incoming payments and wallets: an ILP address and a shared secret, derived, never stored.
 
-The address carries an encrypted token with the id of the incoming payment or wallet, and the asset. The secret is
-derived from the token, as the common STREAM receivers do it.
+The address contains an encrypted token with the id of the incoming payment or wallet, and the asset. The secret is
+derived from the token, as in common STREAM receivers.
 """
 
 import binascii
@@ -21,20 +21,20 @@ from payres.interledger.stream import IV_BYTES, SharedSecret, decrypt, encrypt, 
 HAS_TAG: Final = 1
 HAS_RECEIPTS: Final = 2
 HAS_ASSET: Final = 4
-RECEIPT_BYTES: Final = 48  # a nonce and a secret; we issue none, but can read addresses that have them
+RECEIPT_BYTES: Final = 48  # a nonce and a secret, which are read but never issued
 OPENED_KEPT: Final = 1024
-WALLET: Final = "wallet:"  # begins the tag of an address that leads to a wallet; every other tag is a payment's id
+WALLET: Final = "wallet:"  # the prefix of a wallet's tag; other tags are payment ids
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """What a sender needs: the ILP address and the 32-byte shared secret as base64url without padding."""
+    """Credentials for a sender: the ILP address and the 32-byte shared secret as base64url without padding."""
 
     ilp_address: str
     shared_secret: str
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """What one of our addresses says: the tag of what is paid, its asset, and the secret that the sender has."""
+    """The contents of one of our addresses: the tag of the payee, its asset, and the sender's shared secret."""
 
     tag: str | None
     asset: Asset | None
@@ -50,23 +50,23 @@ class CredentialSource:
         self._secret_key = hmac_sha256(server_secret, b"ilp_stream_shared_secret")
         self._iv_key = hmac_sha256(server_secret, b"payres_token_iv")
         self._ilp_address = ilp_address
-        # All packets of a payment have the same address, and decrypting it costs as much as answering a packet.
+        # All packets of a payment have the same address, and decrypting it costs as much as the rest of an answer.
         self._open_segment = lru_cache(maxsize=OPENED_KEPT)(self._opened)
 
     def for_payment(self, payment_id: str, asset: Asset) -> Credentials:
-        """The credentials of an incoming payment, the same at each call.
+        """The credentials of an incoming payment, the same on every call.
 
-        The IV is derived from the text that it encrypts, so one IV never encrypts two texts.
+        The IV is derived from the plaintext, so one IV never encrypts two texts.
         """
         text = _token_text(payment_id, asset)
         return self._credentials(text, hmac_sha256(self._iv_key, text)[:IV_BYTES])
 
     def for_wallet(self, wallet_id: int, asset: Asset) -> Credentials:
-        """Credentials that pay the wallet itself. They are new at each call and never expire."""
+        """Credentials that pay the wallet itself, new on every call. They never expire."""
         return self._credentials(_token_text(f"{WALLET}{wallet_id}", asset), os.urandom(IV_BYTES))
 
     def open(self, ilp_address: str) -> Opened | None:
-        """What an address made by this source says; None for any other address. Segments may follow the token."""
+        """The contents of an address that this source made; None for any other. Segments may follow the token."""
         if not ilp_address.startswith(f"{self._ilp_address}."):
             return None
         segment = ilp_address[len(self._ilp_address) + 1 :].partition(".")[0]
@@ -76,7 +76,7 @@ class CredentialSource:
             return None
 
     def _opened(self, segment: str) -> Opened:
-        """Raises CodecError and binascii.Error for what is no token of this source."""
+        """Raises CodecError or binascii.Error if the segment is not a token of this source."""
         token = base64url_decoded(segment)
         reader = Reader(decrypt(self._token_cipher, token))
         flags = reader.uint8()
@@ -92,7 +92,7 @@ class CredentialSource:
 
 
 def wallet_of(tag: str) -> int | None:
-    """The id of the wallet that a tag names; None for a tag that is a payment's id."""
+    """The wallet id in a tag; None if the tag is a payment's id."""
     return int(tag.removeprefix(WALLET)) if tag.startswith(WALLET) else None
 
 

@@ -1,4 +1,4 @@
-"""The link to a peer: sends packets and reads their answers in one exchange of ILP over HTTP (RFC 35)."""
+"""The link to a peer: sends a packet and reads its answer in one HTTP exchange (ILP over HTTP, RFC 35)."""
 
 import logging
 import re
@@ -18,21 +18,21 @@ from payres.store.database import Database
 from payres.store.peers import PeerRecord
 
 # Wider than for unknown servers. Slots bound the packets to each peer before they are recorded; these bounds have room
-# for all of them when several peers hang, at one host or at many.
+# for all of them even if several peers hang.
 BOUNDS: Final = Bounds(seconds=30.0, queue_seconds=2.0, per_host=512, in_all=512, idle=64, untrusted_hosts=False)
 MEDIA_TYPE: Final = "application/octet-stream"
 
 log = logging.getLogger("payres.interledger")
 
 _TOKEN = re.compile(r"[!-~]+")
-# A gateway may answer 408 or 5xx for a packet that has reached the peer.
+# A gateway may answer 408 or 5xx although the packet has reached the peer.
 _PROCESSED_BY_NOBODY = frozenset(range(400, 500)) - {408}
 
 
 class Link:
     """Posts packets to peers, over a client with BOUNDS. Raises nothing.
 
-    Tokens are the peers' outgoing tokens, decrypted. The text of a failure never contains one.
+    Tokens are the peers' decrypted outgoing tokens. Failure texts never contain one.
     """
 
     def __init__(self, http: GuardedClient, database: Database, metrics: Metrics) -> None:
@@ -46,7 +46,8 @@ class Link:
     ) -> tuple[Outcome, bool]:
         """Sends a Prepare and waits up to `seconds` for its answer. With a `request_id` the request may be repeated.
 
-        Returns the outcome, and whether the peer repeated our Request-Id: then it answers a repeated request the same.
+        Returns the outcome, and whether the peer echoed our Request-Id: then it repeats its answer to a repeated
+        request.
         """
         response = await self._request(peer, token, prepare, request_id, seconds)
         outcome = response if isinstance(response, Unanswered) else _outcome(response)
@@ -58,7 +59,7 @@ class Link:
         return outcome, repeats
 
     async def note_failure(self, peer: PeerRecord, why: str, now: int) -> None:
-        """Stores what went wrong with a peer, for the operator to see. If that fails, it is only logged."""
+        """Stores a peer's failure for the operator. If that fails, it is only logged."""
         if peer.last_error == why and peer.last_error_at is not None and now - peer.last_error_at < SECOND:
             return
         try:
@@ -69,7 +70,7 @@ class Link:
     async def _request(
         self, peer: PeerRecord, token: str, prepare: bytes, request_id: str | None, seconds: float
     ) -> Response | Unanswered:
-        if not _TOKEN.fullmatch(token):  # checked here, because libraries quote in their errors what they cannot write
+        if not _TOKEN.fullmatch(token):  # because libraries quote invalid headers in their errors
             return Unanswered("The outgoing token cannot be written as a header", sent=False)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": MEDIA_TYPE, "Accept": MEDIA_TYPE}
         if request_id is not None:
@@ -80,12 +81,12 @@ class Link:
             return Unanswered(error.sentence, sent=not error.unsent)
 
     async def _store_repeats(self, peer: PeerRecord, repeats: bool) -> None:
-        """Stores whether the peer repeats answers: only then may it be asked again after a crash."""
+        """Stores whether the peer repeats answers, which allows repeating requests after a crash."""
         if self._repeating.get(peer.id, bool(peer.repeats_answers)) != repeats:
             self._repeating[peer.id] = repeats
             try:
                 await self._database.write(partial(peers.set_repeats_answers, peer_id=peer.id, repeats=repeats))
-            except Unavailable:  # the answer matters more; the next one tries again
+            except Unavailable:  # the next answer tries again
                 del self._repeating[peer.id]
 
 

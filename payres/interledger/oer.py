@@ -1,7 +1,7 @@
-"""Octet encoding rules, as RFC 30 narrows them: the encoding of Interledger packets.
+"""Octet encoding rules as narrowed by RFC 30: the encoding of Interledger packets.
 
-Integers are big-endian, and what varies in length follows its length. Every value has one encoding: a longer one is an
-error, except for leading zeros of a number.
+Integers are big-endian, and fields of variable length have a length prefix. Every value has one encoding: a longer one
+is an error, except for leading zeros of a number.
 """
 
 from functools import lru_cache
@@ -14,7 +14,7 @@ from payres.clock import MILLISECOND, SECOND, format_time, parse_time
 MAX_UINT64: Final = 2**64 - 1
 TIMESTAMP_BYTES: Final = 17
 
-_PUNCTUATION = dict.fromkeys(map(ord, "-T:"))  # what RFC 3339 has between the digits
+_PUNCTUATION = dict.fromkeys(map(ord, "-T:"))  # the separators of RFC 3339
 
 
 class CodecError(ValueError):
@@ -22,16 +22,16 @@ class CodecError(ValueError):
 
 
 class Reader(msgspec.Struct, gc=False):
-    """Reads values off the front of `data`, one after the other, from the offset `at` on.
+    """Reads values one by one from `data`, starting at offset `at`.
 
-    Each method raises CodecError when the bytes that are left do not hold such a value.
+    Each method raises CodecError if the remaining bytes do not start with such a value.
     """
 
     data: bytes
     at: int = 0
 
     def uint8(self) -> int:
-        """A number in one byte."""
+        """A one-byte number."""
         if self.at >= len(self.data):
             raise CodecError("the data ends before a field")
         self.at += 1
@@ -46,9 +46,9 @@ class Reader(msgspec.Struct, gc=False):
         return self.data[start:end]
 
     def var_octets(self) -> bytes:
-        """Bytes with their length before them."""
+        """Bytes with a length prefix."""
         data, start = self.data, self.at + 1
-        if start <= len(data) and data[start - 1] < 128:  # most of a packet: read without further calls
+        if start <= len(data) and data[start - 1] < 128:  # the common case, without further calls
             end = start + data[start - 1]
             if end <= len(data):
                 self.at = end
@@ -63,12 +63,12 @@ class Reader(msgspec.Struct, gc=False):
         return self.octets(n)
 
     def var_uint(self, *, saturate: bool = False) -> int:
-        """A number of one to eight bytes with its length before it.
+        """A number of one to eight bytes with a length prefix.
 
-        A longer one is an error, or the largest number of eight bytes when it may `saturate`.
+        A longer one is an error, or with `saturate` the largest eight-byte number.
         """
         data, start = self.data, self.at + 1
-        if start < len(data) and data[start - 1] == 1:  # nearly all
+        if start < len(data) and data[start - 1] == 1:  # the common case
             self.at = start + 1
             return data[start]
         number = self.var_octets()
@@ -81,7 +81,7 @@ class Reader(msgspec.Struct, gc=False):
         return int.from_bytes(number)
 
     def text(self, encoding: str = "utf-8") -> str:
-        """Text with its length in bytes before it."""
+        """Text with a prefix of its length in bytes."""
         try:
             return self.var_octets().decode(encoding)
         except UnicodeDecodeError:
@@ -89,19 +89,19 @@ class Reader(msgspec.Struct, gc=False):
 
 
 def uint8(n: int) -> bytes:
-    """A number in one byte. Raises ValueError when it does not fit."""
+    """A one-byte number. Raises ValueError if it does not fit."""
     return bytes((n,))
 
 
 def uint64(n: int) -> bytes:
-    """A number in eight bytes. Raises ValueError when it does not fit."""
+    """An eight-byte number. Raises ValueError if it does not fit."""
     if not 0 <= n <= MAX_UINT64:
         raise ValueError(f"{n} is not a number from 0 to {MAX_UINT64}")
     return n.to_bytes(8)
 
 
 def var_octets(data: bytes) -> bytes:
-    """Bytes with their length before them: up to 127 in one byte, more with the number of its bytes before it."""
+    """Bytes with a length prefix: up to 127 in one byte, larger lengths after the number of their bytes."""
     n = len(data)
     if n < 128:
         return bytes((n,)) + data
@@ -110,12 +110,12 @@ def var_octets(data: bytes) -> bytes:
 
 
 def var_text(text: str) -> bytes:
-    """UTF-8 text, of which ASCII is a part, with its length in bytes before it. Raises ValueError for surrogates."""
+    """UTF-8 text with a prefix of its length in bytes. Raises ValueError for surrogates."""
     return var_octets(text.encode())
 
 
 def var_uint(n: int) -> bytes:
-    """A number in as few bytes as it needs, with their count before them. Raises ValueError above eight bytes."""
+    """A number in as few bytes as possible, with their count as prefix. Raises ValueError above eight bytes."""
     size = (n.bit_length() + 7) // 8 or 1
     if n < 0 or size > 8:
         raise ValueError(f"{n} is not a number from 0 to {MAX_UINT64}")
@@ -132,13 +132,13 @@ def timestamp(us: int) -> bytes:
 
 
 def parse_timestamp(data: bytes) -> int:
-    """Microseconds UTC of a time written as 17 digits. Raises CodecError when there is no such time."""
+    """Microseconds UTC of a time written as 17 digits. Raises CodecError if there is no such time."""
     if len(data) != TIMESTAMP_BYTES or not data.isdigit():
         raise CodecError("a time has 17 digits")
     return _time_of(data[:14].decode()) + int(data[14:]) * MILLISECOND
 
 
-# Both are cached because packets expire within a minute or so of each other: few seconds recur in thousands of packets.
+# Both are cached: packets expire within a minute or so of each other, so thousands of them share a few seconds.
 
 
 @lru_cache(maxsize=1024)

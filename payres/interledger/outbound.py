@@ -1,4 +1,4 @@
-"""Packets of our own quotes and payments: when they may leave, and what they are for."""
+"""Packets of our own quotes and payments: their slots, purposes and payers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -26,11 +26,11 @@ from payres.store.packets import PacketRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Work
 
-# Packets with money in flight to one peer; and those from one wallet: twenty for a payment, and room for another.
+# Money packets in flight to one peer; and of those from one wallet: twenty for a payment, and room for another.
 AT_ONCE: Final = 64
 AT_ONCE_FROM_WALLET: Final = 24
-# Packets without money, for quotes and for closing connections: in all; for one client, or all unauthenticated clients
-# of an address; and for one client known by its key alone. A quote sends one at a time.
+# Packets without money, for quotes and for closing connections: in total; per client, or per address of unauthenticated
+# clients; and per client known only by its key. A quote sends one at a time.
 ASKED_AT_ONCE: Final = 96
 ASKED_AT_ONCE_OF_CLIENT: Final = 8
 ASKED_AT_ONCE_OF_KEY: Final = 4
@@ -39,12 +39,12 @@ UNANSWERED: Final = "a packet was left unanswered, and no more are sent until it
 
 
 class Outbound:
-    """Sends the packets of this node's wallets, within their slots. `timing` may be changed."""
+    """Sends the packets of local wallets, within their slots. `timing` may be changed."""
 
     def __init__(self, database: Database, carrier: Carrier, probe_link: Link, clock: Clock, ilp_address: str) -> None:
         self.database = database
         self.carrier = carrier
-        self.probe_link = probe_link  # its own, because anyone may ask for quotes, and their probes may hang
+        self.probe_link = probe_link  # separate, because anyone may request quotes, whose probes may hang
         self.clock = clock
         self.ilp_address = ilp_address
         self.timing = Timing()
@@ -56,15 +56,15 @@ class Outbound:
         self.probe_slots = Slots(None, ASKED_AT_ONCE, ASKED_AT_ONCE_OF_CLIENT, ASKED_AT_ONCE_OF_KEY)
 
     def slots_to(self, peer: PeerRecord) -> Slots:
-        """The slots of packets with money to a peer: fewer when the peer does not repeat lost answers."""
+        """The slots of money packets to a peer: fewer if the peer does not repeat lost answers."""
         return self._slots if peer.repeats_answers else self._unrepeated_slots
 
     def leaving(self, prepare: Prepare) -> Prepare:
-        """The packet as it leaves now, with the whole of its time before it."""
+        """The packet with its full lifetime from now."""
         return msgspec.structs.replace(prepare, expires_at=self.clock.now() + self.timing.packet_lifetime)
 
     async def drain(self) -> None:
-        """Stops sending packets with money, and waits a while for the answers to those in flight."""
+        """Stops sending money packets, and waits up to DRAIN_SECONDS for the answers to those in flight."""
         self._draining = True
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
@@ -74,9 +74,9 @@ class Outbound:
 
     @asynccontextmanager
     async def departure(self) -> AsyncIterator[None]:
-        """Surrounds a packet with money, from before it is recorded until its outcome is; blocks once draining."""
+        """Surrounds a money packet, from before it is recorded until its outcome is; blocks once draining."""
         if self._draining:
-            await asyncio.Event().wait()  # until cancelled: the payment goes on when the server has started again
+            await asyncio.Event().wait()  # until cancelled: the payment continues after the next start
         self._in_flight += 1
         try:
             yield
@@ -86,11 +86,10 @@ class Outbound:
 
 
 class WalletPackets:
-    """The `PacketSender` of one quote or payment, for packets counted in `source`; with an outgoing payment they may
-    carry its money. A packet first waits for a slot on its link.
+    """The `PacketSender` of a quote or payment, for amounts in `source`; with an outgoing payment it can send money.
 
-    `begin` is run in the unit that records the first packet with money, perhaps of several at once, or else in
-    `ensure_begun`.
+    Each packet first waits for a slot on its link. `begin` runs in the unit that records the first money packet, or one
+    of the first, or else in `ensure_begun`.
     """
 
     def __init__(
@@ -106,15 +105,15 @@ class WalletPackets:
         self._source = source
         self._wallet_id = wallet_id
         self._payment_id = payment_id
-        self._begin = begin  # None once it was run
-        self._peer: PeerRecord | None = None  # who gets the packets with money, if known
-        self._unanswered = False  # whether a peer that does not repeat answers left one of them unanswered
-        self.on_link = Fraction(1)  # units of the next peer's asset for one unit sent, as the last probe has shown
-        self.silent: str | None = None  # the peer that the last packet of `ask` got no answer from in time
-        self.waiting = 0  # packets of `ask` that have no slot yet, or were given up before they had one
+        self._begin = begin  # None once it has run
+        self._peer: PeerRecord | None = None  # the next peer of money packets, if known
+        self._unanswered = False  # whether one was left unanswered by a peer that does not repeat answers
+        self.on_link = Fraction(1)  # units of the next peer's asset per unit sent, from the last probe
+        self.silent: str | None = None  # the peer that did not answer the last packet of `ask` in time
+        self.waiting = 0  # packets of `ask` without a slot, still waiting or given up
 
     async def ask(self, prepare: Prepare) -> Outcome:
-        """Sends a packet that moves no money: nobody can fulfill it, or its amount is zero."""
+        """Sends a packet that moves no money: it is unfulfillable, or its amount is zero."""
         outbound = self._outbound
         try:
             hop = await self._next_hop(prepare)
@@ -122,27 +121,27 @@ class WalletPackets:
             return rejected.reject(outbound.ilp_address)
         if prepare.amount:
             self.on_link = Fraction(hop.amount, prepare.amount)
-        # What the server sends by itself, at the end of a payment, counts for the wallet.
+        # Packets that the server sends on its own, at the end of a payment, count for the wallet.
         requester = requested_by.get() or (self._wallet_id,)
         self.waiting += 1
         async with outbound.probe_slots.slot(hop.peer.id, *requester):
             self.waiting -= 1
             left_at = outbound.clock.now()
             try:
-                # It is not stored, but the answer to its Request-Id shows whether the peer repeats answers.
+                # The packet is not stored, but the answer to its Request-Id shows whether the peer repeats answers.
                 return await outbound.carrier.post(
                     hop, outbound.leaving(prepare), new_id(), MARGIN, outbound.probe_link
                 )
             except asyncio.CancelledError:
                 self.silent = hop.peer.ilp_address
-                # A probe that ends also stops waiting for a packet that has just left, which says nothing of the peer.
+                # The end of a probe may cancel a packet that has just left, which is not the peer's failure.
                 now = outbound.clock.now()
                 if self._payment_id is None and now - left_at >= outbound.timing.probe_timeout // 2:
                     await outbound.probe_link.note_failure(hop.peer, SILENT, now)
                 raise
 
     async def pay(self, prepare: Prepare, delivered: Callable[[Fulfill], int]) -> Outcome:
-        """Sends a packet with money, recorded before it leaves; what was fulfilled is posted before this returns."""
+        """Sends a money packet, recorded before it leaves; a fulfilled amount is posted before this returns."""
         outbound = self._outbound
         try:
             peer = self._peer = self._peer or (await self._next_hop(prepare)).peer
@@ -160,13 +159,13 @@ class WalletPackets:
         return outcome
 
     async def ensure_begun(self) -> None:
-        """Has `begin` run if no packet with money has left."""
+        """Runs `begin` if no money packet has left."""
         if self._begin is not None:
             await self._database.write(self._begin)
 
     def _payer(self, peer: PeerRecord, delivered: Callable[[Fulfill], int]) -> Payer:
         def check(work: Work, hop: Hop) -> None:
-            # The packet has its slot on the link to `peer`, which may have become another since, or get fewer slots.
+            # The packet has a slot on the link to `peer`. The route may have changed since, or allow fewer slots.
             if hop.peer.id != peer.id or hop.peer.repeats_answers < peer.repeats_answers:
                 raise Rejected(Code.PEER_UNREACHABLE, "the way to the receiver has just changed")
             if self._begin is not None:

@@ -23,7 +23,7 @@ _TOO_LARGE = struct.Struct("!QQ")
 
 
 class Code(StrEnum):
-    """Why a packet is rejected. F is final; T may pass when tried again; R may pass with more money or time."""
+    """Reasons for rejecting a packet. F: final; T: temporary; R: relative, may pass with more money or time."""
 
     BAD_REQUEST = "F00"
     INVALID_PACKET = "F01"
@@ -51,7 +51,7 @@ class Code(StrEnum):
 class Prepare(msgspec.Struct, frozen=True):
     """An offer of `amount` for the preimage of `condition`, until `expires_at` in microseconds.
 
-    On the wire the time has milliseconds. It is rounded down, so an offer never gets longer.
+    On the wire, the time has milliseconds. It is rounded down, so that an offer never gets longer.
     """
 
     amount: int
@@ -62,14 +62,14 @@ class Prepare(msgspec.Struct, frozen=True):
 
 
 class Fulfill(msgspec.Struct, frozen=True):
-    """Takes the offer: SHA-256 of the fulfillment is the condition."""
+    """Accepts the offer: the condition is the SHA-256 of the fulfillment."""
 
     fulfillment: bytes
     data: bytes = b""
 
 
 class Reject(msgspec.Struct, frozen=True):
-    """Declines the offer. `code` is one of Code or unknown; `triggered_by` is the node's address, or empty."""
+    """Declines the offer. `code` is a Code or unknown; `triggered_by` is the node's address, or empty."""
 
     code: str
     triggered_by: str = ""
@@ -81,7 +81,7 @@ Reply = Fulfill | Reject
 
 
 class Unanswered(msgspec.Struct, frozen=True):
-    """There is no reply: the packet is unresolved, unless it was not `sent` and the peer will never process it."""
+    """No reply: the packet is unresolved, unless it was not `sent` and the peer will never process it."""
 
     why: str
     sent: bool = True
@@ -93,7 +93,7 @@ Outcome = Reply | Unanswered
 class Rejected(Exception):
     """Ends the work on a packet, which is answered with a Reject; an open unit of work is rolled back.
 
-    `message` may go to any sender: it has no names and no balances.
+    `message` is for any sender: it contains no names or balances.
     """
 
     def __init__(self, code: Code, message: str = "", data: bytes = b"") -> None:
@@ -103,12 +103,12 @@ class Rejected(Exception):
         self.data = data
 
     def reject(self, triggered_by: str) -> Reject:
-        """The Reject, with the ILP address of this node."""
+        """The Reject, with this node's ILP address."""
         return Reject(self.code, triggered_by, self.message, self.data)
 
 
 def encode(packet: Prepare | Reply) -> bytes:
-    """The packet on the wire. Raises ValueError when a field cannot be written."""
+    """The encoded packet. Raises ValueError if a field cannot be encoded."""
     _check(packet)
     if isinstance(packet, Prepare):
         kind, times = _PREPARE, oer.uint64(packet.amount) + oer.timestamp(packet.expires_at)
@@ -152,7 +152,7 @@ def decode_reply(data: bytes) -> Reply:
 
 
 def result_of(reply: bytes) -> str:
-    """How an encoded reply ends its packet, in a word."""
+    """The outcome in an encoded reply, in a word."""
     return "fulfilled" if reply[:1] == _FULFILL else "rejected"
 
 
@@ -162,12 +162,12 @@ def fulfills(fulfillment: bytes, condition: bytes) -> bool:
 
 
 def too_large_data(received: int, maximum: int) -> bytes:
-    """The data of a Reject with AMOUNT_TOO_LARGE, both amounts as the rejecting node counts them."""
+    """The data of a Reject with AMOUNT_TOO_LARGE, both amounts in the rejecting node's units."""
     return oer.uint64(received) + oer.uint64(maximum)
 
 
 def parse_too_large(data: bytes) -> tuple[int, int] | None:
-    """The received amount and the maximum, or nothing when the data does not hold them (RFC 27 only recommends it)."""
+    """The received amount and the maximum, or None if the data does not contain them (RFC 27 only recommends it)."""
     if len(data) < _TOO_LARGE.size:
         return None
     received, maximum = _TOO_LARGE.unpack_from(data)
@@ -175,14 +175,14 @@ def parse_too_large(data: bytes) -> tuple[int, int] | None:
 
 
 def _destination(address: str) -> str:
-    """The address. Raises CodecError when it is none."""
+    """The address. Raises CodecError if it is invalid."""
     if not is_ilp_address(address):
         raise CodecError("the destination is no ILP address")
     return address
 
 
 def _check(packet: Prepare | Reply) -> None:
-    """Raises CodecError for a field out of its bounds, in what is read as in what is written."""
+    """Raises CodecError if a field is out of bounds, when decoding and encoding."""
     if isinstance(packet, Reject):
         if len(packet.code) != CODE_BYTES or not (packet.code.isascii() and packet.code.isalnum()):
             raise CodecError(f"a code has {CODE_BYTES} letters and digits")

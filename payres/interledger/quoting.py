@@ -29,7 +29,7 @@ from payres.terms import Offer, Path, Terms
 from payres.urls import Urls, canonical
 from payres.wire import Amount, OutgoingPaymentRequest, QuoteRequest, value_in
 
-# How much the rate may move between the quote and the payment, or differ from ours.
+# How much the rate may change between quote and payment, or differ from our own.
 SLIPPAGE: Final = Fraction(1, 100)
 
 
@@ -43,7 +43,7 @@ class RemoteQuotes:
         self._outbound = outbound
 
     async def offer_for_quote(self, request: QuoteRequest) -> Offer | None:
-        """The offer for a quote with a receiver on another server; None for a receiver here.
+        """The offer for a quote with a receiver on another server; None for a local receiver.
 
         Raises InvalidRequest, InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable. Specification 4.7.
         """
@@ -57,9 +57,9 @@ class RemoteQuotes:
     async def offer_for_payment(
         self, request: OutgoingPaymentRequest, find_payer: Callable[[Work], WalletRecord]
     ) -> Offer | None:
-        """The offer for a payment without a quote; None when there is a quote or the receiver is here.
+        """The offer for a payment without a quote; None if there is a quote or the receiver is local.
 
-        Raises what `find_payer` raises, before another server is asked; InvalidReceiver, InvalidAmount,
+        Before another server is asked, raises what `find_payer` raises; InvalidReceiver, InvalidAmount,
         InsufficientFunds, Unavailable. Specification 4.3.
         """
         if request.quote_id or not (request.incoming_payment and request.debit_amount):
@@ -69,10 +69,10 @@ class RemoteQuotes:
         return await self._offer(find_payer, request.incoming_payment, "incomingPayment", request.debit_amount)
 
     async def offer_for_refund(self, wanted: refunds.Wanted) -> Offer | None:
-        """The offer for a refund to a wallet address on another server, without a fee; None for any other, and for one
-        that was made. The incoming payment for it is created there, as any client does.
+        """The offer, without a fee, for a refund to a wallet address on another server; None for other refunds and for
+        those already made. Creates the incoming payment there, as any client does.
 
-        Raises what `payments.refunds.plan` raises, before another server is asked; InvalidReceiver, Unavailable.
+        Before another server is asked, raises what `payments.refunds.plan` raises; InvalidReceiver, Unavailable.
         """
         if wanted.to is None or self.urls.is_ours(wanted.to):
             return None
@@ -87,7 +87,7 @@ class RemoteQuotes:
     async def offer_for_owner(
         self, payer: WalletRecord, receiver: str, debit: Amount | None, receive: Amount | None
     ) -> Offer:
-        """The offer for a receiver on another server that the owner of a wallet pays.
+        """The offer for a payment by a wallet's owner to a receiver on another server.
 
         Raises InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable.
         """
@@ -95,7 +95,8 @@ class RemoteQuotes:
         return await self._offer(find_payer, receiver, "to", debit, receive)
 
     async def find_wallet(self, url: str) -> RemoteWallet:
-        """The wallet address at a URL of another server, which is named `to`. Raises InvalidReceiver, Unavailable."""
+        """The wallet address at a URL of another server; errors name the field `to`. Raises InvalidReceiver,
+        Unavailable."""
         try:
             return await self._receivers.find_wallet(url)
         except FetchFailed as error:
@@ -130,7 +131,8 @@ class RemoteQuotes:
         *,
         is_free: bool = False,
     ) -> Offer:
-        """The offer for the receiver at `url`, which member `field` of the request names. What `is_free` has no fee."""
+        """The offer for the receiver at `url`, given in the request's member `field`. With `is_free` there is no
+        fee."""
         wallet = await self._database.read(find_wallet)
         seconds = self._outbound.timing.probe_timeout / SECOND
         deadline = monotonic() + self._outbound.timing.probe_timeout
@@ -140,7 +142,7 @@ class RemoteQuotes:
             raise _not_payable(field, error) from error
         assert receiver.method is not None, "what is open can be paid"
         external = await self._database.read(lambda work: unit_rate_between(work, wallet.asset, receiver.asset))
-        rate = external * (1 - SLIPPAGE)  # the least that each smallest unit must deliver
+        rate = external * (1 - SLIPPAGE)  # what each minor unit must deliver at least
         spent = delivery = 0
         if debit:
             spent = value_in(debit, wallet.asset, "debitAmount")
@@ -167,13 +169,13 @@ class RemoteQuotes:
         return Offer(terms, receiver.expires_at)
 
     def _check_exchange(self, work: Work, wallet: WalletRecord, destination: Destination, terms: Terms) -> None:
-        """Raises InsufficientFunds when the next peer is paid in another asset of which the operator has too little."""
+        """Raises InsufficientFunds if the next peer has another asset and the operator's liquidity in it is short."""
         assert terms.path is not None, "it leads to another server"
         peer = next_peer(work, destination.ilp_address, self._outbound.ilp_address, wallet.asset)
         if peer is None or peer.asset_id == wallet.asset_id:
             return
         sent = terms.debit - terms.fee
-        if not terms.sends_all:  # most of the slippage is not used
+        if not terms.sends_all:  # most of the slippage stays unused
             sent = min(sent, ceil(terms.receive / terms.path.low))
         rate = unit_rate_between(work, wallet.asset, peer.asset)
         check_liquidity(work, peer.asset_id, convert(sent, rate))
@@ -191,7 +193,7 @@ def _refund_plan(work: Work, wanted: refunds.Wanted) -> refunds.Plan | None:
 
 
 def _not_payable(field: str, error: FetchFailed) -> DomainError:
-    """The error for a receiver on another server that cannot be read or created."""
+    """The error for a remote receiver that cannot be read or created."""
     return Unavailable(error.sentence) if error.reason == "busy" else unpayable(field, error.sentence, error.reason)
 
 
@@ -204,18 +206,18 @@ async def _sending(
     receiver: RemoteIncomingPayment,
     rate: Fraction,
 ) -> Terms:
-    """Sends all of `debit` less the fee. Promises what arrives at the least, less the slippage."""
+    """Sends all of `debit` minus the fee. Promises the least that arrives, minus the slippage."""
     path = await probe(connection)
     fee = fee_on(debit, pricing)
     net = debit - fee
-    # Two units, one of which may be lost to rounding, or the price of one unit, in whole units of the link.
+    # Two units, one of which rounding may take, or the price of one unit, in whole units of the link.
     least = max(2, ceil(ceil(packets.on_link / path.low) / packets.on_link)) if path.low else 2
     if net < least:
-        min_delivery(least, path, rate)  # raises where no amount would arrive
+        min_delivery(least, path, rate)  # raises if no amount would arrive
         is_taken = receiver.remaining is None or path.least(least) <= receiver.remaining
         raise nothing_arrives(minimum_send(pricing, Fraction(1, least)) if is_taken else None, asset)
     promised = await promise_of(connection, net, min_delivery(net, path, rate), packets.on_link, SLIPPAGE)
-    # More will arrive than is promised, and the receiver must have room for it.
+    # More than promised will arrive, and the receiver must have room for it.
     check_fits(receiver.remaining, max(promised, path.least(net)))
     return _terms(receiver, debit, fee, promised, path, sends_all=True)
 
@@ -228,7 +230,7 @@ async def _delivering(
     receiver: RemoteIncomingPayment,
     rate: Fraction,
 ) -> Terms:
-    """Delivers `amount`. The debit amount is the fee and its price: what it costs at most, with the slippage."""
+    """Delivers `amount`. The debit amount is the fee and the price: its maximum cost, including the slippage."""
     path = await probe(connection)
     price = await price_of(connection, path, max_source(amount, path, rate), amount, packets.on_link)
     fee = fee_on(price, pricing)
@@ -238,7 +240,7 @@ async def _delivering(
 def _terms(
     receiver: RemoteIncomingPayment, debit: int, fee: int, receive: int, path: Path, *, sends_all: bool
 ) -> Terms:
-    """Raises InvalidAmount when an amount is no 64-bit amount."""
+    """Raises InvalidAmount if an amount exceeds 64 bits."""
     if max(debit, receive) > MAX_VALUE:
         raise InvalidAmount(f"The payment is too large: an amount is at most {MAX_VALUE}")
     return Terms(

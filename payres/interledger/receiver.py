@@ -1,7 +1,7 @@
 """The receiving end of STREAM (RFC 29): answers Prepares for our addresses, and moves their money from the peer to a
 wallet in the same unit.
 
-`payres.payments.incoming.fits_with_tolerance` says how much more than the incoming amount may arrive.
+`payres.payments.incoming.fits_with_tolerance` limits how much more than the incoming amount may arrive.
 """
 
 import logging
@@ -53,7 +53,7 @@ async def receive(
         """Checks that the request is new, moves the money, and caches the reply. Raises Rejected."""
         require_new(work, request)
         if not _deliver(work, peer, prepare, opened, arrived, arrival.asked.prepare_amount):
-            return arrival.reject(ConnectionClose())  # the sender shall send no more
+            return arrival.reject(ConnectionClose())  # tells the sender to stop
         store_response(work, request, reply)
         return reply
 
@@ -61,9 +61,9 @@ async def receive(
 
 
 class Arrival:
-    """A packet that brings `arrived`, in the asset that its address names. The answers to it are encrypted and say so.
+    """A packet that delivers `arrived`, in the asset of its address. Its answers are encrypted and report that amount.
 
-    `ilp_address` is this node's. Raises Rejected when the packet has no message of the sender's.
+    `ilp_address` is this node's. Raises Rejected if the packet has no message from the sender.
     """
 
     def __init__(self, prepare: Prepare, arrived: int, opened: Opened, ilp_address: str) -> None:
@@ -84,17 +84,17 @@ class Arrival:
         for frame in self.asked.frames:
             if isinstance(frame, ConnectionClose):
                 return self.reject(ConnectionClose())
-            # By giving its address a sender asks for the receiver's asset.
+            # A sender that gives its address asks for the receiver's asset.
             if isinstance(frame, ConnectionNewAddress) and self._opened.asset is not None:
                 details = (ConnectionAssetDetails(self._opened.asset.code, self._opened.asset.scale),)
         fulfillment = self._opened.shared_secret.fulfillment(self._prepare.data)
-        # One code for everything that is understood and not fulfilled: some senders give up at any other.
+        # One code for every packet that is understood and not fulfilled: some senders give up at any other.
         if self._arrived < self.asked.prepare_amount or not fulfills(fulfillment, self._prepare.condition):
             return self.reject(*details)
         return Fulfill(fulfillment, self._encrypted(PacketType.FULFILL, details))
 
     def reject(self, *frames: Frame) -> Reject:
-        """A Reject that says what arrived."""
+        """A Reject that reports the arrived amount."""
         return Reject(Code.APPLICATION_ERROR, self._ilp_address, data=self._encrypted(PacketType.REJECT, frames))
 
     def _encrypted(self, kind: PacketType, frames: tuple[Frame, ...]) -> bytes:
@@ -104,8 +104,11 @@ class Arrival:
 
 
 def _deliver(work: Work, peer: InboundPeer, prepare: Prepare, opened: Opened, arrived: int, minimum: int) -> bool:
-    """Moves the money and counts the packet; False, and nothing changes, when it is more than the incoming payment
-    takes. `arrived` is in the asset that the address names. Raises Rejected."""
+    """Moves the money and counts the packet. False, with nothing changed, if the incoming payment does not accept so
+    much.
+
+    `arrived` is in the asset of the address. Raises Rejected.
+    """
     if work.now >= prepare.expires_at:
         raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet has expired")
     wallet, payment = _payee(work, opened.tag or "", opened.asset or peer.asset)
@@ -117,16 +120,16 @@ def _deliver(work: Work, peer: InboundPeer, prepare: Prepare, opened: Opened, ar
             credit(work, wallet, payment, arrived)
     except NotEnough as lack:
         raise insufficient(lack, "the receiver's asset") from lack
-    except InvalidAmount as error:  # a total that one figure does not hold
+    except InvalidAmount as error:  # a total beyond the range of the ledger
         raise Rejected(Code.INSUFFICIENT_LIQUIDITY, str(error)) from error
-    # Checked last, since it is rare: a peer that was removed after its token was checked.
+    # Checked last because it is rare: the peer was removed after its token was checked.
     if not peers.count_received(work, peer.id):
         raise Rejected(Code.UNREACHABLE, "The link that the packet came over has been closed")
     return True
 
 
 def _payee(work: Work, tag: str, asset: Asset) -> tuple[WalletRecord, IncomingRecord | None]:
-    """The wallet to credit, and the incoming payment to count it for. Raises Rejected."""
+    """The wallet to credit, and its incoming payment, if any. Raises Rejected."""
     wallet_id = wallet_of(tag)
     if wallet_id is None:
         payment, wallet = wallets.find_with_wallet(work, INCOMING, tag) or (None, None)
@@ -140,7 +143,7 @@ def _payee(work: Work, tag: str, asset: Asset) -> tuple[WalletRecord, IncomingRe
 
 
 def _move(work: Work, peer: InboundPeer, wallet: WalletRecord, sent: int, arrived: int, payment_id: str | None) -> None:
-    """Peer to wallet. Raises NotEnough, InvalidAmount, Rejected."""
+    """From peer to wallet. Raises NotEnough, InvalidAmount, Rejected."""
     if peer.asset_id != wallet.asset_id and converted(work, sent, peer.asset, wallet.asset) != arrived:
         raise Rejected(Code.INTERNAL_ERROR, "The exchange rate has just changed")
     payer = Side(peer.account_id, peer.asset_id, sent)

@@ -1,6 +1,6 @@
 """Sends payments to receivers on other servers, from the hold of the debit amount to the end.
 
-The rows have all that is needed to continue after a crash: what was sent, the packets without an outcome, and the
+The rows contain everything needed to continue after a crash: the sent amount, the packets without an outcome, and the
 number of attempts.
 """
 
@@ -33,23 +33,23 @@ from payres.store.work import Work
 from payres.worker import Worker, cancel_all, retry
 
 BATCH: Final = 128
-AT_ONCE: Final = 64  # payments that send packets at the same time; the others wait for a slot
+AT_ONCE: Final = 64  # payments that send packets at once; others wait
 AT_ONCE_FROM_WALLET: Final = 16  # so that slow receivers of one wallet's payments do not delay other wallets
-# After it a payment ends with what it has sent: long before the 2^31 packets that one key may encrypt (RFC 29).
+# After it a payment ends with what it has sent, long before the 2^31 packets that one key may encrypt (RFC 29).
 LONGEST: Final = 7 * DAY
-# Seconds that a payment has its slot: a receiver may take a little only from time to time.
+# Seconds that a payment keeps its slot: a receiver may accept a little only from time to time.
 LONGEST_ATTEMPT: Final = 3600.0
-MAX_ATTEMPTS: Final = 5  # without anything arriving
+MAX_ATTEMPTS: Final = 5  # without any delivery
 RETRY_SECONDS: Final = 1.0
-POLL_SECONDS: Final = 1.0  # after which payments that a `payres` command has made are found
+POLL_SECONDS: Final = 1.0  # finds payments that a `payres` command has made
 NOT_IN_FULL: Final = "the receiver could not be paid in full after several attempts"
 
 log = logging.getLogger("payres.remote_payments")
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """Seconds until the next attempt: after a failed one, times the failed attempts since something arrived; and after
-    our own faults."""
+    """Seconds until the next attempt: after a failed one, times the number of attempts since the last delivery; and
+    after a fault of our own."""
 
     after_failure: float = 5
     after_fault: float = 1
@@ -58,8 +58,8 @@ class Backoff(msgspec.Struct, frozen=True):
 def next_step(
     payment: OutgoingRecord, failure: SendingFailed | None, *, in_flight: bool, now: int
 ) -> Literal["resolve", "end", "wait", "attempt"]:
-    """What to do for a payment in progress; `failure` is that of an attempt just made. What packets in flight have
-    sent is found out first."""
+    """The next step of a payment in progress; `failure` is that of the attempt just made. Packets in flight are
+    resolved first."""
     if in_flight:
         return "resolve"
     is_over = is_finished(payment) or payment.attempts >= MAX_ATTEMPTS or now >= payment.created_at + LONGEST
@@ -71,7 +71,7 @@ def next_step(
 class RemotePayments:
     """Sends payments. Call `send` after each creation, and `run` until cancelled.
 
-    `backoff`, and the timing of `outbound`, may be changed at any time and hold for the next attempt.
+    `backoff` and the timing of `outbound` may be changed at any time; changes apply from the next attempt.
     """
 
     def __init__(
@@ -99,13 +99,13 @@ class RemotePayments:
         self._worker.wake()
 
     def send(self, payment_id: str) -> None:
-        """Sends a payment, in a task of its own, unless one sends it already."""
+        """Sends a payment in a task of its own, unless one already does."""
         if self._is_running and payment_id not in self._sending:
-            # In a context of its own: what payments ask of other servers counts for no client.
+            # In a new context: requests to other servers made for payments count for no client.
             self._sending[payment_id] = asyncio.create_task(self._send(payment_id), context=Context())
 
     async def run(self) -> None:
-        """Sends payments, each in a task of its own, until the database is in fail-stop."""
+        """Sends payments, each in its own task, until the database is in fail-stop."""
         self._is_running = True
         try:
             await self._worker.run()
@@ -114,7 +114,8 @@ class RemotePayments:
             await cancel_all([*self._sending.values(), *self._closings])
 
     async def _start(self) -> float:
-        """Starts a task for each payment in progress without one, also after a crash; seconds until it looks again."""
+        """Starts a task for each payment in progress without one, also after a crash. Returns the seconds until the
+        next search."""
         after: str | None = ""
         while after is not None:
             found = await self._database.read(partial(payments.sending_remote, limit=BATCH, after=after))
@@ -145,17 +146,17 @@ class RemotePayments:
                 log.info("payment %s is tried again: %s", payment_id, last)
                 await asyncio.sleep(self.backoff.after_failure * max(payment.attempts, 1))
             else:
-                # The slot is held while packets leave, not while the payment waits.
+                # The slot is held while packets are sent, not while the payment waits.
                 async with self._slots.slot(wallet.id):
                     failure = await self._attempt(payment, wallet)
 
     async def _attempt(self, payment: OutgoingRecord, wallet: WalletRecord) -> SendingFailed | None:
-        """Reads the receiver and sends what is left. None when the rows say what comes next."""
+        """Reads the receiver and sends the rest. None if the rows determine the next step."""
         count_attempt = partial(payments.begin_attempt, payment_id=payment.id, number=payment.attempts + 1)
         try:
             receiver = await self._receivers.fetch_open(payment.terms.receiver)
         except FetchFailed as error:
-            if error.reason == "busy":  # our own server was busy, so this is no failed attempt
+            if error.reason == "busy":  # our own server was busy: not a failed attempt
                 return SendingFailed(error.sentence)
             await self._database.write(count_attempt)
             if error.reason == "completed" and _price_sent(payment):
@@ -182,11 +183,11 @@ class RemotePayments:
         if connection.is_kept:
             self._close(connection)
         if result.failure is None and not result.unresolved:
-            return SendingFailed(NOT_IN_FULL, retryable=False)  # unless it has arrived: what is left cannot be sent
+            return SendingFailed(NOT_IN_FULL, retryable=False)  # the rest cannot be sent; no failure if it has arrived
         return result.failure
 
     def _close(self, connection: Connection) -> None:
-        """Closes in the background: a peer that does not answer must not delay the payment's end or other payments."""
+        """Closes in the background: an unresponsive peer must not delay the payment's end or other payments."""
         closing = asyncio.create_task(close(connection))
         self._closings.add(closing)
         closing.add_done_callback(self._closings.discard)
@@ -196,7 +197,7 @@ class RemotePayments:
 
 
 def _in_progress(work: Work, payment_id: str) -> tuple[OutgoingRecord, WalletRecord, bool] | None:
-    """The payment, its wallet, and whether packets of it are in flight; None when it has ended."""
+    """The payment, its wallet, and whether it has packets in flight; None if it has ended."""
     payment = OUTGOING.get(work, payment_id)
     if payment is None or payment.state != "sending":
         return None
@@ -205,18 +206,18 @@ def _in_progress(work: Work, payment_id: str) -> tuple[OutgoingRecord, WalletRec
 
 
 def _objection(payment: OutgoingRecord, receiver: RemoteIncomingPayment) -> str | None:
-    """Why the receiver, as it is now, can no longer be paid what was quoted; None when it can, or has got a part."""
+    """Why the receiver can no longer be paid as quoted; None if it can, or a part was already paid."""
     if receiver.asset != payment.terms.asset:
         return "the receiver now takes another asset than was quoted"
     if payment.sent or receiver.incoming_value is None or receiver.remaining is None:
         return None
-    # Else packets would leave until the receiver declines one, and a part would have been paid.
+    # Otherwise packets would be sent until the receiver declines one, leaving a partial payment.
     taken = receiver.remaining + overpay_tolerance(receiver.incoming_value)
     return PAID_MEANWHILE if payment.terms.receive > taken else None
 
 
 def _plan(payment: OutgoingRecord) -> Plan:
-    """The plan for what is left of the payment, over the path that its quote probed."""
+    """The plan for the rest of the payment, over the path that its quote probed."""
     assert payment.terms.path is not None
     spendable = payment.terms.debit - payment.terms.fee
     return Plan(
@@ -229,9 +230,9 @@ def _plan(payment: OutgoingRecord) -> Plan:
 
 
 def _price_sent(payment: OutgoingRecord) -> bool:
-    """Whether what was sent is worth the quoted amount, so that it has all arrived if the receiver is complete.
+    """Whether the sent amount is worth the quoted amount, so that all of it arrived if the receiver is complete.
 
-    Of packets whose fulfillment was fetched later, only the minimum that they delivered is known.
+    For packets whose fulfillment was fetched later, only the minimum delivery is known.
     """
     assert payment.terms.path is not None
     return payment.sent * payment.terms.path.low >= payment.terms.receive

@@ -1,7 +1,7 @@
-"""Routing: which peer a packet goes to next, and its amount in the asset of that peer.
+"""Routing: the next peer of a packet, and its amount in that peer's asset.
 
-A packet goes to the peer whose route is the longest prefix of its destination. Addresses are compared by whole segments
-and by case (RFC 15).
+A packet goes to the peer whose route is the longest prefix of its destination. Addresses are compared by whole
+segments, and case-sensitively (RFC 15).
 """
 
 from collections.abc import Sequence
@@ -34,16 +34,16 @@ def next_hop(work: Work, own_address: str, prepare: Prepare, source: Asset, inbo
         return Hop(peer, peers.outgoing_token(work, peer), onward)
     if inbound_peer_id is not None and covers(own_address, prepare.destination):
         raise Rejected(Code.UNREACHABLE if prepare.destination == own_address else Code.UNEXPECTED_PAYMENT)
-    where = prepare.destination.rpartition(".")[0]  # without the last segment, which names the payment and is long
+    where = prepare.destination.rpartition(".")[0]  # without the last segment, the payment's long token
     raise Rejected(Code.UNREACHABLE, f"There is no peer with a route to {where}")
 
 
 def next_peer(
     work: Work, destination: str, own_address: str, source: Asset, inbound_peer_id: int | None = None
 ) -> PeerRecord | None:
-    """The peer with the longest route to a destination; None when there is none, or the destination is our own.
+    """The peer with the longest route to a destination; None if there is none, or the destination is our own.
 
-    Never the peer that the packet came from. Among peers with the same route, one in the payer's asset goes first.
+    Never the peer that sent the packet. Among peers with the same route, one in the payer's asset is preferred.
     """
     longer_than = len(own_address) if covers(own_address, destination) else 0
     prefixes = [prefix for prefix in prefixes_of(destination) if len(prefix) > longer_than]
@@ -52,18 +52,18 @@ def next_peer(
 
 
 def covers(prefix: str, address: str) -> bool:
-    """Whether the address is the prefix or lies below it: `g.bank` covers `g.bank.alice`, never `g.banker`."""
+    """Whether the address equals the prefix or is below it: `g.bank` covers `g.bank.alice`, but not `g.banker`."""
     return address.startswith(prefix) and address[len(prefix) : len(prefix) + 1] in ("", ".")
 
 
 def prefixes_of(address: str) -> Sequence[str]:
-    """The address and every shorter one that covers it, down to the scheme alone."""
+    """The address and every shorter prefix that covers it, down to the scheme."""
     segments = address.split(".")
     return [".".join(segments[:count]) for count in range(len(segments), 0, -1)]
 
 
 def converted(work: Work, amount: int, source: Asset, target: Asset) -> int:
-    """What `amount` of `source` is in `target`, rounded down; at least 1 and no more than the ledger can move.
+    """The value of `amount` of `source` in `target`, rounded down; at least 1 and at most what the ledger can move.
 
     Raises Rejected.
     """

@@ -1,8 +1,8 @@
-"""STREAM packets (RFC 29): what the two ends of a payment send each other in the encrypted data of ILP packets, and the
-shared secret, which encrypts them and makes fulfillments.
+"""STREAM packets (RFC 29), which the two ends of a payment exchange in the encrypted data of ILP packets, and the
+shared secret, which encrypts them and generates fulfillments.
 
 A packet is a sequence number, an amount and frames; each frame is a type, a length and fields. Only the frames below
-are read or written; all others, about bytes, flow control and receipts, are skipped as unknown ones are.
+are read or written; all others, about bytes, flow control and receipts, are skipped like unknown ones.
 """
 
 import hmac
@@ -25,7 +25,7 @@ TAG_BYTES: Final = 16
 
 
 class PacketType(IntEnum):
-    """The ILP packet that its author put the STREAM packet into; connectors may turn a Fulfill into a Reject."""
+    """The type of ILP packet that the author sent it in; connectors may turn a Fulfill into a Reject."""
 
     PREPARE = 12
     FULFILL = 13
@@ -33,20 +33,20 @@ class PacketType(IntEnum):
 
 
 class ConnectionClose(msgspec.Struct, frozen=True):
-    """The connection ends, by default without an error; `code` says why (RFC 29, 5.5)."""
+    """The connection ends, by default without an error; `code` is the reason (RFC 29, 5.5)."""
 
     code: int = 1
     message: str = ""
 
 
 class ConnectionNewAddress(msgspec.Struct, frozen=True):
-    """The sender's own ILP address, unchecked; empty when it has none."""
+    """The sender's own ILP address, not validated; empty if it has none."""
 
     address: str
 
 
 class ConnectionMaxData(msgspec.Struct, frozen=True):
-    """How many bytes may be sent in all."""
+    """The total number of bytes that may be sent."""
 
     max_offset: int
 
@@ -58,7 +58,7 @@ class ConnectionMaxStreamId(msgspec.Struct, frozen=True):
 
 
 class ConnectionAssetDetails(msgspec.Struct, frozen=True):
-    """The asset that the author of the packet counts in."""
+    """The asset of the packet's author."""
 
     code: str
     scale: int
@@ -73,14 +73,14 @@ class StreamClose(msgspec.Struct, frozen=True):
 
 
 class StreamMoney(msgspec.Struct, frozen=True):
-    """The packet's money belongs to the streams in the ratio of their shares."""
+    """The packet's money is split among the streams in proportion to their shares."""
 
     stream_id: int
     shares: int
 
 
 class StreamMaxMoney(msgspec.Struct, frozen=True):
-    """How much the stream accepts and how much it has received, in the author's units."""
+    """How much the stream accepts, and how much it has received, in the author's units."""
 
     stream_id: int
     receive_max: int
@@ -102,8 +102,8 @@ Frame = (
 class StreamPacket(msgspec.Struct, frozen=True):
     """A message from one end to the other.
 
-    In a Prepare, `prepare_amount` is the least that may arrive; in a reply it is what arrived, and `sequence` repeats
-    that of the Prepare.
+    In a Prepare, `prepare_amount` is the minimum that must arrive; in a reply it is the amount that arrived, and
+    `sequence` repeats that of the Prepare.
     """
 
     sequence: int
@@ -112,7 +112,7 @@ class StreamPacket(msgspec.Struct, frozen=True):
     frames: tuple[Frame, ...] = ()
 
     def __str__(self) -> str:
-        """Its numbers, for the log: texts are left out, since they may be somebody's payment details."""
+        """The packet's numbers, for the log: texts may be payment details, and are left out."""
         said = [f"sequence {self.sequence}, amount {self.prepare_amount}"]
         for frame in self.frames:
             numbers = (str(value) for value in msgspec.structs.astuple(frame) if isinstance(value, int))
@@ -120,7 +120,7 @@ class StreamPacket(msgspec.Struct, frozen=True):
         return ", ".join(said)
 
 
-_Field = tuple[Callable[[Any], bytes], Callable[[Reader], Any]]  # writes and reads it
+_Field = tuple[Callable[[Any], bytes], Callable[[Reader], Any]]  # its writer and reader
 
 _UINT8: Final[_Field] = oer.uint8, Reader.uint8
 _NUMBER: Final[_Field] = oer.var_uint, Reader.var_uint
@@ -142,15 +142,15 @@ _NUMBERS: Final = {struct: number for number, (struct, _) in _FRAMES.items()}
 
 
 def encode_stream_packet(packet: StreamPacket) -> bytes:
-    """The packet before it is encrypted. Raises ValueError when a field cannot be written."""
+    """The packet before encryption. Raises ValueError if a field cannot be encoded."""
     head = bytes((VERSION, packet.packet_type)) + oer.var_uint(packet.sequence) + oer.var_uint(packet.prepare_amount)
     return b"".join((head, oer.var_uint(len(packet.frames)), *map(_encode_frame, packet.frames)))
 
 
 def decode_stream_packet(data: bytes) -> StreamPacket:
-    """Reads a decrypted packet; frames of other types and what follows the last frame are ignored.
+    """Reads a decrypted packet; ignores unknown frames and anything after the last frame.
 
-    `packet_type` may be any byte: what to do about a wrong one is the receiver's choice. Raises CodecError.
+    `packet_type` may be any byte: the receiver decides about a wrong one. Raises CodecError.
     """
     reader = Reader(data)
     if reader.uint8() != VERSION:
@@ -175,9 +175,9 @@ def _encode_frame(frame: Frame) -> bytes:
 
 
 class SharedSecret:
-    """The 32 bytes that both ends know, with the keys that follow from them.
+    """The 32 bytes that both ends know, and the keys derived from them.
 
-    `random_bytes` gives the IVs, none of which may encrypt two packets.
+    `random_bytes` generates the IVs, each of which may encrypt only one packet.
     """
 
     def __init__(self, secret: bytes, random_bytes: Callable[[int], bytes] = os.urandom) -> None:
@@ -188,7 +188,7 @@ class SharedSecret:
         self._random_bytes = random_bytes
 
     def fulfillment(self, data: bytes) -> bytes:
-        """What fulfills a Prepare with this (encrypted) data."""
+        """The fulfillment of a Prepare with this (encrypted) data."""
         return hmac_sha256(self._fulfillment_key, data)
 
     def encrypt_packet(self, packet: StreamPacket) -> bytes:
@@ -196,18 +196,18 @@ class SharedSecret:
         return encrypt(self._cipher, encode_stream_packet(packet), self._random_bytes(IV_BYTES))
 
     def decrypt_packet(self, data: bytes) -> StreamPacket:
-        """The STREAM packet in the data of an ILP packet. Raises CodecError when there is none for this secret."""
+        """The STREAM packet in the data of an ILP packet. Raises CodecError if there is none for this secret."""
         return decode_stream_packet(decrypt(self._cipher, data))
 
 
 def encrypt(cipher: AESGCM, plaintext: bytes, iv: bytes) -> bytes:
-    """IV (12 bytes), tag (16), ciphertext: the order that both STREAM packets and address tokens have."""
+    """IV (12 bytes), tag (16), ciphertext: the order of both STREAM packets and address tokens."""
     encrypted = cipher.encrypt(iv, plaintext, None)
     return b"".join((iv, encrypted[-TAG_BYTES:], encrypted[:-TAG_BYTES]))
 
 
 def decrypt(cipher: AESGCM, data: bytes) -> bytes:
-    """The plaintext of `encrypt`. Raises CodecError when it was encrypted with another key, or changed since."""
+    """The plaintext of `encrypt`. Raises CodecError if the key is another, or the data was changed."""
     ciphertext = IV_BYTES + TAG_BYTES
     if len(data) < ciphertext:
         raise CodecError("the encrypted data is too short")
@@ -218,5 +218,5 @@ def decrypt(cipher: AESGCM, data: bytes) -> bytes:
 
 
 def hmac_sha256(key: bytes, message: bytes) -> bytes:
-    """The 32 bytes of RFC 2104 with SHA-256."""
+    """HMAC (RFC 2104) with SHA-256, 32 bytes."""
     return hmac.digest(key, message, "sha256")

@@ -1,18 +1,18 @@
-"""Finds out what became of packets in flight that nobody waits for any more, after a crash or a lost answer.
+"""Finds the outcome of packets in flight that no task awaits any more, after a crash or a lost answer.
 
-The rows are the backlog: each second it looks at packets in flight, and takes up those that have expired and so can no
-longer be fulfilled. Only peers that repeat their answers are asked, because others might take the money twice. What
-they cannot say, for an hour at most, the receiver shows for a payment of ours, and a packet from another peer is
-released.
+The rows are the backlog: every second it examines packets in flight, and takes those that have expired and so can no
+longer be fulfilled. Only peers that repeat answers are asked, because others might accept the money twice. If a peer
+gives no answer for an hour, or cannot be asked, a payment of ours turns to its receiver, and a packet from another peer
+is released.
 
 The receiver's incoming payment is read again: packets that its received amount explains are posted, the others are
-voided and sent again. An amount that cannot be explained, because others pay into the same incoming payment, says
-nothing, and so it is when another payment of ours to the same receiver overlaps: the payer gets the money back, the
-payment ends, and an operator resolves its packets.
+voided and sent again. An amount that cannot be explained proves nothing, as when others pay into the same incoming
+payment or another payment of ours to it overlaps: the payer gets the money back, the payment ends, and an operator
+resolves its packets.
 
-A receiver that lies harms no payer, because the amount only decides whether the payer gets money back or the peer is
-paid. A receiver that denies what arrived is sent it again, and its peer, which showed no fulfillment in time, is not
-paid for the first packet. A receiver that claims what did not arrive has acknowledged it to the payer.
+A lying receiver harms no payer, because the amount only decides whether the payer gets money back or the peer is paid.
+A receiver that denies a delivery is sent it again, and its peer, which showed no fulfillment in time, is not paid for
+the first packet. A receiver that claims a delivery that never arrived has acknowledged it to the payer.
 """
 
 import asyncio
@@ -45,20 +45,19 @@ from payres.store.wallets import WALLETS
 from payres.store.work import Work
 from payres.worker import cancel_all, retry
 
-# After a packet's expiry: the peer's clock may be a little behind; or clocks on the way to the receiver, where what
-# was fulfilled must show.
+# After a packet's expiry: the peer's clock may be a little behind, or the clocks on the way to the receiver.
 PEER_MARGIN: Final = SECOND
 RECEIVER_MARGIN: Final = 5 * SECOND
 GIVE_UP_AFTER: Final = HOUR
 FIRST_WAIT: Final = SECOND
 LONGEST_WAIT: Final = 5 * MINUTE
-# Requests in flight to one peer; and about packets of one payment or from one peer.
+# Concurrent requests to one peer; and about packets of one payment or from one peer.
 ASKED_AT_ONCE: Final = 16
 ASKED_AT_ONCE_OF_ONE: Final = 8
 TICK_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 5.0
-PAGE: Final = 512  # rows that are looked at in a second
-MAX_SUMS: Final = 4096  # different sums of packets; packets of one payment have few sizes, so there are few sums
+PAGE: Final = 512  # rows examined per second
+MAX_SUMS: Final = 4096  # distinct sums of packets: few, because packets of a payment have few sizes
 NOT_REPEATED: Final = Unanswered("The peer does not repeat answers")
 UNPROVED: Final = (
     "packets were left unanswered, and what the receiver has received does not say what became of them; what is not"
@@ -69,7 +68,7 @@ log = logging.getLogger("payres.interledger")
 
 
 class UnansweredPackets:
-    """Call `run`. A case is a payment of ours with its packets in flight, or one packet from another peer."""
+    """Call `run`. A case is our own payment with its packets in flight, or one packet from another peer."""
 
     def __init__(self, database: Database, clock: Clock, carrier: Carrier, receivers: RemoteReceivers) -> None:
         self._database = database
@@ -77,12 +76,12 @@ class UnansweredPackets:
         self._carrier = carrier
         self._receivers = receivers
         self._slots = Slots(None, ASKED_AT_ONCE, ASKED_AT_ONCE_OF_ONE)
-        self._after = ""  # the last packet of the page before
-        self._due: dict[str, int] = {}  # when to look again at cases that were looked at
+        self._after = ""  # the last packet of the previous page
+        self._due: dict[str, int] = {}  # when to examine cases again
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Until cancelled, or the database is in fail-stop."""
+        """Runs until cancelled, or the database is in fail-stop."""
         try:
             while not self._database.stopped:
                 name = "the search for unresolved packets"
@@ -91,14 +90,14 @@ class UnansweredPackets:
             await cancel_all(self._tasks.values())
 
     async def settled(self, payment_id: str) -> None:
-        """Returns when no packet of the payment is in flight."""
+        """Returns when the payment has no packet in flight."""
         while True:
             if not await self._database.read(lambda work: packets.packets_of_payment(work, payment_id, "prepared")):
                 return
             await asyncio.sleep(TICK_SECONDS)
 
     async def _look(self) -> int | None:
-        """Begins with the cases of one page that are due; when the next one is, None while packets have tasks."""
+        """Starts the due cases of one page. Returns when the next one is due, or None while tasks are working."""
         page = await self._database.read(partial(packets.prepared_packets, limit=PAGE, after=self._after))
         self._after = page[-1].id if len(page) == PAGE else ""
         now, later = self._clock.now(), []
@@ -125,7 +124,7 @@ class UnansweredPackets:
             del self._tasks[case]
 
     async def _resolve(self, packet: PacketRecord) -> int | None:
-        """When to look again at the case of a packet; None when all of it has its outcome."""
+        """Examines a case. Returns when to do so again; None when all its packets have an outcome."""
         payment_id, found = packet.outgoing_payment_id, [packet]
         if payment_id is not None:
             found = [*await self._database.read(lambda work: packets.packets_of_payment(work, payment_id, "prepared"))]
@@ -136,15 +135,15 @@ class UnansweredPackets:
             outcome, may_change = await self._ask(one)
             if isinstance(outcome, Unanswered) and may_change:
                 return next_look(self._clock.now(), one.expires_at)
-            with suppress(Rejected):  # it was given up meanwhile
+            with suppress(Rejected):  # it was given up in the meantime
                 await self._database.write(partial(_end, packet=one, outcome=outcome))
         return None if payment_id is None else await self._ask_receiver(payment_id)
 
     async def _ask(self, packet: PacketRecord) -> tuple[Outcome, bool]:
-        """What became of an expired packet, and whether asking again may say more. Raises Unavailable."""
+        """The outcome of an expired packet, and whether asking again may reveal more. Raises Unavailable."""
         found = await self._database.read(partial(_peer_and_token, peer_id=packet.to_peer_id))
         if packet.outgoing_payment_id is None and packet.from_request_id is None:
-            return Unanswered("The peer before does not number its requests"), False  # and waits for no answer
+            return Unanswered("The peer before does not number its requests"), False  # and expects no answer
         if found is None:
             return Unanswered("The peer was removed"), False
         peer, token = found
@@ -154,12 +153,12 @@ class UnansweredPackets:
         if isinstance(outcome, Unanswered):
             return outcome, self._clock.now() < packet.expires_at + GIVE_UP_AFTER
         if isinstance(outcome, Fulfill) and fulfills(outcome.fulfillment, decode_prepare(packet.prepare).condition):
-            return outcome, False  # the preimage is enough, also from a peer that does not repeat answers
+            return outcome, False  # the preimage suffices, even if the peer does not repeat answers
         return (Reject(Code.TRANSFER_TIMED_OUT), False) if repeats else (NOT_REPEATED, False)
 
     async def _ask_receiver(self, payment_id: str) -> int | None:
-        """Looks once at what the receiver has received: None when each packet of the payment has its outcome, or the
-        payment has ended without; else the time to look again."""
+        """Examines once what the receiver has received. Returns when to do so again; None when every packet of the
+        payment has an outcome, or the payment has ended."""
         standing = await self._database.read(partial(find_standing, payment_id=payment_id))
         if standing is None:
             return None
@@ -173,7 +172,7 @@ class UnansweredPackets:
         return next_look(self._clock.now(), standing.expired_at)
 
     async def _received(self, standing: "Standing") -> int | None:
-        """What the receiver has received; None when that cannot be read or would prove nothing."""
+        """The receiver's received amount; None if it cannot be read or would prove nothing."""
         if standing.before is None:
             return None
         terms = standing.payment.terms
@@ -186,13 +185,13 @@ class UnansweredPackets:
 
 
 async def pause(clock: Clock, due: int | None) -> None:
-    """Waits for the next look: a second, or less when something is due."""
+    """Waits for the next look: a second, or less if something is due earlier."""
     seconds = TICK_SECONDS if due is None else (due - clock.now()) / SECOND
     await asyncio.sleep(min(max(seconds, 0), TICK_SECONDS))
 
 
 def next_look(now: int, expired_at: int) -> int:
-    """After as much time as has passed since the packet expired, within bounds."""
+    """Waits as long again as since the packet expired, within bounds."""
     return now + min(max(now - expired_at, FIRST_WAIT), LONGEST_WAIT)
 
 
@@ -202,7 +201,7 @@ def _peer_and_token(work: Work, peer_id: int) -> tuple[PeerRecord, str] | None:
 
 
 def _end(work: Work, packet: PacketRecord, outcome: Outcome) -> None:
-    """Posts or voids the money of a packet. About one of a payment that stays unanswered its receiver is asked."""
+    """Posts or voids the money of a packet. An unanswered packet of our own payment is left to its receiver."""
     is_own = packet.outgoing_payment_id is not None
     if isinstance(outcome, Fulfill):
         if is_own:
@@ -221,7 +220,7 @@ def _end(work: Work, packet: PacketRecord, outcome: Outcome) -> None:
 
 
 class InFlight(msgspec.Struct, frozen=True):
-    """A packet in flight. If it arrived, it has delivered at least `least` and at most `most`."""
+    """A packet in flight. If it arrived, it delivered from `least` to `most`."""
 
     packet: PacketRecord
     least: int
@@ -231,8 +230,8 @@ class InFlight(msgspec.Struct, frozen=True):
 class Standing(msgspec.Struct, frozen=True):
     """A payment and its packets in flight.
 
-    `before` is what the receiver had received before the payment; None when that is unknown, or when others of our
-    payments to it overlap, so that its figure proves nothing.
+    `before` is what the receiver had received before the payment; None if unknown, or if other payments of ours to it
+    overlap, so that its figure proves nothing.
     """
 
     payment: OutgoingRecord
@@ -241,25 +240,25 @@ class Standing(msgspec.Struct, frozen=True):
 
     @property
     def expired_at(self) -> int:
-        """When all of the packets have expired."""
+        """When the last packet expires."""
         return max(one.packet.expires_at for one in self.in_flight)
 
 
 def find_standing(work: Work, payment_id: str) -> Standing | None:
-    """None when the payment has ended, or has no packet in flight."""
+    """None if the payment has ended, or has no packet in flight."""
     payment = OUTGOING.get(work, payment_id)
     found = packets.packets_of_payment(work, payment_id, "prepared")
     if payment is None or payment.state != "sending" or not found:
         return None
     others = payments.remote_payments_since(work, payment.terms.receiver, payment.created_at)
-    # Payments that have not begun to send do not count.
+    # Payments that have not started sending do not count.
     is_alone = not any(one.received_before is not None or one.sent for one in others if one.id != payment.id)
     in_flight = [InFlight(packet, *_delivers(payment, packet.source_amount)) for packet in found]
     return Standing(payment, payment.received_before if is_alone else None, in_flight)
 
 
 def _delivers(payment: OutgoingRecord, amount: int) -> tuple[int, int]:
-    """The least and the most that a packet delivers, by the probed rate, or by that of the payment if it has moved."""
+    """The minimum and maximum that a packet delivers, by the probed rate, or the payment's own if that is wider."""
     path = payment.terms.path
     assert path is not None, "payments with packets have one"
     least, most = path.least(amount), path.most(amount)
@@ -271,7 +270,8 @@ def _delivers(payment: OutgoingRecord, amount: int) -> tuple[int, int]:
 
 
 def _conclude(work: Work, before: Standing, received: int | None) -> str | None:
-    """Gives the packets their outcome, or gives them up, and describes it for the log; None while more may be learned.
+    """Sets the outcomes of the packets, or gives them up. Returns a description for the log, or None while more may be
+    learned.
 
     `received` is what the receiver had received while the rows were as in `before`.
     """
@@ -283,7 +283,7 @@ def _conclude(work: Work, before: Standing, received: int | None) -> str | None:
         found = arrived(standing.in_flight, increase)
         if found is not None:
             return _account_for(work, standing, found, increase)
-        if increase > 0:  # what others have paid in never goes away
+        if increase > 0:  # money from other payers never goes away
             return _give_up(work, standing)
     if standing.before is None or work.now >= standing.expired_at + GIVE_UP_AFTER:
         return _give_up(work, standing)
@@ -291,14 +291,14 @@ def _conclude(work: Work, before: Standing, received: int | None) -> str | None:
 
 
 def arrived(in_flight: Sequence[InFlight], increase: int) -> Sequence[InFlight] | None:
-    """The packets that explain what the receiver has received more; None when none do.
+    """The packets that explain the increase of the receiver's amount; None if none do.
 
-    If exchange rates allow several answers, it is the one that costs the payer least.
+    If exchange rates allow several answers, the one that costs the payer least.
     """
     alike: dict[int, list[InFlight]] = {}
     for one in in_flight:
         alike.setdefault(one.packet.source_amount, []).append(one)
-    # By the bounds of what they deliver, the least cost, and how many packets of each amount.
+    # For each pair of bounds on the delivery: the lowest cost, and the number of packets of each amount.
     sums: dict[tuple[int, int], tuple[int, ...]] = {(0, 0): (0,)}
     for amount, packets_alike in alike.items():
         one, grown = packets_alike[0], dict[tuple[int, int], tuple[int, ...]]()
@@ -320,12 +320,12 @@ def arrived(in_flight: Sequence[InFlight], increase: int) -> Sequence[InFlight] 
 
 
 def cost(some: Sequence[InFlight]) -> int:
-    """What packets take from their payer."""
+    """The total that packets take from their payer."""
     return sum(one.packet.source_amount for one in some)
 
 
 def _account_for(work: Work, standing: Standing, found: Sequence[InFlight], increase: int) -> str:
-    """Posts the packets that have arrived, and voids the others."""
+    """Posts the packets that arrived, and voids the others."""
     spare = increase - sum(one.least for one in found)
     for one in found:
         more = min(spare, one.most - one.least)
@@ -338,7 +338,7 @@ def _account_for(work: Work, standing: Standing, found: Sequence[InFlight], incr
 
 
 def _give_up(work: Work, standing: Standing) -> str:
-    """Ends the payment with what is known to have arrived; its other packets stay unresolved."""
+    """Ends the payment with what is known to have arrived; its other packets remain unresolved."""
     for one in standing.in_flight:
         balances.leave_unresolved(work, one.packet)
         note = f"Packet {one.packet.id} over {one.packet.amount} is unresolved"
@@ -351,7 +351,7 @@ def _give_up(work: Work, standing: Standing) -> str:
 
 
 def _described(work: Work, standing: Standing, found: Sequence[InFlight]) -> tuple[str, str]:
-    """The payment, its wallet and the amount in question; and the amount of what was `found` to have arrived."""
+    """The payment, its wallet and the amount in question; and the amount that was `found` to have arrived."""
     wallet = WALLETS.by_id(work, standing.payment.wallet_address_id)
     amount, proved = (
         f"{format_decimal(cost(some), wallet.asset)} {wallet.asset_code}" for some in (standing.in_flight, found)

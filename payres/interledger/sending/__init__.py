@@ -1,5 +1,4 @@
-"""Sending over Interledger with STREAM (RFC 29): `probe` finds out what a path offers, `payment` pays over it.
+"""Sending over Interledger with STREAM (RFC 29): `probe` measures a path, `payment` pays over it.
 
-Packets go through the `connection.PacketSender` that is passed in; nothing here stores, connects, or reads the system's
-clock.
+Packets go through the given `connection.PacketSender`; nothing here stores, connects, or reads the system clock.
 """

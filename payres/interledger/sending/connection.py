@@ -1,4 +1,4 @@
-"""The sending end of a STREAM connection (RFC 29): its packets, and what their outcomes say."""
+"""The sending end of a STREAM connection (RFC 29): its packets, and the meaning of their outcomes."""
 
 import asyncio
 import hashlib
@@ -40,14 +40,14 @@ from payres.interledger.stream import (
 log = logging.getLogger("payres.interledger")
 
 STREAM_ID: Final = 1  # the sending end opens odd streams; one is enough
-MAX_QUOTED: Final = 100  # characters of another node's text
+MAX_QUOTED: Final = 100  # characters quoted from another node
 
 # The receiver may neither open streams of its own nor send bytes: the connection carries money only.
 _LIMITS: Final[tuple[Frame, ...]] = (ConnectionMaxStreamId(STREAM_ID), ConnectionMaxData(0))
 _MONEY: Final = StreamMoney(STREAM_ID, shares=1)
 
-# Another packet may pass: this one carried too little for the receiver, was larger than the path takes, or was
-# unfulfillable, which receivers answer with any of the first three codes.
+# Another packet may pass: this one had too little for the receiver, was too large for the path, or was unfulfillable,
+# which receivers answer with any of the first three codes.
 _TOLERATED: Final = {
     Code.APPLICATION_ERROR,
     Code.INSUFFICIENT_DESTINATION_AMOUNT,
@@ -58,9 +58,9 @@ _TOLERATED: Final = {
 
 
 class SendingFailed(Exception):
-    """A payment cannot be quoted or goes no further; `sentence` says why.
+    """A payment cannot be quoted or continued; `sentence` says why.
 
-    `retryable` when another attempt with what is left may succeed later.
+    `retryable` if a later attempt with the rest may succeed.
     """
 
     def __init__(self, sentence: str, *, retryable: bool = True) -> None:
@@ -72,39 +72,39 @@ class SendingFailed(Exception):
 class Timing(msgspec.Struct, frozen=True):
     """How long a sender waits, in microseconds, and how many packets it sends at once.
 
-    Waiting is measured by the event loop.
+    Waiting is measured by the event loop's clock.
     """
 
     packet_lifetime: int = 20 * SECOND
-    probe_timeout: int = 5 * SECOND  # of a whole quote, reading its receiver included
+    probe_timeout: int = 5 * SECOND  # for a whole quote, including the request to its receiver
     idle_timeout: int = 10 * SECOND  # how long a payment continues without a fulfilled packet
     close_timeout: int = 5 * SECOND
-    first_pause: int = 25 * MILLISECOND  # before what did not pass is sent again; doubled each time
+    first_pause: int = 25 * MILLISECOND  # before a failed amount is sent again; doubled each time
     longest_pause: int = SECOND
     interval: int = 5 * MILLISECOND  # from one packet of a payment to the next, on average
     first_round: int = 1  # packets
     largest_round: int = 20
 
     def next_pause(self, before: int) -> int:
-        """The pause after one of `before`, 0 for none: twice that, within bounds."""
+        """The next pause: double `before` (0 for none), within bounds."""
         return min(max(2 * before, self.first_pause), self.longest_pause)
 
 
 class PacketSender(Protocol):
-    """Sends the packets of one payment, and sets when they expire.
+    """Sends the packets of one payment, and sets their expiry.
 
-    A packet that it does not send is answered with a Reject of its own.
+    It answers packets that it does not send with a Reject of its own.
     """
 
     async def ask(self, prepare: Prepare) -> Outcome:
-        """Sends a packet that moves no money: nobody can fulfill it, or its amount is zero."""
+        """Sends a packet that moves no money: it is unfulfillable, or its amount is zero."""
         ...
 
     async def pay(self, prepare: Prepare, delivered: Callable[[Fulfill], int]) -> Outcome:
-        """Sends a packet with money, recorded before it leaves; what was fulfilled is posted before this returns.
+        """Sends a money packet, recorded before it leaves; a fulfilled amount is posted before this returns.
 
-        A Fulfill that does not fit the condition comes back as a Reject with WRONG_CONDITION. `delivered` reads from
-        the Fulfill how much the receiver says arrived, in the destination's units and at most MAX_LEDGER; it never
+        A Fulfill that does not match the condition becomes a Reject with WRONG_CONDITION. `delivered` reads from the
+        Fulfill how much the receiver reports as arrived, in the destination's units and at most MAX_LEDGER; it never
         raises.
         """
         ...
@@ -119,14 +119,14 @@ class Destination(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The outcome of a packet, and the STREAM packet in it if the receiver wrote one in answer to this packet."""
+    """The outcome of a packet, and the receiver's STREAM packet in it, if it answers this packet."""
 
     outcome: Outcome
     stream: StreamPacket | None = None
 
     @property
     def arrived(self) -> int:
-        """How much the receiver says has arrived; 0 when it does not say."""
+        """How much arrived according to the receiver; 0 if it does not say."""
         return self.stream.prepare_amount if self.stream else 0
 
     @property
@@ -141,12 +141,12 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def congested(self) -> bool:
-        """Whether the path could not cope with the packet: a temporary error (T), or no reply at all."""
+        """Whether the path was overloaded: a temporary error (T), or no reply."""
         return isinstance(self.outcome, Unanswered) or self.reject.code.startswith("T")
 
     @property
     def too_small(self) -> bool:
-        """Whether a connector found the packet's amount worth nothing in the next asset."""
+        """Whether a connector found the amount worth nothing in the next asset."""
         return self.reject.code == Code.INSUFFICIENT_SOURCE_AMOUNT
 
     def __str__(self) -> str:
@@ -154,11 +154,10 @@ class Answer(msgspec.Struct, frozen=True):
         return f"{why}; the receiver says: {self.stream}" if self.stream else why
 
     def smaller(self, amount: int) -> int | None:
-        """What to try after a packet of `amount` that a connector found too large, 0 when it takes nothing at all; None
-        for any other outcome.
+        """A smaller amount to try after AMOUNT_TOO_LARGE for `amount`, 0 if nothing passes; None for any other outcome.
 
-        Most connectors say what they got and the most that they take (RFC 27), in their units, so only the ratio
-        counts. When they do not, or contradict themselves, it is a tenth.
+        Most connectors report the received amount and their maximum (RFC 27), in their units, so only the ratio counts.
+        Without that, or if it is contradictory, it is a tenth.
         """
         if self.reject.code != Code.AMOUNT_TOO_LARGE:
             return None
@@ -167,11 +166,11 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Connection:
-    """A connection to `destination` through `packets`. Its packets are numbered from 0 on.
+    """A connection to `destination` through `packets`, which are numbered from 0.
 
-    `is_kept` says whether an answer had frames: a receiver that keeps a state for a connection says in them what it
-    takes. `probed_until` (by `monotonic`) is when a quote must be ready, the `probe_timeout` after its first packet if
-    it has not begun before.
+    `is_kept` says whether an answer had frames: receivers that keep state for a connection announce their limits in
+    them. `probed_until` (by `monotonic`) is when a quote must be ready; unless set before, it is the `probe_timeout`
+    after the first packet.
     """
 
     is_kept = False
@@ -190,14 +189,14 @@ class Connection:
         self._limits = _LIMITS
 
     async def ask(self, amount: int, frames: tuple[Frame, ...] = ()) -> Answer:
-        """Sends a packet that nobody can fulfill; the answer says how much of `amount` would arrive."""
+        """Sends an unfulfillable packet; the answer says how much of `amount` would arrive."""
         sequence, data = self._encrypted(0, frames)
         answer = self._read(await self._packets.ask(self._prepare(amount, os.urandom(HASH_BYTES), data)), sequence)
         log.debug("a probe of %d, sequence %d, was answered with %s", amount, sequence, answer)
         return answer
 
     async def pay(self, amount: int, minimum: int) -> Answer:
-        """Sends `amount`, which the receiver may take if at least `minimum` arrives."""
+        """Sends `amount`, which the receiver may accept if at least `minimum` arrives."""
         sequence, data = self._encrypted(minimum, (_MONEY,))
         condition = hashlib.sha256(self._secret.fulfillment(data)).digest()
 
@@ -227,7 +226,7 @@ class Connection:
     def _open(self, reply: Reply, sequence: int) -> StreamPacket | None:
         """The receiver's STREAM packet in a reply, unless it answers another packet or contradicts the reply.
 
-        A connector may have turned the receiver's Fulfill into a Reject, but never the other way round.
+        A connector may have turned the receiver's Fulfill into a Reject, but never the reverse.
         """
         try:
             packet = self._secret.decrypt_packet(reply.data)
@@ -239,7 +238,7 @@ class Connection:
 
 
 async def close(connection: Connection) -> None:
-    """Says to the receiver that no more packets come. No money depends on whether this arrives."""
+    """Tells the receiver that no more packets come. No money depends on it."""
     connection.begin()
     try:
         async with asyncio.timeout(connection.timing.close_timeout / SECOND):
@@ -249,22 +248,22 @@ async def close(connection: Connection) -> None:
 
 
 def monotonic() -> int:
-    """The time of the running event loop in microseconds, which never goes back; it counts from anywhere."""
+    """The event loop's monotonic time in microseconds, from an arbitrary start."""
     return round(asyncio.get_running_loop().time() * SECOND)
 
 
 async def pause(microseconds: int) -> None:
-    """Sends nothing for so long."""
+    """Waits."""
     await asyncio.sleep(microseconds / SECOND)
 
 
 def failure_of(
     answer: Answer, amount: int, asset: Asset, minimum: int = 0, min_delivery: int = 0
 ) -> SendingFailed | None:
-    """Why no further packet is sent after this answer to one of `amount`; None when there is no reason.
+    """Why no further packet should be sent after this answer to a packet of `amount`; None if there is no reason.
 
-    `asset` is what the receiver is known to count in. At least `minimum` of the packet had to arrive; `min_delivery` is
-    what the receiver must be able to accept in total.
+    `asset` is the receiver's known asset. At least `minimum` of the packet had to arrive; `min_delivery` is the total
+    that the receiver must accept.
     """
     if isinstance(answer.outcome, Fulfill) and (answer.stream is None or answer.arrived < minimum):
         sentence = "The receiver has taken a packet without saying that enough of it has arrived."
@@ -280,7 +279,7 @@ def failure_of(
 
 
 def describe(reject: Reject) -> str:
-    """The code of a Reject, where it comes from, and what it says, in one line."""
+    """The code of a Reject, its origin and its message, in one line."""
     origin = f" from {reject.triggered_by[:MAX_QUOTED]}" if reject.triggered_by else ""
     amounts = parse_too_large(reject.data) if reject.code == Code.AMOUNT_TOO_LARGE else None
     limit = f", {amounts[0]} received, {amounts[1]} at most" if amounts else ""
@@ -306,5 +305,5 @@ def _failure_of_frame(frame: Frame, asset: Asset, min_delivery: int) -> SendingF
 
 
 def _quote(text: str) -> str:
-    """Another node's text, shortened, with line breaks and other control characters escaped."""
+    """Another node's text, shortened, with control characters escaped."""
     return repr(text[:MAX_QUOTED])

@@ -43,10 +43,10 @@ from payres.terms import Path, RateBounds
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What one run of a payment may spend and must deliver, over a path that was probed before.
+    """What one run of a payment may spend and must deliver, over a path probed before.
 
-    With `sends_all` it ends when `max_source` is spent, otherwise as soon as `min_delivery` has arrived. A further run
-    of the same payment has what is left of both.
+    With `sends_all` it ends when `max_source` is spent, otherwise as soon as `min_delivery` has arrived. Another run of
+    the same payment gets the rest of both.
     """
 
     max_source: int
@@ -59,8 +59,8 @@ class Plan(msgspec.Struct, frozen=True):
 class Result(msgspec.Struct, frozen=True):
     """The result of one run of a payment.
 
-    `sent` and `unresolved` are source amounts: fulfilled, and of unknown outcome; `delivered` has arrived for what was
-    sent. Without `failure`, all is done once the unknown outcomes are resolved.
+    `sent` and `unresolved` are source amounts: fulfilled, and of unknown outcome; `delivered` has arrived for `sent`.
+    Without `failure`, everything is done once the unknown outcomes are resolved.
     """
 
     sent: int
@@ -70,7 +70,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Packet(msgspec.Struct, frozen=True):
-    """One packet: it carries `amount`, of which at least `minimum` must arrive and at most `most` can."""
+    """A packet of `amount`, of which at least `minimum` must arrive and at most `most` can."""
 
     amount: int
     minimum: int
@@ -78,7 +78,7 @@ class Packet(msgspec.Struct, frozen=True):
 
 
 async def pay(connection: Connection, plan: Plan) -> Result:
-    """Sends what the plan allows. Returns when every packet has its outcome; failures are in the result.
+    """Sends what the plan allows. Returns when every packet has an outcome; failures are in the result.
 
     Raises only what `PacketSender.pay` raises, after the other packets of the round have their outcome. When cancelled,
     it stops at once and leaves the packets in flight to the caller, who recorded them.
@@ -104,7 +104,7 @@ async def pay(connection: Connection, plan: Plan) -> Result:
 
 
 async def _send(connection: Connection, packets: Sequence[Packet]) -> Sequence[Answer]:
-    """Sends packets at once; raises the first exception after all have their outcome."""
+    """Sends packets concurrently; raises the first exception after all have their outcome."""
     sent = (connection.pay(packet.amount, packet.minimum) for packet in packets)
     outcomes = await asyncio.gather(*sent, return_exceptions=True)
     answers = []
@@ -116,7 +116,7 @@ async def _send(connection: Connection, packets: Sequence[Packet]) -> Sequence[A
 
 
 class _Rounds:
-    """How many packets the next round has, and when it may leave."""
+    """The size of the next round, and when it may be sent."""
 
     def __init__(self, timing: Timing) -> None:
         self.size = timing.first_round
@@ -127,7 +127,7 @@ class _Rounds:
         self._last_reject: Reject | None = None
 
     async def turn(self) -> None:
-        """Waits until the round may leave. Raises SendingFailed when nothing has arrived for too long."""
+        """Waits until the round may be sent. Raises SendingFailed if nothing has arrived for too long."""
         await pause(max(min(self._ready_at, self._idle_at) - monotonic(), 0))
         self._began = monotonic()
         if self._began >= self._idle_at:
@@ -136,7 +136,7 @@ class _Rounds:
             raise SendingFailed(f"Nothing has arrived for {seconds} seconds{last}.")
 
     def learn(self, answers: Sequence[Answer]) -> None:
-        """Makes rounds larger up to the first congestion, and then half as large, after a pause."""
+        """Enlarges rounds until the first congestion, then halves them, after a pause."""
         now, timing = monotonic(), self._timing
         for answer in answers:
             if isinstance(answer.outcome, Fulfill):
@@ -150,7 +150,7 @@ class _Rounds:
 
 
 class Progress:
-    """What a plan has sent and delivered so far, what is `unresolved` (of unknown outcome), and what comes next."""
+    """What a plan has sent, delivered and left `unresolved` (of unknown outcome), and its next packets."""
 
     def __init__(self, plan: Plan) -> None:
         self.sent = 0
@@ -159,30 +159,30 @@ class Progress:
         self._plan = plan
         self._bounds: RateBounds = plan.path
         self._max_packet = plan.path.max_packet
-        self._may_arrive = 0  # how much of what is unresolved may have arrived
-        self._tried = 0  # the largest amount that was sent
-        self._too_small = 0  # the largest amount of which rounding has left nothing
+        self._may_arrive = 0  # how much may have arrived of the unresolved amount
+        self._tried = 0  # the largest amount sent
+        self._too_small = 0  # the largest amount that rounding reduced to nothing
 
     def next_round(self, size: int) -> Sequence[Packet]:
-        """Up to `size` packets to be sent at once; none while what is unresolved may be enough, or when what is left
-        would be lost to rounding and the promise is kept.
+        """Up to `size` packets to be sent at once. None while the unresolved ones may suffice, or when rounding would
+        take the rest and the promise is kept.
 
-        Raises SendingFailed when no packet can deliver its minimum at this rate.
+        Raises SendingFailed if no packet can deliver its minimum at this rate.
         """
         packets: list[Packet] = []
         try:
             while len(packets) < size and (packet := self._next(packets)):
                 packets.append(packet)
-        except SendingFailed:  # answers that are missing may change it
+        except SendingFailed:  # outstanding answers may change it
             if not packets and not self.unresolved and self.delivered < self._plan.min_delivery:
                 raise
         return packets
 
     def count(self, packet: Packet, answer: Answer) -> None:
-        """Counts a packet with its outcome, and learns from it what the path delivers.
+        """Counts a packet's outcome, and learns the path's rate from it.
 
-        A rejected packet moved nothing, so its amount can be sent again. Of a fulfilled one at least the minimum has
-        arrived, whatever the receiver says.
+        A rejected packet moved nothing, so its amount can be sent again. A fulfilled one delivered at least the
+        minimum, whatever the receiver reports.
         """
         self._tried = max(self._tried, packet.amount)
         if isinstance(answer.outcome, Fulfill):
@@ -194,7 +194,7 @@ class Progress:
         if (smaller := answer.smaller(packet.amount)) is not None:
             self._max_packet = min(self._max_packet, smaller)
         is_nothing = answer.too_small or (answer.stream is not None and not answer.arrived)
-        # Where a unit of a link is worth very many of the sender's, R01 says that more at once may pass.
+        # If a link's unit is worth very many of the sender's, R01 means that a larger amount may pass.
         may_grow = answer.too_small and not self._plan.sends_all and packet.amount < self._max_packet
         if may_grow or (is_nothing and is_small(packet.amount, packet.minimum)):
             self._too_small = max(self._too_small, packet.amount)
@@ -202,14 +202,14 @@ class Progress:
             self._bounds = self._bounds.learn(packet.amount, answer.arrived)
 
     def result(self, failure: SendingFailed | None) -> Result:
-        """The result when nothing more is sent, because of a failure if there was one."""
+        """The final result, with the failure that stopped the run, if any."""
         plan = self._plan
         if plan.sends_all:
             complete = self.sent == plan.max_source
         else:
             complete = self.delivered >= plan.min_delivery and not self.unresolved
         if failure and failure.retryable and complete:
-            failure = None  # another attempt could send nothing
+            failure = None  # nothing is left for another attempt
         if not failure and not self.unresolved and self.delivered < plan.min_delivery:
             failure = SendingFailed(
                 f"All that may be spent is spent, and {self.delivered} of {plan.min_delivery} have arrived."
@@ -217,7 +217,7 @@ class Progress:
         return Result(self.sent, self.delivered, self.unresolved, failure)
 
     def _next(self, before: Sequence[Packet]) -> Packet | None:
-        """The next packet after those of its round; None when nothing is left, or the others may be enough."""
+        """The next packet of a round; None if nothing is left, or the packets before may suffice."""
         available = self._plan.max_source - self.sent - self.unresolved - sum(packet.amount for packet in before)
         if available <= 0:
             return None
@@ -234,15 +234,15 @@ class Progress:
             possible = sendable(packet.amount, self._bounds.low, self._plan.min_rate)
             if self._too_small < possible < packet.amount:
                 return self._packet(possible, rounded_up(possible, self._plan.min_rate))
-            # All that is left may be worth a unit more of a link than what was tried.
+            # All the rest may be worth one more unit of a link than the amounts tried.
             if (packet.most >= packet.minimum or 0 < self._tried < packet.amount == available) and not before:
-                return packet  # trying costs nothing, and a rejection makes the bounds exact
+                return packet  # trying is free, and a rejection makes the bounds exact
         if is_small(available, self._plan.min_delivery - self.delivered):
             raise SendingFailed("Rounding on the path takes more of what is left than may be lost.")
         raise SendingFailed("The path no longer delivers the minimum exchange rate of the payment.")
 
     def _missing(self, before: Sequence[Packet]) -> int:
-        """What is still to be delivered if all arrives that may."""
+        """What is still missing if everything arrives that may."""
         arriving = self._may_arrive + sum(packet.most for packet in before)
         return self._plan.min_delivery - self.delivered - arriving
 
@@ -256,7 +256,7 @@ class Progress:
     def _delivering(self, available: int, missing: int, is_alone: bool) -> Packet:
         if not self._bounds.low:
             raise SendingFailed("The path delivers nothing of what is sent.")
-        # Of what was too small an eighth more, so that few packets are tried where a unit on the way is worth many.
+        # An eighth more than what was too small, to need few tries if a unit on the way is worth many.
         needed = max(ceil(missing / self._bounds.low), self._too_small + 1 + self._too_small // 8)
         amount = min(needed, available, self._max_packet)
         if is_alone and amount == needed:
@@ -264,7 +264,7 @@ class Progress:
         return self._packet(amount, max(rounded_up(amount, self._plan.min_rate), 1))
 
     def _share(self, available: int) -> int:
-        """As much as a packet takes, or half of what is available when the rest would be lost to rounding."""
+        """A full packet, or half of the available amount if rounding would otherwise take the rest."""
         amount = min(available, self._max_packet)
         rest, half = available - amount, available - available // 2
         if 0 < rest < amount and not self._passes(rest) and self._passes(half):

@@ -1,6 +1,6 @@
-"""What a path offers: its exchange rate, how large a packet may be, and what a payment over it may cost.
+"""The offer of a path: its exchange rate, the maximum packet, and the cost of a payment over it.
 
-`probe` measures it, with packets that nobody can fulfill.
+`probe` measures it with unfulfillable packets.
 """
 
 import asyncio
@@ -23,20 +23,20 @@ from payres.interledger.sending.connection import (
 )
 from payres.terms import Path, RateBounds
 
-# The answer to a smaller packet shows more of the rounding on the path than of its rate.
+# The answer to a smaller packet shows the rounding on the path rather than its rate.
 SHOWS_THE_RATE: Final = 100
 LARGEST: Final = 10**12  # the larger the packet, the more exactly its answer shows the rate
-# How often a connector lacks the money for a packet before that is more than bad luck. It cannot distinguish a probe
-# from money, so it rejects what its peer could not pay for; a smaller amount can be paid.
+# How often a connector may lack the money for a packet by chance. It cannot tell a probe from money, so it rejects
+# amounts that its peer could not pay; a smaller amount can be paid.
 TIMES_UNFUNDED: Final = 5
-MORE_FOR_ROUNDING: Final = 2  # units, of the sender's asset or the receiver's, that a small price may be raised by
+MORE_FOR_ROUNDING: Final = 2  # units of either asset by which a small price may be raised
 
 
 async def probe(connection: Connection) -> Path:
-    """What the path to the connection's destination offers now.
+    """Measures the path to the connection's destination.
 
-    Takes a round trip where packets may have any size, two where a connector tells its limit, else up to thirteen.
-    Raises SendingFailed when the time for it is over, or for what a connector or the receiver says against it.
+    Takes one round trip if packets may have any size, two if a connector reports its limit, otherwise up to thirteen.
+    Raises SendingFailed if time runs out, or a connector or the receiver refuses.
     """
     connection.begin()
     timing = connection.timing
@@ -63,11 +63,11 @@ async def probe(connection: Connection) -> Path:
 
 
 async def price_of(connection: Connection, path: Path, price: int, delivery: int, on_link: Fraction) -> int:
-    """The price at which `delivery` arrives: `price`, which follows from the rate that large packets have shown, or
-    more by what up to MORE_FOR_ROUNDING units are worth, where the rounding of each connector counts. One unit sent is
-    `on_link` units on the first link.
+    """The price at which `delivery` arrives: `price`, which follows from the rate of large packets, or where the
+    rounding of each connector matters, more by the value of up to MORE_FOR_ROUNDING units. One unit sent is `on_link`
+    units on the first link.
 
-    Raises SendingFailed when that is not enough.
+    Raises SendingFailed if that is not enough.
     """
     if not is_small(price, delivery, floor(price * on_link)):
         return price
@@ -80,11 +80,11 @@ async def price_of(connection: Connection, path: Path, price: int, delivery: int
 
 
 async def promise_of(connection: Connection, amount: int, promised: int, on_link: Fraction, slippage: Fraction) -> int:
-    """The least that shall arrive of an amount that is sent whole: what is `promised` by the rate. Where the rounding
-    of each connector counts, it is what arrives now less the slippage, rounded up, as nobody delivers part of a unit.
-    One unit sent is `on_link` units on the first link.
+    """The least that must arrive of an amount that is sent whole: `promised`, by the rate, or where the rounding of
+    each connector matters, what arrives now minus the slippage, rounded up to whole units. One unit sent is `on_link`
+    units on the first link.
 
-    Raises SendingFailed when nothing arrives.
+    Raises SendingFailed if nothing arrives.
     """
     if not is_small(amount, promised, floor(amount * on_link)):
         return promised
@@ -95,13 +95,13 @@ async def promise_of(connection: Connection, amount: int, promised: int, on_link
 
 
 async def _arriving(connection: Connection, amount: int) -> int | None:
-    """What arrives of an amount in one packet; None when nobody says in time."""
+    """What arrives of an amount in one packet; None if there is no timely answer."""
     answer = await _ask(connection, amount)
     return answer.arrived if answer and (answer.stream or answer.too_small) else None
 
 
 async def _ask(connection: Connection, amount: int) -> Answer | None:
-    """The answer to a packet of this amount; None when it does not come while the quote has time."""
+    """The answer to a packet of this amount; None if it does not come before the quote's deadline."""
     if connection.probed_until is None:
         connection.probed_until = monotonic() + connection.timing.probe_timeout
     time_left = connection.probed_until - monotonic()
@@ -113,16 +113,16 @@ async def _ask(connection: Connection, amount: int) -> Answer | None:
 
 
 def is_small(*amounts: int) -> bool:
-    """Whether the answer to a packet that had these amounts on its way, the sender's first, shows more of the rounding
-    on the path than of its rate."""
+    """Whether the answer to a packet of these amounts on its way shows the rounding on the path rather than its
+    rate."""
     return min(amounts) < SHOWS_THE_RATE
 
 
 def min_delivery(amount: int, path: Path, minimum: Fraction) -> int:
-    """The least that arrives when all of `amount` is sent; one unit of it may be lost to rounding beyond the minimum
+    """The least that arrives if all of `amount` is sent: one unit of it may be lost to rounding beyond the minimum
     rate.
 
-    Raises SendingFailed when the path delivers less than that.
+    Raises SendingFailed if the path delivers less.
     """
     _check_rate(amount, path, minimum)
     promised = ceil((amount - 1) * minimum)
@@ -132,9 +132,9 @@ def min_delivery(amount: int, path: Path, minimum: Fraction) -> int:
 
 
 def max_source(amount: int, path: Path, minimum: Fraction) -> int:
-    """The most that delivering `amount` costs: its price at the minimum rate, and one unit for rounding.
+    """The most that delivering `amount` costs: its price at the minimum rate, plus one unit for rounding.
 
-    Raises SendingFailed when the path delivers less than that.
+    Raises SendingFailed if the path delivers less.
     """
     price = floor(amount / minimum) + 1
     _check_rate(price, path, minimum)
@@ -142,12 +142,11 @@ def max_source(amount: int, path: Path, minimum: Fraction) -> int:
 
 
 def sendable(amount: int, low: Fraction, minimum: Fraction) -> int:
-    """The largest amount up to `amount` that delivers its minimum although amounts are rounded down; 0 when there is
-    none.
+    """The largest amount up to `amount` that delivers its minimum in spite of rounding down; 0 if there is none.
 
     That is `amount` itself, or the smallest amount that delivers the same: the rest would be lost to rounding.
     """
-    # In integers, which take a third of the time of fractions.
+    # In integers, which is three times as fast as fractions.
     units, of = low.as_integer_ratio()
     arriving = amount * units // of
     if arriving >= rounded_up(amount, minimum):
@@ -166,7 +165,7 @@ def _check_rate(amount: int, path: Path, minimum: Fraction) -> None:
     if path.low < minimum:
         low, least = (f"{rate.numerator / rate.denominator:.9g}" for rate in (path.low, minimum))
         raise SendingFailed(f"The path delivers {low} for each unit sent, below the minimum of {least}.")
-    # Each packet but the last must deliver the minimum by itself.
+    # Each packet but the last must deliver the minimum on its own.
     if amount > path.max_packet and not sendable(path.max_packet, path.low, minimum):
         raise SendingFailed(
             f"The path takes {path.max_packet} units in a packet, so few that rounding takes more than may be lost."
