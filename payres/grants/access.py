@@ -1,8 +1,8 @@
-"""Access: what the access items of a grant permit, and whose resources the caller sees.
+"""Access: what the access items of a grant permit, and which resources the caller sees.
 
 Specification 5.5. `read-all` includes `read` and `list-all` includes `list`; no other action includes another. Without
-the `-all` form a client reads, lists and completes only its own resources; for others it gets the same answer as for
-what does not exist.
+the `-all` form a client reads, lists and completes only its own resources; others are answered as if they did not
+exist.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,16 +18,16 @@ from payres.store.clients import Client
 from payres.store.grants import TokenHolder
 from payres.urls import Urls, canonical
 
-# What a request needs.
+# The actions of requests.
 Action = Literal["create", "complete", "read", "list"]
-# The form of an action that covers resources of other clients.
+# The forms of actions that include resources of other clients.
 INCLUDING = {"read": "read-all", "list": "list-all"}
 
 
 class Holder(NamedTuple):
-    """What a token permits, the client that holds it, and the client's valid keys of some ids, perhaps with others.
+    """A token's grant, its client, and those of the client's valid keys that were asked for by id, perhaps with others.
 
-    `revision` is the database's `authorization_revision` if all of it stays as it is until that changes, else None.
+    `revision` is the database's `authorization_revision` if all of this is unchanged until that changes, else None.
     """
 
     record: TokenHolder
@@ -38,9 +38,9 @@ class Holder(NamedTuple):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """The client of a verified request, with the access items of its grant that have the type and action asked for.
+    """The client of a verified request, with its grant's access items of the requested type and action.
 
-    `wallet_address` is what the request is about, once that is known; all items then cover it.
+    `wallet_address` is the wallet address of the request, once known; all items then cover it.
     """
 
     holder: Holder
@@ -57,9 +57,9 @@ class Caller(msgspec.Struct, frozen=True):
         return self.holder.record.grant_id
 
     def about(self, named: str | None, urls: Urls) -> "Caller":
-        """The caller of a request about the wallet address that it names, or else the grant.
+        """The caller of a request about the wallet address that it names, or else the one in the grant.
 
-        Raises InvalidRequest when neither names one, InsufficientAccess when no item covers it.
+        Raises InvalidRequest if neither names one, InsufficientAccess if no item covers it.
         """
         identifiers = {canonical(item.identifier).lower() if item.identifier else "" for item in self.items}
         found = named or (self.items[0].identifier if len(identifiers) == 1 else None)
@@ -75,20 +75,21 @@ class Caller(msgspec.Struct, frozen=True):
 
     @property
     def only_client(self) -> int | None:
-        """The one client whose resources the caller sees, itself; None when an -all action shows those of others."""
+        """The caller's client id, if it sees only its own resources; None if an -all action includes those of
+        others."""
         return None if self._has_all(self.items) else self.client_id
 
     @property
     def limits(self) -> Limits | None:
-        """The limits on spending from the wallet address, None when there are none."""
+        """The limits on spending from the wallet address, None if there are none."""
         item = self.items[0]
         return item.limits if isinstance(item, OutgoingPaymentAccess) and item.limits else None
 
     def sees(self, wallet_address: str, owner_id: int) -> bool:
         """Whether the caller may learn of a resource of client `owner_id` on this wallet address.
 
-        For the caller's own resource on a wallet address that the grant does not cover it raises InsufficientAccess:
-        that reveals nothing.
+        Raises InsufficientAccess for the caller's own resource on a wallet address that the grant does not cover, which
+        reveals nothing.
         """
         if owner_id == self.client_id:
             return bool(self._covering(wallet_address))
@@ -120,13 +121,13 @@ def permit(holder: Holder, kind: AccessType, action: Action) -> Caller:
 
 @lru_cache(maxsize=1024)
 def granted_access(access: str) -> tuple[Access, ...]:
-    """The access items in the JSON text that is stored, and returned to the client."""
+    """The access items in the JSON text that is stored and returned to the client."""
     return msgspec.json.decode(access, type=tuple[Access, ...])
 
 
 @lru_cache(maxsize=1024)
 def _permitting(access: str, kind: AccessType, action: Action) -> tuple[Access, ...]:
-    """The access items in a stored JSON text that carry a type and an action."""
+    """The access items in a stored JSON text with a type and an action."""
     wanted: set[str] = {action, INCLUDING.get(action, action)}
     return tuple(
         item
@@ -136,5 +137,5 @@ def _permitting(access: str, kind: AccessType, action: Action) -> tuple[Access, 
 
 
 def _covers(item: Access, wallet_address: str) -> bool:
-    """Wallet paths are compared without regard to case."""
+    """Whether the item covers the wallet address, ignoring case in paths."""
     return not item.identifier or canonical(item.identifier).lower() == canonical(wallet_address).lower()

@@ -1,4 +1,4 @@
-"""Clients, and the public keys that their signatures are verified with.
+"""Clients and the public keys that verify their signatures.
 
 A client is identified by its wallet address, or by the thumbprint (RFC 7638) of the key that it presented (directed
 identity).
@@ -20,11 +20,11 @@ from payres.store.clients import Client, ClientRecord
 from payres.store.work import Work
 from payres.urls import ROOT_WALLET_PATH, Urls, canonical, is_http_url
 
-REMOTE_KEY_LIFETIME = 60 * SECOND  # microseconds after which a remote key is fetched again at the latest
+REMOTE_KEY_LIFETIME = 60 * SECOND  # the longest time that a remote key is cached
 
 
 def identify(urls: Urls, client: str | ClientInstance) -> Client:
-    """The client that a grant request names. Raises InvalidClient."""
+    """The client named by a grant request. Raises InvalidClient."""
     wallet_address = client if isinstance(client, str) else client.wallet_address or None
     jwk = UNSET if isinstance(client, str) else client.jwk
     if bool(wallet_address) == (jwk is not UNSET):
@@ -38,7 +38,7 @@ def identify(urls: Urls, client: str | ClientInstance) -> Client:
     if not is_http_url(wallet_address):
         raise _invalid_client("client must be a wallet address: an absolute http or https URL")
     path = urls.wallet_path(wallet_address)
-    # Case does not matter in wallet addresses here; on another server it may.
+    # Wallet addresses are case-insensitive here, but perhaps not on another server.
     return Client(canonical(wallet_address if path is None else urls.wallet(path)), wallet_address, None)
 
 
@@ -47,10 +47,9 @@ def _invalid_client(description: str) -> InvalidClient:
 
 
 def find_keys(work: Work, client: Client, kids: Sequence[str]) -> dict[str, JWK]:
-    """The client's valid public keys with these kids, as stored here.
+    """The client's stored valid public keys with these kids.
 
-    Of a client on another server (`is_remote`), they are all keys that are still fresh; the client may have others by
-    now.
+    For a client on another server (`is_remote`), all keys that are still fresh; it may have published others since.
     """
     if client.jwk is not None:
         key = _presented_jwk(client.jwk)
@@ -77,8 +76,8 @@ def is_known(work: Work, client: Client) -> bool:
 
 
 def remember(work: Work, client: Client) -> ClientRecord:
-    """The client's row, inserted on its first request. The last few kids of a key stay valid, because tokens were
-    issued to the client that signs with them."""
+    """The client's row, inserted on its first request. The last few kids of a presented key stay valid, because tokens
+    were issued to the client under them."""
     record = clients.find_client(work, client.identity)
     if record is None:
         retention.purge(work, retention.CLIENTS, work.now)
@@ -92,13 +91,13 @@ def remember(work: Work, client: Client) -> ClientRecord:
 
 
 def own_client(work: Work) -> int:
-    """The id of this server as a client, which acts for its operator and for the owners of its wallets."""
+    """The id of this server as a client, acting for its operator and the owners of its wallets."""
     own = work.urls.wallet(ROOT_WALLET_PATH)
     return clients.ensure_client(work, canonical(own), own, None, work.now).id
 
 
 def remember_remote_keys(work: Work, client: Client, keys: list[JWK], max_age: int | None) -> None:
-    """Stores the keys of a remote client's jwks.json, and for how many seconds they may be cached, if it said that."""
+    """Caches the keys of a remote client's jwks.json, for `max_age` seconds if given, within REMOTE_KEY_LIFETIME."""
     lifetime = REMOTE_KEY_LIFETIME if max_age is None else min(max_age * SECOND, REMOTE_KEY_LIFETIME)
     kept = [(key.kid, key.x) for key in keys] if lifetime else []
     clients.replace_remote_keys(work, remember(work, client).id, kept, work.now, work.now + lifetime)

@@ -1,7 +1,7 @@
-"""Consent: a wallet owner's decision on a grant, and how the client learns of it (RFC 9635 section 4).
+"""Consent: a wallet owner's decision on a grant, and how it reaches the client (RFC 9635 section 4).
 
-The owner decides in a signed-in browser on the request as it was shown there; the operator may decide instead. There is
-one decision.
+The owner decides in a signed-in browser, on the request exactly as it was shown; the operator may decide instead. A
+decision is final.
 """
 
 import hmac
@@ -33,7 +33,7 @@ from payres.wire import encode, require_amount
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """A grant and its interaction, as found."""
+    """A grant and its interaction."""
 
     grant: GrantRecord
     interaction: InteractionRecord
@@ -42,8 +42,8 @@ class Pending(msgspec.Struct, frozen=True):
 class ConsentRequest(Pending, frozen=True):
     """The request on a consent page.
 
-    session is the browser's, None unless it belongs to the wallet's owner. known_browser is the hash of the browser's
-    secret, None unless the owner has signed in with it before.
+    session is the browser's, or None unless it belongs to the wallet's owner. known_browser is the hash of the
+    browser's secret, or None unless the owner has signed in with it before.
     """
 
     client: ClientRecord
@@ -57,15 +57,15 @@ class ConsentRequest(Pending, frozen=True):
 
     @property
     def may_finish(self) -> bool:
-        """Whether this browser may take the decision to the client: the owner's, or it would be enough for an approval
-        to send its owner the URL of one's own request. What the operator decides needs no browser of the owner, and
-        goes to the one that has the secret URL."""
+        """Whether this browser may pass the decision to the client. It must be the owner's: otherwise an attacker could
+        get approval by sending the owner the URL of the attacker's request. After an operator's decision, any browser
+        with the secret URL may."""
         return self.session is not None or self.interaction.decided_by == "operator"
 
 
 class Surroundings(NamedTuple):
-    """What an owner should know beside a request: what the wallet has free, in the smallest unit; the bill here that is
-    to be paid, with its wallet; and the wallet's own key that has asked."""
+    """Context that the owner should know: the wallet's free balance, in the minor unit; the local incoming payment to
+    be paid, with its wallet; and the wallet's own key, if that signed the request."""
 
     free: int
     bill: IncomingRecord | None
@@ -82,7 +82,7 @@ def find_pending(tx: Transaction, interaction_id: str, nonce: str) -> Pending:
 
 
 def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) -> ConsentRequest:
-    """The request behind a consent URL, decided or not, as it stands for this browser.
+    """The request behind a consent URL, decided or not, for this browser.
 
     Raises InteractionUnknown.
     """
@@ -102,7 +102,7 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
 
 
 def surroundings(work: Work, request: ConsentRequest) -> Surroundings:
-    """What stands beside the request now."""
+    """The current context of the request."""
     account = ACCOUNTS.by_id(work, request.wallet.account_id)
     receivers = (item.limits.receiver for item in _spending(request.grant.access) if item.limits)
     bill_id = next((work.urls.resource_id("incoming-payments", one) for one in receivers if one), None)
@@ -117,7 +117,7 @@ def surroundings(work: Work, request: ConsentRequest) -> Surroundings:
 
 
 def check_open(request: ConsentRequest, now: int) -> None:
-    """Raises WrongState after a decision or when the wallet is inactive, InvalidInteraction when the request has
+    """Raises WrongState after a decision or if the wallet is inactive, InvalidInteraction if the request has
     expired."""
     _check_undecided(request, now)
     if not request.wallet.active:
@@ -125,7 +125,7 @@ def check_open(request: ConsentRequest, now: int) -> None:
 
 
 def close_session(tx: Transaction, request: ConsentRequest, csrf: str) -> None:
-    """Signs the browser out. It stays known. Does nothing when it is not signed in.
+    """Signs the browser out; it stays known. Does nothing if it is not signed in.
 
     Raises InsufficientAccess for a forged form.
     """
@@ -137,12 +137,12 @@ def close_session(tx: Transaction, request: ConsentRequest, csrf: str) -> None:
 def decide_as_owner(
     work: Work, request: ConsentRequest, approve: bool, csrf: str, shown: str, limit: str | None = None
 ) -> str | None:
-    """As `decide`, for the owner; the form's `csrf` and `shown` prove that this browser was shown the request. What is
-    approved is lowered to `limit`, as `lowered` does.
+    """`decide` for the owner. The form's `csrf` and `shown` prove that this browser was shown the request. Approved
+    access is reduced to `limit`, see `lowered`.
 
-    `request` is found in the same unit. Raises InvalidAmount for the limit, InvalidInteraction when the request has
-    expired, SignInFailed for a browser that is not signed in, InsufficientAccess for a forged form, WrongState when it
-    was decided already or has changed since the owner saw it.
+    `request` was read in the same unit. Raises InvalidAmount for the limit, InvalidInteraction if the request has
+    expired, SignInFailed if the browser is not signed in, InsufficientAccess for a forged form, WrongState if it was
+    already decided or has changed since it was shown.
     """
     check_open(request, work.now)
     if request.session is None:
@@ -159,9 +159,9 @@ def decide_as_owner(
 
 
 def lowered(access: str, limit: str) -> str:
-    """The access (JSON text) of a grant that spends no more than `limit`, a decimal such as "12.50", in each window.
+    """The access (JSON text) with the limit per window reduced to `limit`, a decimal such as "12.50".
 
-    Raises InvalidAmount for more than was asked for, for nothing, and where no limit was asked for.
+    Raises InvalidAmount if it is above the requested limit, is zero, or none was requested.
     """
     items = list(granted_access(access))
     for item in _spending(access):
@@ -172,7 +172,7 @@ def lowered(access: str, limit: str) -> str:
             value = require_amount(limit, amount.asset)
             if value > parse_value(amount.value):
                 raise InvalidAmount("The limit can be lowered and not raised", field="limit")
-            if value < parse_value(amount.value):  # or what was asked for stays as it was, byte for byte
+            if value < parse_value(amount.value):  # an equal limit keeps the access byte for byte
                 less = msgspec.structs.replace(limits, **{kind: msgspec.structs.replace(amount, value=str(value))})
                 lower = msgspec.structs.replace(item, limits=less)
                 return encode([lower if one == item else one for one in items]).decode()
@@ -181,10 +181,10 @@ def lowered(access: str, limit: str) -> str:
 
 
 def decide(work: Work, pending: Pending, approve: bool, decider: Decider) -> str | None:
-    """Approves or denies the grant, which was found in this unit. Returns where to send the user, None when the client
-    gave no finish URI.
+    """Approves or denies the grant, which was read in this unit. Returns the URL to send the user to, or None without a
+    finish URI.
 
-    Raises WrongState for a second decision, InvalidInteraction for a late one.
+    Raises WrongState after a decision, InvalidInteraction if the request has expired.
     """
     _check_undecided(pending, work.now)
     grant, interaction = pending.grant, pending.interaction
@@ -200,18 +200,18 @@ def decide(work: Work, pending: Pending, approve: bool, decider: Decider) -> str
 
 
 def _spending(access: str) -> Sequence[OutgoingPaymentAccess]:
-    """The item that permits to spend, if there is one."""
+    """The items that permit spending, at most one."""
     return [one for one in granted_access(access) if isinstance(one, OutgoingPaymentAccess) and "create" in one.actions]
 
 
 def has_lapsed(grant: GrantRecord, interaction: InteractionRecord, now: int) -> bool:
-    """Whether the client has not continued the approved grant in time."""
+    """Whether the client failed to continue the approved grant in time."""
     decided_at = interaction.decided_at
     return grant.state == "approved" and decided_at is not None and now >= decided_at + APPROVAL_SECONDS * SECOND
 
 
 def finish_link(urls: Urls, pending: Pending, now: int) -> str | None:
-    """The redirect of a decision that was already made.
+    """The redirect of an earlier decision.
 
     None without a finish URI, and for an approval that the client used or let lapse.
     """
@@ -224,7 +224,7 @@ def finish_link(urls: Urls, pending: Pending, now: int) -> str | None:
 
 
 def shown_digest(request: ConsentRequest) -> str:
-    """A digest of all that the page shows of a request, bound to the session, so that consent is given to exactly
+    """A digest of everything that the page shows of a request, bound to the session, so that consent covers exactly
     that."""
     assert request.session is not None
     grant, client = request.grant, request.client
@@ -233,7 +233,7 @@ def shown_digest(request: ConsentRequest) -> str:
 
 
 def finish_url(uri: str, parameters: dict[str, str]) -> str:
-    """The client's finish URI with parameters added; its own parts stay unchanged, byte for byte."""
+    """The client's finish URI with parameters added; the rest stays unchanged, byte for byte."""
     before, fragment_mark, fragment = uri.partition("#")
     added = urlencode(parameters, quote_via=quote, safe="")
     _, question_mark, query = before.partition("?")
@@ -242,7 +242,7 @@ def finish_url(uri: str, parameters: dict[str, str]) -> str:
 
 
 def _check_undecided(pending: Pending, now: int) -> None:
-    """Raises WrongState after a decision or cancellation, InvalidInteraction when the request has expired."""
+    """Raises WrongState after a decision or cancellation, InvalidInteraction if the request has expired."""
     if pending.grant.state == "revoked":
         raise WrongState("This request was cancelled")
     if pending.grant.state != "pending":
@@ -252,7 +252,7 @@ def _check_undecided(pending: Pending, now: int) -> None:
 
 
 def _redirect(urls: Urls, interaction: InteractionRecord, reference: str | None) -> str | None:
-    """Where the owner is sent with a decision; without a reference it is a denial."""
+    """The redirect for a decision; a denial if there is no reference."""
     if interaction.finish_uri is None:
         return None
     if reference is None:

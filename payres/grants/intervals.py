@@ -1,7 +1,7 @@
-"""Repeating intervals of grant limits (ISO 8601, `R11/2026-01-01T00:00:00Z/P1M`) and the windows of time they open.
+"""Repeating intervals of grant limits (ISO 8601, `R11/2026-01-01T00:00:00Z/P1M`) and their time windows.
 
-Every boundary is computed from the anchor, never from its neighbour: a monthly interval that begins on 31 January has
-boundaries on 28 February and again on 31 March. Everything is UTC and costs the same however far away `now` is.
+Every boundary is computed from the anchor, never from its neighbour: a monthly interval from 31 January has boundaries
+on 28 February and again on 31 March. Everything is UTC, and takes constant time for any `now`.
 """
 
 import re
@@ -16,7 +16,7 @@ from payres.limits import MAX_INTERVAL_LENGTH
 
 EXAMPLE = "R11/2026-01-01T00:00:00Z/P1M, which is every month, 12 times, from 1 January 2026"
 
-# The Gregorian calendar repeats itself after 400 years.
+# The Gregorian calendar repeats after 400 years.
 CYCLE_MONTHS = 400 * 12
 CYCLE_DAYS = 146_097
 MEAN_MONTH = CYCLE_DAYS * DAY // CYCLE_MONTHS
@@ -32,10 +32,10 @@ _FIXED_UNITS = (7 * DAY, DAY, HOUR, MINUTE, SECOND)
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """Windows that follow each other without a gap; window k lasts from boundary k up to boundary k+1, excluded.
+    """Consecutive windows without gaps; window k lasts from boundary k until just before boundary k+1.
 
-    Boundary k lies k times `months` and `microseconds` after `anchor`, or before it for a negative k. Windows `first`
-    to `last` exist; None stands for no first or no last one.
+    Boundary k is k times `months` and `microseconds` after `anchor`, or before it if k is negative. Windows `first` to
+    `last` exist; None means no first or no last one.
     """
 
     anchor: int
@@ -46,29 +46,29 @@ class Interval(msgspec.Struct, frozen=True):
 
     @property
     def windows_total(self) -> int | None:
-        """How many windows there are; None when they never run out."""
+        """The number of windows; None if endless."""
         return None if self.first is None or self.last is None else self.last - self.first + 1
 
     @property
     def mean_length(self) -> int:
-        """The length of a window in microseconds; the mean when it has months."""
+        """The length of a window in microseconds; the mean if it has months."""
         return self.months * MEAN_MONTH + self.microseconds
 
     @property
     def start(self) -> int | None:
-        """Microseconds UTC; None when the windows go back forever (`R/P1M/2026-01-01T00:00:00Z`)."""
+        """Microseconds UTC; None if there is no first window (`R/P1M/2026-01-01T00:00:00Z`)."""
         return None if self.first is None else self.boundary(self.first)
 
     @property
     def end(self) -> int | None:
-        """Microseconds UTC; None when the windows go on forever."""
+        """Microseconds UTC; None if there is no last window."""
         return None if self.last is None else self.boundary(self.last + 1)
 
     def window_at(self, now: int) -> int | None:
-        """The index of the window that contains `now`, or None before the first and after the last one."""
+        """The index of the window that contains `now`, or None outside the first and last ones."""
         index = (now - self.anchor) // self.mean_length
-        # Calendar months stray from their mean by less than a week and are never shorter than 28 days, so the estimate
-        # is wrong by one window at most: together the two loops take at most one step.
+        # Calendar months differ from their mean by less than a week and have at least 28 days, so the estimate is off
+        # by at most one window: the two loops take at most one step together.
         while self.boundary(index) > now:
             index -= 1
         while self.boundary(index + 1) <= now:
@@ -78,15 +78,15 @@ class Interval(msgspec.Struct, frozen=True):
         return index
 
     def boundary(self, index: int) -> int:
-        """Where the window with this index begins and the one before ends, whether or not there are such windows."""
+        """The start of window `index` and end of the one before, whether or not they exist."""
         return _add_months(self.anchor, index * self.months) + index * self.microseconds
 
 
 def parse_interval(text: str) -> Interval:
-    """Reads `R[n]/start/duration`, `R[n]/duration/end` or `R[n]/start/end` (ISO 8601).
+    """Parses `R[n]/start/duration`, `R[n]/duration/end` or `R[n]/start/end` (ISO 8601).
 
-    `Rn` is n repetitions after the first, so n+1 windows; `R` and `R-1` repeat forever. Start and end are RFC 3339
-    date-times whose seconds may be left out. Raises ValueError with a sentence for the client.
+    `Rn` means n repetitions after the first, so n+1 windows; `R` and `R-1` repeat forever. Start and end are RFC 3339
+    date-times, with optional seconds. Raises ValueError with a sentence for the client.
     """
     if len(text) > MAX_INTERVAL_LENGTH:
         raise _invalid(f"may have at most {MAX_INTERVAL_LENGTH} characters")
@@ -112,11 +112,11 @@ def _invalid(problem: str) -> ValueError:
 
 
 def _lay_out(repetitions: int | None, left: str, right: str) -> Interval:
-    """`repetitions` come after the first window; None for an endless interval."""
+    """`repetitions` follow the first window; None for an endless interval."""
     if _is_duration(left) and _is_duration(right):
         raise _invalid("has two durations: one of them must be a start or an end")
     if _is_duration(left):
-        # The last window ends at the given end; the others come before it.
+        # The last window ends at the given end; the others precede it.
         earliest = None if repetitions is None else -1 - repetitions
         return Interval(_parse_instant(right), *_parse_duration(left), first=earliest, last=-1)
     start = _parse_instant(left)
@@ -140,7 +140,7 @@ def _parse_instant(text: str) -> int:
 
 
 def _parse_duration(text: str) -> tuple[int, int]:
-    """A duration as calendar months and microseconds; fractions of a microsecond are cut off."""
+    """A duration as calendar months and microseconds, truncated."""
     if "-" in text:
         raise _invalid(f"has the negative duration {text!a}")
     match = _DURATION.fullmatch(text)
@@ -159,9 +159,9 @@ def _parse_duration(text: str) -> tuple[int, int]:
 
 
 def _add_months(moment: int, months: int) -> int:
-    """The same day and time of day `months` later, or the last day of that month when it is shorter.
+    """The same day and time of day `months` later, or the last day of a shorter month.
 
-    Counts in cycles of 400 years, so that no number of months leaves the range of `date`.
+    Counts in cycles of 400 years, so that any number of months stays in the range of `date`.
     """
     if months == 0:
         return moment

@@ -1,7 +1,7 @@
-"""Limits of outgoing-payment grants: the sums spent in the current window, and whether one more payment fits.
+"""Limits of outgoing-payment grants: the sums spent in the current window, and whether another payment fits.
 
-Spent are the amounts that are held or were sent under the grant in the window. The unit that creates a payment reads
-them and adds to them, so two payments cannot both use the last of a limit.
+The spent amounts are those held or sent under the grant in the window. The unit that creates a payment reads and
+updates them, so two payments cannot both use the rest of a limit.
 """
 
 import msgspec
@@ -25,7 +25,7 @@ NO_INTERVAL = 0  # the window_start of grants whose limits have no interval
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """Sums of one window, in the minor units of the sender's asset and of the receivers' asset last paid to."""
+    """Sums of one window, in the minor units of the sender's asset and of the last receiver's asset."""
 
     debit: int
     receive: int
@@ -53,7 +53,7 @@ def check_limits(work: Work, grant_id: str, limits: Limits | None, terms: Terms)
 
 
 def current_window(limits: Limits | None, now: int) -> int | None:
-    """The start of the window open now; NO_INTERVAL without an interval, None when the interval has none open."""
+    """The start of the current window; NO_INTERVAL without an interval, None outside the interval's windows."""
     if limits is None or limits.interval is UNSET:
         return NO_INTERVAL
     interval = parse_interval(limits.interval)
@@ -62,8 +62,8 @@ def current_window(limits: Limits | None, now: int) -> int | None:
 
 
 def spent_in_window(tx: Transaction, grant_id: str, window: int, receive_asset: Asset | None = None) -> Spent | None:
-    """The sums of a window, or None when nothing was spent, or all of it came back. debit counts payments to receivers
-    of every asset; receive counts those in `receive_asset`, or in the asset last paid to."""
+    """The sums of a window, or None if nothing was spent, or all was returned. debit includes payments to receivers of
+    every asset; receive only those in `receive_asset`, or else in the last receiver's asset."""
     records = grants.spending(tx, grant_id, window)
     if not records:
         return None
@@ -81,7 +81,7 @@ def _check_amount(field: str, limit: Amount, spent: int, wanted: int) -> None:
 
 
 def check_requested_limits(work: Work, limits: Limits, asset: Asset) -> None:
-    """Raises InvalidRequest for limits that are invalid for a wallet in `asset`, or that no payment can ever meet."""
+    """Raises InvalidRequest for limits that are invalid for a wallet in `asset`, or that no payment could meet."""
     if limits.debit_amount and limits.receive_amount:
         raise InvalidRequest("Limit debitAmount or receiveAmount, not both", field=REQUESTED)
     receiver_asset = _receiver_asset(work, limits.receiver) if limits.receiver else None
@@ -110,7 +110,7 @@ def _check_requested(amount: Amount, asset: Asset | None, member: str) -> None:
 
 
 def _receiver_asset(work: Work, receiver: str) -> Asset | None:
-    """The asset of the receiver that the limits name; None when it is on another server."""
+    """The asset of the receiver in the limits; None if it is on another server."""
     if work.urls.canonical_receiver(receiver) is None:
         raise _invalid("receiver", " must be the URL of an incoming payment")
     if not work.urls.is_ours(receiver):

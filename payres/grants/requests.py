@@ -1,4 +1,4 @@
-"""Grant requests: granted at once or held for the owner's consent, continued, cancelled (RFC 9635 sections 2, 5).
+"""Grant requests: granted at once or pending consent, continued, cancelled (RFC 9635 sections 2, 5).
 
 Specification 4.10.
 """
@@ -41,11 +41,10 @@ ITEMS = "access_token.access"  # the member of a grant request
 def request_grant(
     work: Work, request: GrantRequest, client: Client, client_name: str | None, kid: str | None = None
 ) -> GrantResponse:
-    """The answer to a grant request: a token, or where to interact.
+    """The answer to a grant request: a token, or an interaction.
 
-    `client_name` is the public name of the client's wallet address, shown when consent is asked; `kid` is
-    the key that the request was signed with. Raises InvalidRequest,
-    InvalidClient.
+    `client_name` is the public name of the client's wallet address, for the consent page; `kid` is the key that signed
+    the request. Raises InvalidRequest, InvalidClient.
     """
     urls, settings = work.urls, work.settings
     items, subject, owner = _check(work, request, client)
@@ -89,13 +88,13 @@ def request_grant(
 
 
 def asks_for_consent(request: GrantRequest) -> bool:
-    """Whether an owner must consent. A client may offer to interact although that is not needed."""
+    """Whether an owner must consent. A client may offer interaction even if it is not needed."""
     items = request.access_token.access if request.access_token else []
     return bool(request.subject) or any(_needs_consent(item) for item in items)
 
 
 def find_continuable(tx: Transaction, grant_id: str, token: str) -> GrantRecord:
-    """The grant of a continuation token. Raises ContinuationUnknown, for revoked grants too."""
+    """The grant of a continuation token. Raises ContinuationUnknown, also for revoked grants."""
     grant = GRANTS.get(tx, grant_id)
     if grant is None or not hmac.compare_digest(grant.continue_hash, hash_secret(token)) or grant.state == "revoked":
         raise _unknown()
@@ -103,7 +102,7 @@ def find_continuable(tx: Transaction, grant_id: str, token: str) -> GrantRecord:
 
 
 def continue_grant(work: Work, grant_id: str, token: str, reference: str | None) -> GrantResponse:
-    """The answer to a continuation request with an interact_ref, or a poll without.
+    """The answer to a continuation request with an interact_ref, or to a poll without one.
 
     Raises TooEarly, GrantNotIssued, GrantDenied, ContinuationUnknown.
     """
@@ -134,15 +133,17 @@ def cancel_grant(work: Work, grant_id: str, token: str) -> None:
 
 
 def _needs_consent(item: Access) -> bool:
-    """Whether an item needs the owner's consent: spending does, and so does reading resources of other clients."""
+    """Whether an item needs the owner's consent: for spending, or for reading resources of other clients."""
     return isinstance(item, OutgoingPaymentAccess) or "list-all" in item.actions
 
 
 def _check(
     work: Work, request: GrantRequest, client: Client
 ) -> tuple[list[Access], Subject | None, WalletRecord | None]:
-    """The access and the subject that are asked for, with canonical URLs, and the wallet address whose owner must
-    consent, None when nobody must. Raises for a request that cannot be granted."""
+    """The requested access and subject, with canonical URLs, and the wallet address whose owner must consent, if any.
+
+    Raises for a request that cannot be granted.
+    """
     asked = request.access_token.access if request.access_token else []
     if not asked and not request.subject:
         raise InvalidRequest("Ask for access_token.access, for subject, or for both", field="access_token")
@@ -167,7 +168,7 @@ def _check(
 
 
 def _check_consent(work: Work, request: GrantRequest, client: Client, owners: list[WalletRecord]) -> None:
-    """Raises InvalidRequest and InvalidClient for a request that these owners cannot be asked about."""
+    """Raises InvalidRequest or InvalidClient if these owners cannot be asked for consent."""
     if len({wallet.id for wallet in owners}) > 1:
         raise InvalidRequest("Ask for the consent of one wallet address at a time", field=ITEMS)
     if client.jwk is not None:
@@ -179,7 +180,7 @@ def _check_consent(work: Work, request: GrantRequest, client: Client, owners: li
 
 
 def _check_item(work: Work, item: Access) -> tuple[Access, WalletRecord | None]:
-    """The item with canonical URLs, and the wallet address whose owner must consent to it, if one must."""
+    """The item with canonical URLs, and the wallet address whose owner must consent to it, if any."""
     if len(set(item.actions)) != len(item.actions):
         raise InvalidRequest("The actions of an access item must differ", field=f"{ITEMS}.actions")
     if not item.identifier:
@@ -198,8 +199,8 @@ def _check_item(work: Work, item: Access) -> tuple[Access, WalletRecord | None]:
 
 
 def _finish_uri(work: Work, uri: str) -> str:
-    """The URI as browsers and other clients understand it. Raises InvalidRequest, also where the answer would cross the
-    network as it is (RFC 9635 section 2.5.2)."""
+    """The URI as browsers and other clients understand it. Raises InvalidRequest, also if the redirect would cross the
+    network unencrypted (RFC 9635 section 2.5.2)."""
     found = uri if app_scheme(uri) is not None else with_ascii_host(uri)
     if found is not None and not work.settings.allow_private_hosts:
         parts = urlsplit(found)
@@ -223,12 +224,12 @@ def _follow_up(work: Work, grant_id: str, token: str, wait: int | UnsetType = UN
 
 
 def _check_wait(work: Work, grant: GrantRecord, interaction: InteractionRecord) -> None:
-    """Raises TooEarly, but not after the redirect of a finished interaction: its user has decided."""
+    """Raises TooEarly, except after the redirect of a finished interaction."""
     if interaction.finish_uri is not None and interaction.decided_at is not None:
         return
     left = grant.waits_from + work.settings.continue_wait * SECOND - work.now
-    if left > 0 and grant.waits_from <= work.now:  # or the clock was set back, perhaps by hours
-        seconds = -(-left // SECOND)  # rounded up, so that the wait is over after that many whole seconds
+    if left > 0 and grant.waits_from <= work.now:  # otherwise the clock was set back, perhaps by hours
+        seconds = -(-left // SECOND)  # rounded up, so that the wait is over by then
         raise TooEarly(f"Too early: continue in {seconds} s", wait=seconds)
 
 

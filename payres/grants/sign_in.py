@@ -1,6 +1,6 @@
-"""Signing in with a password: wallet owners on consent pages, operators on theirs.
+"""Signing in with a password: wallet owners on consent pages, operators on the admin pages.
 
-Passwords are stored as Argon2id hashes (RFC 9106). Of sessions and known browsers only hashes are stored.
+Passwords are stored as Argon2id hashes (RFC 9106). Sessions and known browsers are stored as hashes only.
 """
 
 import asyncio
@@ -35,44 +35,44 @@ from payres.store.work import Work
 
 WINDOW: Final = 15 * MINUTE
 SESSION_LIFETIME: Final = 15 * MINUTE
-BUSY_SECONDS: Final = 5  # in which a full queue is processed, also on a slow machine
-# The secret in a cookie as a regular expression: 256 bits of URL-safe base64, as `new_secret` makes them.
+BUSY_SECONDS: Final = 5  # enough to process a full queue on a slow machine
+# A cookie's secret as a regular expression: 256 bits of URL-safe base64, as made by `new_secret`.
 COOKIE_VALUE: Final = rb"[A-Za-z0-9_-]{43}"
 
 Account = WalletRecord | OperatorRecord
-Key = tuple[object, ...]  # that attempts are counted under
+Key = tuple[object, ...]  # of a count of attempts
 
 
 class Guesser(NamedTuple):
-    """Who tries a password: the address, and a hash that stands for the browser if it was signed in with before."""
+    """The source of a password attempt: the address, and the hash of the browser's secret if the account knows it."""
 
     address: str | None = None
     known_browser: bytes | None = None
 
 
 class SignInGuard:
-    """Limits wrong passwords in any 15 minutes, and checks only a few passwords at the same time.
+    """Limits wrong passwords in any 15 minutes, and the number of passwords checked at once.
 
-    A browser that was signed in with is counted separately and goes first, so that guesses from other browsers cannot
-    lock the owner or operator out. The counts are in memory, so a restart resets them: that helps a guesser less
-    than writing each attempt would cost.
+    Known browsers are counted separately and go first, so that guesses from other browsers cannot lock the owner or
+    operator out. The counts are in memory and reset by a restart: that helps a guesser less than storing each attempt
+    would cost.
     """
 
     def __init__(self, noun: str = "wallet") -> None:
-        """`noun` is the word for the accounts in sentences."""
+        """`noun` is the word for an account in messages."""
         self._noun = noun
-        self._attempts: OrderedDict[Key, list[int]] = OrderedDict()  # when each was made, microseconds UTC
-        # One password of an account at a time, so that one owner cannot take all the slots.
+        self._attempts: OrderedDict[Key, list[int]] = OrderedDict()  # times of attempts, microseconds UTC
+        # One password per account at a time, so that one owner cannot take all slots.
         queue = PASSWORDS_WAITING // PASSWORDS_AT_ONCE
         self._others = Slots(PASSWORDS_AT_ONCE, 1, queue=queue)
         self._hashing = Slots(PASSWORDS_AT_ONCE, 1, queue=queue)
 
     async def check_password(self, account: Account, password: str, now: int, guesser: Guesser) -> None:
-        """Raises SignInFailed unless the password is the account's, TooManyRequests, Unavailable when too many wait."""
+        """Raises SignInFailed unless the password is correct, TooManyRequests, Unavailable if too many are waiting."""
         keys = self._count(account, guesser, now)
         try:
             async with AsyncExitStack() as slots:
-                if guesser.known_browser is None:  # known browsers pass all of this queue but the first
+                if guesser.known_browser is None:  # known browsers skip this queue, except for its head
                     await slots.enter_async_context(self._others.slot(account.id))
                 await slots.enter_async_context(self._hashing.slot(account.id))
                 is_right = await asyncio.to_thread(verify_password, account, password)
@@ -82,17 +82,17 @@ class SignInGuard:
             raise Unavailable(sentence, retry_after=BUSY_SECONDS) from busy
         if not is_right:
             raise wrong_password(self._noun)
-        here, *wider = keys  # the wider counts are shared with others, so only this attempt is taken back
+        here, *wider = keys  # the wider counts are shared, so only this attempt is removed
         self._attempts.pop(here, None)
         self._take_back(wider, now)
 
     def _count(self, account: Account, guesser: Guesser, now: int) -> Sequence[Key]:
-        """Counts the attempt as wrong until it is known to be right, so that many concurrent attempts cannot exceed the
-        limit. Returns the keys that it was counted under, the narrowest first."""
+        """Counts the attempt as wrong until it succeeds, so that concurrent attempts cannot exceed the limit. Returns
+        the keys that it was counted under, narrowest first."""
         since = now - WINDOW
-        # A time in the future is of a clock that was set back since; that must not make attempts free.
+        # A time in the future means that the clock was set back since; that must not make attempts free.
         if account.unlocked_at is not None and account.unlocked_at <= now:
-            since = max(since, account.unlocked_at)  # the operator has cleared the counts
+            since = max(since, account.unlocked_at)  # the operator cleared the counts
         limits = _limits(account, guesser)
         recent = {key: [moment for moment in self._attempts.get(key, ()) if moment > since] for key in limits}
         for key, moments in recent.items():
@@ -107,14 +107,14 @@ class SignInGuard:
         return list(limits)
 
     def _take_back(self, keys: Sequence[Key], now: int) -> None:
-        """Counts the attempt as if it had not been made."""
+        """Removes the attempt from the counts."""
         for key in keys:
             if now in self._attempts.get(key, ()):
                 self._attempts[key].remove(now)
 
 
 def _limits(account: Account, guesser: Guesser) -> dict[Key, int]:
-    """How many attempts may be wrong under each key that this one is counted under, the narrowest first."""
+    """The limit of wrong attempts for each key that this one is counted under, narrowest first."""
     if guesser.known_browser is not None:
         return {("browser", account.id, guesser.known_browser): MAX_WRONG_PASSWORDS}
     limits: dict[Key, int] = {
@@ -127,20 +127,20 @@ def _limits(account: Account, guesser: Guesser) -> dict[Key, int]:
 
 
 def _too_many(wrong: str, wait: int) -> TooManyRequests:
-    minutes = -(-wait // MINUTE)  # both rounded up, so that the next attempt is accepted after that time
+    minutes = -(-wait // MINUTE)  # both rounded up, so that the next attempt is accepted by then
     unit = "minute" if minutes == 1 else "minutes"
     says = f"There were {wrong}. Try again in {minutes} {unit}"
     return TooManyRequests(says, retry_after=-(-wait // SECOND))
 
 
 def wrong_password(noun: str = "wallet") -> SignInFailed:
-    """The password is not the account's."""
+    """The error for a wrong password."""
     return SignInFailed(f"This is not the password of this {noun}", reason="wrong_password")
 
 
 def hash_password(password: str) -> str:
-    """The text to store for a password: parameters, salt and hash. Raises InvalidRequest."""
-    from argon2 import PasswordHasher  # loading it takes longer than most commands run
+    """The encoded Argon2id hash of a password: parameters, salt and hash. Raises InvalidRequest."""
+    from argon2 import PasswordHasher  # slow to load: longer than most commands run
 
     encoded = _encoded(password)
     if encoded is None or len(encoded.decode()) < MIN_PASSWORD_LENGTH or len(password) > MAX_PASSWORD_LENGTH:
@@ -150,9 +150,9 @@ def hash_password(password: str) -> str:
 
 
 def verify_password(account: Account | None, password: str) -> bool:
-    """Whether this is the password of the account.
+    """Whether the password is the account's.
 
-    It takes as long for an account that does not exist or has no password, so that the time reveals nothing.
+    Takes equally long if the account does not exist or has no password, so that the time reveals nothing.
     """
     from argon2 import PasswordHasher
     from argon2.exceptions import VerifyMismatchError
@@ -170,7 +170,7 @@ def verify_password(account: Account | None, password: str) -> bool:
 
 
 def _encoded(password: str) -> bytes | None:
-    """The password in NFC, so that different keyboards give the same text (RFC 8265 section 4.2); None if not
+    """The password in NFC, so that all keyboards give the same text (RFC 8265 section 4.2); None if not valid
     Unicode."""
     try:
         return unicodedata.normalize("NFC", password).encode()
@@ -186,7 +186,7 @@ class Browser(msgspec.Struct, frozen=True):
 
 
 class SignedIn(msgspec.Struct, frozen=True):
-    """The two secrets that a browser gets when somebody has signed in to an account."""
+    """The two secrets that a browser gets at sign-in."""
 
     account_id: int
     session: str
@@ -196,8 +196,8 @@ class SignedIn(msgspec.Struct, frozen=True):
 def open_session(work: Work, verified: WalletRecord, browser: Browser) -> SignedIn:
     """A session for the owner whose password matched `verified`.
 
-    It replaces the browser's old one, which ends. Both secrets are always new, so that nobody can have planted them
-    (session fixation). Raises SignInFailed when the password was changed while it was being checked.
+    It replaces the browser's old one, which ends. Both secrets are always new, to prevent session fixation. Raises
+    SignInFailed if the password was changed while it was being checked.
     """
     if WALLETS.by_id(work, verified.id).password_hash != verified.password_hash:
         raise wrong_password()
@@ -209,7 +209,7 @@ def open_session(work: Work, verified: WalletRecord, browser: Browser) -> Signed
 
 
 def remember(work: Work, kind: browsers.Kind, account_id: int, browser: Browser) -> SignedIn:
-    """New secrets for a browser, which the account knows from now on by the one; the caller stores the session."""
+    """New secrets for a browser, and stores it as known to the account; the caller stores the session."""
     if account_id in browser.known:
         browsers.delete_browser(work, kind, hash_secret(browser.known[account_id]), account_id)
     signed_in = SignedIn(account_id, work.new_secret(), work.new_secret())
@@ -218,19 +218,19 @@ def remember(work: Work, kind: browsers.Kind, account_id: int, browser: Browser)
 
 
 def known_browser(work: Work, kind: browsers.Kind, account_id: int, browser: Browser) -> bytes | None:
-    """The hash of the browser's secret for the account, None unless that knows the browser."""
+    """The hash of the browser's secret for the account, or None if the account does not know it."""
     secret = browser.known.get(account_id)
     known = hash_secret(secret) if secret is not None else None
     return known if known and browsers.knows_browser(work, kind, known, account_id, work.now) else None
 
 
 def csrf_token(session: str) -> str:
-    """The CSRF token of a session, which another site cannot know."""
+    """The CSRF token of a session."""
     return keyed(session, "csrf")
 
 
 def check_csrf(session: str, token: str) -> None:
-    """Raises InsufficientAccess for a token that is not of this session."""
+    """Raises InsufficientAccess if the token is not of this session."""
     if not hmac.compare_digest(csrf_token(session).encode(), token.encode()):
         raise InsufficientAccess(
             "This form belongs to an earlier visit, or your browser takes no cookies. Nothing was done; try again",
@@ -239,5 +239,5 @@ def check_csrf(session: str, token: str) -> None:
 
 
 def keyed(session: str, purpose: str, content: bytes = b"") -> str:
-    """A digest that only who has the session can know."""
+    """A digest that only the holder of the session can compute."""
     return hmac.new(session.encode(), purpose.encode() + b"\n" + content, hashlib.sha256).hexdigest()

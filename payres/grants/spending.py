@@ -1,4 +1,4 @@
-"""What a grant may spend, as plain figures: for pages to say, and for sums over several grants."""
+"""The spending limit of a grant as plain numbers: for pages, and for sums over several grants."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,9 +16,10 @@ SHORTEST_MONTH = 28 * DAY
 
 
 class Spending(NamedTuple):
-    """What an app may spend: at most `value` in each window of the interval, or once without an interval.
+    """What a client may spend: at most `value` in each window of the interval, or once without an interval.
 
-    Without a value only the balance is a limit. It is in `asset`; `fixes_receive` says that it is one of what arrives.
+    Without a value only the balance is a limit. It is in `asset`; `fixes_receive` means that it limits the received
+    amount.
     """
 
     value: int | None
@@ -29,38 +30,38 @@ class Spending(NamedTuple):
 
     @property
     def times(self) -> int | None:
-        """How many windows; None when they never run out."""
+        """The number of windows; None if endless."""
         return 1 if self.interval is None else self.interval.windows_total
 
     @property
     def total(self) -> int | None:
-        """What all windows come to; None when there is no end to it."""
+        """The sum over all windows; None if unlimited."""
         return None if self.value is None or self.times is None else self.value * self.times
 
     @property
     def a_month(self) -> int | None:
-        """What it can come to within a month, rounded up; None without a value."""
+        """The most that can be spent within a month, rounded up; None without a value."""
         if self.value is None or self.interval is None or self.interval.mean_length >= SHORTEST_MONTH:
-            return self.value  # all of a longer window can be spent in a month of it
+            return self.value  # a longer window's value can be spent within a month
         windows = -(-self.value * MEAN_MONTH // self.interval.mean_length)
         return windows if self.total is None else min(windows, self.total)
 
     @property
     def is_open(self) -> bool:
-        """Whether it goes on until somebody stops it, or nobody could say what it comes to."""
+        """Whether it continues until somebody stops it, or its windows are too short to foresee the total."""
         return self.total is None or (self.interval is not None and self.interval.mean_length < HOUR)
 
 
 @lru_cache(maxsize=1024)
 def spending_of(access: str) -> Spending | None:
-    """What a grant with this access (JSON text) may spend; None for one that may spend nothing."""
+    """The spending permitted by this access (JSON text); None if none is."""
     for item in granted_access(access):
         if isinstance(item, OutgoingPaymentAccess) and "create" in item.actions:
             limits = item.limits or Limits()
             amount: Amount | None = limits.debit_amount or limits.receive_amount or None
             return Spending(
                 value=parse_value(amount.value) if amount else None,
-                # The code of a receiver's asset was chosen by the client.
+                # A receiver's asset code was chosen by the client.
                 asset=Asset(quote(amount.asset_code, safe=URL_CHARACTERS), amount.asset_scale) if amount else None,
                 fixes_receive=bool(limits.receive_amount),
                 receiver=limits.receiver or None,

@@ -1,4 +1,6 @@
-"""Access tokens: issued, rotated and revoked (RFC 9635 section 6), and who holds them. Only their hashes are stored."""
+"""Access tokens: issue, rotation and revocation (RFC 9635 section 6), and their clients. Only token hashes are
+stored.
+"""
 
 from collections.abc import Sequence
 
@@ -20,11 +22,11 @@ from payres.store.work import Work
 
 
 class Holders:
-    """Finds the holder of a token, in memory as long as nothing has changed that it was read from.
+    """A cache of tokens with their grants, clients and keys, valid until one of the underlying rows changes.
 
-    Triggers of the database see to that (`authorization_revision` in schema.sql), also when a command makes the change:
-    the revision is read in the transaction that asks. Units of one lane ask, so never two at a time. Whether a token
-    has expired is for the caller to check.
+    Database triggers maintain the revision (`authorization_revision` in schema.sql), also for changes by commands; it
+    is read in the transaction of each lookup. Only units of one lane look up, so never two at a time. The caller checks
+    expiry.
     """
 
     def __init__(self) -> None:
@@ -32,7 +34,7 @@ class Holders:
         self._found: dict[tuple[bytes, tuple[str, ...]], Holder] = {}
 
     def find(self, work: Work, token: str, kids: Sequence[str]) -> Holder | None:
-        """The holder of a token, with its client's keys of these ids; None for an unknown token."""
+        """A token's grant and client, with the client's keys of these ids; None for an unknown token."""
         revision = grants.authorization_revision(work)
         if revision != self._revision:
             self._revision, self._found = revision, {}
@@ -45,12 +47,12 @@ class Holders:
         if record is None:
             return None
         client = Client(record.client_identity, record.client_wallet_address, record.client_jwk)
-        # What cannot change without a new revision. That leaves out tokens of grants that may be purged, keys of other
-        # servers, which are good for a time, and a standby, whose file may have pages of two states for a moment.
+        # Only lookups that cannot change without a new revision are cached. That excludes tokens of grants that may be
+        # purged, keys of other servers, which expire, and a standby, whose file may briefly be inconsistent.
         is_lasting = record.grant_stays and not is_remote(work.urls, client) and not work.settings.read_only
         keys = find_keys(work, client, kids)
         holder = Holder(record, client, kids, keys, self._revision if is_lasting else None)
-        # Keys that are not there yet are not kept. Of several signatures a client could make endless choices of kids.
+        # Missing keys are not cached, nor lookups of several kids, which a client could combine endlessly.
         if is_lasting and len(kids) == 1 and keys:
             if len(self._found) >= MAX_TOKEN_HOLDERS:
                 del self._found[next(iter(self._found))]
@@ -68,7 +70,7 @@ def issue_token(work: Work, grant: GrantRecord) -> AccessToken:
 
 
 def rotate_token(work: Work, token_id: str) -> AccessToken:
-    """A new value and manage URL for the same grant; the old ones end at once. Raises RotationUnknown."""
+    """A new value and manage URL for the same grant; the old ones become invalid at once. Raises RotationUnknown."""
     token = TOKENS.get(work, token_id)
     grant = GRANTS.get(work, token.grant_id) if token else None
     if grant is None or grant.state != "issued" or not grants.revoke_token(work, token_id, work.now):
@@ -84,12 +86,12 @@ def invalid_rotation() -> RotationUnknown:
 
 
 def revoke_token(work: Work, token_id: str) -> None:
-    """Ends the token. Does nothing if it has ended already."""
+    """Revokes the token, if it is not revoked."""
     grants.revoke_token(work, token_id, work.now)
 
 
 def revoke_grant(work: Work, grant_id: str) -> GrantRecord:
-    """Ends the grant and all its tokens. A denied grant stays denied."""
+    """Revokes the grant and all its tokens. A denied grant stays denied."""
     grant = GRANTS.by_id(work, grant_id)
     if grant.state not in {"denied", "revoked"}:
         grants.change_state(work, grant_id, grant.state, "revoked", work.now)
@@ -100,17 +102,17 @@ def revoke_grant(work: Work, grant_id: str) -> GrantRecord:
 
 
 def emit(work: Work, event: str, grant: GrantRecord) -> None:
-    """Writes an event of a grant that needed consent; anyone can make others."""
+    """Writes an event of a grant that needed consent. Other grants have none, because anyone can request them."""
     if grant.wallet_address_id is not None:
         wallet = WALLETS.by_id(work, grant.wallet_address_id)
         work.emit(event, grant.id, representations.grant_event(work.urls, wallet, grant))
 
 
 def require_still_valid(work: Work, caller: Caller) -> None:
-    """Checks again all that authorized a request: asking another server, or waiting for a change, can take seconds.
+    """Repeats the authorization of a request: asking another server, or waiting for a change, can take seconds.
 
-    Raises what a new request would get by now: what `check_valid` raises, and ClientUnproven for a client whose wallet
-    is no longer active, or whose key was revoked or replaced.
+    Raises what a new request would get now: the errors of `check_valid`, and ClientUnproven if the client's wallet is
+    no longer active, or its key was revoked or replaced.
     """
     holder = caller.holder
     if holder.revision is not None and holder.revision == grants.authorization_revision(work):
@@ -119,17 +121,17 @@ def require_still_valid(work: Work, caller: Caller) -> None:
     check_valid(HOLDERS.get(work, holder.record.token_id), work.now, pays=caller.pays)
     keys = find_keys(work, holder.client, holder.kids)
     if not keys and is_remote(work.urls, holder.client):
-        return  # its server permits keeping them no longer, so it has not been asked again
+        return  # its cached keys have expired, and are not fetched again
     if any(keys.get(kid) != holder.keys[kid] for kid in holder.kids if kid in holder.keys):
         raise ClientUnproven("The client's key is no longer valid; sign with another", reason="unknown_key")
 
 
 def check_valid(holder: TokenHolder | None, now: int, *, pays: bool = False) -> None:
-    """Raises TokenInvalid for a token that was revoked, with its grant or alone, or rotated, or has expired. One that
-    is no longer there was revoked long ago.
+    """Raises TokenInvalid if the token was revoked (alone or with its grant), rotated, or has expired. A missing token
+    was revoked long ago.
 
-    A request that `pays` gets LimitExceeded for a grant that was revoked: clients that get TokenInvalid try to rotate
-    the token, again and again, and after this one they ask their user for another budget.
+    A request that `pays` gets LimitExceeded if the grant was revoked: after TokenInvalid, clients try to rotate the
+    token again and again; after LimitExceeded they ask their user for another budget.
     """
     if pays and holder is not None and holder.grant_state == "revoked":
         sentence = "The grant was revoked, and nothing more can be paid with it; ask for a new grant"
