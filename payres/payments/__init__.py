@@ -1,1 +1,1 @@
-"""The rules of payments: incoming payments, quotes, outgoing payments, and of how they end."""
+"""The rules of payments: incoming payments, quotes, outgoing payments, refunds and settlement."""

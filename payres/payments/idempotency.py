@@ -1,7 +1,7 @@
-"""Idempotency keys: what a client creates under one is created once, and a repeated request gets the same answer.
+"""Idempotency keys: a request with a key is processed once, and a repeated one gets the same answer.
 
-After the IETF draft draft-ietf-httpapi-idempotency-key-header. Where that refuses a copy of a request in progress, the
-copy waits here, so that a client never has to guess what an error is about.
+After the IETF draft draft-ietf-httpapi-idempotency-key-header. The draft rejects a copy of a request in progress; here
+the copy waits, so that a client never has to guess what an error means.
 """
 
 import hashlib
@@ -19,10 +19,10 @@ MAX_REFERENCE_LENGTH: Final = 100
 
 
 class KeyedRequest(msgspec.Struct, frozen=True):
-    """A request to create something: who asks, under which key, at which path, and the body as it was sent.
+    """A request to create something: the client, the key, the path, and the body as sent.
 
-    `wallet_address` is what the grant says in place of a body without one: the same body under another grant may mean
-    another wallet, and is another request. With `api_key_id`, a program of the operator asks, and no client.
+    `wallet_address` is the grant's, if the body has none: the same body under another grant may mean another wallet,
+    and is another request. If `api_key_id` is set, the request came from a program of the operator, not from a client.
     """
 
     client_id: int | None
@@ -33,13 +33,14 @@ class KeyedRequest(msgspec.Struct, frozen=True):
     api_key_id: str | None = None
 
     def digest(self) -> bytes:
-        """What tells the request from others at the same path."""
+        """Distinguishes requests at the same path."""
         return hashlib.sha256(f"{self.wallet_address or ''}\n".encode() + self.body).digest()
 
 
 def once(work: Work, request: KeyedRequest | None, make: Callable[[], bytes]) -> bytes:
-    """The body that answers a request: what answered it before, or what `make` returns, which is stored under the key
-    in the same commit as what it shows. Raises KeyReused, and what `make` raises: then nothing is stored.
+    """The body that answers a request: the cached one, or that of `make`, which is cached in the same commit.
+
+    Raises KeyReused, and what `make` raises: then nothing is stored.
     """
     if request is None:
         return make()
@@ -51,7 +52,7 @@ def once(work: Work, request: KeyedRequest | None, make: Callable[[], bytes]) ->
 
 
 def find_response(work: Work, request: KeyedRequest) -> bytes | None:
-    """The body that answered this very request before, if it created something. Raises KeyReused for another one."""
+    """The cached body for this exact request, if it created something. Raises KeyReused for a different request."""
     cached = clients.find_response(work, request.client_id, request.api_key_id, request.key)
     if cached is None or work.now >= cached.created_at + retention.RESPONSES.after:
         return None
@@ -68,7 +69,7 @@ def find_response(work: Work, request: KeyedRequest) -> bytes | None:
 
 
 def cache_response(work: Work, request: KeyedRequest, response: bytes) -> None:
-    """Stores the body that answers what was created in this unit."""
+    """Caches the response to the creation in this unit."""
     retention.purge(work, retention.RESPONSES, work.now)
     owner = request.client_id, request.api_key_id
     cached = CachedResponse(*owner, request.key, request.path, request.digest(), response, work.now)
@@ -76,7 +77,7 @@ def cache_response(work: Work, request: KeyedRequest, response: bytes) -> None:
 
 
 def check_reference(reference: str) -> None:
-    """Checks the operator's name for a movement or refund, which is made once. Raises InvalidRequest."""
+    """Validates the operator's reference of a movement or refund, which makes it idempotent. Raises InvalidRequest."""
     if not 1 <= len(reference) <= MAX_REFERENCE_LENGTH or not reference.isprintable():
         sentence = f"A reference has 1 to {MAX_REFERENCE_LENGTH} printable characters"
         raise InvalidRequest(sentence, field="reference")

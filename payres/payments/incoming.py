@@ -20,9 +20,9 @@ from payres.urls import Urls
 from payres.wire import IncomingPayment, IncomingPaymentRequest, metadata_text, value_in
 from payres.worker import Worker
 
-# Microseconds between two events about parts of a payment: packets come by the hundred.
+# Minimum microseconds between two partial payment events of a payment: packets come by the hundred.
 PARTIAL_EVENT_PAUSE: Final = 10 * SECOND
-# Of the worker that looks for payments that have expired; how many it takes in one unit.
+# The interval of the worker that looks for expired payments; its retry interval; and its batch size.
 EXPIRY_SECONDS: Final = 1
 EXPIRY_RETRY_SECONDS: Final = 5
 EXPIRY_BATCH: Final = 64
@@ -30,7 +30,7 @@ PAID_MEANWHILE: Final = "The receiver has been paid meanwhile and takes less tha
 
 
 def create(work: Work, caller: Caller, asked: IncomingPaymentRequest) -> IncomingPayment:
-    """A new incoming payment into the wallet address that the request is about. Specification 4.4.
+    """A new incoming payment into the wallet address of the request. Specification 4.4.
 
     Raises InvalidRequest, InvalidAmount, InvalidExpiry.
     """
@@ -51,7 +51,7 @@ def create(work: Work, caller: Caller, asked: IncomingPaymentRequest) -> Incomin
 
 
 def add(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:
-    """Inserts a new incoming payment, and writes the event. The owner sees it at once when it asks for an amount."""
+    """Inserts a new incoming payment, and writes its event. If it has an incomingAmount, the owner sees it at once."""
     listed = None if payment.incoming_value is None else payment.id
     INCOMING.insert(work, msgspec.structs.replace(payment, listed=listed))
     return _emit(work, "incoming_payment.created", wallet, payment)
@@ -60,7 +60,7 @@ def add(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPa
 def unpaid(
     work: Work, wallet: WalletRecord, client_id: int, metadata: str | None = None, expires_at: int | None = None
 ) -> "LocalReceiver":
-    """An incoming payment of any amount that a payer here is to have, which is still to be added."""
+    """An incoming payment of any amount for a local payer, not yet inserted."""
     payment = IncomingRecord(
         id=work.new_id(),
         wallet_address_id=wallet.id,
@@ -76,9 +76,9 @@ def unpaid(
 
 
 def complete(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:
-    """The payment, completed; a completed one stays as it is. Specification 4.6.
+    """Completes the payment, unless it is completed. Specification 4.6.
 
-    Raises WrongState for an expired one.
+    Raises WrongState if it has expired.
     """
     if payment.completed:
         return representations.incoming_payment(work.urls, wallet, payment)
@@ -90,8 +90,8 @@ def complete(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> Incom
 
 
 async def report_expired(database: Database) -> None:
-    """Writes the event of each expired payment once, also of those that expired while the server was down: no request
-    notices that they do. Ends when the database is in fail-stop."""
+    """Writes one event for each expired payment, including those that expired while the server was down: no request
+    notices that. Ends when the database is in fail-stop."""
 
     async def write_events() -> int:
         while await database.read(lambda work: payments.expired_without_event(work, work.now, 1)):
@@ -108,7 +108,7 @@ def _expire_due(work: Work) -> None:
 
 
 class LocalReceiver(msgspec.Struct, frozen=True):
-    """An open incoming payment on this server, by its canonical URL, and the wallet address it pays into."""
+    """An open local incoming payment, its canonical URL and its wallet address."""
 
     url: str
     payment: IncomingRecord
@@ -116,7 +116,7 @@ class LocalReceiver(msgspec.Struct, frozen=True):
 
 
 def open_receiver(work: Work, url: str, field: str) -> LocalReceiver:
-    """The receiver at `url`. Raises InvalidReceiver when it is unknown or takes no more money.
+    """The receiver at `url`. Raises InvalidReceiver if it is unknown or accepts no more money.
 
     The reasons are those of a receiver on another server.
     """
@@ -145,23 +145,24 @@ def is_remote(urls: Urls, url: str) -> bool:
 
 
 def unpayable(field: str, why: str, reason: str | None = None) -> InvalidReceiver:
-    """The receiver that member `field` names cannot be paid."""
+    """The error for a receiver, given in member `field`, that cannot be paid."""
     details = {"field": field} if reason is None else {"field": field, "reason": reason}
     return InvalidReceiver(f"{field} cannot be paid: {why}", **details)
 
 
 def fits(remaining: int | None, amount: int) -> bool:
-    """Whether an amount is no more than an incoming payment still wants: the rule of quotes and local payments.
+    """Whether an amount is within the incoming payment's remaining amount: the rule for quotes and local payments.
 
-    `remaining` is None when it has no incomingAmount. Packets over Interledger have a rule of their own, below.
+    `remaining` is None without an incomingAmount. Interledger packets have their own rule, below.
     """
     return remaining is None or amount <= remaining
 
 
 def fits_with_tolerance(payment: IncomingRecord, amount: int, minimum: int) -> bool:
-    """Whether a packet over Interledger keeps the total within what is wanted, or exceeds it only because senders
-    round: by the overpay tolerance; or by more, when the `minimum` that the sender asked for is just what is missing.
-    One unit of its asset may be worth many of the receiver's.
+    """Whether an Interledger packet keeps the total within the incomingAmount, or exceeds it only by the rounding of
+    senders: by the overpay tolerance, or by more if the sender's `minimum` is exactly the missing amount.
+
+    One unit of the sender's asset may be worth many of the receiver's.
     """
     if payment.incoming_value is None:
         return True
@@ -171,14 +172,15 @@ def fits_with_tolerance(payment: IncomingRecord, amount: int, minimum: int) -> b
 
 
 def overpay_tolerance(wanted: int) -> int:
-    """How much more than it wants an incoming payment may get over Interledger: one unit, or 0.5 % rounded down."""
+    """The permitted excess of an incoming payment over Interledger: one unit, or 0.5 % rounded down."""
     return max(1, wanted // OVERPAY_TOLERANCE)
 
 
 def credit(work: Work, wallet: WalletRecord, payment: IncomingRecord, amount: int) -> None:
-    """Counts an amount that the ledger has credited in this same unit, and completes a payment that has all it wants.
+    """Counts an amount that the ledger has credited in this unit, and completes the payment if it has its
+    incomingAmount.
 
-    Raises InvalidAmount for a total past 2^63-1.
+    Raises InvalidAmount for a total beyond 2^63-1.
     """
     if payment.received + amount > MAX_LEDGER:
         raise InvalidAmount(
@@ -201,14 +203,14 @@ def credit(work: Work, wallet: WalletRecord, payment: IncomingRecord, amount: in
 
 
 def _emit(work: Work, name: str, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:
-    """Writes the event of this name; returns the payment as it shows it."""
+    """Writes the event of this name. Returns the payment as shown in it."""
     shown = representations.incoming_payment(work.urls, wallet, payment)
     work.emit(name, payment.id, shown)
     return shown
 
 
 def _expiry(work: Work, text: str | None) -> int:
-    """When the payment ends: the setting is the default and the longest."""
+    """The payment's expiry: the setting is both default and maximum."""
     latest = work.now + work.settings.incoming_payment_lifetime * SECOND
     if text is None:
         return latest

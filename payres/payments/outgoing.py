@@ -24,13 +24,13 @@ from payres.wire import OutgoingPayment, OutgoingPaymentRequest, metadata_text, 
 
 
 def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Offer | None) -> OutgoingPayment:
-    """A new payment, with what its grant has now spent.
+    """A new payment, with its grant's spending including it.
 
-    To a receiver here the money arrives in this unit; for another server it is held, to be sent. `offer` is what a
-    receiver on another server gets, when the request names one and no quote.
+    A local receiver gets the money in this unit; for another server it is held, to be sent. `offer` is for a receiver
+    on another server, if the request names one instead of a quote.
 
-    Raises InvalidRequest, InvalidQuote, InvalidReceiver, InvalidAmount, LimitExceeded, InsufficientFunds; WrongState
-    for a quote that was used before. Specification 4.3.
+    Raises InvalidRequest, InvalidQuote, InvalidReceiver, InvalidAmount, LimitExceeded, InsufficientFunds; WrongState if
+    the quote was used before. Specification 4.3.
     """
     wallet = active_wallet(work, caller.wallet_address)
     terms, receiver = _terms(work, wallet, caller, asked, offer)
@@ -38,7 +38,7 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
     limits = caller.limits
     window, before = check_limits(work, caller.grant_id, limits, terms)
     if terms.sends_all and limits is not None and limits.receive_amount:
-        # Where the grant limits what is received, sending stops at what was quoted.
+        # If the grant limits the received amount, sending stops at the quoted amount.
         terms = msgspec.structs.replace(terms, sends_all=False)
     check_funds(work, wallet, terms.debit)
     payment = insert(
@@ -62,9 +62,9 @@ def create(work: Work, caller: Caller, asked: OutgoingPaymentRequest, offer: Off
 def pay_quote(
     work: Work, wallet: WalletRecord, client_id: int, quote_id: str, metadata: str | None = None
 ) -> OutgoingRecord:
-    """A new payment of a quote, for the wallet's owner, who needs no grant.
+    """Pays a quote for the wallet's owner, who needs no grant.
 
-    Raises InvalidQuote, InvalidReceiver, InvalidAmount, InsufficientFunds; WrongState for a quote that was used before.
+    Raises InvalidQuote, InvalidReceiver, InvalidAmount, InsufficientFunds; WrongState if the quote was used before.
     """
     terms, receiver = _quoted_terms(work, wallet, client_id, quote_id)
     check_movable(terms)
@@ -75,10 +75,10 @@ def pay_quote(
 
 
 def find_payer(work: Work, caller: Caller, asked: OutgoingPaymentRequest) -> WalletRecord:
-    """The wallet that is to pay `debit_amount` to a receiver on another server, if its money and the grant suffice.
+    """The wallet that is to pay `debit_amount` to a receiver on another server, if its balance and the grant suffice.
 
-    Before that server is asked, so that what can never be paid costs no time. What is received is known then to be one
-    unit at least, in the asset of the grant's limit if it has one. Raises LimitExceeded, InsufficientFunds,
+    Checked before that server is asked, to reject hopeless payments early. The received amount is only known to be at
+    least one unit, in the asset of the grant's limit if it has one. Raises LimitExceeded, InsufficientFunds,
     InvalidAmount.
     """
     wallet, limits = active_wallet(work, caller.wallet_address), caller.limits
@@ -108,7 +108,7 @@ def insert(
     quote_id: str | None = None,
     metadata: str | None = None,
 ) -> OutgoingRecord:
-    """Inserts a payment for `pay_or_hold`: completed for a receiver here, `sending` for a remote one."""
+    """Inserts a payment for `pay_or_hold`: completed for a local receiver, `sending` for a remote one."""
     is_local = terms.incoming_payment_id is not None
     payment = OutgoingRecord(
         id=work.new_id(),
@@ -133,9 +133,9 @@ def insert(
 def pay_or_hold(
     work: Work, wallet: WalletRecord, payment: OutgoingRecord, receiver: LocalReceiver | None
 ) -> OutgoingPayment:
-    """Moves the money of a payment just inserted to the receiver here, or holds it; writes the events.
+    """Moves the money of a payment just inserted to the local receiver, or holds it; writes the events.
 
-    Raises InsufficientFunds for want of liquidity, InvalidAmount.
+    Raises InsufficientFunds for lack of liquidity, InvalidAmount.
     """
     terms = payment.terms
     try:
@@ -153,7 +153,7 @@ def pay_or_hold(
 def _terms(
     work: Work, wallet: WalletRecord, caller: Caller, asked: OutgoingPaymentRequest, offer: Offer | None
 ) -> tuple[Terms, LocalReceiver | None]:
-    """What is to be paid, and the receiver if it is here."""
+    """The terms of the payment, and the receiver if it is local."""
     if asked.quote_id and not (asked.incoming_payment or asked.debit_amount):
         quote_id = work.urls.resource_id("quotes", asked.quote_id)
         return _quoted_terms(work, wallet, caller.client_id, quote_id)
@@ -184,7 +184,7 @@ def _quoted_terms(
 
 
 def _count_spending(work: Work, payment: OutgoingRecord, before: Spent) -> Spent:
-    """Adds the payment to what its grant has spent in the window, limits or none; returns the sums."""
+    """Adds the payment to its grant's spending in the window, even without limits. Returns the sums."""
     grant_id, window, terms, asset = payment.grant_id, payment.window_start, payment.terms, payment.terms.asset
     assert grant_id is not None
     spent = Spent(before.debit + terms.debit, before.receive + terms.receive, asset)
@@ -195,13 +195,13 @@ def _count_spending(work: Work, payment: OutgoingRecord, before: Spent) -> Spent
 
 
 def check_movable(terms: Terms) -> None:
-    """Raises InvalidAmount for amounts that the ledger cannot move."""
+    """Raises InvalidAmount for amounts beyond the range of the ledger."""
     if max(terms.debit, terms.receive) > MAX_LEDGER:
         raise InvalidAmount(f"The ledger moves at most {MAX_LEDGER} minor units at once")
 
 
 def check_funds(work: Work, wallet: WalletRecord, debit: int) -> None:
-    """Raises InsufficientFunds. Before anything is written, so that an error costs the units beside it nothing."""
+    """Raises InsufficientFunds. Called before any write, so that an error does not affect other units of the batch."""
     try:
         ledger.check_free(work, wallet.account_id, debit)
     except NotEnough as lack:

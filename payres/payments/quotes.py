@@ -1,6 +1,6 @@
-"""Rules of quotes: what a payment costs and delivers, and for how long that holds. Specification 2.5, 4.7.
+"""Rules of quotes: the cost, delivery and validity of a payment. Specification 2.5, 4.7.
 
-The arithmetic of fees, rates and their rounding is in `payres.amounts`.
+The arithmetic of fees, rates and rounding is in `payres.amounts`.
 """
 
 from fractions import Fraction
@@ -30,9 +30,9 @@ from payres.wire import Amount, QuoteRequest, value_in
 
 
 def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None) -> tuple[WalletRecord, QuoteRecord]:
-    """A quote, valid until its lifetime is over or the receiver expires; `offer` is what one on another server gets.
+    """A quote, valid until its lifetime ends or the receiver expires; `offer` is for a receiver on another server.
 
-    Raises InvalidRequest, InvalidReceiver, InvalidAmount; InsufficientFunds for an exchange beyond the operator's
+    Raises InvalidRequest, InvalidReceiver, InvalidAmount; InsufficientFunds if an exchange exceeds the operator's
     liquidity. Specification 4.7.
     """
     check_amounts(asked)
@@ -44,7 +44,7 @@ def create(work: Work, caller: Caller, asked: QuoteRequest, offer: Offer | None)
 
 
 def insert(work: Work, wallet: WalletRecord, client_id: int, offer: Offer, wish: str | None = None) -> QuoteRecord:
-    """Stores an offer as a quote of the client; `wish` is what the wallet's owner typed, as JSON."""
+    """Stores an offer as a quote of the client; `wish` is the owner's input, as JSON."""
     latest = latest_expiry(work)
     expires_at = latest if offer.expires_at is None else min(latest, offer.expires_at)
     quote = QuoteRecord(
@@ -63,14 +63,14 @@ def insert(work: Work, wallet: WalletRecord, client_id: int, offer: Offer, wish:
 
 
 def latest_expiry(work: Work) -> int:
-    """When a quote of now ends. An owner who decides in time must not approve one that has expired."""
+    """The expiry of a quote made now: late enough that an owner who decides in time never approves an expired quote."""
     return work.now + max(work.settings.quote_lifetime, work.settings.interaction_lifetime) * SECOND
 
 
 def local_offer(
     work: Work, wallet: WalletRecord, receiver: LocalReceiver, debit: Amount | None, receive: Amount | None
 ) -> Offer:
-    """The offer for a receiver here. Raises InvalidAmount, NoRate; InsufficientFunds for want of liquidity."""
+    """The offer for a local receiver. Raises InvalidAmount, NoRate; InsufficientFunds for lack of liquidity."""
     terms = local_terms(work, wallet, receiver, debit, receive)
     if receiver.wallet.asset_id != wallet.asset_id:
         check_liquidity(work, receiver.wallet.asset_id, terms.receive)
@@ -78,7 +78,7 @@ def local_offer(
 
 
 def check_amounts(asked: QuoteRequest) -> None:
-    """Raises InvalidRequest for a request that fixes both amounts."""
+    """Raises InvalidRequest if the request fixes both amounts."""
     if asked.debit_amount and asked.receive_amount:
         raise InvalidRequest("Give debitAmount or receiveAmount, not both", field="receiveAmount")
 
@@ -92,11 +92,9 @@ def local_terms(
     *,
     is_free: bool = False,
 ) -> Terms:
-    """The terms of sending `debit`, fee included, or of delivering `receive` or else what the receiver still wants.
+    """The terms of sending `debit`, fee included, or of delivering `receive`, or else the receiver's remaining amount.
 
-    What `is_free` costs no fee.
-
-    Raises InvalidAmount, NoRate.
+    With `is_free` there is no fee. Raises InvalidAmount, NoRate.
     """
     fee = Fee() if is_free else wallet.fee
     rate = unit_rate_between(work, wallet.asset, receiver.wallet.asset)
@@ -122,7 +120,7 @@ def local_terms(
 
 
 def wanted_amount(asset: Asset, remaining: int | None, receive: Amount | None) -> int:
-    """What shall arrive: the amount asked for, or what the incoming payment still wants. Raises InvalidAmount."""
+    """The amount to deliver: the requested one, or the incoming payment's remaining amount. Raises InvalidAmount."""
     if receive:
         return value_in(receive, asset, "receiveAmount")
     if remaining is None:
@@ -134,7 +132,7 @@ def wanted_amount(asset: Asset, remaining: int | None, receive: Amount | None) -
 
 
 def check_fits(remaining: int | None, amount: int) -> None:
-    """Raises InvalidAmount for more than the receiver still wants, as `payres.payments.incoming.fits` says."""
+    """Raises InvalidAmount if the amount exceeds the receiver's remaining amount (`payres.payments.incoming.fits`)."""
     if not fits(remaining, amount):
         raise InvalidAmount(
             f"The receiver takes at most {remaining} more, this would deliver {amount}",
@@ -144,7 +142,7 @@ def check_fits(remaining: int | None, amount: int) -> None:
 
 
 def nothing_arrives(minimum: int | None, asset: Asset) -> InvalidAmount:
-    """The error for a debit that is too small; `minimum` is the smallest debit that works, None when none does."""
+    """The error for too small a debit; `minimum` is the smallest debit that works, None if none does."""
     if minimum is None:
         return InvalidAmount(
             "Nothing would arrive, and no debitAmount would fit: the two assets cannot be exchanged in these amounts",
@@ -156,20 +154,20 @@ def nothing_arrives(minimum: int | None, asset: Asset) -> InvalidAmount:
 
 
 def unit_rate_between(work: Work, source: Asset, target: Asset) -> Fraction:
-    """How many smallest units of `target` one of `source` buys. Raises NoRate."""
+    """How many minor units of `target` one of `source` buys. Raises NoRate."""
     return unit_rate(rate_between(work, source.code, target.code), source, target)
 
 
 def rate_between(work: Work, base: str, counter: str) -> Fraction:
-    """How many units of currency `counter` one unit of `base` buys: 1 for one currency, else the stored rate, or the
-    inverse of the rate the other way. Raises NoRate when there is none, or it is too old."""
+    """How many units of currency `counter` one unit of `base` buys: 1 if they are the same, else the stored rate, or
+    the inverse of the opposite one. Raises NoRate if there is none, or it has expired."""
     if base == counter:
         return Fraction(1)
     there, back = assets.find_rate(work, base, counter), assets.find_rate(work, counter, base)
     inverse = 1 / parse_rate(back.rate) if back is not None and back.holds_at(work.now) else None
     if there is not None and there.holds_at(work.now):
         rate = parse_rate(there.rate)
-        # Of two rates that are rounded apart the one above 1 gives way, or there and back again would be a gain.
+        # Of two rates rounded independently, the one above 1 gives way: otherwise a round trip could make a gain.
         return min(rate, inverse) if inverse is not None and rate > 1 else rate
     if inverse is not None:
         return inverse
@@ -185,7 +183,7 @@ def rate_between(work: Work, base: str, counter: str) -> Fraction:
 
 
 def _works(debit: int, fee: Fee, rate: Fraction, remaining: int | None) -> bool:
-    """Whether the receiver could be sent this much: where one unit of debit is worth a lot, it may take no more."""
+    """Whether the receiver accepts this debit: if one unit of debit is worth a lot, it may be too much."""
     try:
         split = fixed_send(debit, fee, rate)
     except TooLarge:

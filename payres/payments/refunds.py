@@ -1,11 +1,10 @@
-"""Refunds: send back what an incoming payment received.
+"""Refunds: return what an incoming payment received.
 
-What wallets here paid goes back to them, the last payer first. Across assets the exchange is undone at the rate of the
-payment, rounded down: the receiver's money goes into the operator's liquidity, and the payer's comes out of it.
+Money from local wallets returns to them, last payer first. Across assets the exchange is reversed at the payment's
+rate, rounded down: the receiver's money goes into the operator's liquidity, and the payer's comes out of it.
 
-Money from another server goes to a wallet address that the operator names, by an outgoing payment without a grant,
-which pays no fee and is recovered, ended and shown in events like any other. What of it has not left can be sent back
-again.
+Money from another server goes to a wallet address that the operator names, by an outgoing payment without a grant or
+fee, which is recovered, ended and shown in events like any other. The part that was not sent can be refunded again.
 
 Fees are not returned, and grants still count the amount as spent.
 """
@@ -46,13 +45,13 @@ from payres.urls import canonical, canonical_url
 from payres.wire import require_amount
 
 ACTION: Final = "payment.refund"
-# Refunds that one unit of work makes, of several rows each. More take several units, each of which stays.
+# Refunds that one unit of work makes, with several rows each. More take several units, each committed on its own.
 PARTS_AT_ONCE: Final = 64
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A refund as the operator wants it: of an amount such as "10.00", or of all that is left; to who paid, or to the
-    wallet address `to`."""
+    """A requested refund: of an amount such as "10.00", or of the rest; to the payers, or to the wallet address
+    `to`."""
 
     payment_id: str
     reference: str
@@ -61,10 +60,10 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A refund of an incoming payment that a wallet has received: the whole amount, and the `parts` of it that go back
-    to payments here, the newest first; to a wallet address there are none. `came` is what had come from other servers.
+    """A planned refund of an incoming payment: the whole amount, and the `parts` of it that return to local payments,
+    newest first; none if it goes to a wallet address. `came` is the amount received from other servers.
 
-    `made` are the ids of the refunds that the reference has already. It has parts besides when a crash cut it short.
+    `made` are the ids of the existing refunds with the reference. If there are parts too, a crash interrupted it.
     """
 
     wanted: Wanted
@@ -77,9 +76,9 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
-    """What is to be sent back; with an offer, what that has `offered`. It may read very many payments.
+    """Plans a refund; `offered` is the amount of an offer, if there is one. May read very many payments.
 
-    Raises NotFound, InvalidRequest, InvalidAmount for more than is left; WrongState, also when the reference is that of
+    Raises NotFound, InvalidRequest, InvalidAmount if it exceeds the rest; WrongState, also if the reference belongs to
     another refund.
     """
     payment, receiver = _payment_of(work, wanted)
@@ -103,10 +102,10 @@ def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
 
 
 def make(work: Work, found: Plan, first: int = 0, offer: Offer | None = None) -> Sequence[str]:
-    """Makes the refunds of PARTS_AT_ONCE parts of a plan, from that index on, or the one to the wallet address; `offer`
-    is what one on another server gets. Their ids.
+    """Makes the refunds of the next PARTS_AT_ONCE parts of a plan, from `first` on, or the one to its wallet address,
+    with `offer` if that is on another server. Returns their ids.
 
-    Raises WrongState, also when something else was sent back meanwhile; InsufficientFunds, NoRate.
+    Raises WrongState, also if another refund was made in the meantime; InsufficientFunds, NoRate.
     """
     wanted, receiver = found.wanted, found.receiver
     made = len(found.made) + first
@@ -122,7 +121,7 @@ def make(work: Work, found: Plan, first: int = 0, offer: Offer | None = None) ->
 
 
 def _continued(work: Work, found: Plan, made: Sequence[RefundRecord], asked: int | None) -> Plan:
-    """With what a crash has left to do, mostly nothing. Raises WrongState when it is another refund that was made."""
+    """The plan with the parts left by a crash, usually none. Raises WrongState if another refund was made."""
     to = None if found.wanted.to is None else canonical(found.wanted.to)
     if asked not in {None, found.amount} or any(one.wallet_address != to for one in made):
         name = found.wanted.reference
@@ -133,7 +132,7 @@ def _continued(work: Work, found: Plan, made: Sequence[RefundRecord], asked: int
 
 
 def _amount_of(work: Work, made: Sequence[RefundRecord], receiver: WalletRecord) -> int:
-    """The whole amount of a refund of which these were made. The audit log has it from the first of them on."""
+    """The whole amount of a refund of which these were made. The audit log records it with the first of them."""
     first, amount = made[0], sum(one.amount for one in made)
     if len(made) % PARTS_AT_ONCE:
         return amount  # the last unit was made too
@@ -150,9 +149,9 @@ def _payment_of(work: Work, wanted: Wanted) -> tuple[IncomingRecord, WalletRecor
 
 
 def _with_parts(work: Work, found: Plan, amount: int) -> Plan:
-    """With the parts of an amount that goes back to payments here.
+    """The plan with the parts of an amount that returns to local payments.
 
-    Where they take several units of work, what would stop one in the middle is raised now, as far as it can be known:
+    If they take several units of work, errors that would stop one in the middle are raised now, as far as foreseeable:
     WrongState, InsufficientFunds, InvalidAmount.
     """
     parts, receiver = [], found.receiver
@@ -180,7 +179,7 @@ def _with_parts(work: Work, found: Plan, amount: int) -> Plan:
 
 
 def _returned(work: Work, receiver: WalletRecord, payer_id: str, amount: int) -> tuple[WalletRecord, int]:
-    """The wallet that paid, and what it gets, in its own asset. Raises WrongState, InvalidAmount."""
+    """The paying wallet, and what it gets, in its own asset. Raises WrongState, InvalidAmount."""
     payer = OUTGOING.by_id(work, payer_id)
     wallet = WALLETS.by_id(work, payer.wallet_address_id)
     if not wallet.active:
@@ -227,7 +226,7 @@ def _send_back(work: Work, found: Plan, payer_id: str, amount: int) -> RefundRec
 
 
 def _send_to(work: Work, found: Plan, to: str, reference: str, offer: Offer | None) -> RefundRecord:
-    """An outgoing payment with this server as its client; to a wallet here it arrives in this unit."""
+    """Makes an outgoing payment with this server as its client; a local wallet gets it in this unit."""
     if found.amount > found.came - sent_back(work, found.payment.id, remote=True):
         raise _changed()
     sender = found.receiver
@@ -257,7 +256,7 @@ def _insert(work: Work, **columns: int | str) -> RefundRecord:
 
 
 def _terms_here(work: Work, sender: WalletRecord, client_id: int, to: str, amount: int) -> tuple[Terms, LocalReceiver]:
-    """What a wallet here gets, and the incoming payment for it, which is still to be added."""
+    """The terms for a local wallet, and its incoming payment, not yet inserted."""
     wallet = active_wallet(work, to, "to")
     if wallet.id == sender.id:
         raise InvalidRequest("to is the wallet that has received the money; name that of who sent it", field="to")

@@ -1,6 +1,6 @@
-"""Settlement: how the money of a payment moves, at once to a receiver here, from its hold to a remote one.
+"""Settlement: how a payment's money moves, at once to a local receiver, or from its hold to a remote one.
 
-Exchanges take from the operator's liquidity, whose accounts may run low.
+Exchanges use the operator's liquidity, whose accounts may run low.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ def pay_locally(
     """Moves the fee to the operator and the rest to the receiver in the wallet `target`, which counts it; through
     liquidity across assets.
 
-    Raises NotEnough, InvalidAmount, after which nothing of the unit may stay.
+    Raises NotEnough, InvalidAmount; then the unit must be rolled back.
     """
     net = payment.terms.debit - payment.terms.fee
     if payment.terms.fee:
@@ -43,8 +43,8 @@ def pay_locally(
 
 
 def emit(work: Work, wallet: WalletRecord, payment: OutgoingRecord, *names: str) -> OutgoingPayment:
-    """Writes the events of these names, and that of a refund that has arrived by the payment; returns the payment as
-    its client sees it."""
+    """Writes these events, and that of a refund that has arrived by the payment. Returns the payment as its client sees
+    it."""
     shown = representations.outgoing_payment(work.urls, wallet, payment)
     refund = None if payment.grant_id else refund_by_return_payment(work, payment.id)
     work.emit(names, payment.id, representations.outgoing_payment_event(work.urls, shown, payment, refund))
@@ -55,7 +55,7 @@ def emit(work: Work, wallet: WalletRecord, payment: OutgoingRecord, *names: str)
 
 
 def payment_hold(tx: Transaction, payment_id: str) -> HoldRecord:
-    """What the payer's wallet holds for a payment in progress. Raises Damaged."""
+    """The hold on the payer's wallet for a payment in progress. Raises Damaged."""
     found = accounts.holds_of_payment(tx, payment_id)
     if not found:
         raise Damaged(f"outgoing payment {payment_id} has no hold")
@@ -63,29 +63,29 @@ def payment_hold(tx: Transaction, payment_id: str) -> HoldRecord:
 
 
 def has_arrived(payment: OutgoingRecord) -> bool:
-    """Whether the quoted amount has arrived at a receiver on another server, or all that could be spent is spent."""
+    """Whether the quoted amount has arrived at a remote receiver, or all that may be spent is spent."""
     return payment.delivered >= payment.terms.receive or has_sent_all(payment)
 
 
 def has_sent_all(payment: OutgoingRecord) -> bool:
-    """Whether all that a payment to a receiver on another server could spend is spent."""
+    """Whether a payment to a remote receiver has spent all that it may."""
     return payment.sent >= payment.terms.debit - payment.terms.fee
 
 
 def is_finished(payment: OutgoingRecord) -> bool:
-    """Whether nothing more is to be sent: all is sent, or the amount has arrived that was to be delivered."""
+    """Whether nothing more is to be sent: everything is sent, or the amount to deliver has arrived."""
     return has_sent_all(payment) if payment.terms.sends_all else has_arrived(payment)
 
 
 def end_if_finished(work: Work, payment_id: str) -> None:
-    """Ends a payment of which nothing more is to be sent, unless packets of it are in flight."""
+    """Ends a payment that has nothing more to send, unless it has packets in flight."""
     payment = OUTGOING.get(work, payment_id)
     if payment is not None and is_finished(payment):
         end_sending(work, payment_id, None)
 
 
 def end_sending(work: Work, payment_id: str, failure: str | None) -> None:
-    """Ends a payment in progress, which has failed unless it arrived; not while packets of it are in flight."""
+    """Ends a payment in progress without packets in flight; it has failed unless it arrived."""
     payment = OUTGOING.get(work, payment_id)
     if payment is None or payment.state != "sending" or packets.in_flight_of_payment(work, payment_id):
         return
@@ -93,10 +93,10 @@ def end_sending(work: Work, payment_id: str, failure: str | None) -> None:
 
 
 def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None:
-    """Ends a payment to a receiver on another server with what its packets have sent; the rest goes back.
+    """Ends a payment to a remote receiver with the amount that its packets sent; the rest is released.
 
-    The fee is the quoted one when the payment arrived, and a share of it, rounded up, when a part did. A payment that
-    sent all it had has not failed, whatever the receiver says arrived. What may have arrived, the grant counts.
+    The fee is the quoted one if the payment arrived, and a share of it, rounded up, if a part did. A payment that sent
+    its whole amount has not failed, whatever the receiver reports. The grant counts what may have arrived.
     """
     terms = payment.terms
     spendable = terms.debit - terms.fee
@@ -118,7 +118,7 @@ def end_remote(work: Work, payment: OutgoingRecord, failure: str | None) -> None
 
 
 def count_unresolved(work: Work, packet: PacketRecord) -> None:
-    """Counts what a packet of a payment in progress may have taken and delivered, which nobody can prove."""
+    """Counts the amounts that a packet of a payment in progress may have taken and delivered."""
     payment = payment_of(work, packet)
     debit = payment.unresolved_debit + packet.source_amount
     receive = min(payment.unresolved_receive + _most_delivered(payment, packet), MAX_LEDGER)
@@ -126,7 +126,7 @@ def count_unresolved(work: Work, packet: PacketRecord) -> None:
 
 
 def release_unresolved(work: Work, packet: PacketRecord) -> None:
-    """Gives the grant back what a packet of a payment that has ended is now known not to have delivered."""
+    """Returns to the grant the amounts of a packet that is now known not to have delivered; its payment has ended."""
     payment = payment_of(work, packet)
     left = msgspec.structs.replace(
         payment,
@@ -140,12 +140,9 @@ def release_unresolved(work: Work, packet: PacketRecord) -> None:
 
 
 def payment_of(tx: Transaction, packet: PacketRecord) -> OutgoingRecord:
-    """The payment of ours that a packet belongs to. Raises Damaged."""
+    """Our own payment that a packet belongs to. Raises Damaged."""
     assert packet.outgoing_payment_id is not None, "it was not passed on for a peer"
-    payment = OUTGOING.get(tx, packet.outgoing_payment_id)
-    if payment is None:
-        raise Damaged(f"outgoing payment {packet.outgoing_payment_id} does not exist")
-    return payment
+    return OUTGOING.by_id(tx, packet.outgoing_payment_id)
 
 
 def _most_delivered(payment: OutgoingRecord, packet: PacketRecord) -> int:
@@ -155,21 +152,21 @@ def _most_delivered(payment: OutgoingRecord, packet: PacketRecord) -> int:
 
 @ledger.movement
 def _give_back(work: Work, payment: OutgoingRecord, debit: int, receive: int) -> None:
-    """Takes back what the payment has not used of its grant's limits."""
+    """Returns the unused amounts of the payment to its grant's limits."""
     if payment.grant_id and (debit or receive):
         window, asset = payment.window_start, payment.terms.asset
         grants.add_spending(work, payment.grant_id, window, asset, -debit, -receive, work.now)
 
 
 def check_liquidity(work: Work, asset_id: int, amount: int) -> None:
-    """Raises InsufficientFunds when the operator has less than this amount of the asset to give in an exchange."""
+    """Raises InsufficientFunds if the operator's liquidity in the asset is below this amount."""
     account = accounts.find_operator_account(work, asset_id, "liquidity")
     if account is None or free_balance(account) < amount:
         raise short_of_liquidity(amount, ASSETS.by_id(work, asset_id).asset)
 
 
 def short_of_liquidity(amount: int, asset: Asset) -> InsufficientFunds:
-    """The operator does not have this amount of the asset to give in an exchange."""
+    """The error for an exchange that exceeds the operator's liquidity in the asset."""
     sentence = f"This server cannot exchange {amount} into {asset.code} at the moment; try less or later"
     return InsufficientFunds(sentence, reason="liquidity")
 
