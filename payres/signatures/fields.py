@@ -1,9 +1,9 @@
-"""The headers of a signature: the members of Signature-Input and Signature, their parameters, and Content-Digest
-(RFC 9530).
+"""The headers of a signature: the members of Signature-Input and Signature, their parameters, and Content-Digest (RFC
+9530).
 
 http_sf parses structured fields (RFC 9651). The signature headers are split into members here first, for two reasons: a
-signature covers the text of its member as it was sent, and official SDKs send forms that are no structured fields. PHP
-leaves out the colons of the signature, Rust sends a signature without a label and component names without quotes.
+signature covers the text of its member as sent, and official SDKs send invalid structured fields. PHP omits the colons
+of the signature, Rust sends a signature without a label and component names without quotes.
 """
 
 import hashlib
@@ -32,13 +32,12 @@ _MEMBER = re.compile(
     r"(?:(,)[ \t]*+|\Z)"
 )
 # 64 bytes in base64 are 86 characters, whose last carries four unused bits. They must be zero, or one signature would
-# have sixteen spellings. Colons on both sides or (PHP) on neither; padding may be left out (RFC 9651 section 4.2.7).
+# have sixteen spellings. Colons on both sides or (PHP) on neither; padding is optional (RFC 9651 section 4.2.7).
 _SIGNATURE = re.compile(r"(:?)([A-Za-z0-9+/]{85}[AQgw])(?:==)?\1")
 _UNLABELLED_SIGNATURE = re.compile(rb"[A-Za-z0-9+/]{86}(?:==)?")
 _UNQUOTED_COMPONENTS = re.compile(r"\(([@A-Za-z0-9-]+(?: [@A-Za-z0-9-]+)*)\)")
 _COMPONENT = re.compile(r"@?[a-z0-9!#$%&'*+.^_`|~-]+")
-# The parameters that nearly every client sends: strings without escapes, and whole numbers (RFC 9651 sections 4.2.4
-# and 4.2.5).
+# The parameters of nearly every client: strings without escapes, and integers (RFC 9651 sections 4.2.4 and 4.2.5).
 _PLAIN = r';([a-z]++)=(?:"([ !#-\[\]-~]*+)"|([0-9]{1,15}+))'
 _PLAIN_PARAMETER = re.compile(_PLAIN)
 _PLAIN_PARAMETERS = re.compile(rf"(?:{_PLAIN})*+")
@@ -47,7 +46,7 @@ _ALGORITHMS: Final = MappingProxyType({"sha-256": hashlib.sha256, "sha-512": has
 
 
 class SignatureMember(msgspec.Struct, frozen=True):
-    """A member of Signature-Input, with the one of Signature that has its label, as text: `components` is `(...)`,
+    """A member of Signature-Input with the member of Signature that has its label, as text: `components` is `(...)`,
     `parameters` is `;created=...` or empty."""
 
     components: str
@@ -61,7 +60,7 @@ class SignatureMember(msgspec.Struct, frozen=True):
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """What a signature says about itself; `created` and `expires` are Unix seconds."""
+    """The parameters of a signature; `created` and `expires` are Unix seconds."""
 
     keyid: str
     created: int
@@ -154,7 +153,7 @@ def digest_problem(header: str, body: bytes) -> str | None:
 
     At least one supported algorithm must be listed and every supported one must match; others are ignored.
     """
-    # Nearly every client sends the header exactly as we would write it, and that needs no parser.
+    # Nearly every client sends the header exactly as we would write it, which needs no parser.
     algorithm = header.partition("=")[0]
     if algorithm in _ALGORITHMS and header == content_digest(body, algorithm):
         return None
@@ -228,7 +227,7 @@ def _parse_parameters(text: str) -> Mapping[str, object]:
         if len(found) == len(members):
             return found
     try:
-        # The components have been read; an empty list stands in for them and carries the parameters.
+        # The components were parsed before; an empty list in their place carries the parameters.
         parsed: Any = http_sf.parse(b"()" + text.encode("ascii"), tltype="list", on_duplicate_key=_reject_duplicate)
         [(_, parameters)] = parsed
     except ValueError as error:
@@ -249,6 +248,6 @@ def _malformed_input(part: str, verb: str, error: ValueError) -> SignatureError:
 
 
 def _reject_duplicate(name: str, _kind: str) -> NoReturn:
-    """Raises ValueError for a member or parameter that occurs twice. By RFC 9651 the last one counts, but two readers
-    could then see different values."""
+    """Raises ValueError for a repeated member or parameter. By RFC 9651 the last one counts, but two parsers could
+    disagree."""
     raise ValueError(f"{name} appears twice")

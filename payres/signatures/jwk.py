@@ -39,7 +39,7 @@ class JWK(msgspec.Struct, frozen=True):
     kty: str = "OKP"
     crv: str = "Ed25519"
     use: str | UnsetType | None = UNSET
-    # Declared only to be rejected: a decoder ignores members it does not know, and a private key must not slip by.
+    # Declared only to be rejected: decoders ignore unknown members, and a private key must not pass unnoticed.
     d: Any = UNSET
 
     def __post_init__(self) -> None:
@@ -54,14 +54,14 @@ class JWK(msgspec.Struct, frozen=True):
         if not _X.fullmatch(self.x):
             raise ValueError("The JWK's x must be 32 bytes as base64url without padding (43 characters)")
         if self.use is None:
-            # Some key sets spell out the null; on the wire an optional member is omitted.
+            # Some key sets contain the null; on the wire an optional member is omitted.
             msgspec.structs.force_setattr(self, "use", UNSET)
         elif self.use not in (UNSET, "sig"):
             raise ValueError(f"The JWK's use is {shown(str(self.use))}; a key that signs requests has 'sig' or none")
 
 
 def parse_jwk(data: bytes | str | dict[str, Any]) -> JWK:
-    """Decode a JWK from JSON text or a decoded object; raise ValueError with a sentence that names what is wrong."""
+    """Decode a JWK from JSON text or a decoded object; raise ValueError with a sentence that names the problem."""
     try:
         if isinstance(data, dict):
             return msgspec.convert(data, JWK)
@@ -73,7 +73,7 @@ def parse_jwk(data: bytes | str | dict[str, Any]) -> JWK:
 
 
 def jwk_json(text: bytes) -> bytes:
-    """Return the JSON or PEM of a key as people pass it on: itself, or what its base64, of either alphabet, holds."""
+    """Return the JSON or PEM of a key: the text itself, or its decoded base64 (either alphabet)."""
     encoded = b"".join(text.split()).translate(_STANDARD).rstrip(b"=")
     with suppress(ValueError):
         decoded = b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
@@ -83,19 +83,19 @@ def jwk_json(text: bytes) -> bytes:
 
 
 def encode_jwk(jwk: JWK) -> str:
-    """Return the JSON text of a key's public members and no others, the same text for the same key and kid."""
+    """Return the JSON text of a key's public members only, always the same text for the same key and kid."""
     return msgspec.json.encode(jwk).decode("ascii")
 
 
 def thumbprint(jwk: JWK) -> str:
-    """Return the RFC 7638 SHA-256 thumbprint, base64url without padding; it depends on the key alone, not on kid."""
+    """Return the RFC 7638 SHA-256 thumbprint, base64url without padding; it depends only on the key, not on kid."""
     members = f'{{"crv":"{jwk.crv}","kty":"{jwk.kty}","x":"{jwk.x}"}}'
     return base64url(hashlib.sha256(members.encode("ascii")).digest())
 
 
 @lru_cache(maxsize=1024)
 def public_bytes(x: str) -> bytes:
-    """Return the 32 bytes of a checked JWK's `x`; cached, because the same clients come back with every request."""
+    """Return the 32 bytes of a valid JWK's `x`; cached, because the same clients return with every request."""
     return base64url_decoded(x)
 
 
@@ -109,7 +109,7 @@ def jwk_from_pem(kid: str, pem: bytes) -> JWK:
 
     Of a private key only the public half is read.
     """
-    # It loads slowly, and no server reads PEM.
+    # It loads slowly, and servers never read PEM.
     from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
     try:

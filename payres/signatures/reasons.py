@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-# The stable words for clients, with their meanings for the table of errors.
+# Stable words for clients, with their meanings for the table of errors.
 MEANINGS: Final[Mapping[str, str]] = {
     "missing_signature": "No label is in both the Signature-Input and the Signature header",
     "malformed_signature": "The Signature header is not a dictionary of 64-byte base64 signatures",
@@ -38,8 +38,8 @@ MEANINGS: Final[Mapping[str, str]] = {
 class Rejected(msgspec.Struct, frozen=True):
     """A signature that is not accepted.
 
-    `description` says what to do, `component` names the covered component concerned, and
-    `signature_base` (only for `signature_mismatch`) is the base computed here, to compare with the signer's.
+    `description` says what to do, `component` names the affected component, and `signature_base` (only for
+    `signature_mismatch`) is the base computed here, to compare with the signer's.
     """
 
     reason: str
@@ -58,5 +58,5 @@ class SignatureError(Exception):
 
 
 def shown(value: str) -> str:
-    """Return text that a client sent, quoted and short enough for a sentence."""
+    """Return a client's text, quoted and shortened for a sentence."""
     return repr(value if len(value) <= 40 else value[:40] + "...")

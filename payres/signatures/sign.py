@@ -1,5 +1,6 @@
-"""Messages, their signature base (RFC 9421 section 2.5), and signing (section 3.1) in the one shape that every Open
-Payments server accepts."""
+"""Messages, their signature base (RFC 9421 section 2.5), and signing (section 3.1) in the form that every Open Payments
+server accepts.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ Fields: TypeAlias = Mapping[bytes, Sequence[bytes]]
 _LABEL: Final = "sig1"
 # As integers: on a hot path, `10 in value` is several times faster than `b"\n" in value`.
 _LF, _CR, _NUL = b"\n\r\0"
-# Starts only where a run of spaces starts, so that a long run is not scanned again from each of its spaces.
+# Matches only at the start of a run of spaces, so that a long run is not scanned again from each of them.
 _OBSOLETE_FOLD = re.compile(rb"(?<![ \t])(?:[ \t]*+\r?\n[ \t]++)++")
 _ABSOLUTE_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]+)([^?#]*)(\?[^#]*)?")
 _DEFAULT_PORTS: Final = MappingProxyType({"http": ":80", "https": ":443"})
@@ -39,14 +40,14 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Unsigned(NamedTuple):
-    """What to sign for a message, and the headers to add to it before the signature is known."""
+    """The bytes to sign for a message, and the other headers to add to it."""
 
     base: bytes
     parameters: str
     content: Mapping[str, str]
 
     def signed(self, signature: bytes) -> dict[str, str]:
-        """All headers to add, with the Ed25519 signature of `base`."""
+        """All headers to add, given the Ed25519 signature of `base`."""
         fields = {"Signature-Input": f"{_LABEL}={self.parameters}", "Signature": f"{_LABEL}={http_sf.ser(signature)}"}
         return {**self.content, **fields}
 
@@ -57,17 +58,17 @@ def sign(
     """Return the headers to add to `message`: Signature-Input and Signature, and with a body Content-Digest and
     Content-Length unless the message has them.
 
-    `ed25519` signs bytes with a private key, of whatever library (RFC 8032). `created` is Unix seconds. `also` are
-    further headers to cover, such as `idempotency-key`; those that the message lacks are left out. A message with a
-    body must have a Content-Type. Raises ValueError if it has none, if the keyid is not printable ASCII, or if a
-    covered value cannot be signed.
+    `ed25519` signs bytes with a private key (RFC 8032), from any library. `created` is Unix seconds. `also` are further
+    headers to cover, such as `idempotency-key`, if the message has them. A message with a body must have a
+    Content-Type. Raises ValueError if it has none, if the keyid is not printable ASCII, or if a covered value cannot be
+    signed.
     """
     unsigned = prepare(message, keyid, created, also)
     return unsigned.signed(ed25519(unsigned.base))
 
 
 def prepare(message: Message, keyid: str, created: int, also: Sequence[str] = ()) -> Unsigned:
-    """The first half of `sign`, for a key that is elsewhere: in another process, or in a service that takes a while."""
+    """The first half of `sign`, for a key in another process or in a slow service."""
     fields = header_fields(message.headers)
     components, added = ["@method", "@target-uri"], {}
     if b"authorization" in fields:
@@ -89,7 +90,7 @@ def prepare(message: Message, keyid: str, created: int, also: Sequence[str] = ()
         raise ValueError(str(error)) from error
 
 
-@lru_cache(maxsize=16)  # a string is checked character by character
+@lru_cache(maxsize=16)  # serializing checks every character
 def _serialized(keyid: str) -> str:
     return http_sf.ser(keyid)
 
@@ -105,7 +106,7 @@ def header_fields(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, list[by
 def field_value(lines: Sequence[bytes]) -> bytes:
     """Combine the lines of one header (RFC 9421 section 2.1): unfold and trim each, join with a comma and a space."""
     if len(lines) == 1 and _LF not in lines[0]:
-        return lines[0].strip(b" \t")  # nearly always
+        return lines[0].strip(b" \t")  # the common case
     return b", ".join([_OBSOLETE_FOLD.sub(b" ", line).strip(b" \t") for line in lines])
 
 
@@ -113,13 +114,13 @@ def signature_base(message: Message, components: Sequence[str], parameters: str,
     """Return the signature base of `message` over `components`.
 
     `parameters` is the text after `"@signature-params": `, the component list with its parameters as sent. `fields`
-    saves reading the headers again. Raises SignatureError for a component that is unknown, absent or not one line.
+    avoids reading the headers again. Raises SignatureError for a component that is unknown, absent or not one line.
     """
     fields = header_fields(message.headers) if fields is None else fields
     lines = []
     for name in components:
         value = _derived(message, name) if name[0] == "@" else _header(fields, name)
-        # A line break would let one component's value pass for another component's line.
+        # A line break would let one component's value imitate another component's line.
         if _LF in value or _CR in value or _NUL in value:
             raise SignatureError("malformed_component", f"The value of {shown(name)} has a line break.", name)
         lines.append(b'"%b": %b\n' % (name.encode("ascii"), value))
@@ -147,7 +148,7 @@ def _derived(message: Message, name: str) -> bytes:
         value = _FROM_TARGET_URI[name](match)
     else:
         raise SignatureError("unsupported_component", f"Do not cover the derived component {shown(name)}.", name)
-    # surrogatepass: a request target may hold anything, and building a base must not fail on it.
+    # surrogatepass: a request target may contain anything, and must not make this fail.
     return value.encode("utf-8", "surrogatepass")
 
 
@@ -157,7 +158,7 @@ _FROM_TARGET_URI: Final[Mapping[str, Callable[[re.Match[str]], str]]] = MappingP
         # RFC 9421 section 2.2.3: lower-case, without the scheme's default port.
         "@authority": lambda uri: uri[2].lower().removesuffix(_DEFAULT_PORTS.get(uri[1].lower(), "")),
         "@path": lambda uri: uri[3] or "/",
-        # RFC 9421 section 2.2.7: the question mark stands alone when there is no query.
+        # RFC 9421 section 2.2.7: a lone question mark if there is no query.
         "@query": lambda uri: uri[4] or "?",
         "@request-target": lambda uri: (uri[3] or "/") + (uri[4] or ""),
     }

@@ -1,8 +1,8 @@
 """Verify the signature of a request (RFC 9421 section 3.2, RFC 9635 section 7.3.1).
 
-Two steps, because the first one finds the id of the key: `parse` does all that needs no key, `verify` the rest. Both
-are pure and return a `Rejected` for any bytes of an unauthenticated client; neither raises. Whether a nonce was used
-before is for the caller to know.
+In two steps, because the first one finds the key id: `parse` does everything that needs no key, `verify` the rest. Both
+are pure and return a `Rejected` for any bytes of an unauthenticated client; neither raises. The caller checks whether a
+nonce was used before.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ from payres.signatures.reasons import Rejected, SignatureError, shown
 from payres.signatures.sign import Fields, Message, field_value, header_fields, signature_base
 
 SECOND: Final = 1_000_000  # microseconds
-MAX_FUTURE_SECONDS: Final = 60  # so far ahead `created` may be
+MAX_FUTURE_SECONDS: Final = 60  # tolerance for `created` in the future
 _WRONG_DIGEST: Final = {
     "digest_malformed": "The Content-Digest header is not a dictionary of base64 digests.",
     "digest_unsupported": "The Content-Digest header has neither sha-256 nor sha-512.",
@@ -36,7 +36,7 @@ _WRONG_DIGEST: Final = {
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """A signature that verifies: who signed (`keyid`), when (`created`, Unix seconds), and with which nonce if any."""
+    """A verified signature: its key (`keyid`), time (`created`, Unix seconds) and nonce, if any."""
 
     keyid: str
     created: int
@@ -54,9 +54,9 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Unverified(msgspec.Struct, frozen=True):
-    """What `parse` found. None of it is verified: use `keyids` to look the keys up, and nothing else before `verify`.
+    """The result of `parse`. Nothing in it is verified: use only `keyids`, to look up the keys, before `verify`.
 
-    `now` is the time at which it was fresh: all else that depends on the clock must use this one.
+    `now` is the time of the freshness check: all other time checks must use it too.
     """
 
     message: Message
@@ -66,7 +66,7 @@ class Unverified(msgspec.Struct, frozen=True):
 
     @property
     def keyids(self) -> tuple[str, ...]:
-        """The keyids of all candidates, in order; nearly always one."""
+        """The distinct keyids of all candidates, in order; usually one."""
         return tuple(dict.fromkeys([candidate.parameters.keyid for candidate in self.candidates]))
 
 
@@ -74,13 +74,13 @@ def parse(message: Message, max_age: int, now: int) -> Unverified | Rejected:
     """Check structure, coverage, freshness and digest. `max_age` of a signature is in seconds, `now` in microseconds
     since the Unix epoch.
 
-    Every signature of the message is examined (RFC 9635 section 7.3.1). If none is acceptable, the answer is
-    the problem of the first.
+    Every signature of the message is examined (RFC 9635 section 7.3.1). If none is acceptable, return the problem of
+    the first.
     """
     fields = header_fields(message.headers)
     try:
         members = read_signatures(_value(fields, b"signature-input"), _value(fields, b"signature"))
-        if len(fields.get(b"authorization", ())) > 1:  # the wrong one may be read
+        if len(fields.get(b"authorization", ())) > 1:  # another reader may use the other one
             raise SignatureError("repeated_header", "Send the Authorization header only once.", "authorization")
     except SignatureError as error:
         return error.rejected
@@ -93,16 +93,16 @@ def parse(message: Message, max_age: int, now: int) -> Unverified | Rejected:
             problems.append(error.rejected)
     problem = _digest_rejection(message, fields, candidates)
     if problem is not None:
-        # The digest belongs to the message, not to one signature: with a wrong digest every signature over it fails.
+        # The digest belongs to the message: if it is wrong, every signature that covers it fails.
         candidates = [candidate for candidate in candidates if "content-digest" not in candidate.components]
         problems.append(problem)
     return Unverified(message, fields, tuple(candidates), now) if candidates else problems[0]
 
 
 def verify(unverified: Unverified, keys: Mapping[str, JWK]) -> Verified | Rejected:
-    """Check each candidate with the key that its keyid names, and return the first that verifies.
+    """Check each candidate with the key of its keyid, and return the first that verifies.
 
-    `keys` are the client's by kid. If none verifies, the answer is the problem of the first candidate.
+    `keys` are the client's by kid. If none verifies, return the problem of the first candidate.
     """
     for candidate in unverified.candidates:
         found, key = candidate.parameters, keys.get(candidate.parameters.keyid)
@@ -120,10 +120,10 @@ def verify(unverified: Unverified, keys: Mapping[str, JWK]) -> Verified | Reject
 
 
 def with_likely_cause(rejected: Rejected, unverified: Unverified, keys: Mapping[str, JWK]) -> Rejected:
-    """A `signature_mismatch` whose description also says if another origin was signed, of two that are tried.
+    """Extend the description of a `signature_mismatch` if another origin was signed, of two that are tried.
 
-    They are this server's with the other scheme, and the Host of the request: clients then call another URL than its
-    base_url. It costs two verifications at most.
+    They are this server's with the other scheme, and the request's Host: clients then call a URL other than base_url.
+    It costs at most two verifications.
     """
     candidate = unverified.candidates[0]
     scheme, _, rest = unverified.message.target_uri.partition("://")
@@ -131,7 +131,7 @@ def with_likely_cause(rejected: Rejected, unverified: Unverified, keys: Mapping[
     origins = ["http://" + host if scheme == "https" else "https://" + host]
     called = _value(unverified.fields, b"host").decode("latin-1")
     if called and called.lower() != host.lower():
-        # The scheme is not in the request; a name without a domain, or with a port, is seldom called over https.
+        # The scheme is not in the request; a name without a domain, or with a port, is rarely called over https.
         origins.append(("http://" if ":" in called or "." not in called else "https://") + called)
     targets = [origin + slash + path for origin in origins]
     target = _signed_target(unverified, candidate, keys[candidate.parameters.keyid], targets)
@@ -145,9 +145,9 @@ def with_likely_cause(rejected: Rejected, unverified: Unverified, keys: Mapping[
 
 
 def is_signature(signature: bytes, base: bytes, key: JWK) -> bool:
-    """Whether the signature is one by the key over just this signature base (RFC 8032 section 5.1.7).
+    """Whether the signature is the key's over exactly this signature base (RFC 8032 section 5.1.7).
 
-    Keys and points that are of small order, or not in their canonical encoding, sign nothing.
+    Rejects keys and points of small order or not in canonical encoding.
     """
     if len(signature) != crypto_sign_BYTES:
         return False
@@ -159,7 +159,7 @@ def is_signature(signature: bytes, base: bytes, key: JWK) -> bool:
 
 
 def _candidate(message: Message, fields: Fields, member: SignatureMember, max_age: int, now: int) -> Candidate:
-    """Return one signature ready for the key; raise SignatureError for the first rule it breaks."""
+    """Return a signature ready for verification; raise SignatureError for the first violated rule."""
     signature = signature_bytes(member.signature)
     components = covered_components(member.components)
     _check_coverage(message, fields, components)
@@ -170,7 +170,7 @@ def _candidate(message: Message, fields: Fields, member: SignatureMember, max_ag
 
 
 def _check_coverage(message: Message, fields: Fields, components: tuple[str, ...]) -> None:
-    """Raises SignatureError unless all is covered that must be (RFC 9635 section 7.3.1)."""
+    """Raises SignatureError unless everything required is covered (RFC 9635 section 7.3.1)."""
     required = ["@method", "@target-uri"]
     if b"authorization" in fields:
         required.append("authorization")
@@ -201,7 +201,7 @@ def _check_freshness(parameters: Parameters, max_age: int, now: int) -> None:
 
 
 def _digest_rejection(message: Message, fields: Fields, candidates: list[Candidate]) -> Rejected | None:
-    """Check Content-Digest against the raw body if any candidate covers it, as all do when there is a body."""
+    """Check Content-Digest against the raw body if any candidate covers it, as all do if there is a body."""
     if not any("content-digest" in found.components for found in candidates):
         return None
     reason = digest_problem(_value(fields, b"content-digest").decode("latin-1"), message.body)
@@ -216,17 +216,17 @@ def _value(fields: Fields, name: bytes) -> bytes:
 
 
 def _respelled(target_uri: str) -> list[str]:
-    """The other spellings of a target that are taken, one at most: both name the same resource."""
+    """The accepted alternative spellings of a target, at most one: both name the same resource."""
     path, mark, query = target_uri.partition("?")
     if not query:
-        # ASGI does not distinguish a bare question mark from none, so both spellings may be the one that was sent.
+        # ASGI does not distinguish a bare question mark from none, so either spelling may have been sent.
         return [path if mark else f"{path}?"]
     # .NET signs Uri.ToString(), which shows %3A in a query as a colon, and sends the escaped form.
     return [path + mark + query.replace("%3A", ":")] if "%3A" in query else []
 
 
 def _signed_target(unverified: Unverified, candidate: Candidate, key: JWK, targets: Iterable[str]) -> str | None:
-    """The first of these targets with which the signature verifies."""
+    """The first of these targets for which the signature verifies."""
     for target in targets:
         other = msgspec.structs.replace(unverified.message, target_uri=target)
         base = signature_base(other, candidate.components, candidate.text, unverified.fields)
