@@ -1,1 +1,1 @@
-"""What stands between sockets and endpoints."""
+"""Middleware and the HTTP protocol, between sockets and endpoints."""

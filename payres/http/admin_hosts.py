@@ -1,12 +1,11 @@
-"""From where the operator's API can be reached: from this machine alone, unless the setting `admin_hosts` lets more in.
+"""Access to the operator's API: only from this machine, unless the setting `admin_hosts` allows more.
 
-For anyone else it is not there. A request must pass twice:
+To everyone else the API does not exist. A request must pass two checks:
 
-- by the address that it comes from. A proxy on this machine must not open the API to whomever it serves: a request that
-  says it was forwarded does not count as this machine's, whatever address it names, and passes only by an address or
-  network of the setting.
-- by the name that it asks for, so that a page in the operator's browser cannot reach the API by a name of its own that
-  resolves to this machine (DNS rebinding).
+- Its source address. A proxy on this machine must not expose the API to its clients: a forwarded request does not count
+  as local, whatever address it names, and passes only by an address or network in the setting.
+- Its host name, so that a page in the operator's browser cannot reach the API by a name that resolves to this
+  machine (DNS rebinding).
 """
 
 import ipaddress
@@ -17,14 +16,14 @@ from starlette.types import Scope
 
 from payres.urls import is_loopback
 
-# What proxies add, any one of which says that a request did not begin where its connection does.
+# Headers of proxies, any of which shows that a request was forwarded.
 FORWARDED: Final = frozenset(
     {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip"}
 )
 
 
 class AdminHosts:
-    """The addresses, networks and host names of the setting, with commas between."""
+    """The setting: comma-separated addresses, networks and host names."""
 
     def __init__(self, setting: str) -> None:
         self._networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
@@ -36,7 +35,7 @@ class AdminHosts:
                 self._names.add(host)
 
     def let_in(self, scope: Scope) -> bool:
-        """Whether the operator's API is there for a request."""
+        """Whether the request may access the operator's API."""
         names = {name for name, _ in scope["headers"]}
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         client = scope.get("client")
@@ -56,7 +55,7 @@ class AdminHosts:
         return is_here or any(address in network for network in self._networks)
 
     def _is_good_name(self, host: str) -> bool:
-        """An address is no name that somebody could have made to lead here."""
+        """Whether the host is allowed. An IP address is, because it cannot be rebound."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:

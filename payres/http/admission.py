@@ -1,9 +1,8 @@
-"""Admission: which requests are answered with an error before anything is done for them, and how often the API may be
-asked: by an address before anything is known of it, by a client once it is authenticated.
+"""Admission: rejects requests before any work is done for them, and limits request rates: of an address before
+authentication, of a client after it.
 
-An address whose requests prove and find nothing is guessing; after a while no more of them are taken. But one that
-carries an API key, a peer's token or a client's signature is looked at all the same, and served when that is good:
-others may have made its address guess.
+An address with many failed unauthenticated requests is guessing, and is rate-limited. But a request with an API key, a
+peer's token or a client's signature is still checked, and served if that is valid: others may have used its address.
 """
 
 from functools import partial
@@ -24,7 +23,7 @@ from payres.slots import Slots
 from payres.urls import ADMIN_API, ILP, PAGES, SIGNED_SEGMENTS
 
 ADMIN: Final = f"{ADMIN_API}/"
-# What a request that has proven nothing may have been answered when it was a guess.
+# Statuses that an unauthenticated request may get if it was a guess.
 FAILED: Final = (400, 401, 404, 406, 431)
 UNAUTHENTICATED: Final = (
     "Too many grant requests of this client, or requests from this address of clients that are known by a key alone."
@@ -44,7 +43,8 @@ class RateLimits:
         self._unauthenticated = RateLimiter(settings.rate_limit_unauthenticated, clock)
         self._refetches = RateLimiter(KEY_REFETCH_RATE, clock)
         self._checkouts = RateLimiter(CHECKOUT_RATE, clock)
-        # So low that no other server with the same limits takes what one client asks for as guesses of this server's.
+        # Low enough that another server with the same limits does not treat one client's requests through us as
+        # guessing.
         self.failed_reads = RateLimiter(-(-settings.rate_limit_unauthenticated // FAILED_READS_PART), clock)
 
     def check_address(self, address: str, path: str) -> None:
@@ -57,43 +57,46 @@ class RateLimits:
             raise too_many(wait, "Too many requests from this address. Wait as Retry-After says")
 
     def check_client(self, identity: str) -> None:
-        """Counts a request for the client that has signed it. Raises TooManyRequests."""
+        """Counts a request for the client that signed it. Raises TooManyRequests."""
         wait = self._clients.take(identity)
         if wait:
             raise too_many(wait, "Too many requests of this client. Wait as Retry-After says")
 
     def may_fetch_again(self, identity: str) -> bool:
-        """Whether keys of a client that are still good may be fetched again, because a signature does not fit them."""
+        """Whether a client's fresh keys may be fetched again because a signature does not match them."""
         return not self._refetches.take(identity)
 
     def check_unauthenticated(self, scope: Scope, identity: str | None = None) -> None:
-        """Counts what anyone may have stored here: for the client with a wallet address that has this identity, or else
-        for the address. Raises TooManyRequests, even for a request that was admitted: of requests that come at once,
-        many are admitted before one is counted."""
+        """Counts a request that stores something without authentication: for the client with a wallet address of this
+        identity, or else for the address.
+
+        Raises TooManyRequests even for an admitted request: of concurrent requests, many are admitted before one is
+        counted.
+        """
         counted = identity or address_of(scope)
         wait = 0 if counted is None else self._unauthenticated.take(counted)
         if wait:
             raise too_many(wait, UNAUTHENTICATED)
 
     def check_checkout(self, scope: Scope) -> None:
-        """Counts a payment that a browser begins with a remote wallet, for which this server asks that one several
-        times. Raises TooManyRequests."""
+        """Counts a payment that a browser starts with a remote wallet, for which this server sends that one several
+        requests. Raises TooManyRequests."""
         address = address_of(scope)
         wait = 0 if address is None else self._checkouts.take(address)
         if wait:
             raise too_many(wait, "Too many payments were begun from this address. Wait as Retry-After says")
 
     def prove(self, scope: Scope) -> None:
-        """The request carries an API key, a peer's token or a client's signature, so it is no guess in any case."""
+        """Marks the request as proven by an API key, a peer's token or a client's signature: it is no guess."""
         observation_of(scope).is_proven = True
 
     def address_error(self, scope: Scope) -> TooManyRequests | None:
-        """The error that a request which has proven nothing gets for its address; None when it gets none."""
+        """The error for the address of an unproven request, if any."""
         found = observation_of(scope)
         return None if found.is_proven else found.address_error
 
     def count_failure(self, scope: Scope, status: int) -> None:
-        """Counts a request that is answered with this status, if that can be a guess."""
+        """Counts a request with this response status, if it may be a guess."""
         if status in FAILED and not observation_of(scope).is_proven:
             address = address_of(scope)
             if address is not None:
@@ -101,7 +104,7 @@ class RateLimits:
 
 
 def release_slot(scope: Scope) -> None:
-    """From now on the request does nothing, and no longer counts as one in progress."""
+    """Releases the request's slot: from now on it does nothing, and does not count as in progress."""
     found = observation_of(scope)
     release, found.release_slot = found.release_slot, None
     if release is not None:
@@ -109,7 +112,7 @@ def release_slot(scope: Scope) -> None:
 
 
 class Admission:
-    """Middleware: requests that are too long, too frequent or too many at a time go no further."""
+    """Middleware: rejects requests that are too long, too frequent or too many at once."""
 
     def __init__(self, app: ASGIApp, limits: RateLimits) -> None:
         self.app = app
@@ -119,14 +122,14 @@ class Admission:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         address, path = address_of(scope), scope["path"]
         requested_by.set((address or "",))
-        slot = None if path == ILP else address  # packets of many payments may come from one address
+        slot = None if path == ILP else address  # one peer's address sends packets of many payments
         try:
             self._check_address(scope, address)
             if slot is not None and not self._in_progress.try_take(slot):
                 raise too_many(SECOND, TOO_MANY_IN_PROGRESS)
         except TooManyRequests as error:
             observation_of(scope).address_error = error
-            is_page = path.startswith(PAGES)  # which says it to a person
+            is_page = path.startswith(PAGES)  # pages show the error to a person
             await (self.app if is_page else self._answer(scope, error))(scope, receive, send)
             return
         if slot is not None:
@@ -145,7 +148,7 @@ class Admission:
         return json_error(error)
 
     def _check_address(self, scope: Scope, address: str | None) -> None:
-        """Raises TooManyRequests, unless the request may yet prove who sent it: then it has the error with it."""
+        """Raises TooManyRequests, unless the request may still prove its sender: then the error is kept with it."""
         try:
             if address is not None:
                 self.limits.check_address(address, scope["path"])
@@ -156,7 +159,7 @@ class Admission:
 
 
 def _may_prove(scope: Scope) -> bool:
-    """Whether a request gets a good answer only if it proves who sent it, and carries what can."""
+    """Whether the request succeeds only with proof of its sender, and carries some."""
     path, method = scope["path"], scope["method"]
     names = {name for name, _ in scope["headers"]}
     if path == ILP or path.startswith(ADMIN):
@@ -164,4 +167,4 @@ def _may_prove(scope: Scope) -> bool:
     first = path.split("/")[1]
     if b"signature" not in names or method == "OPTIONS" or not (first in SIGNED_SEGMENTS or path == "/"):
         return False
-    return method not in {"GET", "HEAD"} or b"authorization" in names  # without it there are public forms
+    return method not in {"GET", "HEAD"} or b"authorization" in names  # without authorization, these have public forms

@@ -1,4 +1,4 @@
-"""The connections of one server together: how many there may be, how many each address has, and what they buffer."""
+"""All connections of a server: their limits, in total and per address, and their buffers."""
 
 import asyncio
 import resource
@@ -14,26 +14,26 @@ from payres.rate_limiter import counted_address
 
 
 class Connection(Protocol):
-    """What is looked at and done with a connection here."""
+    """The part of a connection used here."""
 
     transport: asyncio.Transport
 
     def buffered_bytes(self) -> int:
-        """How many there are now."""
+        """The current number of buffered bytes."""
         ...
 
 
 class Connections:
-    """The connections of one server together: how many each address has, and how many bytes all buffer.
+    """The connections of a server: their number per address, and the total of buffered bytes.
 
-    `trusted_proxies` are addresses, in a list or separated by commas, through which many clients come: those are not
+    `trusted_proxies` are addresses, in a list or separated by commas, that many clients come through: these are not
     counted.
     """
 
     def __init__(self, trusted_proxies: str | list[str]) -> None:
         self._proxies = ProxyHeadersMiddleware(cast("Any", None), trusted_proxies).trusted_hosts
         self._open: dict[str, int] = {}
-        # In the order in which they began to buffer, with the bytes that there were when each was last looked at.
+        # In the order in which they began to buffer, with the bytes when last counted.
         self._buffers: dict[Connection, int] = {}
         self._total = 0
 
@@ -42,18 +42,19 @@ class Connections:
         return None if client is None or client[0] in self._proxies else counted_address(client[0])
 
     def enter(self, address: str) -> int:
-        """Counts a connection. Returns how many there are of its address now."""
+        """Counts a connection. Returns the new number for its address."""
         count = self._open[address] = self._open.get(address, 0) + 1
         return count
 
     def leave(self, address: str) -> None:
-        """A connection that was counted has ended."""
+        """Removes a connection from the count."""
         count = self._open.pop(address) - 1
         if count:
             self._open[address] = count
 
     def buffer(self, connection: Connection, size: int) -> None:
-        """Counts what a connection buffers. When that is too much in all, those that began first are cut."""
+        """Sets a connection's buffered bytes. If the total is too much, connections are cut, those first that buffered
+        longest."""
         self._total += size - self._buffers.get(connection, 0)
         if size:
             self._buffers[connection] = size
@@ -63,7 +64,7 @@ class Connections:
             self._make_room()
 
     def _make_room(self) -> None:
-        # What clients have read since is only known now: to look at each step would cost too much.
+        # Counted only now, because counting at each step would cost too much: clients may have read in between.
         self._buffers = {connection: connection.buffered_bytes() for connection in self._buffers}
         self._total = sum(self._buffers.values())
         while self._total > MAX_BUFFERED_BYTES:
@@ -76,7 +77,7 @@ _OF_SERVERS: Final[WeakKeyDictionary[ServerState, Connections]] = WeakKeyDiction
 
 
 def connections_of(server: ServerState, config: Config) -> Connections:
-    """Those of a server, whoever has started it."""
+    """The connections of a server, however it was started."""
     found = _OF_SERVERS.get(server)
     if found is None:
         found = _OF_SERVERS[server] = Connections(config.forwarded_allow_ips)
@@ -84,11 +85,11 @@ def connections_of(server: ServerState, config: Config) -> Connections:
 
 
 def most_connections() -> int:
-    """How many connections may be open: MAX_CONNECTIONS, or what the process's files allow."""
+    """The maximum number of open connections: MAX_CONNECTIONS, or what the process's file limit allows."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, max(files - SPARE_FILES, 1))
 
 
 def most_of_one_address(most: int) -> int:
-    """How many connections one address may have where there may be so many: never more than half of them."""
+    """The maximum number of connections per address, if `most` are allowed in total: at most half of them."""
     return min(MAX_CONNECTIONS_PER_ADDRESS, max(most // 2, 1))

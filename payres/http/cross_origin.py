@@ -1,7 +1,7 @@
-"""Cross-origin requests: scripts of any web page or browser extension may use the API, never the pages nor the
+"""Cross-origin requests: scripts of any web page or browser extension may use the API, but not the pages or the
 operator's API.
 
-Clients authenticate by signatures and tokens that their scripts hold, not by cookies, so all origins are alike and
+Clients authenticate by signatures and tokens in their scripts, not by cookies, so all origins are treated alike and
 credentials are not allowed (WHATWG Fetch, HTTP CORS protocol).
 """
 
@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from payres.http.request_head import header
 from payres.urls import CLOSED
 
-# Answers that caches share carry this one always: a copy made for a program must serve a script too.
+# Always sent with answers that caches share: a copy made for a program must serve a script too.
 ANY_ORIGIN: Final[Mapping[str, str]] = {"Access-Control-Allow-Origin": "*"}
 ANSWER: Final[Mapping[str, str]] = {
     **ANY_ORIGIN,
@@ -36,7 +36,7 @@ PREFLIGHT: Final[Mapping[str, str]] = {
 
 
 class CrossOrigin:
-    """Answers preflights for every address but those, and opens the answers to other origins' scripts."""
+    """Answers preflights for every open path, and adds the headers that let other origins' scripts read answers."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -45,7 +45,7 @@ class CrossOrigin:
         if not _is_open(scope):
             return self.app(scope, receive, send)
         if scope["method"] == "OPTIONS" and header(scope["headers"], b"access-control-request-method") is not None:
-            # Also for unknown addresses: without it a script could not read the 404 that follows.
+            # Also for unknown paths: otherwise a script could not read the 404 that follows.
             return Response(status_code=204, headers=PREFLIGHT)(scope, receive, send)
         return self.app(scope, receive, _opened(send))
 

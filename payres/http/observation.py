@@ -1,4 +1,4 @@
-"""Observation: what the request log and the metrics know of each request."""
+"""Observation: what the request log and the metrics record of each request."""
 
 import asyncio
 import logging
@@ -22,29 +22,29 @@ from payres.urls import SECRET_PATHS, is_loopback
 log = logging.getLogger("payres.http")
 
 OBSERVATION: Final = "payres.observation"  # in the scope of a request
-# Methods that are counted by name; anybody can send any number of others.
+# Methods that are counted by name; clients can send any number of others.
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-# Headers with which a trusted proxy names a request, and the names of both in the log.
+# Headers in which a trusted proxy identifies a request, and their names in the log.
 REQUEST_ID: Final = b"x-request-id"
 IDENTIFIERS: Final = {REQUEST_ID: "request", b"traceparent": "trace"}
 IDENTIFIER: Final = re.compile(rb"[0-9A-Za-z_.:/+=-]{1,128}")
-MAX_PATH_LENGTH: Final = 200  # of a path in the log
+MAX_PATH_LENGTH: Final = 200  # in the log
 MAX_HINT_LENGTH: Final = 500
-# The segment before a secret, wherever it stands in a path that somebody has misspelled: `//interact/`, `/Admin/link/`.
+# The segment before a secret, anywhere in a misspelled path: `//interact/`, `/Admin/link/`.
 LIKE_SECRET_PATH: Final = re.compile(
     rf"[/\\](?:{'|'.join(one.split('/')[-2] for one in SECRET_PATHS)})[/\\]", re.IGNORECASE
 )
-NOT_ANSWERED: Final = 499  # as nginx has it: the server stopped before it had an answer
+NOT_ANSWERED: Final = 499  # as in nginx: the server stopped before it answered
 
 
 class Observation(msgspec.Struct):
-    """What is known of one request, as far as it has come; it holds no secrets.
+    """What is known so far of a request, without secrets.
 
-    `address_error` is what it gets for its address unless it has proven who sent it; `release_slot` gives back the slot
-    that it has among the requests of its address.
+    `address_error` is the error for its address unless it proves its sender; `release_slot` frees its slot among the
+    requests of its address.
     """
 
-    cut: str | None = None  # why the answer ended before its end
+    cut: str | None = None  # why the answer was cut short
     route: str = "unknown"  # as in the table of endpoints
     error: DomainError | None = None
     grant: str | None = None
@@ -67,7 +67,7 @@ class Observer:
         self.app = app
         self._metrics = metrics
         self._log = log
-        # Until a request has come to another host, with a base URL that only this machine reaches.
+        # None once a request has come for another host, or if base_url is not a loopback URL.
         self._lonely_url = base_url if is_loopback(urlsplit(base_url).hostname or "") else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,7 +76,7 @@ class Observer:
             self._warn_of_host(scope, self._lonely_url)
         observation = scope[OBSERVATION] = Observation()
         status = NOT_ANSWERED
-        # As a trusted proxy calls it, else by a name of its own: whoever got an answer can ask for its line in the log.
+        # Named by a trusted proxy, else randomly, so that the recipient of an answer can ask about its line in the log.
         named = _identifiers(scope) if _is_from_proxy(scope) else {}
         named.setdefault("request", secrets.token_hex(8))
         request_id = REQUEST_ID, named["request"].encode()
@@ -91,7 +91,7 @@ class Observer:
         try:
             await self.app(scope, receive, observed)
         except BaseException as error:
-            if status != NOT_ANSWERED and observation.error is None:  # an answer to an error is never a part
+            if status != NOT_ANSWERED and observation.error is None:  # error responses are never partial
                 observation.cut = _why(error)
             raise
         finally:
@@ -105,7 +105,7 @@ class Observer:
                 self._log.write(scope["method"], _path(scope), status, code, seconds, named | _details(observation))
 
     def _warn_of_host(self, scope: Scope, base_url: str) -> None:
-        """Says once that a proxy with a public name is in front: the wallet addresses and tokens of such a server lead
+        """Warns once if a proxy with a public name is in front: such a server's wallet addresses and tokens lead
         nowhere, and no signature over the public URL verifies."""
         for name, value in scope["headers"]:
             if name == b"x-forwarded-host" and not _names_this_machine(value):
@@ -120,7 +120,7 @@ class Observer:
 
 
 def _names_this_machine(value: bytes) -> bool:
-    """Whether the first host of the header, which is the client's, is this machine."""
+    """Whether the first host of the header, the client's, is this machine."""
     first = value.decode("latin-1").partition(",")[0].strip()
     try:
         host = urlsplit(f"//{first}").hostname
@@ -130,14 +130,14 @@ def _names_this_machine(value: bytes) -> bool:
 
 
 def _why(error: BaseException) -> str:
-    """Why an answer ended in the middle."""
+    """Why an answer was cut short."""
     if isinstance(error, asyncio.CancelledError):
         return "the server stopped"
     return str(error) if isinstance(error, CutShort) else "the server failed"
 
 
 def _details(observation: Observation) -> dict[str, str]:
-    """What the log shows besides, of what is known."""
+    """Further details for the log."""
     found = {}
     if observation.grant is not None:
         found["grant"] = observation.grant
@@ -151,27 +151,27 @@ def _details(observation: Observation) -> dict[str, str]:
 
 
 def _path(scope: Scope) -> str:
-    """The path escaped as it came, so that it forges no line, without its query and the secret that it may have.
+    """The path without its query, still escaped, so that it cannot forge log lines, and without a secret in it.
 
-    That is left out wherever the request is answered: what no endpoint has seen may still be good.
+    A secret is removed whatever the response: it may be valid although no endpoint has used it.
     """
     raw: bytes = scope["raw_path"]
     if LIKE_SECRET_PATH.search(scope["path"]):
         kept = b"/".join(raw.split(b"/", 3)[:3])
-        # Where one is misspelled, or a slash escaped, the secret may begin earlier.
+        # If it is misspelled or has an escaped slash, the secret may begin earlier.
         is_exact = scope["path"].startswith(SECRET_PATHS) and b"%" not in kept
         raw = kept + b"/..." if is_exact else b"/..."
     return raw[:MAX_PATH_LENGTH].decode("ascii", "backslashreplace")
 
 
 def _is_from_proxy(scope: Scope) -> bool:
-    """Whether a trusted proxy has said for whom it asks: uvicorn then puts port 0 in the place of the client's."""
+    """Whether a trusted proxy named the client: uvicorn then sets port 0."""
     client = scope.get("client")
     return client is not None and client[1] == 0
 
 
 def _identifiers(scope: Scope) -> dict[str, str]:
-    """How the proxy calls the request."""
+    """The proxy's identifiers of the request."""
     return {
         IDENTIFIERS[name]: value.decode()
         for name, value in scope["headers"]

@@ -1,9 +1,9 @@
-"""HTTP/1.1 as `payres serve` and payres.testing speak it: one connection, uvicorn's protocol with limits on slow
-and long requests, on what is sent ahead, and on answers left unread.
+"""HTTP/1.1 for `payres serve` and payres.testing: uvicorn's protocol with limits on slow and long requests, on
+pipelining, and on unread answers.
 
-uvicorn alone reads header sections without end, waits forever, takes any number of connections, makes requests of all
-that is pipelined, buffers answers that are not read, answers what is no HTTP in plain text, and lets pass what a proxy
-may understand in another way.
+uvicorn alone reads endless header sections, waits forever, accepts any number of connections, starts all pipelined
+requests, buffers unread answers, answers invalid HTTP in plain text, and accepts requests that a proxy may interpret
+differently.
 """
 
 import asyncio
@@ -32,38 +32,38 @@ log = logging.getLogger("payres.http")
 
 LINGER_SECONDS: Final = 2
 AT_ONCE: Final = struct.pack("ii", 1, 0)  # closing sends a reset
-# Bytes that are parsed at a time where neither a section nor a body ends earlier.
+# Bytes parsed at a time, unless a section or body ends earlier.
 PIECE_BYTES: Final = 4096
-# Bytes of answers that wait to be sent, above which a client counts as one that does not read.
+# Unsent bytes of answers above which a client counts as not reading.
 UNSENT_BYTES: Final = 4096
 END_OF_SECTION: Final = b"\r\n\r\n"
 WITHOUT_BODY: Final = (204, 304)
 
-# What a connection waits for. Not an Enum, whose members cost a call in Python 3.11.
-IDLE: Final = 0  # the next request; all answers have gone
+# What a connection is waiting for. Not an Enum, whose members cost a call in Python 3.11.
+IDLE: Final = 0  # the next request; all answers are sent
 HEAD: Final = 1  # the rest of a header section
-BODY: Final = 2  # the rest of a body; its request may have its answer already
-ANSWER: Final = 3  # the answer to a request that has come completely
-END: Final = 4  # the client to hang up; what still comes is not read
+BODY: Final = 2  # the rest of a body; its request may already be answered
+ANSWER: Final = 3  # the answer to a complete request
+END: Final = 4  # the client to close; further data is ignored
 
 
 class Flow(FlowControl):
-    """Reads no further while bytes that have come wait to be parsed."""
+    """Does not resume reading while received bytes wait to be parsed."""
 
-    def __init__(self, transport: asyncio.Transport, held: bytearray) -> None:
+    def __init__(self, transport: asyncio.Transport, unparsed: bytearray) -> None:
         super().__init__(transport)
-        self._held = held
+        self._unparsed = unparsed
 
     def resume_reading(self) -> None:
-        if not self._held:
+        if not self._unparsed:
             super().resume_reading()
 
 
 class Exchange(RequestResponseCycle):
-    """One request and its answer. An answer of known length, as nearly all are, is written in one piece with its head;
-    one of unknown length to HTTP/1.0, which knows no chunks, ends with its connection (RFC 9112 section 6.1)."""
+    """A request and its answer. An answer of known length, the common case, is written together with its head. One of
+    unknown length to HTTP/1.0, which has no chunks, ends with its connection (RFC 9112 section 6.1)."""
 
-    _head: bytes | None = None  # of the answer, until its body comes; None where uvicorn frames the answer
+    _head: bytes | None = None  # of the answer, until its body comes; None if uvicorn frames it
 
     async def run(self, app: ASGIApp, scope: Any, receive: Any, send: Any) -> None:
         """Runs the application for the request."""
@@ -76,14 +76,15 @@ class Exchange(RequestResponseCycle):
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or not task.cancelling():
-                raise  # a fault of ours, of which uvicorn makes a 500
-            # The server stops and waits no longer. The outcome of the request is not known: no answer says it.
+                raise  # our own fault, for which uvicorn sends a 500
+            # The server stops and waits no longer. The request's outcome is unknown, so there is no answer.
             self._cut()
 
     async def send(self, message: Any) -> None:
-        """As ASGI has it."""
+        """ASGI's send."""
         if not self.response_started:
-            # So the answers of one turn of the event loop leave together: a process that waits for several wakes once.
+            # Lets the answers of one turn of the event loop leave together: a process that waits for several wakes
+            # once.
             await asyncio.sleep(0)
             if self._start(message):
                 return
@@ -102,13 +103,13 @@ class Exchange(RequestResponseCycle):
             self.on_response()
 
     def _cut(self) -> None:
-        """Ends the connection in the middle of the answer."""
+        """Closes the connection in the middle of the answer."""
         self.disconnected = True
         self.transport.close()
         self.on_response()
 
     def _start(self, message: Any) -> bool:
-        """Takes the head of an answer. False for one that uvicorn is to frame."""
+        """Prepares the head of an answer. False if uvicorn is to frame it."""
         headers, is_old = message["headers"], self.scope["http_version"] == "1.0"
         names = [name for name, _ in headers]
         if b"connection" in names:
@@ -129,10 +130,10 @@ class Exchange(RequestResponseCycle):
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection: its `state`, and one deadline, by which a request must be complete, or a client have read.
+    """A connection: its `state`, and one deadline for completing a request, or for reading answers.
 
-    Requests are parsed one at a time: what a client sends ahead stays bytes, of which no more than one read are taken.
-    After an error response, nothing that follows on the connection is read.
+    Requests are parsed one at a time: pipelined data is kept as bytes, at most one read of it. After an error response,
+    nothing more is read.
     """
 
     cycle: Exchange
@@ -141,25 +142,25 @@ class HttpProtocol(HttpToolsProtocol):
         super().__init__(**uvicorns)
         self.state = IDLE
         self._counts = connections_of(self.server_state, self.config)
-        self._address: str | None = None  # for which the connection is counted
+        self._address: str | None = None  # that the connection counts for
         self._deadline: asyncio.TimerHandle | None = None
-        self._held = bytearray()  # what has come and is not parsed
-        self._is_counted = False  # for what it buffers
-        self._section_end = b""  # how the section that is being parsed ends so far, where that may be half an end
-        self._unfinished = 0  # bytes that were parsed since the parser last had something to hand on
-        self._body_left: int | None = None  # bytes of the body that are still to come; None for one in chunks
+        self._unparsed = bytearray()  # received bytes
+        self._is_counted = False  # whether its buffers are counted
+        self._section_end = b""  # the last bytes of the section so far, which may be part of its end
+        self._unfinished = 0  # bytes parsed since the parser's last callback
+        self._body_left: int | None = None  # bytes of the body still to come; None if chunked
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
-        """Accepts the connection, or answers one too many with an error: what it sends is not read."""
+        """Accepts the connection, or answers it with an error if it is one too many, without reading."""
         super().connection_made(transport)
-        self.flow = Flow(transport, self._held)
+        self.flow = Flow(transport, self._unparsed)
         transport.set_write_buffer_limits(high=UNSENT_BYTES)
         self._address = self._counts.counted_address(self.client)
         of_address = self._counts.enter(self._address) if self._address is not None else 0
         most = most_connections()
         most_of_address = most_of_one_address(most)
         if len(self.connections) > most + SPARE_FILES // 2 or of_address > 2 * most_of_address:
-            self.state = END  # without an answer, which would hold one of too many connections for a while
+            self.state = END  # without an answer, which would keep it open for a while
             transport.abort()
         elif len(self.connections) > most:
             self._reject(Unavailable("The server has as many connections as it takes. Try again shortly"))
@@ -169,23 +170,23 @@ class HttpProtocol(HttpToolsProtocol):
             self._set_deadline(REQUEST_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drops all of the connection; uvicorn notifies the request that is in progress."""
+        """Cleans up; uvicorn notifies the request in progress."""
         super().connection_lost(exc)
         self.state = END
-        self._held.clear()
+        self._unparsed.clear()
         self._drop_deadline()
         self._counts.buffer(self, 0)
         if self._address is not None:
             self._counts.leave(self._address)
 
     def data_received(self, data: bytes) -> None:
-        """Parses what came, as far as it may be parsed yet."""
+        """Parses received data, as far as possible yet."""
         if self.state != END:
-            self._held += data
-            self._parse_held()
+            self._unparsed += data
+            self._parse_received()
 
     def eof_received(self) -> None:
-        """The client has gone."""
+        """The client has closed."""
         self._close()
 
     def on_message_begin(self) -> None:
@@ -194,7 +195,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.state = HEAD
 
     def on_headers_complete(self) -> None:
-        """Starts the request. Raises the error for one that is ambiguous or too long: the parser stops there."""
+        """Starts the request. Raises an error, which stops the parser, if it is ambiguous or too long."""
         version, headers = self.parser.get_http_version(), self.headers
         error = ambiguity(version, headers, self.parser.should_upgrade())
         if error is not None:
@@ -206,7 +207,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.scope["path"] = unquote(path) if "%" in path else path
         self.scope["raw_path"] = url.path
         self.scope["query_string"] = url.query or b""
-        # The plain spelling of a section is less than twice as long as the shortest: most need not be measured.
+        # The plain spelling of a section is less than twice as long as the shortest, so most need not be measured.
         if self._unfinished > MAX_HEADER_BYTES // 2 and section_bytes(self.scope) > MAX_HEADER_BYTES:
             raise too_long()
         self.cycle = Exchange(
@@ -226,7 +227,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.state = BODY
         self._unfinished = 0
         self._body_left = declared_length(headers)
-        self.headers = []  # trailers are no headers (RFC 9110 section 6.5.1)
+        self.headers = []  # trailers are not headers (RFC 9110 section 6.5.1)
 
     def on_body(self, body: bytes) -> None:
         self._unfinished = 0
@@ -242,7 +243,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.state = IDLE if self.cycle.response_complete else ANSWER
 
     def on_response_complete(self) -> None:
-        """Goes on with what the client has sent ahead, at once or when it has read the answers so far."""
+        """Continues with pipelined data, at once or when the client has read its answers."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             self._close()
@@ -252,74 +253,74 @@ class HttpProtocol(HttpToolsProtocol):
             if self.state == ANSWER:
                 self.state = IDLE
             if not self.flow.write_paused:
-                self._parse_held()
+                self._parse_received()
 
     def pause_writing(self) -> None:
-        """The client does not read its answers. It has a while to do so, and nothing more is parsed for it."""
+        """Called when the client does not read its answers: sets a deadline, and stops parsing."""
         super().pause_writing()
         self._set_deadline(UNREAD_SECONDS)
         self._count_buffers()
 
     def resume_writing(self) -> None:
-        """The client has read."""
+        """Called when the client has read."""
         super().resume_writing()
         if not self.transport.is_closing():
             self._drop_deadline()
-            self._parse_held()
+            self._parse_received()
 
     def buffered_bytes(self) -> int:
-        """How many bytes are buffered: answers that are not sent, and what is not parsed."""
-        return self.transport.get_write_buffer_size() + len(self._held)
+        """The number of buffered bytes: unsent answers and unparsed data."""
+        return self.transport.get_write_buffer_size() + len(self._unparsed)
 
     def shutdown(self) -> None:
-        """The server stops: the answer that is due is the last, and what waits for a change waits no longer."""
+        """The server stops: the pending answer is the last, and requests waiting for a change are woken."""
         super().shutdown()
         if self.state == ANSWER:
             self.cycle.message_event.set()
 
-    def _parse_held(self) -> None:
-        """Parses what has come, and stops behind a request that has to be answered first, at a section of headers or
-        trailers that has become too long to wait for, and at an error. Reads on when the rest is parsed."""
-        while self._held and self.state < ANSWER and not self.flow.write_paused:
+    def _parse_received(self) -> None:
+        """Parses received data until a request must be answered first, a header or trailer section becomes too long, or
+        there is an error. Resumes reading when everything is parsed."""
+        while self._unparsed and self.state < ANSWER and not self.flow.write_paused:
             piece = self._next_piece()
             self._unfinished += len(piece)
             self._parse(piece)
             if self._unfinished > MAX_HEADER_BYTES and self.state != END:
                 self._reject(too_long())
-        if self._held:
+        if self._unparsed:
             self.flow.pause_reading()
         elif self.flow.read_paused and not self._is_body_waiting():
             self.flow.resume_reading()
-        if self._held or self._is_counted:
+        if self._unparsed or self._is_counted:
             self._count_buffers()
         if self._deadline is None and self.state < ANSWER:
             self._set_deadline(self.timeout_keep_alive if self.state == IDLE else REQUEST_SECONDS)
 
     def _is_body_waiting(self) -> bool:
-        """Whether so much of a body waits for the application that it has to be read first."""
+        """Whether the application must first read the buffered part of a body."""
         if self.state != BODY or self.cycle.response_complete:
             return False
         return len(self.cycle.body) > HIGH_WATER_LIMIT
 
     def _next_piece(self) -> bytearray:
-        """Takes from what is held a piece that does not reach beyond the end of a request."""
+        """Takes the next piece of the unparsed data, at most to the end of a request."""
         size = self._body_left if self.state == BODY else None
         if not size:
-            # A request without a body ends with its header section, one in chunks with that of its trailers.
-            seen = self._section_end + self._held[:PIECE_BYTES]
+            # A request without a body ends with its header section, a chunked one with its trailer section.
+            seen = self._section_end + self._unparsed[:PIECE_BYTES]
             end = seen.find(END_OF_SECTION)
             size = PIECE_BYTES if end < 0 else end + len(END_OF_SECTION) - len(self._section_end)
             self._section_end = seen[1 - len(END_OF_SECTION) :] if end < 0 else b""
-        piece = self._held[:size]
-        del self._held[:size]
+        piece = self._unparsed[:size]
+        del self._unparsed[:size]
         return piece
 
     def _parse(self, data: bytearray) -> None:
-        """uvicorn's data_received, which loses what follows an offer of another protocol."""
+        """uvicorn's data_received, except that it keeps the data after an upgrade offer."""
         while data:
             try:
                 self.parser.feed_data(data)
-            except httptools.HttpParserUpgrade as offer:  # it is passed over (RFC 9110 section 7.8)
+            except httptools.HttpParserUpgrade as offer:  # ignored (RFC 9110 section 7.8)
                 data = data[offer.args[0] :]
             except httptools.HttpParserError as error:
                 raised = error.__context__  # by on_headers_complete
@@ -329,7 +330,7 @@ class HttpProtocol(HttpToolsProtocol):
                 return
 
     def _count_buffers(self) -> None:
-        self._is_counted = self.flow.write_paused or bool(self._held)
+        self._is_counted = self.flow.write_paused or bool(self._unparsed)
         self._counts.buffer(self, self.buffered_bytes() if self._is_counted else 0)
 
     def _drop_deadline(self) -> None:
@@ -342,21 +343,21 @@ class HttpProtocol(HttpToolsProtocol):
         self._deadline = self.loop.call_later(seconds, self._time_out)
 
     def _time_out(self) -> None:
-        """Cuts the connection of a client that does not read, and answers a request that takes too long to come with
-        408. A connection on which none is coming is just closed."""
+        """Aborts the connection of a client that does not read, answers a slow request with 408, and closes a
+        connection without a request."""
         self._deadline = None
         if self.transport.is_closing() or self.flow.write_paused:
             self.transport.abort()
         elif self.state == BODY and self.flow.read_paused:
-            self._set_deadline(REQUEST_SECONDS)  # it is not the client that is slow
+            self._set_deadline(REQUEST_SECONDS)  # the application is slow, not the client
         elif self.state in (HEAD, BODY):
             self._reject(TooSlow(f"The request did not come within {REQUEST_SECONDS} seconds"))
         else:
             self._close()
 
     def _reject(self, error: DomainError) -> None:
-        """Answers what came last with an error, unless its answer has begun, and hangs up."""
-        # No higher than that: an unauthenticated client could fill the log.
+        """Answers the last request with an error, unless its answer has begun, and closes the connection."""
+        # At DEBUG, because unauthenticated clients could fill the log.
         request_id = secrets.token_hex(8)
         log.debug("rejected what came from %s: %s request=%s", self.client, error, request_id)
         is_answered = False
@@ -373,20 +374,20 @@ class HttpProtocol(HttpToolsProtocol):
             self._linger()
 
     def _linger(self) -> None:
-        """Closes in a while: closed at once, the answer would be lost to a client that is still sending (RFC 9112
+        """Closes after a while: if closed at once, the answer would be lost to a client that is still sending (RFC 9112
         section 9.6)."""
         if not self.transport.can_write_eof():
             self._close()
             return
         self.state = END
-        self._held.clear()
+        self._unparsed.clear()
         self.flow.resume_reading()
         self.transport.write_eof()
         self._set_deadline(LINGER_SECONDS)
 
     def _close(self) -> None:
-        """Closes the connection, and cuts it after a while unless the client has read what is left to send."""
+        """Closes the connection, and aborts it later if the client has not read the rest."""
         self.state = END
         self.transport.close()
-        if self in self.connections:  # it has not ended yet
+        if self in self.connections:  # not lost yet
             self._set_deadline(UNREAD_SECONDS)

@@ -1,4 +1,4 @@
-"""Heads of requests: how long one may be, and which ones two readers could understand in two ways."""
+"""Request heads: their maximum length, and heads that two readers could interpret differently."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from payres.limits import MAX_HEADER_BYTES
 Headers = Sequence[tuple[bytes, bytes]]
 
 _FRAMING: Final = frozenset({b"host", b"transfer-encoding"})
-# uri-host [":" port], which may be empty (RFC 9110 section 7.2); some clients send a zone inside the brackets.
-# The parser leaves white space after a value, which does not belong to it (RFC 9112 section 5.1).
+# uri-host [":" port], which may be empty (RFC 9110 section 7.2); some clients send a zone inside the brackets. The
+# parser keeps white space after a value, which is not part of it (RFC 9112 section 5.1).
 _HOST: Final = re.compile(rb"(?:[0-9A-Za-z.%_~!$&'()*+,;=-]*|\[[0-9A-Za-z.:%_~-]+\])(?::[0-9]*)?[ \t]*")
 
 MALFORMED: Final = "The request is not HTTP/1.1: mend its request line, its headers, or the chunks of its body"
@@ -30,18 +30,18 @@ def section_bytes(scope: Mapping[str, Any]) -> int:
 
 
 def too_long() -> HeadTooLarge:
-    """The answer to a longer header section. What follows it on the connection is not read (RFC 6585 section 5)."""
+    """The error for too long a header section. Anything after it on the connection is not read (RFC 6585 section 5)."""
     sentence = f"The request line and the headers are longer than the {MAX_HEADER_BYTES} bytes that this server takes"
     return HeadTooLarge(sentence, {"Connection": "close"})
 
 
 def malformed() -> InvalidRequest:
-    """The answer to what is no HTTP/1.1."""
+    """The error for invalid HTTP/1.1."""
     return InvalidRequest(MALFORMED)
 
 
 def header(headers: Headers, wanted: bytes) -> bytes | None:
-    """The value of the first line with this name, which is lower-case."""
+    """The value of the first header line with this lower-case name."""
     for name, value in headers:
         if name == wanted:
             return value
@@ -49,7 +49,7 @@ def header(headers: Headers, wanted: bytes) -> bytes | None:
 
 
 def credentials(headers: Headers, scheme: str) -> str | None:
-    """What an Authorization header carries for this scheme, which is lower-case, after one or more blanks (RFC 9110
+    """The credentials in the Authorization header for this lower-case scheme, after one or more blanks (RFC 9110
     section 11.4)."""
     for name, value in headers:
         if name == b"authorization":
@@ -59,7 +59,7 @@ def credentials(headers: Headers, scheme: str) -> str | None:
 
 
 def declared_length(headers: Headers) -> int | None:
-    """The length of the body that follows a head the parser has taken; None for one in chunks, which say their own."""
+    """The length of the body after a parsed head; None if chunked."""
     for name, value in headers:
         if name == b"content-length":
             return int(value)
@@ -69,14 +69,14 @@ def declared_length(headers: Headers) -> int | None:
 
 
 def ambiguity(version: str, headers: Headers, offers_upgrade: bool) -> InvalidRequest | None:
-    """The answer to a request that another reader on its way, such as a proxy, may understand in another way.
+    """The error for a request that another reader, such as a proxy, may interpret differently.
 
-    `headers` have lower-case names. The parser has rejected a Content-Length that is repeated or stands beside a
+    `headers` have lower-case names. The parser has rejected a Content-Length that is repeated or combined with a
     Transfer-Encoding (RFC 9112 section 6.3), folded lines, and lines that do not end with CR and LF.
     """
     framing = [header for header in headers if header[0] in _FRAMING]
     if version == "1.1" and len(framing) == 1 and not offers_upgrade and _is_host(framing[0]):
-        return None  # nearly all
+        return None  # the common case
     if version not in {"1.0", "1.1"}:
         return malformed()
     hosts = [header for header in framing if header[0] == b"host"]
@@ -85,7 +85,7 @@ def ambiguity(version: str, headers: Headers, offers_upgrade: bool) -> InvalidRe
     codings = [value.strip(b" \t").lower() for name, value in framing if name == b"transfer-encoding"]
     if codings and (version == "1.0" or codings != [b"chunked"]):
         return InvalidRequest(_CODINGS)
-    # The parser takes what follows such a head for the other protocol: a body would be read as the next request.
+    # The parser treats the rest as the other protocol's data, so a body would be read as the next request.
     if offers_upgrade and (
         codings or any(name == b"content-length" and value.strip(b" \t0") for name, value in headers)
     ):

@@ -1,6 +1,6 @@
-"""JSON answers, errors among them, and answers that are made while they are sent.
+"""JSON answers, including errors, and streamed answers.
 
-A request whose Accept rules JSON out (RFC 9110 section 12.5.1) is answered 406 before it does anything.
+A request whose Accept excludes JSON (RFC 9110 section 12.5.1) is answered 406 before it does anything.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from payres.wire import encode
 
 JSON: Final = "application/json"
 JSON_CONTENT: Final = (b"content-type", JSON.encode())
-# Bytes that are handed to a connection at a time.
+# Bytes passed to a connection at a time.
 PIECE_BYTES: Final = 64 * 1024
 
-# What nearly all clients send, so that nothing need be parsed.
+# The Accept of nearly all clients, which needs no parsing.
 COMMON: Final = ("*/*", JSON, "")
 MEDIA_RANGE: Final = re.compile(r"\*/\*|[\w!#$%&'+.^`|~-]+/(?:\*|[\w!#$%&'+.^`|~-]+)", re.ASCII)
 RANGES_OF_JSON: Final = (JSON, "application/*", "*/*")
@@ -32,14 +32,14 @@ QUALITY: Final = re.compile(r"q=([01](?:\.[0-9]*)?)")
 
 
 def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer with the struct as JSON; it is for the caller alone unless the headers say otherwise."""
+    """A struct as a JSON answer; not cacheable unless the headers say otherwise."""
     if headers:
         return Response(encode(content), status, {"Cache-Control": "no-store", **headers}, media_type=JSON)
     return _JsonResponse(encode(content), status)
 
 
 class _JsonResponse(Response):
-    """Nearly every answer, whose headers need not be made of text each time."""
+    """The common case, without encoding headers each time."""
 
     def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
         length = b"%d" % len(self.body)
@@ -47,14 +47,14 @@ class _JsonResponse(Response):
 
 
 def json_error(error: DomainError) -> Response:
-    """The answer for an error, as far as no request is needed for it."""
+    """The answer for an error, as far as it does not depend on the request."""
     details = {"hint": str(error), **error.details}
     shown = {"code": error.code, "description": error.description, "details": details}
     return json_response({"error": shown}, error.status, error.headers)
 
 
 def check_accept(headers: Headers, types: Sequence[str] = ()) -> None:
-    """Raises 406 for headers that take neither JSON nor one of the other types. What is malformed is passed over."""
+    """Raises 406 if the headers accept neither JSON nor one of the other types. Malformed values are ignored."""
     accept = _accept(headers)
     if accept in COMMON:
         return
@@ -66,18 +66,18 @@ def check_accept(headers: Headers, types: Sequence[str] = ()) -> None:
 
 
 def asks_for(headers: Headers, media_type: str) -> bool:
-    """Whether the headers name this very media type as one that the client takes."""
+    """Whether the headers accept exactly this media type, by name."""
     return bool(_ranges(_accept(headers)).get(media_type))
 
 
 def prefers(headers: Headers, media_type: str) -> bool:
-    """Whether the headers name this very media type as one that the client would rather have than JSON."""
+    """Whether the headers prefer exactly this media type, by name, to JSON."""
     ranges = _ranges(_accept(headers))
     return ranges.get(media_type, 0) > _quality_of_json(ranges)
 
 
 def is_browser(headers: Headers) -> bool:
-    """Whether the headers take anything, and HTML rather than JSON, as browsers do that somebody looks at."""
+    """Whether the headers accept anything, but prefer HTML to JSON, as browsers do for pages."""
     json = _quality_of_json(_ranges(_accept(headers)))
     return json > 0 and prefers(headers, "text/html")
 
@@ -85,7 +85,7 @@ def is_browser(headers: Headers) -> bool:
 def last_response(error: DomainError, headers: Iterable[tuple[bytes, bytes]], method: bytes, request_id: str) -> bytes:
     """The bytes of the answer for an error that ends its connection; `headers` are those of all answers.
 
-    Whether a script of another origin asked may not be known yet: the answer is for every script.
+    The request's origin may not be known yet: any origin's scripts may read it.
     """
     response = json_error(error)
     response.headers.update({**cross_origin.ANSWER, "X-Request-Id": request_id})
@@ -96,13 +96,13 @@ def last_response(error: DomainError, headers: Iterable[tuple[bytes, bytes]], me
 
 
 def last_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Of the headers of all answers, those of one that ends its connection: without how long that stays open."""
+    """The headers of all answers, for an answer that ends its connection: without Keep-Alive."""
     return [field for field in headers if field[0] != b"keep-alive"]
 
 
 class CutShort(Exception):
-    """An answer cannot go on. The connection ends without the last chunk, so that nobody takes a part for all of it; or
-    it `is_reset`, as if the network had failed."""
+    """An answer cannot be completed. The connection ends without the last chunk, so that nobody takes a part for the
+    whole; or it `is_reset`, as if the network had failed."""
 
     def __init__(self, why: str, *, is_reset: bool = False) -> None:
         super().__init__(why)
@@ -110,10 +110,10 @@ class CutShort(Exception):
 
 
 class Stream(Response):
-    """The parts, of any length, one after the other; each is asked for when the client has read the one before.
+    """Sends parts of any length; each is requested when the client has read the one before.
 
-    `first` was asked for already; after so many seconds the stream is cut short. Nobody else listens for the client to
-    go: the parts must end when it does.
+    `first` is sent before them; after `seconds` the stream is cut short. Nothing else notices that the client
+    disconnects: the parts must end then.
     """
 
     def __init__(
@@ -154,18 +154,18 @@ async def _send(send: Send, part: bytes) -> None:
 
 
 def _accept(headers: Headers) -> str:
-    """All lines of Accept as one; nothing, as if there were none, when that is longer than anyone needs."""
+    """All Accept lines joined; empty, as if there were none, if longer than anyone needs."""
     joined = b",".join([value for name, value in headers if name == b"accept"])
     return joined.decode("latin-1") if len(joined) <= MAX_ACCEPT_BYTES else ""
 
 
 def _quality_of_json(ranges: Mapping[str, float]) -> float:
-    """As the most specific range has it, and 0 when none takes it."""
+    """The quality by the most specific range; 0 if none accepts JSON."""
     return next((ranges[name] for name in RANGES_OF_JSON if name in ranges), 0)
 
 
 def _ranges(accept: str) -> dict[str, float]:
-    """The media ranges of an Accept header in lower case, and their quality: 0 for one that is ruled out."""
+    """The media ranges of an Accept header in lower case with their quality, 0 if excluded."""
     ranges: dict[str, float] = {}
     for member in accept.lower().split(","):
         media_range, *parameters = [part.strip() for part in member.split(";")]

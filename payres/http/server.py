@@ -1,4 +1,4 @@
-"""The HTTP server of `payres serve`: uvicorn's, whose application always gets to close what it has opened."""
+"""The HTTP server of `payres serve`: uvicorn's, except that the application always gets to shut down."""
 
 import asyncio
 import logging
@@ -15,15 +15,15 @@ from payres.limits import BACKLOG, GRACE_SECONDS, KEEP_ALIVE_SECONDS
 
 log = logging.getLogger("payres.http")
 
-CUT_SECONDS: Final = 1  # for requests that are cut to notice it
+CUT_SECONDS: Final = 1  # for cancelled requests to end
 # A client counts from when it has its answer, a little later than the server does.
 KEEP_ALIVE_MARGIN: Final = 2
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def settings_of(trusted_proxies: str = "127.0.0.1") -> Mapping[str, Any]:
-    """The settings of uvicorn with which a server speaks our protocol. `trusted_proxies` are addresses, separated by
-    commas, whose X-Forwarded-For is believed."""
+    """The uvicorn settings for our protocol. `trusted_proxies` are comma-separated addresses whose X-Forwarded-For is
+    trusted."""
     return {
         "http": HttpProtocol,
         "ws": "none",
@@ -36,12 +36,12 @@ def settings_of(trusted_proxies: str = "127.0.0.1") -> Mapping[str, Any]:
 
 
 class HttpServer(uvicorn.Server):
-    """On the first signal it finishes the requests in progress; on a second Ctrl-C it cuts them."""
+    """On the first signal it finishes the requests in progress; on a second Ctrl-C it cancels them."""
 
     def __init__(self, app: ASGIApp, trusted_proxies: str) -> None:
         config = uvicorn.Config(
             app,
-            loop="auto",  # uvloop, where there is one
+            loop="auto",  # uvloop, if installed
             lifespan="on",
             server_header=False,
             date_header=True,
@@ -53,17 +53,17 @@ class HttpServer(uvicorn.Server):
         super().__init__(config)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serves until a signal stops it; one that comes before the loop runs waits until it does."""
+        """Serves until a signal stops it. Signals are blocked until the loop runs."""
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         super().run(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """By now uvicorn handles the signals."""
+        """Unblocks the signals, which uvicorn handles by now."""
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         await super().startup(sockets)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stops. On the second signal uvicorn would leave the application and its requests to end with the loop."""
+        """Stops. After a second signal uvicorn would leave the application and its requests to end with the loop."""
         log.info("stopping: no new connections are taken, and the requests in progress are finished")
         await super().shutdown(sockets)
         if self.force_exit:
