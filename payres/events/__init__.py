@@ -1,1 +1,1 @@
-"""Events: waiting for a change, and webhooks."""
+"""Events: waiting for changes, and webhooks."""

@@ -1,7 +1,7 @@
-"""Wakes those who wait for a change: requests for a payment, and whoever wants new events.
+"""Wakes tasks that wait for a change: of a payment, or new events.
 
-The database notifies `Changes` after each commit of this process, so nobody polls for that. `poll_events` finds
-the events that `payres` commands write.
+The database notifies `Changes` after each commit of this process, so these need no polling. `poll_events` finds the
+events that `payres` commands write.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ RETRY_SECONDS: Final = 5.0
 
 
 class Changes:
-    """Wakes those who watch a key: the id of a payment, or `EVENTS`. For one event loop."""
+    """Wakes the watchers of a key: the id of a payment, or `EVENTS`. For one event loop."""
 
     def __init__(self) -> None:
         self._watchers: dict[str, set[asyncio.Event]] = {}
-        self.count = 0  # of notifications: what is read after one has all that it was about
+        self.count = 0  # of notifications; data read after one includes its changes
 
     def notify(self, changed: Collection[str]) -> None:
-        """Wakes those who watch these keys: what they stand for has changed, or may have."""
+        """Wakes the watchers of these keys, which have changed or may have."""
         self.count += 1
         for key in changed:
             for watcher in self._watchers.get(key, ()):
@@ -37,7 +37,8 @@ class Changes:
 
     @contextmanager
     def watch(self, key: str, watcher: asyncio.Event | None = None) -> Iterator[asyncio.Event]:
-        """An event that each change in the block sets, or this one. To miss none, clear it before looking."""
+        """An asyncio event, `watcher` if given, that each change in the block sets. To miss none, clear it before
+        reading."""
         watcher = watcher or asyncio.Event()
         self._watchers.setdefault(key, set()).add(watcher)
         try:
@@ -50,7 +51,7 @@ class Changes:
 
 
 async def poll_events(database: Database, changes: Changes) -> None:
-    """Looks for new events once a second while somebody waits for them, until the database is in fail-stop."""
+    """Looks for new events once a second while they are watched, until the database is in fail-stop."""
     seen = 0
 
     async def poll() -> float:

@@ -1,9 +1,9 @@
 """Deliveries: sends every event to every webhook that wants it, at least once.
 
-A webhook gets its events in rounds: a few are sent at a time, and when all have been answered their results are stored
-together, with the webhook's cursor. So a slow webhook delays no other, and a restart continues from the rows. The
-cursor is the last event up to which each was attempted once, or is not wanted. An event that was not accepted has a row
-with the time of the next attempt. After a crash, the events of a round are sent again, with the same ids.
+A webhook gets its events in rounds: a few are sent at a time, and when all have been answered, their results are stored
+together with the webhook's cursor. So a slow webhook delays no other, and a restart continues from the rows. The cursor
+is the last event up to which each was attempted once, or was not wanted. An event that was not accepted has a row with
+the time of the next attempt. After a crash, the events of a round are sent again, with the same ids.
 """
 
 import asyncio
@@ -27,42 +27,42 @@ from payres.store.events import DELIVERIES, WEBHOOKS, DeliveryRecord, EventRecor
 from payres.store.work import ACTIVE_WEBHOOK, EVENTS, Work
 from payres.worker import Worker, cancel_all, retry
 
-# Pauses between the attempts; after the last attempt the delivery has failed.
+# Pauses between attempts; after the last attempt the delivery has failed.
 RETRY_PAUSES: Final = (
     *(5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR),
     *(10 * HOUR, 14 * HOUR, 20 * HOUR, 24 * HOUR),
 )
-# The random part of a pause, so that deliveries that failed together are not repeated together.
+# The random part of a pause, so that deliveries that failed together are not retried together.
 JITTER: Final = 0.1
 CHANCE: Final = SystemRandom()
-# Events that are looked at for one round. A cursor so far behind is stored although no event was wanted.
+# Events examined per round. A cursor so far behind is stored even if no event was wanted.
 READ_AT_ONCE: Final = 64
-# Of the events of a round, how many may be repetitions: they must not delay events that were never sent.
+# Maximum number of retries in a round: they must not delay new events.
 AGAIN_AT_ONCE: Final = MAX_DELIVERIES_OF_WEBHOOK // 2
-# Seconds between searches for webhooks and events of other processes, and for retries that are due.
+# Seconds between searches for webhooks and events of other processes, and for due retries.
 LOOK_SECONDS: Final = 1.0
-# Seconds between any two searches for events, because under load each commit has some.
+# Minimum seconds between searches for events, because under load every commit has some.
 PAUSE_SECONDS: Final = 0.02
 RETRY_SECONDS: Final = 5.0
 PURGE_SECONDS: Final = 60.0  # between searches for events that are old enough to delete
-# After a round a webhook rests so many times as long as a timer of the event loop is late: payments go first.
+# After a round a webhook pauses for this multiple of the event loop's lateness: payments have priority.
 REST_FACTOR: Final = 20
 LONGEST_REST_SECONDS: Final = 1.0
 ALL: Final = "*"
-TEST: Final = "webhook.test"  # goes only to its webhook, when it is made
+TEST: Final = "webhook.test"  # sent only to its webhook, on creation
 
 log = logging.getLogger("payres.events")
 
 
 class ToSend(msgspec.Struct, frozen=True):
-    """An event to send to a webhook, for the first time unless it has a delivery."""
+    """An event to send to a webhook; with a delivery, it is a retry."""
 
     event: EventRecord
     delivery: DeliveryRecord | None = None
 
 
 class Round(msgspec.Struct, frozen=True):
-    """What to send to a webhook next. `cursor` is the last event that was looked at."""
+    """The next events to send to a webhook. `cursor` is the last event examined."""
 
     target: Target
     to_send: Sequence[ToSend]
@@ -83,7 +83,7 @@ class Deliveries:
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by webhook
 
     async def run(self) -> None:
-        """Ends when the database is in fail-stop."""
+        """Runs until cancelled, or the database is in fail-stop."""
         search = Worker("the search for webhooks", self._database, self._begin, RETRY_SECONDS)
         try:
             with self._changes.watch(ACTIVE_WEBHOOK, search.woken):
@@ -92,7 +92,7 @@ class Deliveries:
             await cancel_all(self._tasks.values())
 
     async def _begin(self) -> float:
-        """Begins with the webhooks that have become active."""
+        """Starts tasks for webhooks that have become active."""
         found = await self._database.read(events.list_webhooks)
         self._tasks = {webhook_id: task for webhook_id, task in self._tasks.items() if not task.done()}
         for webhook in found:
@@ -101,7 +101,7 @@ class Deliveries:
         return LOOK_SECONDS
 
     async def _serve(self, webhook_id: str) -> None:
-        """Sends a webhook its events round by round, until it is not active any more."""
+        """Sends a webhook its events round by round, until it is no longer active."""
         name, cursor = f"webhook {webhook_id}", 0
         with self._changes.watch(EVENTS) as news:
             while True:
@@ -138,7 +138,7 @@ async def purge_events(database: Database) -> None:
 
 
 def find_round(work: Work, webhook_id: str, after: int) -> Round | None:
-    """What to send to a webhook next, of events after the cursor and after this one; None unless it is active."""
+    """The next events to send to a webhook, after its cursor and `after`; None unless it is active."""
     webhook = WEBHOOKS.get(work, webhook_id)
     if webhook is None or not webhook.active:
         return None
@@ -156,13 +156,13 @@ def find_round(work: Work, webhook_id: str, after: int) -> Round | None:
 
 
 def is_all_sent(work: Work) -> bool:
-    """Whether no active webhook has an event, or a repetition, to be sent now."""
+    """Whether no active webhook has an event or retry to be sent now."""
     found = (find_round(work, webhook.id, 0) for webhook in events.list_webhooks(work))
     return not any(one is not None and one.is_worth_storing for one in found)
 
 
 def store_round(work: Work, found: Round, attempts: Sequence[Attempt]) -> None:
-    """Stores the results of a round, and the cursor; nothing for a webhook that was removed."""
+    """Stores the results of a round, and the cursor; nothing if the webhook was removed."""
     webhook = WEBHOOKS.get(work, found.target.webhook.id)
     if webhook is None:
         return
@@ -178,23 +178,23 @@ def store_round(work: Work, found: Round, attempts: Sequence[Attempt]) -> None:
 
 
 def note_attempt(work: Work, webhook_id: str, attempt: Attempt) -> None:
-    """Stores the latest attempt."""
+    """Stores the result of the latest attempt."""
     columns = {"last_attempt_at": attempt.at, "last_status": attempt.status, "last_error": attempt.error}
     WEBHOOKS.update(work, webhook_id, **columns)
 
 
 def wants(webhook: WebhookRecord, event: EventRecord) -> bool:
-    """Whether the webhook gets events of this type. Tests go only to the webhook tested."""
+    """Whether the webhook gets events of this type. Tests go only to the tested webhook."""
     return event.type != TEST and any(matches(pattern, event.type) for pattern in webhook.events.split(","))
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a pattern such as `incoming_payment.*` stands for the type of an event."""
+    """Whether a pattern such as `incoming_payment.*` matches the type of an event."""
     return name.startswith(pattern[:-1]) if pattern.endswith(ALL) else name == pattern
 
 
 def _delivery(webhook_id: str, sent: ToSend, attempt: Attempt) -> DeliveryRecord:
-    """The row of an event after an attempt that failed, or was not the first."""
+    """The row of an event after an attempt that failed or was a retry."""
     made = 1 if sent.delivery is None else sent.delivery.attempts + 1
     if attempt.error is None:
         state, next_at = "delivered", None
@@ -216,7 +216,7 @@ def _delivery(webhook_id: str, sent: ToSend, attempt: Attempt) -> DeliveryRecord
 
 
 async def _rest() -> None:
-    """Pauses for as long as the event loop is busy with other things."""
+    """Pauses in proportion to the event loop's lateness."""
     loop = asyncio.get_running_loop()
     due = loop.time() + PAUSE_SECONDS
     await asyncio.sleep(PAUSE_SECONDS)

@@ -1,4 +1,4 @@
-"""Sends one event to one webhook: a POST to a guarded address, signed as in Standard Webhooks 1.0."""
+"""Sends an event to a webhook: a POST to a guarded address, signed as in Standard Webhooks 1.0."""
 
 import base64
 import hmac
@@ -42,7 +42,7 @@ class EventView(Resource, frozen=True, kw_only=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """A webhook with the secrets to sign with."""
+    """A webhook and its signing secrets."""
 
     webhook: WebhookRecord
     secrets: tuple[str, ...]
@@ -52,7 +52,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """The result of an attempt: the status of the answer, if any, and why it is no success.
+    """The result of an attempt: the status of the response, if any, and the error, if it failed.
 
     `retry_after` is how many microseconds the endpoint asks to wait.
     """
@@ -72,7 +72,7 @@ class Sender:
         self._clients = {private: GuardedClient(private or allow_private_hosts, BOUNDS) for private in (False, True)}
 
     async def send(self, target: Target, event: EventRecord) -> Attempt:
-        """One attempt. Raises nothing."""
+        """Makes one attempt. Raises nothing."""
         attempt = await self._send(target, event)
         self._deliveries["taken" if attempt.error is None else "failed"] += 1
         return attempt
@@ -100,7 +100,7 @@ class Sender:
 
 
 def event_view(event: EventRecord) -> EventView:
-    """Raises msgspec.DecodeError for data of another form."""
+    """The event as shown. Raises msgspec.DecodeError if its data is invalid."""
     data = msgspec.json.decode(event.data, type=Raw)
     return EventView(
         id=event.id, type=event.type, timestamp=format_time(event.created_at), sequence=event.sequence, data=data
@@ -113,14 +113,14 @@ def target_of(work: Work, webhook: WebhookRecord) -> Target:
 
 
 def new_secret(work: Work) -> str:
-    """A secret of 256 random bits, in the form that receivers' libraries expect."""
+    """A secret of 256 random bits, in the format of receivers' libraries."""
     return PREFIX + base64.b64encode(base64url_decoded(work.new_secret())).decode()
 
 
 def signed_headers(event_id: str, seconds: int, body: bytes, secrets: Sequence[str]) -> Mapping[str, str]:
-    """The headers of one attempt at this time (seconds since 1970), with a signature under each secret.
+    """The headers of an attempt at this time (seconds since 1970), with a signature for each secret.
 
-    It is HMAC-SHA256 over id, timestamp and body.
+    The signature is HMAC-SHA256 over id, timestamp and body.
     """
     content = f"{event_id}.{seconds}.".encode() + body
     return {
@@ -136,7 +136,7 @@ def _signature(secret: str, content: bytes) -> str:
 
 
 def _retry_after(text: str, now: int) -> int:
-    """Microseconds that Retry-After asks for (RFC 9110 section 10.2.3), bounded; 0 if it cannot be parsed."""
+    """Microseconds requested by Retry-After (RFC 9110 section 10.2.3), bounded; 0 if it cannot be parsed."""
     if text.isascii() and text.isdigit() and len(text) < 10:
         wait = int(text) * SECOND
     else:
