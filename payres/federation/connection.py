@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection to another server, for one exchange at a time (RFC 9112), and how an exchange fails."""
+"""An HTTP/1.1 connection to another server, for one exchange at a time (RFC 9112), and the ways an exchange fails."""
 
 import asyncio
 from typing import Final, Literal, NamedTuple
@@ -6,14 +6,14 @@ from typing import Final, Literal, NamedTuple
 import httptools
 import msgspec
 
-MAX_FRAMING_BYTES: Final = 128 * 1024  # of an answer without its body: heads, interim answers, the framing of chunks
+MAX_FRAMING_BYTES: Final = 128 * 1024  # of an answer without its body: heads, interim answers, chunk framing
 
-# Clients see these words when a receiver on another server cannot be paid.
+# Clients see these words if a receiver on another server cannot be paid.
 Reason = Literal[
     "unreachable",  # no permitted address, no connection, no answer in time, or an error of the other server
-    "busy",  # it was not asked, because too many exchanges or lookups are in progress here
-    "bad_content",  # the answer is not HTTP, too long, or not what was asked for
-    "refused",  # the other server denies access, or grants it only with somebody's consent
+    "busy",  # not sent: too many exchanges or lookups are in progress here
+    "bad_content",  # the answer is not HTTP, too long, or of the wrong form
+    "refused",  # the other server denies access, or requires consent
     "not_found",  # there is no such incoming payment
     "completed",  # the incoming payment accepts no more money: it is fully paid or was completed
     "expired",  # it accepts no more money: it has expired
@@ -22,11 +22,11 @@ Reason = Literal[
 
 
 class FetchFailed(Exception):
-    """Nothing usable came from another server.
+    """A request to another server failed.
 
     `sentence` may be shown to a client: it names the host and what to do, never an address behind the name. `retryable`
-    says that asking again later may help. `unsent`, of a failed `GuardedClient.request`, is False once bytes of the
-    request may have left, so that the other server may have acted on it.
+    means that a later request may succeed. `unsent`, after a failed `GuardedClient.request`, is False once bytes of the
+    request may have been sent, so that the other server may have acted on it.
     """
 
     def __init__(self, sentence: str, reason: Reason = "unreachable", *, retryable: bool = True) -> None:
@@ -38,20 +38,20 @@ class FetchFailed(Exception):
 
 
 class NoAnswer(FetchFailed):
-    """There was no connection, or no answer in time."""
+    """No connection, or no answer in time."""
 
 
 class NoAddress(FetchFailed):
-    """The host has no address, or none that may be asked: nobody may learn which."""
+    """The host has no permitted address; the client must not learn why."""
 
 
 def bad_content(sentence: str) -> FetchFailed:
-    """The error for an answer that is not what was asked for, which a repeated request would not change."""
+    """The error for an answer of the wrong form, which a repeated request would not change."""
     return FetchFailed(sentence, "bad_content", retryable=False)
 
 
 class Response(msgspec.Struct, frozen=True):
-    """An answer of any status. Header names are lower-case; lines of one name are joined with commas."""
+    """An answer of any status. Header names are lower-case; repeated headers are joined with commas."""
 
     status: int
     headers: dict[str, str]
@@ -59,12 +59,12 @@ class Response(msgspec.Struct, frozen=True):
 
     @property
     def is_temporary(self) -> bool:
-        """Whether the same request may have another answer later."""
+        """Whether the same request may get another answer later."""
         return self.status in {408, 425, 429} or self.status >= 500
 
 
 class Server(NamedTuple):
-    """The other end of a connection; `host` is the name that its certificate must have."""
+    """The other end of a connection; `host` is the name in its certificate."""
 
     scheme: str
     host: str
@@ -72,7 +72,7 @@ class Server(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """Reads bodies of at most `max_body_bytes`. `reusable` says whether another exchange may follow on it."""
+    """Reads bodies of at most `max_body_bytes`. `reusable` says whether another exchange may follow."""
 
     idle_since = 0.0  # by the event loop's clock; the pool sets it
 
@@ -86,10 +86,10 @@ class Connection(asyncio.Protocol):
         self._begin_answer()
 
     async def exchange(self, request: bytes) -> Response:
-        """Sends a request as it is, and reads the whole answer. Closes the connection if not reusable. Raises
+        """Sends a request as is, and reads the whole answer. Closes the connection if not reusable. Raises
         FetchFailed."""
         self.reusable, self._framing_bytes = False, 0
-        self._begin_answer()  # or the end of the connection would be taken for the end of the last answer
+        self._begin_answer()  # otherwise a closed connection would look like the end of the last answer
         self._answer = asyncio.get_running_loop().create_future()
         try:
             if self._transport.is_closing():
@@ -98,12 +98,12 @@ class Connection(asyncio.Protocol):
                 self._transport.write(request)
             return await self._answer
         except asyncio.CancelledError:
-            self.reusable = False  # also when the answer has just come: nobody is left to keep the connection
+            self.reusable = False  # also if the answer has just come: nobody is left to keep it
             raise
         finally:
             answer, self._answer = self._answer, None
             if answer.done() and not answer.cancelled():
-                answer.exception()  # so that asyncio logs nothing when nobody waits any more
+                answer.exception()  # so that asyncio logs nothing if nobody waits for it
             if not self.reusable:
                 self.close()
 
@@ -149,8 +149,7 @@ class Connection(asyncio.Protocol):
             self._begin_answer()
 
     def on_header(self, raw_name: bytes, raw_value: bytes) -> None:
-        """Lines of one name are joined with commas (RFC 9110 section 5.3). Trailers after a body in chunks are
-        dropped."""
+        """Joins repeated headers with commas (RFC 9110 section 5.3). Ignores trailers of chunked bodies."""
         if self._in_head:
             name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip(" \t")
             self._headers[name] = f"{self._headers[name]}, {value}" if name in self._headers else value
@@ -183,12 +182,12 @@ class Connection(asyncio.Protocol):
             self._answer.set_result(Response(self._parser.get_status_code(), self._headers, bytes(self._body)))
 
     def _fail(self, failure: FetchFailed) -> None:
-        """Fails the exchange and reads nothing more."""
+        """Fails the exchange and stops reading."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(failure)
         self.close()
 
 
 def _broken(sentence: str) -> FetchFailed:
-    """Perhaps what a proxy says in place of the server, so it may be better the next time."""
+    """The error for an answer that may come from a proxy rather than the server, so the next one may be better."""
     return FetchFailed(sentence, "bad_content")

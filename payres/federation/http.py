@@ -1,4 +1,4 @@
-"""The HTTP client for URLs that clients name: https, public addresses, small bodies, short timeouts, no redirects."""
+"""The HTTP client for URLs from clients: https, public addresses, small bodies, short timeouts, no redirects."""
 
 import asyncio
 import re
@@ -16,17 +16,17 @@ from payres.limits import FAILED_SERVER_SECONDS, MAX_EXCHANGES_OF_CLIENT, MAX_EX
 from payres.rate_limiter import RateLimiter, Requester, requested_by, too_many
 from payres.slots import Key, Slots, SlotsBusy
 
-# How many exchanges may wait for each one in flight; more fail at once.
+# How many exchanges may wait per one in flight; more fail at once.
 WAITING_FOR_SLOT: Final = 3
 
-_NAMES = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # of headers, one after the other (RFC 9110 section 5.1)
+_NAMES = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # header names, concatenated (RFC 9110 section 5.1)
 
 
 class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
     """Sends requests to other servers; every failure is a FetchFailed.
 
-    Private and loopback addresses and plain http need `allow_private_hosts`. `failed_reads` bounds how many failed
-    requests one client may cause: other servers would take them for guesses by this server.
+    Private and loopback addresses and plain http need `allow_private_hosts`. `failed_reads` limits how many failed
+    requests one client may cause: other servers would count them against this server.
     """
 
     def __init__(
@@ -37,14 +37,14 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
         self._failed_reads = failed_reads
         self._failed = RecentFailures()
         self._transport = Transport(allow_private_hosts, bounds, Lookups(self._failed, bounds.untrusted_hosts))
-        # One requester may have half of a host's slots. That slot is taken first: waiting for it holds no other slot.
+        # One requester may have half of a host's slots. That slot is taken first: a waiter for it has no other slot.
         per_host = bounds.per_host
         self._of_hosts = Slots(None, None, per_host, max(per_host // 2, 1), queue=WAITING_FOR_SLOT)
         shares = (bounds.in_all, MAX_EXCHANGES_OF_CLIENT, MAX_EXCHANGES_OF_KEY)
         self._slots = Slots(None, *shares, queue=WAITING_FOR_SLOT)
 
     async def get_json(self, url: str) -> tuple[Any, Mapping[str, str]]:
-        """The decoded JSON at a URL, and the headers of the answer. Raises FetchFailed, also for another status than
+        """The decoded JSON at a URL, and the headers of the answer. Raises FetchFailed, also for a status other than
         200."""
         response = await self.request("GET", url, {"Accept": "application/json"})
         if response.status != 200:
@@ -62,10 +62,10 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
         body: bytes = b"",
         seconds: float | None = None,
     ) -> Response:
-        """Sends one request and reads the whole answer, also a redirect or an error.
+        """Sends one request and reads the whole answer, which may be a redirect or an error.
 
-        Raises FetchFailed, and TooManyRequests for a client that caused too many failed requests. `seconds` shortens
-        the timeout of the bounds.
+        Raises FetchFailed, and TooManyRequests if the client caused too many failed requests. `seconds` can shorten the
+        timeout.
         """
         target = parse_target(url)
         if target.scheme != "https" and not self._allow_private_hosts:
@@ -86,7 +86,7 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
             raise FetchFailed(f"{target.host} {too_busy}", "busy") from error
 
     async def aclose(self) -> None:
-        """Closes the connections that are idle. A later request opens new ones."""
+        """Closes the idle connections. A later request opens new ones."""
         await self._transport.aclose()
 
     async def __aexit__(self, *_: object) -> None:
@@ -104,8 +104,8 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
             raise NoAnswer(f"{target.host} did not answer a moment ago; try again in a few seconds")
 
     async def _exchange(self, target: Target, request: bytes, seconds: float, requester: Requester | None) -> Response:
-        """One exchange, and what its end says about the server."""
-        # Before the timeout begins: reading the certificates takes a while.
+        """Makes one exchange, and records what its outcome says about the server."""
+        # Before the timeout starts: reading the certificates takes a while.
         tls = system_tls() if target.scheme == "https" else None
         is_sent = False
         try:
@@ -115,13 +115,13 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
                     is_sent = True
                     response = await connection.exchange(request)
             except asyncio.CancelledError as cancelled:
-                cancelled.add_note(target.host)  # whoever limits the time of several exchanges can say which took it
+                cancelled.add_note(target.host)  # names the slow host to callers that time several exchanges
                 raise
             except TimeoutError as error:
                 raise NoAnswer(f"{target.host} did not answer within {seconds:g} seconds") from error
         except FetchFailed as error:
             error.unsent = not is_sent
-            if error.reason != "busy":  # which is not the fault of this requester
+            if error.reason != "busy":  # not the requester's fault
                 self._count_failure(requester)
             if isinstance(error, NoAnswer) and requester is not None:
                 # A server that accepts connections may be slow only for this requester's requests.
@@ -145,7 +145,7 @@ def _counted(requester: Requester | None) -> Hashable:
 
 
 def _head(method: str, target: Target, given: Mapping[str, str], body: bytes) -> bytes:
-    """The head of a request with the given headers, in lower case, and those that HTTP needs. Raises FetchFailed."""
+    """The head of a request with the given headers, in lower case, and those required by HTTP. Raises FetchFailed."""
     headers = {"host": target.authority, "accept-encoding": "identity", "user-agent": "payres"}
     if body or method != "GET":
         headers["content-length"] = str(len(body))

@@ -1,7 +1,7 @@
-"""Incoming payments on other servers: their amount and asset, and how they are paid over Interledger.
+"""Incoming payments on other servers: amount, asset, and payment over Interledger.
 
-Like any client, payres reads the public form first, which names the authorization server. With a token from there it
-reads the whole form, also of other incoming payments of that server. What it sends back goes to one that it creates.
+Like any client, payres first reads the public form, which names the authorization server. With a token from there it
+reads the full form, also of other incoming payments of that server. For a refund, it creates one.
 """
 
 import asyncio
@@ -26,25 +26,25 @@ from payres.wire import Amount
 
 T = TypeVar("T")
 
-MAX_TOKENS: Final = 256  # that are kept
-MARGIN: Final = 5 * SECOND  # a token that expires within it is not used any more
-LONGEST: Final = 3600 * SECOND  # how long a token is kept, whatever its server says
+MAX_TOKENS: Final = 256  # cached
+MARGIN: Final = 5 * SECOND  # before the expiry of a token, from which it is not used
+LONGEST: Final = 3600 * SECOND  # maximum lifetime of a cached token
 
 _SECRET = re.compile(r"[A-Za-z0-9_+/-]{43}=?")
 _Text = Annotated[str, Meta(max_length=2048)]
 
 
 class IlpMethod(msgspec.Struct, frozen=True):
-    """How an incoming payment is paid over Interledger; the shared secret has 32 bytes."""
+    """How to pay an incoming payment over Interledger; the shared secret has 32 bytes."""
 
     ilp_address: str
     shared_secret: bytes
 
 
 class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
-    """An incoming payment as its server describes it; amounts are in smallest units of `asset`, times microseconds.
+    """An incoming payment as its server describes it; amounts are in minor units of `asset`, times microseconds.
 
-    `method` is None for one that cannot be paid over Interledger.
+    `method` is None if it cannot be paid over Interledger.
     """
 
     url: str
@@ -58,13 +58,13 @@ class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def remaining(self) -> int | None:
-        """How much may still be paid in; None when there is no limit."""
+        """How much may still be paid in; None if there is no limit."""
         return None if self.incoming_value is None else max(self.incoming_value - self.received, 0)
 
 
 class _Scope(NamedTuple):
-    """Where a token is from and where it is sent: a server that names another's authorization server must not get its
-    tokens."""
+    """The source and the destination of a token: a server that names another's authorization server must not get the
+    other's tokens."""
 
     auth_server: str
     origin: str
@@ -73,7 +73,7 @@ class _Scope(NamedTuple):
 class RemoteReceivers:
     """Reads and creates incoming payments on other servers as the client `identity`, each within `seconds`.
 
-    Tokens that permit reading any incoming payment of a server are kept while they are valid.
+    Tokens to read any incoming payment of a server are cached while valid.
     """
 
     def __init__(self, http: GuardedClient, identity: OwnIdentity, clock: Clock, seconds: float = 10.0) -> None:
@@ -81,10 +81,10 @@ class RemoteReceivers:
         self._clock = clock
         self._seconds = seconds
         self._identity = identity
-        self._tokens: dict[_Scope, tuple[str, int]] = {}  # with the time until which they are used, the newest last
+        self._tokens: dict[_Scope, tuple[str, int]] = {}  # with the end of their use, newest last
 
     async def fetch_open(self, url: str, seconds: float | None = None) -> RemoteIncomingPayment:
-        """The incoming payment at a URL, which can be paid over Interledger now; `seconds` are another limit.
+        """The incoming payment at a URL, which can be paid over Interledger now; `seconds` overrides the limit.
 
         Raises FetchFailed, also `completed`, `expired` and `no_ilp_method`.
         """
@@ -124,19 +124,19 @@ class RemoteReceivers:
 
     @asynccontextmanager
     async def _limited(self, failure: str, seconds: float) -> AsyncIterator[None]:
-        """Limits the time of the block; `failure` begins the sentence for a timeout, which ends with who was asked."""
+        """Limits the time of the block; `failure` begins the timeout's sentence, which ends with the slow host."""
         try:
             async with asyncio.timeout(seconds):
                 yield
         except TimeoutError as error:
-            asked = getattr(error.__cause__, "__notes__", [])  # the exchange that was cancelled says whose it was
+            asked = getattr(error.__cause__, "__notes__", [])  # the cancelled exchange noted its host
             silent = f": {asked[0]} did not answer" if asked else ""
             raise FetchFailed(f"{failure} within {seconds:g} seconds{silent}") from error
 
     async def _read(self, url: str) -> Response:
-        """The whole form of an incoming payment.
+        """The full form of an incoming payment.
 
-        Only with a token does the other server know who asks. Without one it might apply its limit for unauthenticated
+        Only a token identifies us to the other server. Without one it might apply its limit for unauthenticated
         requests, which any client may have made this server exceed: so the newest token for the server is tried first.
         """
         origin = origin_of(parse_target(url).url)
@@ -149,20 +149,20 @@ class RemoteReceivers:
         return response
 
     async def _read_with_kept(self, url: str, scope: _Scope) -> Response | None:
-        """None without a token, or when it is not accepted."""
+        """None if there is no token, or it is rejected."""
         token, usable_until = self._tokens.get(scope, ("", 0))
         if self._clock.now() >= usable_until:
             return None
         response = await self._get(url, token)
-        if response.status in {401, 403}:  # it was revoked, or has expired by the other server's clock
+        if response.status in {401, 403}:  # revoked, or expired by the other server's clock
             self._tokens.pop(scope, None)
             return None
         return response
 
     async def _find_auth_server(self, url: str) -> str:
-        """Whose tokens are valid for the payment, according to its public form."""
+        """The authorization server of the payment, from its public form."""
         response = await self._http.request("GET", url, {"Accept": "application/json"})
-        # Some servers answer 401 for a payment that does not exist, also without a token.
+        # Some servers answer 401 for a payment that does not exist, even without a token.
         _require_ok(url, response, missing={401, 404, 410})
         auth_server = _decode(url, response, _Public).auth_server
         if not is_http_url(auth_server):
@@ -242,7 +242,7 @@ def _understood(url: str, body: _Private) -> RemoteIncomingPayment:
 
 
 def _check(url: str, body: _Private) -> None:
-    """Raises ValueError. The asset must be the same in both amounts: the official client rejects two."""
+    """Raises ValueError. Both amounts must have the same asset: the official client requires it."""
     if body.id != url and canonical(body.id) != canonical(url):
         raise ValueError("its id is another URL than the one asked for")
     if not is_http_url(body.wallet_address):
@@ -265,7 +265,7 @@ def _ilp_method(methods: list[dict[str, Any]]) -> IlpMethod | None:
 
 
 def _secret(text: object) -> bytes:
-    """32 bytes, in base64url or base64, with or without padding."""
+    """Decodes 32 bytes in base64url or base64, with or without padding."""
     if not (isinstance(text, str) and _SECRET.fullmatch(text)):
         raise ValueError("the sharedSecret of its ilp method is not 32 bytes in base64url")
     return base64url_decoded(text[:43].replace("+", "-").replace("/", "_"))

@@ -1,7 +1,7 @@
-"""The IP addresses of other servers: how names are looked up, and which addresses payres may connect to.
+"""IP addresses of other servers: name lookup, and which addresses payres may connect to.
 
-The system's lookup cannot be cancelled: its thread stays until the system gives up, long after those who asked have
-gone. So each lookup has a thread of its own, and holds a slot until that thread ends.
+The system's lookup cannot be cancelled: its thread stays until the system gives up, long after the requesters have
+gone. So each lookup has its own thread, and a slot until that thread ends.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from payres.rate_limiter import Requester, requested_by
 from payres.slots import Slots
 from payres.urls import canonical_host, is_loopback
 
-# The tables are written out where Python's own differ between the versions that payres runs on.
-# Besides the networks that Python 3.11.0 knows to be not global (IANA special-purpose registry, RFC 6890).
+# The tables are explicit where Python's own differ between supported versions. These add to the networks that Python
+# 3.11.0 knows to be not global (IANA special-purpose registry, RFC 6890).
 _NOT_PUBLIC_V4 = (
     IPv4Network("192.0.0.0/24"),  # protocol assignments; one cloud's metadata service is among them
     IPv4Network("192.88.99.0/24"),  # 6to4 relays
-    IPv4Network("168.63.129.16/32"),  # the host agent of another cloud, which looks public and is not
+    IPv4Network("168.63.129.16/32"),  # the host agent of another cloud, which only looks public
 )
-# All unicast assigned so far, so that what is defined later is not public.
+# All unicast assigned so far: later assignments are not public.
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _NOT_PUBLIC_V6 = (
     IPv6Network("2001::/23"),  # protocol assignments; Teredo, which carries an IPv4 address
@@ -70,8 +70,8 @@ class RecentFailures:
 class Lookups:
     """The lookups of one HTTP client, which remembers names that `failed`.
 
-    All who ask for a name while it is looked up share the answer. With `untrusted_hosts`, requests may use only a part
-    of the threads, and one client a few of them; they do not wait for names that have just failed or hang.
+    Concurrent requests for a name share one lookup. With `untrusted_hosts`, requests may use only a part of the
+    threads, and each client a few of them; they fail fast for names that have just failed or hang.
     """
 
     def __init__(self, failed: RecentFailures, untrusted_hosts: bool = True) -> None:
@@ -81,8 +81,8 @@ class Lookups:
         self._failed: Final = failed
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """The addresses of a host, best first. Raises FetchFailed at once, OSError and ValueError."""
-        with suppress(socket.gaierror):  # an address, in any spelling that the system accepts, needs no name server
+        """The addresses of a host, best first. Raises FetchFailed (without waiting), OSError and ValueError."""
+        with suppress(socket.gaierror):  # addresses, in any spelling that the system accepts, need no lookup
             return _addresses(host, port, socket.AI_NUMERICHOST)
         name = host.lower()  # without the port, which does not change the addresses
         lookup = self._in_flight.get(name)
@@ -93,7 +93,7 @@ class Lookups:
             if name in self._failed:
                 raise OSError("the name could not be looked up a moment ago")
         lookup = lookup or self._begin(name, port, requester)
-        return await asyncio.shield(lookup.addresses)  # others may wait for the same answer
+        return await asyncio.shield(lookup.addresses)  # others may await the same lookup
 
     def _begin(self, name: str, port: int, requester: Requester | None) -> "_Lookup":
         key = () if requester is None else ("request", *requester)
@@ -103,7 +103,7 @@ class Lookups:
         loop = asyncio.get_running_loop()
         lookup = _Lookup(name, key, loop.time(), loop.create_future())
         try:
-            # No executor: the interpreter would wait at its exit for the executor's threads.
+            # No executor: the interpreter would wait for its threads at exit.
             Thread(target=self._run, args=(lookup, port, loop), name="lookup", daemon=True).start()
         except RuntimeError as error:
             self._slots.release(*key)
@@ -115,9 +115,9 @@ class Lookups:
         """Runs in the thread."""
         try:
             found: Sequence[str] | Exception = find_addresses(lookup.name, port)
-        except Exception as error:  # those who wait get it
+        except Exception as error:  # raised in the waiting tasks
             found = error
-        with suppress(RuntimeError):  # the loop has been closed, and nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(self._end, lookup, found)
 
     def _end(self, lookup: "_Lookup", found: Sequence[str] | Exception) -> None:
@@ -126,14 +126,14 @@ class Lookups:
         if isinstance(found, Exception):
             self._failed.add(lookup.name, FAILED_LOOKUP_SECONDS)
             lookup.addresses.set_exception(found)
-            lookup.addresses.exception()  # so that asyncio logs nothing where nobody waits any more
+            lookup.addresses.exception()  # so that asyncio logs nothing if nobody waits for it
         else:
             self._failed.discard(lookup.name)
             lookup.addresses.set_result(found)
 
 
 class _Lookup(NamedTuple):
-    """One in flight, with the key of its slot."""
+    """A lookup in progress, with the key of its slot."""
 
     name: str
     key: tuple[str, ...]
@@ -142,7 +142,7 @@ class _Lookup(NamedTuple):
 
 
 def find_addresses(host: str, port: int) -> Sequence[str]:
-    """The addresses of a host, from the operating system; it may block for long. Raises OSError, ValueError."""
+    """The addresses of a host from the operating system; may block for long. Raises OSError, ValueError."""
     return _addresses(host, port)
 
 
@@ -152,10 +152,10 @@ def _addresses(host: str, port: int, flags: int = 0) -> Sequence[str]:
 
 
 def is_permitted(address: str, allow_private_hosts: bool) -> bool:
-    """Whether a connection may be made to an address in its usual text form, for a client that names a URL: the guard
-    against SSRF (server-side request forgery).
+    """Whether connecting to an address (in its usual text form) is permitted for a URL from a client: the guard against
+    server-side request forgery (SSRF).
 
-    With `allow_private_hosts` all are permitted but link-local (where clouds have credentials), multicast and
+    With `allow_private_hosts` all are permitted except link-local (where clouds have credentials), multicast and
     unspecified addresses.
     """
     try:
@@ -170,8 +170,8 @@ def is_permitted(address: str, allow_private_hosts: bool) -> bool:
 
 
 def names_private_host(url: str) -> bool:
-    """Whether the host of a URL is spelled as an address that is not public, or as this machine. The addresses of
-    other names are checked with each request."""
+    """Whether the host of a URL is a literal non-public address, or names this machine. The addresses of other names
+    are checked with each request."""
     host = canonical_host(urlsplit(url).hostname or "")
     try:
         ip_address(host)
@@ -181,7 +181,7 @@ def names_private_host(url: str) -> bool:
 
 
 def _reached(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The address where packets end up: the IPv4 address inside a mapped (RFC 4291) or NAT64 (RFC 6052) one."""
+    """The address where packets end up: for mapped (RFC 4291) and NAT64 (RFC 6052) ones, the IPv4 address inside."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped

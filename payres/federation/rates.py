@@ -1,4 +1,4 @@
-"""Exchange rates from a service that the operator names: requested regularly, each valid for a limited time."""
+"""Exchange rates from a service that the operator configures: fetched regularly, each valid for a limited time."""
 
 import logging
 import re
@@ -21,7 +21,7 @@ from payres.store.work import Transaction
 from payres.worker import Worker
 
 LEAST_PAUSE: Final = 5
-# How far the first digit may be from the point, so that a number such as 1e99 does not become a long text.
+# How far the first digit may be from the decimal point, so that a number such as 1e99 does not become a long text.
 MAX_MAGNITUDE: Final = 60
 
 _NUMBER = re.compile(r"(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?")
@@ -35,9 +35,9 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 async def watch_rates(database: Database, http: GuardedClient, clock: Clock, url: str, max_age: int) -> None:
-    """Refreshes the rates between all currencies in use again and again, until the database is in fail-stop.
+    """Refreshes the rates between all currencies in use regularly, until the database is in fail-stop.
 
-    A rate is valid for `max_age` seconds and requested again long before its end, also after a failure.
+    A rate is valid for `max_age` seconds and refreshed long before its end, also after a failure.
     """
     pause = max(LEAST_PAUSE, max_age / 4)
 
@@ -49,11 +49,11 @@ async def watch_rates(database: Database, http: GuardedClient, clock: Clock, url
 
 
 async def refresh_rates(database: Database, http: GuardedClient, clock: Clock, url: str, max_age: int) -> None:
-    """Asks once for each currency in use. Rates that the operator set stay."""
+    """Fetches the rates of each currency in use once. Rates set by the operator stay."""
     codes = await database.read(assets.list_codes)
     rates: list[RateRecord] = []
     for base in codes if len(codes) > 1 else ():
-        asked_at = clock.now()  # before the request, so that no rate counts as newer than it is
+        asked_at = clock.now()  # before the request, so that rates never look newer than they are
         try:
             found = await fetch_rates(http, url, base, [code for code in codes if code != base])
         except FetchFailed as error:
@@ -71,10 +71,10 @@ async def refresh_rates(database: Database, http: GuardedClient, clock: Clock, u
 
 
 async def fetch_rates(http: GuardedClient, url: str, base: str, counters: Iterable[str]) -> dict[str, str]:
-    """What one unit of `base` buys, by counter currency, as exact decimals in the form of `parse_rate`.
+    """What one unit of `base` buys, by counter currency, as exact decimals for `parse_rate`.
 
-    Asks `GET {url}?base=USD`, which answers `{"base": "USD", "rates": {"EUR": 0.9}}`. A currency without a rate, or
-    whose rate is no positive number of a sensible length, is left out. Raises FetchFailed, without the URL in its
+    Requests `GET {url}?base=USD`, answered with `{"base": "USD", "rates": {"EUR": 0.9}}`. Omits currencies without a
+    rate, or whose rate is not a positive number of reasonable length. Raises FetchFailed, without the URL in its
     sentence, because it may contain a key.
     """
     asked = f"{url}{'&' if '?' in url else '?'}base={quote(base, safe='')}"
@@ -105,7 +105,7 @@ async def fetch_rates(http: GuardedClient, url: str, base: str, counters: Iterab
 
 
 def _decimal(number: bytes) -> str | None:
-    """A JSON number as an exact plain decimal; None when it cannot be a rate."""
+    """A JSON number as an exact plain decimal; None if it cannot be a rate."""
     text = number.decode("utf-8", "replace").strip()
     if len(text) > 2 * MAX_MAGNITUDE or not _NUMBER.fullmatch(text):
         return None

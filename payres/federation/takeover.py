@@ -1,7 +1,8 @@
-"""Which of two servers with one base URL holds the money: the one whose database was restored last.
+"""Decides which of two servers with one base URL owns the money: the one whose database was restored last.
 
-A standby or a backup becomes a server's database by `payres restore`, which writes the moment into it. Every server
-says on `/readyz` when its own was restored, and asks at the base URL, which only one of them has, what is said there.
+A standby or a backup becomes a server's database by `payres restore`, which stores the time in it. Every server reports
+on `/readyz` when its database was restored, and compares that with the report at the base URL, which only one of them
+has.
 """
 
 from collections.abc import Callable
@@ -39,16 +40,17 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class OtherServer(msgspec.Struct, frozen=True):
-    """A payres at our base URL that is not ours: when its database was restored, None for never."""
+    """Another payres at our base URL: when its database was restored, None for never."""
 
     restored_at: str | None
     is_later: bool
 
 
 async def find_other(http: GuardedClient, base_url: str, restored_at: int | None) -> OtherServer | None:
-    """Who takes payments at the base URL with another database than the one that was restored then (microseconds).
+    """The payres at the base URL, if it accepts payments with a database other than the one restored at `restored_at`
+    (microseconds).
 
-    None when nobody answers there, or only a standby or what is no payres: then nothing is known.
+    None if there is no answer, or only a standby or another program: then nothing is known.
     """
     try:
         response = await http.request("GET", f"{base_url}/readyz", {"Accept": "application/json"})
@@ -61,25 +63,25 @@ async def find_other(http: GuardedClient, base_url: str, restored_at: int | None
     return OtherServer(said.restored_at, (said.restored_at or "") > (own or ""))
 
 
-# Writes down that another server has taken over, at this base URL, whose database was restored then.
+# Records the takeover by another server: this base URL, and when its database was restored.
 Record = Callable[[Work, str, str | None], None]
 
 
 async def watch_base_url(database: Database, http: GuardedClient, base_url: str, record: Record) -> None:
-    """Looks for another server again and again, until the database is in fail-stop."""
+    """Looks for another server regularly, until the database is in fail-stop."""
     step = partial(look_once, database, http, base_url, record)
     await Worker("the look for a server in this one's place", database, step, PAUSE_SECONDS).run()
 
 
 async def look_once(database: Database, http: GuardedClient, base_url: str, record: Record) -> float:
-    """Stops all writing if another server has taken this one's place; seconds until the next look.
+    """Stops all writing if another server has taken this one's place. Returns the seconds until the next look.
 
-    What `record` writes keeps this one from starting again.
+    What `record` writes prevents this server from starting again.
     """
     other = await find_other(http, base_url, await database.read(status.last_restore))
     if other is not None and other.is_later:
         restored_at = other.restored_at
-        with suppress(Unavailable):  # what cannot be stored now is found again at the next start
+        with suppress(Unavailable):  # if it cannot be stored now, the next start finds it again
             await database.write(lambda work: record(work, base_url, restored_at))
         sentence = f"{base_url} is now another server's, whose database was restored at {restored_at}"
         database.fail_stop(Superseded(sentence))

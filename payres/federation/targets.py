@@ -9,8 +9,8 @@ from urllib.parse import quote, urlsplit
 from payres.federation.connection import FetchFailed, Server
 from payres.urls import DEFAULT_PORTS, canonical, is_http_url
 
-# Characters that are not escaped in a path and in a query, besides letters, digits and - . _ ~ (RFC 3986 section 3.3
-# and 3.4, and what browsers leave unescaped too).
+# Unescaped characters in paths and queries, besides letters, digits and - . _ ~ (RFC 3986 section 3.3 and 3.4, and what
+# browsers leave unescaped too).
 PATH_SAFE: Final = "!$%&'()*+,/:;=@[\\]^|"
 QUERY_SAFE: Final = PATH_SAFE + "?`{}"
 
@@ -20,7 +20,7 @@ _IPV4 = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+")
 
 
 class Target(NamedTuple):
-    """A URL as a request to it is sent, in ASCII. An IPv6 host has no brackets; `path` has the query too."""
+    """A URL as sent in a request, in ASCII. An IPv6 host has no brackets; `path` includes the query."""
 
     scheme: str
     host: str
@@ -29,7 +29,7 @@ class Target(NamedTuple):
 
     @property
     def authority(self) -> str:
-        """Host and port as in a Host header; the scheme's default port is left out."""
+        """Host and port as in a Host header; without the scheme's default port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port is None else f"{host}:{self.port}"
 
@@ -39,16 +39,16 @@ class Target(NamedTuple):
 
     @property
     def url(self) -> str:
-        """The whole, which is what signatures cover."""
+        """The full URL, which signatures cover."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
-@lru_cache(maxsize=256)  # a request parses its URL twice, to sign and to send it, and a peer's URL stays the same
+@lru_cache(maxsize=256)  # a request parses its URL twice, to sign and send it; peers' URLs recur
 def parse_target(url: str) -> Target:
     """The target of an http or https URL.
 
-    Raises FetchFailed. Like browsers, it resolves dot segments and escapes what is not ASCII (RFC 3986
-    sections 5.2.4 and 2.1).
+    Raises FetchFailed. Like browsers, it resolves dot segments and escapes non-ASCII characters (RFC 3986 sections
+    5.2.4 and 2.1).
     """
     parts = _URL.match(url) if is_http_url(url) else None
     if parts is None:
@@ -65,13 +65,13 @@ def parse_target(url: str) -> Target:
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port of a URL in canonical form, which identifies a server (RFC 6454)."""
+    """Scheme, host and port of a URL in canonical form, which identify a server (RFC 6454)."""
     parts = urlsplit(canonical(url))
     return f"{parts.scheme}://{parts.netloc}"
 
 
 def _ascii_host(authority: str, host: str) -> str:
-    """The host to look up. Raises ValueError for what only looks like an IP address, and without a name."""
+    """The host to look up. Raises ValueError if it only looks like an IP address, or is not a name."""
     if "[" in authority:
         if not _IPV6_AUTHORITY.fullmatch(authority):
             raise ValueError("brackets are for IPv6 addresses")

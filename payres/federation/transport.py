@@ -1,4 +1,4 @@
-"""Connections to other servers: looks a name up, checks the addresses, and connects to a checked address."""
+"""Connections to other servers: looks up the name, checks the addresses, and connects to a checked address."""
 
 import asyncio
 import logging
@@ -16,10 +16,10 @@ from payres.federation.ip_addresses import Lookups, is_permitted
 from payres.limits import MAX_EXCHANGES, MAX_FETCHED_BYTES
 
 MAX_ADDRESSES = 8
-# Servers commonly close a connection after 5 s of silence; one that was idle for longer may be closed when it is used.
+# Servers commonly close a connection after 5 s of inactivity, so longer idle ones may be closed when used.
 KEEPALIVE_SECONDS = 4.0
 
-# Where distributions keep their certificates, for a Python whose OpenSSL looks in another place.
+# The certificates of distributions, for a Python whose OpenSSL looks elsewhere.
 _CERTIFICATE_FILES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -33,10 +33,10 @@ log = logging.getLogger("payres.federation")
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one exchange: seconds from the lookup to the last byte, seconds of waiting before, body bytes.
+    """Limits of one exchange: seconds from the lookup to the last byte, seconds of waiting before it, body bytes.
 
-    `per_host` and `in_all` bound the concurrent exchanges, `idle` the connections kept open. `untrusted_hosts` says
-    that clients' requests name the hosts: these share the exchanges and the lookups fairly, and payments have as many
+    `per_host` and `in_all` limit the concurrent exchanges, `idle` the connections kept open. `untrusted_hosts` means
+    that clients' requests name the hosts: these share the exchanges and lookups fairly, and payments have as many
     exchanges of their own.
     """
 
@@ -50,10 +50,10 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transport:
-    """Opens connections to permitted addresses, without proxies, and keeps some for the next exchange.
+    """Opens connections to permitted addresses, without proxies, and keeps some for reuse.
 
-    It connects to the very addresses that were checked, from the same lookup, so it does not matter if the name has
-    another address a moment later (DNS rebinding). TLS still verifies the name.
+    Connects to exactly the addresses that were checked, from the same lookup, so that a change of the name's address in
+    between does not matter (DNS rebinding). TLS still verifies the name.
     """
 
     def __init__(self, allow_private_hosts: bool, bounds: Bounds, lookups: Lookups) -> None:
@@ -61,17 +61,17 @@ class Transport:
         self._bounds = bounds
         self._lookups = lookups
         self._most_idle = bounds.idle
-        self._idle: list[Connection] = []  # the longest idle first
+        self._idle: list[Connection] = []  # longest idle first
 
     async def connect(self, server: Server, tls: ssl.SSLContext | None) -> Connection:
         """An idle connection or a new one. `keep` it after its use. Raises FetchFailed.
 
-        `tls` has the certificates to trust, None for plain http.
+        `tls` has the trusted certificates; None for plain http.
         """
         return self._kept(server) or await self._connect(server, tls)
 
     def keep(self, connection: Connection) -> None:
-        """Keeps a connection for another exchange, if it is good for one."""
+        """Keeps a connection for another exchange, if it is reusable."""
         if connection.reusable:
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
@@ -79,14 +79,14 @@ class Transport:
                 self._idle.pop(0).close()
 
     async def aclose(self) -> None:
-        """Closes every connection that is idle, and keeps none from now on: those in use are closed after it."""
+        """Closes all idle connections, and from now on each connection after its use."""
         self._most_idle = 0
         while self._idle:
             self._idle.pop().close()
-        await asyncio.sleep(0)  # so that they are closed when the loop ends
+        await asyncio.sleep(0)  # lets them close before the loop ends
 
     def _kept(self, server: Server) -> Connection | None:
-        """An idle connection with the server that is most likely still open, if there is one."""
+        """An idle connection to the server that is most likely still open, if any."""
         now = asyncio.get_running_loop().time()
         while self._idle and self._idle[0].idle_since + KEEPALIVE_SECONDS <= now:
             self._idle.pop(0).close()
@@ -129,7 +129,7 @@ class Transport:
         if permitted:
             return permitted[:MAX_ADDRESSES]
         if not self._allow_private_hosts:
-            # One message for both cases: two would show clients which names exist inside the network.
+            # One message for both cases: two would reveal which names exist inside the network.
             log.debug("%s was not asked; its addresses: %s", host, ", ".join(found) or "none")
             raise NoAddress(f"{host} has no public address; name a host that all the net can reach")
         if found:
@@ -141,16 +141,16 @@ class Transport:
 async def open_connection(
     protocol: Callable[[], Connection], address: str, port: int, **tls: Any
 ) -> tuple[asyncio.BaseTransport, Connection]:
-    """A connection of the operating system's. Raises OSError, ValueError."""
+    """An operating system connection. Raises OSError, ValueError."""
     return await asyncio.get_running_loop().create_connection(protocol, address, port, **tls)
 
 
 @cache
 def system_tls() -> ssl.SSLContext:
     """The certificates that the operating system trusted at the first call: reading them takes tens of milliseconds.
-    Unlike with `create_default_context`, the environment cannot name others.
+    Unlike `create_default_context`, it ignores the environment.
 
-    OpenSSL looks in a directory of hashed names or in a file, depending on the distribution.
+    OpenSSL uses a directory of hashed names or a file, depending on the distribution.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     paths = ssl.get_default_verify_paths()

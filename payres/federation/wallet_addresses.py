@@ -34,7 +34,7 @@ class RemoteWallet(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class KeySet(msgspec.Struct, frozen=True):
-    """Keys with distinct kids, and for how many seconds they may be cached; None when the server does not say."""
+    """Keys with distinct kids, and for how many seconds they may be cached; None if the server does not say."""
 
     keys: list[JWK]
     max_age: int | None
@@ -43,7 +43,7 @@ class KeySet(msgspec.Struct, frozen=True):
 async def fetch_wallet_address(client: GuardedClient, url: str) -> RemoteWallet:
     """The wallet address at a URL. Raises FetchFailed.
 
-    Its `id` may be spelled differently than `url` but must be on the same origin: a server speaks only for its own
+    Its `id` may be spelled differently from `url` but must have the same origin: a server speaks only for its own
     wallets.
     """
     document, _ = await client.get_json(url)
@@ -59,15 +59,15 @@ async def fetch_wallet_address(client: GuardedClient, url: str) -> RemoteWallet:
         raise bad_content(f"{url} names a wallet address on another server as its id")
     if not wallet.asset_code.isprintable():
         raise bad_content(f"{url} is not a wallet address: its assetCode is not printable")
-    # Controls, and marks that change the writing direction, could disguise the name.
+    # Control characters, and marks that change the writing direction, could disguise the name.
     name = "".join(filter(str.isprintable, wallet.public_name or ""))[:MAX_NAME_LENGTH].strip()
     return msgspec.structs.replace(wallet, public_name=name or None)
 
 
 async def fetch_keys(client: GuardedClient, wallet_address: str) -> KeySet:
-    """The Ed25519 keys in a wallet address's key set, at most 32 of them. Raises FetchFailed.
+    """The Ed25519 keys in a wallet address's key set, at most 32. Raises FetchFailed.
 
-    Malformed keys and keys of other kinds are skipped: one unusable key must not make the others unusable.
+    Malformed keys and other kinds of keys are skipped: they must not make the others unusable.
     """
     address = wallet_address.rstrip("/")
     if "?" in address or "#" in address:
