@@ -1,14 +1,14 @@
 -- The whole current schema of a payres database, readable from top to bottom.
 --
--- Times are integer microseconds since the Unix epoch, UTC. Amounts that clients ask for are decimal text (the full
--- unsigned 64-bit range); what the ledger moves is integer, in the asset's minor unit. Identifiers of resources are
--- UUIDv7, so the order of ids is the order of creation. Tokens are stored as SHA-256 hashes only.
+-- Times are integer microseconds since the Unix epoch, UTC. Amounts requested by clients are decimal text (the full
+-- unsigned 64-bit range); ledger amounts are integer, in the asset's minor unit. Identifiers of resources are UUIDv7,
+-- so ids are ordered by creation. Tokens are stored as SHA-256 hashes only.
 --
--- Tables with many inserts check a state with `=` and `or`: for `in` with more than two values, SQLite builds a table in
--- memory at each insert, which doubles its time.
+-- Tables with many inserts check a state with `=` and `or`: for `in` with more than two values, SQLite builds a table
+-- in memory at each insert, which doubles its time.
 --
--- A change here is also a new numbered file in payres/store/migrations/, whose __init__.py says how. A test checks that
--- those files together give this schema.
+-- A change here also needs a new numbered file in payres/store/migrations/; its __init__.py says how. A test checks
+-- that those files together give this schema.
 
 -- The server's own secrets, such as the STREAM secret.
 create table secret (
@@ -16,7 +16,7 @@ create table secret (
   value blob not null
 ) strict, without rowid;
 
--- Currencies and other assets that accounts are kept in, with the fee for sending from a wallet in that asset.
+-- Currencies and other assets of accounts, with the fee for sending from a wallet in that asset.
 create table asset (
   id integer primary key,
   code text not null check (length(code) between 1 and 32),
@@ -26,8 +26,8 @@ create table asset (
   unique (code, scale)
 ) strict;
 
--- Exchange rates: one unit of the base buys `rate` units of the counter, an exact decimal. expires_at is null for rates that
--- the operator set; those of a rates service expire.
+-- Exchange rates: one unit of the base buys `rate` units of the counter, an exact decimal. expires_at is null for rates
+-- that the operator set; those of a rates service expire.
 create table exchange_rate (
   base_code text not null,
   counter_code text not null,
@@ -38,9 +38,9 @@ create table exchange_rate (
   check (base_code <> counter_code)
 ) strict, without rowid;
 
--- Ledger accounts. balance is credits minus debits; held is the part of it that holds set aside; balance minus held may
--- not fall below floor, which is null for the external account, the world outside. An event is written when the free
--- balance falls below warn_below; warned stays set until twice as much is free.
+-- Ledger accounts. balance is credits minus debits; held is the sum of open holds; balance minus held may not fall
+-- below floor, which is null for the external account (the outside world). An event is written when the free balance
+-- falls below warn_below; warned stays set until twice as much is free.
 create table account (
   id integer primary key,
   kind text not null check (kind in ('wallet', 'liquidity', 'fees', 'peer', 'external')),
@@ -56,8 +56,8 @@ create table account (
 create unique index account_of_operator on account (asset_id, kind) where kind in ('liquidity', 'fees', 'external');
 create index account_of_asset on account (asset_id);
 
--- Wallet addresses. path is what follows the base URL, lower-case; password_hash lets the owner sign in for consent.
--- unlocked_at is when the counts of wrong passwords were last cleared.
+-- Wallet addresses. path is the part after the base URL, lower-case; the owner signs in with the password. unlocked_at
+-- is when the counts of wrong passwords were last reset.
 create table wallet_address (
   id integer primary key,
   path text not null unique,
@@ -70,8 +70,8 @@ create table wallet_address (
   unlocked_at integer
 ) strict;
 
--- Public Ed25519 keys of wallet addresses here; x is the base64url of the 32 bytes, as in a JWK. A kid may be used again
--- after its key was revoked. Clients never see name, which is for the operator.
+-- Public Ed25519 keys of local wallet addresses; x is the base64url of the 32 bytes, as in a JWK. A kid may be reused
+-- after its key was revoked. name is for the operator, not shown to clients.
 create table wallet_key (
   id integer primary key,
   wallet_address_id integer not null references wallet_address,
@@ -84,8 +84,8 @@ create table wallet_key (
 create unique index wallet_key_in_force on wallet_key (wallet_address_id, kid) where revoked_at is null;
 create index wallet_key_of_wallet on wallet_key (wallet_address_id);
 
--- Clients. identity is the wallet address (normalised), or the RFC 7638 thumbprint of the key that the client presented.
--- At purge_at the client is deleted unless something refers to it; null while something does.
+-- Clients. identity is the wallet address (normalised), or the RFC 7638 thumbprint of the key that the client
+-- presented. At purge_at the client is deleted unless something refers to it; null while something does.
 create table client (
   id integer primary key,
   identity text not null unique,
@@ -97,8 +97,8 @@ create table client (
 ) strict;
 create index client_to_purge on client (purge_at) where purge_at is not null;
 
--- Keys of clients without a wallet here. Those of a wallet address elsewhere were fetched from its jwks.json, and are good
--- until good_until. A client that is known by its key alone has a row for each of the last kids it presented.
+-- Keys of clients without a local wallet. Those of a wallet address on another server were fetched from its jwks.json,
+-- and expire at good_until. A client known only by its key has a row for each of the last kids it presented.
 create table client_key (
   client_id integer not null references client,
   kid text not null,
@@ -108,7 +108,7 @@ create table client_key (
   primary key (client_id, kid)
 ) strict, without rowid;
 
--- Nonces of signatures that may still be fresh; each is valid once for a client's key.
+-- Nonces of signatures that may still be fresh; each can be used once with a client's key.
 create table signature_nonce (
   client_id integer not null references client,
   kid text not null,
@@ -118,10 +118,10 @@ create table signature_nonce (
 ) strict, without rowid;
 create index signature_nonce_expiry on signature_nonce (expires_at);
 
--- Grants. access is the JSON array of access items exactly as granted. States move one way:
--- pending -> approved -> issued, pending -> denied, and any but denied -> revoked. The row may be deleted at purge_at. That
--- is null, and the grant stays, once it was issued after its owner's approval or something was created with it. kid is the
--- key that the request was signed with; null for grants from before version 23.
+-- Grants. access is the JSON array of access items exactly as granted. States change one way: pending -> approved ->
+-- issued, pending -> denied, and any but denied -> revoked. The row may be deleted at purge_at, which becomes null once
+-- the grant was issued with consent or has created something. kid is the key that signed the request; null for grants
+-- from before version 23.
 create table "grant" (
   id text primary key,
   client_id integer not null references client,
@@ -142,8 +142,8 @@ create index grant_of_client on "grant" (client_id, kid);
 create index grant_of_wallet on "grant" (wallet_address_id, id) where wallet_address_id is not null and state <> 'pending';
 create index grant_to_purge on "grant" (purge_at) where purge_at is not null;
 
--- The interaction of a grant that needs consent. reference is the interact_ref, present from approval until its one use.
--- decided_by is null for what was decided before version 22, too.
+-- The interaction of a grant that needs consent. reference is the interact_ref, present from approval until its one
+-- use. decided_by is also null for decisions from before version 22.
 create table interaction (
   id text primary key,
   grant_id text not null unique references "grant",
@@ -169,10 +169,10 @@ create table access_token (
 ) strict, without rowid;
 create index access_token_of_grant on access_token (grant_id);
 
--- The server keeps holders of access tokens in memory, as long as the number in this one row is the same. Triggers change it
--- with every token, grant, client and key that a holder was read from. It is random, so that a change that is undone and
--- the next one differ. The server keeps only tokens of grants that stay, and no key of another server, so other grants
--- change nothing. A REPLACE by hand is not seen, because SQLite runs no trigger for the row that it deletes.
+-- The server caches access tokens while the number in this one row is unchanged. Triggers change it with every row that
+-- a cached token was read from. It is random, so that a change that is undone and the next one differ. The server
+-- caches only tokens of grants that are never purged, and no key of another server, so other grants change nothing. A
+-- manual REPLACE goes unnoticed, because SQLite runs no trigger for the row that it deletes.
 create table authorization_revision (
   id integer primary key check (id = 1),
   revision integer not null
@@ -210,7 +210,7 @@ create trigger wallet_address_changed after update of path, state on wallet_addr
 create trigger wallet_address_deleted after delete on wallet_address
   begin update authorization_revision set revision = random() where id = 1; end;
 
--- Signed-in browsers of wallet owners, for the consent pages.
+-- Sessions of wallet owners in browsers.
 create table session (
   id_hash blob primary key,
   wallet_address_id integer not null references wallet_address,
@@ -230,17 +230,17 @@ create table known_browser (
 create index known_browser_expiry on known_browser (expires_at);
 create index known_browser_of_wallet on known_browser (wallet_address_id, expires_at);
 
--- Links with which owners set a password, each once; link_hash is the SHA-256 of the link's secret. A wallet has one.
+-- One-time links for owners to set a password; link_hash is the SHA-256 of the link's secret. A wallet has at most one.
 create table password_link (
   wallet_address_id integer primary key references wallet_address,
   link_hash blob not null unique,
   expires_at integer not null
 ) strict;
 
--- Incoming payments. received is the total paid in; `payres ledger check` compares it with the transfers. The *_event_at
--- columns are the times of the last event of a partial payment, and of the event of the expiry. listed is the place among
--- what its wallet's owner sees, the newest last, beside the ids of outgoing payments: of the time when money first came, or
--- until then the id, as long as it asks for an amount and is open. Others are null, and not shown.
+-- Incoming payments. received is the total paid in; `payres ledger check` compares it with the transfers. The
+-- *_event_at columns are the times of the last partial payment event, and of the expiry event. listed is the key in the
+-- owner's activity list, comparable with the ids of outgoing payments: it starts with the time of the first receipt, or
+-- before that is the id, while the payment is open and has an amount. Others are null, and not shown.
 create table incoming_payment (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -261,11 +261,11 @@ create index incoming_payment_listed on incoming_payment (wallet_address_id, lis
 create index incoming_payment_to_expire on incoming_payment (expires_at)
   where completed_at is null and expiry_event_at is null;
 
--- Payments of incoming payments here from wallets on other servers, which a payer's browser has begun. id_hash is the
--- SHA-256 of the secret in the URL that the payer comes back to, browser_hash that of the secret in the browser's cookie.
--- amount is what is to arrive. pending is encrypted: with whom the payer's consent was asked, and the token. The browser
--- came back before 'returned', and the payer's server has made the payment before 'made'; received_before is what had
--- come by then. changed_at is the time of the state.
+-- Payments of local incoming payments from wallets on other servers, started in a payer's browser. id_hash is the
+-- SHA-256 of the secret in the URL that the payer returns to, browser_hash that of the secret in the browser's cookie.
+-- amount is the amount to arrive. pending is encrypted: the consent request in progress, and the token. In state
+-- 'returned' the browser has come back, in 'made' the payer's server has created the payment; received_before is the
+-- amount received by then. changed_at is the time of the state.
 create table checkout (
   id_hash blob primary key,
   incoming_payment_id text not null references incoming_payment,
@@ -284,9 +284,9 @@ create table checkout (
 create index checkout_purge on checkout (purge_at);
 create index checkout_paid on checkout (incoming_payment_id, payer) where state = 'paid';
 
--- Quotes. incoming_payment_id is set when the receiver is on this server. Otherwise path is the result of the probe of the
--- path to it, as JSON. At purge_at the quote is deleted if it was not used; null once a payment is known to have used it.
--- wish is what the owner of the wallet typed who asked for the price on a page, as JSON; null for a client's quote.
+-- Quotes. incoming_payment_id is set if the receiver is local; otherwise path is the probed path to it, as JSON. At
+-- purge_at the quote is deleted if unused; null once a payment is known to have used it. wish is the owner's input, as
+-- JSON, if the quote was requested on a page; null for a client's quote.
 create table quote (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -308,11 +308,11 @@ create index quote_of_client on quote (client_id);
 create index quote_to_purge on quote (purge_at) where purge_at is not null;
 
 -- Outgoing payments. sent has left the wallet, fee included; delivered has arrived at the receiver. window_start is the
--- start of the grant's interval that the payment counts in, 0 when the grant has no interval. path is as in quote.
--- attempts counts how often a receiver on another server was tried since something last arrived there. received_before is
--- the sum that it had received when the payment began, less what this payment had delivered by then. The unresolved amounts
--- are those that unresolved packets may have taken and delivered: the payer has them back, and the grant counts them as
--- spent until an operator records that they were not delivered.
+-- start of the grant's interval that the payment counts in, 0 if the grant has no interval. path is as in quote.
+-- attempts counts the attempts to reach a remote receiver since the last delivery. received_before is what it had
+-- received when the payment began, minus what this payment had delivered by then. The unresolved amounts may have been
+-- taken and delivered by unresolved packets: they were returned to the payer, and the grant counts them as spent until
+-- an operator records that they were not delivered.
 create table outgoing_payment (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -361,9 +361,9 @@ create table grant_spending (
   primary key (grant_id, window_start, receive_code, receive_scale)
 ) strict, without rowid;
 
--- Interledger peers. The account is what we owe the peer (below zero: what the peer owes us, at most its credit limit).
--- outgoing_token is encrypted, incoming_token_hash is a SHA-256; max_packet bounds what one packet from the peer may
--- carry. repeats_answers: the peer repeats our Request-Ids, so it may be asked again for a lost answer.
+-- Interledger peers. The account's balance is what we owe the peer (if negative, what the peer owes us, at most its
+-- credit limit). outgoing_token is encrypted, incoming_token_hash is a SHA-256; max_packet limits the amount of a
+-- packet from the peer. repeats_answers: the peer echoes our Request-Ids, so it may be asked again for a lost answer.
 create table peer (
   id integer primary key,
   name text not null,
@@ -384,7 +384,7 @@ create table peer (
 create unique index peer_in_force on peer (name) where removed_at is null;
 create unique index peer_by_token on peer (incoming_token_hash) where removed_at is null;
 
--- ILP address prefixes that are reached through a peer, its own address among them.
+-- ILP address prefixes reached through a peer, including its own address.
 create table peer_route (
   prefix text not null,
   peer_id integer not null references peer,
@@ -392,9 +392,9 @@ create table peer_route (
 ) strict, without rowid;
 create index peer_route_of_peer on peer_route (peer_id);
 
--- Packets with money that went to a peer, of a payment of ours or from another peer; id is the Request-Id of the
--- exchange. source_amount is in the payer's asset, amount in the peer's. prepare is the packet as sent, while its
--- outcome may still be found out. An operator resolves those that stay unresolved (`doubtful`).
+-- Money packets sent to a peer, of our own payments or from another peer; id is the Request-Id of the exchange.
+-- source_amount is in the payer's asset, amount in the peer's. prepare is the packet as sent, while its outcome may
+-- still be found out. An operator resolves packets that stay unresolved (`doubtful`).
 create table packet (
   id text primary key,
   to_peer_id integer not null references peer,
@@ -425,15 +425,14 @@ create table answered_request (
 ) strict, without rowid;
 create index answered_request_age on answered_request (answered_at);
 
--- Runs of the server that did not end in order: killed_after is the time of the last sign of life. It is null for the run
--- that lasts, whose row is deleted when it ends in order.
+-- Runs of the server that were killed: killed_after is the time of the last sign of life. It is null for the current
+-- run, whose row is deleted when it ends cleanly.
 create table server_run (
   id integer primary key,
   killed_after integer
 ) strict;
 
--- Holds: money of an account that is set aside for an outgoing payment or a packet. remaining is neither posted nor void
--- yet.
+-- Holds of an account's money for an outgoing payment or a packet. remaining is neither posted nor voided.
 create table hold (
   id integer primary key,
   account_id integer not null references account,
@@ -468,15 +467,14 @@ create index transfer_to_incoming_payment on transfer (incoming_payment_id) wher
 create index transfer_of_outgoing_payment on transfer (outgoing_payment_id) where outgoing_payment_id is not null;
 create index transfer_of_refund on transfer (refund_id) where refund_id is not null;
 
--- One row: when the invariants of the ledger were last checked, and the first that did not hold then, or null.
+-- One row: when the ledger's invariants were last checked, and the first that was broken then, or null.
 create table ledger_check (
   id integer primary key check (id = 1),
   checked_at integer not null,
   broken text
 ) strict;
 
--- Deposits and withdrawals by operators, a transfer each. reference is the operator's own name for one; an account has each
--- reference once.
+-- Deposits and withdrawals by operators, one transfer each. reference is the operator's, unique per account.
 create table movement (
   id text primary key,
   account_id integer not null references account,
@@ -487,10 +485,10 @@ create table movement (
 ) strict, without rowid;
 create index movement_of_account on movement (account_id, id);
 
--- Refunds: money of an incoming payment that goes back. amount is in the asset of the receiver's wallet. A wallet here that
--- had paid with an outgoing payment has its money back: returned, in its own asset. Money from another server goes to a
--- wallet address that the operator named: the return payment sends amount there. One reference may take several rows.
--- The wallets are those of the two payments, where one undoes the other; null where a return payment has its own wallet.
+-- Refunds of money of an incoming payment. amount is in the asset of the receiver's wallet. A local payer's wallet gets
+-- returned, in its own asset. Money from another server goes to a wallet address named by the operator: the return
+-- payment sends amount there. One reference may take several rows. The wallets are those of the two payments; null for
+-- a return payment, which has its own wallet.
 create table refund (
   id text primary key,
   incoming_payment_id text not null references incoming_payment,
@@ -513,8 +511,8 @@ create index refund_from_wallet on refund (from_wallet_id, id) where from_wallet
 create index refund_to_wallet on refund (to_wallet_id, id) where to_wallet_id is not null;
 create unique index refund_to_wallet_address on refund (incoming_payment_id, reference) where outgoing_payment_id is null;
 
--- API keys: of programs that use the operator's API. secret_hash is the SHA-256 of the secret part, scopes a JSON array.
--- last_used_at is written once a minute at most. made_by is the key that a program made it with.
+-- API keys of programs that use the operator's API. secret_hash is the SHA-256 of the secret part, scopes a JSON array.
+-- last_used_at is updated at most once a minute. made_by is the key that created it, if a program did.
 create table api_key (
   id text primary key,
   name text not null,
@@ -528,9 +526,9 @@ create table api_key (
 ) strict, without rowid;
 create index api_key_of_maker on api_key (made_by) where made_by is not null;
 
--- Operators who use the admin pages. An operator sets the password with a one-time link; a new link ends the password and
--- the sessions before it. link_hash is the SHA-256 of the link's secret, until it is used. unlocked_at is when the last
--- link was made: earlier wrong passwords do not count.
+-- Operators of the admin pages. An operator sets the password with a one-time link; a new link ends the old password
+-- and sessions. link_hash is the SHA-256 of the unused link's secret. unlocked_at is when the last link was made:
+-- earlier wrong passwords do not count.
 create table operator (
   id integer primary key,
   name text not null unique,
@@ -541,7 +539,7 @@ create table operator (
   unlocked_at integer not null
 ) strict;
 
--- Browsers in which an operator is signed in to the admin pages.
+-- Sessions of operators in browsers.
 create table operator_session (
   id_hash blob primary key,
   operator_id integer not null references operator,
@@ -550,7 +548,7 @@ create table operator_session (
 create index operator_session_expiry on operator_session (expires_at);
 create index operator_session_of_operator on operator_session (operator_id);
 
--- Browsers that operators have signed in with, as known_browser has those of owners.
+-- Browsers that operators have signed in with, like known_browser for owners.
 create table operator_browser (
   id_hash blob primary key,
   operator_id integer not null references operator,
@@ -559,16 +557,16 @@ create table operator_browser (
 create index operator_browser_expiry on operator_browser (expires_at);
 create index operator_browser_of_operator on operator_browser (operator_id, expires_at);
 
--- Forms of the admin pages that were carried out, so that none is carried out twice.
+-- Submitted forms of the admin pages, so that none takes effect twice.
 create table operator_form (
   id text primary key,
   used_at integer not null
 ) strict, without rowid;
 create index operator_form_age on operator_form (used_at);
 
--- The audit log: each change by an operator, written with the change itself. actor is `shell:<user>`,
--- `api:<id of the key>`, `page:<name of the operator>`, or `server`; details is a JSON object without secrets. Rows are
--- never changed or deleted.
+-- The audit log: each change by an operator, in the transaction of the change. actor is `shell:<user>`, `api:<id of the
+-- key>`, `page:<name of the operator>`, or `server`; details is a JSON object without secrets. Rows are never changed
+-- or deleted.
 create table audit (
   id text primary key,
   created_at integer not null,
@@ -581,8 +579,8 @@ create index audit_of_backups on audit (id, created_at) where action = 'database
 create index audit_of_restores on audit (id, created_at) where action = 'database.restore';
 create index audit_of_takeovers on audit (id, created_at) where action = 'database.superseded';
 
--- Idempotency keys of the last day, each of a client or an API key, with the response that a repeated request gets again.
--- path and body_hash (SHA-256) distinguish the request from others under the same key.
+-- Idempotency keys of the last day, of clients and API keys, with the response to repeat. path and body_hash (SHA-256)
+-- distinguish the request from others with the same key.
 create table idempotency_key (
   id integer primary key,
   client_id integer references client,
@@ -598,8 +596,8 @@ create table idempotency_key (
 create unique index idempotency_key_of_api_key on idempotency_key (api_key_id, key) where api_key_id is not null;
 create index idempotency_key_age on idempotency_key (created_at);
 
--- The outbox: events in their order. A row is written in the transaction of the change, and never changed. subject is
--- the id of the payment, grant, packet or webhook that it is about; data is JSON.
+-- The outbox: events in order. A row is written in the transaction of the change, and never changed. subject is the id
+-- of the payment, grant, packet or webhook; data is JSON.
 create table event (
   sequence integer primary key autoincrement,
   type text not null,
@@ -608,8 +606,8 @@ create table event (
   created_at integer not null
 ) strict;
 
--- Webhooks. events are the names and patterns asked for, with commas between. Each event up to cursor was attempted once or
--- is not wanted; those that are sent again have a row in delivery. Secrets are encrypted; previous_secret signs too until
+-- Webhooks. events are comma-separated names and patterns. Each event up to cursor was attempted once or is not wanted;
+-- those that are sent again have a row in delivery. Secrets are encrypted; previous_secret also signs until
 -- previous_until. last_status and last_error are of the latest attempt.
 create table webhook (
   id text primary key,
@@ -627,7 +625,8 @@ create table webhook (
   last_error text
 ) strict, without rowid;
 
--- Events that a webhook did not accept the first time, or that are sent again; next_at is when a pending one is due.
+-- Events that a webhook did not accept at the first attempt, or that are sent again; next_at is when a pending one is
+-- due.
 create table delivery (
   sequence integer not null references event,
   webhook_id text not null references webhook,

@@ -1,6 +1,6 @@
--- The invariants of the ledger, in the order in which they are checked. Each has its name, what it claims, the rows that
--- it is about, and a query that describes each breach in a sentence. A query over a table that grows with each payment is
--- asked a range of keys at a time, :first to :last, of the column after `by`.
+-- The invariants of the ledger, in the order of their check. Each has a name, a claim, the rows that it covers, and a
+-- query that describes each breach in a sentence. A query over a table that grows with each payment takes a range of
+-- keys at a time, :first to :last, of the column after `by`.
 --
 -- `sums_to(terms, figure)` is whether the exact sum of a group is that figure: see payres/store/invariants.py.
 
@@ -12,7 +12,7 @@ FROM account a JOIN asset s ON s.id = a.asset_id GROUP BY a.asset_id HAVING NOT 
 
 -- balances: each account's balance is its credits minus its debits
 -- about accounts
--- No index leads from an account to its transfers: a scan of its own adds all of them up.
+-- There is no index from an account to its transfers: a separate scan adds all of them up.
 SELECT NULL FROM account WHERE false;
 
 -- transfers: both accounts of each transfer are kept in one asset
@@ -65,7 +65,7 @@ FROM (
 
 -- floors: no account has less free than its floor, which is zero or a peer's credit limit
 -- about accounts with a floor
--- Nothing but warn_below, a tenth, says a second time what a peer's credit limit is.
+-- The only other record of a peer's credit limit is warn_below, a tenth of it.
 SELECT 'account ' || id || ' (' || kind || ') has a balance of ' || balance || ' with ' || held
   || ' held, its floor is ' || coalesce(floor, 'missing')
 FROM account WHERE balance - held < floor OR held < 0 OR CASE kind
@@ -93,7 +93,7 @@ GROUP BY p.id HAVING NOT sums_to(t.amount, p.sent);
 
 -- debited: each ended outgoing payment says the debit that it held, or sent at once, and a completed one its fee
 -- about ended outgoing payments, by outgoing_payment.id
--- The fee of one that has failed is in proportion to what it sent.
+-- The fee of a failed one is in proportion to the sent amount.
 SELECT 'outgoing payment ' || p.id || ' says a debit of ' || p.debit || ' and a fee of ' || p.fee
   || ', which is not what it held and paid'
 FROM outgoing_payment p JOIN wallet_address w ON w.id = p.wallet_address_id
