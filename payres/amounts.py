@@ -1,7 +1,7 @@
-"""Amounts, fees, rates and the three shapes of a quote: pure arithmetic on integers and fractions.
+"""Amounts, fees, rates and the three kinds of quotes: pure arithmetic on integers and fractions.
 
-Delivered amounts round down, source amounts and fees round up: rounding never creates money, and never favours the
-payer against the operator. Every amount is in the smallest unit of its asset.
+Delivered amounts are rounded down, source amounts and fees up: rounding never creates money, and never favours the
+payer over the operator. Every amount is in its asset's minor unit.
 """
 
 import re
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-MAX_VALUE = 2**64 - 1  # what an Open Payments amount can carry (uint64)
-MAX_LEDGER = 2**63 - 1  # what one ledger figure can carry (SQLite INTEGER)
+MAX_VALUE = 2**64 - 1  # the largest Open Payments amount (uint64)
+MAX_LEDGER = 2**63 - 1  # the largest ledger amount (SQLite INTEGER)
 
 MAX_DECIMAL_LENGTH = 300  # room for the 255 decimals of the largest scale
 MAX_RATE_LENGTH = 64
@@ -21,14 +21,14 @@ _DECIMAL = re.compile(r"([0-9]+)(?:\.([0-9]+))?")
 
 
 class Asset(msgspec.Struct, frozen=True):
-    """A currency and the number of decimals of its smallest unit: `Asset("USD", 2)` counts cents."""
+    """A currency and the number of decimals of its minor unit: `Asset("USD", 2)` counts cents."""
 
     code: str
     scale: int
 
 
 class Fee(msgspec.Struct, frozen=True):
-    """The operator's fee for sending: `fixed` smallest units plus `basis_points` ten-thousandths of the amount."""
+    """The operator's fee for sending: `fixed` minor units plus `basis_points` ten-thousandths of the amount."""
 
     fixed: int = 0
     basis_points: int = 0
@@ -36,13 +36,13 @@ class Fee(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.fixed < 0:
             raise ValueError("a fixed fee may not be negative")
-        # A fee of the whole amount would leave nothing to deliver, however much is sent.
+        # A fee of the whole amount would leave nothing to deliver.
         if not 0 <= self.basis_points < 10_000:
             raise ValueError("a fee is between 0 and 9999 basis points (ten-thousandths)")
 
 
 class Split(NamedTuple):
-    """How an amount is split: `debit` leaves the sender, `fee` of it stays with the operator, `receive` arrives.
+    """How a payment is split: `debit` leaves the sender, of which `fee` goes to the operator; `receive` arrives.
 
     `debit` and `fee` are in the source asset, `receive` is in the destination asset.
     """
@@ -53,7 +53,7 @@ class Split(NamedTuple):
 
 
 class TooSmall(ValueError):
-    """Not one unit would arrive; `minimum` is the smallest debit that delivers one."""
+    """Not even one unit would arrive; `minimum` is the smallest debit that delivers one."""
 
     def __init__(self, minimum: int) -> None:
         super().__init__(f"nothing would arrive: the smallest amount that can be sent is {minimum}")
@@ -61,14 +61,14 @@ class TooSmall(ValueError):
 
 
 class TooLarge(ValueError):
-    """One side of the exchange would not fit into a 64-bit amount."""
+    """One side of the exchange exceeds 64 bits."""
 
     def __init__(self) -> None:
         super().__init__(f"one side of the exchange would be more than {MAX_VALUE}, the largest amount there is")
 
 
 def parse_value(text: str) -> int:
-    """Reads the `value` of an amount on the wire: ASCII digits, at most 2^64-1; leading zeros are dropped.
+    """Parses the `value` of an amount on the wire: ASCII digits, at most 2^64-1; leading zeros are dropped.
 
     Raises ValueError with a sentence for the client.
     """
@@ -78,9 +78,9 @@ def parse_value(text: str) -> int:
 
 
 def parse_decimal(text: str, asset: Asset) -> int:
-    """Reads an amount as people write it, such as "100.00" or "1000", into smallest units.
+    """Parses an amount as people write it, such as "100.00" or "1000", into minor units.
 
-    Raises ValueError with a sentence that names the smallest unit.
+    Raises ValueError with a sentence that names the minor unit.
     """
     unit = f"{format_decimal(1, asset)} {asset.code}"
     match = _DECIMAL.fullmatch(text) if len(text) <= MAX_DECIMAL_LENGTH else None
@@ -96,7 +96,7 @@ def parse_decimal(text: str, asset: Asset) -> int:
 
 
 def format_decimal(value: int, asset: Asset) -> str:
-    """An amount with all decimals of its asset and nothing else: "1000.00"."""
+    """An amount with all decimals of its asset, nothing else: "1000.00"."""
     return _format(value, asset, "")
 
 
@@ -113,10 +113,10 @@ def _format(value: int, asset: Asset, separator: str) -> str:
 
 
 def parse_rate(text: str) -> Fraction:
-    """Reads an exchange rate, an exact decimal above zero such as "0.92".
+    """Parses an exchange rate, a positive exact decimal such as "0.92".
 
-    A rate is what one whole unit of the source asset is worth in whole units of the destination asset.
-    Raises ValueError with a sentence for the operator.
+    A rate is the value of one whole unit of the source asset in whole units of the destination asset. Raises ValueError
+    with a sentence for the operator.
     """
     if len(text) > MAX_RATE_LENGTH or not _DECIMAL.fullmatch(text) or not (rate := Fraction(text)):
         raise ValueError(f"a rate is a decimal number above zero of at most {MAX_RATE_LENGTH} characters, such as 0.92")
@@ -124,25 +124,25 @@ def parse_rate(text: str) -> Fraction:
 
 
 def fee_on(amount: int, fee: Fee) -> int:
-    """The fee on an amount, its share rounded up."""
+    """The fee on an amount, rounded up."""
     return fee.fixed + _divide_up(amount * fee.basis_points, 10_000)
 
 
 def unit_rate(rate: Fraction, source: Asset, destination: Asset) -> Fraction:
-    """The rate between smallest units: how many of the destination asset one of the source asset is worth.
+    """The rate between minor units: how many of the destination asset one of the source asset is worth.
 
-    `rate` is between whole units. The functions below take rates between smallest units.
+    `rate` is between whole units. The functions below take rates between minor units.
     """
     return rate * Fraction(10) ** (destination.scale - source.scale)
 
 
 def convert(source: int, rate: Fraction) -> int:
-    """What is delivered for `source`, rounded down."""
+    """The delivered amount for `source`, rounded down."""
     return source * rate.numerator // rate.denominator
 
 
 def convert_back(destination: int, rate: Fraction) -> int:
-    """What must be sent so that at least `destination` can be delivered, rounded up."""
+    """The amount to send so that at least `destination` is delivered, rounded up."""
     return _divide_up(destination * rate.denominator, rate.numerator)
 
 
@@ -151,9 +151,9 @@ def _divide_up(dividend: int, divisor: int) -> int:
 
 
 def fixed_send(debit: int, fee: Fee, rate: Fraction) -> Split:
-    """The sender gives `debit`; the fee on all of it is taken out and the rest is delivered, rounded down.
+    """The split of sending `debit`: the fee on all of it is deducted and the rest is delivered, rounded down.
 
-    Raises TooSmall when not one unit would arrive, TooLarge when either side is no 64-bit amount.
+    Raises TooSmall if not even one unit would arrive, TooLarge if either side exceeds 64 bits.
     """
     charge = fee_on(debit, fee)
     receive = convert(max(debit - charge, 0), rate)
@@ -163,9 +163,9 @@ def fixed_send(debit: int, fee: Fee, rate: Fraction) -> Split:
 
 
 def fixed_receive(receive: int, fee: Fee, rate: Fraction) -> Split:
-    """The receiver gets `receive`; its price, rounded up, and the fee on that price are what the sender pays.
+    """The split of delivering `receive`: the sender pays its price, rounded up, plus the fee on that price.
 
-    Raises TooSmall when `receive` is not at least 1, TooLarge when either side is no 64-bit amount.
+    Raises TooSmall if `receive` is below 1, TooLarge if either side exceeds 64 bits.
     """
     if receive <= 0:
         raise TooSmall(minimum_send(fee, rate))
@@ -181,7 +181,7 @@ def _split(debit: int, receive: int, fee: int) -> Split:
 
 
 def minimum_send(fee: Fee, rate: Fraction) -> int:
-    """The smallest debit that delivers at least one unit under `fixed_send`.
+    """The smallest debit that delivers at least one unit with `fixed_send`.
 
     A debit d leaves d - fixed - ceil(d * bp / 10000) = floor(d * (10000 - bp) / 10000) - fixed to deliver, which grows
     with d. It must reach the price of one unit.

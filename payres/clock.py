@@ -1,6 +1,6 @@
 """Time: microseconds since the Unix epoch, UTC, inside the program; RFC 3339 outside it.
 
-A clock is handed to whatever needs one, so that tests move time instead of waiting for it.
+Clocks are passed in, so that tests move time instead of waiting for it.
 """
 
 import re
@@ -25,7 +25,7 @@ _DATE_TIME = re.compile(
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-# The parts of a time as text: a page shows forty of them, and to format each takes four times as long.
+# The parts of a time as text: a page shows forty times, and formatting takes four times as long.
 _MINUTES = tuple(f"T{minute // 60:02}:{minute % 60:02}:" for minute in range(24 * 60))
 _SECONDS = tuple(f"{second:02}" for second in range(60))
 _MILLISECONDS = tuple(f".{millisecond:03}Z" for millisecond in range(1000))
@@ -35,16 +35,16 @@ class Clock(Protocol):
     """The time in microseconds since the Unix epoch, UTC."""
 
     def now(self) -> int:
-        """The present moment."""
+        """The current time."""
         ...
 
     def outside(self) -> int:
-        """The moment by the clocks of other programs, which sign and check signatures by them."""
+        """The time of other programs' clocks, for creating and verifying signatures."""
         ...
 
 
 class SystemClock:
-    """The clock of the machine."""
+    """The machine's clock."""
 
     def now(self) -> int:
         return time.time_ns() // 1000
@@ -54,9 +54,9 @@ class SystemClock:
 
 
 class MovableClock:
-    """A clock that can be moved: it runs along with the system clock, or stands still when `frozen`.
+    """A clock that can be moved: it runs along with the system clock, or stands still if `frozen`.
 
-    `start` is its first reading (microseconds UTC), by default that of the system clock.
+    `start` is its first reading (microseconds UTC), by default the system clock's.
     """
 
     def __init__(self, start: int | None = None, *, frozen: bool = False) -> None:
@@ -64,7 +64,7 @@ class MovableClock:
         self._frozen = frozen
         origin = self._system.now()
         first = origin if start is None else start
-        # Frozen, the offset is the whole reading; running, it is the distance kept from the system clock.
+        # If frozen, the offset is the whole reading; otherwise, the difference to the system clock.
         self._offset = first if frozen else first - origin
 
     def now(self) -> int:
@@ -78,16 +78,16 @@ class MovableClock:
         return self._frozen
 
     def freeze(self, frozen: bool) -> None:
-        """Stands still from now on, or runs on from where it stands."""
+        """Freezes the clock, or lets it run on from its reading."""
         now = self.now()
         self._frozen, self._offset = frozen, now if frozen else now - self._system.now()
 
     def advance(self, seconds: float) -> None:
-        """Moves the clock forward, or back when `seconds` is negative, to the nearest microsecond."""
+        """Moves the clock forward, or back if `seconds` is negative, to the nearest microsecond."""
         self._offset += round(seconds * SECOND)
 
     def reset(self) -> None:
-        """Shows what the system clock shows, and runs along with it."""
+        """Sets the clock to the system clock, running."""
         self._offset, self._frozen = 0, False
 
 
@@ -103,7 +103,7 @@ def format_time(us: int) -> str:
 
 
 def format_time_if_any(us: int | None) -> str | None:
-    """The same, for a time that may not have come."""
+    """The same for an optional time."""
     return None if us is None else format_time(us)
 
 
@@ -115,11 +115,10 @@ def _date(day: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Microseconds UTC of an RFC 3339 date-time (section 5.6); digits beyond the microsecond are cut off.
+    """Microseconds UTC of an RFC 3339 date-time (section 5.6); digits beyond the microsecond are truncated.
 
-    A leap second (section 5.7) counts as the first second of the month that follows, as in POSIX time. Raises
-    ValueError with a sentence when the text is not a date-time, has no `Z` or offset, or falls outside the years 1 to
-    9999 in UTC.
+    A leap second (section 5.7) counts as the first second of the next month, as in POSIX time. Raises ValueError with a
+    sentence if the text is not a date-time, has no `Z` or offset, or is outside the years 1 to 9999 in UTC.
     """
     match = _DATE_TIME.fullmatch(text)
     if match is None:
@@ -141,7 +140,7 @@ def parse_time(text: str) -> int:
 
 
 def parse_day_or_time(text: str) -> int:
-    """Microseconds UTC of a time, or of the beginning of a day such as 2026-01-31. ValueError has a sentence."""
+    """Microseconds UTC of a time, or of the start of a day such as 2026-01-31. Raises ValueError with a sentence."""
     try:
         return parse_time(f"{text}T00:00:00Z" if _DATE.fullmatch(text) else text)
     except ValueError as error:

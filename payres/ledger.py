@@ -1,9 +1,9 @@
 """The ledger: double entry, with holds, and the only place where money moves.
 
-Every function runs inside the caller's transaction, checks the accounts before and after, and stores what caused the
-movement: `store.accounts.change_account` checks an account and changes it in one statement, `in_order` looks at it
-again. No account falls below its floor: zero, or for a peer minus its credit limit; the external account has none. At
-any moment the balances of all accounts of one asset sum to zero, which `payres.operator.invariant_checks` checks.
+Every function runs in the caller's transaction, checks the accounts before and after, and stores the cause of the
+movement: `store.accounts.change_account` checks and changes an account in one statement, `in_order` checks it again. No
+account falls below its floor: zero, or for a peer minus its credit limit; the external account has none. At any moment
+the balances of all accounts of an asset sum to zero, which `payres.operator.invariant_checks` checks.
 """
 
 import sqlite3
@@ -24,13 +24,13 @@ T = TypeVar("T")
 
 
 class LedgerBroken(FailStop):
-    """An invariant of the ledger does not hold; nothing may be written until an operator has looked."""
+    """An invariant of the ledger does not hold: all writing stops until an operator has looked."""
 
     reason = "its ledger does not balance"
 
 
 class NotEnough(Exception):
-    """The account does not have the amount free. `free` is what it has, in the minor unit."""
+    """The account's free balance is too low. `free` is that balance, in the minor unit."""
 
     def __init__(self, account: AccountRecord, free: int) -> None:
         super().__init__(f"account {account.id} ({account.kind}) has {free} free")
@@ -39,14 +39,14 @@ class NotEnough(Exception):
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """The id of a new transfer or hold, and the accounts that ran low by it, which their operator is to hear of."""
+    """The id of a new transfer or hold, and the accounts that it left low, for warnings to operators."""
 
     id: int
     low: Sequence[AccountRecord]
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One side of an exchange: an account, its asset, and how much leaves it or arrives."""
+    """One side of an exchange: an account, its asset, and the amount that leaves or arrives."""
 
     account_id: int
     asset_id: int
@@ -54,7 +54,7 @@ class Side(msgspec.Struct, frozen=True):
 
 
 def movement(function: Callable[P, T]) -> Callable[P, T]:
-    """Raises LedgerBroken where a movement violates a constraint of the tables: the checks should come first."""
+    """Raises LedgerBroken if a movement violates a constraint of the tables, which earlier checks should prevent."""
 
     @wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -69,7 +69,7 @@ def movement(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def open_account(work: Work, kind: str, asset_id: int, floor: int | None = 0) -> int:
-    """A new account with a balance of zero; returns its id. The external account alone has no floor (None)."""
+    """Opens an account with a balance of zero. Returns its id. Only the external account has no floor (None)."""
     account_id = accounts.insert_account(work, kind, asset_id, floor)
     if kind == "peer":
         watch(work, account_id)
@@ -77,7 +77,7 @@ def open_account(work: Work, kind: str, asset_id: int, floor: int | None = 0) ->
 
 
 def operator_account(work: Work, asset_id: int, kind: str) -> int:
-    """The id of the asset's one `liquidity`, `fees` or `external` account, made on first use."""
+    """The id of the asset's `liquidity`, `fees` or `external` account, created on first use."""
     found = accounts.find_operator_account(work, asset_id, kind)
     if found:
         return found.id
@@ -85,20 +85,20 @@ def operator_account(work: Work, asset_id: int, kind: str) -> int:
 
 
 def free_balance(account: AccountRecord) -> int:
-    """What the account may still give, in the minor unit."""
+    """The amount that may still leave the account, in the minor unit."""
     assert account.floor is not None, "the external account has no bound"
     return account.balance - account.held - account.floor
 
 
 def check_free(work: Work, account_id: int, amount: int) -> None:
-    """Raises NotEnough when the account could not give this amount now."""
+    """Raises NotEnough if the account cannot give this amount now."""
     account = _sound_account(work, account_id)
     if free_balance(account) < amount:
         raise NotEnough(account, free_balance(account))
 
 
 def set_floor(work: Work, account_id: int, floor: int) -> None:
-    """Sets how far the account may fall. Raises NotEnough when it is below that already."""
+    """Sets the floor of the account. Raises NotEnough if it is already below that."""
     account = ACCOUNTS.by_id(work, account_id)
     assert account.floor is not None, "the external account has no bound"
     if account.balance - account.held < floor:
@@ -108,9 +108,8 @@ def set_floor(work: Work, account_id: int, floor: int) -> None:
 
 
 def watch(work: Work, account_id: int) -> None:
-    """From now on the account runs low once less is free than a tenth of a peer's credit limit, or of what a liquidity
-    account has free now. It can run low again after twice as much has been free, or after this was called again.
-    """
+    """From now on, warns when less is free than a tenth of the peer's credit limit, or of the liquidity free now. It
+    warns again only after twice as much has been free, or after another call of this function."""
     account = ACCOUNTS.by_id(work, account_id)
     assert account.floor is not None, "the external account has no bound"
     whole = -account.floor if account.kind == "peer" else free_balance(account)
@@ -121,7 +120,7 @@ def watch(work: Work, account_id: int) -> None:
 def transfer(work: Work, debit: int, credit: int, amount: int, kind: str, **cause: Unpack[Cause]) -> Moved:
     """Moves `amount` from account `debit` to account `credit` at once.
 
-    Raises NotEnough, InvalidAmount (past 2^63-1).
+    Raises NotEnough, InvalidAmount (beyond 2^63-1).
     """
     _check_amount(amount)
     low = _move(work, debit, credit, amount, 0)
@@ -129,15 +128,15 @@ def transfer(work: Work, debit: int, credit: int, amount: int, kind: str, **caus
 
 
 def exchange(work: Work, payer: Side, payee: Side, **cause: Unpack[Cause]) -> Sequence[AccountRecord]:
-    """Moves what the payer gives to the payee: at once in one asset, else into the operator's liquidity in the payer's
-    asset, and out of that in the payee's. Returns the accounts that ran low.
+    """Moves money from the payer to the payee: directly in one asset, otherwise into the operator's liquidity in the
+    payer's asset, and out of that in the payee's. Returns the accounts that became low.
 
-    Raises NotEnough, InvalidAmount (past 2^63-1), after which nothing of the unit may stay.
+    Raises NotEnough, InvalidAmount (beyond 2^63-1); then the unit must be rolled back.
     """
     if payer.asset_id == payee.asset_id and payer.account_id != payee.account_id:
         assert payer.amount == payee.amount, "one asset is paid one to one"
         return transfer(work, payer.account_id, payee.account_id, payer.amount, "payment", **cause).low
-    # Also for an account that pays itself, since a transfer has two sides.
+    # Also if an account pays itself, since a transfer needs two different accounts.
     taken = operator_account(work, payer.asset_id, "liquidity")
     given = operator_account(work, payee.asset_id, "liquidity")
     of_payer = cause.copy()
@@ -150,9 +149,9 @@ def exchange(work: Work, payer: Side, payee: Side, **cause: Unpack[Cause]) -> Se
 
 @movement
 def hold(work: Work, account_id: int, amount: int, **cause: Unpack[Cause]) -> Moved:
-    """Sets `amount` of the account aside for a payment or a packet.
+    """Holds `amount` of the account for a payment or a packet.
 
-    Raises NotEnough, InvalidAmount (past 2^63-1).
+    Raises NotEnough, InvalidAmount (beyond 2^63-1).
     """
     _check_amount(amount)
     _change(work, account_id, 0, amount)
@@ -162,9 +161,9 @@ def hold(work: Work, account_id: int, amount: int, **cause: Unpack[Cause]) -> Mo
 
 @movement
 def post(work: Work, hold_id: int, credit: int, amount: int, kind: str, **cause: Unpack[Cause]) -> None:
-    """Moves `amount`, part or all of what is held, to account `credit`.
+    """Moves `amount`, part or all of a hold, to account `credit`.
 
-    Raises InvalidAmount (past 2^63-1).
+    Raises InvalidAmount (beyond 2^63-1).
     """
     _check_amount(amount)
     held = HOLDS.by_id(work, hold_id)
@@ -179,7 +178,7 @@ def post(work: Work, hold_id: int, credit: int, amount: int, kind: str, **cause:
 
 @movement
 def void(work: Work, hold_id: int) -> int:
-    """Ends a hold: what was not posted is free again; returns how much that was."""
+    """Ends a hold: releases the part that was not posted, and returns it."""
     held = HOLDS.by_id(work, hold_id)
     if held.remaining:
         _change(work, held.account_id, 0, -held.remaining)
@@ -194,9 +193,9 @@ def _check_amount(amount: int) -> None:
 
 
 def _move(work: Work, debit: int, credit: int, amount: int, from_held: int) -> Sequence[AccountRecord]:
-    """Changes both balances; returns the accounts that ran low.
+    """Changes both balances. Returns the accounts that became low.
 
-    Raises as `_change` does, and LedgerBroken for accounts that are not of one asset.
+    Raises like `_change`, and LedgerBroken if the accounts have different assets.
     """
     if debit == credit:
         raise LedgerBroken(f"account {debit} cannot be both sides of one transfer")
@@ -206,16 +205,16 @@ def _move(work: Work, debit: int, credit: int, amount: int, from_held: int) -> S
 
 
 def _change(work: Work, account_id: int, balance: int, held: int) -> None:
-    """Changes the balance and what is held by so much; `_check` follows.
+    """Changes the balance and the held amount; `_check` must follow.
 
-    Raises NotEnough, InvalidAmount (past 2^63-1), with nothing changed.
+    Raises NotEnough, InvalidAmount (beyond 2^63-1), with nothing changed.
     """
     if not accounts.change_account(work, account_id, balance, held, MAX_LEDGER):
         raise _obstacle(_sound_account(work, account_id), balance, held)
 
 
 def _check(work: Work, *moved: int) -> Sequence[AccountRecord]:
-    """Looks at one account or two after a movement; returns those that have just run low. Raises LedgerBroken."""
+    """Checks one or two accounts after a movement. Returns those that have just become low. Raises LedgerBroken."""
     if accounts.in_order(work, moved[0], moved[-1]):
         return ()
     found = [_sound_account(work, account_id) for account_id in moved]
@@ -225,7 +224,7 @@ def _check(work: Work, *moved: int) -> Sequence[AccountRecord]:
 
 
 def _runs_low(work: Work, account: AccountRecord) -> bool:
-    """Whether to warn of the account now; what is noted of that is changed as `watch` says."""
+    """Whether to warn about the account now; updates `warned`, see `watch`."""
     if account.warn_below is None:
         return False
     free = free_balance(account)
@@ -247,7 +246,7 @@ def _obstacle(account: AccountRecord, balance: int, held: int) -> Exception:
 
 
 def _sound_account(work: Work, account_id: int) -> AccountRecord:
-    """The account. Raises LedgerBroken when no movement can have left it like this."""
+    """The account. Raises LedgerBroken if no movement can have left it in this state."""
     account = ACCOUNTS.by_id(work, account_id)
     floor, free = account.floor, account.balance - account.held
     if account.held < 0 or (free < floor if floor is not None else account.kind != "external"):

@@ -16,18 +16,18 @@ LogFormat = Literal["text", "json"]
 LogLevel = Literal["info", "debug"]
 REQUESTS: Final = "payres.requests"
 STANDARD_ERROR: Final = 2
-FLUSH_SECONDS: Final = 0.05  # that a line of a request waits for others
-MAX_LINES: Final = 256  # that wait together
+FLUSH_SECONDS: Final = 0.05  # to collect request lines that are written together
+MAX_LINES: Final = 256  # written together
 
 
 def configure(log_format: LogFormat, log_level: str) -> None:
-    """From now on, what is logged goes to standard error: our own from this level, that of libraries from WARNING."""
+    """Logs to standard error: from payres at this level, from libraries at WARNING."""
     logging.basicConfig(level=logging.WARNING, handlers=[OutputHandler(log_format)])
     logging.getLogger("payres").setLevel(log_level.upper())
 
 
 class OutputHandler(logging.Handler):
-    """Writes records to a descriptor. It waits for nobody who reads: lines for which a pipe has no room are dropped."""
+    """Writes records to a descriptor without ever blocking: lines that do not fit into a full pipe are dropped."""
 
     def __init__(self, log_format: LogFormat, descriptor: int = STANDARD_ERROR) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class OutputHandler(logging.Handler):
         self.write([_line(record.created, record.levelname, record.name, entry)])
 
     def write(self, lines: Sequence[bytes]) -> int:
-        """Writes lines as far as there is room; how many were written or begun."""
+        """Writes lines while there is room. Returns how many were written or begun."""
         written = 0
         while written < len(lines) and self.has_room():
             piece = lines[written]
@@ -50,8 +50,8 @@ class OutputHandler(logging.Handler):
             while written < len(lines) and len(piece) + len(lines[written]) <= select.PIPE_BUF:
                 piece += lines[written]
                 written += 1
-            with suppress(OSError):  # the server goes on when nobody reads the log any more
-                while piece and self.has_room():  # more than once for a very long line alone
+            with suppress(OSError):  # the server continues if nobody reads the log
+                while piece and self.has_room():  # repeats only for a very long line
                     os.write(self._descriptor, piece[: select.PIPE_BUF])
                     piece = piece[select.PIPE_BUF :]
         return written
@@ -60,13 +60,13 @@ class OutputHandler(logging.Handler):
         """Whether PIPE_BUF bytes can be written at once."""
         try:
             return bool(select.select([], [self._descriptor], [], 0)[1])
-        except (OSError, ValueError):  # it is closed
+        except (OSError, ValueError):  # closed
             return False
 
 
 class RequestLog:
-    """One line for each request. Those of a moment are written together: to write each at once takes longer than to
-    read a resource. Lines for which there is no room are counted."""
+    """Writes a line per request, in batches: writing each at once takes longer than reading a resource. Dropped lines
+    are counted."""
 
     def __init__(self, log_format: LogFormat, descriptor: int = STANDARD_ERROR) -> None:
         self._is_json = log_format == "json"
@@ -77,7 +77,7 @@ class RequestLog:
     def write(
         self, method: str, path: str, status: int, code: str | None, seconds: float, more: Mapping[str, str]
     ) -> None:
-        """Writes a line, which ends with what else is known of the request."""
+        """Writes a line, which ends with `more`."""
         if not self._lines:
             asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
         ms = round(seconds * 1000, 1)
@@ -93,7 +93,7 @@ class RequestLog:
             self.flush()
 
     def flush(self) -> None:
-        """Writes the lines so far."""
+        """Writes the collected lines."""
         lines, self._lines = self._lines, []
         if self._dropped and self._output.has_room():
             entry = {"dropped": self._dropped} if self._is_json else f"dropped={self._dropped}"
@@ -103,7 +103,7 @@ class RequestLog:
 
 
 def _line(at: float, level: str, logger: str, entry: Mapping[str, object] | str) -> bytes:
-    """A line of JSON with the members of an entry, or of text, with its time as RFC 3339 has it, in UTC."""
+    """A line of JSON with the members of an entry, or of text, with the time in UTC as RFC 3339."""
     seconds, milliseconds = divmod(int(at * 1000), 1000)
     moment = f"{_second(seconds)}.{milliseconds:03d}Z"
     if isinstance(entry, str):
@@ -117,5 +117,5 @@ def _second(seconds: int) -> str:
 
 
 def _quoted(value: str) -> str:
-    """A value as one word of a line, quoted and escaped if necessary, so that nobody can forge a line."""
+    """A value as one word of a line, quoted and escaped if necessary, so that it cannot forge a line."""
     return value if value.replace("-", "").isalnum() else msgspec.json.encode(value).decode()

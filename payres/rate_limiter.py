@@ -1,10 +1,10 @@
-"""Rate limiters: how often something may happen for each client, address or peer; and whom a request is counted for.
+"""Rate limiters for clients, addresses and peers; and the requester that a request counts for.
 
-Each limiter is a token bucket, stored as one number: the time at which it is full again.
+Each limiter is a token bucket, stored as one number: the time at which it will be full.
 
-A request is counted for the same requester by limiters and slots, so that nobody uses up the share of others. A known
-client is counted by itself, from any address. New clients are counted together with all others of their address, and so
-are clients known by their key alone, because anyone can make any number of keys.
+Limiters and slots count a request for the same requester, so that nobody can use up the share of others. A known client
+is counted on its own, from any address. New clients are counted together with all others of their address, and so are
+clients known only by their key, because anyone can make any number of keys.
 """
 
 import ipaddress
@@ -20,21 +20,21 @@ from payres.clock import SECOND, Clock
 from payres.errors import TooManyRequests
 from payres.limits import BURST_SECONDS, MAX_COUNTED
 
-# The key for all addresses that cannot be parsed; no address is written like this.
+# The key for all unparseable addresses; no address looks like this.
 UNREADABLE: Final = "unreadable"
-# Characters of an IPv6 address that ends as an IPv4 one. Longer texts are not parsed.
+# The maximum length of an IPv6 address with an IPv4 ending. Longer texts are not parsed.
 MAX_ADDRESS_LENGTH: Final = 45
 
-# The identity of a known client, or an address as requests are counted by ("" where there is none to count by), with
-# the identity of the client there that is known by its key alone.
+# The identity of a known client; or an address as counted ("" if there is none), with the identity of the client there
+# if that is known only by its key.
 Requester = tuple[str] | tuple[str, str]
 
-# The requester of the request that is being served; None outside of requests, for the server's own work.
+# The requester of the current request; None outside of requests, for the server's own work.
 requested_by: ContextVar[Requester | None] = ContextVar("requested_by", default=None)
 
 
 class RateLimiter:
-    """Permits `rate` a second for each key, and a few seconds' worth at once; a rate of 0 is no limit.
+    """Permits `rate` per second for each key, with a burst of a few seconds' worth; a rate of 0 is no limit.
 
     It counts in memory. Beyond MAX_COUNTED keys the least recently used is dropped, and then has a full bucket.
     """
@@ -46,14 +46,14 @@ class RateLimiter:
         self._full_at: OrderedDict[Hashable, int] = OrderedDict()
 
     def take(self, key: Hashable) -> int:
-        """Takes one. Returns 0, or, when there is none left, the microseconds until there is."""
+        """Takes one token. Returns 0, or if there is none, the microseconds until the next."""
         if not self._rate:
             return 0
         now = self._clock.now() * self._rate
         full_at = self._full_at.pop(key, 0)
         if full_at < now:
             full_at = now
-        elif full_at > now + self._burst:  # the clock was set back, which must not lock anyone out
+        elif full_at > now + self._burst:  # the clock was set back: nobody may be locked out
             full_at = now + self._burst
         wait = full_at + SECOND - now - self._burst
         self._full_at[key] = full_at if wait > 0 else full_at + SECOND
@@ -62,7 +62,7 @@ class RateLimiter:
         return -(-wait // self._rate) if wait > 0 else 0
 
     def wait(self, key: Hashable) -> int:
-        """Like `take`, but takes none."""
+        """Like `take`, without taking a token."""
         full_at = self._full_at.get(key)
         if full_at is None:
             return 0
@@ -73,38 +73,38 @@ class RateLimiter:
 
 
 def too_many(wait: int, description: str) -> TooManyRequests:
-    """The error beyond a rate; `wait` is the microseconds until the next is accepted, rounded up to seconds."""
+    """The error beyond a rate; `wait` is the microseconds until the next request is accepted, rounded up to seconds."""
     return TooManyRequests(description, retry_after=-(-wait // SECOND))
 
 
 def count_for_client(identity: str, is_key: bool) -> None:
-    """Counts the request for this client; `is_key` for one that is known by its key alone."""
+    """Counts the request for this client; `is_key` if it is known only by its key."""
     requester = requested_by.get()
     if requester is not None:
         requested_by.set((requester[0], identity) if is_key else (identity,))
 
 
 def address_of(scope: Scope) -> str | None:
-    """The address that a request is counted under, from the connection or its proxy.
+    """The address that a request counts for, from the connection or its proxy.
 
-    None for a connection of this machine: a proxy here that names no client must not be counted as one client. Requests
-    that a proxy forwards with an unreadable address are counted together, so that they are limited too.
+    None for a connection from this machine: a local proxy that names no client must not count as one client. Requests
+    forwarded with an unreadable address are counted together, so that they are limited too.
     """
     client = scope.get("client")
     if client is None:
         return None
     found = counted_address(client[0])
     if found is None:
-        for name, _ in scope["headers"]:  # a plain loop, because every request passes here
+        for name, _ in scope["headers"]:  # a plain loop, for speed: every request passes here
             if name == b"x-forwarded-for":
                 return UNREADABLE
     return found
 
 
 def counted_address(address: str) -> str | None:
-    """The key that an address is counted under: itself, or its /64 network for IPv6, which one customer has (RFC 6177).
+    """The key that an address counts under: itself, or for IPv6 its /64 network, which one customer has (RFC 6177).
 
-    None for loopback. UNREADABLE for a text that is no address.
+    None for loopback. UNREADABLE if the text is not an address.
     """
     return _counted(address) if len(address) <= MAX_ADDRESS_LENGTH else UNREADABLE
 

@@ -1,4 +1,4 @@
-"""Makes the structs of `payres.wire`, and the data of events, from records of the store."""
+"""Converts records of the store to the structs of `payres.wire` and the data of events."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def page_of(found: tuple[Sequence[Any], PageBounds], show: Callable[[Any], T]) -> Page[T]:
-    """The page of these records."""
+    """A page of records, converted by `show`."""
     records, bounds = found
     pagination = Pagination(
         start_cursor=str(records[0].id) if records else UNSET,
@@ -37,7 +37,7 @@ def amount(value: int | str, asset: Asset) -> Amount:
 
 
 def incoming_payment(urls: Urls, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:
-    """Without methods, as in lists and after completion."""
+    """The payment without methods, as in lists and after completion."""
     asset = wallet.asset
     return IncomingPayment(
         id=urls.resource("incoming-payments", payment.id),
@@ -65,7 +65,7 @@ def quote(urls: Urls, wallet: WalletRecord, record: QuoteRecord) -> Quote:
 
 
 def outgoing_payment(urls: Urls, wallet: WalletRecord, payment: OutgoingRecord) -> OutgoingPayment:
-    """Without what its grant has spent, which only the answer to the creation has."""
+    """The payment without its grant's spending, which only the answer to the creation has."""
     asset = wallet.asset
     return OutgoingPayment(
         id=urls.resource("outgoing-payments", payment.id),
@@ -94,7 +94,7 @@ def outgoing_payment_event(
 
 
 def refund_event(urls: Urls, refund: RefundRecord, asset: Asset, returned: Asset) -> RefundEvent:
-    """`asset` is that of the wallet which had received the money, `returned` of who gets it."""
+    """`asset` is the refunding wallet's, `returned` the refunded payer's."""
 
     def payment(payment_id: str | None) -> str | UnsetType:
         return UNSET if payment_id is None else urls.resource("outgoing-payments", payment_id)

@@ -1,6 +1,6 @@
 """Settings: flags over `PAYRES_*` environment over `payres.toml` over defaults. `templates/payres.toml` explains each.
 
-An unknown key or a bad value stops the start with a sentence that names the key, the value and what is allowed.
+An unknown key or an invalid value stops the start with a sentence that names the key, the value and what is allowed.
 """
 
 import ipaddress
@@ -20,9 +20,9 @@ from payres.logs import LogFormat, LogLevel
 from payres.urls import is_http_url
 
 PREFIX = "PAYRES_"
-TEXTS = {"environment", "set"}  # the origins that hold text only
+TEXTS = {"environment", "set"}  # origins whose values are text
 CONFIG = "payres.toml"
-SYSTEM_CONFIG = Path("/etc/payres") / CONFIG  # of a server that runs as a service, for commands in any folder
+SYSTEM_CONFIG = Path("/etc/payres") / CONFIG  # of a service, for commands in any folder
 Seconds = Annotated[int, msgspec.Meta(ge=1, le=10 * 365 * 86400)]
 MaybeSeconds = Annotated[int, msgspec.Meta(ge=0, le=86400)]
 RatesAge = Annotated[int, msgspec.Meta(ge=10, le=86400)]
@@ -37,13 +37,13 @@ WANTED = {
     LogLevel: "it must be info or debug",
 }
 HOST_NAME = re.compile(r"(?=.*[a-z])[a-z0-9-]+(?:\.[a-z0-9-]+)*")
-# Of the 1023 characters of an address (Interledger RFC 15): those of payments here begin with it, and are longer.
+# Of the 1023 characters of an ILP address (Interledger RFC 15): payments' addresses begin with it, and are longer.
 MAX_ILP_ADDRESS_LENGTH = 800
 MAX_NAME_LENGTH = 60
 
 
 class SettingsError(ValueError):
-    """A setting is unknown or its value is not allowed; the text names it, and the values allowed."""
+    """A setting is unknown or its value is not allowed; the text names it and the allowed values."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -87,9 +87,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def load_settings(flags: Mapping[str, object] | None = None, environment: Mapping[str, str] | None = None) -> Settings:
-    """The effective settings. Their file is the one that `settings_file` finds.
+    """The effective settings. `settings_file` finds their file.
 
-    If host or port is set and `base_url` is not, it is made of them, so that a second server needs one setting only.
+    If host or port is set but not `base_url`, it is derived from them, so that a second server needs only one setting.
     Raises SettingsError.
     """
     environ = os.environ if environment is None else environment
@@ -106,29 +106,30 @@ def load_settings(flags: Mapping[str, object] | None = None, environment: Mappin
 
 
 def settings_of_texts(texts: Mapping[str, str]) -> Settings:
-    """The settings given, each as text, and the defaults. Raises SettingsError."""
+    """These settings, each given as text, and defaults. Raises SettingsError."""
     values: dict[str, Any] = {name: _checked("set", name, text) for name, text in texts.items()}
     return Settings(**values)
 
 
 def local_url(host: str, port: int) -> str:
-    """The URL of a server that listens there, for programs on its machine."""
+    """The URL of a server with this address, for programs on its machine."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - a comparison, not a bind
     bracketed = f"[{reachable}]" if ":" in reachable and not reachable.startswith("[") else reachable
     return f"http://{bracketed}:{port}"
 
 
 def settings_file(environment: Mapping[str, str] | None = None) -> Path | None:
-    """PAYRES_CONFIG, or else `payres.toml` in the working directory, or in /etc/payres; None when there is neither."""
+    """The file in PAYRES_CONFIG, else `payres.toml` in the working directory or in /etc/payres; None if there is
+    none."""
     named = (os.environ if environment is None else environment).get("PAYRES_CONFIG")
     if named:
         return Path(named)
-    # Not Path.is_file: that raises for a working directory which this user may not enter, as after `sudo -u`.
+    # Not Path.is_file, which raises if this user may not enter the working directory, as after `sudo -u`.
     return next((path for path in (Path(CONFIG), SYSTEM_CONFIG) if os.path.isfile(path)), None)
 
 
 def named_by(database: str) -> str | None:
-    """What says that this is the database: a flag, a variable or a settings file; None when it is the default.
+    """The flag, variable or settings file that names this database; None if it is the default.
 
     Raises SettingsError.
     """
@@ -165,7 +166,7 @@ _FIELDS = {field.name: field for field in msgspec.structs.fields(Settings)}
 
 
 def _checked(origin: str, name: str, value: object) -> object:
-    """The value of one setting as its type, or SettingsError. Where all is text, it is converted."""
+    """The value of a setting, converted to its type if the origin has only text. Raises SettingsError."""
     field = _FIELDS.get(name)
     shown = f"{PREFIX}{name.upper()}" if origin == "environment" else name
     if field is None:
@@ -181,7 +182,7 @@ def _checked(origin: str, name: str, value: object) -> object:
 
 
 def _wanted(kind: Any) -> str | None:
-    """The values of a setting of this type, in words; None for types whose own error says that."""
+    """The allowed values of a setting of this type, in words; None if the type's own error names them."""
     meta = next((m for m in getattr(kind, "__metadata__", ()) if isinstance(m, msgspec.Meta)), None)
     if meta is not None and meta.le is not None:
         return f"it must be a whole number from {meta.ge} to {meta.le}"
@@ -197,7 +198,7 @@ def _base_url(url: str) -> str:
 
 
 def _database(path: str) -> str:
-    if os.path.isdir(path):  # False too for what may not be looked at
+    if os.path.isdir(path):  # also False without permission to look
         raise ValueError("is a directory; name the database file in it, such as payres.db")
     return path
 
@@ -209,7 +210,7 @@ def _ilp_address(address: str) -> str:
 
 
 def _hosts(text: str, *, may_be_names: bool = False) -> str:
-    """The addresses and networks, and names where these may be, without blanks."""
+    """The addresses, networks and, if allowed, names, without blanks."""
     hosts = [host.strip().lower() for host in text.split(",") if host.strip()]
     for host in hosts:
         try:
@@ -258,7 +259,7 @@ def _contact(text: str) -> str:
     return f"mailto:{address}"
 
 
-# The settings whose type does not say all; each function raises ValueError with what follows the name and the value.
+# Checks beyond the types of settings; each raises ValueError with the text after the name and the value.
 _CHECKS: Mapping[str, Callable[[str], str]] = {
     "base_url": _base_url,
     "database": _database,

@@ -1,4 +1,4 @@
-"""Concurrency slots: limits how many hold one at a time, in all and under each key; others wait, or fail.
+"""Concurrency slots: limits on concurrent use, in total and per key; others wait, or fail.
 
 For one event loop; not thread-safe.
 """
@@ -13,29 +13,29 @@ Key = tuple[Hashable, ...]
 
 
 class SlotsBusy(Exception):
-    """No slot became free in time, or too many wait for one already."""
+    """No slot became free in time, or too many are waiting."""
 
 
 class Slots:
     """Slots with a limit for each level of a key.
 
-    `limits[0]` is how many slots are held at a time in all, `limits[1]` how many under each first part of a key,
-    `limits[2]` under each first two parts, and so on; None is no limit. A key may have fewer parts than there are
-    limits: then only the first limits hold for it. So `Slots(32, 4)` with the host as key is 32 exchanges, 4 with one
-    host, and `Slots(None, 64, 24)` with `(peer, wallet)` is 64 packets to each peer, 24 from one wallet.
+    `limits[0]` is the number of slots in total, `limits[1]` the number per first part of a key, `limits[2]` per first
+    two parts, and so on; None is no limit. For a key with fewer parts only the first limits apply. So `Slots(32, 4)`
+    with the host as key means 32 exchanges, 4 with one host, and `Slots(None, 64, 24)` with `(peer, wallet)` means 64
+    packets to each peer, 24 from one wallet.
 
-    Slots are given in order, first among the waiters of the same key, then among all: a waiter for its key's slot holds
-    no slot that another key could use. `queue` bounds how many may wait for each slot.
+    Slots are assigned in order, first among the waiters of the same key, then among all: a waiter for its key's slot
+    has no slot that another key could use. `queue` limits the number of waiters per slot.
     """
 
     def __init__(self, *limits: int | None, queue: int | None = None) -> None:
-        # The widest first, each with the number of the key's parts.
+        # Widest first, each with its number of key parts.
         self._limits: Final = [(length, limit) for length, limit in enumerate(limits) if limit is not None]
         self._queue: Final = queue
         self._levels: dict[Key, _Level] = {}
 
     def try_take(self, *key: Hashable) -> bool:
-        """Takes a slot if there is one now, never one that others wait for. `release` the same key afterwards."""
+        """Takes a slot if one is free and nobody is waiting for it. `release` the same key afterwards."""
         levels = self._join(key)
         for level in levels:
             if level.held >= level.limit:
@@ -46,7 +46,7 @@ class Slots:
         return True
 
     def release(self, *key: Hashable) -> None:
-        """Gives back a slot that `try_take` took under this key; the first waiter gets it."""
+        """Releases a slot that `try_take` took with this key; the first waiter gets it."""
         for length, _ in self._limits:
             if length <= len(key):
                 self._levels[key[:length]].release()
@@ -54,7 +54,7 @@ class Slots:
 
     @asynccontextmanager
     async def slot(self, *key: Hashable, seconds: float | None = None) -> AsyncIterator[None]:
-        """Holds a slot for the length of the block, after waiting for up to `seconds`. Raises SlotsBusy."""
+        """Takes a slot for the block, after waiting up to `seconds`. Raises SlotsBusy."""
         if not self.try_take(*key):
             await self._wait(key, seconds)
         try:
@@ -68,7 +68,7 @@ class Slots:
             if self._queue is not None and any(level.users > level.limit * (1 + self._queue) for level in levels):
                 raise SlotsBusy
             async with asyncio.timeout(seconds):
-                # The narrowest level first: a waiter for its key's slot must not hold a slot that others could use.
+                # Narrowest level first: a waiter for its key's slot must not have a slot that others could use.
                 for level in reversed(levels):
                     await level.take()
                     taken.append(level)
@@ -81,8 +81,8 @@ class Slots:
             raise
 
     def _join(self, key: Key) -> "list[_Level]":
-        """The levels of a key, the widest first. Those that nobody uses are not stored, because clients can make up any
-        number of keys."""
+        """The levels of a key, widest first. Unused levels are not stored, because clients can make up any number of
+        keys."""
         joined = []
         for length, limit in self._limits:
             if length <= len(key):
@@ -103,7 +103,7 @@ class Slots:
 
 
 class _Level:
-    """The slots under one part of a key. `users` hold one, wait for one, or wait for one of a narrower level."""
+    """The slots of one part of a key. `users` have one, or wait for one here or at a narrower level."""
 
     def __init__(self, limit: int) -> None:
         self.limit: Final = limit
@@ -120,12 +120,12 @@ class _Level:
             await slot
         except BaseException:
             self._waiting.pop(slot, None)
-            if slot.done() and not slot.cancelled():  # it came at the very moment of the cancellation
+            if slot.done() and not slot.cancelled():  # assigned at the moment of cancellation
                 self.release()
             raise
 
     def release(self) -> None:
-        """Hands the slot to the first in the queue, so that nobody can overtake it."""
+        """Passes the slot to the first waiter, so that nobody can overtake it."""
         while self._waiting:
             slot, _ = self._waiting.popitem(last=False)
             if not slot.done():

@@ -1,5 +1,5 @@
-"""URLs of wallets and resources, built from the public base URL, never from the `Host` of a request; and the paths that
-mean something before a route is found: to admission, to CORS, to the log, and to whoever opens a wallet.
+"""URLs of wallets and resources, built from the public base URL, never from a request's `Host`; and the paths with a
+special meaning before routing: for admission, CORS, logs and new wallets.
 
 The routes are in `payres.routes.routing`; tests compare these paths with them.
 """
@@ -15,30 +15,30 @@ from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 from payres.errors import InvalidRequest
 from payres.limits import MAX_HOST_LENGTH, MAX_URL_LENGTH, MAX_WALLET_PATH_LENGTH
 
-# Where Interledger peers post packets: they have limits of their own.
+# Where Interledger peers post packets; it has its own limits.
 ILP: Final = "/ilp"
-# The operator's pages are under the one, the operator's API under the other.
+# The roots of the operator's pages and API.
 ADMIN_ROOT: Final = "/admin"
 ADMIN_API: Final = f"{ADMIN_ROOT}/v1"
 # Where an operator sets a password; the secret of the link follows.
 LINK_PATH: Final = f"{ADMIN_ROOT}/link/"
-# Below these paths are the pages of owners, of consent, and of payments.
+# The roots of the pages of owners, consent and payments.
 PAGE_ROOTS: Final = ("/account", "/settings", "/pay", "/interact")
-# Prefixes of the paths of pages, where errors are pages too.
+# Prefixes of page paths, where errors are pages too.
 PAGES: Final = ("/interact/", "/account/", "/settings/", "/pay/")
-# Where an owner sets a password; the secret of the link follows.
+# The path prefix of a link to set an owner's password; the link's secret follows.
 RESET_PATH: Final = "/account/reset/"
 # Prefixes of paths with a secret after the second segment, which must not be logged.
 SECRET_PATHS: Final = ("/interact/", RESET_PATH, LINK_PATH)
-# Prefixes of paths that are closed to scripts of other origins.
+# Prefixes of paths closed to scripts of other origins.
 CLOSED: Final = (f"{ADMIN_ROOT}/", *PAGES, "/metrics/")
 
-# First segments of the paths that clients sign requests for, besides the root.
+# First segments of paths with signed requests, besides the root.
 SIGNED_SEGMENTS: Final = frozenset(
     {"incoming-payments", "outgoing-payments", "outgoing-payment-grant", "quotes", "continue", "token"}
 )
-# First segments that no wallet may have: those of endpoints, those for future endpoints, and paths that programs
-# request at the root of any site.
+# First segments that no wallet may have: those of endpoints, of future endpoints, and of paths that programs request at
+# the root of any site.
 RESERVED_SEGMENTS: Final = SIGNED_SEGMENTS | {
     *("ilp", "interact", "admin", "healthz", "readyz", "metrics", "openapi.json"),
     *("account", "discovery", "grant", "pay", "settings", "static"),
@@ -51,15 +51,15 @@ RECEIVER = re.compile(r"https?://.+/incoming-payments/.+")
 ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 DOT_SEGMENT = re.compile(r"/\.\.?(?:/|\Z)")
-# An application's own scheme is its maker's domain name reversed (RFC 8252 section 7.1), so it has a period (section
-# 8.4). Schemes that browsers run or read themselves, such as javascript, data, file and blob, have none.
+# An application's own scheme is its maker's reversed domain name (RFC 8252 section 7.1), so it has a period (section
+# 8.4). Schemes that browsers handle themselves, such as javascript, data, file and blob, have none.
 APP_URL = re.compile(r"([A-Za-z][A-Za-z0-9+-]*(?:\.[A-Za-z0-9+-]+)+):/.*")
 # An IPv4 address in any form that the system accepts: fewer numbers, octal, hexadecimal.
 NUMERIC_HOST = re.compile(r"[0-9][0-9a-fx.]*")
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-# A path that is already as `canonical` gives it, as nearly all are.
+# A path that is already canonical, the common case.
 CANONICAL_PATH = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*+(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*+)*+")
-# Characters that no host has. Browsers read a backslash as a slash, so the text after it would only look like part of
+# Characters that no host has. Browsers treat a backslash as a slash, so the text after it would only look like part of
 # the host.
 NO_HOST = re.compile(r"[\\<>^|%]")
 
@@ -80,14 +80,14 @@ class Urls:
         return f"{self.base}/{path}"
 
     def pointer(self, path: str) -> str | None:
-        """The payment pointer of a wallet, which is for https (paymentpointers.org); a whole host needs no path."""
+        """The payment pointer of a wallet, for https only (paymentpointers.org); the root wallet's needs no path."""
         scheme, _, host = self.base.partition("://")
         if scheme != "https":
             return None
         return f"${host}" if path == ROOT_WALLET_PATH and "/" not in host else f"${host}/{path}"
 
     def wallet_path(self, url: str) -> str | None:
-        """The path under the base URL that a wallet address names, or None when it is not on this server."""
+        """The wallet path in a wallet address of this server, in lower case; None if it is another server's."""
         path = self._path(url)
         return None if path is None else path.lower()
 
@@ -96,7 +96,7 @@ class Urls:
         return self._path(url) is not None
 
     def own(self, url: str) -> str:
-        """A URL under any spelling of the base URL, with the base URL as it is set; other URLs unchanged."""
+        """A URL with any spelling of the base URL replaced by the configured one; other URLs unchanged."""
         path = self._path(url)
         return url if path is None else f"{self.base}/{path}"
 
@@ -121,7 +121,7 @@ class Urls:
         return f"{self.base}/{collection}/{identifier}"
 
     def resource_id(self, collection: str, url: str) -> str | None:
-        """The identifier in a resource URL of this server, or None when it is another server's or another kind."""
+        """The identifier in a resource URL of this server, or None if it is another server's or of another kind."""
         path = self._path(url)
         if path is None or not path.startswith(f"{collection}/"):
             return None
@@ -129,7 +129,7 @@ class Urls:
         return None if "/" in identifier else identifier
 
     def _path(self, url: str) -> str | None:
-        """What follows the base URL and a slash; None for a URL of another server."""
+        """The path after the base URL and a slash; None for a URL of another server."""
         path = _canonical_path(self._prefix, url)
         if path is not None:
             return path
@@ -142,8 +142,8 @@ class Urls:
 
 @lru_cache(maxsize=256)
 def _canonical_path(prefix: str, url: str) -> str | None:
-    """What follows the prefix, a base URL with a slash, in a URL that is canonical at first sight; None for others."""
-    # Cached, because the steps of a request ask for the same few URLs.
+    """The path after the prefix (a base URL with a slash) in an obviously canonical URL; None for others."""
+    # Cached, because the steps of a request use the same few URLs.
     if not url.startswith(prefix) or len(url) > MAX_URL_LENGTH:
         return None
     path = url[len(prefix) :]
@@ -151,18 +151,18 @@ def _canonical_path(prefix: str, url: str) -> str | None:
 
 
 def canonical(url: str) -> str:
-    """The form in which two spellings of one URL compare equal (RFC 3986 section 6.2).
+    """The form in which different spellings of a URL compare equal (RFC 3986 section 6.2).
 
-    Scheme and host lower-case, the host without a point at its end, in ASCII, an IP address in its usual form; default
-    port dropped, letters, digits and - . _ ~ never escaped, trailing slashes, query and fragment dropped. A text that
-    is no such URL comes back unchanged, so that it equals nothing: one with user information, with dot segments, which
-    every client resolves before it sends, or with a stray percent sign.
+    Scheme and host in lower case, the host in ASCII without a trailing period, an IP address in its usual form; no
+    default port, no escapes of letters, digits and - . _ ~, no trailing slashes, query or fragment. Any other text is
+    returned unchanged, so that it equals nothing: one with user information, with dot segments, which every client
+    resolves before it sends, or with a stray percent sign.
     """
     return canonical_url(url) or url
 
 
 def canonical_url(url: str) -> str | None:
-    """What `canonical` makes of a URL; None for a text that it has to leave as it is."""
+    """The canonical form of a URL; None for a text that has none."""
     return _plain(url) if len(url) <= MAX_URL_LENGTH else None
 
 
@@ -188,7 +188,7 @@ def _plain(url: str) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is only this machine: a loopback address, or `localhost` or a name below it (RFC 6761)."""
+    """Whether a host is this machine: a loopback address, or `localhost` or a subdomain of it (RFC 6761)."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -196,7 +196,7 @@ def is_loopback(host: str) -> bool:
 
 
 def canonical_host(host: str) -> str:
-    """The canonical form of a host in lower case, an IPv6 address without brackets; a text that is no host is
+    """The canonical form of a lower-case host, an IPv6 address without brackets; invalid hosts are returned
     unchanged."""
     if ":" in host:
         with suppress(ValueError):
@@ -215,7 +215,7 @@ def canonical_host(host: str) -> str:
 
 
 def _spellings(base: str) -> tuple[str, ...]:
-    """The canonical base URL, and if it is loopback, those with the machine's other loopback names."""
+    """The canonical base URL, and for loopback also those with the machine's other loopback names."""
     parts = urlsplit(base)
     if f"[{parts.hostname}]" not in LOOPBACK_HOSTS and parts.hostname not in LOOPBACK_HOSTS:
         return (base,)
@@ -229,12 +229,12 @@ def is_http_url(url: str) -> bool:
 
 
 def with_ascii_host(url: str) -> str | None:
-    """An absolute http(s) URL with its host in ASCII (RFC 5891), all else as it is; None for any other text, and for
-    one whose host is no name."""
+    """An absolute http(s) URL with its host in ASCII (RFC 5891), otherwise unchanged; None for any other text, and for
+    an invalid host."""
     parts = _split(url)
     if parts is None or parts.netloc.isascii():
         return None if parts is None else url
-    if "[" in parts.netloc:  # an IP address has no other characters
+    if "[" in parts.netloc:  # IP addresses are ASCII
         return None
     host = canonical_host(parts.hostname or "")
     _, colon, port = parts.netloc.partition(":")
@@ -248,7 +248,7 @@ def app_scheme(url: str) -> str | None:
 
 
 def new_wallet_path(path: str) -> str:
-    """The path of a wallet to be opened, as stored. Raises InvalidRequest, also for what would shadow the API."""
+    """The path of a new wallet, as stored. Raises InvalidRequest, also if it would shadow the API."""
     clean = require_wallet_path(path)
     segments = clean.split("/")
     collections = {"incoming-payments", "outgoing-payments", "quotes"}  # wallets below them would look like resources
@@ -281,16 +281,16 @@ def _split(url: str) -> SplitResult | None:
         return None
     if parts.scheme not in DEFAULT_PORTS or "@" in parts.netloc or NO_HOST.search(parts.netloc):
         return None
-    # Before it is converted to ASCII, which is slow and makes no host shorter.
+    # Checked before the slow conversion to ASCII, which makes no host shorter.
     return parts if 0 < len(parts.hostname or "") <= MAX_HOST_LENGTH else None
 
 
 def _is_plain(url: str) -> bool:
-    """Whether a text is short enough for a URL, and without spaces and controls."""
+    """Whether a text is short enough for a URL, without spaces and control characters."""
     return len(url) <= MAX_URL_LENGTH and url.isprintable() and " " not in url
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    """An escaped character itself if it need not be escaped (RFC 3986 section 2.3), else its escape in capitals."""
+    """The character of an escape that is not needed (RFC 3986 section 2.3), else the escape in capitals."""
     character = chr(int(escape[1], 16))
     return character if character.isascii() and (character.isalnum() or character in "-._~") else escape[0].upper()

@@ -1,7 +1,7 @@
-"""The structs that cross HTTP, in the shapes of the Open Payments documents 1.3.0.
+"""The structs sent over HTTP, in the shapes of the Open Payments documents 1.3.0.
 
-What a client may leave out is `UNSET` and never `null`: clients reject `null` for an absent member. The bodies of GNAP
-are in `payres.gnap`, with the access items.
+Optional members are `UNSET`, never `null`: clients reject `null` for an absent member. The bodies of GNAP are in
+`payres.gnap`, with the access items.
 """
 
 import json
@@ -22,15 +22,15 @@ AssetCode = Annotated[str, Meta(min_length=1, max_length=MAX_ASSET_CODE_LENGTH)]
 Scale = Annotated[int, Meta(ge=0, le=255)]
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
 
-# An escaped half of a UTF-16 pair without its other half, after escapes of every other kind.
+# An escaped half of a UTF-16 pair without its other half, after any other escapes.
 UNPAIRED_SURROGATE = re.compile(
     rb"(?:[^\\]|\\[^u]|\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|\\u(?![Dd][89A-Fa-f]))*+"
     rb"\\u[Dd][89A-Fa-f]",
     re.DOTALL,
 )
-# Strings as a whole, and what opens and closes objects and arrays between them.
+# Whole strings, and brackets of objects and arrays between them.
 BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
-# How msgspec names a member that the path of its message does not lead to.
+# How msgspec names a member that is not in the path of its message.
 MEMBER = re.compile(r"Object (?:missing required|contains unknown) field `(.*)`", re.DOTALL)
 
 
@@ -181,19 +181,18 @@ encode = msgspec.json.Encoder().encode
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes, *, has_defaults: bool = False) -> T:
-    """The struct in a body; `has_defaults` when a member that is left out may be something other than UNSET in it.
+    """The struct in a body. `has_defaults` if an omitted member may become something other than UNSET.
 
-    Raises InvalidRequest, with the field, for malformed JSON, and for wrong and repeated members.
+    Raises InvalidRequest, with the field, for malformed JSON, and for wrong or repeated members.
     """
     if not body:
         raise InvalidRequest("There is no body: send a JSON object, {} if it has no members", field="body")
     try:
         asked = decoder.decode(body)
-        # Without escapes and defaults there is a colon for each member: if their number is that of the struct's
-        # members, none is repeated.
+        # Without escapes and defaults there is a colon for each member: if the numbers agree, none is repeated.
         if has_defaults or b"\\" in body or body.count(b":") != encode(asked).count(b":"):
             member = repeated_member(body)
-            if member is not None:  # clients could mean either one (RFC 7493 section 2.3)
+            if member is not None:  # ambiguous (RFC 7493 section 2.3)
                 raise InvalidRequest(f"The body has {member} twice: send each member once", field=member)
     except msgspec.ValidationError as error:
         sentence, _, path = str(error).partition(" - at `$")
@@ -201,7 +200,7 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes, *, has_defaults: bool 
     except RecursionError as error:
         raise InvalidRequest("The body has too many objects and arrays inside each other", field="body") from error
     except ValueError as error:
-        if UNPAIRED_SURROGATE.match(body):  # of one near its end, the decoder says that the body was truncated
+        if UNPAIRED_SURROGATE.match(body):  # near the end, the decoder reports a truncated body
             says = "The body has an unpaired surrogate such as \\ud800, which stands for no character"
             raise InvalidRequest(f"{says}: send whole characters (RFC 7493 section 2.1)", field="body") from error
         raise InvalidRequest(f"The body is not valid JSON: {error}", field="body") from error
@@ -209,9 +208,9 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes, *, has_defaults: bool 
 
 
 def require_amount(text: str, asset: Asset, least: int = 1) -> int:
-    """A decimal text such as "10.00" in the asset's smallest unit.
+    """A decimal text such as "10.00" in the asset's minor unit.
 
-    Raises InvalidAmount when it is no number, below `least` or too large for the ledger.
+    Raises InvalidAmount if it is not a number, below `least` or too large for the ledger.
     """
     try:
         amount = parse_decimal(text, asset)
@@ -224,7 +223,7 @@ def require_amount(text: str, asset: Asset, least: int = 1) -> int:
 
 
 def value_in(amount: Amount, asset: Asset, field: str) -> int:
-    """The value of a client's amount, which must be above zero and in `asset`. Raises InvalidAmount."""
+    """The value of a client's amount, which must be positive and in `asset`. Raises InvalidAmount."""
     try:
         value = parse_value(amount.value)
     except ValueError as error:
@@ -242,10 +241,10 @@ def value_in(amount: Amount, asset: Asset, field: str) -> int:
 
 
 def metadata_text(raw: Raw | UnsetType) -> str | None:
-    """The metadata object exactly as the client wrote it, or None when left out.
+    """The metadata object exactly as the client wrote it, or None if omitted.
 
-    Raises InvalidRequest for what is no object, and for one that is too long or too deep. Its content is not parsed:
-    JSON numbers have no bounds (RFC 8259 section 6).
+    Raises InvalidRequest if it is not an object, too long or too deep. Its content is not parsed: JSON numbers have no
+    bounds (RFC 8259 section 6).
     """
     if raw is UNSET:
         return None
@@ -264,15 +263,15 @@ def metadata_text(raw: Raw | UnsetType) -> str | None:
 
 
 class _Repeated(msgspec.Struct, frozen=True):
-    """Stands for an object with two members of this name."""
+    """Represents an object with two members of this name."""
 
     name: str
 
 
 def repeated_member(body: bytes) -> str | None:
-    """Where a member is repeated, such as `incomingAmount.value`; None when none is, or only inside of `metadata`.
+    """The path of a repeated member, such as `incomingAmount.value`; None if there is none outside `metadata`.
 
-    Raises ValueError for what is not JSON, RecursionError for what is nested too deeply.
+    Raises ValueError for invalid JSON, RecursionError if nested too deeply.
     """
     found: list[_Repeated] = []
 
@@ -284,13 +283,13 @@ def repeated_member(body: bytes) -> str | None:
         found.append(_Repeated(next(name for name in named if names.count(name) > 1)))
         return found[-1]
 
-    # Numbers stay texts: of those in metadata nothing is known.
+    # Numbers stay texts, because those in metadata have no bounds.
     decoder = json.JSONDecoder(object_pairs_hook=members, parse_int=str, parse_float=str)
     whole = decoder.decode(body.decode("utf-8", "replace"))
     if not found:
         return None
     if isinstance(whole, dict):
-        whole.pop("metadata", None)  # it is returned byte for byte, and only the client reads it
+        whole.pop("metadata", None)  # returned byte for byte, and read only by clients
     return _find(whole, "")
 
 
@@ -308,9 +307,9 @@ def _find(value: object, path: str) -> str | None:
 
 
 def _is_shallow(data: bytes) -> bool:
-    """Whether JSON text is not nested too deeply. Brackets in strings are skipped."""
+    """Whether JSON text is not nested too deeply. Brackets in strings do not count."""
     if data.count(b"{") + data.count(b"[") <= MAX_METADATA_DEPTH:
-        return True  # nearly always
+        return True  # the common case
     depth = 0
     for bracket in BRACKETS.finditer(data):
         depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(bracket[0], 0)
@@ -320,7 +319,7 @@ def _is_shallow(data: bytes) -> bool:
 
 
 def _field(sentence: str, path: str) -> str:
-    """The member that breaks a rule, such as `incomingAmount.assetScale`; `body` when it is the body as a whole."""
+    """The invalid member, such as `incomingAmount.assetScale`; `body` for the body as a whole."""
     named = MEMBER.fullmatch(sentence)
     names = (path.strip("`."), named[1] if named else "")
     return ".".join(filter(None, names)) or "body"

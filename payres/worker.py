@@ -1,4 +1,4 @@
-"""Workers: loops beside the requests, until the server stops or its database is in fail-stop."""
+"""Workers: background loops that run until the server stops or its database is in fail-stop."""
 
 import asyncio
 import logging
@@ -11,19 +11,19 @@ log = logging.getLogger("payres.worker")
 
 
 class Stoppable(Protocol):
-    """Accepts no more work after a failure that needs an operator: the database."""
+    """The database, which accepts no more work after a fail-stop."""
 
     @property
     def stopped(self) -> str | None:
-        """Why, in a sentence; None while it works."""
+        """The reason for the fail-stop, in a sentence; None in normal operation."""
         ...
 
 
 async def retry(name: str, store: Stoppable, step: Callable[[], Awaitable[T]], seconds: float) -> T | None:
-    """Runs a step until it ends without an exception, and returns its result; None once the store is in fail-stop.
+    """Runs a step until it succeeds, and returns its result; None once the store is in fail-stop.
 
-    An exception is logged with the name, and the step runs again after `seconds`. An exception because of the fail-stop
-    is not logged: the store has logged the reason.
+    Exceptions are logged with the name, and the step runs again after `seconds`. Exceptions due to the fail-stop are
+    not logged: the store has logged the reason.
     """
     while not store.stopped:
         try:
@@ -36,7 +36,7 @@ async def retry(name: str, store: Stoppable, step: Callable[[], Awaitable[T]], s
 
 
 async def cancel_all(tasks: Iterable["asyncio.Task[Any]"]) -> None:
-    """Cancels tasks, and returns when they have ended."""
+    """Cancels tasks, and waits for their end."""
     ending = list(tasks)
     for task in ending:
         task.cancel()
@@ -46,8 +46,8 @@ async def cancel_all(tasks: Iterable["asyncio.Task[Any]"]) -> None:
 class Worker:
     """Runs a step at once, and again whenever it is due or woken. `run` until cancelled.
 
-    The step returns the seconds until it is due again, or None to wait for `wake` alone. After an exception it runs
-    again after `retry_seconds`. `is_timed` if it does what is due by the clock. `woken` is what `wake` sets.
+    The step returns the seconds until it is due again, or None to wait for `wake` only. After an exception it runs
+    again after `retry_seconds`. `is_timed` if its work depends on the clock. `wake` sets `woken`.
     """
 
     def __init__(
@@ -69,15 +69,15 @@ class Worker:
 
     @property
     def is_resting(self) -> bool:
-        """Whether it waits to be due again, and nobody has woken it."""
+        """Whether it is waiting to be due again, and was not woken."""
         return self._is_resting and not self.woken.is_set()
 
     def wake(self) -> None:
-        """Has the step run once more, after the one that runs now."""
+        """Makes the step run again, after the current run."""
         self.woken.set()
 
     async def run(self) -> None:
-        """Ends when the store is in fail-stop. Raises nothing but CancelledError."""
+        """Ends when the store is in fail-stop. Raises only CancelledError."""
         if self._is_timed:
             RUNNING.add(self)
         try:
@@ -100,5 +100,5 @@ class Worker:
                 timer.cancel()
 
 
-# The timed workers of this process, for a test that moves the clock: what has become due does not wait for them.
+# The timed workers of this process, so that a test that moves the clock can run their due steps.
 RUNNING: Final[set[Worker]] = set()
