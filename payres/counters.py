@@ -1,18 +1,19 @@
-"""Counters since the start. Counting changes a dictionary, without a lock; `routes/monitoring.py` says what `/metrics`
-shows of them and of the database."""
+"""Counters since the start. Counting updates a dictionary, without a lock; `routes/monitoring.py` shows them on
+`/metrics`, with figures of the database.
+"""
 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-# Upper bounds in seconds, from what memory answers to what another server takes.
+# Upper bounds in seconds, from cached answers to those that wait for another server.
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 UNITS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Histogram:
-    """How often a value was at most each of the bounds (the last count is of what is above all), and the sum."""
+    """Counts of values up to each bound (the last count is of values above all bounds), and their sum."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -27,7 +28,7 @@ class Histogram:
 
 
 class Metrics:
-    """The counters of one server; labels are named as in docs/operating.md."""
+    """The counters of a server; labels are named as in docs/operating.md."""
 
     def __init__(self) -> None:
         self.requests: dict[tuple[str, str, int], Histogram] = {}  # seconds by route, method, status
@@ -35,8 +36,8 @@ class Metrics:
         self.events: Counter[str] = Counter()  # by type
         self.deliveries: Counter[str] = Counter()  # to webhooks, by result
         self.packets: Counter[tuple[str, str, str]] = Counter()  # by peer, direction, result
-        self.batch_sizes = Histogram(UNITS)  # units that shared a commit of the writer
-        self.transaction_seconds = Histogram(SECONDS)  # of the writer, COMMIT included
+        self.batch_sizes = Histogram(UNITS)  # units per commit
+        self.transaction_seconds = Histogram(SECONDS)  # of writes, COMMIT included
 
     def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
         found = self.requests.get((route, method, status))

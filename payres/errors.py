@@ -1,7 +1,7 @@
-"""Errors: why payres does not do something, in a sentence that says what the caller can do.
+"""Errors: why payres rejects a request, in a sentence that says what the caller can do.
 
-Each class has its HTTP status, its code and its fixed words; docs/reference/errors.md is made of them. The command
-prints the sentence; the connector answers with ILP codes.
+Each class has an HTTP status, a code and fixed descriptions; docs/reference/errors.md is generated from them. Commands
+print the sentence; the connector answers with ILP codes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,22 +10,22 @@ from typing import Any, ClassVar, Final, TypeVar
 from payres.signatures.reasons import MEANINGS
 
 T = TypeVar("T")
-# A client that may not do something must learn why without reading sentences.
+# A client that is denied something must learn why without parsing sentences.
 REASON_REQUIRED: Final = (401, 403)
 
 
 class DomainError(Exception):
     """The text is one sentence for the caller.
 
-    `details` is a JSON object for programs: `field` names the member at fault as in the request, `reason` is a stable
-    word for one case of the class; `reasons` has them with their meaning. `headers` go out with an answer over HTTP.
+    `details` is a JSON object for programs: `field` names the invalid member of the request, `reason` is a stable word
+    for a case of the class; `reasons` maps these to their meanings. `headers` are added to the HTTP answer.
     """
 
     status: ClassVar[int]
     code: ClassVar[str]
     reasons: ClassVar[Mapping[str, str]]
-    # The words that known clients compare, which are those of Rafiki: of the code ("") and of some of the reasons. By
-    # default they are the code in words.
+    # The descriptions that known clients compare, as in Rafiki: of the code ("") and of some reasons. The default is
+    # the code in words.
     descriptions: ClassVar[Mapping[str, str]]
 
     def __init_subclass__(
@@ -50,7 +50,7 @@ class DomainError(Exception):
 
     @classmethod
     def described(cls, reason: str | None) -> str:
-        """The fixed words for the code and reason."""
+        """The fixed description of the code and reason."""
         return cls.descriptions.get(reason or "") or cls.descriptions.get("") or cls.code.replace("_", " ")
 
 
@@ -154,7 +154,7 @@ class TokenInvalid(
 
 
 class BearerTokenInvalid(TokenInvalid):
-    """The same of a token or key that is no client's, and sent as `Authorization: Bearer` (RFC 6750)."""
+    """The same for a peer's token or an API key, sent as `Authorization: Bearer` (RFC 6750)."""
 
     def __init__(self, sentence: str, /, reason: str) -> None:
         super().__init__(sentence, {"WWW-Authenticate": "Bearer"}, reason=reason)
@@ -240,14 +240,14 @@ class NotFound(DomainError, status=404, code="not_found"):
 
 
 def require(found: T | None, sentence: str) -> T:
-    """What was looked up. Raises NotFound, with this sentence, when there is none."""
+    """The value, if found. Raises NotFound with this sentence."""
     if found is None:
         raise NotFound(sentence)
     return found
 
 
 def nothing_here() -> NotFound:
-    """There is nothing at the address, or nothing that the caller may know of."""
+    """The error for an address that does not exist, or that the caller must not know of."""
     return NotFound("There is nothing at this address")
 
 

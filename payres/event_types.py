@@ -1,4 +1,4 @@
-"""The table of event types, and the structs of their data that no endpoint shows."""
+"""The table of event types, and the structs of their data that are not shown by any endpoint."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -7,7 +7,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from payres.wire import Amount, OutgoingPayment, Resource
 
-# Every type with when it occurs. A new type is a line here and the call of `Work.emit` that writes it.
+# Every type and when it occurs. A new type needs a line here and a call of `Work.emit` that writes it.
 EVENT_TYPES: Final[Mapping[str, str]] = {
     "incoming_payment.created": "A client has created an incoming payment",
     "incoming_payment.partial_payment_received": "A part has arrived; at most one in 10 seconds for each payment",
@@ -31,8 +31,8 @@ EVENT_TYPES: Final[Mapping[str, str]] = {
 
 
 class OutgoingPaymentEvent(OutgoingPayment, frozen=True, kw_only=True):
-    """As the client gets it, with the id of its grant, and why it failed. `refund_of` is the incoming payment of which
-    it sends a refund: such a payment has no grant."""
+    """The payment as its client sees it, with the id of its grant, and the reason if it failed. `refund_of` is the
+    incoming payment that it refunds: such a payment has no grant."""
 
     grant: str | UnsetType = UNSET
     refund_of: str | UnsetType = UNSET
@@ -40,7 +40,7 @@ class OutgoingPaymentEvent(OutgoingPayment, frozen=True, kw_only=True):
 
 
 class GrantEvent(Resource, frozen=True, kw_only=True):
-    """A grant with its client, named as the owner saw it, and the access items that were asked for."""
+    """A grant with its client, named as the owner saw it, and the requested access items."""
 
     id: str
     client: str | None
@@ -51,7 +51,7 @@ class GrantEvent(Resource, frozen=True, kw_only=True):
 class RefundEvent(Resource, frozen=True, kw_only=True):
     """`amount` left the receiver's wallet, `returned` has arrived, each in its own asset.
 
-    Either the payer of `outgoing_payment` has it back, or `return_payment` sent it to `wallet_address`.
+    It was returned to the payer of `outgoing_payment`, or `return_payment` sent it to `wallet_address`.
     """
 
     id: str
@@ -65,7 +65,7 @@ class RefundEvent(Resource, frozen=True, kw_only=True):
 
 
 class WalletEvent(Resource, frozen=True, kw_only=True):
-    """Money that came into a wallet or left it, and what the wallet has since."""
+    """A deposit or withdrawal, and the wallet's balance after it."""
 
     wallet_address: str
     amount: Amount
@@ -84,7 +84,7 @@ class PeerEvent(Resource, frozen=True, kw_only=True):
 
 
 class PacketEvent(Resource, frozen=True, kw_only=True):
-    """A packet of a payment of ours; `amount` is what the peer would be owed."""
+    """A packet of our own payment; `amount` is what we would owe the peer for it."""
 
     id: str
     peer: str

@@ -1,6 +1,6 @@
-"""The bodies of GNAP (RFC 9635): requests for grants with their access items, continuations, and their answers.
+"""The bodies of GNAP (RFC 9635): grant requests with their access items, continuations, and their answers.
 
-As in `payres.wire`, what may be left out is `UNSET` and never `null`. A client uses them too.
+As in `payres.wire`, optional members are `UNSET`, never `null`. The client uses these structs too.
 """
 
 import base64
@@ -15,17 +15,17 @@ from payres.wire import Amount, Body, Resource, Text
 
 Nonce = Annotated[str, Meta(min_length=1, max_length=MAX_NONCE_LENGTH)]
 AccessType = Literal["incoming-payment", "outgoing-payment", "quote"]
-# The actions that an access item of each type can name (Specification 2.7). A new one is also an Action of
-# `payres.grants.access`, or the -all form of one, and needs its words in `payres.visible`; tests compare them.
+# The actions of each type of access item (Specification 2.7). A new one is also an Action of `payres.grants.access`, or
+# the -all form of one, and needs its words in `payres.visible`; tests compare them.
 INCOMING_ACTIONS = Literal["create", "complete", "read", "read-all", "list", "list-all"]
 OUTGOING_ACTIONS = Literal["create", "read", "read-all", "list", "list-all"]
 QUOTE_ACTIONS = Literal["create", "read", "read-all"]
 
 
 class Limits(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an outgoing-payment grant may spend, to whom and in which windows. Specification 2.7.
+    """How much an outgoing-payment grant may spend, to whom and in which windows. Specification 2.7.
 
-    An unknown limit is an error: ignoring it would grant more than was asked for.
+    An unknown limit is an error: ignoring it would grant more than was requested.
     """
 
     receiver: Text | UnsetType = UNSET
@@ -42,7 +42,7 @@ class IncomingPaymentAccess(msgspec.Struct, frozen=True, kw_only=True, tag_field
 class OutgoingPaymentAccess(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="outgoing-payment", forbid_unknown_fields=True
 ):
-    """Unknown members are errors: a misspelt `limits` would otherwise ask for access without limits."""
+    """Unknown members are errors: a misspelt `limits` would otherwise request access without limits."""
 
     actions: Annotated[list[OUTGOING_ACTIONS], Meta(min_length=1, max_length=len(get_args(OUTGOING_ACTIONS)))]
     identifier: Text
@@ -128,7 +128,7 @@ class InteractResponse(msgspec.Struct, frozen=True):
 
 
 class GrantResponse(msgspec.Struct, frozen=True):
-    """An answer of the grant endpoint or a continuation (Specification 2.7); `continue` is always there."""
+    """An answer of the grant endpoint or to a continuation (Specification 2.7); `continue` is always present."""
 
     continue_: Continue = msgspec.field(name="continue")
     interact: InteractResponse | UnsetType = UNSET
@@ -141,6 +141,6 @@ class TokenResponse(msgspec.Struct, frozen=True):
 
 
 def interaction_hash(client_nonce: str, server_nonce: str, reference: str, grant_endpoint: str) -> str:
-    """RFC 9635 section 4.2.3, in standard base64 with padding as every existing client computes it."""
+    """The hash of RFC 9635 section 4.2.3, in standard base64 with padding, as all existing clients compute it."""
     text = "\n".join((client_nonce, server_nonce, reference, grant_endpoint))
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""Ids, tokens and nonces, bytes as base64url, and what is an ILP address."""
+"""Ids, tokens and nonces, base64url, and ILP addresses."""
 
 import hashlib
 import re
@@ -13,7 +13,7 @@ import uuid_utils
 
 TOKEN_BYTES = 32
 EVENT_ID = "evt_"
-ID_TIME: Final = 13  # characters of a UUIDv7 that are its time
+ID_TIME: Final = 13  # characters of a UUIDv7 with its time
 URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 MAX_ILP_ADDRESS: Final = 1023  # characters (Interledger RFC 15)
 _ILP_ADDRESS: Final = re.compile(r"(g|private|example|peer|self|test[1-3]?|local)([.][a-zA-Z0-9_~-]+)+")
@@ -30,7 +30,7 @@ def new_secret() -> str:
 
 
 def first_identifier(moment: int) -> str:
-    """What sorts before every UUIDv7 of a time (microseconds since 1970) or later (RFC 9562 section 5.7)."""
+    """A text that sorts before every UUIDv7 of this time (microseconds since 1970) or later (RFC 9562 section 5.7)."""
     milliseconds = max(moment // 1000, 0)
     return f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}"
 
@@ -41,14 +41,14 @@ def moment_of(identifier: str) -> int:
 
 
 def event_id(time: int, sequence: int) -> str:
-    """The id of an event: a UUIDv7 (RFC 9562) of its time (microseconds) and its sequence, which leads to its row."""
+    """The id of an event: a UUIDv7 (RFC 9562) of its time (microseconds) and its sequence, which identifies its row."""
     milliseconds, rest = divmod(time, 1000)
     number = milliseconds << 80 | 0x7 << 76 | rest << 64 | 0b10 << 62 | sequence
     return f"{EVENT_ID}{uuid.UUID(int=number)}"
 
 
 def sequence_of(text: str) -> int | None:
-    """The sequence in the id of an event; None for what is no such id."""
+    """The sequence in the id of an event; None if malformed."""
     try:
         number = uuid.UUID(text.removeprefix(EVENT_ID)).int
     except ValueError:
@@ -57,29 +57,29 @@ def sequence_of(text: str) -> int | None:
 
 
 def hash_secret(secret: str) -> bytes:
-    """The SHA-256 of a token, which is stored in its place. A token has 256 random bits, so no salt is needed."""
+    """The SHA-256 of a token, which is stored instead. A token has 256 random bits, so no salt is needed."""
     return hashlib.sha256(secret.encode()).digest()
 
 
 def is_ilp_address(text: str) -> bool:
-    """Whether packets can be addressed to it: a scheme, and at least one segment (Interledger RFC 15)."""
+    """Whether a text is an ILP address: a scheme, and at least one segment (Interledger RFC 15)."""
     return len(text) <= MAX_ILP_ADDRESS and _is_well_formed(text)
 
 
-@lru_cache(maxsize=256)  # all packets of a payment have the same
+@lru_cache(maxsize=256)  # shared by all packets of a payment
 def _is_well_formed(text: str) -> bool:
     return _ILP_ADDRESS.fullmatch(text) is not None
 
 
 def base64url(data: bytes) -> str:
     """Base64url without padding (RFC 4648 section 5, RFC 7515 section 2)."""
-    # urlsafe_b64encode is these three steps with as many calls of Python.
+    # urlsafe_b64encode takes the same three steps, with more Python calls.
     return b2a_base64(data, newline=False).rstrip(b"=").translate(URL_SAFE).decode("ascii")
 
 
 def base64url_decoded(text: str) -> bytes:
-    """Raises ValueError for an impossible length.
+    """Decodes base64url. Raises ValueError for an impossible length.
 
-    Skips other characters than those of base64: check input before.
+    Ignores characters outside base64: validate input before.
     """
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))

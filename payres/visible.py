@@ -1,4 +1,4 @@
-"""Texts and URLs of clients made safe to show."""
+"""Makes texts and URLs of clients safe to show."""
 
 import unicodedata
 from urllib.parse import quote, urlsplit
@@ -11,9 +11,9 @@ MAX_NAME_LENGTH = 200
 MAX_NOTE_LENGTH = 300
 # Characters that RFC 3986 allows in a URL; others are shown percent-encoded.
 URL_CHARACTERS = "%:/?#[]@!$&'()*+,;=-._~"
-# Letters of some scripts and emoji need the joiners; other format characters are only used to deceive.
+# Some scripts and emoji need the joiners; other format characters are only used to deceive.
 JOINERS = "\u200c\u200d"
-# Letters and symbols that are invisible: Hangul fillers and the Braille pattern without dots.
+# Invisible letters and symbols: Hangul fillers and the Braille pattern without dots.
 BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
 INVISIBLE_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Cn")
 
@@ -21,7 +21,7 @@ INVISIBLE_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Cn")
 class ShownUrl(msgspec.Struct, frozen=True):
     """A URL in three parts, so that a page can emphasize the host.
 
-    For a URL that opens an application, `host` is the scheme, with nothing before it.
+    For a URL that opens an application, `host` is the scheme, and `before` is empty.
     """
 
     before: str
@@ -38,9 +38,9 @@ class ShownUrl(msgspec.Struct, frozen=True):
 
 
 def visible_name(name: str | None, wallet_address: str | None) -> str | None:
-    """The name that a client gives itself, on one line, without characters that hide text or change its direction.
+    """A client's own name, on one line, without characters that hide text or change its direction.
 
-    None without a visible name, or when it only repeats the wallet address.
+    None if nothing is visible, or it only repeats the wallet address.
     """
     line = "" if name is None or name == wallet_address else " ".join(visible_text(name).split())
     if not any(unicodedata.category(character)[0] in "LNPS" for character in line):
@@ -49,14 +49,14 @@ def visible_name(name: str | None, wallet_address: str | None) -> str | None:
 
 
 def visible_text(text: str) -> str:
-    """A text without characters that hide text or change its direction; every blank and line break is a space."""
+    """A text without characters that hide text or change its direction; blanks and line breaks become spaces."""
     return "".join(" " if character.isspace() else character for character in text if not _is_hidden(character))
 
 
 def note_of(metadata: str | None) -> str:
-    """What a payment is for: its description, where clients put it, on one line and without hidden characters."""
+    """The description in a payment's metadata, where clients put it, on one line and without hidden characters."""
     try:
-        # The rest may be anything: JSON numbers have no bounds.
+        # The rest is not decoded: JSON numbers have no bounds.
         members = msgspec.json.decode(metadata or "{}", type=dict[str, msgspec.Raw])
         found = msgspec.json.decode(members.get("description", b'""'), type=str)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -66,12 +66,12 @@ def note_of(metadata: str | None) -> str:
 
 
 def described(note: str) -> str | None:
-    """The metadata of a payment for this, as text; none for nothing."""
+    """The metadata with this description, as JSON text; None if it is empty."""
     return msgspec.json.encode({"description": note}).decode() if note else None
 
 
 def visible_url(url: str) -> ShownUrl:
-    """A URL in plain ASCII: letters that only look like others and direction marks are percent-encoded."""
+    """A URL in plain ASCII: look-alike letters and direction marks are percent-encoded."""
     text = quote(url, safe=URL_CHARACTERS)
     if app_scheme(url) is not None:
         scheme, colon, rest = text.partition(":")

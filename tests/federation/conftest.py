@@ -1,4 +1,4 @@
-"""Servers on the loopback interface that answer with whatever bytes a test wants, or as a script says."""
+"""Servers on the loopback interface that answer with the bytes of a test, or by a script."""
 
 import asyncio
 import socket

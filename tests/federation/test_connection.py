@@ -1,4 +1,4 @@
-"""Which answers are read, which are refused, and what a connection is used for again."""
+"""Which answers are read, which are refused, and when a connection is reused."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""Requests to other servers as they are sent, how many there may be, and whom failures count for."""
+"""Requests to other servers as sent, their limits, and whom failures count for."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

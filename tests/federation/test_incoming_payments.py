@@ -1,4 +1,4 @@
-"""Incoming payments of other servers: another payres, and servers that answer with whatever they like."""
+"""Incoming payments of other servers: another payres, and servers with arbitrary answers."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Which addresses may be connected to, and lookups with name servers that are silent for as long as a test likes."""
+"""Which addresses may be connected to, and lookups with name servers that do not answer."""
 
 import asyncio
 import socket

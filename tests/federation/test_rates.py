@@ -1,4 +1,4 @@
-"""Exchange rates of a service: what is taken of its answers, and what becomes of rates that grow old."""
+"""Exchange rates of a service: which answers are used, and what happens when rates expire."""
 
 import asyncio
 import json

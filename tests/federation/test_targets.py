@@ -1,4 +1,4 @@
-"""URLs as they are asked for, and those that are asked for in no way."""
+"""URLs as requested, and URLs that are never requested."""
 
 import httpx2
 import pytest

@@ -1,4 +1,4 @@
-"""Which addresses are connected to, and whom a connection is trusted to be with."""
+"""Which addresses are connected to, and how the server at the other end is verified."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""How many requests of one address may be under way; the application behind is one that waits to be told."""
+"""The limit of requests in progress per address; the application behind waits until the test lets it answer."""
 
 import asyncio
 from collections.abc import Iterator

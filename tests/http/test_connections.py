@@ -1,4 +1,4 @@
-"""How many connections there may be, of all and of one address, and how many bytes they may buffer together."""
+"""The limits of connections, in total and per address, and of their buffered bytes."""
 
 import json
 import resource

@@ -1,4 +1,4 @@
-"""What the log and the metrics say of each request."""
+"""The log lines and metrics of each request."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Requests that come ahead of answers, answers that nobody reads, and answers without a known length."""
+"""Pipelined requests, unread answers, and answers without a known length."""
 
 import asyncio
 import socket

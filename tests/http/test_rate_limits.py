@@ -1,4 +1,4 @@
-"""Rate limits over HTTP; the addresses are what a proxy on this machine says."""
+"""Rate limits over HTTP; the addresses are those named by a proxy on this machine."""
 
 from collections.abc import Iterator
 from contextlib import closing, nullcontext

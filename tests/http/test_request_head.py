@@ -1,4 +1,4 @@
-"""The head of a request inside the application, whatever the server is: no server takes part here."""
+"""The head of a request inside the application, without an HTTP server."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How long a connection may take for what. Time passes when a test says so."""
+"""The timeouts of a connection. Time passes only when a test moves it."""
 
 import socket
 from collections import Counter

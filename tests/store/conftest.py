@@ -1,4 +1,4 @@
-"""A database in a file of its own, whose schema is made as that of a server is."""
+"""A database in its own file, with the schema created as by a server."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What makes the writer stop: a unit that finds that what is stored cannot be right, and too much waiting work."""
+"""The fail-stop of the writer, when a unit finds stored data inconsistent; and its limit of waiting units."""
 
 import asyncio
 import logging

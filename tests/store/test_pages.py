@@ -1,4 +1,4 @@
-"""Pages of a wallet's rows against a plain list, whatever the cursor; so a walk there and back meets each row once."""
+"""Pages of a wallet's rows against a plain list, for every cursor: walking there and back visits each row once."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing

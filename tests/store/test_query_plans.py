@@ -1,4 +1,4 @@
-"""Every query that a request or a worker runs is served by an index: what it costs does not grow with the tables."""
+"""Every query of a request or worker uses an index, so that its cost does not grow with the tables."""
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Retention: what was approved or used stays, what is needed for a time only is deleted a little at a time."""
+"""Retention: approved and used rows stay, temporary rows are deleted a few at a time."""
 
 from contextlib import closing, suppress
 

@@ -1,4 +1,4 @@
-"""Every unit of the flows, given up when it is through and run again: what they leave is what one run leaves."""
+"""Every unit of the flows is rolled back at its end and run again: the result must be that of one run."""
 
 import sqlite3
 from collections.abc import Sequence
