@@ -61,9 +61,7 @@ def movement(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*args, **kwargs)
         except sqlite3.IntegrityError as error:
-            raise LedgerBroken(
-                f"a movement breaks a rule of the tables: {function.__name__}{args[1:]}: {error}"
-            ) from error
+            raise LedgerBroken(f"a movement violates a constraint: {function.__name__}{args[1:]}: {error}") from error
 
     return guarded
 
@@ -86,7 +84,7 @@ def operator_account(work: Work, asset_id: int, kind: str) -> int:
 
 def free_balance(account: AccountRecord) -> int:
     """The amount that may still leave the account, in the minor unit."""
-    assert account.floor is not None, "the external account has no bound"
+    assert account.floor is not None, "the external account has no floor"
     return account.balance - account.held - account.floor
 
 
@@ -100,7 +98,7 @@ def check_free(work: Work, account_id: int, amount: int) -> None:
 def set_floor(work: Work, account_id: int, floor: int) -> None:
     """Sets the floor of the account. Raises NotEnough if it is already below that."""
     account = ACCOUNTS.by_id(work, account_id)
-    assert account.floor is not None, "the external account has no bound"
+    assert account.floor is not None, "the external account has no floor"
     if account.balance - account.held < floor:
         raise NotEnough(account, free_balance(account))
     accounts.change_floor(work, account_id, floor)
@@ -111,7 +109,7 @@ def watch(work: Work, account_id: int) -> None:
     """From now on, warns when less is free than a tenth of the peer's credit limit, or of the liquidity free now. It
     warns again only after twice as much has been free, or after another call of this function."""
     account = ACCOUNTS.by_id(work, account_id)
-    assert account.floor is not None, "the external account has no bound"
+    assert account.floor is not None, "the external account has no floor"
     whole = -account.floor if account.kind == "peer" else free_balance(account)
     ACCOUNTS.update(work, account_id, warn_below=whole // LOW_PART or None, warned=0)
 
@@ -134,7 +132,7 @@ def exchange(work: Work, payer: Side, payee: Side, **cause: Unpack[Cause]) -> Se
     Raises NotEnough, InvalidAmount (beyond 2^63-1); then the unit must be rolled back.
     """
     if payer.asset_id == payee.asset_id and payer.account_id != payee.account_id:
-        assert payer.amount == payee.amount, "one asset is paid one to one"
+        assert payer.amount == payee.amount, "amounts in one asset are equal"
         return transfer(work, payer.account_id, payee.account_id, payer.amount, "payment", **cause).low
     # Also if an account pays itself, since a transfer needs two different accounts.
     taken = operator_account(work, payer.asset_id, "liquidity")
@@ -219,7 +217,7 @@ def _check(work: Work, *moved: int) -> Sequence[AccountRecord]:
         return ()
     found = [_sound_account(work, account_id) for account_id in moved]
     if found[0].asset_id != found[-1].asset_id:
-        raise LedgerBroken(f"{_shown(found[0])} and {_shown(found[-1])} are not of one asset")
+        raise LedgerBroken(f"{_shown(found[0])} and {_shown(found[-1])} have different assets")
     return [account for account in found if _runs_low(work, account)]
 
 
@@ -250,7 +248,7 @@ def _sound_account(work: Work, account_id: int) -> AccountRecord:
     account = ACCOUNTS.by_id(work, account_id)
     floor, free = account.floor, account.balance - account.held
     if account.held < 0 or (free < floor if floor is not None else account.kind != "external"):
-        raise LedgerBroken(f"{_shown(account)} is not what any movement leaves behind")
+        raise LedgerBroken(f"{_shown(account)} is in a state that no movement leaves")
     return account
 
 

@@ -172,7 +172,7 @@ def store_round(work: Work, found: Round, attempts: Sequence[Attempt]) -> None:
         if sent.delivery is not None or attempt.error is not None:
             DELIVERIES.replace(work, _delivery(webhook.id, sent, attempt))
     if webhook.active and any(attempt.status == GONE for attempt in attempts):
-        log.warning("webhook %s is gone, as it answers, and is disabled", webhook.id)
+        log.warning("webhook %s answered 410 Gone and is disabled", webhook.id)
         WEBHOOKS.update(work, webhook.id, state="disabled")  # until a test succeeds
         work.emit("webhook.disabled", webhook.id, WebhookEvent(webhook=webhook.id, url=webhook.url))
 

@@ -70,7 +70,7 @@ Record = Callable[[Work, str, str | None], None]
 async def watch_base_url(database: Database, http: GuardedClient, base_url: str, record: Record) -> None:
     """Looks for another server regularly, until the database is in fail-stop."""
     step = partial(look_once, database, http, base_url, record)
-    await Worker("the look for a server in this one's place", database, step, PAUSE_SECONDS).run()
+    await Worker("the search for another server at the base URL", database, step, PAUSE_SECONDS).run()
 
 
 async def look_once(database: Database, http: GuardedClient, base_url: str, record: Record) -> float:
@@ -83,6 +83,6 @@ async def look_once(database: Database, http: GuardedClient, base_url: str, reco
         restored_at = other.restored_at
         with suppress(Unavailable):  # if it cannot be stored now, the next start finds it again
             await database.write(lambda work: record(work, base_url, restored_at))
-        sentence = f"{base_url} is now another server's, whose database was restored at {restored_at}"
+        sentence = f"another server has taken over {base_url}; its database was restored at {restored_at}"
         database.fail_stop(Superseded(sentence))
     return PAUSE_SECONDS

@@ -130,7 +130,7 @@ class Transport:
             return permitted[:MAX_ADDRESSES]
         if not self._allow_private_hosts:
             # One message for both cases: two would reveal which names exist inside the network.
-            log.debug("%s was not asked; its addresses: %s", host, ", ".join(found) or "none")
+            log.debug("no request was sent to %s; its addresses: %s", host, ", ".join(found) or "none")
             raise NoAddress(f"{host} has no public address; name a host that all the net can reach")
         if found:
             never = "is at an address that is never asked, such as link-local ones"

@@ -88,7 +88,7 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
     """
     pending = find_pending(work, interaction_id, nonce)
     wallet_id = pending.grant.wallet_address_id
-    assert wallet_id is not None, "only a grant that its owner must consent to has an interaction"
+    assert wallet_id is not None, "grants with an interaction have a wallet"
     session = browser.session
     found = None if session is None else wallets.find_session(work, hash_secret(session), work.now)
     return ConsentRequest(

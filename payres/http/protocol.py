@@ -359,7 +359,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Answers the last request with an error, unless its answer has begun, and closes the connection."""
         # At DEBUG, because unauthenticated clients could fill the log.
         request_id = secrets.token_hex(8)
-        log.debug("rejected what came from %s: %s request=%s", self.client, error, request_id)
+        log.debug("rejected a request from %s: %s request=%s", self.client, error, request_id)
         is_answered = False
         if self.state == BODY:
             is_answered = self.cycle.response_started  # a request has one answer

@@ -64,7 +64,7 @@ class HttpServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stops. After a second signal uvicorn would leave the application and its requests to end with the loop."""
-        log.info("stopping: no new connections are taken, and the requests in progress are finished")
+        log.info("stopping: no new connections are accepted; requests in progress are finished")
         await super().shutdown(sockets)
         if self.force_exit:
             tasks = list(self.server_state.tasks)

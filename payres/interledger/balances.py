@@ -85,7 +85,7 @@ def leave_unresolved(work: Work, packet: PacketRecord) -> None:
     claim to it. It may have arrived anyway: that risk is the operator's, who resolves the packet with the peer. Until
     then the grant counts it as spent. Does nothing if the packet already had an outcome.
     """
-    assert packet.outgoing_payment_id is not None, "it was not passed on for a peer"
+    assert packet.outgoing_payment_id is not None, "a forwarded packet has no payment"
     if not reject(work, packet.id, "doubtful"):
         return
     count_unresolved(work, packet)

@@ -140,7 +140,7 @@ class RemoteQuotes:
             receiver = await self._receivers.fetch_open(canonical(url), seconds)
         except FetchFailed as error:
             raise _not_payable(field, error) from error
-        assert receiver.method is not None, "what is open can be paid"
+        assert receiver.method is not None, "fetch_open returns only payments with a method"
         external = await self._database.read(lambda work: unit_rate_between(work, wallet.asset, receiver.asset))
         rate = external * (1 - SLIPPAGE)  # what each minor unit must deliver at least
         spent = delivery = 0
@@ -170,7 +170,7 @@ class RemoteQuotes:
 
     def _check_exchange(self, work: Work, wallet: WalletRecord, destination: Destination, terms: Terms) -> None:
         """Raises InsufficientFunds if the next peer has another asset and the operator's liquidity in it is short."""
-        assert terms.path is not None, "it leads to another server"
+        assert terms.path is not None, "terms of remote payments have a path"
         peer = next_peer(work, destination.ilp_address, self._outbound.ilp_address, wallet.asset)
         if peer is None or peer.asset_id == wallet.asset_id:
             return

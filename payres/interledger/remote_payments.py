@@ -166,7 +166,7 @@ class RemotePayments:
         if (objection := _objection(payment, receiver)) is not None:
             await self._database.write(count_attempt)
             return SendingFailed(objection, retryable=False)
-        assert receiver.method is not None, "what is open can be paid"
+        assert receiver.method is not None, "fetch_open returns only payments with a method"
         before = receiver.received - payment.delivered
         baseline = before if abs(before) <= MAX_LEDGER else None
         begin = partial(count_attempt, received_before=baseline)

@@ -206,7 +206,7 @@ def _end(work: Work, packet: PacketRecord, outcome: Outcome) -> None:
     if isinstance(outcome, Fulfill):
         if is_own:
             path = payment_of(work, packet).terms.path
-            assert path is not None, "payments with packets have one"
+            assert path is not None, "payments with packets have a path"
             # By the probe: the receiver's own figure is encrypted with a secret that is not stored.
             balances.fulfil(work, packet.id, path.least(packet.source_amount))
         else:
@@ -260,7 +260,7 @@ def find_standing(work: Work, payment_id: str) -> Standing | None:
 def _delivers(payment: OutgoingRecord, amount: int) -> tuple[int, int]:
     """The minimum and maximum that a packet delivers, by the probed rate, or the payment's own if that is wider."""
     path = payment.terms.path
-    assert path is not None, "payments with packets have one"
+    assert path is not None, "payments with packets have a path"
     least, most = path.least(amount), path.most(amount)
     if payment.sent and payment.delivered:
         seen = Fraction(payment.delivered, payment.sent)

@@ -141,12 +141,12 @@ def release_unresolved(work: Work, packet: PacketRecord) -> None:
 
 def payment_of(tx: Transaction, packet: PacketRecord) -> OutgoingRecord:
     """Our own payment that a packet belongs to. Raises Damaged."""
-    assert packet.outgoing_payment_id is not None, "it was not passed on for a peer"
+    assert packet.outgoing_payment_id is not None, "a forwarded packet has no payment"
     return OUTGOING.by_id(tx, packet.outgoing_payment_id)
 
 
 def _most_delivered(payment: OutgoingRecord, packet: PacketRecord) -> int:
-    assert payment.terms.path is not None, "payments with packets have one"
+    assert payment.terms.path is not None, "payments with packets have a path"
     return min(payment.terms.path.most(packet.source_amount), MAX_LEDGER)
 
 

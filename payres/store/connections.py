@@ -240,9 +240,9 @@ class Presence:
             try:
                 now = _identity(path)
             except (FileNotFoundError, NotADirectoryError) as error:
-                raise FileGone(f"{path} is open and no longer there: it was moved or removed") from error
+                raise FileGone(f"{path} is open but no longer exists: it was moved or removed") from error
             if now != identity:
-                raise FileGone(f"{path} is not the file that is open: that one was replaced")
+                raise FileGone(f"{path} is no longer the open file, which was replaced")
 
 
 def _identity(path: str) -> tuple[int, int]:

@@ -93,7 +93,7 @@ class Lane:
     def fail_stop(self, cause: FailStop) -> None:
         """Rejects all units from now on."""
         if self.stopped is None:
-            log.critical("WRITING HAS STOPPED, and an operator must look before it goes on: %s", cause)
+            log.critical("WRITING HAS STOPPED until an operator has looked: %s", cause)
             self.stopped = cause.message
 
     @property
@@ -153,7 +153,7 @@ class Lane:
                     batch += self.take(self.waiting)
                     outcomes = [Raised(error)] * len(batch)
                 except Exception as error:
-                    log.exception("the database failed a batch of %d units", len(batch))
+                    log.exception("a batch of %d units failed in the database", len(batch))
                     outcomes = [Raised(error)] * len(batch)
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     self._answer(future, outcome)

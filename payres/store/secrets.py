@@ -40,7 +40,7 @@ def decrypt(tx: Transaction, name: str, encrypted: bytes) -> str:
     try:
         return AESGCM(secret).decrypt(encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], None).decode()
     except (InvalidTag, ValueError) as error:
-        raise Damaged(f"what was encrypted under the secret {name}, or the secret, has changed") from error
+        raise Damaged(f"a value encrypted with the secret {name}, or the secret itself, was changed") from error
 
 
 def _find_secret(tx: Transaction, name: str) -> bytes | None:

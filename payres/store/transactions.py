@@ -76,7 +76,7 @@ def run_units(
     try:
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
-        log.error("no transaction could begin: %s", error)
+        log.error("no transaction could be started: %s", error)
         raise damage(error) or Unavailable(NOT_STORED) from error
     try:
         outcomes = [_run_unit(unit, connection, environment, changed) for unit in units]
@@ -103,7 +103,7 @@ def _failed(error: Exception, connection: sqlite3.Connection, units: int) -> lis
         raise error
     if found := damage(error):
         raise found from error
-    log.error("a commit of %d units failed and nothing of it was kept: %s", units, error)
+    log.error("a commit of %d units failed; nothing of it was stored: %s", units, error)
     _overwrite(connection)
     return [Raised(Unavailable(NOT_STORED)) for _ in range(units)]
 
@@ -173,7 +173,7 @@ def _raised(error: BaseException) -> Raised:
     if cause := damage(error):
         return Raised(cause)
     if isinstance(error, sqlite3.OperationalError):
-        log.error("storage failed a unit of work: %s", error)
+        log.error("a unit of work failed in storage: %s", error)
         return Raised(Unavailable("The server could not use its storage. Try again shortly"))
     if not isinstance(error, DomainError):
         log.debug("a unit of work raised", exc_info=error)

@@ -141,5 +141,5 @@ def damage(error: BaseException) -> Damaged | None:
         return None
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # without the extended code
     if code in BEYOND_REPAIR or (code == sqlite3.SQLITE_ERROR and MISSING.search(str(error))):
-        return Damaged(f"the database cannot be used as it is: {error}")
+        return Damaged(f"the database is unusable: {error}")
     return None
