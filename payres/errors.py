@@ -24,8 +24,7 @@ class DomainError(Exception):
     status: ClassVar[int]
     code: ClassVar[str]
     reasons: ClassVar[Mapping[str, str]]
-    # The descriptions that known clients compare, as in Rafiki: of the code ("") and of some reasons. The default is
-    # the code in words.
+    # Rafiki's descriptions, which clients compare, of the code ("") and some reasons. The default is the code in words.
     descriptions: ClassVar[Mapping[str, str]]
 
     def __init_subclass__(
@@ -62,7 +61,7 @@ def kinds_of_errors(base: type[DomainError] = DomainError) -> Iterator[type[Doma
 
 
 class InvalidRequest(DomainError, status=400, code="invalid_request"):
-    """The request breaks a rule of form."""
+    """The request is malformed."""
 
 
 class InvalidAmount(
@@ -96,19 +95,19 @@ class InvalidReceiver(
     },
     descriptions={"": "invalid receiver"},
 ):
-    """The receiver cannot be paid, or not now."""
+    """The receiver cannot be paid, or not at the moment."""
 
 
 class NoRate(InvalidReceiver):
-    """There is no exchange rate between two currencies, or none that is fresh enough."""
+    """There is no current exchange rate between two currencies."""
 
 
 class InvalidQuote(DomainError, status=400, code="invalid_quote"):
-    """The quote is unknown, expired, or no longer fits its receiver."""
+    """The quote is unknown or expired, or exceeds what its receiver still accepts."""
 
 
 class InvalidExpiry(DomainError, status=400, code="invalid_expiry"):
-    """The time of expiry is malformed, or not in the permitted range."""
+    """The expiry is malformed, or outside the permitted range."""
 
 
 class InvalidInteraction(DomainError, status=400, code="invalid_interaction"):
@@ -116,11 +115,11 @@ class InvalidInteraction(DomainError, status=400, code="invalid_interaction"):
 
 
 class InvalidClient(DomainError, status=400, code="invalid_client", reasons={"unknown_key": MEANINGS["unknown_key"]}):
-    """A grant request does not name a usable client, or one whose keys do not include that of the signature."""
+    """A grant request names no usable client, or one without the key of the signature."""
 
 
 class TooEarly(DomainError, status=400, code="too_fast"):
-    """A continuation request came before its wait was over."""
+    """A continuation request came before the end of its wait."""
 
 
 class ClientUnproven(
@@ -134,7 +133,7 @@ class ClientUnproven(
     },
     descriptions={reason: f"Signature validation error: {reason}" for reason in MEANINGS},
 ):
-    """The signature, digest or key does not prove who the client is."""
+    """The signature, digest or key does not authenticate the client."""
 
 
 class TokenInvalid(
@@ -150,7 +149,7 @@ class TokenInvalid(
     },
     descriptions={"": "Invalid Token"},
 ):
-    """The access token is missing or unknown, has expired or was revoked."""
+    """The access token is missing, unknown, expired or revoked."""
 
 
 class BearerTokenInvalid(TokenInvalid):
@@ -174,7 +173,7 @@ class RequestDenied(
         "signed_out": "On pages: the sign-in is over",
     },
 ):
-    """What was asked for is not given, or not yet; `reason` says why."""
+    """The request is denied, perhaps only for now; `reason` says why."""
 
 
 class GrantNotIssued(RequestDenied):
@@ -232,7 +231,7 @@ class InsufficientFunds(
     },
     descriptions={"wallet": "unauthorized"},
 ):
-    """An account does not have the amount; `reason` is the kind of account."""
+    """An account's free balance is too low; `reason` is the kind of account."""
 
 
 class NotFound(DomainError, status=404, code="not_found"):
@@ -269,18 +268,18 @@ class ContinuationUnknown(
 
 
 class MethodNotAllowed(DomainError, status=405, code="method_not_allowed"):
-    """There is something at the address, but it takes other methods: `allowed`, with commas between."""
+    """The address exists, but only accepts other methods: `allowed`, separated by commas."""
 
     def __init__(self, allowed: str) -> None:
         super().__init__(f"This address takes {allowed} only", {"Allow": allowed})
 
 
 class NotAcceptable(DomainError, status=406, code="not_acceptable"):
-    """The Accept header rules out every type that the answer could have."""
+    """The Accept header excludes every type of the answer."""
 
 
 class TooSlow(DomainError, status=408, code="too_slow"):
-    """The request did not come in time."""
+    """The request was not complete in time."""
 
 
 class WrongState(DomainError, status=409, code="wrong_state"):
@@ -288,11 +287,11 @@ class WrongState(DomainError, status=409, code="wrong_state"):
 
 
 class BodyTooLarge(DomainError, status=413, code="too_large"):
-    """The body is longer than the server takes."""
+    """The body is too long."""
 
 
 class UnsupportedMediaType(DomainError, status=415, code="unsupported_media_type"):
-    """The body is sent as something that the address does not take."""
+    """The address does not accept the body's media type."""
 
 
 class KeyReused(
@@ -305,7 +304,7 @@ class KeyReused(
 
 
 class TooManyRequests(DomainError, status=429, code="too_many_requests"):
-    """The requests are too many. `retry_after` is the number of seconds until the next is accepted."""
+    """Too many requests. `retry_after` is the number of seconds until the next is accepted."""
 
     def __init__(self, sentence: str, /, *, retry_after: int) -> None:
         super().__init__(sentence, {"Retry-After": str(retry_after)})
@@ -313,7 +312,7 @@ class TooManyRequests(DomainError, status=429, code="too_many_requests"):
 
 
 class HeadTooLarge(DomainError, status=431, code="too_large"):
-    """The request line and headers are longer than the server takes."""
+    """The request line and headers are too long."""
 
 
 class ServerFailed(DomainError, status=500, code="internal_error"):
@@ -328,7 +327,7 @@ class Unavailable(DomainError, status=503, code="unavailable"):
 
 
 class OutcomeUnknown(DomainError, status=504, code="unavailable"):
-    """What was asked for is under way, and its outcome is not known yet."""
+    """The requested operation is in progress, and its outcome is unknown yet."""
 
     def __init__(self, sentence: str, /) -> None:
         super().__init__(sentence, {"Retry-After": "1"})

@@ -13,7 +13,7 @@ MAX_CONNECTIONS: Final = 12_000
 MAX_CONNECTIONS_PER_ADDRESS: Final = 1000
 # Requests in progress from one address; further ones are answered 429.
 MAX_REQUESTS_PER_ADDRESS: Final = 512
-# Bytes of unread answers and pipelined requests of all connections; beyond it, the longest buffering are closed.
+# Bytes of unread answers and pipelined requests of all connections; beyond it, those that buffer longest are cut.
 MAX_BUFFERED_BYTES: Final = 64 * 1024 * 1024
 SPARE_FILES: Final = 200  # Files reserved for the database, the log and connections to other servers.
 BACKLOG: Final = 2048  # Connections that the system queues until they are accepted.

@@ -65,8 +65,7 @@ class OutputHandler(logging.Handler):
 
 
 class RequestLog:
-    """Writes a line per request, in batches: writing each at once takes longer than reading a resource. Dropped lines
-    are counted."""
+    """Writes a line per request, in batches: singly, each takes longer than reading a resource. Counts lost lines."""
 
     def __init__(self, log_format: LogFormat, descriptor: int = STANDARD_ERROR) -> None:
         self._is_json = log_format == "json"

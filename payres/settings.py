@@ -119,8 +119,7 @@ def local_url(host: str, port: int) -> str:
 
 
 def settings_file(environment: Mapping[str, str] | None = None) -> Path | None:
-    """The file in PAYRES_CONFIG, else `payres.toml` in the working directory or in /etc/payres; None if there is
-    none."""
+    """The file in PAYRES_CONFIG, else `payres.toml` in the working directory or /etc/payres; None if there is none."""
     named = (os.environ if environment is None else environment).get("PAYRES_CONFIG")
     if named:
         return Path(named)

@@ -81,8 +81,7 @@ class Slots:
             raise
 
     def _join(self, key: Key) -> "list[_Level]":
-        """The levels of a key, widest first. Unused levels are not stored, because clients can make up any number of
-        keys."""
+        """The levels of a key, widest first. Unused levels are not stored: clients can make up any number of keys."""
         joined = []
         for length, limit in self._limits:
             if length <= len(key):

@@ -37,8 +37,7 @@ CLOSED: Final = (f"{ADMIN_ROOT}/", *PAGES, "/metrics/")
 SIGNED_SEGMENTS: Final = frozenset(
     {"incoming-payments", "outgoing-payments", "outgoing-payment-grant", "quotes", "continue", "token"}
 )
-# First segments that no wallet may have: those of endpoints, of future endpoints, and of paths that programs request at
-# the root of any site.
+# First segments that no wallet may have: of present and future endpoints, and of well-known paths of any site.
 RESERVED_SEGMENTS: Final = SIGNED_SEGMENTS | {
     *("ilp", "interact", "admin", "healthz", "readyz", "metrics", "openapi.json"),
     *("account", "discovery", "grant", "pay", "settings", "static"),
@@ -59,8 +58,7 @@ NUMERIC_HOST = re.compile(r"[0-9][0-9a-fx.]*")
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 # A path that is already canonical, the common case.
 CANONICAL_PATH = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*+(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*+)*+")
-# Characters that no host has. Browsers treat a backslash as a slash, so the text after it would only look like part of
-# the host.
+# Characters that no host has. To browsers a backslash is a slash, which would end the host.
 NO_HOST = re.compile(r"[\\<>^|%]")
 
 
@@ -196,8 +194,7 @@ def is_loopback(host: str) -> bool:
 
 
 def canonical_host(host: str) -> str:
-    """The canonical form of a lower-case host, an IPv6 address without brackets; invalid hosts are returned
-    unchanged."""
+    """The canonical form of a lower-case host, an IPv6 address without brackets; invalid hosts stay unchanged."""
     if ":" in host:
         with suppress(ValueError):
             host = str(ipaddress.IPv6Address(host))
@@ -229,8 +226,7 @@ def is_http_url(url: str) -> bool:
 
 
 def with_ascii_host(url: str) -> str | None:
-    """An absolute http(s) URL with its host in ASCII (RFC 5891), otherwise unchanged; None for any other text, and for
-    an invalid host."""
+    """An http(s) URL with its host in ASCII (RFC 5891), otherwise unchanged; None if it or its host is invalid."""
     parts = _split(url)
     if parts is None or parts.netloc.isascii():
         return None if parts is None else url

@@ -35,11 +35,11 @@ MEMBER = re.compile(r"Object (?:missing required|contains unknown) field `(.*)`"
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
-    """Base of the Open Payments bodies, whose members are in camel case."""
+    """Base of the Open Payments bodies, with members in camel case."""
 
 
 class Body(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of request bodies of the resource server, which take no members but their own."""
+    """Base of request bodies of the resource server, which reject unknown members."""
 
 
 class Amount(Resource, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ class CompletionRequest(msgspec.Struct, frozen=True):
     """Its members are ignored."""
 
 
-# Resources (Specification 2). payres leaves out less than it may, and less than other servers do.
+# Resources (Specification 2). payres omits fewer optional members than other servers.
 
 
 class PaymentMethod(Resource, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class PaymentMethod(Resource, frozen=True, kw_only=True):
 
 
 class WalletResource(Resource, frozen=True, kw_only=True):
-    """What belongs to a wallet address and has a URL."""
+    """A resource of a wallet address."""
 
     id: str
     wallet_address: str
@@ -127,7 +127,7 @@ class Quote(WalletResource, frozen=True, kw_only=True):
 
 
 class OutgoingPayment(WalletResource, frozen=True, kw_only=True):
-    """Only the answer to the creation has what the grant has spent."""
+    """Only the answer to the creation includes the grant's spending."""
 
     quote_id: str | UnsetType = UNSET
     failed: bool | UnsetType = UNSET
@@ -156,14 +156,14 @@ class Pagination(Resource, frozen=True, kw_only=True):
 
 
 class Page(Resource, Generic[T], frozen=True, kw_only=True):
-    """A page of a list, newest first; its cursors lead to the pages beside it."""
+    """A page of a list, newest first, with cursors to the next and previous pages."""
 
     pagination: Pagination
     result: Sequence[T]
 
 
 class List(Resource, Generic[T], frozen=True, kw_only=True):
-    """All of what there are never many of."""
+    """A complete list, for resources that are never many."""
 
     result: Sequence[T]
 

@@ -37,8 +37,7 @@ class Changes:
 
     @contextmanager
     def watch(self, key: str, watcher: asyncio.Event | None = None) -> Iterator[asyncio.Event]:
-        """An asyncio event, `watcher` if given, that each change in the block sets. To miss none, clear it before
-        reading."""
+        """An asyncio event (`watcher` if given) that each change sets. To miss none, clear it before reading."""
         watcher = watcher or asyncio.Event()
         self._watchers.setdefault(key, set()).add(watcher)
         try:

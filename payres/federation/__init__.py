@@ -1,1 +1,1 @@
-"""Requests to other servers: one guarded HTTP client, and what is fetched with it."""
+"""Requests to other servers: a guarded HTTP client, and the resources fetched with it."""

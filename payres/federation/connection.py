@@ -86,8 +86,7 @@ class Connection(asyncio.Protocol):
         self._begin_answer()
 
     async def exchange(self, request: bytes) -> Response:
-        """Sends a request as is, and reads the whole answer. Closes the connection if not reusable. Raises
-        FetchFailed."""
+        """Sends a request as is, and reads the whole answer. Closes unless reusable. Raises FetchFailed."""
         self.reusable, self._framing_bytes = False, 0
         self._begin_answer()  # otherwise a closed connection would look like the end of the last answer
         self._answer = asyncio.get_running_loop().create_future()

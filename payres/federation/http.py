@@ -44,8 +44,7 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
         self._slots = Slots(None, *shares, queue=WAITING_FOR_SLOT)
 
     async def get_json(self, url: str) -> tuple[Any, Mapping[str, str]]:
-        """The decoded JSON at a URL, and the headers of the answer. Raises FetchFailed, also for a status other than
-        200."""
+        """The decoded JSON at a URL, and the response headers. Raises FetchFailed, also for a status other than 200."""
         response = await self.request("GET", url, {"Accept": "application/json"})
         if response.status != 200:
             raise FetchFailed(f"{url} answered {response.status} instead of 200", retryable=response.is_temporary)
@@ -64,8 +63,7 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
     ) -> Response:
         """Sends one request and reads the whole answer, which may be a redirect or an error.
 
-        Raises FetchFailed, and TooManyRequests if the client caused too many failed requests. `seconds` can shorten the
-        timeout.
+        Raises FetchFailed; TooManyRequests if the client caused too many failures. `seconds` can shorten the timeout.
         """
         target = parse_target(url)
         if target.scheme != "https" and not self._allow_private_hosts:

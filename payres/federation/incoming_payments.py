@@ -63,8 +63,7 @@ class RemoteIncomingPayment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Scope(NamedTuple):
-    """The source and the destination of a token: a server that names another's authorization server must not get the
-    other's tokens."""
+    """Source and destination of a token: a server that names another's authorization server must not get its tokens."""
 
     auth_server: str
     origin: str

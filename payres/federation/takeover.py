@@ -1,8 +1,7 @@
 """Decides which of two servers with one base URL owns the money: the one whose database was restored last.
 
 A standby or a backup becomes a server's database by `payres restore`, which stores the time in it. Every server reports
-on `/readyz` when its database was restored, and compares that with the report at the base URL, which only one of them
-has.
+on `/readyz` when its database was restored, and compares that with the report at the base URL.
 """
 
 from collections.abc import Callable

@@ -47,8 +47,7 @@ class Target(NamedTuple):
 def parse_target(url: str) -> Target:
     """The target of an http or https URL.
 
-    Raises FetchFailed. Like browsers, it resolves dot segments and escapes non-ASCII characters (RFC 3986 sections
-    5.2.4 and 2.1).
+    Raises FetchFailed. Like browsers, resolves dot segments and escapes non-ASCII text (RFC 3986 sections 5.2.4, 2.1).
     """
     parts = _URL.match(url) if is_http_url(url) else None
     if parts is None:

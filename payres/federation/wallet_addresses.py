@@ -43,8 +43,7 @@ class KeySet(msgspec.Struct, frozen=True):
 async def fetch_wallet_address(client: GuardedClient, url: str) -> RemoteWallet:
     """The wallet address at a URL. Raises FetchFailed.
 
-    Its `id` may be spelled differently from `url` but must have the same origin: a server speaks only for its own
-    wallets.
+    Its `id` may differ from `url` in spelling but not in origin: a server speaks only for its own wallets.
     """
     document, _ = await client.get_json(url)
     try:

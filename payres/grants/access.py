@@ -75,8 +75,7 @@ class Caller(msgspec.Struct, frozen=True):
 
     @property
     def only_client(self) -> int | None:
-        """The caller's client id, if it sees only its own resources; None if an -all action includes those of
-        others."""
+        """The caller's client id, if it sees only its own resources; None if an -all action includes others'."""
         return None if self._has_all(self.items) else self.client_id
 
     @property
@@ -88,8 +87,7 @@ class Caller(msgspec.Struct, frozen=True):
     def sees(self, wallet_address: str, owner_id: int) -> bool:
         """Whether the caller may learn of a resource of client `owner_id` on this wallet address.
 
-        Raises InsufficientAccess for the caller's own resource on a wallet address that the grant does not cover, which
-        reveals nothing.
+        Raises InsufficientAccess for the caller's own resource on another wallet address, which reveals nothing.
         """
         if owner_id == self.client_id:
             return bool(self._covering(wallet_address))

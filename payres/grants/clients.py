@@ -1,7 +1,6 @@
 """Clients and the public keys that verify their signatures.
 
-A client is identified by its wallet address, or by the thumbprint (RFC 7638) of the key that it presented (directed
-identity).
+A client is identified by its wallet address, or by the thumbprint (RFC 7638) of its key (directed identity).
 """
 
 from collections.abc import Sequence

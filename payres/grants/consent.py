@@ -1,7 +1,6 @@
 """Consent: a wallet owner's decision on a grant, and how it reaches the client (RFC 9635 section 4).
 
-The owner decides in a signed-in browser, on the request exactly as it was shown; the operator may decide instead. A
-decision is final.
+The owner, signed in, decides on the request exactly as shown; the operator may decide instead. A decision is final.
 """
 
 import hmac
@@ -117,8 +116,7 @@ def surroundings(work: Work, request: ConsentRequest) -> Surroundings:
 
 
 def check_open(request: ConsentRequest, now: int) -> None:
-    """Raises WrongState after a decision or if the wallet is inactive, InvalidInteraction if the request has
-    expired."""
+    """Raises WrongState after a decision or if the wallet is inactive, InvalidInteraction if the request expired."""
     _check_undecided(request, now)
     if not request.wallet.active:
         raise WrongState("This wallet is not active, so nothing can be allowed for it now")
@@ -224,8 +222,7 @@ def finish_link(urls: Urls, pending: Pending, now: int) -> str | None:
 
 
 def shown_digest(request: ConsentRequest) -> str:
-    """A digest of everything that the page shows of a request, bound to the session, so that consent covers exactly
-    that."""
+    """A digest of everything that the page shows of a request, bound to the session: consent covers exactly that."""
     assert request.session is not None
     grant, client = request.grant, request.client
     shown = (grant.id, grant.access, grant.subject, grant.client_name, client.identity, request.wallet.path)

@@ -170,8 +170,7 @@ def verify_password(account: Account | None, password: str) -> bool:
 
 
 def _encoded(password: str) -> bytes | None:
-    """The password in NFC, so that all keyboards give the same text (RFC 8265 section 4.2); None if not valid
-    Unicode."""
+    """The password in NFC, the same for all keyboards (RFC 8265 section 4.2); None if not valid Unicode."""
     try:
         return unicodedata.normalize("NFC", password).encode()
     except UnicodeEncodeError:

@@ -18,8 +18,7 @@ SHORTEST_MONTH = 28 * DAY
 class Spending(NamedTuple):
     """What a client may spend: at most `value` in each window of the interval, or once without an interval.
 
-    Without a value only the balance is a limit. It is in `asset`; `fixes_receive` means that it limits the received
-    amount.
+    Without a value only the balance is a limit. It is in `asset`; with `fixes_receive` it limits the received amount.
     """
 
     value: int | None

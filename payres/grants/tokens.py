@@ -1,6 +1,4 @@
-"""Access tokens: issue, rotation and revocation (RFC 9635 section 6), and their clients. Only token hashes are
-stored.
-"""
+"""Access tokens: issue, rotation and revocation (RFC 9635 section 6), and their clients. Only hashes are stored."""
 
 from collections.abc import Sequence
 

@@ -43,8 +43,7 @@ class RateLimits:
         self._unauthenticated = RateLimiter(settings.rate_limit_unauthenticated, clock)
         self._refetches = RateLimiter(KEY_REFETCH_RATE, clock)
         self._checkouts = RateLimiter(CHECKOUT_RATE, clock)
-        # Low enough that another server with the same limits does not treat one client's requests through us as
-        # guessing.
+        # Low enough that another server with the same limits does not count our requests for one client as guesses.
         self.failed_reads = RateLimiter(-(-settings.rate_limit_unauthenticated // FAILED_READS_PART), clock)
 
     def check_address(self, address: str, path: str) -> None:
@@ -70,8 +69,7 @@ class RateLimits:
         """Counts a request that stores something without authentication: for the client with a wallet address of this
         identity, or else for the address.
 
-        Raises TooManyRequests even for an admitted request: of concurrent requests, many are admitted before one is
-        counted.
+        Raises TooManyRequests even for an admitted request: concurrent ones are all admitted before they are counted.
         """
         counted = identity or address_of(scope)
         wait = 0 if counted is None else self._unauthenticated.take(counted)

@@ -26,8 +26,7 @@ class Connection(Protocol):
 class Connections:
     """The connections of a server: their number per address, and the total of buffered bytes.
 
-    `trusted_proxies` are addresses, in a list or separated by commas, that many clients come through: these are not
-    counted.
+    `trusted_proxies`, a list or comma-separated addresses, are not counted: many clients come through them.
     """
 
     def __init__(self, trusted_proxies: str | list[str]) -> None:
@@ -53,8 +52,7 @@ class Connections:
             self._open[address] = count
 
     def buffer(self, connection: Connection, size: int) -> None:
-        """Sets a connection's buffered bytes. If the total is too much, connections are cut, those first that buffered
-        longest."""
+        """Sets a connection's buffered bytes. If the total is too much, cuts connections that have buffered longest."""
         self._total += size - self._buffers.get(connection, 0)
         if size:
             self._buffers[connection] = size

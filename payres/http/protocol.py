@@ -83,8 +83,7 @@ class Exchange(RequestResponseCycle):
     async def send(self, message: Any) -> None:
         """ASGI's send."""
         if not self.response_started:
-            # Lets the answers of one turn of the event loop leave together: a process that waits for several wakes
-            # once.
+            # Lets the answers of one turn of the loop leave together: a process waiting for several wakes once.
             await asyncio.sleep(0)
             if self._start(message):
                 return
@@ -374,8 +373,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._linger()
 
     def _linger(self) -> None:
-        """Closes after a while: if closed at once, the answer would be lost to a client that is still sending (RFC 9112
-        section 9.6)."""
+        """Closes after a while: otherwise a client still sending would lose the answer (RFC 9112 section 9.6)."""
         if not self.transport.can_write_eof():
             self._close()
             return

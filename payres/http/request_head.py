@@ -49,8 +49,7 @@ def header(headers: Headers, wanted: bytes) -> bytes | None:
 
 
 def credentials(headers: Headers, scheme: str) -> str | None:
-    """The credentials in the Authorization header for this lower-case scheme, after one or more blanks (RFC 9110
-    section 11.4)."""
+    """The credentials in an Authorization header of this lower-case scheme, after blanks (RFC 9110 section 11.4)."""
     for name, value in headers:
         if name == b"authorization":
             named, _, found = value.decode("latin-1").partition(" ")

@@ -22,8 +22,7 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def settings_of(trusted_proxies: str = "127.0.0.1") -> Mapping[str, Any]:
-    """The uvicorn settings for our protocol. `trusted_proxies` are comma-separated addresses whose X-Forwarded-For is
-    trusted."""
+    """The uvicorn settings for our protocol. `trusted_proxies`, comma-separated, may set X-Forwarded-For."""
     return {
         "http": HttpProtocol,
         "ws": "none",

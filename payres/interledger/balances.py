@@ -29,8 +29,7 @@ PAYMENT_ENDED: Final = "the payment has ended, or has nothing left to send"
 def prepare(work: Work, packet: PacketRecord, peer: PeerRecord) -> None:
     """Records a packet before it leaves, and holds its money; amounts must be positive.
 
-    Raises Rejected if the payment has ended or has nothing left, or the inbound peer's credit or the liquidity is
-    short.
+    Raises Rejected if the payment has ended or spent all, or the peer's credit or the liquidity is short.
     """
     PACKETS.insert(work, packet)
     own = packet.outgoing_payment_id

@@ -46,8 +46,7 @@ class Link:
     ) -> tuple[Outcome, bool]:
         """Sends a Prepare and waits up to `seconds` for its answer. With a `request_id` the request may be repeated.
 
-        Returns the outcome, and whether the peer echoed our Request-Id: then it repeats its answer to a repeated
-        request.
+        Returns the outcome, and whether the peer echoed our Request-Id: then it repeats its answers.
         """
         response = await self._request(peer, token, prepare, request_id, seconds)
         outcome = response if isinstance(response, Unanswered) else _outcome(response)

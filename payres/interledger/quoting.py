@@ -95,8 +95,7 @@ class RemoteQuotes:
         return await self._offer(find_payer, receiver, "to", debit, receive)
 
     async def find_wallet(self, url: str) -> RemoteWallet:
-        """The wallet address at a URL of another server; errors name the field `to`. Raises InvalidReceiver,
-        Unavailable."""
+        """The wallet address at a URL of another server, for the field `to`. Raises InvalidReceiver, Unavailable."""
         try:
             return await self._receivers.find_wallet(url)
         except FetchFailed as error:
@@ -131,8 +130,7 @@ class RemoteQuotes:
         *,
         is_free: bool = False,
     ) -> Offer:
-        """The offer for the receiver at `url`, given in the request's member `field`. With `is_free` there is no
-        fee."""
+        """The offer for the receiver at `url`, from the request's member `field`. With `is_free` there is no fee."""
         wallet = await self._database.read(find_wallet)
         seconds = self._outbound.timing.probe_timeout / SECOND
         deadline = monotonic() + self._outbound.timing.probe_timeout

@@ -1,7 +1,6 @@
 """Sends payments to receivers on other servers, from the hold of the debit amount to the end.
 
-The rows contain everything needed to continue after a crash: the sent amount, the packets without an outcome, and the
-number of attempts.
+The rows suffice to continue after a crash: the sent amount, packets without an outcome, and number of attempts.
 """
 
 import asyncio
@@ -58,8 +57,7 @@ class Backoff(msgspec.Struct, frozen=True):
 def next_step(
     payment: OutgoingRecord, failure: SendingFailed | None, *, in_flight: bool, now: int
 ) -> Literal["resolve", "end", "wait", "attempt"]:
-    """The next step of a payment in progress; `failure` is that of the attempt just made. Packets in flight are
-    resolved first."""
+    """The next step of a payment in progress, after the attempt's `failure`. Packets in flight are resolved first."""
     if in_flight:
         return "resolve"
     is_over = is_finished(payment) or payment.attempts >= MAX_ATTEMPTS or now >= payment.created_at + LONGEST
@@ -114,8 +112,7 @@ class RemotePayments:
             await cancel_all([*self._sending.values(), *self._closings])
 
     async def _start(self) -> float:
-        """Starts a task for each payment in progress without one, also after a crash. Returns the seconds until the
-        next search."""
+        """Starts a task for each payment in progress without one. Returns the seconds until the next search."""
         after: str | None = ""
         while after is not None:
             found = await self._database.read(partial(payments.sending_remote, limit=BATCH, after=after))

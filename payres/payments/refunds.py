@@ -50,8 +50,7 @@ PARTS_AT_ONCE: Final = 64
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A requested refund: of an amount such as "10.00", or of the rest; to the payers, or to the wallet address
-    `to`."""
+    """A requested refund: of an amount such as "10.00" or the rest; to the payers, or to the wallet address `to`."""
 
     payment_id: str
     reference: str
@@ -78,8 +77,7 @@ class Plan(msgspec.Struct, frozen=True):
 def plan(work: Work, wanted: Wanted, offered: int | None = None) -> Plan:
     """Plans a refund; `offered` is the amount of an offer, if there is one. May read very many payments.
 
-    Raises NotFound, InvalidRequest, InvalidAmount if it exceeds the rest; WrongState, also if the reference belongs to
-    another refund.
+    Raises NotFound, InvalidRequest, InvalidAmount; WrongState, also if the reference belongs to another refund.
     """
     payment, receiver = _payment_of(work, wanted)
     check_reference(wanted.reference)

@@ -43,8 +43,7 @@ def pay_locally(
 
 
 def emit(work: Work, wallet: WalletRecord, payment: OutgoingRecord, *names: str) -> OutgoingPayment:
-    """Writes these events, and that of a refund that has arrived by the payment. Returns the payment as its client sees
-    it."""
+    """Writes these events, and that of a refund that has arrived by it. Returns the payment as its client sees it."""
     shown = representations.outgoing_payment(work.urls, wallet, payment)
     refund = None if payment.grant_id else refund_by_return_payment(work, payment.id)
     work.emit(names, payment.id, representations.outgoing_payment_event(work.urls, shown, payment, refund))

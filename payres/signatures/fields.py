@@ -248,6 +248,5 @@ def _malformed_input(part: str, verb: str, error: ValueError) -> SignatureError:
 
 
 def _reject_duplicate(name: str, _kind: str) -> NoReturn:
-    """Raises ValueError for a repeated member or parameter. By RFC 9651 the last one counts, but two parsers could
-    disagree."""
+    """Raises ValueError for a repeated name. By RFC 9651 the last one counts, but two parsers could disagree."""
     raise ValueError(f"{name} appears twice")

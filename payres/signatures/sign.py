@@ -1,6 +1,4 @@
-"""Messages, their signature base (RFC 9421 section 2.5), and signing (section 3.1) in the form that every Open Payments
-server accepts.
-"""
+"""Messages, their signature base (RFC 9421 section 2.5), and signing (3.1) as every Open Payments server accepts."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -74,8 +74,8 @@ def parse(message: Message, max_age: int, now: int) -> Unverified | Rejected:
     """Check structure, coverage, freshness and digest. `max_age` of a signature is in seconds, `now` in microseconds
     since the Unix epoch.
 
-    Every signature of the message is examined (RFC 9635 section 7.3.1). If none is acceptable, return the problem of
-    the first.
+    Every signature of the message is examined (RFC 9635 section 7.3.1). Return the first one's problem if none is
+    acceptable.
     """
     fields = header_fields(message.headers)
     try:

@@ -85,8 +85,7 @@ def paid_under(tx: Transaction, grant_id: str, rows: int) -> Sequence[str]:
 
 
 def payer_wallets(tx: Transaction, incoming_payment_id: str) -> Sequence[int]:
-    """The local wallets that paid an incoming payment first and last: one if they are the same, none if all payers are
-    remote."""
+    """The local wallets that paid an incoming payment first and last; one if they are the same, none if remote."""
     paid = (
         "SELECT o.wallet_address_id FROM transfer t JOIN outgoing_payment o ON o.id = t.outgoing_payment_id"
         " WHERE t.incoming_payment_id = ? ORDER BY t.id"
@@ -95,8 +94,7 @@ def payer_wallets(tx: Transaction, incoming_payment_id: str) -> Sequence[int]:
 
 
 def open_requests(tx: Transaction, client_id: int, wallet_id: int, now: int, rows: int) -> Sequence[str]:
-    """The ids of a client's newest incoming payments that still accept money. Only the client's newest 10,000 are
-    searched."""
+    """The ids of a client's newest incoming payments that accept money. Only its newest 10,000 are searched."""
     newest = (
         "SELECT id, completed_at, expires_at FROM incoming_payment WHERE client_id = ? AND wallet_address_id = ?"
         " ORDER BY id DESC LIMIT 10000"

@@ -28,8 +28,7 @@ class ClientRecord(Client, frozen=True):
 class ClientKeyRecord(msgspec.Struct, frozen=True):
     """A key of a client without a wallet here.
 
-    good_until (microseconds) is when a key fetched from another server expires; None for a key that the client
-    presented.
+    good_until (microseconds) is the expiry of a key fetched from another server; None for a presented key.
     """
 
     kid: str

@@ -265,8 +265,7 @@ def find_holder(tx: Transaction, value_hash: bytes) -> TokenHolder | None:
 
 
 def authorization_revision(tx: Transaction) -> int:
-    """A number that changes whenever the rows behind `find_holder` or client keys change, for grants exempt from
-    purging. Raises Damaged."""
+    """Changes whenever a row behind `find_holder` or client keys of an unpurgeable grant changes. Raises Damaged."""
     revision = find_number(tx, "SELECT revision FROM authorization_revision WHERE id = 1")
     if revision is None:
         raise Damaged("authorization_revision has no row")

@@ -14,8 +14,7 @@ State = Literal["prepared", "fulfilled", "rejected", "doubtful"]
 
 
 class PacketRecord(msgspec.Struct, frozen=True):
-    """A row of `packet`. source_amount is in the payer's asset, amount in the peer's; prepare is None once it has an
-    outcome."""
+    """A row of `packet`. source_amount is in the payer's asset, amount in the peer's; prepare is set only in flight."""
 
     id: str
     to_peer_id: int

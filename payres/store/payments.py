@@ -157,8 +157,7 @@ def add_sent(tx: Transaction, payment_id: str, sent: int, delivered: int) -> Non
 
 
 def begin_attempt(tx: Transaction, payment_id: str, number: int, received_before: int | None = None) -> None:
-    """Stores the number of attempts to reach a remote receiver since the last delivery. `received_before` is stored
-    once."""
+    """Stores the number of attempts to reach a remote receiver since the last delivery; `received_before` only once."""
     tx.execute(
         "UPDATE outgoing_payment SET attempts = ?, received_before = coalesce(received_before, ?) WHERE id = ?",
         (number, received_before, payment_id),

@@ -137,8 +137,7 @@ def outgoing_token(tx: Transaction, peer: PeerRecord) -> str:
 
 
 def find_request(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes | None, bytes] | None:
-    """The condition and reply of a fulfilled request of the peer; or None and the Prepare, if it was forwarded and has
-    no outcome yet."""
+    """The condition and reply of a fulfilled request; None and the Prepare of a forwarded one without an outcome."""
     row = tx.execute(_FIND_REQUEST, (peer_id, request_id)).fetchone()
     return (row[0], row[1]) if row else None
 

@@ -15,7 +15,7 @@ from payres.store.rows import Row
 from payres.store.work import Transaction
 
 # Microseconds until `purge_at`:
-UNUSED_GRANT: Final = DAY  # after its last token expired, until when it can be rotated; or after the time to decide
+UNUSED_GRANT: Final = DAY  # after its last token expired, which can still be rotated, or after the time to decide
 DECIDED_GRANT: Final = 30 * DAY  # after it was denied, or approved and not continued
 UNUSED_QUOTE: Final = DAY  # after it expired: longer than the response of its creation is cached
 UNPAID_CHECKOUT: Final = DAY  # after it was created

@@ -168,7 +168,7 @@ def _checked(result: Any) -> Any:
 
 
 def _raised(error: BaseException) -> Raised:
-    """Storage errors become Unavailable or FailStop; others, such as a broken constraint, are kept as bugs."""
+    """Storage errors become Unavailable or FailStop; others stay, such as violated constraints, which are our fault."""
     _empty_frames(error)
     if cause := damage(error):
         return Raised(cause)

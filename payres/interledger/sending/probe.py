@@ -113,8 +113,7 @@ async def _ask(connection: Connection, amount: int) -> Answer | None:
 
 
 def is_small(*amounts: int) -> bool:
-    """Whether the answer to a packet of these amounts on its way shows the rounding on the path rather than its
-    rate."""
+    """Whether the answer to a packet of these amounts on its way shows rounding on the path rather than its rate."""
     return min(amounts) < SHOWS_THE_RATE
 
 
