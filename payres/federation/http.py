@@ -95,7 +95,7 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
         counted = _counted(requester)
         wait = 0 if self._failed_reads is None or counted is None else self._failed_reads.wait(counted)
         if wait:
-            sentence = "Too much that this client names is not to be had from other servers. Wait as Retry-After says"
+            sentence = "Too many requests to other servers have failed for this client. Wait as Retry-After says"
             raise too_many(wait, sentence)
         server = target.authority
         if requester is not None and ((server, None) in self._failed or (server, requester) in self._failed):

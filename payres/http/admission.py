@@ -50,7 +50,7 @@ class RateLimits:
         """Counts a request for its address. Raises TooManyRequests."""
         wait = self._unauthenticated.wait(address)
         if wait:
-            raise too_many(wait, "Too many requests from this address proved nothing. Wait as Retry-After says")
+            raise too_many(wait, "Too many unauthenticated requests from this address. Wait as Retry-After says")
         wait = 0 if path == ILP else self._addresses.take(address)
         if wait:
             raise too_many(wait, "Too many requests from this address. Wait as Retry-After says")

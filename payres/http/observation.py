@@ -68,12 +68,12 @@ class Observer:
         self._metrics = metrics
         self._log = log
         # None once a request has come for another host, or if base_url is not a loopback URL.
-        self._lonely_url = base_url if is_loopback(urlsplit(base_url).hostname or "") else None
+        self._loopback_url = base_url if is_loopback(urlsplit(base_url).hostname or "") else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = perf_counter()
-        if self._lonely_url is not None:
-            self._warn_of_host(scope, self._lonely_url)
+        if self._loopback_url is not None:
+            self._warn_of_host(scope, self._loopback_url)
         observation = scope[OBSERVATION] = Observation()
         status = NOT_ANSWERED
         # Named by a trusted proxy, else randomly, so that the recipient of an answer can ask about its line in the log.
@@ -109,7 +109,7 @@ class Observer:
         nowhere, and no signature over the public URL verifies."""
         for name, value in scope["headers"]:
             if name == b"x-forwarded-host" and not _names_this_machine(value):
-                self._lonely_url = None
+                self._loopback_url = None
                 log.warning(
                     "A request came with X-Forwarded-Host: %s, but base_url is %s, which only this machine reaches. If"
                     " that is the name that clients use, set base_url to it (--base-url or PAYRES_BASE_URL)",

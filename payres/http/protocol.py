@@ -162,7 +162,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.state = END  # without an answer, which would keep it open for a while
             transport.abort()
         elif len(self.connections) > most:
-            self._reject(Unavailable("The server has as many connections as it takes. Try again shortly"))
+            self._reject(Unavailable("The server has its maximum number of connections. Try again shortly"))
         elif of_address > most_of_address:
             self._reject(too_many(SECOND, f"Your address has {most_of_address} connections. Close some, or reuse them"))
         else:
@@ -350,7 +350,7 @@ class HttpProtocol(HttpToolsProtocol):
         elif self.state == BODY and self.flow.read_paused:
             self._set_deadline(REQUEST_SECONDS)  # the application is slow, not the client
         elif self.state in (HEAD, BODY):
-            self._reject(TooSlow(f"The request did not come within {REQUEST_SECONDS} seconds"))
+            self._reject(TooSlow(f"The request was not complete within {REQUEST_SECONDS} seconds"))
         else:
             self._close()
 

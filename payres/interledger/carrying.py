@@ -70,7 +70,7 @@ def land_forwarded(work: Work, packet: PacketRecord, fulfill: Fulfill) -> None:
         return
     ended = PACKETS.get(work, packet.id)
     if ended is None or ended.state != "fulfilled":
-        raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet was given up before its fulfillment came")
+        raise Rejected(Code.TRANSFER_TIMED_OUT, "The packet was given up before its fulfillment arrived")
 
 
 class Payer(msgspec.Struct, frozen=True):
@@ -128,7 +128,7 @@ class Carrier:
         """
         raw = encode(msgspec.structs.replace(prepare, amount=hop.amount))
         now = self._clock.now()
-        outcome: Outcome = Unanswered("The packet had expired before it left", sent=False)
+        outcome: Outcome = Unanswered("The packet had expired before it was sent", sent=False)
         if now < prepare.expires_at:
             seconds = (prepare.expires_at + margin - now) / SECOND
             outcome, _ = await (link or self.link).post(hop.peer, hop.token, raw, request_id, seconds)

@@ -99,10 +99,10 @@ class Connector:
     async def _process(self, peer: InboundPeer, prepare: Prepare, request: Request) -> Outcome:
         """Raises Rejected, Unavailable. Rejections above the rate limit make senders slow down (RFC 29)."""
         if not self._in_flight.try_take(peer.id):
-            raise Rejected(Code.CONNECTOR_BUSY, f"{MAX_PACKETS_IN_FLIGHT} packets at a time are taken")
+            raise Rejected(Code.CONNECTOR_BUSY, f"At most {MAX_PACKETS_IN_FLIGHT} packets may be in flight")
         try:
             if self._rate_limiter.take(peer.id):
-                raise Rejected(Code.RATE_LIMITED, "Packets come faster than they are taken")
+                raise Rejected(Code.RATE_LIMITED, "Packets exceed the rate limit")
             self._check(peer, prepare)
             if prepare.destination == CONFIGURATION:
                 return _configuration(peer, prepare)
@@ -134,7 +134,7 @@ class Connector:
                 else:
                     outcome = await self._carrier.post(hop, onward, None)
         except SlotsBusy as busy:
-            raise Rejected(Code.CONNECTOR_BUSY, "The link to the next peer takes no more packets now") from busy
+            raise Rejected(Code.CONNECTOR_BUSY, "The link to the next peer has no room for more packets now") from busy
         if isinstance(outcome, Unanswered) and not (prepare.amount and request.request_id):
             # Nobody can ask again, so this is final. The money is held until the packet has expired.
             if self._clock.now() >= onward.expires_at:
@@ -147,7 +147,7 @@ class Connector:
         now = self._clock.now()
         expires_at = min(prepare.expires_at - HOP_TIME, now + LONGEST_LIFE)
         if expires_at < now + SHORTEST_LIFE:
-            raise Rejected(Code.INSUFFICIENT_TIMEOUT, "The packet expires too soon to be passed on")
+            raise Rejected(Code.INSUFFICIENT_TIMEOUT, "The packet expires too soon to be forwarded")
         return expires_at - expires_at % MILLISECOND
 
     async def _confirmed(self, request: Request, reject: Reject) -> bytes | NoReply:
@@ -166,6 +166,6 @@ class Connector:
 def _configuration(peer: InboundPeer, prepare: Prepare) -> Fulfill:
     """The answer to a child's request for its address and the link's asset (RFC 31). Raises Rejected."""
     if prepare.amount or prepare.condition != CONFIGURATION_CONDITION:
-        raise Rejected(Code.BAD_REQUEST, "A question for the configuration carries no money")
+        raise Rejected(Code.BAD_REQUEST, "A configuration request carries no money")
     data = oer.var_text(peer.ilp_address) + oer.uint8(peer.asset_scale) + oer.var_text(peer.asset_code)
     return Fulfill(CONFIGURATION_FULFILLMENT, data)

@@ -70,7 +70,7 @@ class Link:
         self, peer: PeerRecord, token: str, prepare: bytes, request_id: str | None, seconds: float
     ) -> Response | Unanswered:
         if not _TOKEN.fullmatch(token):  # because libraries quote invalid headers in their errors
-            return Unanswered("The outgoing token cannot be written as a header", sent=False)
+            return Unanswered("The outgoing token cannot be sent as a header", sent=False)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": MEDIA_TYPE, "Accept": MEDIA_TYPE}
         if request_id is not None:
             headers["Request-Id"] = request_id

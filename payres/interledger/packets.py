@@ -177,7 +177,7 @@ def parse_too_large(data: bytes) -> tuple[int, int] | None:
 def _destination(address: str) -> str:
     """The address. Raises CodecError if it is invalid."""
     if not is_ilp_address(address):
-        raise CodecError("the destination is no ILP address")
+        raise CodecError("the destination is not an ILP address")
     return address
 
 

@@ -117,7 +117,7 @@ class RemoteQuotes:
         except FetchFailed as error:
             raise _not_payable("to", error) from error
         if not is_remote(self.urls, receiver):
-            raise unpayable("to", "what its server created is no incoming payment of another server", "bad_content")
+            raise unpayable("to", "its server did not create an incoming payment of another server", "bad_content")
         return receiver
 
     async def _offer(

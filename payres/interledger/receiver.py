@@ -124,7 +124,7 @@ def _deliver(work: Work, peer: InboundPeer, prepare: Prepare, opened: Opened, ar
         raise Rejected(Code.INSUFFICIENT_LIQUIDITY, str(error)) from error
     # Checked last because it is rare: the peer was removed after its token was checked.
     if not peers.count_received(work, peer.id):
-        raise Rejected(Code.UNREACHABLE, "The link that the packet came over has been closed")
+        raise Rejected(Code.UNREACHABLE, "The peer that sent the packet was removed")
     return True
 
 
@@ -134,11 +134,11 @@ def _payee(work: Work, tag: str, asset: Asset) -> tuple[WalletRecord, IncomingRe
     if wallet_id is None:
         payment, wallet = wallets.find_with_wallet(work, INCOMING, tag) or (None, None)
         if payment is None or wallet is None or not payment.open_at(work.now):
-            raise Rejected(Code.UNREACHABLE, "The incoming payment takes no more money")
+            raise Rejected(Code.UNREACHABLE, "The incoming payment accepts no more money")
     else:
         payment, wallet = None, WALLETS.by_id(work, wallet_id)
     if not wallet.active or wallet.asset != asset:
-        raise Rejected(Code.UNREACHABLE, "The wallet address takes no money")
+        raise Rejected(Code.UNREACHABLE, "The wallet address accepts no money")
     return wallet, payment
 
 

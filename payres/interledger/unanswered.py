@@ -143,7 +143,7 @@ class UnansweredPackets:
         """The outcome of an expired packet, and whether asking again may reveal more. Raises Unavailable."""
         found = await self._database.read(partial(_peer_and_token, peer_id=packet.to_peer_id))
         if packet.outgoing_payment_id is None and packet.from_request_id is None:
-            return Unanswered("The peer before does not number its requests"), False  # and expects no answer
+            return Unanswered("The sending peer does not number its requests"), False  # and expects no answer
         if found is None:
             return Unanswered("The peer was removed"), False
         peer, token = found

@@ -188,12 +188,12 @@ def credit(work: Work, wallet: WalletRecord, payment: IncomingRecord, amount: in
             receiveValue=str(amount),
         )
     reached = payment.remaining is not None and amount >= payment.remaining
-    completed_at, told_at = work.now if reached else None, payment.partial_event_at
-    is_told = reached or told_at is None or not 0 <= work.now - told_at < PARTIAL_EVENT_PAUSE
-    told_at = work.now if is_told else told_at
+    completed_at, event_at = work.now if reached else None, payment.partial_event_at
+    is_emitted = reached or event_at is None or not 0 <= work.now - event_at < PARTIAL_EVENT_PAUSE
+    event_at = work.now if is_emitted else event_at
     listed = None if payment.received else f"{first_identifier(work.now)}{payment.id[ID_TIME:]}"
-    payments.add_received(work, payment.id, amount, completed_at, told_at, listed)
-    if is_told:
+    payments.add_received(work, payment.id, amount, completed_at, event_at, listed)
+    if is_emitted:
         received = payment.received + amount
         credited = msgspec.structs.replace(payment, received=received, completed_at=completed_at)
         name = "incoming_payment.completed" if reached else "incoming_payment.partial_payment_received"
