@@ -162,7 +162,7 @@ def _option(one: Input) -> Decorator:
         return secret_option(flag.removeprefix("--"), one.extra.get("metavar", "TEXT"), one.words)
     kind = one.type
     attributes: dict[str, Any] = {"help": one.words, "type": _type(one), "metavar": one.extra.get("metavar")}
-    if kind is bool:
+    if one.is_mark:
         return click.option(flag, one.name, is_flag=True, help=one.words)
     if get_origin(kind) in {list, tuple, Sequence}:
         choices = one.extra.get("choices")

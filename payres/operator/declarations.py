@@ -83,6 +83,11 @@ class Input(NamedTuple):
     def is_required(self) -> bool:
         return self.default is REQUIRED
 
+    @property
+    def is_mark(self) -> bool:
+        """Whether it is on or off."""
+        return self.type is bool
+
 
 class Listing(NamedTuple):
     """How a list is shown: as `member` of the JSON that the command prints; `none` is said of an empty list.

@@ -19,7 +19,7 @@ from payres.operator.peers import PEER
 from payres.operator.shapes import Cell, Column, cell_of, facts_of, make_table, path_of
 from payres.operator.unresolved_packets import PACKET
 from payres.operator.wallets import WALLET
-from payres.pages.admin.list_page import filters_of
+from payres.pages.admin.operations import filters_of
 from payres.pages.admin.sign_in import Visit
 from payres.pages.grant_words import other_words, spending_sentence
 from payres.pages.html import language_of
