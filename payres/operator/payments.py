@@ -16,7 +16,7 @@ from payres.operator.wallets import named_wallet, require_wallet
 from payres.store import payments
 from payres.store.assets import ASSETS, AssetRecord
 from payres.store.clients import CLIENTS
-from payres.store.payments import PAYMENTS, Direction, PaymentFilter, PaymentRecord, State
+from payres.store.payments import PAYMENTS, Direction, PaymentRecord, State
 from payres.store.rows import PageBounds, PageQuery
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
@@ -142,7 +142,22 @@ PAYMENT: Final = Shape(
 )
 def list_payments(work: Work, page: PageQuery, query: PaymentQuery) -> tuple[Sequence[PaymentRecord], PageBounds]:
     """List payments, newest first."""
-    return payments.page_of_payments(work, payment_filter(work, query), page, work.now)
+    wallet = require_wallet(work, query.wallet) if query.wallet else None
+    asset = None if wallet is None else ASSETS.by_id(work, wallet.asset_id)
+    return payments.page_of_payments(
+        work,
+        page,
+        work.now,
+        wallet_id=None if wallet is None else wallet.id,
+        direction=query.direction or None,
+        state=query.state or None,
+        since=require_time(query.from_, "from") if query.from_ else None,
+        until=require_time(query.to, "to") if query.to else None,
+        counterpart=_counterpart(work, query.counterpart) if query.counterpart else None,
+        least=_amount(query.min, asset, "min"),
+        most=_amount(query.max, asset, "max"),
+        failure=query.reason or None,
+    )
 
 
 def _refund_of(work: Work, record: PaymentRecord) -> str | None:
@@ -151,23 +166,6 @@ def _refund_of(work: Work, record: PaymentRecord) -> str | None:
         return None
     found = payments.refund_by_return_payment(work, record.id)
     return None if found is None else found.incoming_payment_id
-
-
-def payment_filter(work: Work, query: PaymentQuery) -> PaymentFilter:
-    """Raises NotFound for a wallet, InvalidRequest, InvalidAmount."""
-    wallet = require_wallet(work, query.wallet) if query.wallet else None
-    asset = None if wallet is None else ASSETS.by_id(work, wallet.asset_id)
-    return PaymentFilter(
-        wallet_id=None if wallet is None else wallet.id,
-        direction=query.direction or None,
-        state=query.state or None,
-        created_from=require_time(query.from_, "from") if query.from_ else None,
-        created_until=require_time(query.to, "to") if query.to else None,
-        counterpart=_counterpart(work, query.counterpart) if query.counterpart else None,
-        least=_amount(query.min, asset, "min"),
-        most=_amount(query.max, asset, "max"),
-        failure=query.reason or None,
-    )
 
 
 def _amount(text: str | UnsetType, asset: AssetRecord | None, field: str) -> int | None:

@@ -1,5 +1,5 @@
-"""The pages of operations: of one that lists, its list with its filters in the URL, and as CSV; of one with a form, what
-it will do and the form that carries it out; and the files of exports.
+"""The pages of operations: of one that lists, its list with its filters in the URL, and as CSV; of one with a form,
+what it will do and the form that carries it out; and the files of exports.
 """
 
 import re
