@@ -31,7 +31,7 @@ from payres.rate_limiter import too_many
 from payres.routes.context import Context, context_of
 from payres.routes.requests import idempotency_key, other_parameters, page_query, read_json_body
 from payres.routes.routing import Route
-from payres.store.operators import ApiKeyRecord
+from payres.store.operators import API_KEYS, ApiKeyRecord
 from payres.store.work import Work
 from payres.urls import ADMIN_API
 from payres.wire import decode, encode
@@ -134,7 +134,7 @@ async def _authorize(request: Request, scope: str) -> Call:
     context.rate_limits.check_client(key.actor)
     if api_keys.is_use_due(key, context.clock.now()):
         with suppress(Unavailable):  # what is stored can still be read
-            await context.database.write(partial(api_keys.note_use, key=key))
+            await context.database.write(lambda work: API_KEYS.update(work, key.id, last_used_at=work.now))
     return Call(request, lambda work: api_keys.authenticate(work, text).actor, key)
 
 

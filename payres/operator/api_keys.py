@@ -218,10 +218,6 @@ def require_scope(key: ApiKeyRecord, scope: str) -> None:
             )
 
 
-def note_use(work: Work, key: ApiKeyRecord) -> None:
-    API_KEYS.update(work, key.id, last_used_at=work.now)
-
-
 def is_use_due(key: ApiKeyRecord, now: int) -> bool:
     """Whether it is time to store that the key was used."""
     return key.last_used_at is None or now >= key.last_used_at + USE_NOTED_EVERY

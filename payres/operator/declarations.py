@@ -287,8 +287,8 @@ def endpoint(
     An answer with a secret is not kept for an Idempotency-Key. `stream` answers whoever accepts its media types.
     """
     method, _, path = request.partition(" ")
-    said_here = {"method": method, "path": path, "scope": scope, "shows_secret": shows_secret, "stream": stream}
-    return _declare(shows=shows, media_types=media_types, **said_here)
+    answer = {"shows_secret": shows_secret, "stream": stream, "media_types": media_types}
+    return _declare(shows=shows, method=method, path=path, scope=scope, **answer)
 
 
 def command(

@@ -138,12 +138,6 @@ def ledger_scans() -> Sequence[Scan]:
     return [(BalancesScan if one.name == "balances" else Scan)(one) for one in LEDGER_INVARIANTS]
 
 
-def _short_scans(tx: Transaction) -> Sequence[Scan]:
-    """All scans but that of a large file, whose one step takes seconds."""
-    found = scans(tx)
-    return found if invariants.examined(tx, FILE) <= MAX_PAGES else found[:-1]
-
-
 def _find(tx: Transaction, group: Sequence[Scan]) -> Finding:
     """What scans of one name find together."""
     invariant, examined, breaches = group[0].invariant, 0, list[str]()
@@ -185,9 +179,14 @@ class BackgroundCheck:
             self._judge(invariant, await self._database.examine(unit))
 
     async def check_all(self) -> None:
-        """Checks every invariant once, and stops at the first breach; notes when they were found to hold."""
-        began_at, found = await self._database.examine(lambda work: (work.now, _short_scans(work)))
-        for scan in found:
+        """Checks every invariant once, and stops at the first breach; notes when they were found to hold.
+
+        The file is left out where it is large: its one step would take seconds.
+        """
+        began_at, pages, found = await self._database.examine(
+            lambda work: (work.now, invariants.examined(work, FILE), scans(work))
+        )
+        for scan in found if pages <= MAX_PAGES else found[:-1]:
             while not scan.done and not self._database.stopped:
                 began = perf_counter()
                 self._judge(scan.invariant, await self._database.examine(scan.step))
