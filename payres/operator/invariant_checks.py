@@ -57,13 +57,10 @@ class Scan:
     def step(self, tx: Transaction) -> Sequence[str]:
         """The breaches in the next batch."""
         keys = self.invariant.keys
-        if keys is None:
-            self.done = True
-            return invariants.breaches(tx, self.invariant)
-        batch = invariants.next_batch(tx, keys, self._after, BATCH_ROWS)
+        batch = None if keys is None else invariants.next_batch(tx, keys, self._after, BATCH_ROWS)
+        self.done = batch is None
         if batch is None:
-            self.done = True
-            return []
+            return invariants.breaches(tx, self.invariant) if keys is None else []
         first, self._after = batch
         return invariants.breaches(tx, self.invariant, first, self._after)
 
@@ -77,11 +74,7 @@ class BalancesScan(Scan):
 
     def __init__(self, invariant: Invariant) -> None:
         super().__init__(invariant)
-        self._first_account = 0
-        self._begin()
-
-    def _begin(self) -> None:
-        self._last_transfer = 0
+        self._first_account = self._last_transfer = 0
         self._sums = Counter[int]()
 
     def step(self, tx: Transaction) -> Sequence[str]:
@@ -104,7 +97,8 @@ class BalancesScan(Scan):
         ]
         self._first_account = accounts.stop
         self.done = invariants.next_batch(tx, ("account", "id"), accounts[-1], 1) is None
-        self._begin()
+        self._last_transfer = 0
+        self._sums.clear()
         return missed[:MAX_BREACHES]
 
 
