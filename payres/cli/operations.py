@@ -15,7 +15,7 @@ from payres.cli.session import Session, with_session
 from payres.errors import InvalidRequest
 from payres.operator.declarations import Input, Operation, declared
 from payres.operator.exports import Export
-from payres.operator.shapes import Column, Shape, facts_of, labelled
+from payres.operator.shapes import Column
 from payres.store.rows import PageQuery
 from payres.store.work import Environment, Work
 
@@ -135,12 +135,7 @@ def _show(session: Session, operation: Operation, found: Any, given: Mapping[str
         session.show(found, operation.text(found))
     else:
         assert shape is not None
-        session.show(found, shape_text(shape, found))
-
-
-def shape_text(shape: Shape, thing: Any) -> str:
-    """A line for each fact that there is."""
-    return labelled(*((label, cell.printed) for label, cell in facts_of(shape.columns, thing) if cell.text))
+        session.show(found, shape.text(found))
 
 
 def table_text(columns: Sequence[Column], things: Sequence[Any]) -> str:

@@ -4,7 +4,6 @@ import click
 from msgspec.structs import asdict
 
 from payres.cli.commands import Command, Group
-from payres.cli.operations import shape_text
 from payres.cli.session import Session, with_session
 from payres.operator import invariant_checks
 from payres.operator.doctor import examine_all
@@ -25,7 +24,7 @@ def status(session: Session) -> None:
     what is wrong.
     """
     found = session.read(lambda work: read_status(work, is_running=is_served(work.settings.database)))
-    session.show(found, shape_text(STATUS, found))
+    session.show(found, STATUS.text(found))
 
 
 @click.command(cls=Command, example="payres doctor")
