@@ -59,7 +59,6 @@ async def wallet_page(visit: Visit) -> Response:
     change = ("Deactivate", f"{base}/deactivate") if wallet.state == "active" else ("Activate", f"{base}/activate")
     return visit.show(
         "wallet.html",
-        "/wallets",
         title=wallet.path,
         facts=facts_of(WALLET.columns, wallet),
         base=base,
@@ -95,7 +94,6 @@ async def payment_page(visit: Visit) -> Response:
     is_live = is_under_way and visit.request.query_params.get("live") == "1"
     return visit.show(
         "payment.html",
-        "/payments",
         payment=payment,
         facts=facts_of(HISTORY.columns, history),
         metadata=_metadata(payment),
@@ -132,7 +130,7 @@ async def grant_page(visit: Visit) -> Response:
     english, spending = msgspec.structs.replace(language, code="en"), spending_of(access)
     allowed = [spending_sentence(english, spending)] if spending else []
     allowed += other_words(english, access, None, "")
-    return visit.show("grant.html", "/grants", title=grant.id, facts=facts.items(), allowed=allowed, actions=actions)
+    return visit.show("grant.html", title=grant.id, facts=facts.items(), allowed=allowed, actions=actions)
 
 
 async def peer_page(visit: Visit) -> Response:
@@ -149,4 +147,4 @@ async def peer_page(visit: Visit) -> Response:
             "settlements": make_table("Settlements", MOVEMENT.listed, settlements, "Nothing was settled yet"),
         }
 
-    return visit.show("peer.html", "/peers", title=name, **await visit.read(unit))
+    return visit.show("peer.html", title=name, **await visit.read(unit))

@@ -66,7 +66,6 @@ async def show_list(visit: Visit, operation: Operation) -> Response:
         return Response(as_csv(table), headers=HEADERS | attachment(title, "csv"), media_type="text/csv")
     return visit.show(
         "list.html",
-        section=section_of(visit),
         title=title,
         about=listing.about,
         also=listing.also,
@@ -92,12 +91,6 @@ class Filter(NamedTuple):
     options: Sequence[str]
     is_day: bool
     optional: bool
-
-
-def section_of(visit: Visit) -> str:
-    """The section in the navigation that the page is in."""
-    path: str = visit.request.scope["path"]
-    return "/".join(path.split("/")[1:3]).removeprefix("admin")
 
 
 def _newer_and_older(visit: Visit, parameters: Mapping[str, str], found: Any, count: int) -> Sequence[tuple[str, str]]:
@@ -137,7 +130,7 @@ def _url(visit: Visit, parameters: Mapping[str, str]) -> str:
 
 async def exports_page(visit: Visit) -> Response:
     """The forms of all exports but that of a wallet's statement."""
-    return visit.show("exports.html", "/exports", fields=filters_of(ExportQuery))
+    return visit.show("exports.html", fields=filters_of(ExportQuery))
 
 
 async def send_file(visit: Visit, rule: Callable[..., Export]) -> Response:
@@ -236,7 +229,6 @@ class Action:
         subject = await visit.read(lambda work: self._subject(work, visit))
         return visit.show(
             "action.html",
-            section_of(visit),
             status,
             subject=subject,
             will=subject.will,

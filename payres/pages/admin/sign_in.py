@@ -45,8 +45,9 @@ class Visit(ActorRequest, frozen=True):
         found: Mapping[str, str] = self.request.path_params
         return found
 
-    def show(self, template: str, section: str, status: int = 200, **values: Any) -> Response:
-        """The page that a template makes of the values; `section` is its path in the navigation."""
+    def show(self, template: str, status: int = 200, **values: Any) -> Response:
+        """The page that a template makes of the values, in the section of the navigation that its path begins with."""
+        section = "/".join(self.request.scope["path"].split("/")[1:3]).removeprefix("admin")
         common = {"operator": self.operator, "csrf": csrf_token(self.session), "section": section, "refresh": None}
         return render(self.request, f"admin/{template}", common | values, status)
 
