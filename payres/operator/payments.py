@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated, Final
 
-import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from payres.amounts import format_decimal
 from payres.errors import InvalidRequest, require
 from payres.operator.declarations import command, endpoint, lists
-from payres.operator.inputs import DecimalText, Name, Query, TimeText, require_time, said
+from payres.operator.inputs import FROM, DecimalText, Name, Query, TimeText, require_time, said
 from payres.operator.shapes import Cell, Column, Shape, represent
 from payres.operator.wallets import named_wallet, require_wallet
 from payres.store import payments
@@ -61,21 +60,14 @@ class PaymentQuery(Query, frozen=True, kw_only=True):
     wallet: Annotated[Name | UnsetType, said("Only of this wallet.", metavar="PATH", typed=named_wallet)] = UNSET
     direction: Annotated[Direction | UnsetType, said("Only incoming, or outgoing.")] = UNSET
     state: Annotated[State | UnsetType, said("Only in this state.")] = UNSET
-    from_: Annotated[
-        TimeText | UnsetType, said("Made on this day (UTC), or at this time, or later.", metavar="TIME")
-    ] = msgspec.field(name="from", default=UNSET)
-    to: Annotated[TimeText | UnsetType, said("Made before then.", metavar="TIME")] = UNSET
+    from_: Annotated[TimeText | UnsetType, said("Made on this day (UTC), or at this time, or later.")] = FROM
+    to: Annotated[TimeText | UnsetType, said("Made before then.")] = UNSET
     counterpart: Annotated[
-        Text | UnsetType,
-        said("Another wallet here, or the beginning of a URL on another server.", metavar="WHO"),
+        Text | UnsetType, said("Another wallet here, or the beginning of a URL on another server.", metavar="WHO")
     ] = UNSET
-    min: Annotated[
-        DecimalText | UnsetType, said("Received or sent at least so much; needs --wallet.", metavar="AMOUNT")
-    ] = UNSET
-    max: Annotated[
-        DecimalText | UnsetType, said("Received or sent at most so much; needs --wallet.", metavar="AMOUNT")
-    ] = UNSET
-    reason: Annotated[Name | UnsetType, said("Failed with this in the reason.", metavar="TEXT")] = UNSET
+    min: Annotated[DecimalText | UnsetType, said("Received or sent at least so much; needs --wallet.")] = UNSET
+    max: Annotated[DecimalText | UnsetType, said("Received or sent at most so much; needs --wallet.")] = UNSET
+    reason: Annotated[Name | UnsetType, said("Failed with this in the reason.")] = UNSET
 
 
 def payment(work: Work, record: PaymentRecord) -> Payment:

@@ -21,7 +21,7 @@ MAX_TOKEN_LENGTH: Final = 1000
 
 CREDIT: Final = "What the peer may owe us, in units of the asset: 1000.00."
 MAX_PACKET: Final = "Most in one packet, in the smallest unit: with scale 2, 10000 is 100.00"
-CreditLimit = Annotated[DecimalText, said(CREDIT, metavar="AMOUNT")]
+CreditLimit = Annotated[DecimalText, said(CREDIT)]
 MaxPacket = Annotated[int, Meta(ge=0, le=MAX_LEDGER)] | None
 Token = Annotated[Text, said(metavar="TOKEN", secret=True)]
 
