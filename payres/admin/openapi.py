@@ -39,6 +39,9 @@ def admin_document() -> dict[str, Any]:
 
 
 def _operation(operation: Operation) -> openapi.Schema:
+    needless = {409} if operation.method == "GET" else set()
+    needless |= set() if operation.takes_json else {413, 415}
+    needless |= set() if operation.method == "POST" else {422}
     meaning, answers = "What was asked for", {JSON: operation.answer_type}
     if operation.answer_type is Export:
         meaning = (
@@ -55,7 +58,7 @@ def _operation(operation: Operation) -> openapi.Schema:
         operation.status,
         meaning,
         answers,
-        {status: ERRORS_HERE[status] for status in _statuses(operation)},
+        {status: meant for status, meant in ERRORS_HERE.items() if status not in needless},
         operation.struct if operation.takes_json else None,
     )
 
@@ -72,14 +75,3 @@ def _parameters(operation: Operation) -> list[openapi.Schema]:
     if operation.method == "POST" and not operation.shows_secret:
         parameters.append(openapi.idempotency_key())
     return parameters
-
-
-def _statuses(operation: Operation) -> list[int]:
-    needless: set[int] = set()
-    if operation.method == "GET":
-        needless.add(409)
-    if not operation.takes_json:
-        needless |= {413, 415}
-    if operation.method != "POST":
-        needless.add(422)
-    return [status for status in ERRORS_HERE if status not in needless]

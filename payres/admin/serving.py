@@ -1,10 +1,14 @@
 """How every endpoint of the operator's API is served: the key, the parameters, the body, one unit of work, the answer.
 
 The order of the steps is the order of errors: 401, 403, 429, what the path, the query and the body say, the rules.
+
+Exports are files of any length, a batch at a time, as fast as they are read. Between two batches nothing is held but
+the position: no transaction, no thread. One whose reader has gone ends.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -14,18 +18,20 @@ from msgspec.structs import asdict
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.admin.exports import send_export
-from payres.errors import BearerTokenInvalid, InvalidRequest, NotFound, TokenInvalid, Unavailable
+from payres.clock import SECOND
+from payres.errors import BearerTokenInvalid, DomainError, InvalidRequest, NotFound, TokenInvalid, Unavailable
 from payres.http.request_head import credentials
-from payres.http.responses import asks_for, json_response
+from payres.http.responses import CutShort, Stream, asks_for, json_response
+from payres.limits import EXPORT_SECONDS, MAX_EXPORTS, MAX_EXPORTS_OF_CALLER
 from payres.operator import api_keys
 from payres.operator.declarations import Operation, declared
-from payres.operator.exports import Export
+from payres.operator.exports import MEDIA_TYPES, Export, Format
 from payres.payments.idempotency import KeyedRequest, cache_response, find_response, once
+from payres.rate_limiter import too_many
 from payres.routes.context import Context, context_of
 from payres.routes.requests import idempotency_key, other_parameters, page_query, read_json_body
-from payres.routes.routing import Handler, Route
-from payres.store.operators import ApiKeyRecord
+from payres.routes.routing import Route
+from payres.store.operators import API_KEYS, ApiKeyRecord
 from payres.store.work import Work
 from payres.urls import ADMIN_API
 from payres.wire import decode, encode
@@ -90,29 +96,22 @@ def admin_routes() -> Sequence[Route]:
     return [
         Route(
             ADMIN_API + path,
-            {one.method: _handler(one) for one in found},
+            {one.method: partial(_serve, operation=one) for one in found},
             streams=[media_type for one in found for media_type in one.media_types],
         )
         for path, found in by_path.items()
     ]
 
 
-def _handler(operation: Operation) -> Handler:
-    serve = _serve if operation.scope else _serve_openly
-    return partial(serve, operation=operation)
-
-
-async def _serve_openly(request: Request, operation: Operation) -> Response:
-    return json_response(await asyncio.to_thread(operation.function))
-
-
 async def _serve(request: Request, operation: Operation) -> Response:
+    if not operation.scope:  # it is for everyone
+        return json_response(await asyncio.to_thread(operation.function))
     try:
         call = await _authorize(request, operation.scope)
         given, body = await _given(request, operation)
         if operation.answer_type is Export:
             export = operation.function(**operation.arguments(given))
-            return await send_export(request, export, call.key.actor, call.read)
+            return await send_export(call, export, call.key.actor)
         headers = request.scope["headers"]
         if operation.stream is not None and any(asks_for(headers, one) for one in operation.media_types):
             streamed: Response = await operation.stream(call, **operation.arguments(given))
@@ -135,7 +134,7 @@ async def _authorize(request: Request, scope: str) -> Call:
     context.rate_limits.check_client(key.actor)
     if api_keys.is_use_due(key, context.clock.now()):
         with suppress(Unavailable):  # what is stored can still be read
-            await context.database.write(partial(api_keys.note_use, key=key))
+            await context.database.write(lambda work: API_KEYS.update(work, key.id, last_used_at=work.now))
     return Call(request, lambda work: api_keys.authenticate(work, text).actor, key)
 
 
@@ -217,3 +216,46 @@ async def _answer_in_steps(
             answer = await answer_now()
             await call.write(partial(cache_response, request=keyed, response=answer))
         return answer
+
+
+async def send_export(call: ActorRequest, export: Export, actor: str) -> Response:
+    """The answer. Raises TooManyRequests, and what the first step of the export does: before a byte is sent."""
+    parts = _parts(call, export, actor)
+    first = await anext(parts)
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    headers |= attachment(export.name, export.form)
+    return Stream(parts, MEDIA_TYPES[export.form], headers, first=first, seconds=EXPORT_SECONDS)
+
+
+def attachment(name: str, form: Format) -> dict[str, str]:
+    """The header with which browsers store a file under this name."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return {"Content-Disposition": f'attachment; filename="{plain}.{form}"'}
+
+
+async def _parts(call: ActorRequest, export: Export, actor: str) -> AsyncGenerator[bytes]:
+    slots = call.context.export_slots
+    if not slots.try_take(actor):
+        raise too_many(
+            SECOND, f"At most {MAX_EXPORTS} exports are read at a time, {MAX_EXPORTS_OF_CALLER} by one caller"
+        )
+    gone = asyncio.ensure_future(_wait_until_gone(call.request))
+    try:
+        yield (await call.read(export.text)).encode()  # made where the unit runs and not on the event loop's thread
+        while not (export.done or gone.done()):
+            try:
+                lines = await call.read(export.text)
+            except DomainError as error:
+                raise CutShort(str(error)) from error
+            yield lines.encode()
+        if gone.done():
+            raise CutShort("the client has gone")
+    finally:
+        gone.cancel()
+        slots.release(actor)
+
+
+async def _wait_until_gone(request: Request) -> None:
+    """A client that sends no more may still read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -129,21 +129,16 @@ async def make_backup(call: Call) -> MadeBackup:
     directory, database = call.context.settings.backup_directory, call.context.database.path
     if not directory:
         raise WrongState("There is no directory for backups: name one in the setting backup_directory")
+    if not await asyncio.to_thread(Path(directory).is_dir):  # to `make_backup`, it would be the name of the file
+        raise WrongState(f"The setting backup_directory names {directory}, which is not a directory")
     # One at a time: each reads the whole database.
     async with call.context.idempotency_slots.slot("backups", directory):
-        now = call.context.clock.now()
+        asked = partial(backups.make_backup, overwrite=False, now=call.context.clock.now())
         try:
-            made = await asyncio.to_thread(_make_in, Path(directory), Path(database), now)
+            made = await asyncio.to_thread(asked, Path(database), Path(directory))
         except (BackupError, UnusableDatabase) as error:
             raise WrongState(str(error)) from error
         except (sqlite3.Error, OSError) as error:
             raise Unavailable(f"The backup could not be made: {error}") from error
     await call.write(lambda work: backups.record_backup(work, made))
     return backups.shown(database, made)
-
-
-def _make_in(directory: Path, database: Path, now: int) -> backups.Backup:
-    # To `make_backup`, what is no directory is the name of the file.
-    if not directory.is_dir():
-        raise BackupError(f"The setting backup_directory names {directory}, which is not a directory")
-    return backups.make_backup(database, directory, False, now)

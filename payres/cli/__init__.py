@@ -74,7 +74,12 @@ COMMANDS: Mapping[str, Noun] = {
         "operator.api_keys",
         "A program shows its key as `Authorization: Bearer <key>`. Scopes say what it may do.",
     ),
-    "admin": Noun("admin", "Let people use the admin pages."),
+    "admin": Noun(
+        "",
+        "Let people use the admin pages.",
+        "operator.operators",
+        "The pages are at /admin; docs/operators-api.md is about them.",
+    ),
     "audit": Noun("", "See what was changed, by whom.", "operator.audit"),
     "backup": Noun("backup", "Copy the database while the server runs."),
     "completion": Noun("shell", "Print a script that completes commands in a shell."),

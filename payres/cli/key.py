@@ -8,7 +8,6 @@ import click
 import msgspec
 
 from payres.cli.commands import Group
-from payres.cli.operations import shape_text
 from payres.cli.options import InputFile
 from payres.cli.session import Session, with_session
 from payres.errors import InvalidRequest
@@ -75,7 +74,7 @@ def add(
     """
     public = read_key(jwk, pem, kid)
     added = session.write(lambda work: _add(work, path, public, name))
-    session.show(added, shape_text(KEY, added))
+    session.show(added, KEY.text(added))
 
 
 @key.command(example="payres key generate alice --out private.pem --kid my-app")
@@ -102,7 +101,7 @@ def generate(session: Session, path: str, out: str, kid: str | None, name: str |
         return added
 
     added = session.write(unit)
-    text = f"{shape_text(KEY, added)}\n{labelled(('Private key', out))}"
+    text = f"{KEY.text(added)}\n{labelled(('Private key', out))}"
     session.show({**msgspec.to_builtins(added), "privateKey": out}, text)
 
 

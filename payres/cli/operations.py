@@ -15,7 +15,7 @@ from payres.cli.session import Session, with_session
 from payres.errors import InvalidRequest
 from payres.operator.declarations import Input, Operation, declared
 from payres.operator.exports import Export
-from payres.operator.shapes import Column, Shape, facts_of, labelled
+from payres.operator.shapes import Column
 from payres.store.rows import PageQuery
 from payres.store.work import Environment, Work
 
@@ -135,12 +135,7 @@ def _show(session: Session, operation: Operation, found: Any, given: Mapping[str
         session.show(found, operation.text(found))
     else:
         assert shape is not None
-        session.show(found, shape_text(shape, found))
-
-
-def shape_text(shape: Shape, thing: Any) -> str:
-    """A line for each fact that there is."""
-    return labelled(*((label, cell.printed) for label, cell in facts_of(shape.columns, thing) if cell.text))
+        session.show(found, shape.text(found))
 
 
 def table_text(columns: Sequence[Column], things: Sequence[Any]) -> str:
@@ -162,7 +157,7 @@ def _option(one: Input) -> Decorator:
         return secret_option(flag.removeprefix("--"), one.extra.get("metavar", "TEXT"), one.words)
     kind = one.type
     attributes: dict[str, Any] = {"help": one.words, "type": _type(one), "metavar": one.extra.get("metavar")}
-    if kind is bool:
+    if one.is_mark:
         return click.option(flag, one.name, is_flag=True, help=one.words)
     if get_origin(kind) in {list, tuple, Sequence}:
         choices = one.extra.get("choices")

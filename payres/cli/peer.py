@@ -3,10 +3,9 @@
 import click
 
 from payres.cli.commands import Group
-from payres.cli.session import writes
+from payres.cli.session import Session, with_session
 from payres.operator import unresolved_packets
-from payres.operator.unresolved_packets import ResolvedPacket
-from payres.store.work import Work
+from payres.operator.unresolved_packets import Outcome
 
 
 @click.group(cls=Group, old_names={"doubts": "unresolved"})
@@ -22,8 +21,8 @@ def peer() -> None:
 @click.argument("packet")
 @click.option("--delivered", is_flag=True, help="It arrived: the peer is owed its amount.")
 @click.option("--returned", is_flag=True, help="It did not arrive: nothing is owed.")
-@writes(lambda one: f"Packet {one.id} with {one.amount} {one.asset_code} is recorded as {one.outcome}")
-def resolve(work: Work, packet: str, delivered: bool, returned: bool) -> ResolvedPacket:
+@with_session
+def resolve(session: Session, packet: str, delivered: bool, returned: bool) -> None:
     """Record what became of an unresolved packet.
 
     PACKET is its id in `payres peer unresolved`. The payer has the money back, so what was delivered is owed to the
@@ -31,4 +30,6 @@ def resolve(work: Work, packet: str, delivered: bool, returned: bool) -> Resolve
     """
     if delivered == returned:
         raise click.UsageError("Say what became of it, with either --delivered or --returned")
-    return unresolved_packets.resolve(work, packet, "delivered" if delivered else "returned")
+    outcome: Outcome = "delivered" if delivered else "returned"
+    one = session.write(lambda work: unresolved_packets.resolve(work, packet, outcome))
+    session.show(one, f"Packet {one.id} with {one.amount} {one.asset_code} is recorded as {outcome}")

@@ -10,7 +10,7 @@ import sqlite3
 import stat
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
@@ -199,21 +199,6 @@ def with_session(command: Callable[Concatenate[Session, P], None]) -> Callable[.
             command(session, *args, **options)
 
     return run
-
-
-def writes(text: Callable[[Any], str]) -> Callable[[Callable[..., Any]], Callable[..., None]]:
-    """Makes a command of a unit of work; what it returns is printed once it is committed, as `text` writes it."""
-
-    def decorate(unit: Callable[..., Any]) -> Callable[..., None]:
-        @with_session
-        @wraps(unit)
-        def command(session: Session, /, **options: Any) -> None:
-            found = session.write(partial(unit, **options))
-            session.show(found, text(found))
-
-        return command
-
-    return decorate
 
 
 @contextmanager

@@ -4,18 +4,14 @@ import click
 from msgspec.structs import asdict
 
 from payres.cli.commands import Command, Group
-from payres.cli.operations import shape_text
 from payres.cli.session import Session, with_session
 from payres.operator import invariant_checks
-from payres.operator.doctor import examine, look_around
+from payres.operator.doctor import examine_all
 from payres.operator.invariant_checks import Finding
 from payres.operator.ledger import ledger_check
 from payres.operator.status import STATUS, read_status
 from payres.store import runs
 from payres.store.connections import is_served
-from payres.store.peers import list_peers
-from payres.store.status import takeover
-from payres.store.wallets import list_wallets
 from payres.store.work import Work
 
 
@@ -28,7 +24,7 @@ def status(session: Session) -> None:
     what is wrong.
     """
     found = session.read(lambda work: read_status(work, is_running=is_served(work.settings.database)))
-    session.show(found, shape_text(STATUS, found))
+    session.show(found, STATUS.text(found))
 
 
 @click.command(cls=Command, example="payres doctor")
@@ -38,17 +34,7 @@ def doctor(session: Session) -> None:
     as clients see it: TLS, redirects, the clock; and whether the servers of peers answer. The exit code is 1 when
     something should be fixed.
     """
-    findings, is_replaced, wallets, peers = session.read(
-        lambda work: (
-            examine(work),
-            takeover(work) is not None,
-            [one.path for one in list_wallets(work) if one.active],
-            list_peers(work),
-        )
-    )
-    wallet = wallets[0] if wallets else None
-    around = look_around(session.environment, wallet, peers, is_standby=session.is_standby, is_replaced=is_replaced)
-    findings = [*findings, *around]
+    findings = examine_all(session.read, session.environment, is_standby=session.is_standby)
     bad = [finding for finding in findings if finding.fix is not None]
     session.show(
         {"ok": not bad, "findings": list(map(asdict, findings))},

@@ -6,7 +6,6 @@ from getpass import GetPassWarning
 import click
 
 from payres.cli.commands import Group
-from payres.cli.operations import shape_text
 from payres.cli.options import WholeNumber, secret_option
 from payres.cli.session import Session, with_session
 from payres.grants.sign_in import hash_password
@@ -72,7 +71,7 @@ def password(session: Session, path: str, password: str | None, forget_browsers:
         return wallets.wallet(work, changed)
 
     found = session.write(unit)
-    session.show(found, shape_text(WALLET, found))
+    session.show(found, WALLET.text(found))
 
 
 def _ask_for_password() -> str:

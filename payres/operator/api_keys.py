@@ -56,9 +56,7 @@ Scopes = Annotated[
     Sequence[str],
     said("What the key is for, such as payments:read. Repeat.", option="--scope", metavar="SCOPE", choices=SCOPES),
 ]
-Expiry = Annotated[
-    TimeText, said("When it ends, such as 2027-01-31; never when left out.", option="--expires", metavar="TIME")
-]
+Expiry = Annotated[TimeText, said("When it ends, such as 2027-01-31; never when left out.", option="--expires")]
 KeepMade = Annotated[bool, said("Leave the keys that were made with it.")]
 
 
@@ -216,10 +214,6 @@ def require_scope(key: ApiKeyRecord, scope: str) -> None:
                 reason="scope",
                 scope=one,
             )
-
-
-def note_use(work: Work, key: ApiKeyRecord) -> None:
-    API_KEYS.update(work, key.id, last_used_at=work.now)
 
 
 def is_use_due(key: ApiKeyRecord, now: int) -> bool:

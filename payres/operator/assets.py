@@ -28,7 +28,7 @@ from payres.wire import MAX_ASSET_CODE_LENGTH, Resource, require_amount
 
 MAX_SCALE: Final = 255
 AssetScale = Annotated[int, said(least=0, most=MAX_SCALE)]
-FixedFee = Annotated[DecimalText, said("For each payment, in units.", metavar="AMOUNT")]
+FixedFee = Annotated[DecimalText, said("For each payment, in units.")]
 BasisPoints = Annotated[int, said("50 is 0.5 % of the amount, rounded up.", metavar="N", ge=0, le=9999)]
 ExactRate = Annotated[str, Meta(max_length=MAX_RATE_LENGTH, description="An exact decimal, such as 0.92.")]
 

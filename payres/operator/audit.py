@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
 from payres.operator.declarations import command, endpoint, lists
-from payres.operator.inputs import Name, Query, TimeText, require_time, said
+from payres.operator.inputs import FROM, Name, Query, TimeText, require_time, said
 from payres.operator.shapes import Cell, Column, Shape, path_of, represent
 from payres.store.audit import AUDIT, AuditRecord
 from payres.store.rows import PageBounds, PageQuery, select_page
@@ -35,13 +34,11 @@ def entry(work: Work, record: AuditRecord) -> AuditEntry:
 class AuditQuery(Query, frozen=True, kw_only=True):
     """`actor`, `action` and `object` are parts of what an entry has there."""
 
-    actor: Annotated[Name | UnsetType, said("Only what was done by who has this in the name.", metavar="TEXT")] = UNSET
-    action: Annotated[Name | UnsetType, said("Only with this in the action, such as wallet.", metavar="TEXT")] = UNSET
-    object: Annotated[Name | UnsetType, said("Only with this in what was changed.", metavar="TEXT")] = UNSET
-    from_: Annotated[TimeText | UnsetType, said("On this day (UTC), or at this time, or later.", metavar="TIME")] = (
-        msgspec.field(name="from", default=UNSET)
-    )
-    to: Annotated[TimeText | UnsetType, said("Before then.", metavar="TIME")] = UNSET
+    actor: Annotated[Name | UnsetType, said("Only what was done by who has this in the name.")] = UNSET
+    action: Annotated[Name | UnsetType, said("Only with this in the action, such as wallet.")] = UNSET
+    object: Annotated[Name | UnsetType, said("Only with this in what was changed.")] = UNSET
+    from_: Annotated[TimeText | UnsetType, said("On this day (UTC), or at this time, or later.")] = FROM
+    to: Annotated[TimeText | UnsetType, said("Before then.")] = UNSET
 
 
 def _actor(entry: AuditEntry) -> Cell:

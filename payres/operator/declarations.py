@@ -83,6 +83,11 @@ class Input(NamedTuple):
     def is_required(self) -> bool:
         return self.default is REQUIRED
 
+    @property
+    def is_mark(self) -> bool:
+        """Whether it is on or off."""
+        return self.type is bool
+
 
 class Listing(NamedTuple):
     """How a list is shown: as `member` of the JSON that the command prints; `none` is said of an empty list.
@@ -282,8 +287,8 @@ def endpoint(
     An answer with a secret is not kept for an Idempotency-Key. `stream` answers whoever accepts its media types.
     """
     method, _, path = request.partition(" ")
-    said_here = {"method": method, "path": path, "scope": scope, "shows_secret": shows_secret, "stream": stream}
-    return _declare(shows=shows, media_types=media_types, **said_here)
+    answer = {"shows_secret": shows_secret, "stream": stream, "media_types": media_types}
+    return _declare(shows=shows, method=method, path=path, scope=scope, **answer)
 
 
 def command(

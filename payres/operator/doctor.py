@@ -7,7 +7,7 @@ import ssl
 import stat
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from itertools import chain, combinations
@@ -22,7 +22,7 @@ from payres.limits import MIN_FREE_BYTES
 from payres.operator.backups import AFTER_TAKEOVER, describe
 from payres.operator.shapes import MEBIBYTE, format_size
 from payres.settings import Settings, local_url, settings_file
-from payres.store import assets, events, peers, status
+from payres.store import assets, events, peers, status, wallets
 from payres.store.accounts import LOW_PART
 from payres.store.connections import changed_at, free_bytes, is_served, log_bytes
 from payres.store.peers import PeerRecord
@@ -46,6 +46,7 @@ STANDBY_SECONDS: Final = 300  # without a change, after which something is likel
 
 # The subject, what was seen of it, whether that is wrong, and what to do then.
 Look = tuple[str, str, object, str]
+Read = Callable[[Callable[[Work], Any]], Any]
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -65,20 +66,19 @@ def examine(work: Work) -> Sequence[Finding]:
     return _findings(found for look in looks for found in look(work))
 
 
-def look_around(
-    environment: Environment,
-    wallet: str | None,
-    peers: Iterable[PeerRecord],
-    *,
-    is_standby: bool,
-    is_replaced: bool,
-) -> Sequence[Finding]:
-    """The findings about this machine, about the server that has the database, or what writes that of a standby, about
-    what clients see of the server and of a wallet, and about the servers of peers; of one that was replaced, those of
-    the machine alone."""
-    served = chain(_server(environment, wallet), *map(_reach, peers))
+def examine_all(read: Read, environment: Environment, *, is_standby: bool) -> Sequence[Finding]:
+    """The same; and the findings about this machine, about the server that has the database, or what writes that of a
+    standby, about what clients see of the server and of a wallet, and about the servers of peers. Of a database that
+    was replaced, those of the machine alone. Raises OSError."""
+
+    def unit(work: Work) -> tuple[Sequence[Finding], bool, str | None, Sequence[PeerRecord]]:
+        wallet = next((one.path for one in wallets.list_wallets(work) if one.active), None)
+        return examine(work), status.takeover(work) is not None, wallet, peers.list_peers(work)
+
+    found, is_replaced, wallet, linked = read(unit)
+    served = chain(_server(environment, wallet), *map(_reach, linked))
     others = _followed(environment) if is_standby else () if is_replaced else served
-    return _findings(chain(_clock(), others))
+    return [*found, *_findings(chain(_clock(), others))]
 
 
 def _findings(looks: Iterable[Look]) -> Sequence[Finding]:

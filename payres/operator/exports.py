@@ -17,7 +17,7 @@ from payres.clock import DAY, LATEST, format_time, format_time_if_any
 from payres.errors import InvalidRequest
 from payres.identifiers import first_identifier
 from payres.operator.declarations import command, endpoint
-from payres.operator.inputs import MAX_NAME_LENGTH, Query, TimeText, require_time, said
+from payres.operator.inputs import FROM, MAX_NAME_LENGTH, Query, TimeText, require_time, said
 from payres.operator.shapes import inert
 from payres.operator.wallets import named_wallet, require_wallet
 from payres.store import entries
@@ -52,10 +52,8 @@ WalletName = Annotated[str, said("Of this wallet only.", metavar="PATH", typed=n
 class PeriodQuery(Query, frozen=True, kw_only=True):
     """A period from a day or a time until just before another, and the form of the file."""
 
-    from_: Annotated[TimeText | UnsetType, said("From a day or a time on (UTC).", metavar="TIME")] = msgspec.field(
-        name="from", default=UNSET
-    )
-    to: Annotated[TimeText | UnsetType, said("Until just before it (UTC).", metavar="TIME")] = UNSET
+    from_: Annotated[TimeText | UnsetType, said("From a day or a time on (UTC).")] = FROM
+    to: Annotated[TimeText | UnsetType, said("Until just before it (UTC).")] = UNSET
     format: Format = "csv"
 
     @property

@@ -52,13 +52,17 @@ Reference = Annotated[
         description="Your own name for it: what has it already is not done again.",
         min_length=1,
         max_length=MAX_REFERENCE_LENGTH,
-        extra={"metavar": "TEXT", "is_reference": True},
+        extra={"is_reference": True},
     ),
 ]
-DecimalText = Annotated[str, Meta(max_length=MAX_DECIMAL_LENGTH, examples=["100.00"])]
-Amount = Annotated[DecimalText, said("Such as 100.00, in units of the asset.", metavar="AMOUNT")]
+DecimalText = Annotated[str, Meta(max_length=MAX_DECIMAL_LENGTH, examples=["100.00"], extra={"metavar": "AMOUNT"})]
+Amount = Annotated[DecimalText, said("Such as 100.00, in units of the asset.")]
 Code = Annotated[AssetCode, Meta(examples=["USD"])]
 TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"], extra={"is_time": True})]
+
+
+# The default of a member that is called so.
+FROM: Final[Any] = msgspec.field(name="from", default=msgspec.UNSET)
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

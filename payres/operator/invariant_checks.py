@@ -57,13 +57,10 @@ class Scan:
     def step(self, tx: Transaction) -> Sequence[str]:
         """The breaches in the next batch."""
         keys = self.invariant.keys
-        if keys is None:
-            self.done = True
-            return invariants.breaches(tx, self.invariant)
-        batch = invariants.next_batch(tx, keys, self._after, BATCH_ROWS)
+        batch = None if keys is None else invariants.next_batch(tx, keys, self._after, BATCH_ROWS)
+        self.done = batch is None
         if batch is None:
-            self.done = True
-            return []
+            return invariants.breaches(tx, self.invariant) if keys is None else []
         first, self._after = batch
         return invariants.breaches(tx, self.invariant, first, self._after)
 
@@ -77,11 +74,7 @@ class BalancesScan(Scan):
 
     def __init__(self, invariant: Invariant) -> None:
         super().__init__(invariant)
-        self._first_account = 0
-        self._begin()
-
-    def _begin(self) -> None:
-        self._last_transfer = 0
+        self._first_account = self._last_transfer = 0
         self._sums = Counter[int]()
 
     def step(self, tx: Transaction) -> Sequence[str]:
@@ -104,7 +97,8 @@ class BalancesScan(Scan):
         ]
         self._first_account = accounts.stop
         self.done = invariants.next_batch(tx, ("account", "id"), accounts[-1], 1) is None
-        self._begin()
+        self._last_transfer = 0
+        self._sums.clear()
         return missed[:MAX_BREACHES]
 
 
@@ -136,12 +130,6 @@ def scans(tx: Transaction) -> Sequence[Scan]:
 
 def ledger_scans() -> Sequence[Scan]:
     return [(BalancesScan if one.name == "balances" else Scan)(one) for one in LEDGER_INVARIANTS]
-
-
-def _short_scans(tx: Transaction) -> Sequence[Scan]:
-    """All scans but that of a large file, whose one step takes seconds."""
-    found = scans(tx)
-    return found if invariants.examined(tx, FILE) <= MAX_PAGES else found[:-1]
 
 
 def _find(tx: Transaction, group: Sequence[Scan]) -> Finding:
@@ -185,9 +173,14 @@ class BackgroundCheck:
             self._judge(invariant, await self._database.examine(unit))
 
     async def check_all(self) -> None:
-        """Checks every invariant once, and stops at the first breach; notes when they were found to hold."""
-        began_at, found = await self._database.examine(lambda work: (work.now, _short_scans(work)))
-        for scan in found:
+        """Checks every invariant once, and stops at the first breach; notes when they were found to hold.
+
+        The file is left out where it is large: its one step would take seconds.
+        """
+        began_at, pages, found = await self._database.examine(
+            lambda work: (work.now, invariants.examined(work, FILE), scans(work))
+        )
+        for scan in found if pages <= MAX_PAGES else found[:-1]:
             while not scan.done and not self._database.stopped:
                 began = perf_counter()
                 self._judge(scan.invariant, await self._database.examine(scan.step))

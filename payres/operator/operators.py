@@ -5,21 +5,33 @@ operator's password.
 """
 
 import hashlib
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
-from payres.clock import HOUR, MINUTE
+from payres.clock import HOUR, MINUTE, format_time
 from payres.errors import NotFound, SignInFailed
 from payres.grants.sign_in import Browser, SignedIn, known_browser, remember, wrong_password
 from payres.identifiers import hash_secret
-from payres.operator.inputs import check_name
+from payres.operator.declarations import command
+from payres.operator.inputs import check_name, said
+from payres.settings import local_url
 from payres.store import audit, operators
 from payres.store.browsers import OF_OPERATORS, delete_browsers
 from payres.store.operators import OPERATORS, OperatorRecord
 from payres.store.work import Work
+from payres.urls import LINK_PATH, is_loopback
+from payres.wire import Resource
 
 LINK_LIFETIME: Final = 15 * MINUTE
 SESSION_LIFETIME: Final = 12 * HOUR
 WHAT: Final = "operator"  # the account of a wrong password, in errors
+ReadOnly = Annotated[bool, said("They may look at everything and change nothing.")]
+
+
+class ShownLink(Resource, frozen=True, kw_only=True):
+    name: str
+    role: str
+    url: str
+    expires_at: str
 
 
 class Link(NamedTuple):
@@ -27,6 +39,29 @@ class Link(NamedTuple):
 
     operator: OperatorRecord
     secret: str
+
+
+@command("admin link", "--name ann", text=lambda made: str(made.url))
+def show_link(
+    work: Work,
+    name: Annotated[str, said("Who it is for, as the audit log names them.")] = "admin",
+    read_only: ReadOnly = False,
+) -> ShownLink:
+    """Print a URL with which an operator sets a password.
+
+    It is valid once, for 15 minutes. The operator's old password and sessions end at once, so this also locks somebody
+    out.
+    """
+    made, settings, host = make_link(work, name, read_only=read_only), work.settings, work.urls.host
+    is_reachable = is_loopback(host) or host in settings.admin_hosts.split(",")
+    base = settings.base_url if is_reachable else local_url(settings.host, settings.port)
+    if base != settings.base_url:
+        work.warn(
+            "The pages are there for this machine alone: open the URL here or through an SSH tunnel, or let others in"
+            " with the setting admin_hosts"
+        )
+    url, expires_at = f"{base}{LINK_PATH}{made.secret}", format_time(made.operator.link_expires_at)
+    return ShownLink(name=made.operator.name, role=made.operator.role, url=url, expires_at=expires_at)
 
 
 def make_link(work: Work, name: str, *, read_only: bool) -> Link:

@@ -4,19 +4,18 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated, Final
 
-import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from payres.amounts import format_decimal
 from payres.errors import InvalidRequest, require
 from payres.operator.declarations import command, endpoint, lists
-from payres.operator.inputs import DecimalText, Name, Query, TimeText, require_time, said
+from payres.operator.inputs import FROM, DecimalText, Name, Query, TimeText, require_time, said
 from payres.operator.shapes import Cell, Column, Shape, represent
 from payres.operator.wallets import named_wallet, require_wallet
 from payres.store import payments
 from payres.store.assets import ASSETS, AssetRecord
 from payres.store.clients import CLIENTS
-from payres.store.payments import PAYMENTS, Direction, PaymentFilter, PaymentRecord, State
+from payres.store.payments import PAYMENTS, Direction, PaymentRecord, State
 from payres.store.rows import PageBounds, PageQuery
 from payres.store.wallets import WALLETS
 from payres.store.work import Work
@@ -61,21 +60,14 @@ class PaymentQuery(Query, frozen=True, kw_only=True):
     wallet: Annotated[Name | UnsetType, said("Only of this wallet.", metavar="PATH", typed=named_wallet)] = UNSET
     direction: Annotated[Direction | UnsetType, said("Only incoming, or outgoing.")] = UNSET
     state: Annotated[State | UnsetType, said("Only in this state.")] = UNSET
-    from_: Annotated[
-        TimeText | UnsetType, said("Made on this day (UTC), or at this time, or later.", metavar="TIME")
-    ] = msgspec.field(name="from", default=UNSET)
-    to: Annotated[TimeText | UnsetType, said("Made before then.", metavar="TIME")] = UNSET
+    from_: Annotated[TimeText | UnsetType, said("Made on this day (UTC), or at this time, or later.")] = FROM
+    to: Annotated[TimeText | UnsetType, said("Made before then.")] = UNSET
     counterpart: Annotated[
-        Text | UnsetType,
-        said("Another wallet here, or the beginning of a URL on another server.", metavar="WHO"),
+        Text | UnsetType, said("Another wallet here, or the beginning of a URL on another server.", metavar="WHO")
     ] = UNSET
-    min: Annotated[
-        DecimalText | UnsetType, said("Received or sent at least so much; needs --wallet.", metavar="AMOUNT")
-    ] = UNSET
-    max: Annotated[
-        DecimalText | UnsetType, said("Received or sent at most so much; needs --wallet.", metavar="AMOUNT")
-    ] = UNSET
-    reason: Annotated[Name | UnsetType, said("Failed with this in the reason.", metavar="TEXT")] = UNSET
+    min: Annotated[DecimalText | UnsetType, said("Received or sent at least so much; needs --wallet.")] = UNSET
+    max: Annotated[DecimalText | UnsetType, said("Received or sent at most so much; needs --wallet.")] = UNSET
+    reason: Annotated[Name | UnsetType, said("Failed with this in the reason.")] = UNSET
 
 
 def payment(work: Work, record: PaymentRecord) -> Payment:
@@ -142,7 +134,22 @@ PAYMENT: Final = Shape(
 )
 def list_payments(work: Work, page: PageQuery, query: PaymentQuery) -> tuple[Sequence[PaymentRecord], PageBounds]:
     """List payments, newest first."""
-    return payments.page_of_payments(work, payment_filter(work, query), page, work.now)
+    wallet = require_wallet(work, query.wallet) if query.wallet else None
+    asset = None if wallet is None else ASSETS.by_id(work, wallet.asset_id)
+    return payments.page_of_payments(
+        work,
+        page,
+        work.now,
+        wallet_id=None if wallet is None else wallet.id,
+        direction=query.direction or None,
+        state=query.state or None,
+        since=require_time(query.from_, "from") if query.from_ else None,
+        until=require_time(query.to, "to") if query.to else None,
+        counterpart=_counterpart(work, query.counterpart) if query.counterpart else None,
+        least=_amount(query.min, asset, "min"),
+        most=_amount(query.max, asset, "max"),
+        failure=query.reason or None,
+    )
 
 
 def _refund_of(work: Work, record: PaymentRecord) -> str | None:
@@ -151,23 +158,6 @@ def _refund_of(work: Work, record: PaymentRecord) -> str | None:
         return None
     found = payments.refund_by_return_payment(work, record.id)
     return None if found is None else found.incoming_payment_id
-
-
-def payment_filter(work: Work, query: PaymentQuery) -> PaymentFilter:
-    """Raises NotFound for a wallet, InvalidRequest, InvalidAmount."""
-    wallet = require_wallet(work, query.wallet) if query.wallet else None
-    asset = None if wallet is None else ASSETS.by_id(work, wallet.asset_id)
-    return PaymentFilter(
-        wallet_id=None if wallet is None else wallet.id,
-        direction=query.direction or None,
-        state=query.state or None,
-        created_from=require_time(query.from_, "from") if query.from_ else None,
-        created_until=require_time(query.to, "to") if query.to else None,
-        counterpart=_counterpart(work, query.counterpart) if query.counterpart else None,
-        least=_amount(query.min, asset, "min"),
-        most=_amount(query.max, asset, "max"),
-        failure=query.reason or None,
-    )
 
 
 def _amount(text: str | UnsetType, asset: AssetRecord | None, field: str) -> int | None:

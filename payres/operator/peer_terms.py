@@ -21,7 +21,9 @@ MAX_TOKEN_LENGTH: Final = 1000
 
 CREDIT: Final = "What the peer may owe us, in units of the asset: 1000.00."
 MAX_PACKET: Final = "Most in one packet, in the smallest unit: with scale 2, 10000 is 100.00"
-CreditLimit = Annotated[DecimalText, said(CREDIT, metavar="AMOUNT")]
+CreditLimit = Annotated[DecimalText, said(CREDIT)]
+MaxPacket = Annotated[int, Meta(ge=0, le=MAX_LEDGER)] | None
+Token = Annotated[Text, said(metavar="TOKEN", secret=True)]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,63}")
 _TOKEN: Final = re.compile(rf"[!-~]{{1,{MAX_TOKEN_LENGTH}}}")
@@ -37,15 +39,11 @@ class NewPeer(Body, frozen=True, kw_only=True):
         Scale, said("Its number of decimals: 2 for cents.", option="--scale", least=0, most=MAX_SCALE)
     ]
     url: Annotated[Text, said("Where the peer takes packets (POST).", metavar="URL")]
-    outgoing_token: Annotated[Text, said("What we show the peer.", metavar="TOKEN", secret=True)]
-    incoming_token: Annotated[Text, said("What the peer shows us.", metavar="TOKEN", secret=True)]
-    max_packet: Annotated[
-        Annotated[int, Meta(ge=0, le=MAX_LEDGER)] | None,
-        said(f"{MAX_PACKET}.", metavar="N", least=1, most=MAX_LEDGER),
-    ] = None
+    outgoing_token: Annotated[Token, said("What we show the peer.")]
+    incoming_token: Annotated[Token, said("What the peer shows us.")]
+    max_packet: Annotated[MaxPacket, said(f"{MAX_PACKET}.", metavar="N", least=1, most=MAX_LEDGER)] = None
     credit_limit: Annotated[
-        CreditLimit,
-        said(f"{CREDIT} Without it the peer can only receive, or send what it paid before."),
+        CreditLimit, said(f"{CREDIT} Without it the peer can only receive, or send what it paid before.")
     ] = "0"
     routes: Annotated[
         Sequence[Text], said("More addresses reached through it. Repeat.", option="--route", metavar="PREFIX")
@@ -59,16 +57,9 @@ class PeerChange(Body, frozen=True, kw_only=True):
     """What is left out stays. A `max_packet` of 0 takes the bound away."""
 
     url: Annotated[Text | None, said("Where the peer takes packets now.", metavar="URL")] = None
-    outgoing_token: Annotated[Text | None, said("What we show the peer from now on.", metavar="TOKEN", secret=True)] = (
-        None
-    )
-    incoming_token: Annotated[
-        Text | None, said("What the peer shows us from now on.", metavar="TOKEN", secret=True)
-    ] = None
-    max_packet: Annotated[
-        Annotated[int, Meta(ge=0, le=MAX_LEDGER)] | None,
-        said(f"{MAX_PACKET}; 0 for any.", metavar="N", least=0, most=MAX_LEDGER),
-    ] = None
+    outgoing_token: Annotated[Token | None, said("What we show the peer from now on.")] = None
+    incoming_token: Annotated[Token | None, said("What the peer shows us from now on.")] = None
+    max_packet: Annotated[MaxPacket, said(f"{MAX_PACKET}; 0 for any.", metavar="N", least=0, most=MAX_LEDGER)] = None
     credit_limit: CreditLimit | None = None
     add_routes: Annotated[Sequence[Text], said("One more route. Repeat.", option="--route", metavar="PREFIX")] = ()
     remove_routes: Annotated[

@@ -136,6 +136,10 @@ class Shape:
         assert self.read is not None
         return self.show(work, self.read(work, **names))
 
+    def text(self, thing: Any) -> str:
+        """A line for each fact that there is, as a command prints them."""
+        return labelled(*((label, cell.printed) for label, cell in facts_of(self.columns, thing) if cell.text))
+
 
 def represent(struct: type[R], record: object, **made: Any) -> R:
     """The struct of a record: the members that were `made`, and the record's own of the same names, times as texts."""

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -31,15 +31,6 @@ class Volume(msgspec.Struct, frozen=True):
     complete: bool
 
 
-class _Step(NamedTuple):
-    """What one call has counted: transfers up to the id before `next`."""
-
-    sums: Counter[Flow]
-    next: int
-    today: int
-    complete: bool
-
-
 class DailyVolume:
     """Counts each transfer once and keeps the sums in memory: transfers never change, so neither do past days.
 
@@ -55,12 +46,10 @@ class DailyVolume:
     async def look(self, database: Database) -> Volume:
         """The volume counted so far."""
         async with self._looking:
-            step = await database.examine(partial(_count, after=self._next))
-            self._next = step.next
-            self._sums.update(step.sums)
-            first_day = step.today - DAYS + 1
+            first_day, sums, self._next, is_complete = await database.examine(partial(_count, after=self._next))
+            self._sums.update(sums)
             self._sums = Counter({flow: amount for flow, amount in self._sums.items() if flow.day >= first_day})
-            return Volume(first_day, self._by_asset(first_day, False), self._by_asset(first_day, True), step.complete)
+            return Volume(first_day, self._by_asset(first_day, False), self._by_asset(first_day, True), is_complete)
 
     def _by_asset(self, first_day: int, received: bool) -> dict[Asset, list[int]]:
         assets = sorted({flow.asset for flow in self._sums}, key=lambda asset: (asset.code, asset.scale))
@@ -68,9 +57,10 @@ class DailyVolume:
         return {asset: [self._sums[Flow(day, asset, received)] for day in days] for asset in assets}
 
 
-def _count(work: Work, after: int | None) -> _Step:
-    today = work.now // DAY
-    first = first_row_from(work, "transfer", "id", (today - DAYS + 1) * DAY) if after is None else after
+def _count(work: Work, after: int | None) -> tuple[int, Counter[Flow], int, bool]:
+    """The first day, what this call has counted, the id of the next transfer to count, and whether there are none."""
+    first_day = work.now // DAY - DAYS + 1
+    first = first_row_from(work, "transfer", "id", first_day * DAY) if after is None else after
     end = last_transfer(work)
     last = min(end, first + BATCH - 1)
-    return _Step(sums_by_day(work, first, last), max(last + 1, first), today, last == end)
+    return first_day, sums_by_day(work, first, last), max(last + 1, first), last == end

@@ -280,7 +280,9 @@ async def replay(
 
 
 def _replay_event(work: Work, event: str, webhook: str | None) -> Replayed:
-    found = _require_event(work, event)
+    found = stored.find_event(work, event)
+    if found is None or found.type == TEST:
+        raise NotFound(f"There is no event {event!r}; events are kept for 30 days")
     due = [one.id for one in _active_webhooks(work, webhook) if webhook or wants(one, found)]
     audit.record(work, "webhook.replay", event, webhooks=len(due))
     for webhook_id in due:
@@ -346,14 +348,6 @@ def _unstored(webhook: WebhookRecord, event: EventRecord) -> DeliveryRecord:
     """The delivery of an event that the webhook took the first time, or still has before it."""
     state, attempts = ("delivered", 1) if event.sequence <= webhook.cursor else ("pending", 0)
     return DeliveryRecord(event.sequence, webhook.id, state, attempts, None, None, None, None)
-
-
-def _require_event(work: Work, id: str) -> EventRecord:
-    """Raises NotFound."""
-    found = stored.find_event(work, id)
-    if found is None or found.type == TEST:
-        raise NotFound(f"There is no event {id!r}; events are kept for 30 days")
-    return found
 
 
 def _active_webhooks(work: Work, webhook: str | None) -> Sequence[WebhookRecord]:

@@ -48,16 +48,6 @@ def _create_quote(work: Work, _: Context, caller: Caller, asked: QuoteRequest, o
     return representations.quote(work.urls, wallet, quote)
 
 
-def _create(
-    work: Work, _: Context, caller: Caller, asked: OutgoingPaymentRequest, offer: Offer | None
-) -> OutgoingPayment:
-    return rules.create(work, caller, asked, offer)
-
-
-async def _offer_for_quote(remote: RemoteQuotes, _: Caller, asked: QuoteRequest) -> Offer | None:
-    return await remote.offer_for_quote(asked)
-
-
 async def _offer_for_payment(remote: RemoteQuotes, caller: Caller, asked: OutgoingPaymentRequest) -> Offer | None:
     return await remote.offer_for_payment(asked, partial(rules.find_payer, caller=caller, asked=asked))
 
@@ -85,14 +75,14 @@ QUOTES = resources.ResourceKind(
     show=representations.quote,
     decoder=msgspec.json.Decoder(QuoteRequest),
     create=_create_quote,
-    find_offer=_offer_for_quote,
+    find_offer=lambda remote, _, asked: remote.offer_for_quote(asked),
 )
 OUTGOING_PAYMENTS = resources.ResourceKind(
     type="outgoing-payment",
     table=payments.OUTGOING,
     show=representations.outgoing_payment,
     decoder=msgspec.json.Decoder(OutgoingPaymentRequest),
-    create=_create,
+    create=lambda work, _, caller, asked, offer: rules.create(work, caller, asked, offer),
     find_offer=_offer_for_payment,
     on_created=_begin_sending,
     is_final=lambda payment, _: payment.state != "sending",

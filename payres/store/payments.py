@@ -209,23 +209,6 @@ class PaymentRecord(msgspec.Struct, frozen=True):
         return cast("State", self.state)
 
 
-class PaymentFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter of payments; None matches all. Times are microseconds, amounts are in the wallet's minor unit.
-
-    A counterpart is the id of a local wallet, or a URL prefix of a remote one.
-    """
-
-    wallet_id: int | None = None
-    direction: Direction | None = None
-    state: State | None = None
-    created_from: int | None = None
-    created_until: int | None = None
-    counterpart: int | str | None = None
-    least: int | None = None
-    most: int | None = None
-    failure: str | None = None
-
-
 # The casts give each column one affinity; otherwise SQLite would sort all payments for each page.
 _BOTH = """(
   SELECT id, 'outgoing' AS direction, wallet_address_id, client_id, grant_id, quote_id, state,
@@ -247,19 +230,35 @@ _COUNTERPART_HERE = """? IN (
 
 
 def page_of_payments(
-    tx: Transaction, wanted: PaymentFilter, query: PageQuery, now: int
+    tx: Transaction,
+    query: PageQuery,
+    now: int,
+    *,
+    wallet_id: int | None = None,
+    direction: Direction | None = None,
+    state: State | None = None,
+    since: int | None = None,
+    until: int | None = None,
+    counterpart: int | str | None = None,
+    least: int | None = None,
+    most: int | None = None,
+    failure: str | None = None,
 ) -> tuple[Sequence[PaymentRecord], PageBounds]:
-    """A page, newest first. There is an index by wallet; other filters are applied to each row."""
+    """A page, newest first. There is an index by wallet; other filters are applied to each row.
+
+    None matches all. Times are microseconds, amounts are in the wallet's minor unit. A counterpart is the id of a local
+    wallet, or a URL prefix of a remote one.
+    """
     conditions: dict[str, Any] = {
-        "p.wallet_address_id = ?": wanted.wallet_id,
-        "p.direction = ?": wanted.direction,
-        "p.created_at >= ?": wanted.created_from,
-        "p.created_at < ?": wanted.created_until,
-        "instr(p.receiver, ?) = 1" if isinstance(wanted.counterpart, str) else _COUNTERPART_HERE: wanted.counterpart,
-        "p.moved >= ?": wanted.least,
-        "p.moved <= ?": wanted.most,
-        "instr(lower(p.failure), lower(?)) > 0": wanted.failure,
-        **_state_conditions(wanted.state, now),
+        "p.wallet_address_id = ?": wallet_id,
+        "p.direction = ?": direction,
+        "p.created_at >= ?": since,
+        "p.created_at < ?": until,
+        "instr(p.receiver, ?) = 1" if isinstance(counterpart, str) else _COUNTERPART_HERE: counterpart,
+        "p.moved >= ?": least,
+        "p.moved <= ?": most,
+        "instr(lower(p.failure), lower(?)) > 0": failure,
+        **_state_conditions(state, now),
     }
     given = {condition: value for condition, value in conditions.items() if value is not None}
     return select_page(tx, PAYMENTS, query, given)

@@ -1,6 +1,6 @@
 import pytest
 
-from payres.operator.api_keys import authenticate, create_key_with
+from payres.operator.api_keys import authenticate
 from payres.store.work import Work
 from tests.cli.conftest import AsJson, Command, rows_of
 
@@ -26,14 +26,6 @@ def test_list_shows_state_scopes_and_use(payres: Command, as_json: AsJson) -> No
     assert as_json("api-key", "revoke", made["id"]) == revoked
     assert as_json("api-key", "list") == {"apiKeys": [revoked]}
     assert rows_of(payres("api-key", "list"))[1][3] == "revoked"
-
-
-def test_revoke_ends_what_was_made_with_a_key_unless_told_otherwise(as_json: AsJson, tx: Work) -> None:
-    for option, state in (("--keep-made", "valid"), (None, "revoked")):
-        made = as_json("api-key", "create", "Mine", "--scope", "keys:write")
-        child = create_key_with(tx, authenticate(tx, made["key"]), "Other", ["keys:write"], None)
-        as_json("api-key", "revoke", made["id"], *([option] if option else []))
-        assert [one["state"] for one in as_json("api-key", "list")["apiKeys"] if one["id"] == child.id] == [state]
 
 
 @pytest.mark.parametrize(

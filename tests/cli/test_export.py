@@ -1,5 +1,4 @@
 import csv
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,21 +14,6 @@ def deposits(payres: Command) -> None:
     payres(*CREATE)
     payres("wallet", "deposit", "alice", "10.00")
     payres("wallet", "withdraw", "alice", "2.50")
-
-
-def test_statement_is_csv(payres: Command) -> None:
-    rows = [*csv.DictReader(payres("export", "statement", "--wallet", "alice").stdout.splitlines())]
-    assert [(row["kind"], row["amount"], row["balance"]) for row in rows] == [
-        ("opening balance", "", "0.00"),
-        ("deposit", "10.00", "10.00"),
-        ("withdrawal", "-2.50", "7.50"),
-        ("closing balance", "", "7.50"),
-    ]
-
-
-def test_ledger_is_an_object_a_line(payres: Command) -> None:
-    lines = payres("export", "ledger", "--format", "jsonl").stdout.splitlines()
-    assert [json.loads(line)["creditAccount"] for line in lines] == ["wallet alice", "external USD 2"]
 
 
 def test_days_and_times_bound_an_export(payres: Command) -> None:

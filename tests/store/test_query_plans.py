@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from functools import partial
 from importlib import import_module
 from inspect import signature
 from types import FunctionType
@@ -29,7 +30,7 @@ from payres.store import (
 from payres.store.accounts import Cause
 from payres.store.assets import RateRecord
 from payres.store.migrations import schema
-from payres.store.payments import PaymentFilter, PaymentRecord
+from payres.store.payments import PaymentRecord
 from payres.store.retention import Rule
 from payres.store.rows import PageQuery, Table, first_row_from, page_of_wallet, select_page
 from payres.store.work import Transaction
@@ -104,14 +105,14 @@ PAGES: dict[str, Query] = {
 }
 PAYMENT_PAGES: dict[str, Query] = {
     f"page_of_payments, {towards}, {sorted(wanted)}": call(
-        payments.page_of_payments, PaymentFilter(**wanted), PageQuery(5, "1", towards), 1
+        partial(payments.page_of_payments, **wanted), PageQuery(5, "1", towards), 1
     )
     for towards in TOWARDS
     for wanted in (
         dict[str, Any](),
         {"wallet_id": 1, "counterpart": 1, "state": "pending", "least": 1, "most": 2},
         {"counterpart": "https://a.example", "state": "failed", "failure": "x", "direction": "outgoing"},
-        {"state": "expired", "created_from": 1, "created_until": 2, "counterpart": 1},
+        {"state": "expired", "since": 1, "until": 2, "counterpart": 1},
     )
 } | {
     "payments_in_order": call(payments.payments_in_order, "1", "2", 0, 9, None, 5),

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from payres.admin.exports import send_export
+from payres.admin.serving import send_export
 from payres.clock import SECOND, format_time
 from payres.errors import nothing_here
 from payres.operator.exports import PeriodQuery, export_statement
@@ -95,7 +95,7 @@ async def download(visit: Visit) -> Response:
     period = PeriodQuery(from_=format_time(found.since), to=format_time(found.until))
     export = export_statement(visit.wallet.path, period)
     export.name = f"{visit.wallet.path} {found.name}"
-    return await send_export(visit.request, export, f"owner:{visit.wallet.path}", visit.read)
+    return await send_export(visit, export, f"owner:{visit.wallet.path}")
 
 
 def words(language: Language) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from payres.operator.peers import PEER
 from payres.operator.shapes import Cell, Column, cell_of, facts_of, make_table, path_of
 from payres.operator.unresolved_packets import PACKET
 from payres.operator.wallets import WALLET
-from payres.pages.admin.list_page import filters_of
+from payres.pages.admin.operations import filters_of
 from payres.pages.admin.sign_in import Visit
 from payres.pages.grant_words import other_words, spending_sentence
 from payres.pages.html import language_of
@@ -59,7 +59,6 @@ async def wallet_page(visit: Visit) -> Response:
     change = ("Deactivate", f"{base}/deactivate") if wallet.state == "active" else ("Activate", f"{base}/activate")
     return visit.show(
         "wallet.html",
-        "/wallets",
         title=wallet.path,
         facts=facts_of(WALLET.columns, wallet),
         base=base,
@@ -95,7 +94,6 @@ async def payment_page(visit: Visit) -> Response:
     is_live = is_under_way and visit.request.query_params.get("live") == "1"
     return visit.show(
         "payment.html",
-        "/payments",
         payment=payment,
         facts=facts_of(HISTORY.columns, history),
         metadata=_metadata(payment),
@@ -132,7 +130,7 @@ async def grant_page(visit: Visit) -> Response:
     english, spending = msgspec.structs.replace(language, code="en"), spending_of(access)
     allowed = [spending_sentence(english, spending)] if spending else []
     allowed += other_words(english, access, None, "")
-    return visit.show("grant.html", "/grants", title=grant.id, facts=facts.items(), allowed=allowed, actions=actions)
+    return visit.show("grant.html", title=grant.id, facts=facts.items(), allowed=allowed, actions=actions)
 
 
 async def peer_page(visit: Visit) -> Response:
@@ -149,4 +147,4 @@ async def peer_page(visit: Visit) -> Response:
             "settlements": make_table("Settlements", MOVEMENT.listed, settlements, "Nothing was settled yet"),
         }
 
-    return visit.show("peer.html", "/peers", title=name, **await visit.read(unit))
+    return visit.show("peer.html", title=name, **await visit.read(unit))

@@ -58,7 +58,6 @@ async def page(visit: Visit) -> Response:
     is_live = visit.request.query_params.get("live") == "1"
     return visit.show(
         "overview.html",
-        "",
         problem=problem,
         charts=[
             bar_chart(f"{asset.code} {word} a day", asset, volume.first_day, figures[asset])
@@ -140,7 +139,7 @@ async def settings_page(visit: Visit) -> Response:
     """All settings, without secrets."""
     found = visit.context.settings
     rows = [(field, getattr(found, field.name)) for field in msgspec.structs.fields(Settings)]
-    return visit.show("settings.html", "/settings", table=make_table("Settings", SETTING_COLUMNS, rows, ""))
+    return visit.show("settings.html", table=make_table("Settings", SETTING_COLUMNS, rows, ""))
 
 
 def _masked(row: tuple[msgspec.structs.FieldInfo, object]) -> str:

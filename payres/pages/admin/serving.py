@@ -17,8 +17,7 @@ from payres.errors import InsufficientAccess, InvalidRequest, MethodNotAllowed, 
 from payres.grants.sign_in import check_csrf
 from payres.operator.exports import export_ledger, export_payments, export_statement
 from payres.pages.admin import details, overview, sign_in
-from payres.pages.admin.actions import Action
-from payres.pages.admin.list_page import exports_page, send_file, show_list
+from payres.pages.admin.operations import Action, exports_page, send_file, show_list
 from payres.pages.admin.sign_in import Form, Page, Visit
 from payres.pages.forms import read_form
 from payres.pages.html import PAGE_METHODS, error_page, load_templates, serve_page

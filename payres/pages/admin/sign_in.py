@@ -45,8 +45,9 @@ class Visit(ActorRequest, frozen=True):
         found: Mapping[str, str] = self.request.path_params
         return found
 
-    def show(self, template: str, section: str, status: int = 200, **values: Any) -> Response:
-        """The page that a template makes of the values; `section` is its path in the navigation."""
+    def show(self, template: str, status: int = 200, **values: Any) -> Response:
+        """The page that a template makes of the values, in the section of the navigation that its path begins with."""
+        section = "/".join(self.request.scope["path"].split("/")[1:3]).removeprefix("admin")
         common = {"operator": self.operator, "csrf": csrf_token(self.session), "section": section, "refresh": None}
         return render(self.request, f"admin/{template}", common | values, status)
 
@@ -122,18 +123,15 @@ async def follow_link(request: Request) -> Response:
 
 def show_sign_in(request: Request, problem: str | None = None, name: str = "", status: int = 401) -> Response:
     """The form for name and password, where another page was asked for."""
-    return _render(request, "sign_in.html", status, problem=problem, name=name)
+    return render_sign_in(request, "admin/sign_in.html", {"problem": problem, "name": name}, status)
 
 
 def _show_link(request: Request, name: str, problem: str | None = None, status: int = 200) -> Response:
-    return _render(request, "link.html", status, problem=problem, name=name, least=MIN_PASSWORD_LENGTH)
+    values = {"problem": problem, "name": name, "least": MIN_PASSWORD_LENGTH}
+    return render_sign_in(request, "admin/link.html", values, status)
 
 
 def _signed_in(request: Request, signed_in: SignedIn, path: str) -> Response:
     response = redirect(path)
     set_signed_in(request, response, signed_in, OPERATOR)
     return response
-
-
-def _render(request: Request, template: str, status: int, **values: object) -> Response:
-    return render_sign_in(request, f"admin/{template}", values, status)

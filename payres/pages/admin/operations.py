@@ -1,40 +1,144 @@
-"""Actions: a page that says what an operation will do, with the form that carries it out."""
+"""The pages of operations: of one that lists, its list with its filters in the URL, and as CSV; of one with a form,
+what it will do and the form that carries it out; and the files of exports.
+"""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, get_origin
+from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
+from urllib.parse import urlencode
 
 import msgspec
 from msgspec.structs import asdict
 from starlette.responses import Response
 
+from payres.admin.serving import PAGE_PARAMETERS, attachment, read_filters, read_parameters, send_export
 from payres.errors import DomainError, InvalidAmount, InvalidRequest, SignInFailed, WrongState
 from payres.identifiers import hash_secret, new_id
+from payres.limits import DEFAULT_PAGE, MAX_PAGE
 from payres.operator.declarations import Form as Declared
-from payres.operator.declarations import Operation
-from payres.operator.shapes import Fact, facts_of, path_of
-from payres.pages.admin.list_page import section_of
+from payres.operator.declarations import Input, Operation, operation_of
+from payres.operator.exports import Export, ExportQuery
+from payres.operator.operators import actor_of
+from payres.operator.shapes import Fact, as_csv, facts_of, make_table, path_of
 from payres.pages.admin.sign_in import Form, Visit, check_password
-from payres.pages.html import redirect
+from payres.pages.html import HEADERS, redirect
 from payres.routes.error_answers import note_error
 from payres.store.operators import OPERATORS, is_used, use_form
 from payres.store.work import Work
+from payres.wire import Page
 
+FORMAT: Final = "format"
+LABELS: Final = {
+    "from": "From",
+    "to": "Before",
+    "counterpart": "Other wallet, or beginning of a URL",
+    "min": "Amount from",
+    "max": "Amount to",
+    "reason": "Reason contains",
+    "actor": "Who contains",
+    "action": "Did what contains",
+    "object": "To what contains",
+    "withoutConsent": "Without consent too",
+}
+DAYS: Final = frozenset({"from", "to"})
+COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
 ONCE: Final = "once"  # a field with the id of the form, which is carried out once
 FORM: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-LONGEST: Final = 100
 
 
-class Field(NamedTuple):
-    """What the operator writes; `note` says how."""
+async def show_list(visit: Visit, operation: Operation) -> Response:
+    """What an operation lists, a page of it."""
+    request, listing, shape = visit.request, operation.listing, operation.shows
+    assert listing is not None
+    assert shape is not None
+    parameters = dict(request.query_params)
+    non_empty = {name: value for name, value in parameters.items() if value}
+    if non_empty != parameters:  # as a form sends what was left empty
+        return redirect(_url(visit, non_empty))
+    filters = read_filters(request, operation, (FORMAT,))
+    given = read_parameters(request, operation, filters)
+    found = await visit.read(partial(operation.run, given=given))
+    count = given["page"].count if operation.is_paged else DEFAULT_PAGE
+    title = listing.title.format(**visit.segments)
+    if non_empty.get(FORMAT) == "csv":
+        table = make_table(title, shape.listed, found.result, listing.none)
+        return Response(as_csv(table), headers=HEADERS | attachment(title, "csv"), media_type="text/csv")
+    return visit.show(
+        "list.html",
+        title=title,
+        about=listing.about,
+        also=listing.also,
+        table=make_table(title, shape.on_pages, found.result, listing.none),
+        filters=() if operation.struct is None else filters_of(operation.struct, filters),
+        is_filtered=bool(filters),
+        counts=COUNTS if operation.is_paged else (),
+        count=count,
+        is_resized=count != DEFAULT_PAGE,
+        csv=_url(visit, non_empty | {FORMAT: "csv"}),
+        all=request.scope["raw_path"].decode("ascii"),
+        beside=_newer_and_older(visit, non_empty, found, count),
+    )
+
+
+class Filter(NamedTuple):
+    """A parameter of the query; `options` are all that it can be, none if it can be any text; `optional`: it may be
+    left empty, which is false when it has a default."""
 
     name: str
     label: str
-    note: str
-    required: bool
-    longest: int
-    is_mark: bool  # is on or off
+    value: str
+    options: Sequence[str]
+    is_day: bool
+    optional: bool
+
+
+def _newer_and_older(visit: Visit, parameters: Mapping[str, str], found: Any, count: int) -> Sequence[tuple[str, str]]:
+    """The names and URLs of the pages with newer and older rows, as far as there are any."""
+    if not isinstance(found, Page):
+        return []
+    shared = {name: value for name, value in parameters.items() if name not in PAGE_PARAMETERS}
+    pagination, cursor = found.pagination, parameters.get("cursor", "")
+    pages = []
+    if pagination.has_previous_page:
+        newer = {"last": str(count), "cursor": pagination.start_cursor or cursor}
+        pages.append(("Newer", _url(visit, shared | newer)))
+    if pagination.has_next_page:
+        older = {"first": str(count), "cursor": pagination.end_cursor or cursor}
+        pages.append(("Older", _url(visit, shared | older)))
+    return pages
+
+
+def filters_of(query: type[msgspec.Struct], given: Mapping[str, str] | None = None) -> Sequence[Filter]:
+    """The parameters of a query as the fields of a form."""
+    return [_filter(field, (given or {}).get(field.encode_name, "")) for field in msgspec.structs.fields(query)]
+
+
+def _filter(field: msgspec.structs.FieldInfo, value: str) -> Filter:
+    name, default = field.encode_name, field.default
+    kind = Input.of(field.name, field.type, default).type
+    options = ["true", "false"] if kind is bool else get_args(kind) if get_origin(kind) is Literal else ()
+    has_default = isinstance(default, str)
+    label = LABELS.get(name, name.capitalize())
+    return Filter(name, label, value or (default if has_default else ""), options, name in DAYS, not has_default)
+
+
+def _url(visit: Visit, parameters: Mapping[str, str]) -> str:
+    path = visit.request.scope["raw_path"].decode("ascii")
+    return f"{path}?{urlencode(parameters)}" if parameters else path
+
+
+async def exports_page(visit: Visit) -> Response:
+    """The forms of all exports but that of a wallet's statement."""
+    return visit.show("exports.html", fields=filters_of(ExportQuery))
+
+
+async def send_file(visit: Visit, rule: Callable[..., Export]) -> Response:
+    """The file of an export."""
+    request, operation = visit.request, operation_of(rule)
+    filters = {name: value for name, value in read_filters(request, operation).items() if value}
+    export = rule(**operation.arguments(read_parameters(request, operation, filters)))
+    return await send_export(visit, export, actor_of(visit.operator))
 
 
 class Subject(NamedTuple):
@@ -53,18 +157,7 @@ class Action:
         self.form = declared
         inputs = [one for one in operation.inputs.values() if one.name not in operation.segments]
         self._choice = next((one.name for one in inputs if get_origin(one.type) is Literal), None)
-        self.fields = [
-            Field(
-                one.name,
-                one.name.replace("_", " ").capitalize(),
-                one.words,
-                one.is_required and "is_reference" not in one.extra,
-                one.longest or LONGEST,
-                one.type is bool,
-            )
-            for one in inputs
-            if one.name != self._choice
-        ]
+        self.fields = [one for one in inputs if one.name != self._choice]
 
     async def __call__(self, visit: Visit) -> Response:
         return await self._render(visit, {}, {}, 200)
@@ -91,7 +184,8 @@ class Action:
         def unit(work: Work) -> str:
             back = self._subject(work, visit).back
             if self.form.moves_money:
-                _use(work, form)
+                _check_unused(work, form)  # of two clicks at once, the second comes this far
+                use_form(work, form[ONCE], work.now)
             if not operation.is_async:
                 operation.run(work, given)
             return back
@@ -135,7 +229,6 @@ class Action:
         subject = await visit.read(lambda work: self._subject(work, visit))
         return visit.show(
             "action.html",
-            section_of(visit),
             status,
             subject=subject,
             will=subject.will,
@@ -153,12 +246,6 @@ def _converted(name: str, text: str, kind: Any) -> Any:
         return msgspec.convert(text, kind, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"{name}: {error}", field=name) from error
-
-
-def _use(work: Work, form: Form) -> None:
-    """Raises what `_check_unused` raises: of two clicks at once, the second comes this far."""
-    _check_unused(work, form)
-    use_form(work, form[ONCE], work.now)
 
 
 def _check_unused(work: Work, form: Form) -> None:
