@@ -3,9 +3,9 @@
 Everything happens at the one address that the client sends its user to, and every answer is a page or leads to one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -28,7 +28,7 @@ from payres.grants import consent
 from payres.grants.consent import ConsentRequest, Surroundings
 from payres.grants.sign_in import Guesser, csrf_token, open_session
 from payres.grants.spending import Spending, spending_of
-from payres.owner.apps import Budget, Who, budgets
+from payres.owner.apps import Budgets, budgets
 from payres.pages import forms, html
 from payres.pages.error_sentences import problem_of
 from payres.pages.grant_words import limit_words, other_words
@@ -36,7 +36,6 @@ from payres.pages.language import Language, as_written
 from payres.rate_limiter import address_of
 from payres.routes.context import context_of
 from payres.routes.error_answers import note_error
-from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 from payres.urls import canonical
 
@@ -44,15 +43,6 @@ from payres.urls import canonical
 # owner reads.
 WAITING_SECONDS: Final = 5
 READING_SECONDS: Final = 30
-
-
-class Running(NamedTuple):
-    """Other apps that may spend, what that comes to in a month at most, and whether some have no limit in the
-    currency of the wallet."""
-
-    names: Sequence[Who]
-    monthly: int
-    has_more: bool
 
 
 async def serve(request: Request) -> Response:
@@ -197,7 +187,7 @@ async def _show_request(request: Request, found: ConsentRequest, session: str, r
     """The request, and the form that decides; `refused` is a limit that could not be taken."""
     context, language = context_of(request), html.language_of(request)
 
-    def unit(work: Work) -> tuple[Surroundings, Sequence[Budget]]:
+    def unit(work: Work) -> tuple[Surroundings, Budgets]:
         return consent.surroundings(work, found), budgets(work, found.wallet)
 
     around, running = await context.database.examine(unit)
@@ -208,7 +198,7 @@ async def _show_request(request: Request, found: ConsentRequest, session: str, r
         "most": limit_words(language, spending) if spending else None,
         "others": other_words(language, found.grant.access, found.grant.subject, own),
         "around": around,
-        "running": _monthly(running, found.wallet),
+        "running": running,
         "bill_note": visible.note_of(around.bill.metadata if around.bill else None),
         "receiver": visible.visible_url(spending.receiver) if spending and spending.receiver else None,
         "limit": _limit(spending, around, refused, language),
@@ -221,12 +211,6 @@ async def _show_request(request: Request, found: ConsentRequest, session: str, r
     status = 400 if refused is not None else 200
     values |= _parties(request, found)
     return html.render(request, "consent/request.html", values, status, form_action=_form_action(finish))
-
-
-def _monthly(running: Sequence[Budget], wallet: WalletRecord) -> Running:
-    """What other apps may spend in each month already."""
-    those = [one for one in running if one.monthly is not None and one.asset == wallet.asset]
-    return Running([one.who for one in those], sum(one.monthly or 0 for one in those), len(those) < len(running))
 
 
 def _limit(spending: Spending | None, around: Surroundings, refused: str | None, language: Language) -> str | None:

@@ -8,26 +8,26 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from payres.amounts import MAX_LEDGER
-from payres.store.rows import first_row_from, number
+from payres.store.rows import first_row_from
 from payres.store.work import Transaction
 
-Source = Literal["outgoing", "incoming", "deposit", "withdrawal", "sent back", "came back"]
+Source = Literal["sent", "received", "deposit", "withdrawal", "sent back", "came back"]
 
 
 class ListedRecord(msgspec.Struct, frozen=True):
     """A movement; later keys are of later ones. id is that of the payment, also of one that a refund undoes.
 
-    wanted is what an outgoing payment may take, or an incoming one asks for (decimal text); moved is what has been sent
-    or received. other is the incoming payment here that an outgoing one pays, and the other payment of a refund.
+    other is the wallet here at the other end; wish is what its owner typed to make an outgoing payment. wanted is what
+    that may take, or an incoming one asks for (decimal text); moved is what has been sent or received.
     """
 
     key: str
     source: Source
     id: str
     grant_id: str | None
-    quote_id: str | None
+    wish: str | None
     receiver: str | None
-    other: str | None
+    other: int | None
     wanted: str | None
     moved: int
     state: str
@@ -39,25 +39,26 @@ class ListedRecord(msgspec.Struct, frozen=True):
 
 # The casts give each column one affinity, without which SQLite would sort all movements for each page.
 _NO: Final = "cast(NULL AS text)"
+_NONE: Final = "cast(NULL AS integer)"
 _MADE: Final = f"{_NO}, {_NO}, {_NO}"
-_DONE: Final = f"cast('completed' AS text), {_NO}, {_NO}, created_at, cast(NULL AS integer)"
+_DONE: Final = f"cast('completed' AS text), {_NO}, {_NO}"
 _LISTED: Final = f"""
-SELECT id AS key, 'outgoing' AS source, id, grant_id, quote_id, receiver, incoming_payment_id, cast(debit AS text),
-  sent, state, failure, metadata, created_at, cast(NULL AS integer)
+SELECT id AS key, 'sent' AS source, id, grant_id, (SELECT wish FROM quote WHERE quote.id = quote_id), receiver,
+  cast((SELECT i.wallet_address_id FROM incoming_payment i WHERE i.id = incoming_payment_id) AS integer),
+  cast(debit AS text), sent, state, failure, metadata, created_at, {_NONE}
 FROM outgoing_payment WHERE wallet_address_id = :wallet AND id < :below
 UNION ALL
-SELECT listed, 'incoming', id, {_MADE}, {_NO}, incoming_value, received,
+SELECT listed, 'received', id, {_MADE}, {_NONE}, incoming_value, received,
   cast(iif(completed_at IS NULL, 'open', 'completed') AS text), {_NO}, metadata, created_at, expires_at
 FROM incoming_payment WHERE wallet_address_id = :wallet AND listed < :below AND listed IS NOT NULL
 UNION ALL
-SELECT m.id, t.kind, m.id, {_MADE}, {_NO}, {_NO}, t.amount, cast('completed' AS text), {_NO}, {_NO}, m.created_at,
-  cast(NULL AS integer)
+SELECT m.id, t.kind, m.id, {_MADE}, {_NONE}, {_NO}, t.amount, {_DONE}, m.created_at, {_NONE}
 FROM movement m JOIN transfer t ON t.id = m.transfer_id WHERE m.account_id = :account AND m.id < :below
 UNION ALL
-SELECT id, 'sent back', incoming_payment_id, {_MADE}, outgoing_payment_id, {_NO}, amount, {_DONE}
+SELECT id, 'sent back', incoming_payment_id, {_MADE}, to_wallet_id, {_NO}, amount, {_DONE}, created_at, {_NONE}
 FROM refund WHERE from_wallet_id = :wallet AND id < :below
 UNION ALL
-SELECT id, 'came back', outgoing_payment_id, {_MADE}, incoming_payment_id, {_NO}, returned, {_DONE}
+SELECT id, 'came back', outgoing_payment_id, {_MADE}, from_wallet_id, {_NO}, returned, {_DONE}, created_at, {_NONE}
 FROM refund WHERE to_wallet_id = :wallet AND id < :below
 ORDER BY key DESC LIMIT :rows
 """
@@ -113,11 +114,6 @@ def _ends(tx: Transaction, ordered: str, value: str) -> Sequence[Any]:
     """The first and the last value of a query that ends with its order; one when they are the same."""
     rows = [tx.execute(f"{ordered}{way} LIMIT 1", (value,)).fetchone() for way in ("", " DESC")]
     return list(dict.fromkeys(row[0] for row in rows if row))
-
-
-def wallet_of_payment(tx: Transaction, direction: Literal["incoming", "outgoing"], payment_id: str) -> int:
-    """The wallet that a payment here is of."""
-    return number(tx, f"SELECT wallet_address_id FROM {direction}_payment WHERE id = ?", payment_id)
 
 
 def note_expiry(tx: Transaction, payment_id: str, now: int) -> None:

@@ -11,6 +11,7 @@ from payres.errors import InvalidRequest
 from payres.store.retention import SESSIONS, purge
 from payres.store.rows import R, Table, insert_row, number
 from payres.store.work import Transaction, Work
+from payres.visible import visible_name
 
 
 class WalletRecord(msgspec.Struct, frozen=True):
@@ -37,6 +38,11 @@ class WalletRecord(msgspec.Struct, frozen=True):
     @property
     def active(self) -> bool:
         return self.state == "active"
+
+    @property
+    def name(self) -> str:
+        """What its owner is called: the public name, made safe to show, or else the path."""
+        return visible_name(self.public_name, None) or self.path
 
     @property
     def asset(self) -> Asset:

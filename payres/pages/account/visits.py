@@ -46,11 +46,6 @@ class Visit(ActorRequest, frozen=True):
         found: Mapping[str, str] = self.request.path_params
         return found
 
-    @property
-    def name(self) -> str:
-        """What the owner is called: the public name, or else the wallet's path."""
-        return self.wallet.public_name or self.wallet.path
-
     def show(
         self, template: str, status: int = 200, *, tab: str = "", refresh: int | None = None, **values: Any
     ) -> Response:
@@ -59,7 +54,7 @@ class Visit(ActorRequest, frozen=True):
         `tab` is the path of the tab it belongs to; without one it is a task, in one narrow column. It looks again after
         `refresh` seconds.
         """
-        common = {"wallet": self.wallet, "name": self.name, "csrf": csrf_token(self.session), "tab": tab}
+        common = {"wallet": self.wallet, "name": self.wallet.name, "csrf": csrf_token(self.session), "tab": tab}
         response = render(self.request, f"account/{template}", common | values, status)
         if refresh is not None:
             response.headers["Refresh"] = str(refresh)
