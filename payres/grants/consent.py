@@ -13,12 +13,19 @@ import msgspec
 
 from payres.amounts import parse_value
 from payres.clock import SECOND
-from payres.errors import InteractionUnknown, InvalidAmount, InvalidInteraction, SignInFailed, WrongState
+from payres.errors import InteractionUnknown, InvalidAmount, InvalidInteraction, WrongState
 from payres.gnap import OutgoingPaymentAccess, interaction_hash
 from payres.grants.access import granted_access
-from payres.grants.sign_in import Browser, check_csrf, keyed, known_browser
+from payres.grants.sign_in import (
+    Browser,
+    check_csrf,
+    close_session,
+    find_session,
+    keyed,
+    known_browser,
+    signed_out,
+)
 from payres.grants.tokens import emit
-from payres.identifiers import hash_secret
 from payres.limits import APPROVAL_SECONDS
 from payres.store import audit, grants, retention, wallets
 from payres.store.accounts import ACCOUNTS
@@ -90,13 +97,13 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
     wallet_id = pending.grant.wallet_address_id
     assert wallet_id is not None, "only a grant that its owner must consent to has an interaction"
     session = browser.session
-    found = None if session is None else wallets.find_session(work, hash_secret(session), work.now)
+    found = None if session is None else find_session(work, OF_WALLETS, session)
     return ConsentRequest(
         grant=pending.grant,
         interaction=pending.interaction,
         client=CLIENTS.by_id(work, pending.grant.client_id),
         wallet=WALLETS.by_id(work, wallet_id),
-        session=session if found is not None and found.wallet_address_id == wallet_id else None,
+        session=session if found is not None and found.account_id == wallet_id else None,
         known_browser=known_browser(work, OF_WALLETS, wallet_id, browser),
     )
 
@@ -124,14 +131,14 @@ def check_open(request: ConsentRequest, now: int) -> None:
         raise WrongState("This wallet is not active, so nothing can be allowed for it now")
 
 
-def close_session(tx: Transaction, request: ConsentRequest, csrf: str) -> None:
+def sign_out(work: Work, request: ConsentRequest, csrf: str) -> None:
     """Signs the browser out. It stays known. Does nothing when it is not signed in.
 
     Raises InsufficientAccess for a forged form.
     """
     if request.session is not None:
         check_csrf(request.session, csrf)
-        wallets.delete_session(tx, hash_secret(request.session))
+        close_session(work, OF_WALLETS, request.session)
 
 
 def decide_as_owner(
@@ -146,12 +153,11 @@ def decide_as_owner(
     """
     check_open(request, work.now)
     if request.session is None:
-        signed_out = "You are signed out by now: a sign-in lasts for 15 minutes. Sign in again"
-        raise SignInFailed(signed_out, reason="signed_out")
+        raise signed_out()
     check_csrf(request.session, csrf)
     if not hmac.compare_digest(shown_digest(request).encode(), shown.encode()):
         raise WrongState("This is not the request that you were shown. Nothing was decided; please read it again")
-    work.actor = f"owner:{request.wallet.path}"
+    work.actor = request.wallet.actor
     audit.record(work, "grant.approve" if approve else "grant.deny", request.grant.id)
     if approve and limit is not None:
         GRANTS.update(work, request.grant.id, access=lowered(request.grant.access, limit))

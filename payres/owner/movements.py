@@ -130,8 +130,8 @@ class Reader:
         stand for themselves in the end. Raises NotFound for a `like` that is no payment of an app."""
         like: Alike | None = None
         if wanted.like:
-            first = self.find(wanted.like)
-            like = require(first and first.alike, "There is nothing at this address")
+            first = require(self.find(wanted.like), "There is nothing at this address")
+            like = require(first.alike, "It is no payment of an app")
             since, until = day_of(like[-1], self._zone)
             wanted = wanted._replace(since=since, until=until, below=wanted.below or f"{wanted.like}~")
         found: list[Movement] = []

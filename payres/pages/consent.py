@@ -26,14 +26,14 @@ from payres.errors import (
 )
 from payres.grants import consent
 from payres.grants.consent import ConsentRequest, Surroundings
-from payres.grants.sign_in import Guesser, csrf_token, open_session
+from payres.grants.sign_in import csrf_token
 from payres.grants.spending import Spending, spending_of
 from payres.owner.apps import Budgets, budgets
 from payres.pages import forms, html
 from payres.pages.error_sentences import problem_of
 from payres.pages.grant_words import limit_words, other_words
 from payres.pages.language import Language, as_written
-from payres.rate_limiter import address_of
+from payres.pages.visits import open_session
 from payres.routes.context import context_of
 from payres.routes.error_answers import note_error
 from payres.store.work import Work
@@ -115,16 +115,11 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     found = await _find(request)
     if found.decided:
         return _show_decided(request, found, 409)
-    now = context.clock.now()
-    consent.check_open(found, now)
+    consent.check_open(found, context.clock.now())
     if found.wallet.password_hash is None:
         return _show_sign_in(request, found, status=409)
-    guesser = Guesser(address_of(request.scope), found.known_browser)
     try:
-        forms.check_sign_in(request, form)
-        await context.sign_in.check_password(found.wallet, form.get("password", ""), now, guesser)
-        unit = partial(open_session, verified=found.wallet, browser=forms.browser_of(request))
-        signed_in = await context.database.write(unit)
+        signed_in = await open_session(request, forms.OWNER, context.sign_in, found.wallet, found.known_browser, form)
     except InsufficientAccess as error:
         return _show_sign_in(
             request, found, problem_of(html.language_of(request), note_error(request, error)), error.status
@@ -139,7 +134,7 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
 async def _sign_out(request: Request, form: dict[str, str]) -> Response:
     context = context_of(request)
     found = await _find(request)
-    await context.database.write(lambda tx: consent.close_session(tx, found, form.get("csrf", "")))
+    await context.database.write(lambda tx: consent.sign_out(tx, found, form.get("csrf", "")))
     response = html.redirect(_path(request))
     forms.set_signed_out(request, response)
     return response

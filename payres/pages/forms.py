@@ -13,14 +13,14 @@ from starlette.responses import Response
 
 from payres.clock import SECOND
 from payres.errors import InsufficientAccess, InvalidRequest, UnsupportedMediaType
-from payres.grants.sign_in import COOKIE_VALUE, SESSION_LIFETIME, Browser, SignedIn, check_csrf, csrf_token
+from payres.grants.sign_in import COOKIE_VALUE, Browser, SignedIn, check_csrf, csrf_token
 from payres.identifiers import new_secret
 from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
-from payres.operator.operators import SESSION_LIFETIME as OPERATOR_SESSION_LIFETIME
+from payres.owner.sessions import LONGEST_SESSION
 from payres.pages.html import render
 from payres.routes.context import context_of
 from payres.routes.requests import media_type_of, read_body
-from payres.store.browsers import BROWSER_LIFETIME
+from payres.store.browsers import BROWSER_LIFETIME, OF_OPERATORS, OF_WALLETS, Kind
 from payres.urls import canonical
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
@@ -30,8 +30,10 @@ FORM: Final = "payres_form"  # a secret by which a sign-in form is known to be t
 
 
 class Cookies(NamedTuple):
-    """The cookies of those who sign in to a kind of account: `known` has the account's id behind it."""
+    """The cookies of those who sign in to a kind of account: `known` has the account's id behind it. That of a session
+    is kept for `lifetime`, in which it may be made longer."""
 
+    kind: Kind
     session: str
     known: str
     lifetime: int
@@ -40,8 +42,8 @@ class Cookies(NamedTuple):
 
 # Lax, because an owner arrives by a link on the client's site and should still be signed in; forms that other sites
 # send come without it.
-OWNER: Final = Cookies("payres_session", "payres_known_", SESSION_LIFETIME, "lax")
-OPERATOR: Final = Cookies("payres_admin", "payres_admin_known_", OPERATOR_SESSION_LIFETIME, "strict")
+OWNER: Final = Cookies(OF_WALLETS, "payres_session", "payres_known_", LONGEST_SESSION, "lax")
+OPERATOR: Final = Cookies(OF_OPERATORS, "payres_admin", "payres_admin_known_", OF_OPERATORS.lifetime, "strict")
 
 
 def render_sign_in(
@@ -111,11 +113,6 @@ def set_signed_in(request: Request, response: Response, signed_in: SignedIn, coo
     _set(request, response, cookies.session, signed_in.session, cookies.lifetime, cookies.same_site)
     # For our own sign-in form only.
     _set(request, response, f"{cookies.known}{signed_in.account_id}", signed_in.known, BROWSER_LIFETIME, "strict")
-
-
-def keep_signed_in(request: Request, response: Response, session: str) -> None:
-    """Sets the cookie of an owner's session that lasts longer now."""
-    _set(request, response, OWNER.session, session, OWNER.lifetime, OWNER.same_site)
 
 
 def set_signed_out(request: Request, response: Response, cookies: Cookies = OWNER) -> None:

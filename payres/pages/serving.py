@@ -11,9 +11,7 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.errors import BodyTooLarge, InvalidRequest, MethodNotAllowed, SignInFailed, TooManyRequests
-from payres.grants.sign_in import check_csrf
-from payres.owner import sessions
+from payres.errors import InvalidRequest, TooManyRequests
 from payres.pages import checkout, consent
 from payres.pages.account import (
     activity,
@@ -25,12 +23,10 @@ from payres.pages.account import (
     requests,
     send,
     settings,
-    visits,
 )
-from payres.pages.account.visits import Act, Form, Page, Visit
-from payres.pages.error_sentences import problem_of
-from payres.pages.forms import keep_signed_in, read_form
-from payres.pages.html import PAGE_METHODS, error_page, language_of, load_templates, serve_page
+from payres.pages.account.visits import SIDE, Act, Page, Visit
+from payres.pages.html import error_page, load_templates, serve_page
+from payres.pages.visits import Form, answer
 from payres.routes.context import context_of
 from payres.routes.routing import Handler, Route
 from payres.urls import RESET_PATH
@@ -101,40 +97,12 @@ async def _unless_too_many(request: Request, answer: Handler) -> Response:
 
 
 async def _answer(request: Request, place: Place) -> Response:
-    is_form, form = request.method == "POST", {}
-    try:
-        form = await read_form(request, place.ticked) if is_form else {}
-    except BodyTooLarge:
-        visit = await visits.find_visit(request)
-        if visit is None or place.show_too_long is None:
-            raise
-        return await place.show_too_long(visit)
-    if form.get("choice") == "sign-in":
-        return await visits.sign_in(request, form)
-    visit = await visits.find_visit(request)
-    if visit is None:
-        problem = problem_of(language_of(request), sessions.signed_out()) if is_form else ""
-        return visits.show_sign_in(request, {"": problem})
-    try:
-        response = await (_carry_out(visit, place, form) if is_form else _show(visit, place))
-    except SignInFailed as error:  # the session has ended meanwhile
-        return visits.show_sign_in(request, {"": problem_of(language_of(request), error)})
-    if visit.is_renewed:
-        keep_signed_in(request, response, visit.session)
-    return response
+    act = partial(_carry_out, place=place)
+    return await answer(request, SIDE, place.show, act, place.ticked, place.show_too_long)
 
 
-async def _show(visit: Visit, place: Place) -> Response:
-    if visit.request.method not in {"GET", "HEAD"}:
-        raise MethodNotAllowed(PAGE_METHODS)
-    return await place.show(visit)
-
-
-async def _carry_out(visit: Visit, place: Place, form: Form) -> Response:
-    check_csrf(visit.session, form.get("csrf", ""))
+async def _carry_out(visit: Visit, form: Form, place: Place) -> Response:
     choice = form.get("choice", "")
-    if choice == "sign-out":
-        return await visits.sign_out(visit)
     if choice not in place.acts:
         raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
     return await place.acts[choice](visit, form)

@@ -30,6 +30,7 @@ from payres.settings import Settings
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.slots import Slots, SlotsBusy
 from payres.store import wallets as wallet_store
+from payres.store.browsers import OF_WALLETS
 from payres.store.clients import Client
 from payres.store.grants import GRANTS
 from payres.store.work import Transaction, Work
@@ -190,7 +191,7 @@ async def test_sign_in_sets_two_cookies_that_are_stored_hashed(site: Site) -> No
     assert (answer.status_code, answer.headers["location"]) == (303, path)
     cookies = [cookie.split("; ") for cookie in answer.headers.get_list("set-cookie")]
     assert [sorted(attributes) for _, *attributes in cookies] == [
-        ["HttpOnly", "Max-Age=900", "Path=/", "SameSite=lax", "Secure"],
+        ["HttpOnly", "Max-Age=43200", "Path=/", "SameSite=lax", "Secure"],
         ["HttpOnly", "Max-Age=31536000", "Path=/", "SameSite=strict", "Secure"],
     ]
     names, values = zip(*(cookie.split("=") for cookie, *_ in cookies), strict=True)
@@ -747,7 +748,7 @@ async def test_new_password_ends_what_the_old_one_is_opening(site: Site) -> None
     verified = await site.write(lambda tx: wallets.require_wallet(tx, "alice"))
     await site.write(lambda tx: wallets.set_password(tx, "alice", hash_password("new words")))
     with pytest.raises(DomainError) as caught:
-        await site.write(lambda work: open_session(work, verified, Browser()))
+        await site.write(lambda work: open_session(work, OF_WALLETS, verified, Browser()))
     assert caught.value.status == 401
 
 

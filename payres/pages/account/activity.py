@@ -95,7 +95,7 @@ async def download(visit: Visit) -> Response:
     period = PeriodQuery(from_=format_time(found.since), to=format_time(found.until))
     export = export_statement(visit.wallet.path, period)
     export.name = f"{visit.wallet.path} {found.name}"
-    return await send_export(visit.request, export, f"owner:{visit.wallet.path}", visit.read)
+    return await send_export(visit.request, export, visit.wallet.actor, visit.read)
 
 
 def words(language: Language) -> dict[str, Any]:

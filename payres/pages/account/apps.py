@@ -12,10 +12,11 @@ from payres.owner.apps import App, Budgets, Standing
 from payres.owner.movements import Movement, Reader, rows_of
 from payres.owner.sending import free_balance
 from payres.pages.account import activity
-from payres.pages.account.visits import Form, Visit
+from payres.pages.account.visits import Visit
 from payres.pages.grant_words import other_words, spending_sentence
 from payres.pages.html import redirect
 from payres.pages.language import Language, marked
+from payres.pages.visits import Form
 from payres.store.rows import AFTER_ALL
 from payres.store.work import Work
 

@@ -8,9 +8,10 @@ from starlette.responses import Response
 
 from payres.errors import DomainError, nothing_here
 from payres.owner import keys
-from payres.pages.account.visits import Form, Visit
+from payres.pages.account.visits import Visit
 from payres.pages.html import redirect
 from payres.pages.language import marked
+from payres.pages.visits import Form
 from payres.routes.context import context_of
 
 PATH: Final = "/settings/developer-keys"

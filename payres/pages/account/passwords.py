@@ -21,11 +21,12 @@ from payres.grants.sign_in import Guesser, hash_password
 from payres.identifiers import hash_secret
 from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.owner import passwords
-from payres.pages.account.visits import HOME, Form, Visit
+from payres.pages.account.visits import HOME, Visit
 from payres.pages.error_sentences import problem_of
 from payres.pages.forms import browser_of, check_sign_in, read_form, render_sign_in, set_signed_in
 from payres.pages.html import PAGE_METHODS, language_of, redirect
 from payres.pages.language import Language
+from payres.pages.visits import Form
 from payres.rate_limiter import address_of
 from payres.routes.context import context_of
 from payres.routes.error_answers import note_error

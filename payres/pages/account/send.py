@@ -12,11 +12,12 @@ from payres.amounts import Asset
 from payres.errors import DomainError
 from payres.owner import sending
 from payres.owner.sending import KeptWish, Payee, Price, Wish
-from payres.pages.account.visits import HOME, Form, Visit
+from payres.pages.account.visits import HOME, Visit
 from payres.pages.amounts import Mistyped, typed_amount
 from payres.pages.error_sentences import problem_of
 from payres.pages.html import redirect
 from payres.pages.language import marked
+from payres.pages.visits import Form
 from payres.rate_limiter import count_for_client
 from payres.routes.error_answers import note_error
 from payres.store.work import Work

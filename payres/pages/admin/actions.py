@@ -15,8 +15,9 @@ from payres.operator.declarations import Form as Declared
 from payres.operator.declarations import Operation
 from payres.operator.shapes import Fact, facts_of, path_of
 from payres.pages.admin.list_page import section_of
-from payres.pages.admin.sign_in import Form, Visit, check_password
+from payres.pages.admin.sign_in import Visit, check_password
 from payres.pages.html import redirect
+from payres.pages.visits import Form
 from payres.routes.error_answers import note_error
 from payres.store.operators import OPERATORS, is_used, use_form
 from payres.store.work import Work

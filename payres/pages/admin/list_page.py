@@ -13,7 +13,6 @@ from payres.admin.serving import PAGE_PARAMETERS, read_filters, read_parameters
 from payres.limits import DEFAULT_PAGE, MAX_PAGE
 from payres.operator.declarations import Input, Operation, operation_of
 from payres.operator.exports import Export, ExportQuery
-from payres.operator.operators import actor_of
 from payres.operator.shapes import as_csv, make_table
 from payres.pages.admin.sign_in import Visit
 from payres.pages.html import HEADERS, redirect
@@ -134,4 +133,4 @@ async def send_file(visit: Visit, rule: Callable[..., Export]) -> Response:
     request, operation = visit.request, operation_of(rule)
     filters = {name: value for name, value in read_filters(request, operation).items() if value}
     export = rule(**operation.arguments(read_parameters(request, operation, filters)))
-    return await send_export(request, export, actor_of(visit.operator), visit.read)
+    return await send_export(request, export, visit.operator.actor, visit.read)

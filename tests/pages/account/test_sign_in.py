@@ -5,11 +5,13 @@ import httpx2
 import pytest
 from starlette.requests import Request
 
+from payres.grants.sign_in import close_session, find_session
 from payres.limits import MAX_WRONG_PASSWORDS, MAX_WRONG_PASSWORDS_PER_WALLET
-from payres.owner import sessions
+from payres.pages import serving
 from payres.pages.account import visits
 from payres.pages.account.visits import Visit
 from payres.routes.context import context_of
+from payres.store.browsers import OF_WALLETS
 from tests.helpers import sign_in_token
 from tests.instance import Instance
 from tests.pages.account.browser import PASSWORD, signed_in, signed_out
@@ -27,7 +29,7 @@ def sign_in(
 
 
 def sessions_of(payres: Instance, session: str) -> object:
-    return payres.read(lambda work: sessions.find_session(work, session))
+    return payres.read(lambda work: find_session(work, OF_WALLETS, session))
 
 
 @pytest.mark.parametrize("name", ["{path}", " {path} ", "{PATH}", "{url}", "{bare}", "${bare}", "${bare}/"])
@@ -176,14 +178,14 @@ def test_session_that_ends_during_a_request_leads_to_signing_in(
 ) -> None:
     find_visit = visits.find_visit
 
-    async def find_and_end(request: Request) -> Visit | None:
-        visit = await find_visit(request)
+    async def find_and_end(request: Request, session: str) -> Visit | None:
+        visit = await find_visit(request, session)
         assert visit is not None
-        await context_of(request).database.write(partial(sessions.close_session, session=visit.session))
+        await context_of(request).database.write(partial(close_session, kind=OF_WALLETS, session=session))
         return visit
 
     with signed_in(payres, f"mid-{method.lower()}") as owner:
-        monkeypatch.setattr(visits, "find_visit", find_and_end)
+        monkeypatch.setattr(serving, "SIDE", visits.SIDE._replace(find_visit=find_and_end))
         path, fields = ("/account", None) if method == "GET" else ("/settings", {"choice": "sign-out-everywhere"})
         answer = owner.http.request(method, path, data=fields and fields | {"csrf": owner.csrf})
         assert answer.status_code == 401

@@ -7,12 +7,13 @@ import httpx2
 import pytest
 from starlette.requests import Request
 
+from payres.grants.sign_in import close_session, find_session
 from payres.identifiers import hash_secret
 from payres.limits import MAX_WRONG_PASSWORDS, MAX_WRONG_PASSWORDS_PER_WALLET
-from payres.operator import operators
 from payres.pages.admin import sign_in
 from payres.pages.admin.sign_in import Visit
 from payres.routes.context import context_of
+from payres.store.browsers import OF_OPERATORS
 from tests.helpers import sign_in_token
 from tests.instance import Instance, run_instance
 from tests.pages.admin.browser import PASSWORD, Browser, hidden_fields, words_of
@@ -129,7 +130,7 @@ def test_sign_out_ends_the_session(payres: Instance, browser: Browser) -> None:
     answer = browser.send("/admin/wallets", choice="sign-out")
     assert (answer.status_code, answer.headers["location"]) == (303, "/admin")
     assert browser.session is None
-    assert payres.read(lambda work: operators.find_session(work, session or "")) is None
+    assert payres.read(lambda work: find_session(work, OF_OPERATORS, session or "")) is None
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -140,17 +141,17 @@ def test_session_that_ends_during_a_request_leads_to_signing_in(
     path, before, find_visit = "/admin/wallets/alice/deposit", payres.balance("alice"), sign_in.find_visit
     fields = hidden_fields(browser.get(path)) | {"choice": "deposit", "amount": "1.00", "password": PASSWORD}
 
-    async def find_and_end(request: Request) -> Visit | None:
-        visit = await find_visit(request)
+    async def find_and_end(request: Request, session: str) -> Visit | None:
+        visit = await find_visit(request, session)
         assert visit is not None
-        await context_of(request).database.write(partial(operators.close_session, session=visit.session))
+        await context_of(request).database.write(partial(close_session, kind=OF_OPERATORS, session=session))
         return visit
 
-    monkeypatch.setattr(sign_in, "find_visit", find_and_end)
+    monkeypatch.setattr(sign_in, "SIDE", sign_in.SIDE._replace(find_visit=find_and_end))
     answer = browser.http.request(method, path, data=fields if method == "POST" else None)
     assert answer.status_code == 401
     assert words_of(answer).startswith("Sign in These pages are for the operators of this server.")
-    assert "You are signed out by now. Sign in again." in words_of(answer)
+    assert "You are signed out by now, so nothing was done. Sign in again." in words_of(answer)
     assert payres.balance("alice") == before
 
 
@@ -163,7 +164,7 @@ def test_session_that_was_planted_is_not_taken_over(payres: Instance, browser: B
     before = ann.session
     again = ann.sign_in("ann")
     assert again.status_code == 303
-    assert payres.read(lambda work: operators.find_session(work, before or "")) is None, "the old one has ended"
+    assert payres.read(lambda work: find_session(work, OF_OPERATORS, before or "")) is None, "the old one has ended"
 
 
 def test_guesses_are_bounded_for_names_that_exist_and_for_others_alike(payres: Instance, browser: Browser) -> None:
