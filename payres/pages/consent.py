@@ -21,7 +21,6 @@ from payres.errors import (
     InvalidRequest,
     MethodNotAllowed,
     SignInFailed,
-    TooManyRequests,
     WrongState,
 )
 from payres.grants import consent
@@ -45,17 +44,8 @@ WAITING_SECONDS: Final = 5
 READING_SECONDS: Final = 30
 
 
-async def serve(request: Request) -> Response:
-    """The endpoint, for every method."""
-    fault = "The fault is not yours. Please try again in a while"
-    return await html.serve_page(request, _answer, html.error_page, fault)
-
-
-async def _answer(request: Request) -> Response:
-    too_many = context_of(request).rate_limits.address_error(request.scope)
-    if too_many is not None:
-        sentence = "There were too many requests from your network address. Please wait a moment and open this again"
-        raise TooManyRequests(sentence, retry_after=too_many.retry_after)
+async def answer(request: Request) -> Response:
+    """The answer of the endpoint, to every method."""
     if request.method in {"GET", "HEAD"}:
         return await _show(request, await _find(request))
     if request.method != "POST":

@@ -15,7 +15,7 @@ from payres.clock import SECOND
 from payres.errors import InsufficientAccess, InvalidRequest, UnsupportedMediaType
 from payres.grants.sign_in import COOKIE_VALUE, Browser, SignedIn, check_csrf, csrf_token
 from payres.identifiers import new_secret
-from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
+from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS, MAX_JWKS_KEYS
 from payres.owner.sessions import LONGEST_SESSION
 from payres.pages.html import render
 from payres.routes.context import context_of
@@ -26,6 +26,7 @@ from payres.urls import canonical
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 # Over https the prefix makes browsers refuse a cookie that another host, or http, would plant (RFC 6265bis).
 HOST_PREFIX: Final = "__Host-"
+BOXES: Final = "key_id"  # a field that may come several times
 FORM: Final = "payres_form"  # a secret by which a sign-in form is known to be this browser's
 
 
@@ -73,10 +74,8 @@ def check_sign_in(request: Request, form: Mapping[str, str]) -> None:
     check_csrf(_cookies(request).get(FORM) or new_secret(), form.get("csrf", ""))
 
 
-async def read_form(request: Request, ticked: str = "") -> dict[str, str]:
-    """The fields of a form that was sent from a page of this server.
-
-    The field `ticked` may come several times; its values are then joined by spaces.
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a form that was sent from a page of this server; the values of BOXES with a space between them.
 
     Raises 400 for what is no form, 403 for one of another site, 413 for a long one, 415 for another media type.
     """
@@ -84,21 +83,17 @@ async def read_form(request: Request, ticked: str = "") -> dict[str, str]:
     if media_type_of(request) != FORM_TYPE:
         raise UnsupportedMediaType(f"This page takes forms only, as {FORM_TYPE}")
     body = await read_body(request, MAX_FORM_BYTES)
+    most = MAX_FORM_FIELDS + MAX_JWKS_KEYS
     try:
-        pairs = parse_qsl(
-            body.decode("ascii"),
-            keep_blank_values=True,
-            strict_parsing=True,
-            errors="strict",
-            max_num_fields=None if ticked else MAX_FORM_FIELDS,
-        )
+        text = body.decode("ascii")
+        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=most)
     except ValueError as error:
         raise _malformed() from error
-    several = [value for name, value in pairs if name == ticked]
-    fields = dict(pairs) | ({ticked: " ".join(several)} if several else {})
-    if len(fields) > MAX_FORM_FIELDS or len(fields) != len(pairs) - max(len(several) - 1, 0):
+    boxes = [value for name, value in pairs if name == BOXES]
+    fields = dict(pairs)
+    if len(fields) > MAX_FORM_FIELDS or len(fields) != len(pairs) - max(len(boxes) - 1, 0):
         raise _malformed()
-    return fields
+    return fields | ({BOXES: " ".join(boxes)} if boxes else {})
 
 
 def browser_of(request: Request, cookies: Cookies = OWNER) -> Browser:

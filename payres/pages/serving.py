@@ -25,7 +25,7 @@ from payres.pages.account import (
     settings,
 )
 from payres.pages.account.visits import SIDE, Act, Page, Visit
-from payres.pages.html import error_page, load_templates, serve_page
+from payres.pages.html import load_templates, serve_page
 from payres.pages.visits import Form, answer
 from payres.routes.context import context_of
 from payres.routes.routing import Handler, Route
@@ -33,16 +33,10 @@ from payres.urls import RESET_PATH
 
 
 class Place(NamedTuple):
-    """What one address of the account shows, and what its forms do, by the `choice` that they send.
-
-    `show_too_long` is shown for a form that is too long to be read. The field `ticked` may come several times, as that
-    of boxes does; a form has its values with a space between them.
-    """
+    """What one address of the account shows, and what its forms do, by the `choice` that they send."""
 
     show: Page
     acts: Mapping[str, Act] = {}
-    show_too_long: Page | None = None
-    ticked: str = ""
 
 
 # What only a signed-in owner sees. A path without names comes before one that they could make.
@@ -58,16 +52,13 @@ PLACES: Final[Mapping[str, Place]] = {
     "/account/send": Place(send.show, {"price": send.ask}),
     "/account/send/{quote}": Place(send.show_price, {"send": send.confirm, "again": send.ask_again}),
     "/account/payments/{payment}": Place(payment.show),
-    "/settings/developer-keys": Place(
-        keys.show, {"add": keys.add, "revoke": keys.revoke}, keys.show_too_long, ticked="key_id"
-    ),
+    "/settings/developer-keys": Place(keys.show, {"add": keys.add, "revoke": keys.revoke}),
     "/settings": Place(
         settings.show, {"zone": settings.choose_zone, "sign-out-everywhere": settings.sign_out_everywhere}
     ),
     "/settings/password": Place(passwords.show, {"change": passwords.change}),
     "/settings/receive": Place(settings.show_receiving),
 }
-FAULT: Final = "The fault is not yours. Please try again in a while"
 
 
 def page_routes() -> Sequence[Route]:
@@ -76,17 +67,13 @@ def page_routes() -> Sequence[Route]:
     load_templates(
         "account/home.html", "account/activity.html", "account/movement_parts.html", "account/app_parts.html"
     )
-    found: dict[str, Handler] = {"/interact/{id}/{nonce}": consent.serve, "/pay/{id}": checkout.serve_bill}
-    found["/pay/{id}/return/{state}"] = checkout.serve_return
-    found |= {path: _handler(partial(_answer, place=place)) for path, place in PLACES.items()}
-    found[f"{RESET_PATH}{{secret}}"] = _handler(passwords.reset)
+    found: dict[str, Handler] = {"/pay/{id}": checkout.serve_bill, "/pay/{id}/return/{state}": checkout.serve_return}
+    answers: dict[str, Handler] = {path: partial(_answer, place=place) for path, place in PLACES.items()}
+    answers |= {"/interact/{id}/{nonce}": consent.answer, f"{RESET_PATH}{{secret}}": passwords.reset}
+    found |= {path: partial(serve_page, answer=partial(_unless_too_many, answer=one)) for path, one in answers.items()}
     return [
         Route(path, {"GET": handler, "POST": handler}, is_json=False, takes_all=True) for path, handler in found.items()
     ]
-
-
-def _handler(answer: Handler) -> Handler:
-    return partial(serve_page, answer=partial(_unless_too_many, answer=answer), error_page=error_page, fault=FAULT)
 
 
 async def _unless_too_many(request: Request, answer: Handler) -> Response:
@@ -98,7 +85,7 @@ async def _unless_too_many(request: Request, answer: Handler) -> Response:
 
 async def _answer(request: Request, place: Place) -> Response:
     act = partial(_carry_out, place=place)
-    return await answer(request, SIDE, place.show, act, place.ticked, place.show_too_long)
+    return await answer(request, SIDE, place.show, act)
 
 
 async def _carry_out(visit: Visit, form: Form, place: Place) -> Response:

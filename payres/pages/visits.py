@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.admin.serving import ActorRequest
-from payres.errors import BodyTooLarge, DomainError, MethodNotAllowed, SignInFailed
+from payres.errors import DomainError, MethodNotAllowed, SignInFailed
 from payres.grants import sign_in
 from payres.grants.sign_in import Account, Browser, Guesser, SignInGuard, check_csrf
 from payres.pages.forms import (
@@ -64,21 +64,10 @@ async def answer(
     side: Side,
     show: Callable[[V], Awaitable[Response]],
     act: Callable[[V, Form], Awaitable[Response]],
-    ticked: str = "",
-    show_too_long: Callable[[V], Awaitable[Response]] | None = None,
 ) -> Response:
-    """The page that was asked for, or what its form does: after signing in.
-
-    The field `ticked` of the form may come several times (see read_form). `show_too_long` is shown for a form that is
-    too long to be read.
-    """
-    is_form, form, is_too_long = request.method == "POST", dict[str, str](), False
-    try:
-        form = await read_form(request, ticked) if is_form else form
-    except BodyTooLarge:
-        is_too_long = show_too_long is not None
-        if not is_too_long:
-            raise
+    """The page that was asked for, or what its form does: after signing in."""
+    is_form = request.method == "POST"
+    form = await read_form(request) if is_form else {}
     if form.get("choice") == "sign-in":
         return await _sign_in(request, side, form)
     session = browser_of(request, side.cookies).session
@@ -86,8 +75,6 @@ async def answer(
     if visit is None:
         return side.show_sign_in(request, sign_in.signed_out() if is_form else None, None)
     try:
-        if show_too_long is not None and is_too_long:
-            return await show_too_long(visit)
         if is_form:
             return await _carry_out(visit, side, form, act)
         if request.method not in {"GET", "HEAD"}:

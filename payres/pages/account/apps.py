@@ -11,7 +11,6 @@ from payres.owner import apps, keys
 from payres.owner.apps import App, Budgets, Standing
 from payres.owner.movements import Movement, Reader, rows_of
 from payres.owner.sending import free_balance
-from payres.pages.account import activity
 from payres.pages.account.visits import Visit
 from payres.pages.grant_words import other_words, spending_sentence
 from payres.pages.html import redirect
@@ -82,7 +81,6 @@ async def show_one(visit: Visit) -> Response:
         rows=rows_of(paid),
         is_cut=len(paid) == PAYMENTS,
         **_words(visit),
-        **activity.words(language),
     )
 
 

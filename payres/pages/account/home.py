@@ -6,7 +6,6 @@ from starlette.responses import Response
 
 from payres.owner import apps
 from payres.owner.movements import Reader, Wanted
-from payres.pages.account.activity import words
 from payres.pages.account.visits import HOME, Visit
 from payres.store.accounts import ACCOUNTS
 from payres.store.work import Work
@@ -34,4 +33,4 @@ async def show(visit: Visit) -> Response:
             "pointer": work.urls.pointer(wallet.path) or work.urls.wallet(wallet.path),
         }
 
-    return visit.show("home.html", tab=HOME, **await visit.read(unit), **words(visit.language))
+    return visit.show("home.html", tab=HOME, **await visit.read(unit))

@@ -10,7 +10,6 @@ from payres.owner.movements import Reader
 from payres.owner.payments import Detail
 from payres.pages import bills
 from payres.pages.account.visits import Visit
-from payres.pages.payment_failures import failure_of
 from payres.store.payments import INCOMING
 from payres.store.work import Work
 from payres.visible import ShownUrl, visible_url
@@ -41,7 +40,6 @@ async def show(visit: Visit) -> Response:
         found=found,
         one=found.shown,
         payment=payment,
-        failure=failure_of(visit.language, payment.failure),
         terms=terms,
         is_fresh=is_fresh,
         back=back,

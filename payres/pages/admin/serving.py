@@ -19,7 +19,7 @@ from payres.pages.admin import details, overview, sign_in
 from payres.pages.admin.actions import Action
 from payres.pages.admin.list_page import exports_page, send_file, show_list
 from payres.pages.admin.sign_in import Page, Visit
-from payres.pages.html import error_page, load_templates, serve_page
+from payres.pages.html import load_templates, serve_page
 from payres.pages.visits import Form, answer
 from payres.routes.routing import Handler, Route
 from payres.urls import ADMIN_API, ADMIN_ROOT
@@ -72,7 +72,7 @@ def _handler(found: Callable[..., Any]) -> Handler:
     return partial(
         serve_page,
         answer=found if found in OPEN else partial(_answer, page=found),
-        error_page=partial(error_page, template="admin/notice.html"),
+        template="admin/notice.html",
         fault="The server failed, and its log says how",
     )
 

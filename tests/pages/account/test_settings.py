@@ -124,7 +124,7 @@ def test_site_gets_its_line_and_a_code_of_the_wallet_address(dora: OwnersBrowser
     page = dora.http.get("/settings/receive").text
     line = f'<link rel="monetization" href="{dora.instance.base_url}/{dora.path}">'
     assert line in [unescape(text) for text in re.findall(r"<textarea[^>]*>([^<]*)</textarea>", page)]
-    assert '<svg class="qr"' in page
+    assert 'class="qr"' in page
     assert f"${dora.instance.base_url.partition('://')[2]}" not in page, "a payment pointer means https"
 
 
