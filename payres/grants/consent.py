@@ -19,7 +19,6 @@ from payres.grants.access import granted_access
 from payres.grants.sign_in import (
     Browser,
     check_csrf,
-    close_session,
     find_session,
     keyed,
     known_browser,
@@ -129,16 +128,6 @@ def check_open(request: ConsentRequest, now: int) -> None:
     _check_undecided(request, now)
     if not request.wallet.active:
         raise WrongState("This wallet is not active, so nothing can be allowed for it now")
-
-
-def sign_out(work: Work, request: ConsentRequest, csrf: str) -> None:
-    """Signs the browser out. It stays known. Does nothing when it is not signed in.
-
-    Raises InsufficientAccess for a forged form.
-    """
-    if request.session is not None:
-        check_csrf(request.session, csrf)
-        close_session(work, OF_WALLETS, request.session)
 
 
 def decide_as_owner(

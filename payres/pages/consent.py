@@ -25,7 +25,7 @@ from payres.errors import (
 )
 from payres.grants import consent
 from payres.grants.consent import ConsentRequest, Surroundings
-from payres.grants.sign_in import csrf_token
+from payres.grants.sign_in import check_csrf, close_session, csrf_token
 from payres.grants.spending import Spending, spending_of
 from payres.owner.apps import Budgets, budgets
 from payres.pages import forms, html
@@ -35,6 +35,7 @@ from payres.pages.language import Language, as_written
 from payres.pages.visits import open_session
 from payres.routes.context import context_of
 from payres.routes.error_answers import note_error
+from payres.store.browsers import OF_WALLETS
 from payres.store.work import Work
 from payres.urls import canonical
 
@@ -122,9 +123,10 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
 
 
 async def _sign_out(request: Request, form: dict[str, str]) -> Response:
-    context = context_of(request)
-    found = await _find(request)
-    await context.database.write(lambda tx: consent.sign_out(tx, found, form.get("csrf", "")))
+    session = (await _find(request)).session
+    if session is not None:
+        check_csrf(session, form.get("csrf", ""))
+        await context_of(request).database.write(partial(close_session, kind=OF_WALLETS, session=session))
     response = html.redirect(_path(request))
     forms.set_signed_out(request, response)
     return response
@@ -157,9 +159,10 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
     # Who asked learns that it came to nothing, or the owner looks at the request once more.
     is_over, uri = isinstance(noted, InvalidInteraction), found.interaction.finish_uri
     link = consent.finish_url(uri, {"result": "grant_rejected"}) if is_over and uri else None
-    values: dict[str, object] = {"state": "expired" if is_over else "failed", "problem": noted, "repeated": False}
-    way_on = {"link": link, "finish": visible.visible_url(link) if link else None, "again": _path(request)}
-    return _end(request, found, values | way_on, noted)
+    problem = problem_of(html.language_of(request), noted)
+    response = _end(request, found, "expired" if is_over else "failed", link, noted.status, problem)
+    response.headers.update(noted.headers)
+    return response
 
 
 def _show_sign_in(request: Request, found: ConsentRequest, problem: str | None = None, status: int = 200) -> Response:
@@ -219,27 +222,26 @@ def _form_action(finish: str | None) -> str:
 
 
 def _show_decided(request: Request, found: ConsentRequest, status: int) -> Response:
-    """What became of a request. Only its owner sees more than that."""
-    link = _finish_link(request, found)
+    """What became of a request."""
     lapsed = consent.has_lapsed(found.grant, found.interaction, context_of(request).clock.now())
-    spending = spending_of(found.grant.access) if found.session is not None else None
+    return _end(request, found, "lapsed" if lapsed else found.grant.state, _finish_link(request, found), status)
+
+
+def _end(
+    request: Request, found: ConsentRequest, state: str, link: str | None, status: int, problem: str = ""
+) -> Response:
+    """The page without a decision to make. Only the owner sees more than that the request was decided."""
+    spending = spending_of(found.grant.access) if found.decided and found.session is not None else None
     values = {
-        "state": "lapsed" if lapsed else found.grant.state,
+        "state": state,
+        "problem": problem,
         "repeated": status == 409,
         "most": limit_words(html.language_of(request), spending) if spending else None,
         "link": link,
         "finish": visible.visible_url(link) if link else None,
-        "again": None,
+        "again": None if found.decided else _path(request),
     }
     return html.render(request, "consent/end.html", _parties(request, found) | values, status)
-
-
-def _end(request: Request, found: ConsentRequest, values: dict[str, object], error: DomainError) -> Response:
-    sentence = problem_of(html.language_of(request), error)
-    values = _parties(request, found) | {"most": None} | values | {"problem": sentence}
-    response = html.render(request, "consent/end.html", values, error.status)
-    response.headers.update(error.headers)
-    return response
 
 
 def _parties(request: Request, found: ConsentRequest) -> dict[str, object]:

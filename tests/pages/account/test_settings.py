@@ -28,18 +28,6 @@ def last_change(payres: Instance) -> tuple[str, str, str]:
     return actor, action, subject
 
 
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("/settings", "Settings Receive on your site"),
-        ("/settings/password", "Change your password"),
-        ("/settings/receive", "Receive on your site"),
-    ],
-)
-def test_pages_say_what_they_are_for(dora: OwnersBrowser, path: str, words: str) -> None:
-    assert dora.words(path).startswith(words)
-
-
 def test_new_password_takes_the_old_one_and_signs_others_out(payres: Instance, dora: OwnersBrowser) -> None:
     session = dora.http.cookies["payres_session"]
     with signed_out(payres) as other:
@@ -194,16 +182,3 @@ def test_form_of_a_link_is_of_this_browser_and_says_what_is_wrong(payres: Instan
         assert (answer.status_code, "A password has 8 to 1024 characters." in words_of(answer)) == (400, True)
         assert http.request("PUT", path).status_code == 405
         assert http.post(path, data=short | {"password": NEW, "again": NEW}).status_code == 303
-
-
-@pytest.mark.parametrize(
-    ("language", "path", "words"),
-    [
-        ("de", "/settings", "Einstellungen Auf Ihrer Website empfangen"),
-        ("es", "/settings/password", "Cambie su contraseña"),
-        ("de", "/settings/receive", "Auf Ihrer Website empfangen"),
-    ],
-)
-def test_pages_speak_the_readers_language(payres: Instance, language: str, path: str, words: str) -> None:
-    with signed_in(payres, f"lang-{language}{path.replace('/', '-')}", language) as owner:
-        assert owner.words(path).startswith(words)
