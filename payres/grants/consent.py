@@ -112,12 +112,12 @@ def surroundings(work: Work, request: ConsentRequest) -> Surroundings:
     account = ACCOUNTS.by_id(work, request.wallet.account_id)
     receivers = (item.limits.receiver for item in _spending(request.grant.access) if item.limits)
     bill_id = next((work.urls.resource_id("incoming-payments", one) for one in receivers if one), None)
-    bill = INCOMING.get(work, bill_id) if bill_id else None
+    bill, receiver = (bill_id and wallets.find_with_wallet(work, INCOMING, bill_id)) or (None, None)
     is_own = work.urls.wallet_path(request.client.identity) == request.wallet.path
     return Surroundings(
         free=account.balance - account.held,
         bill=bill,
-        receiver=WALLETS.by_id(work, bill.wallet_address_id) if bill else None,
+        receiver=receiver,
         key=wallets.last_key(work, request.wallet.id, request.grant.kid or "") if is_own else None,
     )
 
@@ -199,10 +199,9 @@ def _spending(access: str) -> Sequence[OutgoingPaymentAccess]:
     return [one for one in granted_access(access) if isinstance(one, OutgoingPaymentAccess) and "create" in one.actions]
 
 
-def has_lapsed(grant: GrantRecord, interaction: InteractionRecord, now: int) -> bool:
-    """Whether the client has not continued the approved grant in time."""
-    decided_at = interaction.decided_at
-    return grant.state == "approved" and decided_at is not None and now >= decided_at + APPROVAL_SECONDS * SECOND
+def has_lapsed(state: str, decided_at: int | None, now: int) -> bool:
+    """Whether the client has not continued an approved grant in time."""
+    return state == "approved" and decided_at is not None and now >= decided_at + APPROVAL_SECONDS * SECOND
 
 
 def finish_link(urls: Urls, pending: Pending, now: int) -> str | None:
@@ -212,7 +211,7 @@ def finish_link(urls: Urls, pending: Pending, now: int) -> str | None:
     """
     reference = pending.interaction.reference
     if pending.grant.state == "approved":
-        is_usable = reference is not None and not has_lapsed(pending.grant, pending.interaction, now)
+        is_usable = reference is not None and not has_lapsed(pending.grant.state, pending.interaction.decided_at, now)
     else:
         is_usable = pending.grant.state == "denied"
     return _redirect(urls, pending.interaction, reference) if is_usable else None

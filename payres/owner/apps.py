@@ -6,11 +6,10 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from payres.amounts import Asset
-from payres.clock import SECOND
 from payres.errors import require
+from payres.grants.consent import has_lapsed
 from payres.grants.limits import NO_INTERVAL, spent_in_window
 from payres.grants.spending import Spending, spending_of
-from payres.limits import APPROVAL_SECONDS
 from payres.operator import grants as operations
 from payres.store import grants, payments
 from payres.store.grants import DecidedRecord, GrantRecord
@@ -169,7 +168,7 @@ def _standing(work: Work, record: DecidedRecord, spending: Spending | None, left
         return "denied"
     if record.state == "revoked":
         return "stopped"
-    if record.state == "approved" and work.now >= record.decided_at + APPROVAL_SECONDS * SECOND:
+    if has_lapsed(record.state, record.decided_at, work.now):
         return "lapsed"
     if spending is None:
         return "looks"

@@ -1,5 +1,5 @@
 """What has moved in a wallet, as its owner reads it: payments, deposits and withdrawals, refunds; newest first, the
-payments of an app to one receiver on one day together. And what a month came to.
+payments of an app to one receiver on one day together.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,6 @@ from payres.identifiers import first_identifier, moment_of
 from payres.owner.apps import Who, who_of
 from payres.owner.sending import BILL, kept_wish
 from payres.store import activity, payments
-from payres.store.accounts import ACCOUNTS
 from payres.store.activity import ListedRecord, Source
 from payres.store.clients import CLIENTS
 from payres.store.grants import GRANTS
@@ -105,15 +104,6 @@ class Page(NamedTuple):
 
     rows: Sequence[Row]
     next: str | None
-
-
-class Statement(NamedTuple):
-    """What a wallet held at the beginning of a time, what came and left, and what it held at the end or holds now."""
-
-    opening: int
-    credits: int
-    debits: int
-    closing: int
 
 
 class Reader:
@@ -246,13 +236,6 @@ class Reader:
         grant = GRANTS.by_id(self._work, grant_id)
         client = CLIENTS.by_id(self._work, grant.client_id).identity
         return (grant.client_id, grant.kid), who_of(self._work, self._wallet, grant, client)
-
-
-def statement(work: Work, wallet: WalletRecord, since: int, until: int) -> Statement:
-    """That of a time which has begun. What is held counts as not yet gone."""
-    found = activity.sums(work, wallet.account_id, since, until)
-    closing = ACCOUNTS.by_id(work, wallet.account_id).balance - found.since
-    return Statement(closing - found.credits + found.debits, found.credits, found.debits, closing)
 
 
 def day_of(day: date, zone: tzinfo) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """The owner of a wallet who is signed in, or wants to."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from payres.clock import HOUR, MINUTE
 from payres.errors import InvalidReceiver
@@ -15,13 +15,6 @@ from payres.store.work import Work
 # A session that is used is made longer, at most once in five minutes, and until it is so old.
 RENEWAL: Final = 5 * MINUTE
 LONGEST_SESSION: Final = 12 * HOUR
-
-
-class Owner(NamedTuple):
-    """A signed-in owner; `is_renewal_due` says that the session is in use and should last longer."""
-
-    wallet: WalletRecord
-    is_renewal_due: bool
 
 
 def find_account(work: Work, name: str, browser: Browser) -> tuple[Account, bytes | None]:
@@ -43,14 +36,14 @@ def wallet_path(work: Work, name: str) -> str:
     return name.strip().lower() if path is None else path
 
 
-def find_owner(work: Work, session: str) -> Owner | None:
-    """The owner whom a session has signed in."""
+def find_owner(work: Work, session: str) -> tuple[WalletRecord, bool] | None:
+    """The wallet whose owner a session has signed in, and whether it is in use and should last longer."""
     found = sign_in.find_session(work, OF_WALLETS, session)
     if found is None:
         return None
     is_used = found.expires_at - work.now < OF_WALLETS.lifetime - RENEWAL
     is_due = is_used and work.now < found.created_at + LONGEST_SESSION
-    return Owner(WALLETS.by_id(work, found.account_id), is_due)
+    return WALLETS.by_id(work, found.account_id), is_due
 
 
 def renew_session(work: Work, session: str) -> None:

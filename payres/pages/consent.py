@@ -223,7 +223,7 @@ def _form_action(finish: str | None) -> str:
 
 def _show_decided(request: Request, found: ConsentRequest, status: int) -> Response:
     """What became of a request."""
-    lapsed = consent.has_lapsed(found.grant, found.interaction, context_of(request).clock.now())
+    lapsed = consent.has_lapsed(found.grant.state, found.interaction.decided_at, context_of(request).clock.now())
     return _end(request, found, "lapsed" if lapsed else found.grant.state, _finish_link(request, found), status)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from payres.amounts import MAX_LEDGER
+from payres.store.accounts import AccountRecord
 from payres.store.rows import first_row_from
 from payres.store.work import Transaction
 
@@ -124,21 +125,23 @@ def note_expiry(tx: Transaction, payment_id: str, now: int) -> None:
     )
 
 
-class Sums(NamedTuple):
-    """What came into an account and left it in a time, and by how much its balance has changed after that."""
+class Statement(NamedTuple):
+    """What an account held at the beginning of a time, what came and left, and what it held at the end or holds now."""
 
+    opening: int
     credits: int
     debits: int
-    since: int
+    closing: int
 
 
-def sums(tx: Transaction, account_id: int, since: int, until: int) -> Sums:
-    """Those of the transfers from one time until just before another. It walks all transfers from `since` on."""
+def statement(tx: Transaction, account: AccountRecord, since: int, until: int) -> Statement:
+    """That of a time which has begun. What is held counts as not yet gone. It walks all transfers from `since` on."""
     first, end = (first_row_from(tx, "transfer", "id", moment) for moment in (since, until))
     (credited, debited), (more, less) = (
-        [_sum(tx, side, account_id, *ids) for side in ("credit", "debit")] for ids in ((first, end), (end, MAX_LEDGER))
+        [_sum(tx, side, account.id, *ids) for side in ("credit", "debit")] for ids in ((first, end), (end, MAX_LEDGER))
     )
-    return Sums(credited, debited, more - less)
+    closing = account.balance - more + less
+    return Statement(closing - credited + debited, credited, debited, closing)
 
 
 def _sum(tx: Transaction, side: str, account_id: int, first: int, end: int) -> int:

@@ -337,14 +337,6 @@ async def test_decision_without_finish_uri_ends_on_a_page(site: Site, choice: st
     assert "You may close this window" in words_of(page)
 
 
-async def test_decision_that_opens_an_application_says_so(site: Site) -> None:
-    path, fields = await site.open(finish="com.example.app://bank.example/done")
-    assert "Then the app com.example.app opens on your device." in words_of(await site.browser.get(path))
-    answer = await site.submit(path, "deny", **fields)
-    assert answer.headers["location"] == "com.example.app://bank.example/done?result=grant_rejected"
-    assert "Continue to the app com.example.app" in words_of(await site.browser.get(path))
-
-
 @pytest.mark.parametrize("password", ["wrong", "", PASSWORD + " ", "\0", "x" * 5000, None])
 async def test_wrong_password_shows_the_form_again(site: Site, password: str | None) -> None:
     fields = {} if password is None else {"password": password}
@@ -384,24 +376,6 @@ async def test_form_that_is_not_taken_is_counted_by_its_code(site: Site) -> None
     await site.open_signed_in(path)
     await site.submit(path, "approve", csrf="0" * 64)
     assert site.context.metrics.errors == {"request_denied": 1, "insufficient_access": 1}
-
-
-async def test_sixth_guess_has_to_wait(site: Site) -> None:
-    path = await site.ask()
-    for _ in range(5):
-        assert (await site.sign_in(path, "wrong")).status_code == 401
-    answer = await site.sign_in(path)
-    assert answer.status_code == 429
-    assert answer.headers["retry-after"] == "900"
-    assert "Try again in 15 minutes" in words_of(answer)
-    site.clock.advance(900)
-    assert (await site.sign_in(path)).status_code == 303
-
-
-async def test_who_is_signed_in_needs_no_password_while_others_guess(site: Site) -> None:
-    path, fields = await site.open()
-    await site.guess(path)
-    assert (await site.submit(path, "approve", **fields)).status_code == 303
 
 
 async def test_browser_is_known_for_a_year_from_its_last_sign_in(site: Site) -> None:

@@ -14,10 +14,11 @@ from payres.admin.exports import send_export
 from payres.clock import SECOND, format_time
 from payres.errors import nothing_here
 from payres.operator.exports import PeriodQuery, export_statement
-from payres.owner.movements import Reader, Row, Show, Wanted, day_of, statement
+from payres.owner.movements import Reader, Row, Show, Wanted, day_of
 from payres.pages.account.visits import Visit
 from payres.pages.language import Language, marked
 from payres.store.accounts import ACCOUNTS
+from payres.store.activity import statement
 from payres.store.work import Work
 from payres.visible import visible_text
 
@@ -59,11 +60,12 @@ async def show(visit: Visit) -> Response:
 
     def unit(work: Work) -> dict[str, Any]:
         found = Reader(work, visit.wallet, language.zone).page(wanted, ROWS)
+        account = ACCOUNTS.by_id(work, visit.wallet.account_id)
         return {
             "rows": found.rows,
             "next": found.next,
-            "statement": statement(work, visit.wallet, summed.since, summed.until),
-            "held": ACCOUNTS.by_id(work, visit.wallet.account_id).held if summed == months[0] else 0,
+            "statement": statement(work, account, summed.since, summed.until),
+            "held": account.held if summed == months[0] else 0,
         }
 
     values = await visit.read(unit)

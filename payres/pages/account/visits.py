@@ -11,7 +11,6 @@ from starlette.responses import Response
 from payres.errors import DomainError, SignInFailed, Unavailable
 from payres.grants.sign_in import authenticate, csrf_token
 from payres.owner import sessions
-from payres.owner.sessions import Owner
 from payres.pages import visits
 from payres.pages.error_sentences import problem_of
 from payres.pages.forms import OWNER, render_sign_in
@@ -53,12 +52,13 @@ Act = Callable[[Visit, Form], Awaitable[Response]]
 
 async def find_visit(request: Request, session: str) -> Visit | None:
     """The visit of whoever is signed in; its session is made longer when that is due."""
-    owner: Owner | None = await context_of(request).database.read(partial(sessions.find_owner, session=session))
-    if owner is None:
+    found = await context_of(request).database.read(partial(sessions.find_owner, session=session))
+    if found is None:
         return None
+    wallet, is_renewal_due = found
     authentic = partial(authenticate, kind=OF_WALLETS, session=session)
-    visit = Visit(request, authentic, session, owner.wallet, language_of(request))
-    if owner.is_renewal_due and request.method != "POST":  # a form may end the session: the page after it renews it
+    visit = Visit(request, authentic, session, wallet, language_of(request))
+    if is_renewal_due and request.method != "POST":  # a form may end the session: the page after it renews it
         with suppress(SignInFailed, Unavailable):
             await visit.write(partial(sessions.renew_session, session=session))
     return visit
