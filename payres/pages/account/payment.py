@@ -31,7 +31,7 @@ async def show(visit: Visit) -> Response:
     payment = found.outgoing
     if payment is None:
         return visit.show("payment_in.html", tab=ACTIVITY, found=found, one=found.shown, payment=found.incoming)
-    terms, ended_at, asset = payment.terms, payment.ended_at, visit.wallet.asset
+    terms, ended_at = payment.terms, payment.ended_at
     is_fresh = payment.grant_id is None and (ended_at is None or visit.language.now - ended_at < FRESH)
     return visit.show(
         "payment_out.html",
@@ -45,7 +45,6 @@ async def show(visit: Visit) -> Response:
         back=back,
         host=visible_url(terms.receiver).host,
         took=None if terms.path is None or ended_at is None else ended_at - payment.created_at,
-        rest=visit.language.decimal(terms.debit - payment.sent, asset),
     )
 
 
