@@ -91,12 +91,22 @@ async def open_session(
 
     Raises InsufficientAccess, SignInFailed, TooManyRequests, Unavailable.
     """
-    context, guesser = context_of(request), Guesser(address_of(request.scope), known)
     check_sign_in(request, form)
-    await guard.check_password(account, form.get("password", ""), context.clock.now(), guesser)
+    await check_password(request, guard, account, form.get("password", ""), known)
     browser = browser_of(request, cookies)
     unit = partial(sign_in.open_session, kind=cookies.kind, verified=account, browser=browser)
-    return await context.database.write(unit)
+    return await context_of(request).database.write(unit)
+
+
+async def check_password(
+    request: Request, guard: SignInGuard, account: Account, password: str, known: bytes | None
+) -> None:
+    """Raises SignInFailed unless it is the account's, TooManyRequests, Unavailable when too many are checked.
+
+    `known` stands for the browser, if the account knows it or is signed in with it.
+    """
+    guesser = Guesser(address_of(request.scope), known)
+    await guard.check_password(account, password, context_of(request).clock.now(), guesser)
 
 
 async def _sign_in(request: Request, side: Side, form: Form) -> Response:

@@ -15,9 +15,9 @@ from payres.operator.declarations import Form as Declared
 from payres.operator.declarations import Operation
 from payres.operator.shapes import Fact, facts_of, path_of
 from payres.pages.admin.list_page import section_of
-from payres.pages.admin.sign_in import Visit, check_password
+from payres.pages.admin.sign_in import Visit
 from payres.pages.html import redirect
-from payres.pages.visits import Form
+from payres.pages.visits import Form, check_password
 from payres.routes.error_answers import note_error
 from payres.store.operators import OPERATORS, is_used, use_form
 from payres.store.work import Work
@@ -76,7 +76,8 @@ class Action:
             if self.form.moves_money:
                 account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
                 session = hash_secret(visit.session)  # whoever has it does not guess
-                await check_password(visit.request, account, form.get("password", ""), session)
+                guard = visit.context.operator_sign_in
+                await check_password(visit.request, guard, account, form.get("password", ""), session)
             if form.get("choice") not in self.form.buttons:
                 raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
             back = await self._carry_out(visit, form)

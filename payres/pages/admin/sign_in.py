@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import DomainError
-from payres.grants.sign_in import Guesser, authenticate, csrf_token, find_session, hash_password
+from payres.grants.sign_in import authenticate, csrf_token, find_session, hash_password
 from payres.limits import MIN_PASSWORD_LENGTH
 from payres.operator import operators
 from payres.operator.operators import find_account
@@ -24,7 +24,6 @@ from payres.pages.forms import (
 )
 from payres.pages.html import redirect, render
 from payres.pages.visits import Side
-from payres.rate_limiter import address_of
 from payres.routes.context import context_of
 from payres.routes.error_answers import note_error
 from payres.store.browsers import OF_OPERATORS
@@ -60,16 +59,6 @@ async def find_visit(request: Request, session: str) -> Visit | None:
     operator = await context_of(request).database.read(unit)
     authentic = partial(authenticate, kind=OF_OPERATORS, session=session)
     return Visit(request, authentic, session, operator) if operator else None
-
-
-async def check_password(request: Request, account: OperatorRecord, password: str, known: bytes | None) -> None:
-    """Raises SignInFailed unless it is the account's, TooManyRequests, Unavailable when too many are checked.
-
-    `known` stands for the browser, if it was signed in with before or still is.
-    """
-    context = context_of(request)
-    guesser = Guesser(address_of(request.scope), known)
-    await context.operator_sign_in.check_password(account, password, context.clock.now(), guesser)
 
 
 async def follow_link(request: Request) -> Response:
