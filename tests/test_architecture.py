@@ -40,7 +40,7 @@ ROOMS: dict[str, set[str]] = {
     "event_types": {"wire"},
     "store": {
         *("amounts", "clock", "errors", "event_types", "identifiers", "limits", "counters"),
-        *("settings", "terms", "urls", "wire"),
+        *("settings", "terms", "urls", "visible", "wire"),
     },
     "representations": {"amounts", "clock", "event_types", "store", "urls", "wire"},
     "ledger": VALUES | {"store"},

@@ -12,12 +12,18 @@ import msgspec
 
 from payres.amounts import parse_value
 from payres.clock import SECOND
-from payres.errors import InteractionUnknown, InvalidAmount, InvalidInteraction, SignInFailed, WrongState
+from payres.errors import InteractionUnknown, InvalidAmount, InvalidInteraction, WrongState
 from payres.gnap import OutgoingPaymentAccess, interaction_hash
 from payres.grants.access import granted_access
-from payres.grants.sign_in import Browser, check_csrf, keyed, known_browser
+from payres.grants.sign_in import (
+    Browser,
+    check_csrf,
+    find_session,
+    keyed,
+    known_browser,
+    signed_out,
+)
 from payres.grants.tokens import emit
-from payres.identifiers import hash_secret
 from payres.limits import APPROVAL_SECONDS
 from payres.store import audit, grants, retention, wallets
 from payres.store.accounts import ACCOUNTS
@@ -89,13 +95,13 @@ def find_request(work: Work, interaction_id: str, nonce: str, browser: Browser) 
     wallet_id = pending.grant.wallet_address_id
     assert wallet_id is not None, "grants with an interaction have a wallet"
     session = browser.session
-    found = None if session is None else wallets.find_session(work, hash_secret(session), work.now)
+    found = None if session is None else find_session(work, OF_WALLETS, session)
     return ConsentRequest(
         grant=pending.grant,
         interaction=pending.interaction,
         client=CLIENTS.by_id(work, pending.grant.client_id),
         wallet=WALLETS.by_id(work, wallet_id),
-        session=session if found is not None and found.wallet_address_id == wallet_id else None,
+        session=session if found is not None and found.account_id == wallet_id else None,
         known_browser=known_browser(work, OF_WALLETS, wallet_id, browser),
     )
 
@@ -105,12 +111,12 @@ def surroundings(work: Work, request: ConsentRequest) -> Surroundings:
     account = ACCOUNTS.by_id(work, request.wallet.account_id)
     receivers = (item.limits.receiver for item in _spending(request.grant.access) if item.limits)
     bill_id = next((work.urls.resource_id("incoming-payments", one) for one in receivers if one), None)
-    bill = INCOMING.get(work, bill_id) if bill_id else None
+    bill, receiver = (bill_id and wallets.find_with_wallet(work, INCOMING, bill_id)) or (None, None)
     is_own = work.urls.wallet_path(request.client.identity) == request.wallet.path
     return Surroundings(
         free=account.balance - account.held,
         bill=bill,
-        receiver=WALLETS.by_id(work, bill.wallet_address_id) if bill else None,
+        receiver=receiver,
         key=wallets.last_key(work, request.wallet.id, request.grant.kid or "") if is_own else None,
     )
 
@@ -120,16 +126,6 @@ def check_open(request: ConsentRequest, now: int) -> None:
     _check_undecided(request, now)
     if not request.wallet.active:
         raise WrongState("This wallet is not active, so nothing can be allowed for it now")
-
-
-def close_session(tx: Transaction, request: ConsentRequest, csrf: str) -> None:
-    """Signs the browser out; it stays known. Does nothing if it is not signed in.
-
-    Raises InsufficientAccess for a forged form.
-    """
-    if request.session is not None:
-        check_csrf(request.session, csrf)
-        wallets.delete_session(tx, hash_secret(request.session))
 
 
 def decide_as_owner(
@@ -144,12 +140,11 @@ def decide_as_owner(
     """
     check_open(request, work.now)
     if request.session is None:
-        signed_out = "You are signed out by now: a sign-in lasts for 15 minutes. Sign in again"
-        raise SignInFailed(signed_out, reason="signed_out")
+        raise signed_out()
     check_csrf(request.session, csrf)
     if not hmac.compare_digest(shown_digest(request).encode(), shown.encode()):
         raise WrongState("This is not the request that you were shown. Nothing was decided; please read it again")
-    work.actor = f"owner:{request.wallet.path}"
+    work.actor = request.wallet.actor
     audit.record(work, "grant.approve" if approve else "grant.deny", request.grant.id)
     if approve and limit is not None:
         GRANTS.update(work, request.grant.id, access=lowered(request.grant.access, limit))
@@ -202,10 +197,9 @@ def _spending(access: str) -> Sequence[OutgoingPaymentAccess]:
     return [one for one in granted_access(access) if isinstance(one, OutgoingPaymentAccess) and "create" in one.actions]
 
 
-def has_lapsed(grant: GrantRecord, interaction: InteractionRecord, now: int) -> bool:
-    """Whether the client failed to continue the approved grant in time."""
-    decided_at = interaction.decided_at
-    return grant.state == "approved" and decided_at is not None and now >= decided_at + APPROVAL_SECONDS * SECOND
+def has_lapsed(state: str, decided_at: int | None, now: int) -> bool:
+    """Whether the client has not continued an approved grant in time."""
+    return state == "approved" and decided_at is not None and now >= decided_at + APPROVAL_SECONDS * SECOND
 
 
 def finish_link(urls: Urls, pending: Pending, now: int) -> str | None:
@@ -215,7 +209,7 @@ def finish_link(urls: Urls, pending: Pending, now: int) -> str | None:
     """
     reference = pending.interaction.reference
     if pending.grant.state == "approved":
-        is_usable = reference is not None and not has_lapsed(pending.grant, pending.interaction, now)
+        is_usable = reference is not None and not has_lapsed(pending.grant.state, pending.interaction.decided_at, now)
     else:
         is_usable = pending.grant.state == "denied"
     return _redirect(urls, pending.interaction, reference) if is_usable else None

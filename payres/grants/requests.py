@@ -116,7 +116,7 @@ def continue_grant(work: Work, grant_id: str, token: str, reference: str | None)
         raise GrantDenied(
             "The wallet's owner denied this grant; ask again only when they want it", reason="owner_denied"
         )
-    if has_lapsed(grant, interaction, work.now):
+    if has_lapsed(grant.state, interaction.decided_at, work.now):
         lapsed = "The owner approved this too long ago to continue it; ask for a new grant"
         raise GrantNotIssued(lapsed, reason="approval_expired")
     _check_wait(work, grant, interaction)

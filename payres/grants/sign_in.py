@@ -28,19 +28,18 @@ from payres.limits import (
     PASSWORDS_WAITING,
 )
 from payres.slots import Slots, SlotsBusy
-from payres.store import browsers, wallets
+from payres.store import browsers
+from payres.store.browsers import OF_WALLETS, Kind, SessionRecord
 from payres.store.operators import OperatorRecord
-from payres.store.wallets import WALLETS, WalletRecord
+from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 
 WINDOW: Final = 15 * MINUTE
-SESSION_LIFETIME: Final = 15 * MINUTE
-BUSY_SECONDS: Final = 5  # enough to process a full queue on a slow machine
-# A cookie's secret as a regular expression: 256 bits of URL-safe base64, as made by `new_secret`.
+BUSY_SECONDS: Final = 5  # in which a full queue is processed, also on a slow machine
+# The secret in a cookie as a regular expression: 256 bits of URL-safe base64, as `new_secret` makes them.
 COOKIE_VALUE: Final = rb"[A-Za-z0-9_-]{43}"
 
-Account = WalletRecord | OperatorRecord
-Key = tuple[object, ...]  # of a count of attempts
+Key = tuple[object, ...]  # that attempts are counted under
 
 
 class Guesser(NamedTuple):
@@ -48,6 +47,17 @@ class Guesser(NamedTuple):
 
     address: str | None = None
     known_browser: bytes | None = None
+
+
+class Nobody(msgspec.Struct, frozen=True):
+    """Stands for an account that does not exist, so that attempts are counted all the same."""
+
+    id: int
+    password_hash: None = None
+    unlocked_at: None = None
+
+
+Account = WalletRecord | OperatorRecord | Nobody
 
 
 class SignInGuard:
@@ -58,11 +68,10 @@ class SignInGuard:
     would cost.
     """
 
-    def __init__(self, noun: str = "wallet") -> None:
-        """`noun` is the word for an account in messages."""
-        self._noun = noun
-        self._attempts: OrderedDict[Key, list[int]] = OrderedDict()  # times of attempts, microseconds UTC
-        # One password per account at a time, so that one owner cannot take all slots.
+    def __init__(self, kind: Kind = OF_WALLETS) -> None:
+        self._noun = kind.noun
+        self._attempts: OrderedDict[Key, list[int]] = OrderedDict()  # when each was made, microseconds UTC
+        # One password of an account at a time, so that one owner cannot take all the slots.
         queue = PASSWORDS_WAITING // PASSWORDS_AT_ONCE
         self._others = Slots(PASSWORDS_AT_ONCE, 1, queue=queue)
         self._hashing = Slots(PASSWORDS_AT_ONCE, 1, queue=queue)
@@ -192,32 +201,59 @@ class SignedIn(msgspec.Struct, frozen=True):
     known: str
 
 
-def open_session(work: Work, verified: WalletRecord, browser: Browser) -> SignedIn:
-    """A session for the owner whose password matched `verified`.
+def find_account(
+    work: Work, kind: Kind, name: str, found: Account | None, browser: Browser
+) -> tuple[Account, bytes | None]:
+    """The account that was found by a name, or Nobody, and the hash of the browser if the account knows that."""
+    if found is None:
+        return Nobody(-int.from_bytes(hashlib.sha256(name.encode("utf-8", "replace")).digest()[:8], "big")), None
+    return found, known_browser(work, kind, found.id, browser)
+
+
+def open_session(work: Work, kind: Kind, verified: Account, browser: Browser) -> SignedIn:
+    """A session for who has given the password of `verified`; the account knows the browser from now on.
 
     It replaces the browser's old one, which ends. Both secrets are always new, to prevent session fixation. Raises
     SignInFailed if the password was changed while it was being checked.
     """
-    if WALLETS.by_id(work, verified.id).password_hash != verified.password_hash:
-        raise wrong_password()
+    if kind.accounts.by_id(work, verified.id).password_hash != verified.password_hash:
+        raise wrong_password(kind.noun)
     if browser.session is not None:
-        wallets.delete_session(work, hash_secret(browser.session))
-    signed_in = remember(work, browsers.OF_WALLETS, verified.id, browser)
-    wallets.insert_session(work, hash_secret(signed_in.session), verified.id, work.now, work.now + SESSION_LIFETIME)
+        close_session(work, kind, browser.session)
+    if verified.id in browser.known:
+        browsers.delete_browser(work, kind, hash_secret(browser.known[verified.id]), verified.id)
+    signed_in = SignedIn(verified.id, work.new_secret(), work.new_secret())
+    browsers.insert_browser(work, kind, hash_secret(signed_in.known), verified.id, work.now)
+    browsers.insert_session(work, kind, hash_secret(signed_in.session), verified.id, work.now)
     return signed_in
 
 
-def remember(work: Work, kind: browsers.Kind, account_id: int, browser: Browser) -> SignedIn:
-    """New secrets for a browser, and stores it as known to the account; the caller stores the session."""
-    if account_id in browser.known:
-        browsers.delete_browser(work, kind, hash_secret(browser.known[account_id]), account_id)
-    signed_in = SignedIn(account_id, work.new_secret(), work.new_secret())
-    browsers.insert_browser(work, kind, hash_secret(signed_in.known), account_id, work.now)
-    return signed_in
+def find_session(work: Work, kind: Kind, session: str) -> SessionRecord | None:
+    """The session of a browser, unless it has ended."""
+    return browsers.find_session(work, kind, hash_secret(session), work.now)
 
 
-def known_browser(work: Work, kind: browsers.Kind, account_id: int, browser: Browser) -> bytes | None:
-    """The hash of the browser's secret for the account, or None if the account does not know it."""
+def authenticate(work: Work, kind: Kind, session: str) -> str:
+    """Who is signed in, as the audit log names the actor. Raises SignInFailed for a session that has ended."""
+    found = find_session(work, kind, session)
+    if found is None:
+        raise signed_out()
+    actor: str = kind.accounts.by_id(work, found.account_id).actor
+    return actor
+
+
+def close_session(work: Work, kind: Kind, session: str) -> None:
+    """Signs the browser out. It stays known."""
+    browsers.delete_session(work, kind, hash_secret(session))
+
+
+def signed_out() -> SignInFailed:
+    """The error for who is not signed in any more."""
+    return SignInFailed("You are signed out by now, so nothing was done. Sign in again", reason="signed_out")
+
+
+def known_browser(work: Work, kind: Kind, account_id: int, browser: Browser) -> bytes | None:
+    """The hash of the browser's secret for the account, None unless that knows the browser."""
     secret = browser.known.get(account_id)
     known = hash_secret(secret) if secret is not None else None
     return known if known and browsers.knows_browser(work, kind, known, account_id, work.now) else None

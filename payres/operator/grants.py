@@ -125,7 +125,7 @@ def state_of(record: GrantRecord, interaction: InteractionRecord | None, now: in
         return cast("State", record.state)
     if record.state == "pending" and now >= interaction.expires_at:
         return "expired"
-    return "lapsed" if consent.has_lapsed(record, interaction, now) else cast("State", record.state)
+    return "lapsed" if consent.has_lapsed(record.state, interaction.decided_at, now) else cast("State", record.state)
 
 
 def _client(one: Grant) -> str:

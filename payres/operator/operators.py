@@ -4,26 +4,24 @@ Somebody with a shell on the server makes a link, which is valid once and for 15
 operator's password.
 """
 
-import hashlib
 from typing import Annotated, Final, NamedTuple
 
-from payres.clock import HOUR, MINUTE, format_time
-from payres.errors import NotFound, SignInFailed
-from payres.grants.sign_in import Browser, SignedIn, known_browser, remember, wrong_password
+from payres.clock import MINUTE, format_time
+from payres.errors import NotFound
+from payres.grants import sign_in
+from payres.grants.sign_in import Account, Browser, SignedIn
 from payres.identifiers import hash_secret
 from payres.operator.declarations import command
 from payres.operator.inputs import check_name, said
 from payres.settings import local_url
 from payres.store import audit, operators
-from payres.store.browsers import OF_OPERATORS, delete_browsers
+from payres.store.browsers import OF_OPERATORS, delete_browsers, delete_sessions
 from payres.store.operators import OPERATORS, OperatorRecord
 from payres.store.work import Work
 from payres.urls import LINK_PATH, is_loopback
 from payres.wire import Resource
 
 LINK_LIFETIME: Final = 15 * MINUTE
-SESSION_LIFETIME: Final = 12 * HOUR
-WHAT: Final = "operator"  # the account of a wrong password, in errors
 ReadOnly = Annotated[bool, said("They may look at everything and change nothing.")]
 
 
@@ -74,7 +72,7 @@ def make_link(work: Work, name: str, *, read_only: bool) -> Link:
     operators.set_link(work, name, role, hash_secret(secret), work.now + LINK_LIFETIME, work.now)
     operator = operators.find_operator(work, name)
     assert operator is not None
-    operators.delete_sessions_of_operator(work, operator.id)
+    delete_sessions(work, OF_OPERATORS, operator.id)
     delete_browsers(work, OF_OPERATORS, operator.id)
     audit.record(work, "admin.link", name, role=role)
     return Link(operator, secret)
@@ -95,61 +93,11 @@ def set_password(work: Work, secret: str, password_hash: str, browser: Browser) 
     """
     operator = open_link(work, secret)
     OPERATORS.update(work, operator.id, password_hash=password_hash, link_hash=None)
-    work.actor = actor_of(operator)
+    work.actor = operator.actor
     audit.record(work, "admin.set_password", operator.name)
-    return _new_session(work, operator, browser)
+    return sign_in.open_session(work, OF_OPERATORS, OPERATORS.by_id(work, operator.id), browser)
 
 
-def find_account(work: Work, name: str, browser: Browser) -> tuple[OperatorRecord, bytes | None]:
-    """The operator of this name, and the hash of the browser if that is known.
-
-    A name that nobody has gets an operator without a password, whose attempts are counted all the same.
-    """
-    found = operators.find_operator(work, name)
-    if found is not None:
-        return found, known_browser(work, OF_OPERATORS, found.id, browser)
-    number = int.from_bytes(hashlib.sha256(name.encode("utf-8", "replace")).digest()[:8], "big")
-    return OperatorRecord(-number, name, "read-only", None, 0, 0), None
-
-
-def open_session(work: Work, verified: OperatorRecord, browser: Browser) -> SignedIn:
-    """A session for the operator whose password matched `verified`, in place of the browser's own.
-
-    Both secrets are always new, so that nobody can have planted them. Raises SignInFailed when the password was changed
-    while it was being checked.
-    """
-    if OPERATORS.by_id(work, verified.id).password_hash != verified.password_hash:
-        raise wrong_password(WHAT)
-    return _new_session(work, verified, browser)
-
-
-def find_session(work: Work, session: str) -> OperatorRecord | None:
-    """The operator of a session."""
-    return operators.operator_of_session(work, hash_secret(session), work.now)
-
-
-def authenticate(work: Work, session: str) -> str:
-    """The operator of a session, as the audit log names the actor. Raises SignInFailed for one that has ended."""
-    operator = find_session(work, session)
-    if operator is None:
-        raise SignInFailed("You are signed out by now. Sign in again", reason="signed_out")
-    return actor_of(operator)
-
-
-def close_session(work: Work, session: str) -> None:
-    """Signs the browser out."""
-    operators.delete_session(work, hash_secret(session))
-
-
-def actor_of(operator: OperatorRecord) -> str:
-    """An operator as the audit log names the actor."""
-    return f"page:{operator.name}"
-
-
-def _new_session(work: Work, operator: OperatorRecord, browser: Browser) -> SignedIn:
-    if browser.session is not None:
-        operators.delete_session(work, hash_secret(browser.session))
-    signed_in = remember(work, OF_OPERATORS, operator.id, browser)
-    expires_at = work.now + SESSION_LIFETIME
-    operators.insert_session(work, hash_secret(signed_in.session), operator.id, work.now, expires_at)
-    return signed_in
+def find_account(work: Work, name: str, browser: Browser) -> tuple[Account, bytes | None]:
+    """The operator of this name, or Nobody, and the hash of the browser if it is known."""
+    return sign_in.find_account(work, OF_OPERATORS, name, operators.find_operator(work, name), browser)

@@ -264,7 +264,7 @@ def set_password(work: Work, path: str, password_hash: str, forget_browsers: boo
     """
     wallet = require_wallet(work, path)
     WALLETS.update(work, wallet.id, password_hash=password_hash, unlocked_at=work.now)
-    wallets.delete_sessions_of_wallet(work, wallet.id)
+    browsers.delete_sessions(work, browsers.OF_WALLETS, wallet.id)
     wallets.delete_password_link(work, wallet.id)
     if forget_browsers:
         browsers.delete_browsers(work, browsers.OF_WALLETS, wallet.id)

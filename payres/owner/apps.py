@@ -6,11 +6,10 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from payres.amounts import Asset
-from payres.clock import SECOND
 from payres.errors import require
+from payres.grants.consent import has_lapsed
 from payres.grants.limits import NO_INTERVAL, spent_in_window
 from payres.grants.spending import Spending, spending_of
-from payres.limits import APPROVAL_SECONDS
 from payres.operator import grants as operations
 from payres.store import grants, payments
 from payres.store.grants import DecidedRecord, GrantRecord
@@ -41,16 +40,17 @@ class Who(NamedTuple):
         return self.address is None
 
 
-class Budget(NamedTuple):
-    """What an app may spend, and what of that is left in the window that is open now.
+class App(msgspec.Struct, frozen=True, kw_only=True):
+    """A grant as its wallet's owner sees it, and what of it is left in the window that is open now.
 
     `spent` and `left` are in `asset`, that of the limit; without a limit `left` is None. `window` counts from 1. The
     next window opens at `renews_at`, which is also when the first one does; after `ends_at` there is none.
     """
 
-    grant_id: str
+    grant: DecidedRecord
     who: Who
-    spending: Spending
+    standing: Standing
+    spending: Spending | None
     asset: Asset
     spent: int
     left: int | None
@@ -59,33 +59,42 @@ class Budget(NamedTuple):
     ends_at: int | None
 
     @property
+    def may_spend(self) -> bool:
+        """Whether it is a budget."""
+        return self.standing == "spends"
+
+    @property
     def is_to_come(self) -> bool:
         """Whether its first window is still to open."""
-        interval = self.spending.interval
+        interval = self.spending.interval if self.spending else None
         return interval is not None and self.renews_at is not None and interval.start == self.renews_at
 
     @property
     def monthly(self) -> int | None:
         """What it can take from the wallet within a month, fees not counted where it is a limit of what arrives; None
         where that is in another currency, or has no limit but the balance."""
-        if self.spending.fixes_receive or self.left is None:
+        if self.spending is None or self.spending.fixes_receive or self.left is None:
             return None
         return self.left if self.spending.interval is None else self.spending.a_month
 
 
-class App(msgspec.Struct, frozen=True):
-    """A grant as its wallet's owner sees it; `budget` is that of one that may spend."""
+class Budgets(NamedTuple):
+    """Apps that may spend, the newest first; those that are `counted` come to `monthly` within a month, at most."""
 
-    grant: DecidedRecord
-    who: Who
-    spending: Spending | None
-    standing: Standing
-    budget: Budget | None
+    apps: Sequence[App]
+
+    @property
+    def counted(self) -> Sequence[App]:
+        return [app for app in self.apps if app.monthly is not None]
+
+    @property
+    def monthly(self) -> int:
+        return sum(app.monthly or 0 for app in self.apps)
 
 
-def budgets(work: Work, wallet: WalletRecord) -> Sequence[Budget]:
-    """What apps may still spend from a wallet, the newest first."""
-    return [app.budget for app in running(work, wallet) if app.budget]
+def budgets(work: Work, wallet: WalletRecord) -> Budgets:
+    """What apps may still spend from a wallet."""
+    return Budgets([app for app in running(work, wallet) if app.may_spend])
 
 
 def running(work: Work, wallet: WalletRecord) -> Sequence[App]:
@@ -127,10 +136,47 @@ def _walk(work: Work, wallet: WalletRecord, before: str) -> Iterator[App]:
 
 
 def _app(work: Work, wallet: WalletRecord, record: DecidedRecord) -> App:
-    spending, who = spending_of(record.access), who_of(work, wallet, record, record.client)
-    budget = _budget(work, wallet, record, who, spending) if spending else None
-    standing = _standing(work, record, budget)
-    return App(record, who, spending, standing, budget if standing == "spends" else None)
+    spending, found = spending_of(record.access), None
+    asset = spending.asset if spending and spending.fixes_receive and spending.asset else wallet.asset
+    interval = spending.interval if spending else None
+    index = interval.window_at(work.now) if interval else None
+    if spending and (interval is None or index is not None):
+        opened = NO_INTERVAL if interval is None or index is None else interval.boundary(index)
+        found = spent_in_window(work, record.id, opened, asset)
+    spent = 0 if found is None or spending is None else found.receive if spending.fixes_receive else found.debit
+    left = None if spending is None or spending.value is None else max(spending.value - spent, 0)
+    window, renews_at = None, interval.start if interval else None
+    if interval and index is not None:
+        window = None if interval.first is None else index - interval.first + 1
+        renews_at = None if index == interval.last else interval.boundary(index + 1)
+    return App(
+        grant=record,
+        who=who_of(work, wallet, record, record.client),
+        standing=_standing(work, record, spending, left),
+        spending=spending,
+        asset=asset,
+        spent=spent,
+        left=left,
+        window=window,
+        renews_at=renews_at,
+        ends_at=interval.end if interval else None,
+    )
+
+
+def _standing(work: Work, record: DecidedRecord, spending: Spending | None, left: int | None) -> Standing:
+    if record.state == "denied":
+        return "denied"
+    if record.state == "revoked":
+        return "stopped"
+    if has_lapsed(record.state, record.decided_at, work.now):
+        return "lapsed"
+    if spending is None:
+        return "looks"
+    if spending.interval is not None:
+        return "over" if spending.interval.end is not None and spending.interval.end <= work.now else "spends"
+    # All of its amount, or its only receiver, which may have cost less.
+    has_paid = left == 0 or bool(spending.receiver and payments.has_completed(work, record.id))
+    return "paid" if has_paid else "spends"
 
 
 def _is_used_up(record: DecidedRecord) -> bool:
@@ -148,40 +194,3 @@ def who_of(work: Work, wallet: WalletRecord, grant: GrantRecord, client: str) ->
         return Who(visible_name(key.name, None) or "" if key else "", False, None, key)
     name, address = visible_name(grant.client_name, client), visible_url(client)
     return Who(name or address.text, name is not None, address, None)
-
-
-def _budget(work: Work, wallet: WalletRecord, record: DecidedRecord, who: Who, spending: Spending) -> Budget:
-    interval = spending.interval
-    index = interval.window_at(work.now) if interval else None
-    opened = interval.boundary(index) if interval and index is not None else NO_INTERVAL if interval is None else None
-    asset = spending.asset if spending.fixes_receive and spending.asset else wallet.asset
-    found = None if opened is None else spent_in_window(work, record.id, opened, asset)
-    spent = 0 if found is None else found.receive if spending.fixes_receive else found.debit
-    window, renews_at = None, interval.start if interval else None
-    if interval and index is not None:
-        window = None if interval.first is None else index - interval.first + 1
-        renews_at = None if index == interval.last else interval.boundary(index + 1)
-    left = None if spending.value is None else max(spending.value - spent, 0)
-    ends_at = interval.end if interval else None
-    return Budget(record.id, who, spending, asset, spent, left, window, renews_at, ends_at)
-
-
-def _standing(work: Work, record: DecidedRecord, budget: Budget | None) -> Standing:
-    if record.state == "denied":
-        return "denied"
-    if record.state == "revoked":
-        return "stopped"
-    if record.state == "approved" and work.now >= record.decided_at + APPROVAL_SECONDS * SECOND:
-        return "lapsed"
-    if budget is None:
-        return "looks"
-    if budget.ends_at is not None and budget.ends_at <= work.now:
-        return "over"
-    return "paid" if _has_paid(work, budget) else "spends"
-
-
-def _has_paid(work: Work, budget: Budget) -> bool:
-    """Whether it has paid what it was for: all of its amount, or its only receiver, which may have cost less."""
-    if budget.spending.interval is not None:
-        return False
-    return budget.left == 0 or bool(budget.spending.receiver and payments.has_completed(work, budget.grant_id))

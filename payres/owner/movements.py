@@ -1,42 +1,34 @@
 """What has moved in a wallet, as its owner reads it: payments, deposits and withdrawals, refunds; newest first, the
-payments of an app to one receiver on one day together. And what a month came to.
+payments of an app to one receiver on one day together.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta, tzinfo
+from functools import cache
 from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from payres.clock import HOUR, LATEST, SECOND
-from payres.errors import nothing_here
+from payres.errors import require
 from payres.identifiers import first_identifier, moment_of
 from payres.owner.apps import Who, who_of
 from payres.owner.sending import BILL, kept_wish
 from payres.store import activity, payments
-from payres.store.accounts import ACCOUNTS
 from payres.store.activity import ListedRecord, Source
 from payres.store.clients import CLIENTS
 from payres.store.grants import GRANTS
-from payres.store.quotes import QUOTES
 from payres.store.rows import AFTER_ALL
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
-from payres.visible import ShownUrl, note_of, visible_name, visible_url
+from payres.visible import ShownUrl, note_of, visible_url
 
-Kind = Literal["sent", "received", "deposit", "withdrawal", "sent back", "came back"]
 # `unpaid` and `part paid` are of what the owner asks for; of `part sent` the rest never left the wallet.
 State = Literal["sending", "unpaid", "part paid", "done", "failed", "part sent"]
 Show = Literal["all", "in", "out", "failed"]
+# What payments that may make one row have in common: the app with its key, the receiver, and the day.
+Alike = tuple[object, int | str, date]
 
-KINDS: Final[Mapping[Source, Kind]] = {
-    "outgoing": "sent",
-    "incoming": "received",
-    "deposit": "deposit",
-    "withdrawal": "withdrawal",
-    "sent back": "sent back",
-    "came back": "came back",
-}
 SCANNED: Final = 1_000  # movements that one page looks at, at most: it may show them as one row, or none of them
 BATCH: Final = 100
 FOLDED: Final = 3  # payments of one app to one receiver on one day that make one row
@@ -62,10 +54,11 @@ class Counterpart(NamedTuple):
 class Movement(msgspec.Struct, frozen=True):
     """`amount` is what it adds to the balance: what it has moved, or where that is nothing yet, or failed, would move.
     `whole` is of how much, where only a part has moved; `reason` why it failed. `id` is that of the payment, also of
-    one that a refund undoes, or of the movement. Later keys are of later movements."""
+    one that a refund undoes, or of the movement. Later keys are of later movements. `alike` is that of payments which
+    may be in one row with others."""
 
     key: str
-    kind: Kind
+    kind: Source
     id: str
     counterpart: Counterpart
     app: Who | None
@@ -75,6 +68,7 @@ class Movement(msgspec.Struct, frozen=True):
     state: State
     reason: str | None
     time: int
+    alike: Alike | None
 
 
 class Row(NamedTuple):
@@ -112,15 +106,6 @@ class Page(NamedTuple):
     next: str | None
 
 
-class Statement(NamedTuple):
-    """What a wallet held at the beginning of a time, what came and left, and what it held at the end or holds now."""
-
-    opening: int
-    credits: int
-    debits: int
-    closing: int
-
-
 class Reader:
     """Reads the movements of one wallet in one unit; days are those of the zone."""
 
@@ -128,39 +113,42 @@ class Reader:
         self._work = work
         self._wallet = wallet
         self._zone = zone
-        self._names: dict[int, Counterpart] = {}
-        self._apps: dict[str, tuple[object, Who]] = {}
-        self._receivers: dict[str, Counterpart] = {}
+        self._named, self._app = cache(self._read_name), cache(self._read_app)
 
     def page(self, wanted: Wanted, rows: int) -> Page:
         """So many rows, or fewer where very many movements would have to be looked at for them; more where payments
         stand for themselves in the end. Raises NotFound for a `like` that is no payment of an app."""
-        like = self._fold_like(wanted.like) if wanted.like else None
-        if like is not None:
-            since, until = day_of(like.day, self._zone)
+        like: Alike | None = None
+        if wanted.like:
+            first = require(self.find(wanted.like), "There is nothing at this address")
+            like = require(first.alike, "It is no payment of an app")
+            since, until = day_of(like[-1], self._zone)
             wanted = wanted._replace(since=since, until=until, below=wanted.below or f"{wanted.like}~")
-        found: dict[object, Row] = {}
+        found: list[Movement] = []
+        begun = set[object]()
         last = wanted.below
         for number, record in enumerate(self._walk(wanted)):
             if number == SCANNED:
-                return Page(_unfolded(found), last)
+                break
             one = self._movement(record)
-            fold = self._fold(one, record)
-            if _is_wanted(one, wanted) and (like is None or fold == like):
-                key = fold if fold and not like else one.key
-                if key not in found and len(found) == rows:
-                    return Page(_unfolded(found), last)
-                found.setdefault(key, Row([])).movements.append(one)
+            if _is_wanted(one, wanted) and (like is None or one.alike == like):
+                row = one.key if like else one.alike or one.key
+                if row not in begun and len(begun) == rows:
+                    break
+                begun.add(row)
+                found.append(one)
             last = record.key
-        return Page(_unfolded(found), None)
+        else:
+            last = None
+        return Page([Row([one]) for one in found] if like else rows_of(found), last)
 
     def in_progress(self, rows: int) -> Sequence[Movement]:
         """The newest payments that are on their way."""
         return self._those(activity.being_sent(self._work, self._wallet.account_id, rows))
 
-    def of_grant(self, grant_id: str, rows: int) -> Sequence[Movement]:
+    def of_grant(self, grant_id: str, count: int) -> Sequence[Movement]:
         """The newest payments under a grant."""
-        return self._those(activity.paid_under(self._work, grant_id, rows))
+        return self._those(activity.paid_under(self._work, grant_id, count))
 
     def find(self, payment_id: str) -> Movement | None:
         """The payment, deposit or withdrawal with this id, if the owner sees it."""
@@ -191,51 +179,45 @@ class Reader:
                     yield record
 
     def _movement(self, record: ListedRecord) -> Movement:
-        is_out = record.source in {"outgoing", "withdrawal", "sent back"}
+        is_out = record.source in {"sent", "withdrawal", "sent back"}
         whole = record.moved if record.wanted is None else int(record.wanted)
-        state, is_refund = _state(record, whole), False
-        match record.source:
-            case "outgoing":
-                is_refund, counterpart = self._receiver(record)
-            case "incoming":
-                counterpart = self._payer(record.id)
-            case "sent back":
-                counterpart = self._wallet_of("outgoing", record.other)
-            case "came back":
-                counterpart = self._wallet_of("incoming", record.other)
-            case _:
-                counterpart = Counterpart()
+        state, moment = _state(record, whole), _time(record)
+        is_refund, counterpart = self._counterpart(record)
         size = whole if state in {"sending", "unpaid", "failed"} else record.moved
+        app, alike = None, None
+        if record.grant_id:
+            with_key, app = self._app(record.grant_id)
+            day = datetime.fromtimestamp(moment // SECOND, self._zone).date()
+            alike = with_key, counterpart.wallet_id or counterpart.text, day
         return Movement(
             key=record.key,
-            kind="sent back" if is_refund else KINDS[record.source],
+            kind="sent back" if is_refund else record.source,
             id=record.id,
             counterpart=counterpart,
-            app=self._app(record.grant_id)[1] if record.grant_id else None,
+            app=app,
             note=note_of(record.metadata),
             amount=-size if is_out else size,
             whole=whole if state in {"part paid", "part sent"} else None,
             state=state,
             reason=record.failure,
-            time=_time(record),
+            time=moment,
+            alike=alike,
         )
 
-    def _receiver(self, record: ListedRecord) -> tuple[bool, Counterpart]:
-        """Who gets an outgoing payment, and whether that is a refund."""
+    def _counterpart(self, record: ListedRecord) -> tuple[bool, Counterpart]:
+        """Who is at the other end, and whether an outgoing payment sends money back to there."""
         if record.other is not None:
-            key = record.other
-            if key not in self._receivers:
-                self._receivers[key] = self._wallet_of("incoming", key)
-            return False, self._receivers[key]
-        assert record.receiver is not None, "outgoing payments have one"
-        quote = QUOTES.get(self._work, record.quote_id) if record.quote_id and record.grant_id is None else None
-        if quote is not None and quote.wish is not None:
-            wish = kept_wish(quote.wish)
+            return False, self._named(record.other)
+        if record.source == "received":
+            return False, self._payer(record.id)
+        if record.receiver is None:
+            return False, Counterpart()
+        if record.wish is not None:
+            wish = kept_wish(record.wish)
             return False, Counterpart(wish.called, visible_url(wish.address))
-        if record.grant_id is None and record.quote_id is None:  # only refunds are made so
-            refund = payments.refund_by_return_payment(self._work, record.id)
-            if refund is not None and refund.wallet_address is not None:
-                return True, Counterpart(address=visible_url(refund.wallet_address))
+        refund = None if record.grant_id else payments.refund_by_return_payment(self._work, record.id)
+        if refund is not None and refund.wallet_address is not None:
+            return True, Counterpart(address=visible_url(refund.wallet_address))
         return False, Counterpart(address=visible_url(record.receiver.partition(BILL)[0]))
 
     def _payer(self, payment_id: str) -> Counterpart:
@@ -245,56 +227,15 @@ class Reader:
         remote = activity.remote_payers(self._work, payment_id)
         return Counterpart(address=visible_url(remote[0]), several=len(remote) > 1) if remote else Counterpart()
 
-    def _wallet_of(self, direction: payments.Direction, payment_id: str | None) -> Counterpart:
-        assert payment_id is not None, "both sides are here"
-        return self._named(activity.wallet_of_payment(self._work, direction, payment_id))
+    def _read_name(self, wallet_id: int) -> Counterpart:
+        wallet = WALLETS.by_id(self._work, wallet_id)
+        return Counterpart(wallet.name, visible_url(self._work.urls.wallet(wallet.path)), wallet_id)
 
-    def _named(self, wallet_id: int) -> Counterpart:
-        if wallet_id not in self._names:
-            wallet = WALLETS.by_id(self._work, wallet_id)
-            name = visible_name(wallet.public_name, None) or wallet.path
-            self._names[wallet_id] = Counterpart(name, visible_url(self._work.urls.wallet(wallet.path)), wallet_id)
-        return self._names[wallet_id]
-
-    def _app(self, grant_id: str) -> tuple[object, Who]:
+    def _read_app(self, grant_id: str) -> tuple[object, Who]:
         """The app that a grant was given to, after what tells it from others."""
-        if grant_id not in self._apps:
-            grant = GRANTS.by_id(self._work, grant_id)
-            client = CLIENTS.by_id(self._work, grant.client_id).identity
-            who = who_of(self._work, self._wallet, grant, client)
-            self._apps[grant_id] = (grant.client_id, grant.kid), who
-        return self._apps[grant_id]
-
-    def _fold(self, one: Movement, record: ListedRecord) -> "Fold | None":
-        """What it has in common with others of its row; None for what stands for itself."""
-        if record.grant_id is None or one.kind != "sent":
-            return None
-        there = one.counterpart
-        day = datetime.fromtimestamp(one.time // SECOND, self._zone).date()
-        return Fold(self._app(record.grant_id)[0], there.wallet_id or there.text, day)
-
-    def _fold_like(self, payment_id: str) -> "Fold":
-        """Raises NotFound."""
-        found = self._find(payment_id)
-        fold = self._fold(self._movement(found), found) if found else None
-        if fold is None:
-            raise nothing_here()
-        return fold
-
-
-class Fold(NamedTuple):
-    """What payments of one row have in common."""
-
-    app: object
-    receiver: int | str
-    day: date
-
-
-def statement(work: Work, wallet: WalletRecord, since: int, until: int) -> Statement:
-    """That of a time which has begun. What is held counts as not yet gone."""
-    found = activity.sums(work, wallet.account_id, since, until)
-    closing = ACCOUNTS.by_id(work, wallet.account_id).balance - found.since
-    return Statement(closing - found.credits + found.debits, found.credits, found.debits, closing)
+        grant = GRANTS.by_id(self._work, grant_id)
+        client = CLIENTS.by_id(self._work, grant.client_id).identity
+        return (grant.client_id, grant.kid), who_of(self._work, self._wallet, grant, client)
 
 
 def day_of(day: date, zone: tzinfo) -> tuple[int, int]:
@@ -303,16 +244,17 @@ def day_of(day: date, zone: tzinfo) -> tuple[int, int]:
     return int(begins.timestamp()) * SECOND, int(ends.timestamp()) * SECOND
 
 
-def _unfolded(found: Mapping[object, Row]) -> Sequence[Row]:
-    """The rows in their order, of few payments one each."""
-    rows = [
-        row for one in found.values() for row in ([one] if len(one.movements) >= FOLDED else map(_alone, one.movements))
+def rows_of(movements: Iterable[Movement]) -> Sequence[Row]:
+    """The rows of movements in their order; few that are alike stand for themselves."""
+    rows: dict[object, Row] = {}
+    for one in movements:
+        rows.setdefault(one.alike or one.key, Row([])).movements.append(one)
+    found = [
+        part
+        for row in rows.values()
+        for part in ([row] if len(row.movements) >= FOLDED else [Row([one]) for one in row.movements])
     ]
-    return sorted(rows, key=lambda row: row.newest.key, reverse=True)
-
-
-def _alone(one: Movement) -> Row:
-    return Row([one])
+    return sorted(found, key=lambda row: row.newest.key, reverse=True)
 
 
 def _is_wanted(one: Movement, wanted: Wanted) -> bool:
@@ -324,7 +266,7 @@ def _is_wanted(one: Movement, wanted: Wanted) -> bool:
 
 def _time(record: ListedRecord) -> int:
     """When it moved first; of what has not, when it was made."""
-    return record.created_at if record.key == record.id or record.source != "incoming" else moment_of(record.key)
+    return record.created_at if record.key == record.id or record.source != "received" else moment_of(record.key)
 
 
 def _state(record: ListedRecord, whole: int) -> State:

@@ -8,6 +8,7 @@ from payres.grants.sign_in import Browser, SignedIn, open_session, wrong_passwor
 from payres.identifiers import hash_secret
 from payres.operator.wallets import set_password
 from payres.store import audit, wallets
+from payres.store.browsers import OF_WALLETS, delete_sessions
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 
@@ -33,15 +34,16 @@ def open_link(work: Work, secret: str) -> WalletRecord:
 def reset_password(work: Work, secret: str, password_hash: str, browser: Browser) -> SignedIn:
     """Sets the password of the link's owner. Raises NotFound as `open_link` does."""
     wallet = open_link(work, secret)
-    work.actor = f"owner:{wallet.path}"
+    work.actor = wallet.actor
     return _set_password(work, wallet, password_hash, browser)
 
 
 def sign_out_everywhere(work: Work, wallet: WalletRecord) -> None:
     """Ends every session of the owner, this one too."""
-    wallets.delete_sessions_of_wallet(work, wallet.id)
+    delete_sessions(work, OF_WALLETS, wallet.id)
     audit.record(work, "wallet.sign_out", wallet.path)
 
 
 def _set_password(work: Work, wallet: WalletRecord, password_hash: str, browser: Browser) -> SignedIn:
-    return open_session(work, set_password(work, wallet.path, password_hash, forget_browsers=True), browser)
+    changed = set_password(work, wallet.path, password_hash, forget_browsers=True)
+    return open_session(work, OF_WALLETS, changed, browser)

@@ -25,54 +25,39 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
 
     shown: Movement
     note: str
-    outgoing: OutgoingRecord | None = None
-    incoming: IncomingRecord | None = None
-    reference: str | None = None
-    to: str = ""
-    again: str | None = None
-    is_bill: bool = False
-    refunds: Sequence[RefundRecord] = ()
-    free: int = 0
+    outgoing: OutgoingRecord | None
+    incoming: IncomingRecord | None
+    reference: str | None
+    to: str
+    again: str | None
+    is_bill: bool
+    refunds: Sequence[RefundRecord]
+    free: int
 
 
 def find(work: Work, wallet: WalletRecord, reader: Reader, payment_id: str) -> Detail:
     """A movement of the wallet. Raises NotFound."""
     shown = require(reader.find(payment_id), "There is nothing at this address")
-    outgoing = OUTGOING.get(work, payment_id)
-    if outgoing is not None:
-        return _outgoing(work, wallet, shown, outgoing)
-    incoming = INCOMING.get(work, payment_id)
-    if incoming is not None:
-        return _incoming(work, shown, incoming)
-    return Detail(shown=shown, note="", reference=MOVEMENTS.by_id(work, payment_id).reference)
-
-
-def _outgoing(work: Work, wallet: WalletRecord, shown: Movement, payment: OutgoingRecord) -> Detail:
-    quote = QUOTES.get(work, payment.quote_id) if payment.quote_id else None
+    outgoing, incoming = OUTGOING.get(work, payment_id), INCOMING.get(work, payment_id)
+    movement = MOVEMENTS.get(work, payment_id)
+    quote = QUOTES.get(work, outgoing.quote_id) if outgoing and outgoing.quote_id else None
     wish = kept_wish(quote.wish) if quote and quote.wish else None
-    there = shown.counterpart
-    is_known = there.address is not None and (wish is not None or there.wallet_id is not None)
+    there, note = shown.counterpart, shown.note
+    is_known = there.address is not None and (incoming or wish or there.wallet_id) and BILL not in there.address.text
+    if incoming is not None and not note:
+        payer_id = payments.last_payer(work, payment_id)
+        payer = OUTGOING.by_id(work, payer_id) if payer_id else None
+        # Who pays a bill has a note of their own; what an app writes into a payment is for the app.
+        note = note_of(payer.metadata) if payer and payer.grant_id is None else ""
     return Detail(
         shown=shown,
-        note=shown.note,
-        outgoing=payment,
-        to=there.address.text if there.address and is_known and BILL not in there.address.text else "",
-        again=payment.quote_id if wish else None,
+        note=note,
+        outgoing=outgoing,
+        incoming=incoming,
+        reference=movement.reference if movement else None,
+        to=there.address.text if there.address and is_known else "",
+        again=quote.id if quote and wish else None,
         is_bill=bool(wish and wish.is_bill),
-        refunds=payments.refunds_of(work, "outgoing", payment.id, REFUNDS),
+        refunds=payments.refunds_of(work, "outgoing" if outgoing else "incoming", payment_id, REFUNDS),
         free=free_balance(work, wallet),
-    )
-
-
-def _incoming(work: Work, shown: Movement, payment: IncomingRecord) -> Detail:
-    payer_id = payments.last_payer(work, payment.id)
-    payer = OUTGOING.by_id(work, payer_id) if payer_id else None
-    # Who pays a bill has a note of their own; what an app writes into a payment is for the app.
-    told = payer.metadata if payer and payer.grant_id is None else None
-    return Detail(
-        shown=shown,
-        note=shown.note or note_of(told),
-        incoming=payment,
-        to=shown.counterpart.address.text if shown.counterpart.address else "",
-        refunds=payments.refunds_of(work, "incoming", payment.id, REFUNDS),
     )

@@ -20,14 +20,13 @@ from payres.pages.amounts import Mistyped, typed_amount
 from payres.pages.bills import Bill, bill_of, find_bill
 from payres.pages.error_sentences import problem_of
 from payres.pages.forms import check_sign_in, form_secret, read_form
-from payres.pages.html import PAGE_METHODS, error_page, language_of, redirect, render, serve_page
+from payres.pages.html import PAGE_METHODS, language_of, redirect, render, serve_page
 from payres.pages.language import marked
 from payres.routes.context import Context, context_of
 from payres.routes.error_answers import note_error
 from payres.store.work import Work
 from payres.visible import visible_url
 
-FAULT: Final = "The fault is not yours. Please try again in a while"
 # Seconds after which the page looks again: for money on its way, and once it is late.
 LOOK_SECONDS: Final = 2
 LATE_SECONDS: Final = 30
@@ -124,12 +123,12 @@ ENDS: Final[Mapping[str, End]] = {
 
 async def serve_bill(request: Request) -> Response:
     """The payment page /pay/{id}, and its form."""
-    return await serve_page(request, _answer_bill, error_page, FAULT)
+    return await serve_page(request, _answer_bill)
 
 
 async def serve_return(request: Request) -> Response:
     """GET /pay/{id}/return/{state}: where the payer's wallet sends them back to."""
-    return await serve_page(request, _answer_return, error_page, FAULT)
+    return await serve_page(request, _answer_return)
 
 
 async def _answer_bill(request: Request) -> Response:

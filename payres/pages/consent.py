@@ -3,9 +3,9 @@
 Everything happens at the one address that the client sends its user to, and every answer is a page or leads to one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -21,22 +21,21 @@ from payres.errors import (
     InvalidRequest,
     MethodNotAllowed,
     SignInFailed,
-    TooManyRequests,
     WrongState,
 )
 from payres.grants import consent
 from payres.grants.consent import ConsentRequest, Surroundings
-from payres.grants.sign_in import Guesser, csrf_token, open_session
+from payres.grants.sign_in import check_csrf, close_session, csrf_token
 from payres.grants.spending import Spending, spending_of
-from payres.owner.apps import Budget, Who, budgets
+from payres.owner.apps import Budgets, budgets
 from payres.pages import forms, html
 from payres.pages.error_sentences import problem_of
 from payres.pages.grant_words import limit_words, other_words
 from payres.pages.language import Language, as_written
-from payres.rate_limiter import address_of
+from payres.pages.visits import open_session
 from payres.routes.context import context_of
 from payres.routes.error_answers import note_error
-from payres.store.wallets import WalletRecord
+from payres.store.browsers import OF_WALLETS
 from payres.store.work import Work
 from payres.urls import canonical
 
@@ -46,26 +45,8 @@ WAITING_SECONDS: Final = 5
 READING_SECONDS: Final = 30
 
 
-class Running(NamedTuple):
-    """Other apps that may spend, what that comes to in a month at most, and whether some have no limit in the
-    currency of the wallet."""
-
-    names: Sequence[Who]
-    monthly: int
-    has_more: bool
-
-
-async def serve(request: Request) -> Response:
-    """The endpoint, for every method."""
-    fault = "The fault is not yours. Please try again in a while"
-    return await html.serve_page(request, _answer, html.error_page, fault)
-
-
-async def _answer(request: Request) -> Response:
-    too_many = context_of(request).rate_limits.address_error(request.scope)
-    if too_many is not None:
-        sentence = "There were too many requests from your network address. Please wait a moment and open this again"
-        raise TooManyRequests(sentence, retry_after=too_many.retry_after)
+async def answer(request: Request) -> Response:
+    """The answer of the endpoint, to every method."""
     if request.method in {"GET", "HEAD"}:
         return await _show(request, await _find(request))
     if request.method != "POST":
@@ -125,16 +106,11 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
     found = await _find(request)
     if found.decided:
         return _show_decided(request, found, 409)
-    now = context.clock.now()
-    consent.check_open(found, now)
+    consent.check_open(found, context.clock.now())
     if found.wallet.password_hash is None:
         return _show_sign_in(request, found, status=409)
-    guesser = Guesser(address_of(request.scope), found.known_browser)
     try:
-        forms.check_sign_in(request, form)
-        await context.sign_in.check_password(found.wallet, form.get("password", ""), now, guesser)
-        unit = partial(open_session, verified=found.wallet, browser=forms.browser_of(request))
-        signed_in = await context.database.write(unit)
+        signed_in = await open_session(request, forms.OWNER, context.sign_in, found.wallet, found.known_browser, form)
     except InsufficientAccess as error:
         return _show_sign_in(
             request, found, problem_of(html.language_of(request), note_error(request, error)), error.status
@@ -147,9 +123,10 @@ async def _sign_in(request: Request, form: dict[str, str]) -> Response:
 
 
 async def _sign_out(request: Request, form: dict[str, str]) -> Response:
-    context = context_of(request)
-    found = await _find(request)
-    await context.database.write(lambda tx: consent.close_session(tx, found, form.get("csrf", "")))
+    session = (await _find(request)).session
+    if session is not None:
+        check_csrf(session, form.get("csrf", ""))
+        await context_of(request).database.write(partial(close_session, kind=OF_WALLETS, session=session))
     response = html.redirect(_path(request))
     forms.set_signed_out(request, response)
     return response
@@ -182,9 +159,10 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
     # Who asked learns that it came to nothing, or the owner looks at the request once more.
     is_over, uri = isinstance(noted, InvalidInteraction), found.interaction.finish_uri
     link = consent.finish_url(uri, {"result": "grant_rejected"}) if is_over and uri else None
-    values: dict[str, object] = {"state": "expired" if is_over else "failed", "problem": noted, "repeated": False}
-    way_on = {"link": link, "finish": visible.visible_url(link) if link else None, "again": _path(request)}
-    return _end(request, found, values | way_on, noted)
+    problem = problem_of(html.language_of(request), noted)
+    response = _end(request, found, "expired" if is_over else "failed", link, noted.status, problem)
+    response.headers.update(noted.headers)
+    return response
 
 
 def _show_sign_in(request: Request, found: ConsentRequest, problem: str | None = None, status: int = 200) -> Response:
@@ -197,7 +175,7 @@ async def _show_request(request: Request, found: ConsentRequest, session: str, r
     """The request, and the form that decides; `refused` is a limit that could not be taken."""
     context, language = context_of(request), html.language_of(request)
 
-    def unit(work: Work) -> tuple[Surroundings, Sequence[Budget]]:
+    def unit(work: Work) -> tuple[Surroundings, Budgets]:
         return consent.surroundings(work, found), budgets(work, found.wallet)
 
     around, running = await context.database.examine(unit)
@@ -208,7 +186,7 @@ async def _show_request(request: Request, found: ConsentRequest, session: str, r
         "most": limit_words(language, spending) if spending else None,
         "others": other_words(language, found.grant.access, found.grant.subject, own),
         "around": around,
-        "running": _monthly(running, found.wallet),
+        "running": running,
         "bill_note": visible.note_of(around.bill.metadata if around.bill else None),
         "receiver": visible.visible_url(spending.receiver) if spending and spending.receiver else None,
         "limit": _limit(spending, around, refused, language),
@@ -221,12 +199,6 @@ async def _show_request(request: Request, found: ConsentRequest, session: str, r
     status = 400 if refused is not None else 200
     values |= _parties(request, found)
     return html.render(request, "consent/request.html", values, status, form_action=_form_action(finish))
-
-
-def _monthly(running: Sequence[Budget], wallet: WalletRecord) -> Running:
-    """What other apps may spend in each month already."""
-    those = [one for one in running if one.monthly is not None and one.asset == wallet.asset]
-    return Running([one.who for one in those], sum(one.monthly or 0 for one in those), len(those) < len(running))
 
 
 def _limit(spending: Spending | None, around: Surroundings, refused: str | None, language: Language) -> str | None:
@@ -250,27 +222,26 @@ def _form_action(finish: str | None) -> str:
 
 
 def _show_decided(request: Request, found: ConsentRequest, status: int) -> Response:
-    """What became of a request. Only its owner sees more than that."""
-    link = _finish_link(request, found)
-    lapsed = consent.has_lapsed(found.grant, found.interaction, context_of(request).clock.now())
-    spending = spending_of(found.grant.access) if found.session is not None else None
+    """What became of a request."""
+    lapsed = consent.has_lapsed(found.grant.state, found.interaction.decided_at, context_of(request).clock.now())
+    return _end(request, found, "lapsed" if lapsed else found.grant.state, _finish_link(request, found), status)
+
+
+def _end(
+    request: Request, found: ConsentRequest, state: str, link: str | None, status: int, problem: str = ""
+) -> Response:
+    """The page without a decision to make. Only the owner sees more than that the request was decided."""
+    spending = spending_of(found.grant.access) if found.decided and found.session is not None else None
     values = {
-        "state": "lapsed" if lapsed else found.grant.state,
+        "state": state,
+        "problem": problem,
         "repeated": status == 409,
         "most": limit_words(html.language_of(request), spending) if spending else None,
         "link": link,
         "finish": visible.visible_url(link) if link else None,
-        "again": None,
+        "again": None if found.decided else _path(request),
     }
     return html.render(request, "consent/end.html", _parties(request, found) | values, status)
-
-
-def _end(request: Request, found: ConsentRequest, values: dict[str, object], error: DomainError) -> Response:
-    sentence = problem_of(html.language_of(request), error)
-    values = _parties(request, found) | {"most": None} | values | {"problem": sentence}
-    response = html.render(request, "consent/end.html", values, error.status)
-    response.headers.update(error.headers)
-    return response
 
 
 def _parties(request: Request, found: ConsentRequest) -> dict[str, object]:

@@ -1,7 +1,10 @@
-"""What errors say to people on pages: what is so, then what to do, in the reader's language."""
+"""What people read of errors and of payments that failed: what is so, then what to do."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
+
+from markupsafe import Markup
 
 from payres.clock import SECOND
 from payres.errors import DomainError, TooManyRequests
@@ -30,6 +33,24 @@ OWN: Final = (
 )
 
 
+# What the payment says of its failure, for those who can act on it, and what that comes to.
+FAILURES: Final = tuple(
+    (re.compile(said, re.IGNORECASE), sentence)
+    for said, sentence in (
+        (
+            r"nothing has arrived|did(?:n't| not) answer|no answer|could not be reached|within",
+            marked("nobody answered"),
+        ),
+        (r"too slowly", marked("the receiver took it too slowly")),
+        (r"expired|completed", marked("the receiver takes no more money")),
+        (r"rounding|too small|however small", marked("the amount is too small for the way there")),
+        (r"exchange rate|the minimum of|delivers nothing", marked("the exchange rate changed")),
+        (r"the receiver (?:closed|has taken|takes|counts|said)", marked("the receiver did not take it")),
+        (r"was refused with|takes no packet", marked("it was refused on the way")),
+    )
+)
+
+
 def problem_of(language: Language, error: DomainError) -> str:
     """The sentence for an error; its own, in English, where there is none."""
     reason = (error.details or {}).get("reason", "")
@@ -39,3 +60,9 @@ def problem_of(language: Language, error: DomainError) -> str:
         return language.say("There were too many attempts. Try again in {span}.", span=span)
     own = f"{error}."
     return language.say(sentence or own) if sentence or own in OWN else own
+
+
+def failure_of(language: Language, failure: str | None) -> Markup:
+    """Why a payment failed, in a few words."""
+    found = next((sentence for said, sentence in FAILURES if said.search(failure or "")), None)
+    return language.say(found) if found else language.say("it did not get through")

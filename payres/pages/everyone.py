@@ -8,7 +8,6 @@ from payres.pages.html import language_of, render
 from payres.pages.qr import qr_code
 from payres.routes import wallet_addresses
 from payres.routes.context import context_of
-from payres.visible import visible_name
 
 
 async def front_page(request: Request) -> Response:
@@ -25,7 +24,7 @@ async def wallet_page(request: Request) -> Response:
     address = urls.wallet(wallet.path)
     values = {
         "wallet": wallet,
-        "name": visible_name(wallet.public_name, None) or wallet.path,
+        "name": wallet.name,
         "address": address,
         "pointer": urls.pointer(wallet.path) or address,
         "qr": qr_code(address, language_of(request).say("QR code of this wallet address")),

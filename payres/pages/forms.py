@@ -13,25 +13,28 @@ from starlette.responses import Response
 
 from payres.clock import SECOND
 from payres.errors import InsufficientAccess, InvalidRequest, UnsupportedMediaType
-from payres.grants.sign_in import COOKIE_VALUE, SESSION_LIFETIME, Browser, SignedIn, check_csrf, csrf_token
+from payres.grants.sign_in import COOKIE_VALUE, Browser, SignedIn, check_csrf, csrf_token
 from payres.identifiers import new_secret
-from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS
-from payres.operator.operators import SESSION_LIFETIME as OPERATOR_SESSION_LIFETIME
+from payres.limits import MAX_FORM_BYTES, MAX_FORM_FIELDS, MAX_JWKS_KEYS
+from payres.owner.sessions import LONGEST_SESSION
 from payres.pages.html import render
 from payres.routes.context import context_of
 from payres.routes.requests import media_type_of, read_body
-from payres.store.browsers import BROWSER_LIFETIME
+from payres.store.browsers import BROWSER_LIFETIME, OF_OPERATORS, OF_WALLETS, Kind
 from payres.urls import canonical
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 # Over https the prefix makes browsers refuse a cookie that another host, or http, would plant (RFC 6265bis).
 HOST_PREFIX: Final = "__Host-"
+BOXES: Final = "key_id"  # a field that may come several times
 FORM: Final = "payres_form"  # a secret by which a sign-in form is known to be this browser's
 
 
 class Cookies(NamedTuple):
-    """The cookies of those who sign in to a kind of account: `known` has the account's id behind it."""
+    """The cookies of those who sign in to a kind of account: `known` has the account's id behind it. That of a session
+    is kept for `lifetime`, in which it may be made longer."""
 
+    kind: Kind
     session: str
     known: str
     lifetime: int
@@ -40,8 +43,8 @@ class Cookies(NamedTuple):
 
 # Lax, because an owner arrives by a link on the client's site and should still be signed in; forms that other sites
 # send come without it.
-OWNER: Final = Cookies("payres_session", "payres_known_", SESSION_LIFETIME, "lax")
-OPERATOR: Final = Cookies("payres_admin", "payres_admin_known_", OPERATOR_SESSION_LIFETIME, "strict")
+OWNER: Final = Cookies(OF_WALLETS, "payres_session", "payres_known_", LONGEST_SESSION, "lax")
+OPERATOR: Final = Cookies(OF_OPERATORS, "payres_admin", "payres_admin_known_", OF_OPERATORS.lifetime, "strict")
 
 
 def render_sign_in(
@@ -71,10 +74,8 @@ def check_sign_in(request: Request, form: Mapping[str, str]) -> None:
     check_csrf(_cookies(request).get(FORM) or new_secret(), form.get("csrf", ""))
 
 
-async def read_form(request: Request, ticked: str = "") -> dict[str, str]:
-    """The fields of a form that was sent from a page of this server.
-
-    The field `ticked` may come several times; its values are then joined by spaces.
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a form that was sent from a page of this server; the values of BOXES with a space between them.
 
     Raises 400 for what is no form, 403 for one of another site, 413 for a long one, 415 for another media type.
     """
@@ -82,21 +83,17 @@ async def read_form(request: Request, ticked: str = "") -> dict[str, str]:
     if media_type_of(request) != FORM_TYPE:
         raise UnsupportedMediaType(f"This page takes forms only, as {FORM_TYPE}")
     body = await read_body(request, MAX_FORM_BYTES)
+    most = MAX_FORM_FIELDS + MAX_JWKS_KEYS
     try:
-        pairs = parse_qsl(
-            body.decode("ascii"),
-            keep_blank_values=True,
-            strict_parsing=True,
-            errors="strict",
-            max_num_fields=None if ticked else MAX_FORM_FIELDS,
-        )
+        text = body.decode("ascii")
+        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=True, errors="strict", max_num_fields=most)
     except ValueError as error:
         raise _malformed() from error
-    several = [value for name, value in pairs if name == ticked]
-    fields = dict(pairs) | ({ticked: " ".join(several)} if several else {})
-    if len(fields) > MAX_FORM_FIELDS or len(fields) != len(pairs) - max(len(several) - 1, 0):
+    boxes = [value for name, value in pairs if name == BOXES]
+    fields = dict(pairs)
+    if len(fields) > MAX_FORM_FIELDS or len(fields) != len(pairs) - max(len(boxes) - 1, 0):
         raise _malformed()
-    return fields
+    return fields | ({BOXES: " ".join(boxes)} if boxes else {})
 
 
 def browser_of(request: Request, cookies: Cookies = OWNER) -> Browser:
@@ -111,11 +108,6 @@ def set_signed_in(request: Request, response: Response, signed_in: SignedIn, coo
     _set(request, response, cookies.session, signed_in.session, cookies.lifetime, cookies.same_site)
     # For our own sign-in form only.
     _set(request, response, f"{cookies.known}{signed_in.account_id}", signed_in.known, BROWSER_LIFETIME, "strict")
-
-
-def keep_signed_in(request: Request, response: Response, session: str) -> None:
-    """Sets the cookie of an owner's session that lasts longer now."""
-    _set(request, response, OWNER.session, session, OWNER.lifetime, OWNER.same_site)
 
 
 def set_signed_out(request: Request, response: Response, cookies: Cookies = OWNER) -> None:

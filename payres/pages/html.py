@@ -9,7 +9,7 @@ import hashlib
 import logging
 import string
 from collections.abc import Awaitable, Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, Response
 from payres.errors import DomainError, ServerFailed
 from payres.http.observation import observation_of
 from payres.pages.brand import brand_of
-from payres.pages.error_sentences import problem_of
+from payres.pages.error_sentences import failure_of, problem_of
 from payres.pages.language import Language, marked, preferred
 from payres.pages.zones import zone_of
 from payres.routes.context import context_of
@@ -62,8 +62,8 @@ log = logging.getLogger("payres.routes")
 async def serve_page(
     request: Request,
     answer: Callable[[Request], Awaitable[Response]],
-    error_page: Callable[[Request, DomainError], Response],
-    fault: str,
+    template: str = "error.html",
+    fault: str = "The fault is not yours. Please try again in a while",
 ) -> Response:
     """The answer of an endpoint for people, to every method: errors are pages too, and `fault` is the hint of a 500."""
     try:
@@ -75,7 +75,7 @@ async def serve_page(
             "%s of %s failed", request.method, observation_of(request.scope).route
         )  # the URL may hold a secret
         found = note_error(request, ServerFailed(fault))
-    return error_page(request, found)
+    return error_page(request, found, template)
 
 
 def render(
@@ -91,7 +91,7 @@ def render(
     host = context_of(request).urls.base.partition("://")[2]
     language = Language("en", context_of(request).clock.now()) if is_operators else language_of(request)
     common = {"style": style, "server": host, "language": language, "say": language.say, "count": language.count}
-    common["brand"] = brand
+    common |= {"brand": brand, "why": partial(failure_of, language)}
     text = _environment().get_template(template).render({**common, **values})
     policy = (
         f"default-src 'none'; style-src {style_hash}; img-src 'self'; form-action {form_action}; base-uri 'none';"
@@ -122,7 +122,6 @@ def redirect(url: str) -> Response:
 
 
 def error_page(request: Request, error: DomainError, template: str = "error.html") -> Response:
-    """The page for an error."""
     language = language_of(request)
     is_missing, text = error.code == "not_found", problem_of(language, error)
     if is_missing:

@@ -74,14 +74,9 @@ class Language(msgspec.Struct, frozen=True):
     def day(self, moment: int) -> str:
         """`today`, `yesterday`, `tomorrow`, or `20 Nov`, with the year if it is not this one."""
         there, here = self._local(moment), self._local(self.now)
-        named = {0: "today", -1: "yesterday", 1: "tomorrow"}.get((there.date() - here.date()).days)
-        match named:
-            case "today":
-                return self.say("today")
-            case "yesterday":
-                return self.say("yesterday")
-            case "tomorrow":
-                return self.say("tomorrow")
+        near = {0: marked("today"), 1: marked("yesterday"), -1: marked("tomorrow")}.get(self.days_ago(moment))
+        if near:
+            return self.say(near)
         month = self.say("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec").split()[there.month - 1]
         short = self.say("{day} {month}", day=there.day, month=month)
         return short if there.year == here.year else f"{short} {there.year}"
@@ -103,6 +98,15 @@ class Language(msgspec.Struct, frozen=True):
         return self.say(
             "{weekday} {day} {month}", weekday=names[there.weekday()], day=there.day, month=self._month(there)
         )
+
+    def days_ago(self, moment: int) -> int:
+        """How many days of the reader's calendar lie between; negative for what is to come."""
+        return (self._local(self.now).date() - self._local(moment).date()).days
+
+    def when(self, moment: int) -> str:
+        """The time of what was today, and the day of what was earlier: `14:02`, or `Yesterday`."""
+        day = self.day(moment)
+        return f"{day[:1].upper()}{day[1:]}" if self.days_ago(moment) else self.clock(moment)
 
     def moment(self, moment: int) -> str:
         """`today, 14:02`."""

@@ -32,10 +32,10 @@ from payres.limits import (
     MAX_WAITING_REQUESTS,
     MAX_WAITING_REQUESTS_OF_CLIENT,
 )
-from payres.operator import operators
 from payres.operator.volume import DailyVolume
 from payres.settings import Settings
 from payres.slots import Slots
+from payres.store.browsers import OF_OPERATORS
 from payres.store.database import Database
 from payres.urls import Urls
 
@@ -77,7 +77,7 @@ class Context(msgspec.Struct, frozen=True):
     pages: Pages
     holders: Holders = field(default_factory=Holders)
     sign_in: SignInGuard = field(default_factory=SignInGuard)
-    operator_sign_in: SignInGuard = field(default_factory=lambda: SignInGuard(operators.WHAT))
+    operator_sign_in: SignInGuard = field(default_factory=lambda: SignInGuard(OF_OPERATORS))
     volume: DailyVolume = field(default_factory=DailyVolume)
     # One for each key of a client, so that copies of a request wait for its answer.
     idempotency_slots: Slots = field(default_factory=lambda: Slots(None, None, 1))

@@ -8,28 +8,28 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from payres.amounts import MAX_LEDGER
-from payres.store.rows import first_row_from, number
+from payres.store.accounts import AccountRecord
+from payres.store.rows import first_row_from
 from payres.store.work import Transaction
 
-Source = Literal["outgoing", "incoming", "deposit", "withdrawal", "sent back", "came back"]
+Source = Literal["sent", "received", "deposit", "withdrawal", "sent back", "came back"]
 
 
 class ListedRecord(msgspec.Struct, frozen=True):
     """An item of the list; later items have greater keys. id is the payment's, for a refund that of the refunded
     payment.
 
-    wanted is the debit amount of an outgoing payment or the incoming amount of an incoming one (decimal text); moved is
-    the amount sent or received. other is the local incoming payment that an outgoing one pays, or a refund's other
-    payment.
+    other is the wallet here at the other end; wish is what its owner typed to make an outgoing payment. wanted is what
+    that may take, or an incoming one asks for (decimal text); moved is what has been sent or received.
     """
 
     key: str
     source: Source
     id: str
     grant_id: str | None
-    quote_id: str | None
+    wish: str | None
     receiver: str | None
-    other: str | None
+    other: int | None
     wanted: str | None
     moved: int
     state: str
@@ -41,25 +41,26 @@ class ListedRecord(msgspec.Struct, frozen=True):
 
 # The casts give each column one affinity; otherwise SQLite would sort all movements for each page.
 _NO: Final = "cast(NULL AS text)"
+_NONE: Final = "cast(NULL AS integer)"
 _MADE: Final = f"{_NO}, {_NO}, {_NO}"
-_DONE: Final = f"cast('completed' AS text), {_NO}, {_NO}, created_at, cast(NULL AS integer)"
+_DONE: Final = f"cast('completed' AS text), {_NO}, {_NO}"
 _LISTED: Final = f"""
-SELECT id AS key, 'outgoing' AS source, id, grant_id, quote_id, receiver, incoming_payment_id, cast(debit AS text),
-  sent, state, failure, metadata, created_at, cast(NULL AS integer)
+SELECT id AS key, 'sent' AS source, id, grant_id, (SELECT wish FROM quote WHERE quote.id = quote_id), receiver,
+  cast((SELECT i.wallet_address_id FROM incoming_payment i WHERE i.id = incoming_payment_id) AS integer),
+  cast(debit AS text), sent, state, failure, metadata, created_at, {_NONE}
 FROM outgoing_payment WHERE wallet_address_id = :wallet AND id < :below
 UNION ALL
-SELECT listed, 'incoming', id, {_MADE}, {_NO}, incoming_value, received,
+SELECT listed, 'received', id, {_MADE}, {_NONE}, incoming_value, received,
   cast(iif(completed_at IS NULL, 'open', 'completed') AS text), {_NO}, metadata, created_at, expires_at
 FROM incoming_payment WHERE wallet_address_id = :wallet AND listed < :below AND listed IS NOT NULL
 UNION ALL
-SELECT m.id, t.kind, m.id, {_MADE}, {_NO}, {_NO}, t.amount, cast('completed' AS text), {_NO}, {_NO}, m.created_at,
-  cast(NULL AS integer)
+SELECT m.id, t.kind, m.id, {_MADE}, {_NONE}, {_NO}, t.amount, {_DONE}, m.created_at, {_NONE}
 FROM movement m JOIN transfer t ON t.id = m.transfer_id WHERE m.account_id = :account AND m.id < :below
 UNION ALL
-SELECT id, 'sent back', incoming_payment_id, {_MADE}, outgoing_payment_id, {_NO}, amount, {_DONE}
+SELECT id, 'sent back', incoming_payment_id, {_MADE}, to_wallet_id, {_NO}, amount, {_DONE}, created_at, {_NONE}
 FROM refund WHERE from_wallet_id = :wallet AND id < :below
 UNION ALL
-SELECT id, 'came back', outgoing_payment_id, {_MADE}, incoming_payment_id, {_NO}, returned, {_DONE}
+SELECT id, 'came back', outgoing_payment_id, {_MADE}, from_wallet_id, {_NO}, returned, {_DONE}, created_at, {_NONE}
 FROM refund WHERE to_wallet_id = :wallet AND id < :below
 ORDER BY key DESC LIMIT :rows
 """
@@ -115,11 +116,6 @@ def _ends(tx: Transaction, ordered: str, value: str) -> Sequence[Any]:
     return list(dict.fromkeys(row[0] for row in rows if row))
 
 
-def wallet_of_payment(tx: Transaction, direction: Literal["incoming", "outgoing"], payment_id: str) -> int:
-    """The id of a payment's wallet."""
-    return number(tx, f"SELECT wallet_address_id FROM {direction}_payment WHERE id = ?", payment_id)
-
-
 def note_expiry(tx: Transaction, payment_id: str, now: int) -> None:
     """Records that the expiry event was written, and unlists a payment that received nothing."""
     tx.execute(
@@ -128,21 +124,23 @@ def note_expiry(tx: Transaction, payment_id: str, now: int) -> None:
     )
 
 
-class Sums(NamedTuple):
-    """An account's credits and debits in a period, and the change of its balance since."""
+class Statement(NamedTuple):
+    """What an account held at the beginning of a time, what came and left, and what it held at the end or holds now."""
 
+    opening: int
     credits: int
     debits: int
-    since: int
+    closing: int
 
 
-def sums(tx: Transaction, account_id: int, since: int, until: int) -> Sums:
-    """The sums from `since` until just before `until`. Scans all transfers from `since` on."""
+def statement(tx: Transaction, account: AccountRecord, since: int, until: int) -> Statement:
+    """That of a time which has begun. What is held counts as not yet gone. It walks all transfers from `since` on."""
     first, end = (first_row_from(tx, "transfer", "id", moment) for moment in (since, until))
     (credited, debited), (more, less) = (
-        [_sum(tx, side, account_id, *ids) for side in ("credit", "debit")] for ids in ((first, end), (end, MAX_LEDGER))
+        [_sum(tx, side, account.id, *ids) for side in ("credit", "debit")] for ids in ((first, end), (end, MAX_LEDGER))
     )
-    return Sums(credited, debited, more - less)
+    closing = account.balance - more + less
+    return Statement(closing - credited + debited, credited, debited, closing)
 
 
 def _sum(tx: Transaction, side: str, account_id: int, first: int, end: int) -> int:

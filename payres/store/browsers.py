@@ -1,25 +1,88 @@
-"""SQL of the browsers known to accounts: of wallets those of their owners, of operators their own."""
+"""SQL of browsers: those in which owners of wallets and operators are signed in, and those that their accounts know."""
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from payres.clock import DAY
+import msgspec
+
+from payres.clock import DAY, HOUR, MINUTE
 from payres.limits import KNOWN_BROWSER_DAYS, MAX_KNOWN_BROWSERS
-from payres.store.retention import BROWSERS, OPERATOR_BROWSERS, Rule, purge
-from payres.store.rows import insert_row, number
+from payres.store.operators import OPERATORS
+from payres.store.retention import BROWSERS, OPERATOR_BROWSERS, OPERATOR_SESSIONS, SESSIONS, Rule, purge
+from payres.store.rows import Table, insert_row, number
+from payres.store.wallets import WALLETS
 from payres.store.work import Transaction
 
 BROWSER_LIFETIME: Final = KNOWN_BROWSER_DAYS * DAY
 
 
-class Kind(NamedTuple):
-    """The table of a kind of account's browsers, with its retention rule, and the column of the account."""
+class SessionRecord(msgspec.Struct, frozen=True):
+    """A browser in which somebody is signed in to an account; created_at is stored for owners alone."""
 
+    id_hash: bytes
+    account_id: int
+    expires_at: int
+    created_at: int
+
+
+class Kind(NamedTuple):
+    """A kind of account with a password: what sentences call it, where accounts, sessions and known browsers are, and
+    for how long a session lasts without being used."""
+
+    noun: str
+    accounts: Table[Any]
+    sessions: Table[SessionRecord]
+    session_rule: Rule
     rule: Rule
     account: str
+    lifetime: int
 
 
-OF_WALLETS: Final = Kind(BROWSERS, "wallet_address_id")
-OF_OPERATORS: Final = Kind(OPERATOR_BROWSERS, "operator_id")
+OF_WALLETS: Final = Kind(
+    "wallet",
+    WALLETS,
+    Table(SessionRecord, "session", account_id="wallet_address_id"),
+    SESSIONS,
+    BROWSERS,
+    "wallet_address_id",
+    15 * MINUTE,
+)
+OF_OPERATORS: Final = Kind(
+    "operator",
+    OPERATORS,
+    Table(SessionRecord, "operator_session", account_id="operator_id", created_at="0"),
+    OPERATOR_SESSIONS,
+    OPERATOR_BROWSERS,
+    "operator_id",
+    12 * HOUR,
+)
+
+
+def insert_session(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int) -> None:
+    """Stores a new session and deletes those that have ended."""
+    purge(tx, kind.session_rule, now)
+    created = {"created_at": now} if kind is OF_WALLETS else {}
+    values = {"id_hash": id_hash, kind.account: account_id, "expires_at": now + kind.lifetime} | created
+    insert_row(tx, kind.session_rule.table, **values)
+
+
+def find_session(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> SessionRecord | None:
+    """The session, unless it has ended."""
+    return kind.sessions.find(tx, "WHERE id_hash = ? AND expires_at > ?", id_hash, now)
+
+
+def extend_session(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> None:
+    """Makes a session last as long as a new one from now on."""
+    extended = f"UPDATE {kind.session_rule.table} SET expires_at = ? WHERE id_hash = ?"
+    tx.execute(extended, (now + kind.lifetime, id_hash))
+
+
+def delete_session(tx: Transaction, kind: Kind, id_hash: bytes) -> None:
+    tx.execute(f"DELETE FROM {kind.session_rule.table} WHERE id_hash = ?", (id_hash,))
+
+
+def delete_sessions(tx: Transaction, kind: Kind, account_id: int) -> None:
+    """Signs an account out everywhere."""
+    tx.execute(f"DELETE FROM {kind.session_rule.table} WHERE {kind.account} = ?", (account_id,))
 
 
 def insert_browser(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int) -> None:

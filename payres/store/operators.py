@@ -1,10 +1,10 @@
-"""SQL of the operators of the admin pages with their sessions, and of the API keys of the operator's API."""
+"""SQL of the operators who use the admin pages, and of the keys of programs that use the operator's API."""
 
 from collections.abc import Sequence
 
 import msgspec
 
-from payres.store.retention import FORMS, OPERATOR_SESSIONS, purge
+from payres.store.retention import FORMS, purge
 from payres.store.rows import Table, insert_row, json_column
 from payres.store.work import Transaction
 
@@ -24,9 +24,13 @@ class OperatorRecord(msgspec.Struct, frozen=True):
         """Whether the role allows changes."""
         return self.role == "full"
 
+    @property
+    def actor(self) -> str:
+        """The operator as the audit log names the actor."""
+        return f"page:{self.name}"
+
 
 OPERATORS = Table(OperatorRecord, "operator")
-OF_SESSION = Table(OperatorRecord, "operator_session s JOIN operator o ON o.id = s.operator_id", prefix="o.")
 
 
 def find_operator(tx: Transaction, name: str) -> OperatorRecord | None:
@@ -48,17 +52,6 @@ def set_link(tx: Transaction, name: str, role: str, link_hash: bytes, expires_at
     )
 
 
-def operator_of_session(tx: Transaction, id_hash: bytes, now: int) -> OperatorRecord | None:
-    """The operator who is signed in with a session."""
-    return OF_SESSION.find(tx, "WHERE s.id_hash = ? AND s.expires_at > ?", id_hash, now)
-
-
-def insert_session(tx: Transaction, id_hash: bytes, operator_id: int, now: int, expires_at: int) -> None:
-    """Stores a new session and purges expired ones."""
-    purge(tx, OPERATOR_SESSIONS, now)
-    insert_row(tx, "operator_session", id_hash=id_hash, operator_id=operator_id, expires_at=expires_at)
-
-
 def is_used(tx: Transaction, form_id: str) -> bool:
     """Whether a form was already submitted."""
     return tx.execute("SELECT 1 FROM operator_form WHERE id = ?", (form_id,)).fetchone() is not None
@@ -68,15 +61,6 @@ def use_form(tx: Transaction, form_id: str, now: int) -> None:
     """Stores that a form was submitted."""
     purge(tx, FORMS, now)
     insert_row(tx, "operator_form", id=form_id, used_at=now)
-
-
-def delete_session(tx: Transaction, id_hash: bytes) -> None:
-    tx.execute("DELETE FROM operator_session WHERE id_hash = ?", (id_hash,))
-
-
-def delete_sessions_of_operator(tx: Transaction, operator_id: int) -> None:
-    """Signs the operator out of all browsers."""
-    tx.execute("DELETE FROM operator_session WHERE operator_id = ?", (operator_id,))
 
 
 class ApiKeyRecord(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""SQL of wallet addresses, their keys, their owners' sessions, and password links."""
+"""SQL of wallet addresses, their keys, and links for passwords."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -8,9 +8,9 @@ import msgspec
 
 from payres.amounts import Asset, Fee
 from payres.errors import InvalidRequest
-from payres.store.retention import SESSIONS, purge
-from payres.store.rows import R, Table, insert_row, number
+from payres.store.rows import R, Table, number
 from payres.store.work import Transaction, Work
+from payres.visible import visible_name
 
 
 class WalletRecord(msgspec.Struct, frozen=True):
@@ -38,6 +38,16 @@ class WalletRecord(msgspec.Struct, frozen=True):
         return self.state == "active"
 
     @property
+    def name(self) -> str:
+        """What its owner is called: the public name, made safe to show, or else the path."""
+        return visible_name(self.public_name, None) or self.path
+
+    @property
+    def actor(self) -> str:
+        """The owner as the audit log names the actor."""
+        return f"owner:{self.path}"
+
+    @property
     def asset(self) -> Asset:
         return Asset(self.asset_code, self.asset_scale)
 
@@ -58,15 +68,6 @@ class KeyRecord(msgspec.Struct, frozen=True):
     name: str | None
 
 
-class SessionRecord(msgspec.Struct, frozen=True):
-    """A browser session of a wallet's owner."""
-
-    id_hash: bytes
-    wallet_address_id: int
-    created_at: int
-    expires_at: int
-
-
 WALLETS = Table(
     WalletRecord,
     "wallet_address w JOIN asset a ON a.id = w.asset_id",
@@ -77,7 +78,6 @@ WALLETS = Table(
     fee_basis_points="a.fee_basis_points",
 )
 KEYS = Table(KeyRecord, "wallet_key")
-SIGNED_IN = Table(SessionRecord, "session")
 
 
 def find_wallet(tx: Transaction, path: str) -> WalletRecord | None:
@@ -139,30 +139,6 @@ def last_key(tx: Transaction, wallet_id: int, kid: str) -> KeyRecord | None:
 def list_keys(tx: Transaction, wallet_id: int, revoked: bool = False) -> Sequence[KeyRecord]:
     """The valid keys, oldest first; with `revoked`, the revoked ones too."""
     return KEYS.list(tx, "WHERE wallet_address_id = ? AND (revoked_at IS NULL OR ?) ORDER BY id", wallet_id, revoked)
-
-
-def insert_session(tx: Transaction, id_hash: bytes, wallet_id: int, now: int, expires_at: int) -> None:
-    """Stores a new session and purges expired ones."""
-    purge(tx, SESSIONS, now)
-    insert_row(tx, "session", id_hash=id_hash, wallet_address_id=wallet_id, created_at=now, expires_at=expires_at)
-
-
-def find_session(tx: Transaction, id_hash: bytes, now: int) -> SessionRecord | None:
-    """The session, unless it has expired."""
-    return SIGNED_IN.find(tx, "WHERE id_hash = ? AND expires_at > ?", id_hash, now)
-
-
-def extend_session(tx: Transaction, id_hash: bytes, expires_at: int) -> None:
-    tx.execute("UPDATE session SET expires_at = ? WHERE id_hash = ?", (expires_at, id_hash))
-
-
-def delete_session(tx: Transaction, id_hash: bytes) -> None:
-    tx.execute("DELETE FROM session WHERE id_hash = ?", (id_hash,))
-
-
-def delete_sessions_of_wallet(tx: Transaction, wallet_id: int) -> None:
-    """Signs the owner out of all browsers."""
-    tx.execute("DELETE FROM session WHERE wallet_address_id = ?", (wallet_id,))
 
 
 def set_password_link(tx: Transaction, wallet_id: int, link_hash: bytes, expires_at: int) -> None:

@@ -100,14 +100,15 @@ async def sign_in(page: Page, server: Instance) -> None:
     await expect(page.get_by_role("button", name="Sign out")).to_be_visible()
 
 
-async def check(page: Page, url: str) -> None:
-    """That a page fits all widths, in light and dark, and has nothing that axe finds wrong."""
-    await page.goto(url)
+async def check(page: Page, url: str = "") -> None:
+    """That the page there, or the one that is open, fits all widths, in light and dark, and that axe finds nothing."""
+    if url:
+        await page.goto(url)
     for width, scheme in SCREENS:
         await page.set_viewport_size(ViewportSize(width=width, height=844))
         await page.emulate_media(color_scheme=scheme)
-        assert await page.evaluate("document.documentElement.scrollWidth") == width, (url, width)
-        assert await breaches(page) == [], (url, width, scheme)
+        assert await page.evaluate("document.documentElement.scrollWidth") == width, (page.url, width)
+        assert await breaches(page) == [], (page.url, width, scheme)
 
 
 async def test_every_page_for_everyone_fits_and_can_be_read(

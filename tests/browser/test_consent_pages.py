@@ -170,15 +170,6 @@ async def test_form_on_another_site_decides_nothing(
     await expect(page.get_by_role("heading", level=1)).to_contain_text("pay up to USD 20.00")
 
 
-async def test_pages_refuse_to_be_framed(wallet_server: Instance, client_site: ClientSite, open_page: OpenPage) -> None:
-    asked = Asked(wallet_server)
-    client_site.pages["/"] = f'<iframe src="{asked.url}"></iframe><p>around it</p>'
-    page = await open_page()
-    await page.goto(client_site.url)
-    await expect(page.get_by_text("around it")).to_be_visible()
-    assert "Sign in" not in await page.frames[1].content()
-
-
 @pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (390, "dark")])
 async def test_pages_fit_a_phone_in_light_and_dark(
     wallet_server: Instance, open_page: OpenPage, width: int, scheme: str

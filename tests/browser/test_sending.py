@@ -3,24 +3,23 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import pytest
-from playwright.async_api import Page, ViewportSize, expect
+from playwright.async_api import Page, expect
 
 from payres.operator import assets
 from payres.pages.account import payment
 from payres.store.payments import OUTGOING
 from payres.testing.peering import peer
 from tests.browser.conftest import PASSWORD, OpenPage
-from tests.browser.test_admin_pages import AXE, breaches
+from tests.browser.test_account_pages import check
+from tests.browser.test_admin_pages import AXE
 from tests.helpers import Json
 from tests.instance import Instance
 from tests.interledger.network import network
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-SCREENS: list[tuple[int, Literal["light", "dark"]]] = [(320, "light"), (390, "dark"), (1280, "light"), (1280, "dark")]
 ENDS: Sequence[Json] = (
     {"state": "failed", "sent": 0, "delivered": 0, "failure": "W" * 300},
     {"state": "failed", "sent": 53, "delivered": 30, "failure": "the way was closed", "unresolved_debit": 100},
@@ -55,15 +54,6 @@ async def fill(page: Page, to: str, amount: str, note: str = "Lunch on Friday") 
     await page.get_by_label("Note").fill(note)
     async with page.expect_navigation():
         await page.keyboard.press("Enter")
-
-
-async def check(page: Page) -> None:
-    """That a page fits all widths, in light and dark, and has nothing that axe finds wrong."""
-    for width, scheme in SCREENS:
-        await page.set_viewport_size(ViewportSize(width=width, height=844))
-        await page.emulate_media(color_scheme=scheme)
-        assert await page.evaluate("document.documentElement.scrollWidth") == width, (page.url, width)
-        assert await breaches(page) == [], (page.url, width, scheme)
 
 
 async def test_money_goes_to_another_server_once(servers: Sequence[Instance], open_page: OpenPage) -> None:

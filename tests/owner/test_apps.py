@@ -9,7 +9,7 @@ from payres.clock import DAY, HOUR, format_time
 from payres.errors import NotFound
 from payres.operator import keys, wallets
 from payres.owner import apps
-from payres.owner.apps import App, Budget
+from payres.owner.apps import App
 from payres.store.work import Work
 from tests.helpers import Json, amount, last_segment, receiver_of, usd
 from tests.instance import Instance
@@ -44,8 +44,8 @@ def pay(client: Client, owner: Client, token: str, receiver: str, cents: int) ->
     assert answer.status_code == 201, answer.text
 
 
-def budgets(instance: Instance, owner: Client) -> list[Budget]:
-    return [*instance.read(lambda work: apps.budgets(work, wallets.require_wallet(work, path_of(owner))))]
+def budgets(instance: Instance, owner: Client) -> list[App]:
+    return [*instance.read(lambda work: apps.budgets(work, wallets.require_wallet(work, path_of(owner))).apps)]
 
 
 def app(instance: Instance, owner: Client, grant_id: str) -> App:
@@ -96,7 +96,7 @@ def test_budget_says_what_is_left_and_until_when(shared: Instance, limits: Json,
         for name, moment in (("renews", budget.renews_at), ("ends", budget.ends_at))
     }
     assert found == expected
-    assert (budget.grant_id, budget.spent, budget.who.name, budget.who.is_claimed) == (
+    assert (budget.grant.id, budget.spent, budget.who.name, budget.who.is_claimed) == (
         grant_id,
         500,
         "Example Shop",

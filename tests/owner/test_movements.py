@@ -20,7 +20,7 @@ from payres.operator import exports, wallets
 from payres.operator.exports import PeriodQuery
 from payres.operator.wallets import require_wallet
 from payres.owner import movements
-from payres.owner.movements import Movement, Page, Reader, Row, Wanted, statement
+from payres.owner.movements import Movement, Page, Reader, Row, Wanted
 from payres.payments import incoming
 from payres.payments.incoming import open_receiver
 from payres.payments.outgoing import insert, pay_or_hold
@@ -29,8 +29,8 @@ from payres.payments.refunds import Wanted as WantedRefund
 from payres.payments.settlement import end_sending
 from payres.representations import amount
 from payres.store import clients, payments
-from payres.store.accounts import ACCOUNTS
-from payres.store.activity import remote_payers
+from payres.store.accounts import ACCOUNTS, AccountRecord
+from payres.store.activity import remote_payers, statement
 from payres.store.checkouts import CheckoutRecord, State, change_checkout, insert_checkout
 from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS
@@ -99,6 +99,10 @@ def pay(work: Work, path: str, bill_id: str, value: int, grant_id: str | None = 
     payment = insert(work, wallet, receiver.payment.client_id, terms, grant_id=grant_id, metadata=metadata)
     pay_or_hold(work, wallet, payment, receiver)
     return payment.id
+
+
+def account_of(work: Work, path: str) -> AccountRecord:
+    return ACCOUNTS.by_id(work, require_wallet(work, path).account_id)
 
 
 def send_away(work: Work, path: str, value: int) -> str:
@@ -278,7 +282,7 @@ def test_pages_have_no_gaps_and_no_doubles(deeds: Sequence[str], rows: int, scan
             assert len(keys) == len(set(keys))
             assert sorted(keys) == sorted(one.key for one in whole)
         if show == "all":
-            account = ACCOUNTS.by_id(work, require_wallet(work, "alice").account_id)
+            account = account_of(work, "alice")
             moved = sum(one.amount for one in walk(work, "alice", show, rows))
             assert moved == account.balance - account.held
 
@@ -327,7 +331,7 @@ def test_statement_sums_to_the_balance_of_the_ledger(moves: Sequence[tuple[str, 
                     wallets.deposit(work, "bob", "9.00")
         since, until = NOW + start * DAY, NOW + (start + days) * DAY
         work = at(work, max(now, since))
-        found = statement(work, require_wallet(work, "alice"), since, until)
+        found = statement(work, account_of(work, "alice"), since, until)
         assert found.opening + found.credits - found.debits == found.closing
         period = PeriodQuery(from_=format_time(since), to=format_time(until))
         export, text = exports.export_statement("alice", period), ""
@@ -338,7 +342,7 @@ def test_statement_sums_to_the_balance_of_the_ledger(moves: Sequence[tuple[str, 
         figures = [Decimal(one).scaleb(-2) for one in found]
         assert [Decimal(rows[0]["balance"]), Decimal(rows[-1]["balance"])] == [figures[0], figures[3]]
         assert figures[1:3] == [sum(one for one in amounts if one > 0), -sum(one for one in amounts if one < 0)]
-        whole = statement(work, require_wallet(work, "alice"), 0, work.now + 1)
+        whole = statement(work, account_of(work, "alice"), 0, work.now + 1)
         [balance] = opened.execute("SELECT balance FROM account WHERE kind = 'wallet' ORDER BY id").fetchone()
         assert (whole.opening, whole.closing) == (0, balance)
 
@@ -349,7 +353,7 @@ def test_sums_pass_what_sqlite_adds_up(tx: Work) -> None:
     wallets.deposit(tx, "rich", str(big))
     wallets.withdraw(tx, "rich", str(big))
     wallets.deposit(tx, "rich", str(big))
-    assert statement(tx, require_wallet(tx, "rich"), 0, tx.now + 1) == (0, 2 * big, big, big)
+    assert statement(tx, account_of(tx, "rich"), 0, tx.now + 1) == (0, 2 * big, big, big)
 
 
 def test_names_of_apps_are_looked_up_once(tx: Work) -> None:

@@ -102,6 +102,9 @@ def test_name_that_says_nothing_is_none(name: str | None) -> None:
         ("“$tide.example/carol”.", "https://tide.example/carol"),
         (" HTTPS://Tide.Example:443/carol#x ", "https://tide.example/carol"),
         ("http://tide.example/carol", "http://tide.example/carol"),
+        ("<http://tide.example/carol>,", "http://tide.example/carol"),
+        ("$ tide.example / carol", "https://tide.example/carol"),
+        ("\u200btide.example/carol?utm=1\n", "https://tide.example/carol"),
         ("$bücher.example/anna", "https://xn--bcher-kva.example/anna"),
     ],
 )
@@ -112,7 +115,15 @@ def test_text_is_read_as_the_url_that_it_means(text: str, url: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", " ", "$", "mailto:bob@tide.example", "payto://iban/DE75512108001245126199", "bob@tide.example"),
+        *(
+            "",
+            " ",
+            "$",
+            "javascript:alert(1)//a.b",
+            "mailto:bob@tide.example",
+            "payto://iban/DE75512108001245126199",
+            "bob@tide.example",
+        ),
         *("https://pay.example@evil.example/bob", "https://evil.example\\pay.example/bob", "https:///bob", "data:x/y"),
         *("file:///etc/passwd", "tide.example/../bob", "https://tide.example/%zz", "x" * 3000),
     ],

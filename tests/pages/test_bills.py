@@ -53,7 +53,7 @@ def test_page_says_who_asks_for_how_much_and_what_for(shared: Instance, browser:
         f"Bob asks for USD12.50 What for Order 2041 Paid to Bob http://{host}/bob State not paid yet"
     )
     assert f"<title>Pay Bob USD 12.50 · {host}</title>" in answer.text
-    assert '<svg class="qr"' in answer.text
+    assert 'class="qr"' in answer.text
     url = quote(f"{shared.base_url}/incoming-payments/{path.rpartition('/')[2]}", safe="")
     assert f'href="/account/send?bill={url}"' in answer.text
     [cookie] = answer.headers.get_list("set-cookie")

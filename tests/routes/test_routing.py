@@ -72,7 +72,7 @@ class Known(Route):
     """Notes that it was asked."""
 
     def __init__(self) -> None:
-        super().__init__("/admin/one", {"GET": consent.serve})
+        super().__init__("/admin/one", {"GET": consent.answer})
         self.asked = 0
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:

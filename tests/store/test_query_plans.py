@@ -27,7 +27,7 @@ from payres.store import (
     retention,
     wallets,
 )
-from payres.store.accounts import Cause
+from payres.store.accounts import AccountRecord, Cause
 from payres.store.assets import RateRecord
 from payres.store.migrations import schema
 from payres.store.payments import PaymentRecord
@@ -60,7 +60,13 @@ VALUES: dict[Any, Any] = {
 }
 # These have tests of their own below, or are for the operator and exports alone, or run what another one runs.
 OTHERS = {
-    *("activity.sums", "entries.last_transfer", "entries.net_change", "entries.page_of_entries", "entries.sums_by_day"),
+    *(
+        "activity.statement",
+        "entries.last_transfer",
+        "entries.net_change",
+        "entries.page_of_entries",
+        "entries.sums_by_day",
+    ),
     *("entries.transfers", "events.last_sequence", "events.signing_secrets", "grants.authorization_revision"),
     *("grants.spending", "packets.count_and_sum", "packets.newest_of_payment", "payments.page_of_payments"),
     *("payments.payers_of", "payments.payments_in_order", "payments.sending_remote", "peers.outgoing_token"),
@@ -349,7 +355,8 @@ def test_index_of_what_goes_or_is_under_way_has_nothing_else(
 
 
 def test_sums_of_an_account_are_counted_along_the_ids_of_transfers(connection: RecordingConnection) -> None:
-    *_, plan = plans(connection, lambda tx: activity.sums(tx, 1, 1, 2)).values()
+    account = AccountRecord(1, "wallet", 1, 1, 0, 0)
+    *_, plan = plans(connection, lambda tx: activity.statement(tx, account, 1, 2)).values()
     assert plan[0] == "SEARCH transfer USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby
 from typing import Any, Final, NamedTuple, cast, get_args
 from urllib.parse import urlencode
@@ -13,11 +14,11 @@ from payres.admin.serving import send_export
 from payres.clock import SECOND, format_time
 from payres.errors import nothing_here
 from payres.operator.exports import PeriodQuery, export_statement
-from payres.owner.movements import Reader, Row, Show, Wanted, day_of, statement
+from payres.owner.movements import Reader, Row, Show, Wanted, day_of
 from payres.pages.account.visits import Visit
 from payres.pages.language import Language, marked
-from payres.pages.payment_failures import failure_of
 from payres.store.accounts import ACCOUNTS
+from payres.store.activity import statement
 from payres.store.work import Work
 from payres.visible import visible_text
 
@@ -59,11 +60,12 @@ async def show(visit: Visit) -> Response:
 
     def unit(work: Work) -> dict[str, Any]:
         found = Reader(work, visit.wallet, language.zone).page(wanted, ROWS)
+        account = ACCOUNTS.by_id(work, visit.wallet.account_id)
         return {
             "rows": found.rows,
             "next": found.next,
-            "statement": statement(work, visit.wallet, summed.since, summed.until),
-            "held": ACCOUNTS.by_id(work, visit.wallet.account_id).held if summed == months[0] else 0,
+            "statement": statement(work, account, summed.since, summed.until),
+            "held": account.held if summed == months[0] else 0,
         }
 
     values = await visit.read(unit)
@@ -72,7 +74,7 @@ async def show(visit: Visit) -> Response:
     return visit.show(
         "activity.html",
         tab=TAB,
-        days=_by_day(language, values["rows"]),
+        days=groupby(values["rows"], partial(_heading, language)),
         wanted=wanted,
         months=months,
         chosen=chosen,
@@ -83,7 +85,6 @@ async def show(visit: Visit) -> Response:
         earlier=f"{TAB}?{urlencode(filters | {'below': values['next'] or ''})}",
         latest=f"{TAB}?{urlencode(filters)}",
         **values,
-        **words(language),
     )
 
 
@@ -95,43 +96,16 @@ async def download(visit: Visit) -> Response:
     period = PeriodQuery(from_=format_time(found.since), to=format_time(found.until))
     export = export_statement(visit.wallet.path, period)
     export.name = f"{visit.wallet.path} {found.name}"
-    return await send_export(visit, export, f"owner:{visit.wallet.path}")
+    return await send_export(visit, export, visit.wallet.actor)
 
 
-def words(language: Language) -> dict[str, Any]:
-    """What the templates say of movements."""
-    return {
-        "why": lambda one: failure_of(language, one.reason),
-        "sizes": lambda row: sorted({abs(one.amount) for one in row.movements}),
-        "when": lambda one: _when(language, one.time),
-        "day_before": lambda one: _when(language, one.time) if _days_ago(language, one.time) else "",
-        "span_of": lambda row: (language.clock(row.movements[-1].time), language.clock(row.newest.time)),
-    }
-
-
-def _when(language: Language, moment: int) -> str:
-    """The time of what was today, and the day of what was earlier."""
-    if _days_ago(language, moment) == 0:
-        return language.clock(moment)
-    day = language.day(moment)
-    return day[:1].upper() + day[1:]
-
-
-def _days_ago(language: Language, moment: int) -> int:
-    now, then = (datetime.fromtimestamp(one // SECOND, language.zone).date() for one in (language.now, moment))
-    return (now - then).days
-
-
-def _by_day(language: Language, rows: Sequence[Row]) -> Sequence[tuple[str, Sequence[Row]]]:
-    """The rows under the heading of their day."""
-
-    def heading(row: Row) -> str:
-        ago = _days_ago(language, row.newest.time)
-        if ago in {0, 1}:
-            return language.day(row.newest.time)
-        return language.weekday(row.newest.time) if ago < A_YEAR else language.date(row.newest.time)
-
-    return [(day, list(those)) for day, those in groupby(rows, heading)]
+def _heading(language: Language, row: Row) -> str:
+    """The day that a row stands under."""
+    moment = row.newest.time
+    ago = language.days_ago(moment)
+    if ago in {0, 1}:
+        return language.day(moment)
+    return language.weekday(moment) if ago < A_YEAR else language.date(moment)
 
 
 def _months(visit: Visit) -> Sequence[Month]:

@@ -2,23 +2,20 @@
 Stop."""
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any, Final
 
 from starlette.responses import Response
 
 from payres.clock import DAY
-from payres.grants.intervals import Interval
 from payres.owner import apps, keys
-from payres.owner.apps import App, Budget, Standing
-from payres.owner.movements import FOLDED, Movement, Reader, Row
-from payres.pages.account import activity
-from payres.pages.account.visits import Form, Visit
+from payres.owner.apps import App, Budgets, Standing
+from payres.owner.movements import Movement, Reader, rows_of
+from payres.owner.sending import free_balance
+from payres.pages.account.visits import Visit
 from payres.pages.grant_words import other_words, spending_sentence
 from payres.pages.html import redirect
 from payres.pages.language import Language, marked
-from payres.routes.context import context_of
-from payres.store.accounts import ACCOUNTS
+from payres.pages.visits import Form
 from payres.store.rows import AFTER_ALL
 from payres.store.work import Work
 
@@ -33,6 +30,7 @@ PERIODS: Final = {
     (1, 0): marked("Month {number} of {times}."),
     (12, 0): marked("Year {number} of {times}."),
 }
+PERIOD: Final = marked("Period {number} of {times}.")
 # How a grant has ended, or why it has none to end.
 ENDS: Final[dict[Standing, str]] = {
     "spends": marked("It may spend"),
@@ -49,31 +47,22 @@ async def show(visit: Visit) -> Response:
     """GET /account/apps."""
 
     def unit(work: Work) -> dict[str, Any]:
-        found = apps.running(work, visit.wallet)
-        account = ACCOUNTS.by_id(work, visit.wallet.account_id)
-        ended, _ = apps.ended(work, visit.wallet, count=FEW)
-        return {"running": found, "ended": ended, "free": account.balance - account.held}
+        running = apps.running(work, visit.wallet)
+        return {
+            "budgets": Budgets([app for app in running if app.may_spend]),
+            "looking": [app for app in running if not app.may_spend],
+            "ended": apps.ended(work, visit.wallet, count=FEW)[0],
+            "free": free_balance(work, visit.wallet),
+        }
 
-    values = await visit.read(unit)
-    running: Sequence[App] = values["running"]
-    found = [app.budget for app in running if app.budget]
-    return visit.show(
-        "apps.html",
-        tab=TAB,
-        budgets=found,
-        looking=[app for app in running if app.budget is None],
-        monthly=sum(one.monthly for one in found if one.monthly is not None),
-        uncounted=[one for one in found if one.monthly is None],
-        **values,
-        **_words(visit.language, context_of(visit.request).urls.wallet(visit.wallet.path)),
-    )
+    return visit.show("apps.html", tab=TAB, **await visit.read(unit), **_words(visit))
 
 
 async def show_ended(visit: Visit) -> Response:
     """GET /account/apps/ended."""
     before = visit.request.query_params.get("before", AFTER_ALL)
     ended, more = await visit.read(lambda work: apps.ended(work, visit.wallet, before))
-    return visit.show("apps_ended.html", tab=TAB, ended=ended, more=more, **_words(visit.language))
+    return visit.show("apps_ended.html", tab=TAB, ended=ended, more=more, **_words(visit))
 
 
 async def show_one(visit: Visit) -> Response:
@@ -85,16 +74,13 @@ async def show_one(visit: Visit) -> Response:
         return app, Reader(work, visit.wallet, language.zone).of_grant(grant_id, PAYMENTS)
 
     app, paid = await visit.read(unit)
-    own = context_of(visit.request).urls.wallet(visit.wallet.path)
     return visit.show(
         "app.html",
         tab=TAB,
         app=app,
-        budget=app.budget,
-        rows=_rows(language, paid),
+        rows=rows_of(paid),
         is_cut=len(paid) == PAYMENTS,
-        **_words(language, own),
-        **activity.words(language),
+        **_words(visit),
     )
 
 
@@ -111,56 +97,31 @@ async def stop(visit: Visit, form: Form) -> Response:
     return redirect(f"{TAB}/{grant_id}")
 
 
-def _rows(language: Language, paid: Sequence[Movement]) -> Sequence[Row]:
-    """The payments, those to one receiver on one day in one row."""
-
-    def alike(one: Movement) -> tuple[object, str]:
-        return one.counterpart.wallet_id or one.counterpart.text, language.date(one.time)
-
-    found = [Row(list(those)) for _, those in groupby(paid, alike)]
-    return [
-        row
-        for one in found
-        for row in ([one] if len(one.movements) >= FOLDED else [Row([each]) for each in one.movements])
-    ]
-
-
-def _words(language: Language, own: str = "") -> dict[str, Any]:
-    """What the templates say of apps and budgets; `own` is the reader's wallet address."""
+def _words(visit: Visit) -> dict[str, Any]:
+    """What the templates say of apps and budgets."""
+    language, own = visit.language, visit.context.urls.wallet(visit.wallet.path)
     return {
         "may": lambda spending: spending_sentence(language, spending),
         "sees": lambda grant: other_words(language, grant.access, grant.subject, own),
         "end_of": lambda app: language.say(ENDS[app.standing]),
-        "window_of": lambda budget: _window(language, budget),
-        "share_of": _share,
+        "window_of": lambda app: _window(language, app),
         "NEARLY": NEARLY,
     }
 
 
-def _share(budget: Budget) -> int:
-    """How much of the limit is spent, in per cent."""
-    most = budget.spending.value
-    return 100 if most is None else min(100, budget.spent * 100 // most)
-
-
-def _period(interval: Interval | None) -> str:
-    """Which of the windows of a plan it is."""
-    months, length = (interval.months, interval.microseconds) if interval else (0, 0)
-    return PERIODS.get((months, length), marked("Period {number} of {times}."))
-
-
-def _window(language: Language, budget: Budget) -> str:
+def _window(language: Language, app: App) -> str:
     """When it starts, or starts again, and when it ends."""
-    renews_at, ends_at, times = budget.renews_at, budget.ends_at, budget.spending.times
+    spending, renews_at = app.spending, app.renews_at
     said = []
-    if budget.is_to_come and renews_at is not None:
+    if app.is_to_come and renews_at is not None:
         said.append(language.say("It starts on {date}.", date=language.date(renews_at)))
-    elif budget.window is not None and times is not None and times > 1:
-        said.append(language.say(_period(budget.spending.interval), number=budget.window, times=times))
-    if renews_at is not None and not budget.is_to_come:
+    elif app.window is not None and spending and spending.interval and (spending.times or 0) > 1:
+        period = PERIODS.get((spending.interval.months, spending.interval.microseconds), PERIOD)
+        said.append(language.say(period, number=app.window, times=spending.times))
+    if renews_at is not None and not app.is_to_come:
         is_soon = renews_at < language.now + 2 * DAY
         when = language.moment(renews_at) if is_soon else language.date(renews_at)
         said.append(language.say("It starts again: {when}.", when=when))
-    if ends_at is not None:
-        said.append(language.say("It ends on {date}.", date=language.date(ends_at)))
+    if app.ends_at is not None:
+        said.append(language.say("It ends on {date}.", date=language.date(app.ends_at)))
     return " ".join(said)

@@ -6,7 +6,6 @@ from starlette.responses import Response
 
 from payres.owner import apps
 from payres.owner.movements import Reader, Wanted
-from payres.pages.account.activity import words
 from payres.pages.account.visits import HOME, Visit
 from payres.store.accounts import ACCOUNTS
 from payres.store.work import Work
@@ -29,9 +28,9 @@ async def show(visit: Visit) -> Response:
             "balance": account.balance - account.held,
             "in_progress": under_way,
             "rows": [row for row in rows if row.newest.key not in shown][:MOVEMENTS],
-            "budgets": apps.budgets(work, wallet)[:BUDGETS],
+            "budgets": apps.budgets(work, wallet).apps[:BUDGETS],
             "address": work.urls.wallet(wallet.path),
             "pointer": work.urls.pointer(wallet.path) or work.urls.wallet(wallet.path),
         }
 
-    return visit.show("home.html", tab=HOME, **await visit.read(unit), **words(visit.language))
+    return visit.show("home.html", tab=HOME, **await visit.read(unit))

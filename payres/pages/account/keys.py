@@ -8,15 +8,15 @@ from starlette.responses import Response
 
 from payres.errors import DomainError, nothing_here
 from payres.owner import keys
-from payres.pages.account.visits import Form, Visit
+from payres.pages.account.visits import Visit
 from payres.pages.html import redirect
 from payres.pages.language import marked
+from payres.pages.visits import Form
 from payres.routes.context import context_of
 
 PATH: Final = "/settings/developer-keys"
 SETTINGS: Final = "/settings"
 MOST_DIGITS: Final = 18  # of an id
-TOO_LONG: Final = marked("This is too long to be a key. Copy only what the app shows as its key.")
 NONE_TICKED: Final = marked("Mark the keys to revoke first.")
 PROBLEMS: Final = {
     "unreadable": marked("This is not a whole key. Copy it again, from its first character to its last."),
@@ -36,11 +36,6 @@ PROBLEMS: Final = {
 async def show(visit: Visit) -> Response:
     """GET /settings/developer-keys."""
     return await _show(visit)
-
-
-async def show_too_long(visit: Visit) -> Response:
-    """The page for a form that was too long to be read."""
-    return await _show(visit, {"key": visit.language.say(TOO_LONG)}, status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
 
 async def add(visit: Visit, form: Form) -> Response:

@@ -17,16 +17,16 @@ from payres.errors import (
     TooManyRequests,
     Unavailable,
 )
-from payres.grants.sign_in import Guesser, hash_password
+from payres.grants.sign_in import hash_password
 from payres.identifiers import hash_secret
 from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.owner import passwords
-from payres.pages.account.visits import HOME, Form, Visit
+from payres.pages.account.visits import HOME, Visit
 from payres.pages.error_sentences import problem_of
 from payres.pages.forms import browser_of, check_sign_in, read_form, render_sign_in, set_signed_in
 from payres.pages.html import PAGE_METHODS, language_of, redirect
 from payres.pages.language import Language
-from payres.rate_limiter import address_of
+from payres.pages.visits import Form, check_password
 from payres.routes.context import context_of
 from payres.routes.error_answers import note_error
 from payres.store.wallets import WalletRecord
@@ -49,11 +49,10 @@ async def change(visit: Visit, form: Form) -> Response:
     hashed, problems = await _hashed(visit.language, form)
     if hashed is None:
         return _show(visit, problems, 400)
-    context, wallet = visit.context, visit.wallet
-    # Whoever has the session does not guess.
-    guesser = Guesser(address_of(visit.request.scope), hash_secret(visit.session))
+    wallet = visit.wallet
+    session = hash_secret(visit.session)  # whoever has it does not guess
     try:
-        await context.sign_in.check_password(wallet, form.get("current", ""), context.clock.now(), guesser)
+        await check_password(visit.request, visit.context.sign_in, wallet, form.get("current", ""), session)
     except (SignInFailed, TooManyRequests, Unavailable) as error:
         noted = note_error(visit.request, error)
         return _show(visit, {"current": problem_of(visit.language, noted)}, noted.status)

@@ -10,7 +10,6 @@ from payres.owner.movements import Reader
 from payres.owner.payments import Detail
 from payres.pages import bills
 from payres.pages.account.visits import Visit
-from payres.pages.payment_failures import failure_of
 from payres.store.payments import INCOMING
 from payres.store.work import Work
 from payres.visible import ShownUrl, visible_url
@@ -32,7 +31,7 @@ async def show(visit: Visit) -> Response:
     payment = found.outgoing
     if payment is None:
         return visit.show("payment_in.html", tab=ACTIVITY, found=found, one=found.shown, payment=found.incoming)
-    terms, ended_at, asset = payment.terms, payment.ended_at, visit.wallet.asset
+    terms, ended_at = payment.terms, payment.ended_at
     is_fresh = payment.grant_id is None and (ended_at is None or visit.language.now - ended_at < FRESH)
     return visit.show(
         "payment_out.html",
@@ -41,13 +40,11 @@ async def show(visit: Visit) -> Response:
         found=found,
         one=found.shown,
         payment=payment,
-        failure=failure_of(visit.language, payment.failure),
         terms=terms,
         is_fresh=is_fresh,
         back=back,
         host=visible_url(terms.receiver).host,
         took=None if terms.path is None or ended_at is None else ended_at - payment.created_at,
-        rest=visit.language.decimal(terms.debit - payment.sent, asset),
     )
 
 

@@ -9,11 +9,12 @@ from starlette.responses import Response
 from payres.clock import DAY, SECOND
 from payres.owner import requests
 from payres.pages.account.send import MAX_NOTE
-from payres.pages.account.visits import HOME, Form, Visit
+from payres.pages.account.visits import HOME, Visit
 from payres.pages.amounts import Mistyped, typed_amount
 from payres.pages.bills import Bill, bill_of
 from payres.pages.html import redirect
 from payres.pages.qr import qr_code
+from payres.pages.visits import Form
 from payres.store.work import Work
 
 PATH: Final = "/account/request"

@@ -11,12 +11,13 @@ from starlette.responses import Response
 from payres.amounts import Asset
 from payres.errors import DomainError
 from payres.owner import sending
-from payres.owner.sending import KeptWish, Payee, Price, Wish
-from payres.pages.account.visits import HOME, Form, Visit
+from payres.owner.sending import KeptWish, Price, Wish
+from payres.pages.account.visits import HOME, Visit
 from payres.pages.amounts import Mistyped, typed_amount
 from payres.pages.error_sentences import problem_of
 from payres.pages.html import redirect
 from payres.pages.language import marked
+from payres.pages.visits import Form
 from payres.rate_limiter import count_for_client
 from payres.routes.error_answers import note_error
 from payres.store.work import Work
@@ -131,7 +132,9 @@ async def _ask_price(visit: Visit, wish: Wish) -> Response:
         return await _show_form(visit, wish, {"amount": str(error)}, FAILED)
     except DomainError as error:
         noted = note_error(visit.request, error)
-        return await _show_form(visit, wish, await _problems(visit, noted, wish, payee), noted.status)
+        free = await visit.read(partial(sending.free_balance, wallet=payer))
+        field, said = _said(visit, noted, wish, payee.asset if payee else payer.asset, free)
+        return await _show_form(visit, wish, {field: said}, noted.status)
     return redirect(f"/account/send/{quote_id}")
 
 
@@ -193,12 +196,6 @@ def _rate(visit: Visit, net: int, terms: Terms) -> str:
     figures = f"{Context(prec=4).divide(arrives, spent):f}"
     figures = figures if visit.language.code == "en" else figures.replace(".", ",")
     return f"1 {own.code} = {figures} {theirs.code}"
-
-
-async def _problems(visit: Visit, error: DomainError, wish: Wish, payee: Payee | None) -> Mapping[str, str]:
-    """What is said of an error, at its field."""
-    free = await visit.read(partial(sending.free_balance, wallet=visit.wallet))
-    return dict([_said(visit, error, wish, payee.asset if payee else visit.wallet.asset, free)])
 
 
 def _said(visit: Visit, error: DomainError, wish: Wish, theirs: Asset, free: int) -> tuple[str, str]:

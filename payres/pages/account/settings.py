@@ -6,11 +6,12 @@ from starlette.responses import Response
 
 from payres.owner import passwords
 from payres.pages import zones
-from payres.pages.account.visits import Form, Visit
+from payres.pages.account.visits import Visit
 from payres.pages.forms import set_signed_out
 from payres.pages.html import redirect
 from payres.pages.language import marked
 from payres.pages.qr import qr_code
+from payres.pages.visits import Form
 
 TAB: Final = "/settings"
 REGIONS: Final = {

@@ -1,55 +1,34 @@
-"""Visits of a wallet's owner: signing in, what a page gets, and how it is shown."""
+"""Visits of a wallet's owner: what a page gets and how it is shown, and the form to sign in with."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.admin.serving import ActorRequest
 from payres.errors import DomainError, SignInFailed, Unavailable
-from payres.grants.sign_in import Guesser, csrf_token, open_session
+from payres.grants.sign_in import authenticate, csrf_token
 from payres.owner import sessions
-from payres.owner.sessions import Owner
+from payres.pages import visits
 from payres.pages.error_sentences import problem_of
-from payres.pages.forms import (
-    browser_of,
-    check_sign_in,
-    render_sign_in,
-    set_signed_in,
-    set_signed_out,
-)
-from payres.pages.html import language_of, redirect, render
+from payres.pages.forms import OWNER, render_sign_in
+from payres.pages.html import language_of, render
 from payres.pages.language import Language
-from payres.rate_limiter import address_of
+from payres.pages.visits import Form, Side
 from payres.routes.context import context_of
-from payres.routes.error_answers import note_error
+from payres.store.browsers import OF_WALLETS
 from payres.store.wallets import WalletRecord
 
 HOME: Final = "/account"
-Form = Mapping[str, str]
 
 
-class Visit(ActorRequest, frozen=True):
-    """A request of a wallet's owner; `session` is the secret in the cookie."""
+class Visit(visits.Visit, frozen=True):
+    """A request of a wallet's owner."""
 
     wallet: WalletRecord
-    session: str
     language: Language
-    is_renewed: bool = False  # so that the cookie lasts as long as the session
-
-    @property
-    def segments(self) -> Mapping[str, str]:
-        """What the path names."""
-        found: Mapping[str, str] = self.request.path_params
-        return found
-
-    @property
-    def name(self) -> str:
-        """What the owner is called: the public name, or else the wallet's path."""
-        return self.wallet.public_name or self.wallet.path
 
     def show(
         self, template: str, status: int = 200, *, tab: str = "", refresh: int | None = None, **values: Any
@@ -59,7 +38,7 @@ class Visit(ActorRequest, frozen=True):
         `tab` is the path of the tab it belongs to; without one it is a task, in one narrow column. It looks again after
         `refresh` seconds.
         """
-        common = {"wallet": self.wallet, "name": self.name, "csrf": csrf_token(self.session), "tab": tab}
+        common = {"wallet": self.wallet, "name": self.wallet.name, "csrf": csrf_token(self.session), "tab": tab}
         response = render(self.request, f"account/{template}", common | values, status)
         if refresh is not None:
             response.headers["Refresh"] = str(refresh)
@@ -71,61 +50,29 @@ Page = Callable[[Visit], Awaitable[Response]]
 Act = Callable[[Visit, Form], Awaitable[Response]]
 
 
-async def find_visit(request: Request) -> Visit | None:
+async def find_visit(request: Request, session: str) -> Visit | None:
     """The visit of whoever is signed in; its session is made longer when that is due."""
-    session = browser_of(request).session
-    if session is None:
+    found = await context_of(request).database.read(partial(sessions.find_owner, session=session))
+    if found is None:
         return None
-    database = context_of(request).database
-    owner: Owner | None = await database.read(partial(sessions.find_session, session=session))
-    if owner is None:
-        return None
-    visit = Visit(request, partial(sessions.authenticate, session=session), owner.wallet, session, language_of(request))
-    # Not with a form, which may end the session: the page after it does.
-    is_due = owner.is_renewal_due and request.method != "POST"
-    return msgspec.structs.replace(visit, is_renewed=is_due and await _renew(visit))
+    wallet, is_renewal_due = found
+    authentic = partial(authenticate, kind=OF_WALLETS, session=session)
+    visit = Visit(request, authentic, session, wallet, language_of(request))
+    if is_renewal_due and request.method != "POST":  # a form may end the session: the page after it renews it
+        with suppress(SignInFailed, Unavailable):
+            await visit.write(partial(sessions.renew_session, session=session))
+    return visit
 
 
-async def _renew(visit: Visit) -> bool:
-    try:
-        await visit.write(partial(sessions.renew_session, session=visit.session))
-    except (SignInFailed, Unavailable):
-        return False
-    return True
-
-
-async def sign_in(request: Request, form: Form) -> Response:
-    """Takes a wallet and its password, and leads back to the page that was asked for."""
-    context, name, browser = context_of(request), form.get("wallet", ""), browser_of(request)
-    account, known = await context.database.read(partial(sessions.find_account, name=name, browser=browser))
-    guesser = Guesser(address_of(request.scope), known)
-    try:
-        check_sign_in(request, form)
-        await context.sign_in.check_password(account, form.get("password", ""), context.clock.now(), guesser)
-        signed_in = await context.database.write(partial(open_session, verified=account, browser=browser))
-    except DomainError as error:
-        noted = note_error(request, error)
-        field = "password" if isinstance(error, SignInFailed) else ""
-        response = show_sign_in(request, {field: problem_of(language_of(request), noted)}, name, noted.status)
-        response.headers.update(noted.headers)
-        return response
-    query = request.scope["query_string"]
-    response = redirect((request.scope["raw_path"] + (b"?" + query if query else b"")).decode("ascii"))
-    set_signed_in(request, response, signed_in)
-    return response
-
-
-async def sign_out(visit: Visit) -> Response:
-    """Ends the session."""
-    await visit.write(partial(sessions.close_session, session=visit.session))
-    response = redirect("/")
-    set_signed_out(visit.request, response)
-    return response
-
-
-def show_sign_in(
-    request: Request, problems: Mapping[str, str] | None = None, name: str | None = None, status: int = 401
-) -> Response:
-    """The form for wallet and password, where another page was asked for; `problems` stand at their fields."""
+def show_sign_in(request: Request, error: DomainError | None, name: str | None) -> Response:
+    """The form for wallet and password, where another page was asked for."""
+    field = "password" if isinstance(error, SignInFailed) and name is not None else ""
+    problems = {field: problem_of(language_of(request), error)} if error else {}
     given = request.query_params.get("wallet", "") if name is None else name
-    return render_sign_in(request, "account/sign_in.html", {"problems": problems or {}, "given": given}, status)
+    values = {"problems": problems, "given": given}
+    return render_sign_in(request, "account/sign_in.html", values, error.status if error else 401)
+
+
+SIDE: Final = Side(
+    OWNER, lambda context: context.sign_in, "wallet", sessions.find_account, find_visit, show_sign_in, signed_out="/"
+)

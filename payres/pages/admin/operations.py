@@ -19,10 +19,10 @@ from payres.limits import DEFAULT_PAGE, MAX_PAGE
 from payres.operator.declarations import Form as Declared
 from payres.operator.declarations import Input, Operation, operation_of
 from payres.operator.exports import Export, ExportQuery
-from payres.operator.operators import actor_of
 from payres.operator.shapes import Fact, as_csv, facts_of, make_table, path_of
-from payres.pages.admin.sign_in import Form, Visit, check_password
+from payres.pages.admin.sign_in import Visit
 from payres.pages.html import HEADERS, redirect
+from payres.pages.visits import Form, check_password
 from payres.routes.error_answers import note_error
 from payres.store.operators import OPERATORS, is_used, use_form
 from payres.store.work import Work
@@ -138,7 +138,7 @@ async def send_file(visit: Visit, rule: Callable[..., Export]) -> Response:
     request, operation = visit.request, operation_of(rule)
     filters = {name: value for name, value in read_filters(request, operation).items() if value}
     export = rule(**operation.arguments(read_parameters(request, operation, filters)))
-    return await send_export(visit, export, actor_of(visit.operator))
+    return await send_export(visit, export, visit.operator.actor)
 
 
 class Subject(NamedTuple):
@@ -168,7 +168,8 @@ class Action:
             if self.form.moves_money:
                 account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
                 session = hash_secret(visit.session)  # whoever has it does not guess
-                await check_password(visit.request, account, form.get("password", ""), session)
+                guard = visit.context.operator_sign_in
+                await check_password(visit.request, guard, account, form.get("password", ""), session)
             if form.get("choice") not in self.form.buttons:
                 raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
             back = await self._carry_out(visit, form)

@@ -13,14 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.admin.serving import all_operations
-from payres.errors import InsufficientAccess, InvalidRequest, MethodNotAllowed, SignInFailed, nothing_here
-from payres.grants.sign_in import check_csrf
+from payres.errors import InsufficientAccess, InvalidRequest, nothing_here
 from payres.operator.exports import export_ledger, export_payments, export_statement
 from payres.pages.admin import details, overview, sign_in
 from payres.pages.admin.operations import Action, exports_page, send_file, show_list
-from payres.pages.admin.sign_in import Form, Page, Visit
-from payres.pages.forms import read_form
-from payres.pages.html import PAGE_METHODS, error_page, load_templates, serve_page
+from payres.pages.admin.sign_in import Page, Visit
+from payres.pages.html import load_templates, serve_page
+from payres.pages.visits import Form, answer
 from payres.routes.routing import Handler, Route
 from payres.urls import ADMIN_API, ADMIN_ROOT
 
@@ -72,7 +71,7 @@ def _handler(found: Callable[..., Any]) -> Handler:
     return partial(
         serve_page,
         answer=found if found in OPEN else partial(_answer, page=found),
-        error_page=partial(error_page, template="admin/notice.html"),
+        template="admin/notice.html",
         fault="The server failed, and its log says how",
     )
 
@@ -85,29 +84,10 @@ OPEN: Final = (sign_in.follow_link, _find_nothing)  # for who is not signed in
 
 
 async def _answer(request: Request, page: Page) -> Response:
-    is_form = request.method == "POST"
-    form = await read_form(request) if is_form else {}
-    if form.get("choice") == "sign-in":
-        return await sign_in.sign_in(request, form)
-    visit = await sign_in.find_visit(request)
-    if visit is None:
-        return sign_in.show_sign_in(request, "You are signed out by now, so nothing was done" if is_form else None)
-    try:
-        return await (_carry_out(visit, page, form) if is_form else _show(visit, page))
-    except SignInFailed as error:  # the session has ended meanwhile
-        return sign_in.show_sign_in(request, str(error))
+    return await answer(request, sign_in.SIDE, page, partial(_carry_out, page=page))
 
 
-async def _show(visit: Visit, page: Page) -> Response:
-    if visit.request.method not in {"GET", "HEAD"}:
-        raise MethodNotAllowed(PAGE_METHODS)
-    return await page(visit)
-
-
-async def _carry_out(visit: Visit, page: Page, form: Form) -> Response:
-    check_csrf(visit.session, form.get("csrf", ""))
-    if form.get("choice") == "sign-out":
-        return await sign_in.sign_out(visit)
+async def _carry_out(visit: Visit, form: Form, page: Page) -> Response:
     if not isinstance(page, Action):
         raise InvalidRequest("This form is not one of this page's. Please open it again", field="choice")
     if not visit.operator.may_change:

@@ -1,18 +1,19 @@
 """Signing in to the operator's pages, by a link that sets a password or by name and password; and visits signed in."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from payres.admin.serving import ActorRequest
-from payres.errors import DomainError, InsufficientAccess, SignInFailed
-from payres.grants.sign_in import Guesser, SignedIn, csrf_token, hash_password
+from payres.errors import DomainError
+from payres.grants.sign_in import authenticate, csrf_token, find_session, hash_password
 from payres.limits import MIN_PASSWORD_LENGTH
 from payres.operator import operators
+from payres.operator.operators import find_account
+from payres.pages import visits
 from payres.pages.forms import (
     OPERATOR,
     browser_of,
@@ -20,30 +21,23 @@ from payres.pages.forms import (
     read_form,
     render_sign_in,
     set_signed_in,
-    set_signed_out,
 )
 from payres.pages.html import redirect, render
-from payres.rate_limiter import address_of
+from payres.pages.visits import Side
 from payres.routes.context import context_of
 from payres.routes.error_answers import note_error
-from payres.store.operators import OperatorRecord
+from payres.store.browsers import OF_OPERATORS
+from payres.store.operators import OPERATORS, OperatorRecord
+from payres.store.work import Work
 
 HOME: Final = "/admin"
 WRONG: Final = "This name and this password do not belong together"
-Form = Mapping[str, str]
 
 
-class Visit(ActorRequest, frozen=True):
-    """A request of an operator; `session` is the secret in the cookie."""
+class Visit(visits.Visit, frozen=True):
+    """A request of an operator."""
 
     operator: OperatorRecord
-    session: str
-
-    @property
-    def segments(self) -> Mapping[str, str]:
-        """What the path names."""
-        found: Mapping[str, str] = self.request.path_params
-        return found
 
     def show(self, template: str, status: int = 200, **values: Any) -> Response:
         """The page that a template makes of the values, in the section of the navigation that its path begins with."""
@@ -56,48 +50,16 @@ class Visit(ActorRequest, frozen=True):
 Page = Callable[[Visit], Awaitable[Response]]
 
 
-async def find_visit(request: Request) -> Visit | None:
+async def find_visit(request: Request, session: str) -> Visit | None:
     """The visit of whoever is signed in."""
-    session = browser_of(request, OPERATOR).session
-    if session is None:
-        return None
-    operator = await context_of(request).database.read(partial(operators.find_session, session=session))
-    authenticate = partial(operators.authenticate, session=session)
-    return Visit(request, authenticate, operator, session) if operator else None
 
+    def unit(work: Work) -> OperatorRecord | None:
+        found = find_session(work, OF_OPERATORS, session)
+        return OPERATORS.by_id(work, found.account_id) if found else None
 
-async def sign_in(request: Request, form: Form) -> Response:
-    """Takes a name and a password, and leads back to the page that was asked for."""
-    database, name, browser = context_of(request).database, form.get("name", ""), browser_of(request, OPERATOR)
-    account, known = await database.read(partial(operators.find_account, name=name, browser=browser))
-    try:
-        check_sign_in(request, form)
-        await check_password(request, account, form.get("password", ""), known)
-        signed_in = await database.write(partial(operators.open_session, verified=account, browser=browser))
-    except InsufficientAccess as error:
-        return show_sign_in(request, str(note_error(request, error)), name, error.status)
-    except SignInFailed as error:
-        note_error(request, error)
-        return show_sign_in(request, WRONG, name)
-    return _signed_in(request, signed_in, request.scope["raw_path"].decode("ascii"))
-
-
-async def sign_out(visit: Visit) -> Response:
-    """Ends the session."""
-    await visit.write(partial(operators.close_session, session=visit.session))
-    response = redirect(HOME)
-    set_signed_out(visit.request, response, OPERATOR)
-    return response
-
-
-async def check_password(request: Request, account: OperatorRecord, password: str, known: bytes | None) -> None:
-    """Raises SignInFailed unless it is the account's, TooManyRequests, Unavailable when too many are checked.
-
-    `known` stands for the browser, if it was signed in with before or still is.
-    """
-    context = context_of(request)
-    guesser = Guesser(address_of(request.scope), known)
-    await context.operator_sign_in.check_password(account, password, context.clock.now(), guesser)
+    operator = await context_of(request).database.read(unit)
+    authentic = partial(authenticate, kind=OF_OPERATORS, session=session)
+    return Visit(request, authentic, session, operator) if operator else None
 
 
 async def follow_link(request: Request) -> Response:
@@ -118,20 +80,23 @@ async def follow_link(request: Request) -> Response:
         return _show_link(request, operator.name, str(noted), noted.status)
     browser = browser_of(request, OPERATOR)
     unit = partial(operators.set_password, secret=secret, password_hash=hashed, browser=browser)
-    return _signed_in(request, await database.write(unit), HOME)
+    signed_in, response = await database.write(unit), redirect(HOME)
+    set_signed_in(request, response, signed_in, OPERATOR)
+    return response
 
 
-def show_sign_in(request: Request, problem: str | None = None, name: str = "", status: int = 401) -> Response:
+def show_sign_in(request: Request, error: DomainError | None = None, name: str | None = None) -> Response:
     """The form for name and password, where another page was asked for."""
-    return render_sign_in(request, "admin/sign_in.html", {"problem": problem, "name": name}, status)
+    is_wrong = error is not None and error.details.get("reason") == "wrong_password"
+    values = {"problem": WRONG if is_wrong else error and str(error), "name": name or ""}
+    return render_sign_in(request, "admin/sign_in.html", values, error.status if error else 401)
+
+
+SIDE: Final = Side(
+    OPERATOR, lambda context: context.operator_sign_in, "name", find_account, find_visit, show_sign_in, signed_out=HOME
+)
 
 
 def _show_link(request: Request, name: str, problem: str | None = None, status: int = 200) -> Response:
     values = {"problem": problem, "name": name, "least": MIN_PASSWORD_LENGTH}
     return render_sign_in(request, "admin/link.html", values, status)
-
-
-def _signed_in(request: Request, signed_in: SignedIn, path: str) -> Response:
-    response = redirect(path)
-    set_signed_in(request, response, signed_in, OPERATOR)
-    return response

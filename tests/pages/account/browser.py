@@ -9,6 +9,7 @@ import httpx2
 
 from payres.grants.sign_in import Browser, csrf_token, open_session
 from payres.operator.wallets import require_wallet
+from payres.store.browsers import OF_WALLETS
 from tests.helpers import TIMEOUT
 from tests.instance import Instance
 from tests.pages.admin.browser import words_of
@@ -29,7 +30,7 @@ class OwnersBrowser:
     """It is signed in, keeps its cookies and follows no redirects."""
 
     def __init__(self, instance: Instance, path: str, **headers: str) -> None:
-        found = instance.write(lambda work: open_session(work, require_wallet(work, path), Browser(None, {})))
+        found = instance.write(lambda work: open_session(work, OF_WALLETS, require_wallet(work, path), Browser()))
         self.instance = instance
         self.path = path
         self.http = httpx2.Client(base_url=instance.base_url, timeout=TIMEOUT, headers={"Accept": ACCEPT} | headers)

@@ -123,12 +123,3 @@ def test_names_and_notes_are_text(payres: Instance) -> None:
             assert "<script" not in page.text
             assert "<img" not in page.text
             assert "\u202e" not in page.text
-
-
-@pytest.mark.parametrize("code", ["de", "es"])
-def test_pages_speak_the_language_of_the_reader(shared: Instance, code: str) -> None:
-    owner = new_owner(shared)
-    with OwnersBrowser(shared, path_of(owner), **{"Accept-Language": code}) as browser:
-        for where in ("/account", ACTIVITY):
-            assert "+100,00" in browser.words(where)
-            assert browser.http.get(where).headers["content-language"] == code

@@ -28,18 +28,6 @@ def last_change(payres: Instance) -> tuple[str, str, str]:
     return actor, action, subject
 
 
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("/settings", "Settings Receive on your site"),
-        ("/settings/password", "Change your password"),
-        ("/settings/receive", "Receive on your site"),
-    ],
-)
-def test_pages_say_what_they_are_for(dora: OwnersBrowser, path: str, words: str) -> None:
-    assert dora.words(path).startswith(words)
-
-
 def test_new_password_takes_the_old_one_and_signs_others_out(payres: Instance, dora: OwnersBrowser) -> None:
     session = dora.http.cookies["payres_session"]
     with signed_out(payres) as other:
@@ -124,7 +112,7 @@ def test_site_gets_its_line_and_a_code_of_the_wallet_address(dora: OwnersBrowser
     page = dora.http.get("/settings/receive").text
     line = f'<link rel="monetization" href="{dora.instance.base_url}/{dora.path}">'
     assert line in [unescape(text) for text in re.findall(r"<textarea[^>]*>([^<]*)</textarea>", page)]
-    assert '<svg class="qr"' in page
+    assert 'class="qr"' in page
     assert f"${dora.instance.base_url.partition('://')[2]}" not in page, "a payment pointer means https"
 
 
@@ -194,16 +182,3 @@ def test_form_of_a_link_is_of_this_browser_and_says_what_is_wrong(payres: Instan
         assert (answer.status_code, "A password has 8 to 1024 characters." in words_of(answer)) == (400, True)
         assert http.request("PUT", path).status_code == 405
         assert http.post(path, data=short | {"password": NEW, "again": NEW}).status_code == 303
-
-
-@pytest.mark.parametrize(
-    ("language", "path", "words"),
-    [
-        ("de", "/settings", "Einstellungen Auf Ihrer Website empfangen"),
-        ("es", "/settings/password", "Cambie su contraseña"),
-        ("de", "/settings/receive", "Auf Ihrer Website empfangen"),
-    ],
-)
-def test_pages_speak_the_readers_language(payres: Instance, language: str, path: str, words: str) -> None:
-    with signed_in(payres, f"lang-{language}{path.replace('/', '-')}", language) as owner:
-        assert owner.words(path).startswith(words)

@@ -1,18 +1,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import httpx2
 import pytest
-from starlette.requests import Request
 
+from payres.grants.sign_in import find_session
 from payres.identifiers import hash_secret
 from payres.limits import MAX_WRONG_PASSWORDS, MAX_WRONG_PASSWORDS_PER_WALLET
-from payres.operator import operators
-from payres.pages.admin import sign_in
-from payres.pages.admin.sign_in import Visit
-from payres.routes.context import context_of
+from payres.store.browsers import OF_OPERATORS
 from tests.helpers import sign_in_token
 from tests.instance import Instance, run_instance
 from tests.pages.admin.browser import PASSWORD, Browser, hidden_fields, words_of
@@ -129,41 +125,7 @@ def test_sign_out_ends_the_session(payres: Instance, browser: Browser) -> None:
     answer = browser.send("/admin/wallets", choice="sign-out")
     assert (answer.status_code, answer.headers["location"]) == (303, "/admin")
     assert browser.session is None
-    assert payres.read(lambda work: operators.find_session(work, session or "")) is None
-
-
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_session_that_ends_during_a_request_leads_to_signing_in(
-    payres: Instance, browser: Browser, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    browser.follow_link("Mid")
-    path, before, find_visit = "/admin/wallets/alice/deposit", payres.balance("alice"), sign_in.find_visit
-    fields = hidden_fields(browser.get(path)) | {"choice": "deposit", "amount": "1.00", "password": PASSWORD}
-
-    async def find_and_end(request: Request) -> Visit | None:
-        visit = await find_visit(request)
-        assert visit is not None
-        await context_of(request).database.write(partial(operators.close_session, session=visit.session))
-        return visit
-
-    monkeypatch.setattr(sign_in, "find_visit", find_and_end)
-    answer = browser.http.request(method, path, data=fields if method == "POST" else None)
-    assert answer.status_code == 401
-    assert words_of(answer).startswith("Sign in These pages are for the operators of this server.")
-    assert "You are signed out by now. Sign in again." in words_of(answer)
-    assert payres.balance("alice") == before
-
-
-def test_session_that_was_planted_is_not_taken_over(payres: Instance, browser: Browser, ann: Browser) -> None:
-    planted = "A" * 43
-    browser.http.cookies.set("payres_admin", planted)
-    answer = browser.sign_in("ann")
-    assert answer.status_code == 303
-    assert planted not in str(answer.headers.get_list("set-cookie"))
-    before = ann.session
-    again = ann.sign_in("ann")
-    assert again.status_code == 303
-    assert payres.read(lambda work: operators.find_session(work, before or "")) is None, "the old one has ended"
+    assert payres.read(lambda work: find_session(work, OF_OPERATORS, session or "")) is None
 
 
 def test_guesses_are_bounded_for_names_that_exist_and_for_others_alike(payres: Instance, browser: Browser) -> None:
@@ -237,12 +199,6 @@ def test_wrong_csrf_token_and_other_sites_are_refused(browser: Browser) -> None:
         data = {"choice": "sign-in", "name": "Cat", "password": PASSWORD}
         answer = other.http.post("/admin", data=data, headers={"Sec-Fetch-Site": "cross-site"})
         assert (answer.status_code, other.session) == (403, None)
-
-
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH"])
-def test_other_methods_do_nothing(ann: Browser, method: str) -> None:
-    answer = ann.http.request(method, "/admin/wallets")
-    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
 
 
 @pytest.mark.parametrize(
