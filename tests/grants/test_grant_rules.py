@@ -22,7 +22,6 @@ from payres.errors import DomainError
 from payres.grants import clients
 from payres.grants.tokens import revoke_grant
 from payres.limits import APPROVAL_SECONDS
-from payres.operator import keys
 from payres.signatures.fields import content_digest
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store.work import Transaction
@@ -176,14 +175,6 @@ def test_continuation_in_every_state(still: Instance, steps: str, finishes: bool
     assert found == expected
 
 
-@pytest.mark.parametrize("body", [{}, {"client": "https://shop.example"}], ids=str)
-def test_poll_may_have_a_body_without_an_interact_ref(still: Instance, body: Json) -> None:
-    """Existing clients send each of them."""
-    asked = Asked(still, interact=POLLED)
-    still.clock.advance(WAIT)
-    assert told(asked.follow(body)) == "200 wait"
-
-
 def next_state(state: str, step: str, is_late: bool) -> str:
     """What the step makes of a grant, by the book."""
     match state, step:
@@ -211,18 +202,6 @@ def test_states_move_one_way_whatever_happens(still: Instance, interact: Json) -
             assert asked.state() == (expected, 1 if expected == "issued" else 0), steps
 
 
-def test_wait_is_over_at_the_second_and_no_poll_lengthens_it(still: Instance) -> None:
-    asked = Asked(still, interact=POLLED)
-    for wait in (WAIT, WAIT - 1, WAIT - 2):
-        refusal(asked.follow(), 400, "too_fast", wait=wait)
-        still.clock.advance(1)
-    still.clock.advance(WAIT - 3 - INSTANT)
-    refusal(asked.follow(), 400, "too_fast", wait=1)
-    still.clock.advance(INSTANT)
-    assert asked.follow().json() == {"continue": asked.answer["continue"]}
-    refusal(asked.follow(), 400, "too_fast", wait=WAIT)
-
-
 def test_time_to_decide_is_over_at_the_second(still: Instance) -> None:
     in_time, late = Asked(still), Asked(still)
     still.clock.advance(TIME_TO_DECIDE - INSTANT)
@@ -235,17 +214,6 @@ def test_time_to_decide_is_over_at_the_second(still: Instance) -> None:
         assert (caught.value.status, caught.value.code) == (400, "invalid_interaction")
     assert told(late.follow()) == LATE
     assert told(in_time.resume()) == "200 token"
-
-
-@pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_continuation_needs_its_token(still: Instance, method: str) -> None:
-    asked = Asked(still)
-    uri, request = asked.answer["continue"]["uri"], partial(still.client.request, method)
-    for wrong in ("wrong", still.client.grant(QUOTE)):
-        refusal(request(uri, None, wrong), 404, "invalid_continuation")
-    refusal(request("/continue/none", None, asked.token), 404, "invalid_continuation")
-    for headers in ({}, *({"authorization": value} for value in ("GNAP", f"Bearer {asked.token}", asked.token))):
-        refusal(request(uri, headers=headers), 401, "invalid_client", reason="missing_token")
 
 
 # Who asks: signatures, keys and directed identity
@@ -292,22 +260,6 @@ def test_authorization_server_takes_signed_requests_only(
     refusal(changed, 401, "invalid_client", reason="digest_mismatch")
     answer = still.client.request(method, url, sent, value)
     assert answer.status_code == (204 if method == "DELETE" else 200), answer.text
-
-
-def test_any_key_of_the_client_continues_its_grants(still: Instance) -> None:
-    client = still.new_client("many-keys")
-    asked = Asked(still, client=client)
-    asked.take("approve")
-    client.private_key = generate_private_key()
-    client.jwk = jwk_from_public_bytes("key-2", client.private_key.public_key().public_bytes_raw())
-    refusal(asked.resume(), 401, "invalid_client", reason="unknown_key")
-    still.write(lambda tx: keys.add_key(tx, "many-keys", client.jwk))
-    still.write(lambda tx: keys.revoke_key(tx, "many-keys", "key-1"))
-    token = asked.resume().json()["access_token"]
-    assert client.post(token["manage"], None, token["value"]).status_code == 200
-    still.write(lambda tx: keys.revoke_key(tx, "many-keys", "key-2"))
-    refusal(asked.follow(method="DELETE"), 401, "invalid_client", reason="unknown_key")
-    refusal(client.request_grant(QUOTE), 400, "invalid_client", reason="unknown_key")
 
 
 def test_remote_clients_are_told_apart_by_case() -> None:
@@ -492,53 +444,3 @@ def test_rotated_token_has_its_whole_time(still: Instance) -> None:
     refusal(still.client.get("/quotes/none", new["value"]), 404, "not_found")
     still.clock.advance(INSTANT)
     refusal(still.client.get("/quotes/none", new["value"]), 401, "invalid_token", reason="expired_token")
-
-
-@pytest.mark.parametrize(
-    ("end", "hint"),
-    [
-        ("rotate", "The access token was rotated; use the new one, which the answer to the rotation has"),
-        ("revoke", "The access token was revoked; ask for a new grant"),
-        ("rotate, then cancel", "The access token was revoked; ask for a new grant"),
-    ],
-)
-def test_refusal_of_a_token_says_whether_it_was_rotated(still: Instance, end: str, hint: str) -> None:
-    granted = still.client.obtain_grant(QUOTE)
-    token = granted["access_token"]
-    if "rotate" in end:
-        assert still.client.post(token["manage"], None, token["value"]).status_code == 200
-    if "revoke" in end:
-        still.client.delete(token["manage"], token["value"])
-    if "cancel" in end:
-        follow_up = granted["continue"]
-        still.client.delete(follow_up["uri"], follow_up["access_token"]["value"])
-    refusal(still.client.get("/quotes/none", token["value"]), 401, "invalid_token", reason="revoked_token", hint=hint)
-
-
-# For each state of a token: the answers to its use, its rotation, its revocation.
-TOKENS = {
-    "fresh": ["404 not_found None", "200 token", "204"],
-    "expired": ["401 invalid_token expired_token", "200 token", "204"],
-    "rotated": ["401 invalid_token revoked_token", "404 invalid_rotation None", "204"],
-    "revoked": ["401 invalid_token revoked_token", "404 invalid_rotation None", "204"],
-    "unknown": ["401 invalid_token unknown_token", "404 invalid_rotation None", "404 not_found None"],
-}
-
-
-@pytest.mark.parametrize("state", TOKENS)
-def test_token_in_every_state(still: Instance, state: str) -> None:
-    found = []
-    for method in ("GET", "POST", "DELETE"):
-        token = still.client.obtain_grant(QUOTE)["access_token"]
-        match state:
-            case "expired":
-                still.clock.advance(TOKEN_LIFETIME)
-            case "rotated":
-                still.client.post(token["manage"], None, token["value"])
-            case "revoked":
-                still.client.delete(token["manage"], token["value"])
-            case "unknown":
-                token = {"manage": f"{still.base_url}/token/none", "value": "none"}
-        url = "/quotes/none" if method == "GET" else token["manage"]
-        found.append(told(still.client.request(method, url, None, token["value"])))
-    assert found == TOKENS[state]

@@ -1,17 +1,14 @@
 """Rate limits over HTTP; the addresses are what a proxy on this machine says."""
 
 from collections.abc import Iterator
-from contextlib import closing, nullcontext
-from typing import Any
+from contextlib import closing
 
 import httpx2
 import msgspec
 import pytest
 
 from payres.clock import SECOND, MovableClock
-from payres.errors import TooManyRequests
 from payres.http.admission import RateLimits
-from payres.http.observation import OBSERVATION, Observation
 from payres.limits import BURST_SECONDS, MAX_FORM_FIELDS
 from payres.rate_limiter import RateLimiter
 from payres.settings import Settings
@@ -122,23 +119,6 @@ def test_address_that_cannot_be_read_is_no_way_around_the_limits(
     assert anonymous.get(nobody).status_code == 404, "the proxy itself is not one of them"
 
 
-@pytest.mark.parametrize(("is_proven", "refused"), [(True, False), (False, True)])
-@pytest.mark.parametrize("status", [400, 401, 404, 406, 431])
-def test_request_counts_as_guessing_unless_it_has_proven_who_sent_it(
-    limited: Instance, still: MovableClock, is_proven: bool, refused: bool, status: int
-) -> None:
-    limits = limited.context.rate_limits
-    headers = [(b"signature", b"x"), (b"authorization", b"x")]
-    scope: dict[str, Any] = {"type": "http", "client": ("203.0.113.1", 1), "headers": headers, "path": "/quotes"}
-    scope[OBSERVATION] = Observation()
-    if is_proven:
-        limits.prove(scope)
-    for _ in range(BURST):
-        limits.count_failure(scope, status)
-    with pytest.raises(TooManyRequests) if refused else nullcontext():
-        limits.check_address("203.0.113.1", "/quotes")
-
-
 @pytest.fixture
 def guessed(limited: Instance, still: MovableClock) -> None:
     """So much was guessed from the address that no more is taken from it."""
@@ -247,20 +227,6 @@ def test_what_an_unauthenticated_client_creates_counts_for_its_address(
     assert {create(strange_client, strange, {}) for _ in range(2 * BURST)} == {201}, "loopback is nobody's address"
     still.advance(0.5)
     assert [create(strange_client, strange, FROM_A) for _ in range(2)] == [201, 429]
-
-
-def test_unauthenticated_clients_that_create_at_once_are_counted_too(
-    limited: Instance, still: MovableClock, strange_client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As if all had been let in before the first of them was counted."""
-    limits = limited.context.rate_limits
-    limits._clients = RateLimiter(0, still)
-    token = token_of(strange_client)
-    monkeypatch.setattr(limits, "check_address", lambda *_: None)
-    body = {"walletAddress": limited.wallet("bob")}
-    answers = [strange_client.request("POST", "/incoming-payments", body, token, FROM_A) for _ in range(BURST + 2)]
-    assert [answer.status_code for answer in answers] == [201] * BURST + [429] * 2
-    check_too_many(answers[-1])
 
 
 def test_client_is_counted_by_itself_after_it_has_proven_itself(

@@ -127,13 +127,6 @@ async def test_peer_that_repeats_the_number_is_remembered_in_the_database(node: 
             assert bool((await record(node)).repeats_answers) == repeats
 
 
-async def test_promise_is_written_once(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with FakePeer(replying(REJECT)) as peer:
-        await post(node, peer.url)
-        monkeypatch.setattr(node.database, "write", None)  # whoever writes again fails
-        await post(node, peer.url)
-
-
 async def test_answer_survives_storage_that_fails_to_remember(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     async def failing(unit: object) -> None:
         raise Unavailable("The server could not store this")

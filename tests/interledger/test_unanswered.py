@@ -280,16 +280,6 @@ async def test_backlog_of_a_peer_that_is_away_takes_few_requests_at_a_time_and_e
     assert most.total() >= ASKED_AT_ONCE
 
 
-async def test_two_who_find_the_same_answer_move_the_money_once(node: Node) -> None:
-    async with FakePeer(replying(THANKS)) as far:
-        _, _, packet = await lose(node, far)
-        node.clock.advance(60)
-        async with recovering(node), recovering(node):
-            await settled(node)
-    assert await state(node, packet) == "fulfilled"
-    assert await node.balance("near") == -500
-
-
 @pytest.mark.parametrize("before", ["fulfilled", "rejected"])
 async def test_fulfillment_of_a_decided_packet_moves_nothing_and_is_passed_on_if_it_was_paid(
     node: Node, before: str

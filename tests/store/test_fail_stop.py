@@ -14,13 +14,10 @@ import pytest
 from payres.errors import DomainError
 from payres.limits import MAX_WAITING_UNITS
 from payres.routes.monitoring import Readiness
-from payres.settings import Settings
 from payres.store.accounts import ACCOUNTS
-from payres.store.connections import Presence
 from payres.store.database import Database
 from payres.store.secrets import decrypt, encrypt
-from payres.store.transactions import run_reads, run_units, touch
-from payres.store.work import Damaged, Environment, FailStop, Transaction
+from payres.store.work import Damaged, FailStop, Transaction
 
 Unit = Callable[[Transaction], Any]
 
@@ -150,27 +147,6 @@ async def test_what_may_pass_does_not_halt(database: Database, name: str, reads:
     assert await database.read(count) == 1
 
 
-async def test_damage_met_at_the_commit_or_before_the_first_unit_halts(path: str) -> None:
-    class Corrupt(sqlite3.Connection):
-        fails_at = ""
-
-        def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-            if sql.startswith(self.fails_at):
-                error = sqlite3.DatabaseError("database disk image is malformed")
-                error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT  # as SQLite does
-                raise error
-            return super().execute(sql, parameters)
-
-    for statement in ("BEGIN", "COMMIT"):
-        with closing(sqlite3.connect(":memory:", isolation_level=None, factory=Corrupt)) as connection:
-            connection.fails_at = statement
-            with pytest.raises(FailStop):
-                run_units([lambda tx: None], connection, Environment.of(Settings()), Presence(":memory:"), [])
-            connection.fails_at = "BEGIN"
-            [outcome] = run_reads([lambda tx: None], connection, Environment.of(Settings()))
-            assert isinstance(outcome.error, FailStop)
-
-
 def overwritten(path: str) -> None:
     """Damage as a disk does it: noise in the middle of a table that is in no cache."""
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -239,23 +215,6 @@ async def test_symbolic_link_that_leads_elsewhere_halts(tmp_path: Path) -> None:
     link.symlink_to(tmp_path / "second" / "payres.db")
     with pytest.raises(DomainError, match="replaced"):
         await database.write(keep)
-    await database.close()
-
-
-async def test_path_that_goes_up_out_of_a_symbolic_link_is_followed_as_the_system_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "real" / "sub").mkdir(parents=True)
-    (tmp_path / "link").symlink_to(tmp_path / "real" / "sub")
-    (tmp_path / "payres.db").touch()  # which the path names only as a text
-    monkeypatch.chdir(tmp_path)
-    database = await Database.open("link/../payres.db")
-    (tmp_path / "payres.db").unlink()
-    await database.write(touch)
-    (tmp_path / "real" / "payres.db").rename(tmp_path / "elsewhere.db")
-    with pytest.raises(DomainError):
-        await database.write(touch)
-    assert database.stopped is not None
     await database.close()
 
 

@@ -1,12 +1,9 @@
 """Retention: what was approved or used stays, what is needed for a time only is deleted a little at a time."""
 
-from contextlib import closing, suppress
+from contextlib import closing
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import settings as bounds
-from hypothesis import strategies as st
 
 from payres.clock import DAY, HOUR, MINUTE, SECOND
 from payres.errors import DomainError
@@ -23,7 +20,6 @@ from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store import clients as client_store
 from payres.store import grants, retention
 from payres.store.clients import Client, use_nonce
-from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, TOKENS, TokenRecord
 from payres.store.quotes import QUOTES
 from payres.store.retention import (
@@ -271,91 +267,6 @@ def test_of_rotated_tokens_the_newest_are_remembered(tx: Transaction) -> None:
         assert count(tx, "access_token") <= ENDED_TOKENS_KEPT + 1
     known = [token_id for token_id in rotated if TOKENS.get(tx, token_id) is not None]
     assert known == rotated[-ENDED_TOKENS_KEPT - 1 :]
-
-
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(
-            ["free", "spending", "approve", "deny", "continue", "create", "rotate", "revoke", "wait", "long wait"]
-        ),
-        st.integers(0, 7),
-    ),
-    min_size=5,
-    max_size=60,
-)
-
-
-class Story:
-    """Clients, owners and the operator do what they like with grants; what must be kept of it is kept book of."""
-
-    def __init__(self, tx: Transaction) -> None:
-        self.tx, self.now = tx, START
-        self.asked: list[GrantResponse] = []
-        self.tokens: dict[str, tuple[str, int]] = {}  # of each grant, with when it expires
-        self.staying: set[str] = set()
-        self.makers: set[int] = set()
-
-    def take(self, step: str, number: int) -> None:
-        """Does it, unless it is refused."""
-        match step:
-            case "free" | "spending":
-                client = SHOP if step == "spending" else unregistered(number)
-                self.asked.append(ask(self.tx, client, self.now, FREE if step == "free" else SPENDING))
-                if step == "free":
-                    self.tokens[id_of(self.asked[-1])] = (token_of(self.asked[-1]), self.now + TOKEN_LIFETIME)
-            case "wait" | "long wait":
-                self.now += (number + 1) * (MINUTE if step == "wait" else 5 * DAY)
-                purge_all(self.tx, self.now)
-            case _ if self.asked:
-                self._act(step, self.asked[number % len(self.asked)])
-
-    def _act(self, step: str, answer: GrantResponse) -> None:
-        tx, grant_id = self.tx, id_of(answer)
-        match step:
-            case "approve" | "deny":
-                decide(tx, grant_id, step == "approve", self.now)
-            case "continue":
-                token = answer.continue_.access_token.value
-                issued = continue_grant(work_at(tx, self.now, SETTINGS), grant_id, token, None)
-                if issued.access_token:
-                    self.tokens[grant_id] = (token_of(issued), self.now + TOKEN_LIFETIME)
-                    self.staying.add(grant_id)
-            case "rotate" if grant_id in self.tokens:
-                self.tokens[grant_id] = (rotate(tx, self.tokens[grant_id][0], self.now), self.now + TOKEN_LIFETIME)
-            case "revoke":
-                operator_grants.revoke(work_at(tx, self.now), grant_id)
-            case "create" if grant_id in self.tokens and self.now < self.tokens[grant_id][1]:
-                grants.keep_grant(tx, grant_id)
-                record = GRANTS.get(tx, grant_id)
-                assert record is not None
-                create(tx, record.client_id, self.now)
-                self.staying.add(grant_id)
-                self.makers.add(record.client_id)
-
-
-@given(STEPS)
-@bounds(max_examples=60)
-def test_grant_that_was_consented_to_or_used_is_never_forgotten(steps: list[tuple[str, int]]) -> None:
-    with closing(connect_writer(":memory:")) as tx:
-        open_wallets(tx)
-        history = Story(tx)
-        for step in steps:
-            with suppress(DomainError):
-                history.take(*step)
-        purge_all(tx, history.now)
-        there = {grant_id for (grant_id,) in tx.execute('SELECT id FROM "grant"')}
-        assert history.staying <= there
-        usable = {
-            grant_id
-            for grant_id, (_, expires_at) in history.tokens.items()
-            if grant_id in history.staying or history.now < expires_at + UNUSED_GRANT
-        }
-        assert usable <= there
-        assert all(TOKENS.get(tx, history.tokens[grant_id][0]) for grant_id in usable)
-        assert history.makers <= {client_id for (client_id,) in tx.execute("SELECT id FROM client")}
-        assert tx.execute("PRAGMA foreign_key_check").fetchall() == []
-        purge_all(tx, history.now + DECIDED_GRANT + TIME_TO_DECIDE)
-        assert {grant_id for (grant_id,) in tx.execute('SELECT id FROM "grant"')} == history.staying, "and nothing else"
 
 
 # Quotes
