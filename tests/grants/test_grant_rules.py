@@ -202,6 +202,18 @@ def test_states_move_one_way_whatever_happens(still: Instance, interact: Json) -
             assert asked.state() == (expected, 1 if expected == "issued" else 0), steps
 
 
+def test_wait_is_over_at_the_second_and_no_poll_lengthens_it(still: Instance) -> None:
+    asked = Asked(still, interact=POLLED)
+    for wait in (WAIT, WAIT - 1, WAIT - 2):
+        refusal(asked.follow(), 400, "too_fast", wait=wait)
+        still.clock.advance(1)
+    still.clock.advance(WAIT - 3 - INSTANT)
+    refusal(asked.follow(), 400, "too_fast", wait=1)
+    still.clock.advance(INSTANT)
+    assert asked.follow().json() == {"continue": asked.answer["continue"]}
+    refusal(asked.follow(), 400, "too_fast", wait=WAIT)
+
+
 def test_time_to_decide_is_over_at_the_second(still: Instance) -> None:
     in_time, late = Asked(still), Asked(still)
     still.clock.advance(TIME_TO_DECIDE - INSTANT)
@@ -269,16 +281,12 @@ def test_remote_clients_are_told_apart_by_case() -> None:
     assert small.identity != large.identity
 
 
-def as_key(client: Client) -> Json:
-    return {"client": {"jwk": msgspec.to_builtins(client.jwk)}}
-
-
 @pytest.mark.parametrize(("kid", "reason"), [("key-1", "signature_mismatch"), ("key-2", "unknown_key")])
 def test_grant_of_a_key_is_for_that_key_alone(
     still: Instance, key_client: Callable[[str], Client], kid: str, reason: str
 ) -> None:
     owner, thief = key_client("key-1"), key_client(kid)
-    granted = owner.obtain_grant(QUOTE, **as_key(owner))
+    granted = owner.obtain_grant(QUOTE)
     token, continuation = granted["access_token"], granted["continue"]["access_token"]["value"]
     stolen = [
         ("GET", "/quotes/none", token["value"]),
@@ -299,7 +307,7 @@ def test_client_that_is_a_key_keeps_its_last_names(still: Instance, key_client: 
 
     def ask(kid: str) -> Json:
         client.jwk = msgspec.structs.replace(client.jwk, kid=kid)
-        return client.obtain_grant(INCOMING, **as_key(client))
+        return client.obtain_grant(INCOMING)
 
     first = ask("name-0")
     for number in range(1, 8):
@@ -334,7 +342,7 @@ def test_key_cannot_ask_for_consent(
         members = members | {"subject": subject(still)}
     else:
         items = [item | {"identifier": still.wallet("alice")} for item in items]
-    refusal(client.request_grant(*items, **as_key(client), **members), 400, "invalid_client")
+    refusal(client.request_grant(*items, **members), 400, "invalid_client")
 
 
 @pytest.mark.parametrize(

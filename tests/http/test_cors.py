@@ -91,9 +91,3 @@ def test_consent_pages_are_closed_to_scripts(
         answer = anonymous.request(method, path.replace("/interact/", f"/{spelling}/"), headers=headers)
         assert not cors_headers(answer), path
         assert answer.status_code != 204
-
-
-def test_plain_options_of_a_script_is_no_preflight(shared: Instance, anonymous: httpx2.Client) -> None:
-    answer = anonymous.options(f"{shared.base_url}/quotes", headers={"origin": ORIGINS[0]})
-    assert (answer.status_code, answer.headers["allow"]) == (204, "OPTIONS, POST")
-    assert answer.headers["access-control-allow-origin"] == "*"

@@ -177,13 +177,6 @@ def test_longer_header_section_is_refused(
     assert not dispatched
 
 
-def test_refusal_of_a_long_header_section_has_no_body_for_head(connection: socket.socket) -> None:
-    connection.sendall(section(MAX_HEADER_BYTES * 2, "HEAD"))
-    head, _, body = read_to_end(connection).partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
-    assert not body
-
-
 @pytest.mark.parametrize("before", [b"", GET])
 @pytest.mark.parametrize(
     ("start", "endless"),

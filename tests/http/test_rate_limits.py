@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import httpx2
-import msgspec
 import pytest
 
 from payres.clock import SECOND, MovableClock
@@ -20,6 +19,7 @@ from tests.signing_client import Client
 FROM_A = {"x-forwarded-for": "203.0.113.1"}
 FROM_B = {"x-forwarded-for": "203.0.113.2"}
 BURST = 2 * BURST_SECONDS
+ACCESS = {"type": "incoming-payment", "actions": ["create", "list"]}
 
 
 @pytest.fixture(scope="module")
@@ -201,12 +201,6 @@ def strange_client(limited: Instance) -> Iterator[Client]:
         yield client
 
 
-def token_of(client: Client) -> str:
-    access = {"type": "incoming-payment", "actions": ["create", "list"]}
-    named = {} if client.wallet_address else {"client": {"jwk": msgspec.to_builtins(client.jwk)}, "interact": None}
-    return client.grant(access, **named)
-
-
 def test_what_an_unauthenticated_client_creates_counts_for_its_address(
     limited: Instance, still: MovableClock, strange_client: Client
 ) -> None:
@@ -216,7 +210,7 @@ def test_what_an_unauthenticated_client_creates_counts_for_its_address(
     def create(client: Client, token: str, headers: dict[str, str]) -> int:
         return client.request("POST", "/incoming-payments", body, token, headers).status_code
 
-    known, strange = token_of(limited.client), token_of(strange_client)
+    known, strange = limited.client.grant(ACCESS), strange_client.grant(ACCESS)
     path = f"/incoming-payments?wallet-address={limited.wallet('bob')}"
     for client, token in ((limited.client, known), (strange_client, strange)):
         listed = {client.request("GET", path, token=token, headers=FROM_A).status_code for _ in range(2 * BURST)}

@@ -377,17 +377,6 @@ async def test_cancelled_caller_does_not_disturb_the_others(database: Database, 
     assert kept_in_file(path) == {str(n) for n in range(10)}, "work that was handed in stands"
 
 
-async def test_caller_cancelled_during_the_commit_leaves_the_work(database: Database, path: str) -> None:
-    async with commit_held(database) as gate:
-        task = asyncio.create_task(database.write(keep("a")))
-        await gate.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    assert await database.write(keep("b")) == "b"
-    assert kept_in_file(path) == {"a", "b"}
-
-
 async def test_close_lets_the_queue_run_dry(path: str) -> None:
     database = await Database.open(path)
     async with writer_held(database):

@@ -38,7 +38,6 @@ from payres.wire import Amount, IncomingPaymentRequest, QuoteRequest
 from tests.conftest import Refused
 from tests.helpers import Json, client_with_key, last_segment, usd
 from tests.instance import Instance
-from tests.signing_client import Client as SigningClient
 from tests.works import NOW as START
 from tests.works import caller_of, work_at
 
@@ -347,13 +346,6 @@ def test_burst_that_has_expired_is_deleted_a_few_rows_at_a_time(
 # Over HTTP
 
 
-def ask_by_key(client: SigningClient, *access: Json) -> Json:
-    answer = client.request_grant(*access, client={"jwk": msgspec.to_builtins(client.jwk)}, interact=None)
-    assert answer.status_code == 200, answer.text
-    granted: Json = answer.json()
-    return granted
-
-
 @pytest.mark.parametrize(
     ("made", "is_keyed"),
     [("incoming-payments", True), ("incoming-payments", False), ("quotes", True), ("quotes", False), (None, False)],
@@ -361,7 +353,7 @@ def ask_by_key(client: SigningClient, *access: Json) -> Json:
 def test_over_http_a_grant_is_used_by_creating_something(payres: Instance, made: str | None, is_keyed: bool) -> None:
     receiver = payres.client.create_incoming_payment(payres.wallet("bob"), usd(1))
     with closing(client_with_key(payres)) as client:
-        granted = ask_by_key(client, FREE, {"type": "quote", "actions": ["create"]})
+        granted = client.obtain_grant(FREE, {"type": "quote", "actions": ["create"]})
         body: Json = {"walletAddress": payres.wallet("alice" if made else "nobody")}
         if made == "quotes":
             body |= {"receiver": receiver["id"], "method": "ilp"}
@@ -372,7 +364,7 @@ def test_over_http_a_grant_is_used_by_creating_something(payres: Instance, made:
         payres.clock.advance(3 * 86400)
         for _ in range(20):
             with closing(client_with_key(payres)) as other:
-                ask_by_key(other, FREE)
+                other.obtain_grant(FREE)
         rotated = client.post(granted["access_token"]["manage"], token=token)
         if made is None:
             assert (rotated.status_code, rotated.json()["error"]["code"]) == (404, "invalid_rotation")
