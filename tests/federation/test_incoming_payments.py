@@ -11,6 +11,7 @@ import pytest
 
 from payres.amounts import Asset
 from payres.clock import DAY, SECOND, MovableClock, format_time, parse_time
+from payres.federation import incoming_payments
 from payres.federation.connection import FetchFailed
 from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
@@ -391,3 +392,14 @@ async def test_token_is_shown_to_nobody_but_the_server_it_was_asked_for(
     assert other.requests[-1].headers["authorization"] == "GNAP T2"
     await receivers.fetch(site.base + PATH)
     assert site.requests[-1].headers["authorization"] == "GNAP T1"
+
+
+async def test_few_tokens_are_kept(
+    receivers: RemoteReceivers, open_site: OpenSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incoming_payments, "MAX_TOKENS", 2)
+    sites = [await open_site() for _ in range(3)]
+    for number, grants in ((0, 1), (1, 1), (2, 1), (1, 1), (0, 2), (1, 2)):
+        site = sites[number]
+        await receivers.fetch(publish(site, document(site)))
+        assert len(site.asked("POST")) == grants, number

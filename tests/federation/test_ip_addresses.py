@@ -4,6 +4,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address
 
@@ -246,6 +247,19 @@ async def test_known_hosts_are_looked_up_without_regard_to_who_asks(name_servers
     for _ in range(2):
         await fail(lookups, A)
     assert name_servers.asked.count("none.example") == 2
+
+
+async def test_thread_that_cannot_be_had_is_a_failure(
+    lookups: Lookups, name_servers: NameServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        for _ in range(MAX_LOOKUPS + 1):
+            assert (await failure_of(lookups, A, "good.example")).reason == "busy"
+    assert await resolve(lookups, A, "good.example") == ANSWER
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])

@@ -256,3 +256,20 @@ texts = st.one_of(
     st.text(alphabet="R/0123456789PTYMWDHS-+:.,Z", max_size=60),
     st.builds("R{}/{}/{}".format, st.one_of(st.just(""), st.integers(-2, 10**10)), halves, halves),
 )
+
+
+@given(anchors, lengths, st.integers(EARLIEST, LATEST), st.booleans())
+def test_windows_tile(anchor: datetime, size: tuple[int, int], now: int, backwards: bool) -> None:
+    duration = duration_text(*size)
+    parts = (duration, anchor.isoformat()) if backwards else (anchor.isoformat(), duration)
+    interval = parse_interval("R/" + "/".join(parts))
+    window = window_at(interval, now)
+    if window is None:
+        assert (now < microseconds(anchor)) != backwards
+        return
+    assert window[0] <= now < window[1]
+    assert window_at(interval, window[0]) == window_at(interval, window[1] - 1) == window
+    after = window_at(interval, window[1])
+    assert after[0] == window[1] if after else window[1] == microseconds(anchor)
+    before = window_at(interval, window[0] - 1)
+    assert before[1] == window[0] if before else window[0] == microseconds(anchor)

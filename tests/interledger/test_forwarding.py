@@ -22,6 +22,7 @@ from payres.operator.unresolved_packets import PACKET, begin_run, list_unresolve
 from payres.store import peers, runs, status
 from payres.store.accounts import ACCOUNTS
 from payres.store.peers import PeerRecord, account_of_peer
+from tests.federation.conftest import Request
 from tests.helpers import TIMEOUT
 from tests.interledger.node import (
     FULFILLMENT,
@@ -32,7 +33,6 @@ from tests.interledger.node import (
     Behaviour,
     FakePeer,
     Node,
-    PeerRequest,
     answered,
     code,
     far_prepare,
@@ -63,7 +63,7 @@ async def test_fulfilled_packet_moves_its_money_from_peer_to_peer_once(node: Nod
     onward = decode_prepare(request.body)
     assert onward == msgspec.structs.replace(prepare, expires_at=prepare.expires_at - SECOND)
     assert request.headers["authorization"] == "Bearer out-far"
-    assert request.request_id not in (None, "number")
+    assert request.number not in (None, "number")
     assert not await node.under_way()
     counts = await node.database.read(
         lambda tx: [(one.packets_sent, one.packets_received) for one in peers.list_peers(tx)]
@@ -74,10 +74,10 @@ async def test_fulfilled_packet_moves_its_money_from_peer_to_peer_once(node: Nod
 async def test_money_is_reserved_while_the_packet_is_under_way(node: Node) -> None:
     reached, answer = asyncio.Event(), asyncio.Event()
 
-    async def behave(request: PeerRequest) -> bytes:
+    async def behave(request: Request) -> bytes:
         reached.set()
         await answer.wait()
-        return answered(THANKS, request.request_id)
+        return answered(THANKS, request.number)
 
     async with FakePeer(behave) as far:
         await node.peer("far", url=far.url)
@@ -98,14 +98,14 @@ async def test_money_is_reserved_while_the_packet_is_under_way(node: Node) -> No
 async def test_rejected_request_may_be_repeated_and_goes_again(node: Node) -> None:
     answers: list[Reply] = [FAR_REJECT, THANKS]
 
-    async def behave(request: PeerRequest) -> bytes:
-        return answered(answers.pop(0), request.request_id)
+    async def behave(request: Request) -> bytes:
+        return answered(answers.pop(0), request.number)
 
     async with FakePeer(behave) as far:
         near, prepare = await pair(node, far), far_prepare(node, 500, FULFILLMENT)
         assert await node.send(near, prepare, "number") == FAR_REJECT
         assert await node.send(near, prepare, "number") == THANKS
-        assert len({request.request_id for request in far.requests}) == 2
+        assert len({request.number for request in far.requests}) == 2
     assert await node.balance("near") == -500
 
 
@@ -154,7 +154,7 @@ async def test_money_stays_or_is_held_while_the_packet_can_still_be_fulfilled(
 
 @pytest.mark.parametrize("amount", [0, 500])
 async def test_packet_that_expires_unanswered_has_timed_out(node: Node, amount: int) -> None:
-    async def behave(request: PeerRequest) -> bytes:
+    async def behave(request: Request) -> bytes:
         node.clock.advance(LIFETIME / SECOND)
         return b""
 
@@ -190,7 +190,7 @@ async def test_packet_without_money_is_passed_on_and_leaves_no_trace(node: Node)
         near = await node.peer("near", credit=0)
         assert await node.send(near, far_prepare(node, 0, FULFILLMENT), "number") == THANKS
         assert await node.send(near, far_prepare(node, 0, FULFILLMENT), "number") == THANKS
-    assert [request.request_id for request in far.requests] == [None, None]
+    assert [request.number for request in far.requests] == [None, None]
     rows = await node.database.read(lambda tx: tx.execute("SELECT count(*) FROM packet").fetchone()[0])
     assert rows == 0
 
@@ -233,9 +233,9 @@ async def test_fulfillment_that_cannot_be_stored_is_not_passed_on_but_kept_for_l
     async def failing(unit: Any) -> Any:
         raise Unavailable("The server could not store this")
 
-    async def behave(request: PeerRequest) -> bytes:
+    async def behave(request: Request) -> bytes:
         monkeypatch.setattr(node.database, "write", failing)
-        return answered(THANKS, request.request_id)
+        return answered(THANKS, request.number)
 
     async with FakePeer(behave) as far:
         near, prepare = await pair(node, far), far_prepare(node, 500, FULFILLMENT)
@@ -250,7 +250,7 @@ async def test_packet_that_came_without_a_number_goes_on_without_one(node: Node)
     async with FakePeer(replying(THANKS)) as far:
         near = await pair(node, far)
         assert await node.send(near, far_prepare(node, 400, FULFILLMENT)) == THANKS
-    assert [request.request_id for request in far.requests] == [None]
+    assert [request.number for request in far.requests] == [None]
 
 
 # A peer that was removed, whatever was settled
@@ -285,13 +285,13 @@ class Holding:
         self._count = count
         self._come = 0
 
-    async def __call__(self, request: PeerRequest) -> bytes:
+    async def __call__(self, request: Request) -> bytes:
         self._come += 1
         if self._come == self._count:
             self.all_held.set()
         if self._come <= self._count:
             await self.let_go.wait()
-        return answered(THANKS, request.request_id)
+        return answered(THANKS, request.number)
 
 
 def begin(node: Node, peer: PeerRecord, prepare: Prepare) -> list[asyncio.Task[Reply]]:

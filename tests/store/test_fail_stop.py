@@ -14,10 +14,13 @@ import pytest
 from payres.errors import DomainError
 from payres.limits import MAX_WAITING_UNITS
 from payres.routes.monitoring import Readiness
+from payres.settings import Settings
 from payres.store.accounts import ACCOUNTS
+from payres.store.connections import Presence
 from payres.store.database import Database
 from payres.store.secrets import decrypt, encrypt
-from payres.store.work import Damaged, FailStop, Transaction
+from payres.store.transactions import run_reads, run_units
+from payres.store.work import Damaged, Environment, FailStop, Transaction
 
 Unit = Callable[[Transaction], Any]
 
@@ -145,6 +148,27 @@ async def test_what_may_pass_does_not_halt(database: Database, name: str, reads:
     assert database.stopped is None
     await database.write(keep)
     assert await database.read(count) == 1
+
+
+async def test_damage_met_at_the_commit_or_before_the_first_unit_halts(path: str) -> None:
+    class Corrupt(sqlite3.Connection):
+        fails_at = ""
+
+        def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+            if sql.startswith(self.fails_at):
+                error = sqlite3.DatabaseError("database disk image is malformed")
+                error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT  # as SQLite does
+                raise error
+            return super().execute(sql, parameters)
+
+    for statement in ("BEGIN", "COMMIT"):
+        with closing(sqlite3.connect(":memory:", isolation_level=None, factory=Corrupt)) as connection:
+            connection.fails_at = statement
+            with pytest.raises(FailStop):
+                run_units([lambda tx: None], connection, Environment.of(Settings()), Presence(":memory:"), [])
+            connection.fails_at = "BEGIN"
+            [outcome] = run_reads([lambda tx: None], connection, Environment.of(Settings()))
+            assert isinstance(outcome.error, FailStop)
 
 
 def overwritten(path: str) -> None:
