@@ -1,13 +1,16 @@
 """Rate limits over HTTP; the addresses are what a proxy on this machine says."""
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
+from typing import Any
 
 import httpx2
 import pytest
 
 from payres.clock import SECOND, MovableClock
+from payres.errors import TooManyRequests
 from payres.http.admission import RateLimits
+from payres.http.observation import OBSERVATION, Observation
 from payres.limits import BURST_SECONDS, MAX_FORM_FIELDS
 from payres.rate_limiter import RateLimiter
 from payres.settings import Settings
@@ -117,6 +120,23 @@ def test_address_that_cannot_be_read_is_no_way_around_the_limits(
     check_too_many(anonymous.get(nobody, headers={"x-forwarded-for": says}))
     assert anonymous.get(nobody, headers=FROM_B).status_code == 404
     assert anonymous.get(nobody).status_code == 404, "the proxy itself is not one of them"
+
+
+@pytest.mark.parametrize(("is_proven", "refused"), [(True, False), (False, True)])
+@pytest.mark.parametrize("status", [400, 401, 404, 406, 431])
+def test_request_counts_as_guessing_unless_it_has_proven_who_sent_it(
+    limited: Instance, still: MovableClock, is_proven: bool, refused: bool, status: int
+) -> None:
+    limits = limited.context.rate_limits
+    headers = [(b"signature", b"x"), (b"authorization", b"x")]
+    scope: dict[str, Any] = {"type": "http", "client": ("203.0.113.1", 1), "headers": headers, "path": "/quotes"}
+    scope[OBSERVATION] = Observation()
+    if is_proven:
+        limits.prove(scope)
+    for _ in range(BURST):
+        limits.count_failure(scope, status)
+    with pytest.raises(TooManyRequests) if refused else nullcontext():
+        limits.check_address("203.0.113.1", "/quotes")
 
 
 @pytest.fixture

@@ -136,6 +136,24 @@ def test_payment_that_shall_send_all_does_so_after_an_interruption_too(
     goes_on_to_the_end(pair, created, receiver)
 
 
+def test_payment_that_finds_no_slot_to_read_its_receiver_uses_up_no_attempt(
+    pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    a, b = pair
+    quote = a.client.create_quote(a.wallet("alice"), receiver)
+    http = a.context.receivers._http
+    monkeypatch.setattr(http, "_bounds", msgspec.structs.replace(http._bounds, queue_seconds=0))
+    slots = Slots(None, 1)
+    monkeypatch.setattr(http, "_slots", slots)
+    assert slots.try_take("own")
+    with caplog.at_level("INFO", "payres.remote_payments"):
+        created = a.client.create_outgoing_payment(a.wallet("alice"), quote["id"])
+        wait_until(lambda: caplog.text.count("is tried again: 127.0.0.1 was not asked") > MAX_ATTEMPTS)
+    slots.release("own")
+    paid = ended(a, created)
+    assert (paid.record.state, paid.record.attempts, received(b, receiver).received) == ("completed", 1, 1000)
+
+
 @pytest.mark.parametrize("amounts", [{}, {"debitAmount": amount(1000)}], ids=["delivers", "sends all"])
 @pytest.mark.parametrize("too_much", [0, 1])
 def test_receiver_that_was_paid_meanwhile_gets_all_or_nothing(

@@ -10,6 +10,7 @@ import pytest
 
 from payres.amounts import Asset
 from payres.clock import SECOND, format_time
+from payres.federation.incoming_payments import RemoteIncomingPayment
 from payres.operator import assets
 from payres.testing.peering import peer
 from tests.conftest import Refused
@@ -449,15 +450,23 @@ def test_payments_at_once_to_one_receiver_never_pass_what_it_wants(pair: Pair) -
         assert payment.ended["failed"] == (payment.record.delivered < 1000)
 
 
-def test_copies_of_a_request_under_one_key_pay_another_server_once(pair: Pair) -> None:
+def test_copies_of_a_request_under_one_key_pay_another_server_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = pair
     receiver, token = bill(b, b.wallet("bob")), spending_token(a)
+    asked, fetch_open = list[str](), a.context.receivers.fetch_open
+
+    async def note(url: str, *seconds: float) -> RemoteIncomingPayment:
+        asked.append(url)
+        return await fetch_open(url, *seconds)
+
+    monkeypatch.setattr(a.context.receivers, "fetch_open", note)
     with ThreadPoolExecutor(20) as threads:
         answers = list(threads.map(lambda _: pay_directly(a, receiver, 1000, token, "once"), range(20)))
     assert {(answer.status_code, answer.content) for answer in answers} == {(201, answers[0].content)}
     assert ended(a, answers[0].json()).record.state == "completed"
     assert received(b, receiver).received == 1000
     assert wallet_money(a, "alice") == (FUNDS - 1000, 0)
+    assert len(asked) <= 2, "once for the offer and once for the payment"
 
 
 def spending_token(instance: Instance, limits: Json | None = None) -> str:

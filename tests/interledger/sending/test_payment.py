@@ -368,6 +368,30 @@ USD = Asset("USD", 2)
 secret = SharedSecret(SECRET)
 
 
+class CoarseLink(SimulatedPath):
+    """A hundredth of the sender's units to one of a link, and 55 of those to a hundredth of a unit of the receiver."""
+
+    def exchanged(self, amount: int) -> int:
+        return amount * 55 // 10_000 * 100 // 55
+
+    def on_the_way(self, prepare: Prepare) -> Reject | None:
+        if prepare.amount and not prepare.amount * 55 // 10_000:
+            return Reject(Code.INSUFFICIENT_SOURCE_AMOUNT, CONNECTOR)
+        return super().on_the_way(prepare)
+
+
+def test_small_delivery_costs_its_price_or_nothing() -> None:
+    """The price is what the quote has found out by asking the path."""
+    path = CoarseLink()
+    bounds = Path(Fraction(1, 100), Fraction(1, 100) + Fraction(1, 10**9), MAX_VALUE)
+    result, _ = pay_over(path, Plan(1111, 10, Fraction(10, 1111), bounds, sends_all=False))
+    assert (result.sent, result.delivered, result.failure) == (1111, 10, None)
+    path = CoarseLink()
+    result, _ = pay_over(path, Plan(1090, 10, Fraction(10, 1090), bounds, sends_all=False))
+    assert (result.sent, said(result)) == (0, LOST_TO_ROUNDING)
+    assert len(path.log) <= 3
+
+
 class Canned:
     """Answers each packet with what a test makes of it."""
 
