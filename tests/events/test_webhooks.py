@@ -140,6 +140,19 @@ def is_pending(instance: Instance, attempts: int) -> bool:
     return states(instance) == [("pending", attempts)]
 
 
+def test_webhook_that_wants_little_comes_through_the_others(instance: Instance, add: AddEndpoint) -> None:
+    endpoint, added = add("grant.*")
+
+    def unit(work: Work) -> None:
+        for number in range(deliveries.READ_AT_ONCE):
+            work.emit("wallet.deposited", None, Sample(number))
+
+    instance.write(unit)
+    wait_until(lambda: cursor_of(instance, added) == added.webhook.cursor + deliveries.READ_AT_ONCE)
+    instance.write(lambda work: work.emit("grant.denied", None, Sample(1)))
+    assert endpoint.wait_for(1)[0].event["data"] == {"number": 1}
+
+
 def test_what_fails_is_tried_again_with_the_same_id_and_a_new_time(instance: Instance, add: AddEndpoint) -> None:
     endpoint, added = add()
     endpoint.answer = answering(500, 302, 200)
