@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -81,9 +82,12 @@ class Client:
         return self.request("DELETE", url, token=token)
 
     def request_grant(self, *access: Json, **members: Any) -> httpx2.Response:
-        """A grant request for these access items, with consent asked for by redirect; `members` replace its own."""
+        """A grant request for these access items, with consent asked for by redirect; `members` replace its own.
+
+        A client without a wallet address names its key.
+        """
         body = {
-            "client": self.wallet_address,
+            "client": self.wallet_address or {"jwk": msgspec.to_builtins(self.jwk)},
             "access_token": {"access": list(access)},
             "interact": {
                 "start": ["redirect"],

@@ -66,7 +66,7 @@ INVENTORY = {
     # Texts and positions
     "SQL injection through every string": "attacks/test_injection",
     "log injection": "attacks/test_injection",
-    "cursor tampering": "attacks/test_guessing",
+    "cursor tampering": "attacks/test_guessing specification/test_lists",
     "existence oracle by status": "routes/test_access_matrix attacks/test_guessing",
     "existence oracle by time": "attacks/test_guessing grants/test_sign_in",
     # Money
@@ -80,9 +80,9 @@ INVENTORY = {
     "packets that a peer delivers and leaves unanswered, or says it delivered": "interledger/test_unanswered_payments",
     "a limit of what is received, avoided by losing answers": "interledger/test_unanswered_payments",
     "wrong fulfillment": "interledger/test_forwarding",
-    "negative and wrapped amounts": "attacks/test_money test_amounts test_ledger",
+    "negative and wrapped amounts": "specification/test_amounts test_amounts test_ledger",
     "rounding harvest": "attacks/test_money test_amounts",
-    "interval bombs": "attacks/test_money grants/test_intervals",
+    "interval bombs": "grants/test_intervals attacks/test_hostile_input",
     # Secrets
     "secrets in the log": "attacks/test_secrets interledger/test_link",
     "secrets in answers": "attacks/test_secrets routes/test_error_answers",

@@ -106,14 +106,6 @@ def test_slow_names_of_receivers_stop_no_payment_and_no_client(server: Instance,
     assert LOOKED_UP in forwarded(server, "far")
 
 
-def test_slow_names_from_one_address_leave_the_others_their_lookups(server: Instance, servers: NameServers) -> None:
-    told = at_once(MAX_LOOKUPS_OF_CLIENT + 4, lambda host: ask_as_client(server, host, "203.0.113.1"))
-    assert servers.asked[SILENT] == MAX_LOOKUPS_OF_CLIENT
-    assert sum(BUSY in answer for answer in told) == 4
-    assert BUSY in ask_as_client(server, INSIDE, "203.0.113.1")
-    assert LOOKED_UP in ask_as_client(server, INSIDE, "203.0.113.2")
-
-
 def at_once(count: int, ask: Callable[[str], str]) -> list[str]:
     """What is answered to requests that name a host each, whose name servers are silent."""
     with ThreadPoolExecutor(8) as askers:

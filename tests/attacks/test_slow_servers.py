@@ -8,7 +8,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 
 import httpx2
-import msgspec
 import pytest
 
 from payres.clock import SECOND
@@ -40,10 +39,6 @@ def attackers() -> Iterator[ThreadPoolExecutor]:
         yield threads
 
 
-def token_of(client: Client) -> str:
-    return client.grant(QUOTE, client={"jwk": msgspec.to_builtins(client.jwk)}, interact=None)
-
-
 def statuses(answers: Sequence["Future[httpx2.Response]"]) -> Counter[int]:
     """How often each status was answered; every 503 says when to come back."""
     found = [answer.result(TIMEOUT) for answer in answers]
@@ -58,7 +53,7 @@ def test_slow_servers_named_in_quotes_fail_no_payment_and_no_quote_of_others(
     first, second = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
     quote = a.client.create_quote(a.wallet("alice"), first, debitAmount=amount(100))
     with closing(client_with_key(a)) as attacker:
-        token = token_of(attacker)
+        token = attacker.grant(QUOTE)
 
         receivers = [f"{silent.origin(number)}/incoming-payments/1" for number in range(MAX_EXCHANGES + 16)]
         answers = [attackers.submit(ask_for_quote, attacker, token, a.wallet("bob"), one) for one in receivers]
@@ -67,7 +62,7 @@ def test_slow_servers_named_in_quotes_fail_no_payment_and_no_quote_of_others(
         assert (paid.record.state, paid.record.attempts, paid.record.delivered) == ("completed", 1, 100)
         assert a.client.create_quote(a.wallet("alice"), second, debitAmount=amount(100))["receiver"] == second
         with closing(client_with_key(a)) as other:
-            assert ask_for_quote(other, token_of(other), a.wallet("alice"), second).status_code == 201
+            assert ask_for_quote(other, other.grant(QUOTE), a.wallet("alice"), second).status_code == 201
         assert len(silent.taken) == MAX_EXCHANGES_OF_KEY
         silent.close()
         assert statuses(answers).keys() == {400, 503}

@@ -24,7 +24,7 @@ from payres.operator.wallets import create_wallet, deposit
 from payres.store.connections import connect_writer
 from tests.crash.conftest import Compile
 from tests.crash.load import TABLES, Asked, Load
-from tests.crash.server import PAYRES, SERVE, Server
+from tests.crash.server import PAYRES, Server
 from tests.helpers import child
 from tests.works import work_at
 
@@ -88,13 +88,6 @@ def test_restored_server_goes_on_from_the_backup(server: Server, payers: Load) -
     payers.check()
     kept = server.command("wallet", "show", "bob", "--database", restored["replaced"])
     assert kept["balance"] == "0.00"
-
-
-def test_second_server_on_the_database_is_refused_until_the_first_is_gone(server: Server) -> None:
-    served = f"Error: A payres serves {server.database} or restores it: stop that one first\n"
-    assert server.refuses_to(*SERVE, "--port", "0") == served
-    server.kill()
-    server.start()
 
 
 def test_backup_that_is_killed_leaves_no_backup(server: Server) -> None:

@@ -102,23 +102,6 @@ def test_limit_of_an_hour_is_kept_in_each_hour_whatever_the_clock_does(
 
 
 @pytest.mark.parametrize("jump", [AN_HOUR, -AN_HOUR])
-def test_client_that_waits_for_consent_need_not_wait_for_the_hour(jump: int, pair: Sequence[Instance]) -> None:
-    a, _ = pair
-    item = {"type": "outgoing-payment", "actions": ["create"], "identifier": a.wallet("alice")}
-    asked = a.client.request_grant(item, interact={"start": ["redirect"]}).json()
-    a.clock.advance(jump)
-    follow_up = asked["continue"]
-    polled = a.client.post(follow_up["uri"], token=follow_up["access_token"]["value"])
-    assert polled.status_code == (200 if jump < 0 else 401), polled.text
-    if jump > 0:
-        assert polled.json()["error"]["details"]["reason"] == "decision_expired"
-        return
-    a.approve(asked["interact"]["redirect"])
-    a.clock.advance(5)
-    assert "access_token" in a.client.post(follow_up["uri"], token=follow_up["access_token"]["value"]).json()
-
-
-@pytest.mark.parametrize("jump", [AN_HOUR, -AN_HOUR])
 def test_remote_payment_loses_nothing_when_the_clock_jumps_in_its_middle(jump: int, pair: Sequence[Instance]) -> None:
     a, b = pair
     hurried(a, **SLOWLY)

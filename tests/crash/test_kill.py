@@ -18,10 +18,9 @@ import pytest
 
 from payres.clock import SystemClock
 from payres.signatures.sign import Message, sign
-from payres.store.migrations import migrations
-from tests.crash.load import DEPOSIT, TABLES, Load, reason
-from tests.crash.server import SERVE, Server
-from tests.helpers import TIMEOUT, Json, amount, check_log_of_a_clean_end, is_refused, refusal, usd, wait_until
+from tests.crash.load import DEPOSIT, TABLES, Load
+from tests.crash.server import Server
+from tests.helpers import TIMEOUT, Json, check_log_of_a_clean_end, is_refused, usd, wait_until
 from tests.signing_client import Client
 
 STOP_SIGNALS = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -161,49 +160,6 @@ def check_stopped(server: Server) -> None:
     assert server.wait() == 0
     assert server.side_files == []
     check_log_of_a_clean_end(server.log.read_text())
-
-
-def test_second_server_on_the_port_is_refused_in_a_sentence(server: Server, shop: Client) -> None:
-    assert server.refuses_to(*SERVE) == (
-        f"Error: Port {server.port} of 127.0.0.1 is in use; choose another with --port or PAYRES_PORT\n"
-    )
-    assert shop.get("/healthz").status_code == 200
-
-
-def test_newer_database_is_refused_in_a_sentence_and_left_as_it_is(server: Server) -> None:
-    server.stop()
-    known = max(migrations())
-    server.execute(f"PRAGMA user_version = {known + 1}")
-    before = server.database.read_bytes()
-    sentence = f"Error: The database has version {known + 1}, this payres knows versions up to {known}: "
-    assert server.refuses_to(*SERVE).startswith(sentence)
-    assert server.database.read_bytes() == before
-    assert server.side_files == []
-
-
-def test_commands_count_from_the_next_request_on(server: Server, shop: Client, token: str) -> None:
-    assert shop.get("/bob").status_code == 200
-    for command, status in (("deactivate", 404), ("activate", 200)):
-        server.command("wallet", command, "bob")
-        assert shop.get("/bob").status_code == status
-    alice = server.wallet("alice")
-    receiver = shop.create_incoming_payment(server.wallet("bob"), amount(100, "EUR"))["id"]
-    payment = {"walletAddress": alice, "quoteId": shop.create_quote(alice, receiver)["id"]}
-    server.command("wallet", "withdraw", "alice", f"{DEPOSIT}.00")
-    answer = shop.post("/outgoing-payments", payment, token)
-    assert (answer.status_code, reason(answer)) == (403, "wallet")
-    server.command("wallet", "deposit", "alice", "2.10")
-    assert shop.post("/outgoing-payments", payment, token).status_code == 201
-    for grant in server.command("grant", "list", "--all")["grants"]:
-        server.command("grant", "revoke", grant["id"])
-    refusal(shop.get("/outgoing-payment-grant", token), 401, "invalid_token", reason="revoked_token")
-    with closing(server.client("shop1")) as other:
-        item = {"type": "incoming-payment", "actions": ["create", "read"], "identifier": server.wallet("bob")}
-        token = other.grant(item)
-        created = other.post("/incoming-payments", {"walletAddress": server.wallet("bob")}, token).json()
-        assert other.get(created["id"], token).status_code == 200
-        server.command("key", "revoke", "shop1", "key-1")
-        refusal(other.get(created["id"], token), 401, "invalid_client", reason="unknown_key")
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from email.utils import formatdate
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -295,33 +294,6 @@ def test_slow_endpoint_delays_no_other(instance: Instance, add: AddEndpoint, mon
     assert len(slow.wait_for(MAX_DELIVERIES_OF_WEBHOOK)) == MAX_DELIVERIES_OF_WEBHOOK, "so many at a time"
     goes_on.set()
     slow.wait_for(20)
-
-
-def test_busy_server_rests_after_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deliveries, "REST_FACTOR", 1e9)  # however little the timers are late
-    monkeypatch.setattr(deliveries, "LONGEST_REST_SECONDS", 3600.0)
-    with Endpoint().running() as endpoint, run_instance(tmp_path / "payres.db") as instance:
-        added = instance.write(lambda work: webhooks.add(work, endpoint.url, private=True))
-        deposit(instance, 20)
-        wait_until(lambda: cursor_of(instance, added) > added.webhook.cursor)
-        deposit(instance)
-        assert cursor_of(instance, added) == added.webhook.cursor + MAX_DELIVERIES_OF_WEBHOOK
-    assert len(endpoint.received) == MAX_DELIVERIES_OF_WEBHOOK
-
-
-def test_webhook_gets_events_as_soon_as_it_is_added_or_active_again(
-    tmp_path: Path, add: AddEndpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(deliveries, "LOOK_SECONDS", 3600.0)
-    with run_instance(tmp_path / "payres.db") as found:
-        endpoint, added = add(to=found)
-        endpoint.answer = answering(410, 200)
-        deposit(found)
-        endpoint.wait_for(1)
-        wait_until(lambda: not found.read(lambda tx: store.WEBHOOKS.by_id(tx, added.webhook.id)).active)
-        found.write(lambda work: webhooks.record_test(work, added.webhook.id, Attempt(work.now, 200, None)))
-        deposit(found)
-        endpoint.wait_for(2)
 
 
 def test_event_that_fails_delays_no_later_one(instance: Instance, add: AddEndpoint) -> None:

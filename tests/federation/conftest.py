@@ -38,6 +38,11 @@ class Request(msgspec.Struct, frozen=True):
     headers: dict[str, str]
     body: bytes
 
+    @property
+    def number(self) -> str | None:
+        """What tells a packet from the others of its peer."""
+        return self.headers.get("request-id")
+
 
 class Answer(msgspec.Struct, frozen=True):
     """`content` is sent as JSON, bytes as they are; `pause` is waited for before."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.federation.connection import MAX_FRAMING_BYTES, Connection, FetchFailed
+from payres.federation.connection import MAX_FRAMING_BYTES, FetchFailed
 from payres.federation.http import GuardedClient
 from payres.federation.transport import KEEPALIVE_SECONDS, Bounds
 from tests.federation.conftest import HURRY, UNHURRIED, Elapse, Serve, failure_of, loopback, open_servers
@@ -241,25 +241,6 @@ async def test_connection_is_not_used_again_after_long_silence(serve: Serve, ela
         elapse(KEEPALIVE_SECONDS)
         await ask(client, port)
     assert len(server.writers) == 2
-
-
-async def test_connection_is_closed_when_who_asked_is_cancelled_just_as_the_answer_comes(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = Server(OK)
-    port = await serve(server)
-    complete = Connection.on_message_complete
-    async with loopback() as client:
-        asking = asyncio.create_task(ask(client, port))
-
-        def cancel_then(connection: Connection) -> None:
-            complete(connection)
-            asking.cancel()
-
-        monkeypatch.setattr(Connection, "on_message_complete", cancel_then)
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        await server.writers[0].wait_closed()
 
 
 async def test_no_more_connections_are_kept_than_the_bounds_say(serve: Serve) -> None:

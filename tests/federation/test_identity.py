@@ -10,7 +10,7 @@ from payres.federation.connection import FetchFailed
 from payres.federation.identity import OwnIdentity
 from payres.operator import keys, wallets
 from payres.settings import Settings
-from payres.signatures.jwk import JWK, jwk_from_public_bytes, thumbprint
+from payres.signatures.jwk import JWK, jwk_from_public_bytes
 from payres.signatures.sign import Message, signature_base
 from payres.signatures.verify import is_signature
 from tests.instance import Instance, run_instance
@@ -31,12 +31,6 @@ def check(identity: OwnIdentity, message: Message, signed: dict[str, str]) -> No
     components = parameters[1 : parameters.index(")")].replace('"', "").split(" ")
     signature = b64decode(signed["Signature"].removeprefix("sig1=:").removesuffix(":"))
     assert is_signature(signature, signature_base(message, components, parameters), identity.jwk)
-
-
-def test_kid_is_the_thumbprint_of_the_key(identity: OwnIdentity) -> None:
-    assert identity.kid == identity.jwk.kid == thumbprint(identity.jwk)
-    assert OwnIdentity("https://other.example", SEED, MovableClock()).kid == identity.kid
-    assert OwnIdentity(ADDRESS, bytes(32), MovableClock()).kid != identity.kid
 
 
 @pytest.mark.parametrize(
@@ -82,12 +76,6 @@ def listed(instance: Instance, anonymous: httpx2.Client) -> list[JWK]:
     return [JWK(**key) for key in answer.json()["keys"]]
 
 
-def test_own_key_is_listed_without_a_wallet(shared: Instance, anonymous: httpx2.Client) -> None:
-    own = shared.context.identity
-    assert own.wallet_address == shared.base_url + OWN
-    assert own.jwk in listed(shared, anonymous)
-
-
 async def test_own_key_outlives_a_restart(tmp_path: Path) -> None:
     async def key_in(name: str) -> JWK:
         app = create_app(Settings(database=str(tmp_path / name)))
@@ -115,9 +103,3 @@ def test_own_key_is_in_the_did_document(shared: Instance, anonymous: httpx2.Clie
     document = anonymous.get(f"{shared.base_url}{OWN}/did.json").json()
     assert document["id"] == shared.context.urls.did(OWN[1:])
     assert shared.context.identity.jwk in [JWK(**method["publicKeyJwk"]) for method in document["verificationMethod"]]
-
-
-def test_own_keys_are_for_reading(shared: Instance, anonymous: httpx2.Client) -> None:
-    for name in ("jwks.json", "did.json"):
-        answer = anonymous.post(f"{shared.base_url}{OWN}/{name}")
-        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, OPTIONS")

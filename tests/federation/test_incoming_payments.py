@@ -16,11 +16,9 @@ from payres.federation.connection import FetchFailed
 from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import IlpMethod, RemoteIncomingPayment, RemoteReceivers
-from payres.store.work import Transaction
 from tests.federation.conftest import Answer, OpenSite, Site
 from tests.helpers import receiver_of, usd
 from tests.instance import Instance, run_instance
-from tests.internet import Internet
 
 PATH = "/incoming-payments/1"
 SECRET = bytes(range(224, 256))  # its base64 has both characters that base64url writes otherwise
@@ -55,10 +53,6 @@ async def pair(servers: tuple[Instance, Instance]) -> AsyncIterator[Pair]:
         yield Pair(*servers, http)
 
 
-def revoke_tokens(tx: Transaction) -> None:
-    tx.execute("UPDATE access_token SET revoked_at = created_at WHERE revoked_at IS NULL")
-
-
 async def failure(receivers: RemoteReceivers, url: str, reason: str, retryable: bool) -> FetchFailed:
     """The failure to fetch an open payment, which must be this one."""
     with pytest.raises(FetchFailed) as raised:
@@ -90,29 +84,6 @@ async def test_payment_of_another_payres_is_read_as_it_goes_on(pair: Pair) -> No
     payment = await pair.receivers.fetch(created["id"])
     assert (payment.completed, payment.received, payment.remaining, payment.method) == (True, 1000, 0, None)
     await failure(pair.receivers, created["id"], "completed", retryable=False)
-
-
-async def test_payment_of_another_payres_without_an_amount_expires(pair: Pair) -> None:
-    expires_at = format_time(pair.clocks[1].now() + 60 * SECOND)
-    url = receiver_of(pair.asked, expiresAt=expires_at)
-    payment = await pair.receivers.fetch_open(url)
-    assert (payment.incoming_value, payment.remaining) == (None, None)
-    for clock in pair.clocks:
-        clock.advance(61)
-    assert not (await pair.receivers.fetch(url)).completed
-    assert expires_at in (await failure(pair.receivers, url, "expired", retryable=False)).sentence
-
-
-@pytest.mark.parametrize("identifier", ["0198a000-0000-7000-8000-000000000000", "x"])
-async def test_payment_that_another_payres_does_not_have_is_missing(pair: Pair, identifier: str) -> None:
-    await failure(pair.receivers, f"{pair.asked.base_url}/incoming-payments/{identifier}", "not_found", retryable=False)
-
-
-async def test_token_is_renewed_after_its_revocation(pair: Pair) -> None:
-    url = receiver_of(pair.asked)
-    for _ in range(2):
-        await pair.receivers.fetch_open(url)
-        pair.asked.write(revoke_tokens)
 
 
 async def test_nobody_takes_the_asking_server_for_another(pair: Pair, servers: tuple[Instance, Instance]) -> None:
@@ -373,18 +344,6 @@ async def test_steps_together_have_a_time(site: Site, clock: MovableClock) -> No
         receivers = RemoteReceivers(http, OwnIdentity("https://pay.example", bytes(32), clock), clock, seconds=0.05)
         error = await failure(receivers, url, "unreachable", retryable=True)
     assert error.sentence == f"{url} could not be read within 0.05 seconds: 127.0.0.1 did not answer"
-
-
-@pytest.mark.parametrize("addresses", [[], ["10.0.0.7"]])
-async def test_private_receivers_look_like_ones_that_are_not_there(
-    internet: Internet, clock: MovableClock, addresses: list[str]
-) -> None:
-    """In `retryable` too: else a payment that fails at once instead of being tried again would tell."""
-    internet.point("wiki.corp.example", addresses)
-    async with GuardedClient(allow_private_hosts=False) as http:
-        url = f"https://wiki.corp.example{PATH}"
-        error = await failure(make_receivers(http, clock), url, "unreachable", retryable=True)
-    assert error.sentence == "wiki.corp.example has no public address; name a host that all the net can reach"
 
 
 async def test_what_may_not_be_asked_fails_at_once(site: Site, clock: MovableClock) -> None:

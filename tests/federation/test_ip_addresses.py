@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 from payres.federation import ip_addresses
 from payres.federation.connection import FetchFailed, NoAnswer
-from payres.federation.http import GuardedClient
 from payres.federation.ip_addresses import Lookups, RecentFailures, is_permitted
-from payres.federation.transport import Bounds
 from payres.limits import (
     FAILED_LOOKUP_SECONDS,
     MAX_LOOKUPS,
@@ -28,7 +26,6 @@ from payres.limits import (
 from payres.rate_limiter import Requester, requested_by
 from payres.worker import cancel_all
 from tests.federation.conftest import Elapse, NameServers
-from tests.federation.conftest import failure_of as failure_at
 from tests.helpers import TIMEOUT
 
 PUBLIC = [
@@ -263,37 +260,6 @@ async def test_thread_that_cannot_be_had_is_a_failure(
         for _ in range(MAX_LOOKUPS + 1):
             assert (await failure_of(lookups, A, "good.example")).reason == "busy"
     assert await resolve(lookups, A, "good.example") == ANSWER
-
-
-async def test_clients_hold_nothing_of_each_other(name_servers: NameServers) -> None:
-    """Each has lookups of its own, and those that hang still count when its connections are closed."""
-    one, other = (GuardedClient(False, Bounds(in_all=MAX_LOOKUPS, untrusted_hosts=False)) for _ in range(2))
-    tasks = [asyncio.create_task(one.get_json(f"https://{name}/")) for name in slow(MAX_LOOKUPS)]
-    await asyncio.to_thread(name_servers.wait_for, MAX_LOOKUPS)
-    await cancel_all(tasks)
-    await one.aclose()
-    for client, words in ((one, "while so many others are"), (other, "has no public address")):
-        failure = await failure_at(client, "https://none.example/")
-        assert words in failure.sentence
-        assert failure.unsent
-
-
-def test_lookup_that_ends_after_its_loop_is_no_fault(
-    name_servers: NameServers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    faults: list[object] = []
-    monkeypatch.setattr(threading, "excepthook", faults.append)
-    before = set(threading.enumerate())
-
-    async def give_up() -> None:
-        (task,) = await begin(Lookups(RecentFailures()), A, "slow.example")
-        task.cancel()
-
-    asyncio.run(give_up())
-    (thread,) = set(threading.enumerate()) - before
-    name_servers.spoken.set()
-    thread.join(TIMEOUT)
-    assert (faults, caplog.text, thread.is_alive()) == ([], "", False)
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])

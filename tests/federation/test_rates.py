@@ -244,8 +244,3 @@ def test_server_quotes_at_the_rates_of_the_service_while_they_are_fresh(tmp_path
         instance.clock.advance(400)
         error = refusal(quote(instance), 400, "invalid_receiver", reason="exchange_rate_expired")
         assert "from USD to EUR is 40" in error["details"]["hint"]
-
-
-def test_rates_are_not_asked_for_without_a_service(shared: Instance) -> None:
-    assert shared.context.settings.rates_url == ""
-    assert all(rate.expires_at is None for rate in shared.read(assets.list_rates))

@@ -1,6 +1,5 @@
 """Which addresses are connected to, and how the server at the other end is verified."""
 
-import asyncio
 import logging
 import socket
 import ssl
@@ -123,32 +122,3 @@ def test_certificates_are_those_of_the_system() -> None:
     ours, theirs = system_tls(), httpx2.create_ssl_context(trust_env=False)
     assert ours.cert_store_stats() == theirs.cert_store_stats()
     assert (ours.verify_mode, ours.check_hostname) == (ssl.CERT_REQUIRED, True)
-
-
-async def test_connection_whose_handshake_does_not_end_is_closed(tls: Tls, elapse: Elapse) -> None:
-    closed = asyncio.Event()
-
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        elapse(UNHURRIED.seconds)
-        await reader.read()
-        closed.set()
-        writer.close()
-
-    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        failure = await failure_of(loopback(UNHURRIED), f"https://127.0.0.1:{port}/")
-        assert (type(failure), failure.unsent) == (NoAnswer, True)
-        await closed.wait()
-
-
-async def test_server_that_does_not_speak_tls_is_a_failure(tls: Tls) -> None:
-    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        writer.close()
-
-    async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        failure = await failure_of(loopback(), f"https://127.0.0.1:{port}/")
-        assert (failure.sentence, failure.unsent) == (FAILED.format("127.0.0.1"), True)

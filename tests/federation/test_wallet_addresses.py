@@ -152,22 +152,11 @@ async def test_fetch_keys_passes_over_what_it_does_not_understand(site: Site) ->
     assert [(key.kid, key.x) for key in await keys_of(site, document)] == [("key-1", X), ("key-2", X)]
 
 
-@pytest.mark.parametrize("count", [0, 1, 100])
-async def test_fetch_keys_keeps_32_keys(site: Site, count: int) -> None:
-    document = {"keys": [{}, *({**GOOD, "kid": f"key-{n}"} for n in range(count))]}
-    assert [key.kid for key in await keys_of(site, document)] == [f"key-{n}" for n in range(min(count, 32))]
-
-
 @pytest.mark.parametrize("document", [None, [], [GOOD], {}, {"keys": None}, {"keys": {"key-1": GOOD}}, GOOD, b"{", b""])
 async def test_fetch_keys_fails_for_what_is_no_key_set(site: Site, document: object) -> None:
     with pytest.raises(FetchFailed) as caught:
         await keys_of(site, document)
     assert (caught.value.reason, caught.value.retryable) == ("bad_content", False)
-
-
-async def test_fetch_keys_tells_the_status_of_a_missing_key_set(site: Site) -> None:
-    with pytest.raises(FetchFailed, match="answered 404 instead of 200"):
-        await keys_of(site, {}, status=404)
 
 
 @pytest.mark.parametrize("address", ["https://wallet.example/alice?x", "https://wallet.example/#alice"])

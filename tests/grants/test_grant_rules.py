@@ -22,7 +22,6 @@ from payres.errors import DomainError
 from payres.grants import clients
 from payres.grants.tokens import revoke_grant
 from payres.limits import APPROVAL_SECONDS
-from payres.operator import keys
 from payres.signatures.fields import content_digest
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store.work import Transaction
@@ -176,14 +175,6 @@ def test_continuation_in_every_state(still: Instance, steps: str, finishes: bool
     assert found == expected
 
 
-@pytest.mark.parametrize("body", [{}, {"client": "https://shop.example"}], ids=str)
-def test_poll_may_have_a_body_without_an_interact_ref(still: Instance, body: Json) -> None:
-    """Existing clients send each of them."""
-    asked = Asked(still, interact=POLLED)
-    still.clock.advance(WAIT)
-    assert told(asked.follow(body)) == "200 wait"
-
-
 def next_state(state: str, step: str, is_late: bool) -> str:
     """What the step makes of a grant, by the book."""
     match state, step:
@@ -237,17 +228,6 @@ def test_time_to_decide_is_over_at_the_second(still: Instance) -> None:
     assert told(in_time.resume()) == "200 token"
 
 
-@pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_continuation_needs_its_token(still: Instance, method: str) -> None:
-    asked = Asked(still)
-    uri, request = asked.answer["continue"]["uri"], partial(still.client.request, method)
-    for wrong in ("wrong", still.client.grant(QUOTE)):
-        refusal(request(uri, None, wrong), 404, "invalid_continuation")
-    refusal(request("/continue/none", None, asked.token), 404, "invalid_continuation")
-    for headers in ({}, *({"authorization": value} for value in ("GNAP", f"Bearer {asked.token}", asked.token))):
-        refusal(request(uri, headers=headers), 401, "invalid_client", reason="missing_token")
-
-
 # Who asks: signatures, keys and directed identity
 
 
@@ -294,22 +274,6 @@ def test_authorization_server_takes_signed_requests_only(
     assert answer.status_code == (204 if method == "DELETE" else 200), answer.text
 
 
-def test_any_key_of_the_client_continues_its_grants(still: Instance) -> None:
-    client = still.new_client("many-keys")
-    asked = Asked(still, client=client)
-    asked.take("approve")
-    client.private_key = generate_private_key()
-    client.jwk = jwk_from_public_bytes("key-2", client.private_key.public_key().public_bytes_raw())
-    refusal(asked.resume(), 401, "invalid_client", reason="unknown_key")
-    still.write(lambda tx: keys.add_key(tx, "many-keys", client.jwk))
-    still.write(lambda tx: keys.revoke_key(tx, "many-keys", "key-1"))
-    token = asked.resume().json()["access_token"]
-    assert client.post(token["manage"], None, token["value"]).status_code == 200
-    still.write(lambda tx: keys.revoke_key(tx, "many-keys", "key-2"))
-    refusal(asked.follow(method="DELETE"), 401, "invalid_client", reason="unknown_key")
-    refusal(client.request_grant(QUOTE), 400, "invalid_client", reason="unknown_key")
-
-
 def test_remote_clients_are_told_apart_by_case() -> None:
     """Another server's paths may tell upper from lower case, and then these are two clients."""
     urls = Urls("http://127.0.0.1:8080")
@@ -317,16 +281,12 @@ def test_remote_clients_are_told_apart_by_case() -> None:
     assert small.identity != large.identity
 
 
-def as_key(client: Client) -> Json:
-    return {"client": {"jwk": msgspec.to_builtins(client.jwk)}}
-
-
 @pytest.mark.parametrize(("kid", "reason"), [("key-1", "signature_mismatch"), ("key-2", "unknown_key")])
 def test_grant_of_a_key_is_for_that_key_alone(
     still: Instance, key_client: Callable[[str], Client], kid: str, reason: str
 ) -> None:
     owner, thief = key_client("key-1"), key_client(kid)
-    granted = owner.obtain_grant(QUOTE, **as_key(owner))
+    granted = owner.obtain_grant(QUOTE)
     token, continuation = granted["access_token"], granted["continue"]["access_token"]["value"]
     stolen = [
         ("GET", "/quotes/none", token["value"]),
@@ -347,7 +307,7 @@ def test_client_that_is_a_key_keeps_its_last_names(still: Instance, key_client: 
 
     def ask(kid: str) -> Json:
         client.jwk = msgspec.structs.replace(client.jwk, kid=kid)
-        return client.obtain_grant(INCOMING, **as_key(client))
+        return client.obtain_grant(INCOMING)
 
     first = ask("name-0")
     for number in range(1, 8):
@@ -382,7 +342,7 @@ def test_key_cannot_ask_for_consent(
         members = members | {"subject": subject(still)}
     else:
         items = [item | {"identifier": still.wallet("alice")} for item in items]
-    refusal(client.request_grant(*items, **as_key(client), **members), 400, "invalid_client")
+    refusal(client.request_grant(*items, **members), 400, "invalid_client")
 
 
 @pytest.mark.parametrize(
@@ -492,53 +452,3 @@ def test_rotated_token_has_its_whole_time(still: Instance) -> None:
     refusal(still.client.get("/quotes/none", new["value"]), 404, "not_found")
     still.clock.advance(INSTANT)
     refusal(still.client.get("/quotes/none", new["value"]), 401, "invalid_token", reason="expired_token")
-
-
-@pytest.mark.parametrize(
-    ("end", "hint"),
-    [
-        ("rotate", "The access token was rotated; use the new one, which the answer to the rotation has"),
-        ("revoke", "The access token was revoked; ask for a new grant"),
-        ("rotate, then cancel", "The access token was revoked; ask for a new grant"),
-    ],
-)
-def test_refusal_of_a_token_says_whether_it_was_rotated(still: Instance, end: str, hint: str) -> None:
-    granted = still.client.obtain_grant(QUOTE)
-    token = granted["access_token"]
-    if "rotate" in end:
-        assert still.client.post(token["manage"], None, token["value"]).status_code == 200
-    if "revoke" in end:
-        still.client.delete(token["manage"], token["value"])
-    if "cancel" in end:
-        follow_up = granted["continue"]
-        still.client.delete(follow_up["uri"], follow_up["access_token"]["value"])
-    refusal(still.client.get("/quotes/none", token["value"]), 401, "invalid_token", reason="revoked_token", hint=hint)
-
-
-# For each state of a token: the answers to its use, its rotation, its revocation.
-TOKENS = {
-    "fresh": ["404 not_found None", "200 token", "204"],
-    "expired": ["401 invalid_token expired_token", "200 token", "204"],
-    "rotated": ["401 invalid_token revoked_token", "404 invalid_rotation None", "204"],
-    "revoked": ["401 invalid_token revoked_token", "404 invalid_rotation None", "204"],
-    "unknown": ["401 invalid_token unknown_token", "404 invalid_rotation None", "404 not_found None"],
-}
-
-
-@pytest.mark.parametrize("state", TOKENS)
-def test_token_in_every_state(still: Instance, state: str) -> None:
-    found = []
-    for method in ("GET", "POST", "DELETE"):
-        token = still.client.obtain_grant(QUOTE)["access_token"]
-        match state:
-            case "expired":
-                still.clock.advance(TOKEN_LIFETIME)
-            case "rotated":
-                still.client.post(token["manage"], None, token["value"])
-            case "revoked":
-                still.client.delete(token["manage"], token["value"])
-            case "unknown":
-                token = {"manage": f"{still.base_url}/token/none", "value": "none"}
-        url = "/quotes/none" if method == "GET" else token["manage"]
-        found.append(told(still.client.request(method, url, None, token["value"])))
-    assert found == TOKENS[state]

@@ -7,22 +7,18 @@ from collections.abc import Callable
 
 import pytest
 
-from payres.clock import DAY, SECOND
-from payres.gnap import IncomingPaymentAccess
+from payres.clock import SECOND
 from payres.grants import clients
 from payres.grants.access import Holder
 from payres.grants.tokens import Holders, issue_token, revoke_grant, revoke_token, rotate_token
 from payres.operator import keys, wallets
-from payres.payments import incoming
 from payres.settings import Settings
 from payres.signatures.jwk import JWK, encode_jwk, thumbprint
-from payres.store import grants, retention
 from payres.store.clients import Client
 from payres.store.grants import TOKENS
 from payres.store.work import Work
-from payres.wire import IncomingPaymentRequest
 from tests.helpers import last_segment, new_jwk
-from tests.works import caller_of, issued_grant, work_at
+from tests.works import issued_grant, work_at
 
 SETTINGS = Settings(base_url="http://h")
 ALICE = Client("http://h/alice", "http://h/alice", None)
@@ -114,40 +110,6 @@ def test_what_changes_is_read_again(work: Work, change: str) -> None:
     after = find(work, kept, granted)
     assert after != before
     assert after == find(work, Holders(), granted)
-
-
-def test_what_comes_and_goes_or_is_undone_changes_nothing_of_it(work: Work) -> None:
-    kept, granted = Holders(), Granted(work, ALICE)
-    before = find(work, kept, granted)
-    issue_token(work, granted.grant)
-    caller = caller_of(granted.client_id, granted.grant.id, IncomingPaymentAccess(actions=["create"]))
-    asked = IncomingPaymentRequest(wallet_address="http://h/alice")
-    incoming.create(work, caller.about("http://h/alice", work.urls), asked)
-    wallets.create_wallet(work, "bob", "USD", 2, None, None)
-    for client in (ALICE, REMOTE, WITHOUT_WALLET):
-        other = Granted(work, client, purge_at=work.now + SECOND)
-        rotate_token(work, other.token_id)
-        if client is REMOTE:
-            clients.remember_remote_keys(work, REMOTE, [KEY], max_age=None)
-            clients.remember_remote_keys(work, REMOTE, [KEY], max_age=None)
-        grants.keep_grant(work, other.grant.id)
-        Granted(work, client, purge_at=work.now)
-        retention.purge(work, retention.GRANTS, work.now + DAY)
-    work.execute("BEGIN")
-    revoke_token(work, granted.token_id)
-    work.execute("ROLLBACK")
-    assert find(work, kept, granted) is before is not None
-
-
-def test_revision_never_comes_back(work: Work) -> None:
-    """Not even when a change is undone and another one made."""
-    granted, seen = Granted(work, ALICE), set()
-    for _ in range(20):
-        work.execute("BEGIN")
-        revoke_token(work, granted.token_id)
-        seen.add(grants.authorization_revision(work))
-        work.execute("ROLLBACK")
-    assert len(seen) == 20
 
 
 def test_keys_of_other_servers_are_good_for_a_time(work: Work) -> None:

@@ -1,17 +1,12 @@
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 
 import pytest
 from dateutil.relativedelta import relativedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.amounts import Asset
 from payres.clock import DAY, EARLIEST, HOUR, LATEST, MINUTE, SECOND, format_time, parse_time
 from payres.grants.intervals import EXAMPLE, Interval, parse_interval
-from payres.grants.spending import Spending
-from payres.pages.grant_words import limit_words
-from payres.pages.language import CODES, Language
 
 Window = tuple[int, int]  # from, until
 
@@ -114,14 +109,6 @@ def test_interval_for_ever_with_an_end_goes_back_for_ever() -> None:
     window = window_at(interval, parse_time("1026-03-30T00:00:00Z"))
     assert window == (parse_time("1026-02-28T00:00:00Z"), parse_time("1026-03-31T00:00:00Z"))
     assert window_at(interval, parse_time("2026-03-31T00:00:00Z")) is None
-
-
-@pytest.mark.parametrize(
-    ("repetitions", "total"), [("R0", 1), ("R1", 2), ("R11", 12), ("R007", 8), ("R", None), ("R-1", None)]
-)
-def test_repetitions_come_after_the_first_window(repetitions: str, total: int | None) -> None:
-    assert parse_interval(f"{repetitions}/2026-01-01T00:00:00Z/P1D").windows_total == total
-    assert parse_interval(f"{repetitions}/P1D/2026-01-01T00:00:00Z").windows_total == total
 
 
 @pytest.mark.parametrize(
@@ -259,6 +246,18 @@ def test_windows_between_two_times_have_one_length(
     assert found == (expected if 0 <= index <= repetitions else None)
 
 
+times = st.one_of(
+    st.datetimes(timezones=st.just(UTC)).map(datetime.isoformat), st.text(alphabet="0123456789-:.TZ+", max_size=30)
+)
+durations = st.from_regex(r"\A-?P([0-9]{1,10}[.,]?[0-9]{0,10}[YMWDHS]|T){0,7}\Z")
+halves = st.one_of(times, durations)
+texts = st.one_of(
+    st.text(max_size=300),
+    st.text(alphabet="R/0123456789PTYMWDHS-+:.,Z", max_size=60),
+    st.builds("R{}/{}/{}".format, st.one_of(st.just(""), st.integers(-2, 10**10)), halves, halves),
+)
+
+
 @given(anchors, lengths, st.integers(EARLIEST, LATEST), st.booleans())
 def test_windows_tile(anchor: datetime, size: tuple[int, int], now: int, backwards: bool) -> None:
     duration = duration_text(*size)
@@ -274,38 +273,3 @@ def test_windows_tile(anchor: datetime, size: tuple[int, int], now: int, backwar
     assert after[0] == window[1] if after else window[1] == microseconds(anchor)
     before = window_at(interval, window[0] - 1)
     assert before[1] == window[0] if before else window[0] == microseconds(anchor)
-
-
-@given(lengths, st.integers(0, 40), anchors)
-def test_finite_interval_has_as_many_windows_as_it_says(
-    size: tuple[int, int], repetitions: int, anchor: datetime
-) -> None:
-    interval = parse_interval(f"R{repetitions}/{anchor.isoformat()}/{duration_text(*size)}")
-    found = windows(interval)
-    assert len(found) == interval.windows_total == repetitions + 1
-    assert all(earlier[1] == later[0] for earlier, later in pairwise(found))
-    assert found[-1][1] == interval.end
-
-
-times = st.one_of(
-    st.datetimes(timezones=st.just(UTC)).map(datetime.isoformat), st.text(alphabet="0123456789-:.TZ+", max_size=30)
-)
-durations = st.from_regex(r"\A-?P([0-9]{1,10}[.,]?[0-9]{0,10}[YMWDHS]|T){0,7}\Z")
-halves = st.one_of(times, durations)
-texts = st.one_of(
-    st.text(max_size=300),
-    st.text(alphabet="R/0123456789PTYMWDHS-+:.,Z", max_size=60),
-    st.builds("R{}/{}/{}".format, st.one_of(st.just(""), st.integers(-2, 10**10)), halves, halves),
-)
-
-
-@given(texts, st.integers(EARLIEST, LATEST))
-def test_parse_interval_raises_nothing_but_value_error(text: str, now: int) -> None:
-    try:
-        interval = parse_interval(text)
-    except ValueError:
-        return
-    assert isinstance(interval, Interval)
-    window = window_at(interval, now)
-    assert window is None or window[0] <= now < window[1]
-    assert all(limit_words(Language(code, 0), Spending(1, Asset("USD", 2), False, None, interval)) for code in CODES)

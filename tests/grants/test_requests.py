@@ -169,11 +169,6 @@ def test_request_that_breaks_a_rule_is_refusal(
     assert error["details"]["field"] == field or field is None
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b'"text"'])
-def test_request_that_is_no_json_object_is_refusal(shared: Instance, body: bytes) -> None:
-    refusal(shared.client.request("POST", "/", raw=body), 400, "invalid_request", field="body")
-
-
 @pytest.mark.parametrize(
     ("access", "members", "interactive"),
     [
@@ -254,12 +249,3 @@ def test_grant_names_a_wallet_address_when_it_is_one(
         assert answer.json()["walletAddress"] == places["bob"]
     else:
         refusal(answer, 400, "invalid_request", field="walletAddress")
-
-
-def test_nothing_is_kept_of_a_refused_request(shared: Instance) -> None:
-    def grants() -> int:
-        return shared.read(lambda tx: int(tx.execute('SELECT count(*) FROM "grant"').fetchone()[0]))
-
-    before = grants()
-    assert shared.client.request_grant({"type": "outgoing-payment", "actions": ["create"]}).status_code == 400
-    assert grants() == before

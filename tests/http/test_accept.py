@@ -2,14 +2,11 @@ import httpx2
 import pytest
 
 from tests.conftest import Refused
-from tests.helpers import TIMEOUT
 from tests.instance import Instance
 from tests.routes.test_error_answers import ALLOWED
 
 JSON = "application/json"
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
-# Of these, what a browser gets where there is a page.
-PAGES_FIRST = ["text/html, application/json;q=0.1", "text/html;q=1.0, application/*;q=0.2", BROWSER]
 TAKEN = [
     *("", ",", "*/*", "*/*;q=0.1", "application/*", JSON, "Application/JSON", "application/json; charset=utf-8"),
     *("application/json;q=0.001", "application/json;q=1.000", "application/json ; q=0.5"),
@@ -43,19 +40,6 @@ def test_wallet_address_is_json_for_whoever_can_read_it(
     assert (answer.status_code, answer.headers["content-type"]) == (200, JSON)
 
 
-def test_request_without_accept_is_answered(shared: Instance) -> None:
-    with httpx2.Client(headers={}, verify=False, timeout=TIMEOUT) as client:
-        request = client.build_request("GET", shared.wallet("alice"))
-        del request.headers["accept"]
-        assert client.send(request).status_code == 200
-
-
-@pytest.mark.parametrize("accept", PAGES_FIRST)
-def test_keys_are_json_for_browsers_too(shared: Instance, anonymous: httpx2.Client, accept: str) -> None:
-    answer = anonymous.get(f"{shared.wallet('alice')}/jwks.json", headers={"accept": accept})
-    assert (answer.status_code, answer.headers["content-type"]) == (200, JSON)
-
-
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_several_accept_lines_are_one(
     shared: Instance, anonymous: httpx2.Client, refused: Refused, method: str
@@ -86,17 +70,6 @@ def test_request_that_rules_json_out_is_refused_in_json(
         assert (answer.status_code, answer.content) == (406, b"")
     else:
         refused(answer, 406, "not_acceptable")
-
-
-def test_what_is_refused_for_its_accept_does_nothing(shared: Instance, refused: Refused) -> None:
-    client = shared.client
-    wallet_address = shared.create_wallet("unaccepting")
-    access = {"type": "incoming-payment", "actions": ["create", "list"], "identifier": wallet_address}
-    token = client.grant(access)
-    body = {"walletAddress": wallet_address}
-    answer = client.request("POST", "/incoming-payments", body, token, {"accept": "text/html"})
-    refused(answer, 406, "not_acceptable")
-    assert client.get(f"/incoming-payments?wallet-address={wallet_address}", token).json()["result"] == []
 
 
 @pytest.mark.parametrize(
@@ -137,13 +110,6 @@ def test_documents_have_media_types_of_their_own(
     assert (answer.status_code, answer.headers["content-type"]) == (200, JSON)
 
 
-@pytest.mark.parametrize("accept", ["application/did+json;q=0", "application/json;q=0, */*"])
-def test_media_type_of_its_own_must_be_named(
-    shared: Instance, anonymous: httpx2.Client, refused: Refused, accept: str
-) -> None:
-    refused(anonymous.get(f"{shared.wallet('alice')}/did.json", headers={"accept": accept}), 406, "not_acceptable")
-
-
 def test_consent_pages_and_health_do_not_mind(shared: Instance, anonymous: httpx2.Client) -> None:
     access = {"type": "outgoing-payment", "actions": ["read"], "identifier": shared.wallet("alice")}
     page = shared.client.request_grant(access).json()["interact"]["redirect"]
@@ -172,10 +138,3 @@ def test_base_url_has_nothing_to_get_for_a_client(
     answer = anonymous.get(shared.base_url, headers={"accept": accept})
     refused(answer, 405, "method_not_allowed")
     assert answer.headers["allow"] == "OPTIONS, POST"
-
-
-def test_other_methods_at_the_base_url_are_not_for_browsers(
-    shared: Instance, anonymous: httpx2.Client, refused: Refused
-) -> None:
-    refused(anonymous.post(shared.base_url, headers={"accept": "text/html"}), 406, "not_acceptable")
-    refused(anonymous.put(shared.base_url, headers={"accept": "text/html"}), 405, "method_not_allowed")

@@ -86,15 +86,10 @@ def test_creation_is_logged_with_its_grant_and_payment(observed: tuple[Instance,
     assert (created["status"], created["payment"]) == (201, made["id"].rpartition("/")[2])
 
 
-def test_secret_of_a_consent_page_is_left_out(observed: tuple[Instance, Lines], anonymous: httpx2.Client) -> None:
-    instance, lines = observed
-    anonymous.get(f"{instance.base_url}/interact/abc/{SECRET}")
-    assert (lines[0]["path"], lines[0]["status"], lines[0]["code"]) == ("/interact/abc/...", 404, "unknown_interaction")
-
-
 @pytest.mark.parametrize(
     ("path", "shown"),
     [
+        (f"/interact/abc/{SECRET}", "/interact/abc/..."),
         (f"/interact/abc/{SECRET}/", "/interact/abc/..."),
         (f"/interact/abc/{SECRET}/other", "/interact/abc/..."),
         (f"/interact/abc%2F{SECRET}", "/..."),
@@ -194,14 +189,6 @@ def test_answer_that_is_cut_off_is_not_logged_as_a_whole_one(
     assert (line["status"], line.get("cut")) == ((200, cut) if begun else (observation.NOT_ANSWERED, None))
 
 
-def test_rate_limited_request_is_logged_too(tmp_path: Path, anonymous: httpx2.Client) -> None:
-    with run_instance(tmp_path / "payres.db", rate_limit_per_address=1) as instance:
-        for _ in range(7):
-            anonymous.get(f"{instance.base_url}/alice", headers={"X-Forwarded-For": "203.0.113.9"})
-        assert instance.context.metrics.errors["too_many_requests"] >= 1
-        assert counted(instance, "unknown", "GET", 429) >= 1
-
-
 def ask_through_proxy(instance: Instance, forwarded: str) -> None:
     headers = {b"x-forwarded-host": forwarded.encode("latin-1")}
     assert httpx2.get(f"{instance.base_url}/healthz", headers=headers, verify=False).status_code == 200
@@ -216,28 +203,9 @@ def test_public_name_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFix
         assert f"X-Forwarded-Host: '{PUBLIC}, proxy.internal', but base_url is {instance.base_url}" in record.message
 
 
-@pytest.mark.parametrize(
-    "forwarded",
-    ["127.0.0.1:8080", "localhost", "app.localhost:80", "[::1]:8080", "", "[", ":", "localhost, other.example"],
-)
-def test_name_of_this_machine_is_not(shared: Instance, caplog: pytest.LogCaptureFixture, forwarded: str) -> None:
-    with caplog.at_level(logging.WARNING, "payres.http"):
-        ask_through_proxy(shared, forwarded)
-    assert not caplog.records
-
-
 def test_long_name_is_cut_and_cannot_forge_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with run_instance(tmp_path / "payres.db") as instance, caplog.at_level(logging.WARNING, "payres.http"):
         ask_through_proxy(instance, "\x85\xa0é" + "a" * 4000 + ".example")
         [record] = caplog.records
     assert len(record.message) < 300
     assert record.message.isprintable()
-
-
-def test_public_base_url_is_what_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with run_instance(tmp_path / "payres.db", base_url="https://pay.example") as instance:
-        address = instance._server._listener.getsockname()[1]
-        with caplog.at_level(logging.WARNING, "payres.http"):
-            headers = {"x-forwarded-host": "other.example"}
-            assert httpx2.get(f"http://127.0.0.1:{address}/healthz", headers=headers, verify=False).status_code == 200
-    assert not caplog.records

@@ -1,6 +1,5 @@
 """Pipelined requests, unread answers, and answers without a known length."""
 
-import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -9,10 +8,9 @@ from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import pytest
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
 from payres.http import connections
-from payres.http.protocol import ANSWER, BODY, UNSENT_BYTES, Exchange, HttpProtocol
+from payres.http.protocol import ANSWER, UNSENT_BYTES, HttpProtocol
 from payres.http.responses import CutShort
 from tests.helpers import TIMEOUT, read_to_end, wait_until
 from tests.http.conftest import GET, LAST, POST, on_loop, protocol_of
@@ -223,25 +221,3 @@ def test_header_with_a_line_break_is_never_written(connect: Connect, value: str)
     written = b"".join(exchanged(connect, LAST, 200, TWO | {"location": value}, b"ok"))
     assert written.startswith(b"HTTP/1.1 500 ")
     assert b"location" not in written
-
-
-def test_body_that_nobody_reads_yet_stays_with_the_client(
-    connect: Connect, shared: Instance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held, goes_on, run = connect(), asyncio.Event(), Exchange.run
-
-    async def run_later(cycle: Exchange, app: Any, scope: Any, receive: Any, send: Any) -> None:
-        await goes_on.wait()
-        await run(cycle, app, scope, receive, send)
-
-    monkeypatch.setattr(Exchange, "run", run_later)
-    sender = send(held.connection, POST + b"content-length: 20000000\r\n\r\n" + b"x" * 20_000_000)
-    wait_until(lambda: held.protocol.state == BODY and held.protocol.flow.read_paused)
-    for _ in range(20):  # whatever else has come by then is parsed
-        on_loop(shared, lambda: None)
-        assert held.protocol.flow.read_paused
-    assert HIGH_WATER_LIMIT < len(held.protocol.cycle.body) <= HIGH_WATER_LIMIT + READ_BYTES
-    on_loop(shared, goes_on.set)
-    assert statuses(held.connection.recv(65536)) == [413]
-    held.connection.close()
-    sender.join()

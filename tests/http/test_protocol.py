@@ -133,21 +133,6 @@ def test_request_that_all_understand_alike_is_taken(connection: socket.socket) -
     assert [answer.status for answer in answers_of(connection)] == [200] * len(HOSTS) + [401] * 3 + [200]
 
 
-@pytest.mark.parametrize("host", [b"host: h\r\n", b""])
-def test_older_http_needs_no_host(connection: socket.socket, host: bytes) -> None:
-    connection.sendall(b"GET /healthz HTTP/1.0\r\n" + host + b"\r\n")
-    [answer] = answers_of(connection)
-    assert answer.status == 200
-
-
-def test_requests_before_garbage_are_answered_first(connection: socket.socket, dispatched: list[str]) -> None:
-    connection.sendall(GET * 3 + b"garbage\r\n\r\n" + GET * 2)
-    *good, last = answers_of(connection)
-    assert [answer.status for answer in good] == [200, 200, 200]
-    check_refusal(last, 400, "invalid_request")
-    assert dispatched == ["/healthz"] * 3
-
-
 @pytest.mark.parametrize("before", [b"", GET, GET * 2])
 @pytest.mark.parametrize("broken", [b"5\r\nhell", b""])
 def test_request_that_breaks_inside_its_body_is_refused_once(
@@ -192,21 +177,6 @@ def test_longer_header_section_is_refused(
     assert not dispatched
 
 
-def test_request_line_and_many_small_headers_count_too(connection: socket.socket) -> None:
-    many = b"".join(b"x-%04d: v\r\n" % number for number in range(MAX_HEADER_BYTES // 2 // 11))
-    target = b"/" + b"a" * (MAX_HEADER_BYTES // 2)
-    connection.sendall(b"GET " + target + b" HTTP/1.1\r\n" + many + b"host: h\r\n\r\n")
-    [answer] = answers_of(connection)
-    check_refusal(answer, 431, "too_large")
-
-
-def test_refusal_of_a_long_header_section_has_no_body_for_head(connection: socket.socket) -> None:
-    connection.sendall(section(MAX_HEADER_BYTES * 2, "HEAD"))
-    head, _, body = read_to_end(connection).partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
-    assert not body
-
-
 @pytest.mark.parametrize("before", [b"", GET])
 @pytest.mark.parametrize(
     ("start", "endless"),
@@ -249,17 +219,6 @@ def test_body_that_is_declared_too_long_is_refused_by_its_length_alone(
     assert (b"connection: close" in begun) == (b"\r\nkeep-alive:" not in begun.lower()) == bool(expect)
 
 
-def test_next_request_is_read_after_a_body_that_was_declared_too_long(
-    shared: Instance, connection: socket.socket
-) -> None:
-    content = b" " * (shared.context.settings.max_body_bytes + 1)
-    connection.sendall(POST + b"content-length: %d\r\n\r\n" % len(content) + content + GET)
-    received = b""
-    while b"HTTP/1.1 200 " not in received:
-        received += connection.recv(65536)
-    assert received.startswith(b"HTTP/1.1 413 ")
-
-
 def test_trailers_are_no_headers(shared: Instance, connection: socket.socket) -> None:
     """What came after the body was not there when the request was judged."""
     trailer = b"authorization: GNAP token\r\naccept: text/plain\r\n"
@@ -267,14 +226,6 @@ def test_trailers_are_no_headers(shared: Instance, connection: socket.socket) ->
     refusal, health = answers_of(connection)
     assert json.loads(refusal.body)["error"]["details"]["reason"] == "missing_token"
     assert health.status == 200
-
-
-def test_answer_is_not_lost_to_a_client_that_goes_on_sending(connection: socket.socket) -> None:
-    connection.sendall(b"garbage\r\n\r\n")
-    for _ in range(50):
-        connection.sendall(b"a" * 65536)
-    [answer] = answers_of(connection)
-    check_refusal(answer, 400, "invalid_request")
 
 
 @pytest.mark.parametrize("pieces", [1, 7])

@@ -4,15 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from payres.application import create_app
-from payres.http.request_head import credentials
 from payres.limits import MAX_HEADER_BYTES
 from payres.settings import Settings
 
 PAGE = "/interact/no/such/page"
-HOST = (b"host", b"wallet.example")
 
 
 async def test_header_section_is_taken_up_to_the_limit_exactly(tmp_path: Path) -> None:
@@ -40,17 +36,3 @@ async def test_header_section_is_taken_up_to_the_limit_exactly(tmp_path: Path) -
     assert taken[0]["status"] == 404
     assert (refused["status"], dict(refused["headers"])[b"connection"]) == (431, b"close")
     assert json.loads(body["body"])["error"]["code"] == "too_large"
-
-
-@pytest.mark.parametrize(
-    ("lines", "found"),
-    [
-        *(([value], found) for value, found in ((b"GNAP abc", "abc"), (b"gnap abc", "abc"), (b"GNAP  abc \t", "abc"))),
-        *(([value], None) for value in (b"Bearer abc", b"GNAP", b"GNAP ", b"", b"GNAPabc")),
-        ([b"GNAP \xe4"], "ä"),
-        ([b"GNAP a", b"GNAP b"], "a"),
-        ([], None),
-    ],
-)
-def test_credentials_are_those_of_the_scheme_on_the_first_line(lines: list[bytes], found: str | None) -> None:
-    assert credentials([HOST, *((b"authorization", line) for line in lines)], "gnap") == found

@@ -103,13 +103,6 @@ def test_connection_between_requests_has_its_own_time(send: Send, connection: so
     assert read_to_end(connection) == b""
 
 
-def test_answer_says_how_long_its_connection_stays_open(connection: socket.socket) -> None:
-    connection.sendall(GET)
-    head = connection.recv(65536).lower()
-    assert b"\r\nkeep-alive: timeout=75\r\n" in head
-    assert KEEP_ALIVE_SECONDS == 75
-
-
 @pytest.mark.parametrize("sent", [b"", b"\r\n", b"\r\n\r\n"])
 def test_connection_on_which_no_request_begins_is_just_closed(
     send: Send, connection: socket.socket, timers: Timers, sent: bytes
@@ -117,18 +110,6 @@ def test_connection_on_which_no_request_begins_is_just_closed(
     send(connection, sent)
     timers.elapse(REQUEST_SECONDS)
     assert read_to_end(connection) == b""
-
-
-def test_request_before_the_slow_one_has_its_answer_first(
-    send: Send, connection: socket.socket, timers: Timers
-) -> None:
-    send(connection, GET + GET[:9])
-    good = b""
-    while not good.endswith(b"}"):
-        good += connection.recv(65536)
-    assert good.startswith(b"HTTP/1.1 200 ")
-    timers.elapse(REQUEST_SECONDS)
-    check_too_slow(connection)
 
 
 def test_answered_request_whose_body_never_comes_is_closed(

@@ -30,6 +30,7 @@ from payres.store.packets import PacketRecord
 from payres.store.payments import INCOMING, IncomingRecord
 from payres.store.peers import PeerRecord
 from payres.store.work import Environment, Transaction, Work
+from tests.federation.conftest import Request, open_servers, read_request
 from tests.works import add_usd_peer
 
 T = TypeVar("T")
@@ -183,20 +184,7 @@ def far_prepare(node: Node, amount: int, fulfillment: bytes, destination: str = 
     return Prepare(amount, node.clock.now() + LIFETIME, condition, destination, b"for others")
 
 
-Behaviour = Callable[["PeerRequest"], Awaitable[bytes]]
-
-
-class PeerRequest:
-    """A request that reached a fake peer."""
-
-    def __init__(self, head: bytes, body: bytes) -> None:
-        self.line, *lines = head.decode("latin-1").split("\r\n")
-        self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines if line)}
-        self.body = body
-
-    @property
-    def request_id(self) -> str | None:
-        return self.headers.get("request-id")
+Behaviour = Callable[[Request], Awaitable[bytes]]
 
 
 def answered(reply: Reply | bytes, request_id: str | None = None, status: str = "200 OK") -> bytes:
@@ -212,68 +200,48 @@ class FakePeer:
 
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
-        self.requests: list[PeerRequest] = []
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    @property
-    def url(self) -> str:
-        assert self._server is not None
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/ilp"
+        self.requests: list[Request] = []
+        self._servers = open_servers()
 
     async def __aenter__(self) -> "FakePeer":
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        start = await self._servers.__aenter__()
+        self.url = f"http://127.0.0.1:{await start(self._talk, None)}/ilp"
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.wait_closed()
+        await self._servers.__aexit__(None, None, None)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                request = PeerRequest(head, b"")
-                request.body = await reader.readexactly(int(request.headers.get("content-length", "0")))
-                self.requests.append(request)
-                answer = await self.behaviour(request)
-                if not answer:
-                    return
-                writer.write(answer)
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.close()
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            request = await read_request(reader)
+            self.requests.append(request)
+            answer = await self.behaviour(request)
+            if not answer:
+                return
+            writer.write(answer)
+            await writer.drain()
 
 
 def replying(reply: Reply, *, numbered: bool = True) -> Behaviour:
-    async def behave(request: PeerRequest) -> bytes:
-        return answered(reply, request.request_id if numbered else None)
+    async def behave(request: Request) -> bytes:
+        return answered(reply, request.number if numbered else None)
 
     return behave
 
 
 def with_status(status: str, body: bytes = b"") -> Behaviour:
-    async def behave(request: PeerRequest) -> bytes:
+    async def behave(request: Request) -> bytes:
         return answered(body, None, status)
 
     return behave
 
 
-async def hanging_up(request: PeerRequest) -> bytes:
+async def hanging_up(request: Request) -> bytes:
     """Takes the request and closes the connection."""
     return b""
 
 
-async def silent(request: PeerRequest) -> bytes:
+async def silent(request: Request) -> bytes:
     """Takes the request and says nothing."""
     await asyncio.Event().wait()
     return b""

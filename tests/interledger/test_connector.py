@@ -414,15 +414,6 @@ async def test_requests_at_once_with_one_number_move_money_once_and_those_of_oth
     assert await node.wallet_balance() == 12
 
 
-async def test_rejected_request_may_be_repeated_and_is_then_taken(node: Node) -> None:
-    peer, sender, _ = await begun(node, credit=0)
-    prepare = sender.prepare(5)
-    assert code(await node.send(peer, prepare, "number")) == "T04"
-    await node.write(lambda tx: tx.execute("UPDATE account SET floor = -9 WHERE kind = 'peer'").rowcount)
-    assert isinstance(await node.send(peer, prepare, "number"), Fulfill)
-    assert await node.wallet_balance() == 5
-
-
 async def test_request_that_expires_before_the_first_is_committed_is_not_denied(node: Node) -> None:
     """The money has moved but is not durable yet, so no read sees it: the peer must not get R00."""
     peer, sender, _ = await begun(node)

@@ -1,7 +1,6 @@
 """Packets of one peer that are passed on to another, and the money that follows them."""
 
 import asyncio
-import os
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -12,7 +11,6 @@ from payres.amounts import Asset
 from payres.clock import DAY, SECOND
 from payres.errors import Unavailable
 from payres.interledger import connector
-from payres.interledger import outbound as outbound_module
 from payres.interledger.carrying import NoReply
 from payres.interledger.outbound import ASKED_AT_ONCE_OF_CLIENT, Outbound, WalletPackets
 from payres.interledger.packets import Code, Fulfill, Prepare, Reject, Reply, decode_prepare
@@ -24,6 +22,7 @@ from payres.operator.unresolved_packets import PACKET, begin_run, list_unresolve
 from payres.store import peers, runs, status
 from payres.store.accounts import ACCOUNTS
 from payres.store.peers import PeerRecord, account_of_peer
+from tests.federation.conftest import Request
 from tests.helpers import TIMEOUT
 from tests.interledger.node import (
     FULFILLMENT,
@@ -34,7 +33,6 @@ from tests.interledger.node import (
     Behaviour,
     FakePeer,
     Node,
-    PeerRequest,
     answered,
     code,
     far_prepare,
@@ -65,7 +63,7 @@ async def test_fulfilled_packet_moves_its_money_from_peer_to_peer_once(node: Nod
     onward = decode_prepare(request.body)
     assert onward == msgspec.structs.replace(prepare, expires_at=prepare.expires_at - SECOND)
     assert request.headers["authorization"] == "Bearer out-far"
-    assert request.request_id not in (None, "number")
+    assert request.number not in (None, "number")
     assert not await node.under_way()
     counts = await node.database.read(
         lambda tx: [(one.packets_sent, one.packets_received) for one in peers.list_peers(tx)]
@@ -76,10 +74,10 @@ async def test_fulfilled_packet_moves_its_money_from_peer_to_peer_once(node: Nod
 async def test_money_is_reserved_while_the_packet_is_under_way(node: Node) -> None:
     reached, answer = asyncio.Event(), asyncio.Event()
 
-    async def behave(request: PeerRequest) -> bytes:
+    async def behave(request: Request) -> bytes:
         reached.set()
         await answer.wait()
-        return answered(THANKS, request.request_id)
+        return answered(THANKS, request.number)
 
     async with FakePeer(behave) as far:
         await node.peer("far", url=far.url)
@@ -100,14 +98,14 @@ async def test_money_is_reserved_while_the_packet_is_under_way(node: Node) -> No
 async def test_rejected_request_may_be_repeated_and_goes_again(node: Node) -> None:
     answers: list[Reply] = [FAR_REJECT, THANKS]
 
-    async def behave(request: PeerRequest) -> bytes:
-        return answered(answers.pop(0), request.request_id)
+    async def behave(request: Request) -> bytes:
+        return answered(answers.pop(0), request.number)
 
     async with FakePeer(behave) as far:
         near, prepare = await pair(node, far), far_prepare(node, 500, FULFILLMENT)
         assert await node.send(near, prepare, "number") == FAR_REJECT
         assert await node.send(near, prepare, "number") == THANKS
-        assert len({request.request_id for request in far.requests}) == 2
+        assert len({request.number for request in far.requests}) == 2
     assert await node.balance("near") == -500
 
 
@@ -156,7 +154,7 @@ async def test_money_stays_or_is_held_while_the_packet_can_still_be_fulfilled(
 
 @pytest.mark.parametrize("amount", [0, 500])
 async def test_packet_that_expires_unanswered_has_timed_out(node: Node, amount: int) -> None:
-    async def behave(request: PeerRequest) -> bytes:
+    async def behave(request: Request) -> bytes:
         node.clock.advance(LIFETIME / SECOND)
         return b""
 
@@ -192,7 +190,7 @@ async def test_packet_without_money_is_passed_on_and_leaves_no_trace(node: Node)
         near = await node.peer("near", credit=0)
         assert await node.send(near, far_prepare(node, 0, FULFILLMENT), "number") == THANKS
         assert await node.send(near, far_prepare(node, 0, FULFILLMENT), "number") == THANKS
-    assert [request.request_id for request in far.requests] == [None, None]
+    assert [request.number for request in far.requests] == [None, None]
     rows = await node.database.read(lambda tx: tx.execute("SELECT count(*) FROM packet").fetchone()[0])
     assert rows == 0
 
@@ -235,9 +233,9 @@ async def test_fulfillment_that_cannot_be_stored_is_not_passed_on_but_kept_for_l
     async def failing(unit: Any) -> Any:
         raise Unavailable("The server could not store this")
 
-    async def behave(request: PeerRequest) -> bytes:
+    async def behave(request: Request) -> bytes:
         monkeypatch.setattr(node.database, "write", failing)
-        return answered(THANKS, request.request_id)
+        return answered(THANKS, request.number)
 
     async with FakePeer(behave) as far:
         near, prepare = await pair(node, far), far_prepare(node, 500, FULFILLMENT)
@@ -247,39 +245,12 @@ async def test_fulfillment_that_cannot_be_stored_is_not_passed_on_but_kept_for_l
     assert len(await node.under_way()) == 1
 
 
-async def test_many_packets_at_once_keep_the_books(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connector, "SLOT_TIMEOUT_SECONDS", TIMEOUT)  # of packets that wait for others
-    secrets = [os.urandom(32) for _ in range(100)]
-    by_condition = {far_prepare(node, 1, secret).condition: secret for secret in secrets}
-
-    async def behave(request: PeerRequest) -> bytes:
-        prepare: Prepare = decode_prepare(request.body)
-        fate = int(prepare.condition[0]) % 3
-        if fate == 0:
-            return answered(FAR_REJECT, request.request_id)
-        return answered(Fulfill(by_condition[prepare.condition]), request.request_id) if fate == 1 else b""
-
-    async with FakePeer(behave) as far:
-        await node.peer("far", url=far.url)
-        near = await node.peer("near", credit=5_000)
-        prepares = [far_prepare(node, 100, secret) for secret in secrets]
-        sent = [node.answer(near, prepare, f"n-{at}") for at, prepare in enumerate(prepares)]
-        outcomes = await asyncio.gather(*sent, return_exceptions=True)
-    fulfilled = sum(isinstance(one, Fulfill) for one in outcomes)
-    unknown = sum(one is NoReply.OUTCOME_UNKNOWN for one in outcomes)
-    assert {code(one) for one in outcomes if isinstance(one, Reject)} <= {"F99", "T04"}
-    assert sum(isinstance(one, Reject) for one in outcomes) + fulfilled + unknown == 100
-    assert len(await node.under_way()) == unknown
-    assert await node.balance("far") == -await node.balance("near") == 100 * fulfilled
-    assert 100 * (fulfilled + unknown) <= 5_000
-
-
 async def test_packet_that_came_without_a_number_goes_on_without_one(node: Node) -> None:
     """Or the next peer could bring a fulfillment that cannot be passed back any more."""
     async with FakePeer(replying(THANKS)) as far:
         near = await pair(node, far)
         assert await node.send(near, far_prepare(node, 400, FULFILLMENT)) == THANKS
-    assert [request.request_id for request in far.requests] == [None]
+    assert [request.number for request in far.requests] == [None]
 
 
 # A peer that was removed, whatever was settled
@@ -295,18 +266,6 @@ async def test_packet_that_is_decided_after_the_removal_is_not_passed_on(node: N
     assert not far.requests
     assert (await money_of(node, near.id), await node.balance("far")) == (0, 0)
     assert not await node.under_way()
-
-
-async def test_answer_of_before_is_still_given_and_moves_nothing(node: Node) -> None:
-    """Settled, removed, and asked once more: the peer that lost an answer learns what became of its packet."""
-    near = await node.peer("near")
-    prepare = node.sender(await node.payment(await node.wallet())).prepare(500)
-    first = await node.send(near, prepare, "number")
-    assert isinstance(first, Fulfill)
-    await node.write(lambda tx: operator_peers.deposit(tx, "near", "5.00"))
-    await node.write(lambda tx: operator_peers.remove_peer(tx, "near"))
-    assert await node.send(near, prepare, "number") == first
-    assert (await node.wallet_balance(), await money_of(node, near.id)) == (500, 0)
 
 
 async def money_of(node: Node, peer_id: int) -> int:
@@ -326,13 +285,13 @@ class Holding:
         self._count = count
         self._come = 0
 
-    async def __call__(self, request: PeerRequest) -> bytes:
+    async def __call__(self, request: Request) -> bytes:
         self._come += 1
         if self._come == self._count:
             self.all_held.set()
         if self._come <= self._count:
             await self.let_go.wait()
-        return answered(THANKS, request.request_id)
+        return answered(THANKS, request.number)
 
 
 def begin(node: Node, peer: PeerRecord, prepare: Prepare) -> list[asyncio.Task[Reply]]:
@@ -413,17 +372,6 @@ async def test_packet_whose_way_changes_while_it_waits_stays(node: Node, outboun
         assert outcome.code == Code.PEER_UNREACHABLE
         assert not far.requests
     assert not await node.under_way()
-
-
-@pytest.mark.parametrize(("seconds", "in_flight"), [(0.01, True), (float("inf"), False)])
-async def test_stopping_waits_for_answers_for_a_while_only_and_for_nothing_when_none_is_missing(
-    outbound: Outbound, monkeypatch: pytest.MonkeyPatch, seconds: float, in_flight: bool
-) -> None:
-    monkeypatch.setattr(outbound_module, "DRAIN_SECONDS", seconds)
-    async with outbound.departure():
-        if in_flight:
-            await outbound.drain()
-    await outbound.drain()
 
 
 @pytest.mark.parametrize("is_passed_on", [False, True])

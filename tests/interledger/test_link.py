@@ -12,7 +12,8 @@ from payres.interledger.packets import Fulfill, Outcome, Reject, Unanswered, enc
 from payres.operator.peers import require_peer
 from payres.store import peers
 from payres.store.peers import PeerRecord
-from tests.interledger.node import Behaviour, FakePeer, Node, PeerRequest, answered, hanging_up, replying, with_status
+from tests.federation.conftest import Request
+from tests.interledger.node import Behaviour, FakePeer, Node, answered, hanging_up, replying, with_status
 
 PREPARE = b"\x0c\x03abc"
 TOKEN = "a-token-that-nobody-may-see"
@@ -36,11 +37,11 @@ async def test_request_is_that_of_ilp_over_http(node: Node) -> None:
         outcome = await post(node, peer.url)
     assert outcome == (Fulfill(bytes(32), b"thanks"), True)
     [request] = peer.requests
-    assert request.line == "POST /ilp HTTP/1.1"
+    assert (request.method, request.target) == ("POST", "/ilp")
     assert request.body == PREPARE
     assert request.headers["authorization"] == f"Bearer {TOKEN}"
     assert request.headers["content-type"] == request.headers["accept"] == "application/octet-stream"
-    assert request.request_id == REQUEST_ID
+    assert request.number == REQUEST_ID
 
 
 REJECT = Reject("F99", "test.next", "no", b"data")
@@ -116,7 +117,7 @@ async def test_token_is_in_no_sentence_and_no_log(node: Node, caplog: pytest.Log
 
 
 async def test_peer_that_repeats_the_number_is_remembered_in_the_database(node: Node) -> None:
-    async def behave(request: PeerRequest) -> bytes:
+    async def behave(request: Request) -> bytes:
         return answered(REJECT, number)
 
     async with FakePeer(behave) as peer:
@@ -125,13 +126,6 @@ async def test_peer_that_repeats_the_number_is_remembered_in_the_database(node: 
             repeats = number == REQUEST_ID
             assert await post(node, peer.url) == (REJECT, repeats)
             assert bool((await record(node)).repeats_answers) == repeats
-
-
-async def test_promise_is_written_once(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with FakePeer(replying(REJECT)) as peer:
-        await post(node, peer.url)
-        monkeypatch.setattr(node.database, "write", None)  # whoever writes again fails
-        await post(node, peer.url)
 
 
 async def test_answer_survives_storage_that_fails_to_remember(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,17 +3,13 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import msgspec
 import pytest
-from click.testing import CliRunner
 
-from payres.cli import main
 from payres.federation.incoming_payments import RemoteIncomingPayment
-from payres.interledger import remote_payments
 from payres.operator import exports, wallets
 from payres.payments.refunds import Wanted
 from payres.store import events, payments
@@ -21,7 +17,7 @@ from payres.store.work import Work
 from payres.testing.peering import peer
 from tests.admin.conftest import Program
 from tests.admin.test_serving import error_of
-from tests.helpers import TIMEOUT, Json, last_segment, wait_until
+from tests.helpers import TIMEOUT, Json, last_segment
 from tests.instance import Instance
 from tests.interledger.network import (
     JPY,
@@ -254,27 +250,3 @@ def test_refunds_at_once_send_back_no_more_than_was_received(three: Three, progr
     assert len(made) == 2, "under one reference it is one refund"
     assert [ended(program, paid, one)["state"] for one in made.values()] == ["completed"] * 2
     assert wallet_money(b, "bob")[0] == before + 4000
-
-
-def test_command_on_the_file_has_the_server_send_it(
-    three: Three, paid: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    a, b, _ = three
-    monkeypatch.setattr(remote_payments, "POLL_SECONDS", 0.01)
-    a.context.remote_payments.wake()  # so that it looks again as soon as that
-    monkeypatch.chdir(tmp_path)
-    for name in ("base_url", "database", "ilp_address"):
-        monkeypatch.setenv(f"PAYRES_{name.upper()}", getattr(a.context.settings, name))
-    monkeypatch.setenv("PAYRES_ALLOW_PRIVATE_HOSTS", "true")
-
-    def run(*words: str) -> Json:
-        result = CliRunner().invoke(main, ["payment", *words, "--json"], catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        return dict(msgspec.json.decode(result.stdout))
-
-    [made] = run("refund", paid, "--to", b.wallet("bob"), "--reference", "r-1")["refunds"]
-    wait_until(lambda: run("show", paid)["refunds"][0]["state"] == "completed", "the server sends nothing")
-    assert run("refund", paid, "--to", b.wallet("bob"), "--reference", "r-1")["refunds"][0]["id"] == made["id"]
-    assert run("show", made["returnPayment"])["payment"]["refundOf"] == paid
-    result = CliRunner().invoke(main, ["payment", "show", paid])
-    assert f"was to be sent back to {b.wallet('bob')} by a payment, under the reference r-1." in result.stdout

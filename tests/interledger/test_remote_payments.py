@@ -154,21 +154,6 @@ def test_payment_that_finds_no_slot_to_read_its_receiver_uses_up_no_attempt(
     assert (paid.record.state, paid.record.attempts, received(b, receiver).received) == ("completed", 1, 1000)
 
 
-def test_unresolved_payment_keeps_no_other_waiting(pair: Pair, receiver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits = Waits(monkeypatch)
-    a, b = pair
-    payments = a.context.remote_payments
-    monkeypatch.setattr(payments, "_slots", Slots(1, 1))
-    created = begin_and_interrupt(a, receiver, never, monkeypatch)
-    payments.wake()  # it now waits for its packets to expire
-    other = bill(b, b.wallet("bob"), 500)
-    assert ended(a, begin(a, other)).record.state == "completed"
-    assert sent(a, created).state == "sending"
-    wait_until(lambda: waits.has(a, created))
-    let_time_pass(pair, 22)
-    goes_on_to_the_end(pair, created, receiver, spent=1500)
-
-
 @pytest.mark.parametrize("amounts", [{}, {"debitAmount": amount(1000)}], ids=["delivers", "sends all"])
 @pytest.mark.parametrize("too_much", [0, 1])
 def test_receiver_that_was_paid_meanwhile_gets_all_or_nothing(
@@ -206,34 +191,6 @@ def test_receiver_that_was_paid_after_a_part_has_arrived_gets_what_it_takes(
     paid = ended(a, created)
     assert (paid.record.state, paid.record.sent) == ("failed", 700)
     assert received(b, receiver).received == 950
-
-
-def test_payment_of_one_packet_takes_three_commits_and_no_other_packet(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The payment; its first packet with the attempt and the receiver's figure; the packet's money with the end. The
-    receiver keeps no state for the connection, so nothing ends it."""
-    a, b = pair
-    created = a.client.pay(a.wallet("alice"), bill(b, b.wallet("bob"), 100))  # reads with a grant from now on
-    ended(a, created)
-    quote = a.client.create_quote(a.wallet("alice"), bill(b, b.wallet("bob"), 100))
-    token = a.client.grant({"type": "outgoing-payment", "actions": ["create", "read"], "identifier": a.wallet("alice")})
-    database, units = a.context.database, list[Any]()
-    write = database.write
-
-    async def counted(unit: Any) -> Any:
-        units.append(unit)
-        return await write(unit)
-
-    monkeypatch.setattr(database, "write", counted)
-    before = b.context.metrics.packets.total()
-    asked = {"walletAddress": a.wallet("alice"), "quoteId": quote["id"]}
-    created = a.client.post("/outgoing-payments", asked, token).json()
-    paid = ended(a, created)
-    assert (paid.record.state, paid.record.attempts, paid.record.received_before) == ("completed", 1, 0)
-    assert len(units) == 3
-    assert not a.context.remote_payments._closings
-    assert b.context.metrics.packets.total() == before + 1
 
 
 @pytest.mark.parametrize("blocked", ["route", "slot"])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from payres.interledger import oer, stream
 from payres.interledger.oer import MAX_UINT64, CodecError
-from payres.interledger.packets import decode_prepare, decode_reply, fulfills
+from payres.interledger.packets import Reject, decode_prepare, decode_reply, encode, fulfills
 from payres.interledger.stream import (
     ConnectionAssetDetails,
     ConnectionClose,
@@ -252,6 +252,8 @@ def test_receiver_vectors_open_and_seal_again(receiver_vector: Vector, vectors: 
     for version in ("stream-receiver@0.3.3-alpha.3", "stream-receiver@0.3.3-alpha.4"):
         answer = receiver_vector[version]
         reply, expected = decode_reply(bytes.fromhex(answer["reply"])), answer["stream"]
+        assert encode(reply).hex() == answer["reply"]
+        assert answer["code"] == (reply.code if isinstance(reply, Reject) else "FULFILL")
         if expected is None:
             assert reply.data == b""
             continue
@@ -266,12 +268,6 @@ def test_receiver_vectors_open_and_seal_again(receiver_vector: Vector, vectors: 
 def test_no_iv_is_used_twice() -> None:
     secret = SharedSecret(SECRET)
     assert len({secret.encrypt_packet(PACKET)[:12] for _ in range(100)}) == 100
-
-
-def test_sealed_nonsense_is_no_packet() -> None:
-    cipher = AESGCM(hmac.digest(SECRET, b"ilp_stream_encryption", "sha256"))
-    with pytest.raises(CodecError):
-        SharedSecret(SECRET).decrypt_packet(encrypt(cipher, b"nonsense", bytes(12)))
 
 
 @pytest.mark.parametrize("size", [0, 31, 33])

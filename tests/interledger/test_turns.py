@@ -1,24 +1,20 @@
 """Turns and places: what is slow for one wallet, or for those who ask for quotes, keeps nobody else's money waiting."""
 
 import asyncio
-import socket
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 import pytest
 
-from payres import ledger, terms
+from payres import ledger
 from payres.clock import SECOND
 from payres.identifiers import new_id
-from payres.interledger import outbound, quoting, unanswered
+from payres.interledger import outbound, unanswered
 from payres.interledger.carrying import NoReply
 from payres.interledger.link import BOUNDS
 from payres.interledger.packets import decode_prepare
 from payres.interledger.remote_payments import AT_ONCE_FROM_WALLET
-from payres.interledger.sending.connection import Connection
-from payres.interledger.sending.probe import probe
 from payres.limits import MAX_PACKETS_IN_FLIGHT, MAX_PASSED_ON
 from payres.operator.wallets import require_wallet
 from payres.store import packets
@@ -27,7 +23,7 @@ from payres.store.peers import PeerRecord
 from payres.store.work import Work
 from tests.helpers import last_segment, refusal, wait_until
 from tests.instance import Instance
-from tests.interledger.network import amount, bill, change, ended, hurried, pay, peer_of, quote, received
+from tests.interledger.network import amount, bill, change, hurried, pay, peer_of, quote, received
 
 VALUE = 100
 MORE_THAN_A_TURN = AT_ONCE_FROM_WALLET + 2
@@ -97,22 +93,6 @@ def test_wallet_whose_receivers_take_no_packets_keeps_no_other_waiting(pair: Pai
     assert received(b, slow).received == MORE_THAN_A_TURN * VALUE
 
 
-def test_wallet_whose_receivers_do_not_describe_themselves_keeps_no_other_waiting(pair: Pair) -> None:
-    a, b = pair
-    quick = bill(b, b.wallet("bob"))
-    made = example(pair)
-    with socket.create_server(("127.0.0.1", 0), backlog=2 * MORE_THAN_A_TURN) as silent:
-        # By another name than the other server's, because a host has only so many places either.
-        slow = f"http://localhost:{silent.getsockname()[1]}/incoming-payments/1"
-        stuck = begin(a, made, "alice", slow, MORE_THAN_A_TURN)
-        levels, wallet = a.context.remote_payments._slots._levels, (records(a, stuck)[0].wallet_address_id,)
-        wait_until(lambda: wallet in levels and levels[wallet].users == MORE_THAN_A_TURN)
-        assert levels[wallet].held == AT_ONCE_FROM_WALLET
-        wait_until_completed(a, begin(a, made, "bob", quick, 2))
-        assert {one.attempts for one in records(a, stuck)} <= {0, 1}
-    assert received(b, quick).received == 2 * VALUE
-
-
 def test_wallet_whose_receivers_hold_packets_leaves_others_places_on_the_link(pair: Pair, shut: Shut) -> None:
     """Each payment has twenty packets, all under way at once; four payments have more than the link has places."""
     a, b = pair
@@ -140,21 +120,6 @@ def test_packets_of_every_kind_fit_into_what_a_peer_takes() -> None:
     assert money + outbound.ASKED_AT_ONCE <= MAX_PACKETS_IN_FLIGHT
 
 
-def test_closing_that_hangs_keeps_neither_a_turn_nor_the_end_of_its_payment(
-    pair: Pair, shut: Shut, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a, b = pair
-    receiver = bill(b, b.wallet("bob"))
-    made = example(pair)
-    hurried(a, close_timeout=60 * SECOND)
-    monkeypatch.setattr(Connection, "is_kept", True)
-    gate = shut(receiver, money=False)
-    wait_until_completed(a, begin(a, made, "alice", receiver))
-    wait_until(lambda: gate.held == 1)
-    assert not a.context.remote_payments._slots._levels
-    gate.open()
-
-
 def test_peer_that_leaves_the_packets_of_quotes_unanswered_has_that_as_its_last_error(pair: Pair, shut: Shut) -> None:
     a, b = pair
     receiver = bill(b, b.wallet("bob"))
@@ -166,46 +131,6 @@ def test_peer_that_leaves_the_packets_of_quotes_unanswered_has_that_as_its_last_
     assert error["details"]["hint"].endswith("within 1 seconds. No answer came from test.b.")
     assert peer_of(a, "b").last_error == outbound.SILENT
     gate.open()
-
-
-@pytest.mark.parametrize("kind", ["debitAmount", "receiveAmount"])
-def test_peer_that_leaves_the_question_about_a_small_amount_unanswered_has_that_too(
-    kind: str, pair: Pair, shut: Shut, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a, b = pair
-    receiver, gates = bill(b, b.wallet("bob")), list[Gate]()
-    hurried(a, probe_timeout=SECOND)
-
-    async def probe_and_shut(connection: Connection) -> terms.Path:
-        path = await probe(connection)
-        gates.append(shut(receiver))
-        return path
-
-    monkeypatch.setattr(quoting, "probe", probe_and_shut)
-    a.client.create_quote(a.wallet("alice"), receiver, **{kind: amount(50)})
-    assert peer_of(a, "b").last_error == outbound.SILENT
-    gates[0].open()
-
-
-def test_probes_that_hang_fill_no_place_that_money_needs(pair: Pair, shut: Shut) -> None:
-    """Anyone may ask for quotes. Those for a receiver whose server never answers take all that one wallet may have."""
-    a, b = pair
-    slow, receiver = bill(b, b.wallet("bob")), bill(b, b.wallet("bob"))
-    quoted = a.client.create_quote(a.wallet("alice"), receiver, debitAmount=amount(VALUE))
-    wallet = a.wallet("bob")
-    token = a.client.grant({"type": "quote", "actions": ["create"], "identifier": wallet})
-    asked = {"walletAddress": wallet, "receiver": slow, "method": "ilp", "debitAmount": amount(VALUE)}
-    gate = shut(slow)
-    with ThreadPoolExecutor(12) as threads:
-        answers = [threads.submit(a.client.post, "/quotes", asked, token) for _ in range(12)]
-        wait_until(lambda: gate.held == outbound.ASKED_AT_ONCE_OF_CLIENT)
-        paid = ended(a, a.client.create_outgoing_payment(a.wallet("alice"), quoted["id"]))
-        assert (paid.record.state, paid.record.delivered) == ("completed", VALUE)
-        assert gate.held == outbound.ASKED_AT_ONCE_OF_CLIENT
-        assert not any(answer.done() for answer in answers)
-        gate.open()
-        assert {answer.result().status_code for answer in answers} <= {201, 400, 503}
-    assert received(b, receiver).received == VALUE
 
 
 def example(pair: Pair) -> OutgoingRecord:

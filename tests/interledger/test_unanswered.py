@@ -33,6 +33,7 @@ from payres.store import peers
 from payres.store.packets import PACKETS, PacketRecord
 from payres.store.peers import PeerRecord
 from payres.terms import Path as Way
+from tests.federation.conftest import Request
 from tests.helpers import TIMEOUT, examples
 from tests.interledger.node import (
     FULFILLMENT,
@@ -41,7 +42,6 @@ from tests.interledger.node import (
     Behaviour,
     FakePeer,
     Node,
-    PeerRequest,
     answered,
     far_prepare,
     hanging_up,
@@ -145,7 +145,7 @@ async def test_peer_is_asked_once_after_the_expiry_and_all_are_squared(
             node.clock.advance(LIFETIME / SECOND + 1)
             await settled(node)
         first, again = far.requests
-    assert (first.request_id, first.body) == (again.request_id, again.body)
+    assert (first.number, first.body) == (again.number, again.body)
     assert await state(node, packet) == wanted
     moved = 500 if wanted == "fulfilled" else 0
     assert (await node.balance("near"), await node.balance("far")) == (-moved, moved)
@@ -177,7 +177,7 @@ async def test_nothing_is_asked_or_released_before_the_packet_has_expired_for_a_
 async def test_packet_that_somebody_waits_for_is_left_alone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     reached = asyncio.Event()
 
-    async def behave(request: PeerRequest) -> bytes:
+    async def behave(request: Request) -> bytes:
         reached.set()
         return await silent(request)
 
@@ -219,10 +219,10 @@ async def test_packet_about_which_nobody_can_be_asked_is_released(node: Node, ch
 async def test_peer_that_is_away_is_asked_again_until_it_is_back(node: Node) -> None:
     statuses = ["503 Away", "504 Not yet", "500 Oops"]
 
-    async def behave(request: PeerRequest) -> bytes:
+    async def behave(request: Request) -> bytes:
         if statuses:
             return answered(b"", None, statuses.pop())
-        return answered(THANKS, request.request_id)
+        return answered(THANKS, request.number)
 
     async with FakePeer(behave) as far:
         _, _, packet = await lose(node, far)
@@ -250,15 +250,15 @@ async def test_backlog_of_a_peer_that_is_away_takes_few_requests_at_a_time_and_e
     open_of: Counter[str] = Counter()  # by peer, the packets that are asked about now
     most, everybody_asks, away = Counter[str](), asyncio.Event(), asyncio.Event()
 
-    async def behave(request: PeerRequest) -> bytes:
-        near = by_id.get(request.request_id or "", "")
+    async def behave(request: Request) -> bytes:
+        near = by_id.get(request.number or "", "")
         open_of[near] += 1
         most[near] = max(most[near], open_of[near])
         if open_of.total() == ASKED_AT_ONCE:
             everybody_asks.set()
         await away.wait()
         open_of[near] -= 1
-        return answered(FAR_REJECT, request.request_id)
+        return answered(FAR_REJECT, request.number)
 
     async with FakePeer(behave) as far:
         _, _, packet = await lose(node, far)
@@ -278,16 +278,6 @@ async def test_backlog_of_a_peer_that_is_away_takes_few_requests_at_a_time_and_e
             await settled(node, seconds=1)
         assert len(far.requests) == 1 + 1 + len(by_id)
     assert most.total() >= ASKED_AT_ONCE
-
-
-async def test_two_who_find_the_same_answer_move_the_money_once(node: Node) -> None:
-    async with FakePeer(replying(THANKS)) as far:
-        _, _, packet = await lose(node, far)
-        node.clock.advance(60)
-        async with recovering(node), recovering(node):
-            await settled(node)
-    assert await state(node, packet) == "fulfilled"
-    assert await node.balance("near") == -500
 
 
 @pytest.mark.parametrize("before", ["fulfilled", "rejected"])

@@ -198,19 +198,6 @@ def test_one_currency_in_two_scales_needs_no_rate(shared: Instance) -> None:
     shared.check_ledger()
 
 
-def test_fee_within_one_asset_goes_to_the_operator(shared: Instance) -> None:
-    market = Market(shared, (2, 2), None, one_code=True)
-    market.charge("0.10", 50)
-    quote = market.quote(debit=1000)
-    assert quote["receiveAmount"]["value"] == "985"
-    payment = market.pay(quote).json()
-    assert payment["grantSpentDebitAmount"]["value"] == "1000"
-    assert payment["grantSpentReceiveAmount"]["value"] == "985"
-    assert market.balances() == (99_000, 985)
-    assert market.figures().fees == 15
-    shared.check_ledger()
-
-
 def test_payment_beyond_the_liquidity_is_refused_and_leaves_nothing(shared: Instance) -> None:
     market = Market(shared, (2, 2), "2")
     market.charge("1", 0)

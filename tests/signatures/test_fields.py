@@ -274,11 +274,6 @@ def test_digest_problem_says_what_is_wrong(header: str, reason: str) -> None:
     assert digest_problem(header, BODY) is reason
 
 
-@given(st.text(max_size=200), st.binary(max_size=20))
-def test_digest_problem_never_accepts_nor_raises_on_random_text(header: str, body: bytes) -> None:
-    assert digest_problem(header, body) in {"digest_malformed", "digest_unsupported", "digest_mismatch"}
-
-
 @given(st.binary(max_size=300), st.sampled_from(["sha-256", "sha-512"]), st.data())
 def test_digest_problem_accepts_a_body_and_no_other(body: bytes, algorithm: str, data: st.DataObject) -> None:
     header = content_digest(body, algorithm)

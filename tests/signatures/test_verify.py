@@ -22,7 +22,6 @@ CREATED = 1_618_884_473
 NOW = CREATED * 1_000_000
 PRIVATE = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 KEY = jwk_from_public_bytes("k", PRIVATE.public_key().public_bytes_raw())
-KEYS = {KEY.kid: KEY}
 TARGET = "https://wallet.example/incoming-payments?wallet-address=https%3A%2F%2Fwallet.example%2Falice"
 AUTHORIZATION = (b"authorization", b"GNAP token")
 BODY = b'{"hello":"world"}'
@@ -360,13 +359,6 @@ def test_verify_message_refuses_every_changed_bit(record_property: Callable[[str
     record_property("flips", len(answers))
     record_property("flips_refused", len(refused))
     assert len(refused) == len(answers) > 4000
-
-
-@given(st.sampled_from(sorted(LINES)), st.data())
-def test_verify_message_refuses_a_header_value_cut_short(name: bytes, data: st.DataObject) -> None:
-    value = FULL.headers[LINES[name]][1]
-    cut = value[: data.draw(st.integers(0, len(value) - 1))]
-    assert isinstance(verify_message(with_line(LINES[name], name, cut), KEY, NOW), Rejected)
 
 
 # Whitespace at the end is trimmed (RFC 9421 section 2.1), and a comma would start another, unsigned member.

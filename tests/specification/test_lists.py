@@ -107,12 +107,14 @@ ONWARD = (
     (4, "first=2&cursor={0}", 1, 3, True, True),
     (3, "cursor={1}", 2, 3, False, True),
     (2, "cursor={1}", 0, 0, False, True),
+    (1, "cursor={0}", 0, 0, False, True),
     (21, "", 0, 20, True, False),
     (1, "first=100", 0, 1, False, False),
 )
 BACK = (
     (4, "last=2&cursor={3}", 1, 3, True, True),
     (2, "last=2&cursor={0}", 0, 0, True, False),
+    (1, "last=2&cursor={0}", 0, 0, True, False),
 )
 
 

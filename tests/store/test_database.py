@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres.errors import DomainError, NotFound, Unavailable
-from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
+from payres.limits import MAX_UNITS_PER_COMMIT
 from payres.store import connections, lanes
 from payres.store.connections import connect_writer
 from payres.store.database import EXAMINERS, Database
-from payres.store.lanes import MAX_LEFT_WAITING, READS_PER_TURN
+from payres.store.lanes import READS_PER_TURN
 from payres.store.work import Transaction
 from tests.helpers import TIMEOUT, examples
 from tests.traces import Gate, commit_held, trace
@@ -95,14 +95,6 @@ def is_unavailable(outcome: object) -> bool:
 
 
 @crowds
-async def test_broken_constraint_is_raised_as_it_is(database: Database, path: str, together: Crowd) -> None:
-    outcomes = await together(database, [keep("a"), keep("a"), keep("b")])
-    assert outcomes[0] == "a"
-    assert isinstance(outcomes[1], sqlite3.IntegrityError)
-    assert kept_in_file(path) == {"a", "b"}
-
-
-@crowds
 async def test_exit_inside_a_unit_is_the_units_own_affair(database: Database, together: Crowd) -> None:
     class Leave(BaseException):
         pass
@@ -166,18 +158,6 @@ async def test_no_commit_holds_more_units_than_allowed(
     batches = " ".join(statement.split(" ")[0] for statement in statements).split("COMMIT")
     counts = [batch.count("INSERT") for batch in batches[:-1]]
     assert counts == [*in_front, MAX_UNITS_PER_COMMIT, MAX_UNITS_PER_COMMIT, 1]
-
-
-async def test_units_of_a_later_turn_of_the_loop_share_the_commit(database: Database) -> None:
-    """Who comes while the first units run need not wait for another commit."""
-
-    async def submit_later() -> str:
-        await asyncio.sleep(0)
-        return await database.write(keep("later"))
-
-    async with traced(database) as statements:
-        assert set(await asyncio.gather(database.write(keep("first")), submit_later())) == {"first", "later"}
-        assert statements.count("COMMIT") == 1
 
 
 async def test_nobody_is_answered_before_the_commit(database: Database, path: str) -> None:
@@ -370,48 +350,6 @@ async def test_reads_of_one_turn_share_a_snapshot_and_answer_each_for_itself(dat
         assert outcome == n if n % 3 else isinstance(outcome, DomainError) and str(outcome) == str(n)
 
 
-async def test_reads_that_a_write_waits_for_go_first_and_the_others_a_few_in_each_turn(database: Database) -> None:
-    order: list[str] = []
-
-    async def read(name: str, *, for_write: bool) -> None:
-        await database.read(lambda work: order.append(name), for_write=for_write)
-
-    async def count_turns() -> None:
-        while len(order) < 2 * len(plain):
-            order_at_turn.append(len(order))
-            await asyncio.sleep(0)
-
-    plain = [read(f"plain {number}", for_write=False) for number in range(3 * READS_PER_TURN)]
-    urgent = [read(f"for write {number}", for_write=True) for number in range(3 * READS_PER_TURN)]
-    order_at_turn: list[int] = []
-    await asyncio.gather(*plain, *urgent, count_turns())
-    assert order == [
-        *(f"for write {number}" for number in range(len(urgent))),
-        *(f"plain {number}" for number in range(len(plain))),
-    ]
-    first_turn = len(urgent) + 1
-    assert {first_turn + number * READS_PER_TURN for number in (0, 1, 2)} <= set(order_at_turn)
-
-
-async def test_crowd_of_reads_leaves_room_for_those_of_writes_and_is_soon_done(database: Database) -> None:
-    batches: list[list[str]] = [[]]
-
-    def note(name: str) -> Callable[[Transaction], None]:
-        return lambda tx: batches[-1].append(name)
-
-    crowd = [asyncio.create_task(database.read(note("plain"))) for _ in range(MAX_WAITING_UNITS)]
-    urgent = asyncio.create_task(database.read(note("for write"), for_write=True))
-    while not all(task.done() for task in crowd):
-        batches.append([])
-        await asyncio.sleep(0)
-    await urgent
-    ran = [batch for batch in batches if batch]
-    assert ran[0] == ["for write"] + ["plain"] * (MAX_WAITING_UNITS - MAX_LEFT_WAITING)
-    assert ran[1] == ["plain"] * READS_PER_TURN
-    assert sum(map(len, ran)) == MAX_WAITING_UNITS + 1
-    assert len(ran) < 100
-
-
 @pytest.mark.parametrize("unit", [keep("forbidden"), lambda tx: tx.execute("ROLLBACK").fetchone()])
 async def test_read_that_writes_or_loses_its_transaction_is_refused_and_the_reader_recovers(
     database: Database, unit: Unit
@@ -439,17 +377,6 @@ async def test_cancelled_caller_does_not_disturb_the_others(database: Database, 
     assert kept_in_file(path) == {str(n) for n in range(10)}, "work that was handed in stands"
 
 
-async def test_caller_cancelled_during_the_commit_leaves_the_work(database: Database, path: str) -> None:
-    async with commit_held(database) as gate:
-        task = asyncio.create_task(database.write(keep("a")))
-        await gate.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    assert await database.write(keep("b")) == "b"
-    assert kept_in_file(path) == {"a", "b"}
-
-
 async def test_close_lets_the_queue_run_dry(path: str) -> None:
     database = await Database.open(path)
     async with writer_held(database):
@@ -461,21 +388,6 @@ async def test_close_lets_the_queue_run_dry(path: str) -> None:
     await asyncio.wait_for(asyncio.gather(*ends), TIMEOUT)
     assert await asyncio.gather(*tasks) == [str(n) for n in range(MAX_UNITS_PER_COMMIT + 10)]
     assert len(kept_in_file(path)) == MAX_UNITS_PER_COMMIT + 10
-
-
-async def test_close_given_up_is_finished_all_the_same(path: str) -> None:
-    database = await Database.open(path)
-    async with writer_held(database):
-        task = asyncio.create_task(database.write(keep("a")))
-        end = asyncio.create_task(database.close())
-        for _ in range(5):
-            await asyncio.sleep(0)
-        end.cancel()
-        await asyncio.gather(end, return_exceptions=True)
-    assert await task == "a"
-    await asyncio.wait_for(database.close(), TIMEOUT)
-    assert kept_in_file(path) == {"a"}
-    assert os.listdir(os.path.dirname(path)) == ["payres.db"]
 
 
 async def test_work_after_close_is_refused(path: str) -> None:

@@ -115,13 +115,6 @@ def test_database_of_no_version_that_this_program_follows_is_refused_and_untouch
     assert names(path) == {"payres.db"}
 
 
-def test_new_database_is_not_copied(path: str, second_version: int) -> None:
-    with closing(connect_writer(path)) as connection:
-        assert version_of(connection) == second_version
-        assert first_difference(connection) is None
-    assert names(path) == {"payres.db"}
-
-
 def test_older_database_is_copied_before_it_is_migrated_and_that_is_said(
     path: str, second_version: int, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

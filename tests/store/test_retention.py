@@ -1,12 +1,9 @@
 """Retention: approved and used rows stay, temporary rows are deleted a few at a time."""
 
-from contextlib import closing, suppress
+from contextlib import closing
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import settings as bounds
-from hypothesis import strategies as st
 
 from payres.clock import DAY, HOUR, MINUTE, SECOND
 from payres.errors import DomainError
@@ -23,7 +20,6 @@ from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store import clients as client_store
 from payres.store import grants, retention
 from payres.store.clients import Client, use_nonce
-from payres.store.connections import connect_writer
 from payres.store.grants import GRANTS, TOKENS, TokenRecord
 from payres.store.quotes import QUOTES
 from payres.store.retention import (
@@ -42,7 +38,6 @@ from payres.wire import Amount, IncomingPaymentRequest, QuoteRequest
 from tests.conftest import Refused
 from tests.helpers import Json, client_with_key, last_segment, usd
 from tests.instance import Instance
-from tests.signing_client import Client as SigningClient
 from tests.works import NOW as START
 from tests.works import caller_of, work_at
 
@@ -273,91 +268,6 @@ def test_of_rotated_tokens_the_newest_are_remembered(tx: Transaction) -> None:
     assert known == rotated[-ENDED_TOKENS_KEPT - 1 :]
 
 
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(
-            ["free", "spending", "approve", "deny", "continue", "create", "rotate", "revoke", "wait", "long wait"]
-        ),
-        st.integers(0, 7),
-    ),
-    min_size=5,
-    max_size=60,
-)
-
-
-class Story:
-    """Clients, owners and the operator do what they like with grants; what must be kept of it is kept book of."""
-
-    def __init__(self, tx: Transaction) -> None:
-        self.tx, self.now = tx, START
-        self.asked: list[GrantResponse] = []
-        self.tokens: dict[str, tuple[str, int]] = {}  # of each grant, with when it expires
-        self.staying: set[str] = set()
-        self.makers: set[int] = set()
-
-    def take(self, step: str, number: int) -> None:
-        """Does it, unless it is refused."""
-        match step:
-            case "free" | "spending":
-                client = SHOP if step == "spending" else unregistered(number)
-                self.asked.append(ask(self.tx, client, self.now, FREE if step == "free" else SPENDING))
-                if step == "free":
-                    self.tokens[id_of(self.asked[-1])] = (token_of(self.asked[-1]), self.now + TOKEN_LIFETIME)
-            case "wait" | "long wait":
-                self.now += (number + 1) * (MINUTE if step == "wait" else 5 * DAY)
-                purge_all(self.tx, self.now)
-            case _ if self.asked:
-                self._act(step, self.asked[number % len(self.asked)])
-
-    def _act(self, step: str, answer: GrantResponse) -> None:
-        tx, grant_id = self.tx, id_of(answer)
-        match step:
-            case "approve" | "deny":
-                decide(tx, grant_id, step == "approve", self.now)
-            case "continue":
-                token = answer.continue_.access_token.value
-                issued = continue_grant(work_at(tx, self.now, SETTINGS), grant_id, token, None)
-                if issued.access_token:
-                    self.tokens[grant_id] = (token_of(issued), self.now + TOKEN_LIFETIME)
-                    self.staying.add(grant_id)
-            case "rotate" if grant_id in self.tokens:
-                self.tokens[grant_id] = (rotate(tx, self.tokens[grant_id][0], self.now), self.now + TOKEN_LIFETIME)
-            case "revoke":
-                operator_grants.revoke(work_at(tx, self.now), grant_id)
-            case "create" if grant_id in self.tokens and self.now < self.tokens[grant_id][1]:
-                grants.keep_grant(tx, grant_id)
-                record = GRANTS.get(tx, grant_id)
-                assert record is not None
-                create(tx, record.client_id, self.now)
-                self.staying.add(grant_id)
-                self.makers.add(record.client_id)
-
-
-@given(STEPS)
-@bounds(max_examples=60)
-def test_grant_that_was_consented_to_or_used_is_never_forgotten(steps: list[tuple[str, int]]) -> None:
-    with closing(connect_writer(":memory:")) as tx:
-        open_wallets(tx)
-        history = Story(tx)
-        for step in steps:
-            with suppress(DomainError):
-                history.take(*step)
-        purge_all(tx, history.now)
-        there = {grant_id for (grant_id,) in tx.execute('SELECT id FROM "grant"')}
-        assert history.staying <= there
-        usable = {
-            grant_id
-            for grant_id, (_, expires_at) in history.tokens.items()
-            if grant_id in history.staying or history.now < expires_at + UNUSED_GRANT
-        }
-        assert usable <= there
-        assert all(TOKENS.get(tx, history.tokens[grant_id][0]) for grant_id in usable)
-        assert history.makers <= {client_id for (client_id,) in tx.execute("SELECT id FROM client")}
-        assert tx.execute("PRAGMA foreign_key_check").fetchall() == []
-        purge_all(tx, history.now + DECIDED_GRANT + TIME_TO_DECIDE)
-        assert {grant_id for (grant_id,) in tx.execute('SELECT id FROM "grant"')} == history.staying, "and nothing else"
-
-
 # Quotes
 
 
@@ -436,13 +346,6 @@ def test_burst_that_has_expired_is_deleted_a_few_rows_at_a_time(
 # Over HTTP
 
 
-def ask_by_key(client: SigningClient, *access: Json) -> Json:
-    answer = client.request_grant(*access, client={"jwk": msgspec.to_builtins(client.jwk)}, interact=None)
-    assert answer.status_code == 200, answer.text
-    granted: Json = answer.json()
-    return granted
-
-
 @pytest.mark.parametrize(
     ("made", "is_keyed"),
     [("incoming-payments", True), ("incoming-payments", False), ("quotes", True), ("quotes", False), (None, False)],
@@ -450,7 +353,7 @@ def ask_by_key(client: SigningClient, *access: Json) -> Json:
 def test_over_http_a_grant_is_used_by_creating_something(payres: Instance, made: str | None, is_keyed: bool) -> None:
     receiver = payres.client.create_incoming_payment(payres.wallet("bob"), usd(1))
     with closing(client_with_key(payres)) as client:
-        granted = ask_by_key(client, FREE, {"type": "quote", "actions": ["create"]})
+        granted = client.obtain_grant(FREE, {"type": "quote", "actions": ["create"]})
         body: Json = {"walletAddress": payres.wallet("alice" if made else "nobody")}
         if made == "quotes":
             body |= {"receiver": receiver["id"], "method": "ilp"}
@@ -461,7 +364,7 @@ def test_over_http_a_grant_is_used_by_creating_something(payres: Instance, made:
         payres.clock.advance(3 * 86400)
         for _ in range(20):
             with closing(client_with_key(payres)) as other:
-                ask_by_key(other, FREE)
+                other.obtain_grant(FREE)
         rotated = client.post(granted["access_token"]["manage"], token=token)
         if made is None:
             assert (rotated.status_code, rotated.json()["error"]["code"]) == (404, "invalid_rotation")

@@ -166,19 +166,6 @@ def test_payment_gives_up_ten_seconds_after_the_last_packet_that_arrived() -> No
     assert len(path.log) < 30, "each congestion doubles the pause"
 
 
-@pytest.mark.parametrize(("outcome", "ends"), [(T04, "; the last answer was T04 from test.connector."), (LOST, ".")])
-def test_payment_that_gives_up_on_a_slow_path_says_what_came_last(outcome: Reject | Unanswered, ends: str) -> None:
-    result, took = pay_over(Scripted(*[outcome] * 20, delay=15), plan(1000, 100))
-    assert said(result) == f"Nothing has arrived for 10 seconds{ends}"
-    assert (result.sent, result.unresolved) == (0, 100 if outcome is LOST else 0)
-    assert took == 15 * SECOND
-
-
-def test_last_packet_may_take_its_time() -> None:
-    result, took = pay_over(SimulatedPath(delay=15), plan(1000))
-    assert (result.sent, result.failure, took) == (1000, None, 15 * SECOND)
-
-
 @pytest.mark.parametrize(
     ("frame", "expected", "retryable"),
     [
@@ -238,12 +225,6 @@ def test_rest_that_no_packet_could_deliver_is_shared_with_the_packet_before() ->
     assert [entry.prepare.amount for entry in path.log] == [66, 66, 34, 34]
 
 
-@pytest.mark.parametrize(("high", "sent"), [(Fraction(11, 10), 5), (Fraction(1), 0)])
-def test_packet_that_may_just_pass_is_tried(high: Fraction, sent: int) -> None:
-    result, _ = pay_over(SimulatedPath(), Plan(5, 5, Fraction(1), Path(Fraction(7, 8), high, 5), sends_all=True))
-    assert result.sent == sent
-
-
 @pytest.mark.parametrize("sends_all", [True, False])
 def test_receiver_that_closes_with_the_last_packet_has_been_paid(sends_all: bool) -> None:
     path = SimulatedPath(receiver=Receiver(frames=(ConnectionClose(),)))
@@ -272,16 +253,6 @@ def test_fulfill_without_the_right_words_counts_and_ends_the_payment(words: Stre
     assert (result.sent, result.delivered, path.delivered) == (500, 495, 495), "the minimum of the packet"
 
 
-def test_words_in_a_reject_count_even_when_the_receiver_fulfilled() -> None:
-    class Turning(SimulatedPath):
-        def on_the_way_back(self, reply: Reply) -> Outcome:
-            return Reject(Code.INTERNAL_ERROR, CONNECTOR, data=reply.data)
-
-    path = Turning(Fraction(98, 100))
-    result, _ = pay_over(path, plan(1000, 500))
-    assert (said(result), result.sent) == (FALLEN, 0), "the receiver has told the rate"
-
-
 def test_rate_that_falls_below_the_minimum_ends_the_payment() -> None:
     class Falling(SimulatedPath):
         def rate(self) -> Fraction:
@@ -299,12 +270,6 @@ def test_rest_that_rounding_takes_is_no_failure_once_the_promise_is_kept() -> No
     planned = Plan(105, 9, Fraction(99, 1000), Path(Fraction(1, 10), Fraction(2, 10), 10), sends_all=True)
     result, _ = pay_over(path, planned)
     assert (result.sent, result.delivered, result.failure) == (100, 10, None)
-
-
-def test_limits_are_told_until_the_receiver_has_answered() -> None:
-    path = Scripted(Reject(Code.INTERNAL_ERROR), max_packet=300)
-    pay_over(path, plan(1000, 300))
-    assert [len(entry.stream.frames) for entry in path.log] == [3, 3, 1, 1, 1]
 
 
 def test_error_of_the_outbound_is_raised_after_the_other_packets() -> None:
@@ -395,6 +360,14 @@ def test_last_packet_asks_for_what_is_missing_where_a_unit_is_worth_many() -> No
     assert path.log[-1].stream.prepare_amount == 28, "what arrives beyond that, the receiver takes as rounding"
 
 
+# One connection: what its packets say, and which answers it believes
+
+
+LIMITS = (ConnectionMaxStreamId(1), ConnectionMaxData(0))
+USD = Asset("USD", 2)
+secret = SharedSecret(SECRET)
+
+
 class CoarseLink(SimulatedPath):
     """A hundredth of the sender's units to one of a link, and 55 of those to a hundredth of a unit of the receiver."""
 
@@ -417,23 +390,6 @@ def test_small_delivery_costs_its_price_or_nothing() -> None:
     result, _ = pay_over(path, Plan(1090, 10, Fraction(10, 1090), bounds, sends_all=False))
     assert (result.sent, said(result)) == (0, LOST_TO_ROUNDING)
     assert len(path.log) <= 3
-
-
-def test_last_unit_that_rounding_takes_is_not_sent_again_and_again() -> None:
-    path = TwoExchanges(max_packet=34)
-    bounds = Path(Fraction(147, 100), Fraction(1472, 1000), 34)
-    result, took = pay_over(path, Plan(35, 49, Fraction(7, 5), bounds, sends_all=True))
-    assert (result.sent, result.delivered, result.failure) == (34, 49, None)
-    assert took < SECOND
-    assert len(path.log) <= 4
-
-
-# One connection: what its packets say, and which answers it believes
-
-
-LIMITS = (ConnectionMaxStreamId(1), ConnectionMaxData(0))
-USD = Asset("USD", 2)
-secret = SharedSecret(SECRET)
 
 
 class Canned:
