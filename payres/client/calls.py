@@ -74,6 +74,18 @@ class Kind(NamedTuple, Generic[T]):
         call = Call(f"{self.name}.list", "GET", f"{self._urls(server)}?{text}", wait=wait, timeout=timeout)
         return checks.page(core, (yield from exchange(core, access_token, call)), self.type)
 
+    def page(
+        self,
+        core: Core,
+        cursor: str | None,
+        server: Server,
+        access_token: Token,
+        *,
+        wallet_address: str | None = None,
+    ) -> Steps[Page[T]]:
+        """Of all payments, newest first, those from a cursor on."""
+        return self.list(core, server, access_token, wallet_address=wallet_address, first=100, cursor=cursor)
+
     def wait(
         self,
         core: Core,
@@ -251,15 +263,6 @@ def spent_amounts(
     url = f"{_base(server)}/outgoing-payment-grant"
     call = Call("outgoing_payment.get_grant_spent_amounts", "GET", url, timeout=timeout)
     return checks.decoded((yield from exchange(core, access_token, call)), GrantSpending)
-
-
-def next_cursor(page: Page[Any], seen: set[str]) -> str | None:
-    """Where the next page begins; None after the last, and for a cursor that was there before."""
-    cursor = page.pagination.end_cursor
-    if not page.pagination.has_next_page or not cursor or cursor in seen:
-        return None
-    seen.add(cursor)
-    return cursor
 
 
 def _is_sent(payment: OutgoingPayment) -> bool:

@@ -599,3 +599,10 @@ def test_a_forgotten_client_warns() -> None:
     with pytest.warns(ResourceWarning, match="was not closed"):
         client.__del__()
     client.close()
+
+
+def test_a_closed_client_says_so() -> None:
+    client = Client()
+    client.close()
+    with pytest.raises(errors.ConfigurationError, match="closed"):
+        client.wallet_address.get(WALLET)
