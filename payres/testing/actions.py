@@ -1,5 +1,6 @@
 """What tests ask of a sandbox, by method and path below `/_sandbox`."""
 
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -22,16 +23,18 @@ from payres.wire import decode
 
 T = TypeVar("T", bound=msgspec.Struct)
 Answer = tuple[int, Any]
+CURSOR: Final = re.compile("([0-9]{1,9})-([0-9]{1,15})")
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One request of the control API of a server. `named` are the variable parts of the path."""
+    """One request of the control API of a server. `named` are the variable parts of the path, `query` the struct that
+    its parameters are declared with."""
 
     sandbox: Sandbox
     server: Server
-    request: Request
     body: bytes
     named: Mapping[str, str]
+    query: Any
 
     def read(self, kind: type[T]) -> T:
         """The body. Raises InvalidRequest, which names the members that there are."""
@@ -40,20 +43,22 @@ class Call(msgspec.Struct, frozen=True):
         except InvalidRequest as error:
             raise InvalidRequest(f"{error}. The members are: {_names(kind)}", **error.details) from error
 
-    def query(self, kind: type[T]) -> T:
-        """The parameters of the query. Raises InvalidRequest, which names those that there are."""
-        try:
-            return msgspec.convert(other_parameters(self.request, ()), kind, strict=False)
-        except msgspec.ValidationError as error:
-            sentence = f"The query breaks a rule: {error}. The parameters are: {_names(kind)}"
-            raise InvalidRequest(sentence, field="query") from error
-
     def rules(self) -> Rules[Any]:
         """Those that the path names."""
         return self.server.rules if self.named["kind"] == "consent-rules" else self.server.faults.rules
 
 
 Action = Callable[[Call], Coroutine[Any, Any, Answer]]
+
+
+def read_query(request: Request, act: Action) -> steps.Given:
+    """The parameters of the query. Raises InvalidRequest, which names those that there are."""
+    kind = QUERIES.get(act, steps.Nothing)
+    try:
+        return msgspec.convert(other_parameters(request, ()), kind, strict=False)
+    except msgspec.ValidationError as error:
+        sentence = f"The query breaks a rule: {error}. The parameters are: {_names(kind)}"
+        raise InvalidRequest(sentence, field="query") from error
 
 
 async def show_state(call: Call) -> Answer:
@@ -136,7 +141,7 @@ async def move_clock(call: Call) -> Answer:
 
 async def list_requests(call: Call) -> Answer:
     """Those that fit, once there are some, or when the time is over."""
-    wanted = call.query(looking.RequestsWanted)
+    wanted: looking.RequestsWanted = call.query
     after = 0 if wanted.after is None else _position(call, wanted.after)
     journal = call.server.journal
     found, last = await looking.wait_for(
@@ -152,7 +157,7 @@ async def delete_requests(call: Call) -> Answer:
 
 async def list_events(call: Call) -> Answer:
     """Those that fit, once there are so many, or when the time is over."""
-    wanted = call.query(looking.EventsWanted)
+    wanted: looking.EventsWanted = call.query
     looking.check(wanted)
     after = call.server.last_event if wanted.after is None else _position(call, wanted.after)
     look = partial(call.server.read, partial(looking.find_events, wanted=wanted, after=after))
@@ -177,12 +182,12 @@ def _cursor(call: Call, last: int) -> str:
 
 def _position(call: Call, text: str) -> int:
     """The number in a cursor. Raises InvalidRequest, and WrongState for one of before a reset."""
-    generation, mark, number = text.partition("-")
-    if not mark or not (generation + number).isdecimal() or len(text) > 25:
+    found = CURSOR.fullmatch(text)
+    if found is None:
         raise InvalidRequest("after is the cursor of an earlier answer", field="after")
-    if int(generation) != call.sandbox.generation:
+    if int(found[1]) != call.sandbox.generation:
         raise WrongState("This cursor is of before a reset: begin without after")
-    return int(number)
+    return int(found[2])
 
 
 def _names(kind: type[msgspec.Struct]) -> str:
@@ -220,6 +225,11 @@ ACTIONS: Final[Mapping[tuple[str, str], Action]] = {
     ("GET", "/requests"): list_requests,
     ("DELETE", "/requests"): delete_requests,
     ("GET", "/events"): list_events,
+}
+# What is in the query; nothing for the others.
+QUERIES: Final[Mapping[Action, type[steps.Given]]] = {
+    list_requests: looking.RequestsWanted,
+    list_events: looking.EventsWanted,
 }
 # A reset ends what is under way, but not these, each of which waits for the one before.
 UNCUT: Final = frozenset({reset, keep_baseline})

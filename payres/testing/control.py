@@ -24,7 +24,7 @@ from payres.errors import (
 from payres.http.request_head import credentials
 from payres.http.responses import json_error, json_response
 from payres.routes.requests import idempotency_key
-from payres.testing.actions import ACTIONS, UNCUT, Action, Answer, Call
+from payres.testing.actions import ACTIONS, UNCUT, Action, Answer, Call, read_query
 from payres.testing.sandbox import ROOT, Sandbox
 from payres.testing.server import Server
 from payres.urls import ADMIN_API
@@ -84,6 +84,7 @@ class Control:
         """In a task of its own, which a reset ends. Repeated under its Idempotency-Key, it is done once."""
         path = scope["raw_path"].decode("latin-1").removeprefix(ROOT).rstrip("/")
         act, named = _find(scope["method"], path)
+        query = read_query(Request(scope), act)
         key = idempotency_key(scope["headers"]) if scope["method"] == "POST" else None
         asked: Any = path, body
         made = {} if key is None else self._sandbox.made
@@ -91,7 +92,7 @@ class Control:
         if known != asked:
             raise WrongState("The Idempotency-Key was used before, for another request")
         if task is None:
-            task = asyncio.create_task(act(Call(self._sandbox, self._server, Request(scope), body, named)))
+            task = asyncio.create_task(act(Call(self._sandbox, self._server, body, named, query)))
             made[self._server, key] = asked, task
         if act not in UNCUT:
             self._sandbox.under_way.add(task)
