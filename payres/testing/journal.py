@@ -18,11 +18,10 @@ from payres.grants.clients import find_keys
 from payres.http.observation import OBSERVATION, Observation
 from payres.http.request_head import header
 from payres.routes.authorize import read_signature
-from payres.signatures.fields import covered_components, read_parameters, read_signatures
-from payres.signatures.reasons import MEANINGS, Rejected, SignatureError
+from payres.signatures.reasons import MEANINGS, Rejected
 from payres.signatures.sign import Message as Signed
-from payres.signatures.sign import field_value, header_fields, signature_base
-from payres.signatures.verify import verify
+from payres.signatures.sign import field_value, header_fields
+from payres.signatures.verify import describe, verify
 from payres.store.work import Work
 from payres.testing.asked import Asked, find_asked
 
@@ -173,7 +172,9 @@ class Exchange:
         target: bytes = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
         url = self._journal.server.settings.base_url + target.decode("utf-8", "replace")
         signed = Signed(scope["method"], url, self._headers, self._body)
-        _describe(verifier, signed)
+        read = describe(signed)
+        verifier.kid, verifier.created, verifier.components = read.keyid, read.created, read.components
+        verifier.signature_base = None if read.base is None else _shortened(signed, read.base)
         code, reason = _code_and_reason(self._error)
         creates = (asked.operation or "").startswith("create-") and self._status == HTTPStatus.CREATED
         has_key = header(self._headers, b"idempotency-key") is not None
@@ -203,18 +204,6 @@ def _code_and_reason(error: bytes) -> tuple[str | None, str | None]:
         return found["code"], found["details"].get("reason")
     except (ValueError, TypeError, KeyError):  # there is none, or it is cut or a page
         return None, None
-
-
-def _describe(found: Verifier, signed: Signed) -> None:
-    """Adds what can be read of the first signature, also of one that is refused."""
-    fields = header_fields(signed.headers)
-    with suppress(SignatureError):
-        inputs, signatures = (field_value(fields.get(name, ())) for name in (b"signature-input", b"signature"))
-        member = read_signatures(inputs, signatures)[0]
-        found.components = covered_components(member.components)
-        found.signature_base = _shortened(signed, signature_base(signed, found.components, member.signed_text, fields))
-        parameters = read_parameters(member.parameters)
-        found.kid, found.created = parameters.keyid, parameters.created
 
 
 def _headers(signed: Signed) -> Mapping[str, str]:
