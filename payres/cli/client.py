@@ -19,11 +19,10 @@ from payres.client.core import signer_of, unsigned_request
 from payres.client.errors import AnswerLost, InvalidAnswer, ServerError
 from payres.clock import SystemClock
 from payres.operator.shapes import labelled
-from payres.signatures.fields import covered_components, read_signatures
 from payres.signatures.jwk import JWK
-from payres.signatures.reasons import Rejected, SignatureError
-from payres.signatures.sign import Message, field_value, header_fields, signature_base
-from payres.signatures.verify import Verified, parse, with_likely_cause
+from payres.signatures.reasons import Rejected
+from payres.signatures.sign import Message
+from payres.signatures.verify import Verified, describe, parse, with_likely_cause
 from payres.signatures.verify import verify as verify_signature
 from payres.urls import is_http_url, is_loopback
 from payres.wire import Amount, OutgoingPayment
@@ -190,7 +189,8 @@ def verify(session: Session, /, message: IO[bytes], url: str | None, max_age: in
     whether a server would accept the signature, why not, and the signature base that it computes.
     """
     sent = _read_message(message.read(), url)
-    base = _base(sent)
+    read = describe(sent).base
+    base = None if read is None else read.decode("utf-8", "replace")
     found = parse(sent, max_age or session.settings.signature_max_age, SystemClock().now())
     if not isinstance(found, Rejected):
         with _in_sentences():
@@ -259,17 +259,6 @@ def _read_message(data: bytes, url: str | None) -> Message:
     scheme = "http" if is_loopback(host.partition(":")[0]) else "https"
     url = url or (target if "://" in target else f"{scheme}://{host}{target}")
     return Message(method, url, [(name.encode(), value.encode("latin-1")) for name, value in fields.items()], body)
-
-
-def _base(message: Message) -> str | None:
-    """The signature base of a message as far as one can be computed, also where the signature is refused."""
-    fields = header_fields(message.headers)
-    values = (field_value(fields.get(name, ())) for name in (b"signature-input", b"signature"))
-    with suppress(SignatureError):
-        member = read_signatures(*values)[0]
-        base = signature_base(message, covered_components(member.components), member.signed_text, fields)
-        return base.decode("utf-8", "replace")
-    return None
 
 
 def _public_keys(

@@ -88,7 +88,7 @@ def sandbox(host: str, first_port: int, base_url: str | None, count: int, level:
     token of its control API. It ends, and its data with it, when its standard input closes or its parent process ends.
     Neither payres.toml nor PAYRES_* is read.
     """
-    parent = os.getppid()
+    parent, has_leash = os.getppid(), _is_leash()
     logs.configure("text", level)
     wake = _signals()
     status = 0
@@ -100,7 +100,7 @@ def sandbox(host: str, first_port: int, base_url: str | None, count: int, level:
             names = _origins(host, base_url, [one.getsockname()[1] for one in listeners])
             request_log = None if level == "warning" else RequestLog("text")
             _start(Sandbox(folder, names, Options(**given), request_log), listeners)
-            _wait(wake, None if keep else parent)
+            _wait(wake, None if keep else parent, has_leash)
     except (OSError, RuntimeError, SettingsError) as error:
         click.echo(f"Error: The sandbox did not start: {error}", err=True)
         status = 2
@@ -181,11 +181,11 @@ def _start(sandbox: Sandbox, listeners: Sequence[socket.socket]) -> None:
     click.echo(json.dumps(sandbox.servers[0].line))
 
 
-def _wait(wake: socket.socket, parent: int | None) -> None:
+def _wait(wake: socket.socket, parent: int | None, has_leash: bool) -> None:
     """Returns when a signal came; with a parent, also when that process ended or standard input was closed."""
     with selectors.DefaultSelector() as selector:
         selector.register(wake, selectors.EVENT_READ)
-        if parent is not None and _is_leash():
+        if parent is not None and has_leash:
             selector.register(0, selectors.EVENT_READ)
         watched = None
         with suppress(AttributeError, OSError):  # not on Linux, or for the parent of a container's first process

@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -99,14 +100,14 @@ def serve(session: Session, demo: bool, quiet: bool, read_only: bool) -> None:
     if demo:
         _require_loopback(session)
     _require_address(session)  # before it listens, or it would ask itself
-    with _listen(session.settings) as listener:
+    with _bound(session.settings) as listener:
         if not session.settings.read_only:
             with server_lock(session.settings.database):
                 pass  # a second server fails here, with one sentence; the application takes the lock when it starts
         session = Session(_with_real_port(session.settings, listener), session.as_json)
         _allow_connections()
         server = _build(session.settings, quiet)
-        _announce(session, demo)
+        _announce(session, demo, listener)
         # What is loaded by now stays to the end; unfrozen, each full collection would look at all of it again.
         gc.freeze()
         server.run(sockets=[listener])
@@ -191,12 +192,19 @@ def _write_config(path: Path, database: str) -> bool:
     return True
 
 
-def _listen(settings: Settings) -> socket.socket:
-    """A listening socket, opened before anything else so that a port in use is said in one sentence."""
+def _bound(settings: Settings) -> socket.socket:
+    """A socket of the port, taken before anything else so that one in use is said in one sentence. It does not listen
+    yet: whoever gets a connection finds all that the server begins with."""
     host, port = settings.host, settings.port
     try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return socket.create_server(address, family=family, backlog=BACKLOG)
+        family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        with ExitStack() as failure:
+            listener = failure.enter_context(socket.socket(family, kind))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family is socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind(address)
+            failure.pop_all()
     except (socket.gaierror, ValueError) as error:  # ValueError: it cannot be a name
         why = error.strerror if isinstance(error, OSError) else error
         raise click.ClickException(f"The host {host} is not an address of this machine: {why}") from error
@@ -208,6 +216,7 @@ def _listen(settings: Settings) -> socket.socket:
         }
         sentence = reasons.get(error.errno or 0, f"Port {port} of {host} cannot be opened: {error.strerror}")
         raise click.ClickException(sentence) from error
+    return listener
 
 
 def _with_real_port(settings: Settings, listener: socket.socket) -> Settings:
@@ -219,8 +228,8 @@ def _with_real_port(settings: Settings, listener: socket.socket) -> Settings:
     return msgspec.structs.replace(settings, port=port, base_url=base_url)
 
 
-def _announce(session: Session, demo: bool) -> None:
-    """Prints what serves where, once the database and the demo wallets are there."""
+def _announce(session: Session, demo: bool, listener: socket.socket) -> None:
+    """Listens and prints what serves where, once the database and the demo wallets are there."""
     settings = session.settings
     if not settings.read_only:
         session.create_database()
@@ -239,6 +248,7 @@ def _announce(session: Session, demo: bool) -> None:
         lines.append(f"Open a first wallet from another terminal: {command}")
     if not settings.read_only and not demo:
         lines.append(pages)
+    listener.listen(BACKLOG)
     session.show(resource, "\n".join(lines))
 
 

@@ -1,6 +1,7 @@
 """What a shell and `man` know of the command, made from its help."""
 
 from collections.abc import Iterator
+from inspect import cleandoc
 
 import click
 from click.shell_completion import get_completion_class
@@ -23,26 +24,48 @@ def completion(context: click.Context, shell: str) -> None:
 @click.pass_context
 def man(context: click.Context) -> None:
     """It goes to standard output, with every command and option."""
-    root = context.find_root()
-    click.echo(f'.TH PAYRES 1 "" "payres {__version__}"\n.SH NAME\npayres \\- a wallet provider for Open Payments')
-    for line in _section(root.command, click.Context(root.command, info_name="payres")):
-        click.echo(line)
+    root = click.Context(context.find_root().command, info_name="payres")
+    lines = [
+        f'.TH PAYRES 1 "" "payres {__version__}"',
+        *(".SH NAME", "payres \\- a wallet provider for Open Payments"),
+        *(".SH SYNOPSIS", _bold("payres"), _escaped(" ".join(root.command.collect_usage_pieces(root)))),
+        *(".SH DESCRIPTION", *_explained(root)),
+        *(".SH COMMANDS", *_commands(root)),
+    ]
+    click.echo("\n".join(lines))
 
 
-def _section(command: click.Command, context: click.Context) -> Iterator[str]:
-    """The command, and those in it."""
-    yield f".SH {_escaped(context.command_path.upper())}"
-    yield ".nf"
-    yield from (_escaped(line) for line in command.get_help(context).splitlines())
-    yield ".fi"
-    if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            inner = command.get_command(context, name)
-            assert inner is not None
-            yield from _section(inner, click.Context(inner, info_name=name, parent=context))
+def _commands(context: click.Context) -> Iterator[str]:
+    """The commands of a group, and those in them."""
+    group = context.command
+    for name in group.list_commands(context) if isinstance(group, click.Group) else ():
+        assert isinstance(group, click.Group)
+        command = group.get_command(context, name)
+        assert command is not None
+        inner = click.Context(command, info_name=name, parent=context)
+        usage = " ".join(command.collect_usage_pieces(inner))
+        yield from (".SS", f"{_bold(inner.command_path)} {_escaped(usage)}", *_explained(inner), *_commands(inner))
+
+
+def _explained(context: click.Context) -> Iterator[str]:
+    """The paragraphs of the help, those after a mark of click as they are, and the options."""
+    for paragraph in cleandoc(context.command.help or "").split("\n\n"):
+        lines = [_escaped(line) for line in paragraph.splitlines()]
+        if lines[:1] == ["\b"]:
+            yield from (".PP", ".RS 4", ".nf", *lines[1:], ".fi", ".RE")
+        else:
+            yield from (".PP", *(line.strip() for line in lines))
+    for parameter in context.command.params:
+        record = parameter.get_help_record(context)
+        if record is not None and record[1]:
+            yield from (".TP", _bold(record[0]), _escaped(record[1]))
+
+
+def _bold(text: str) -> str:
+    return f"\\fB{_escaped(text)}\\fR"
 
 
 def _escaped(line: str) -> str:
     """For roff, where a backslash and a period or quote at the beginning of a line mean something."""
     text = line.replace("\\", "\\e").replace("-", "\\-")
-    return f"\\&{text}" if text.startswith((".", "'")) else text
+    return f"\\&{text}" if text.lstrip().startswith((".", "'")) else text

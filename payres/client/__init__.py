@@ -4,11 +4,10 @@ It uses no more of payres than the values that cross HTTP and their signatures, 
 """
 
 from payres.client import access, errors
-from payres.client.aio import AsyncClient
+from payres.client.clients import AsyncClient, Client
 from payres.client.errors import OpenPaymentsError
 from payres.client.grants import Grant, PendingGrant
 from payres.client.money import decimal, money
-from payres.client.sync import Client
 
 __all__ = [
     "AsyncClient",

@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from payres.client import checks
 from payres.client.core import Call, Core, Sleep, Steps
-from payres.client.errors import ConfigurationError, WaitTimeout
+from payres.client.errors import ConfigurationError, InvalidAnswer, WaitTimeout
 from payres.client.grants import Server, Token, exchange
 from payres.signatures.jwk import JWK
 from payres.wire import (
@@ -52,7 +52,7 @@ class Kind(NamedTuple, Generic[T]):
     ) -> Steps[T]:
         """The resource; with `wait`, once it has changed or so many seconds are over."""
         call = Call(f"{self.name}.get", "GET", url, wait=wait, timeout=timeout)
-        return checks.read(core, (yield from exchange(core, access_token, call)), self.type)
+        return checks.resource(core, (yield from exchange(core, access_token, call)), self.type)
 
     def list(
         self,
@@ -74,6 +74,18 @@ class Kind(NamedTuple, Generic[T]):
         call = Call(f"{self.name}.list", "GET", f"{self._urls(server)}?{text}", wait=wait, timeout=timeout)
         return checks.page(core, (yield from exchange(core, access_token, call)), self.type)
 
+    def page(
+        self,
+        core: Core,
+        cursor: str | None,
+        server: Server,
+        access_token: Token,
+        *,
+        wallet_address: str | None = None,
+    ) -> Steps[Page[T]]:
+        """Of all payments, newest first, those from a cursor on."""
+        return self.list(core, server, access_token, wallet_address=wallet_address, first=100, cursor=cursor)
+
     def wait(
         self,
         core: Core,
@@ -92,7 +104,7 @@ class Kind(NamedTuple, Generic[T]):
             seconds = max(0, min(WAIT_SECONDS, int(deadline - begun)))
             call = Call(f"{self.name}.wait", "GET", url, wait=seconds)
             answer = yield from exchange(core, access_token, call)
-            found = checks.read(core, answer, self.type)
+            found = checks.resource(core, answer, self.type)
             if (until or self.has_ended)(found):
                 return found
             left = deadline - time.monotonic()
@@ -118,7 +130,7 @@ class Kind(NamedTuple, Generic[T]):
             raise ConfigurationError("An idempotency_key is printable ASCII without quotes and backslashes")
         url = self._urls(server)
         call = Call(f"{self.name}.create", "POST", url, 201, asked, key=key, timeout=timeout, repeat=repeat)
-        return checks.created(core, (yield from exchange(core, access_token, call)), self.type, asked)
+        return checks.resource(core, (yield from exchange(core, access_token, call)), self.type, asked)
 
     def _urls(self, server: Server) -> str:
         return f"{_base(server)}/{self.name.replace('_', '-')}s"
@@ -183,7 +195,11 @@ def get_public(
 def complete(core: Core, url: str, access_token: Token, *, timeout: float | None = None) -> Steps[IncomingPayment]:
     """The incoming payment, which takes no more money."""
     call = Call("incoming_payment.complete", "POST", f"{url}/complete", timeout=timeout)
-    return checks.completed(core, (yield from exchange(core, access_token, call)))
+    answer = yield from exchange(core, access_token, call)
+    payment = checks.resource(core, answer, IncomingPayment, has_methods=False)
+    if not payment.completed:
+        raise InvalidAnswer(answer.status_code, ["completed is false"])
+    return payment
 
 
 def create_quote(
@@ -251,15 +267,6 @@ def spent_amounts(
     url = f"{_base(server)}/outgoing-payment-grant"
     call = Call("outgoing_payment.get_grant_spent_amounts", "GET", url, timeout=timeout)
     return checks.decoded((yield from exchange(core, access_token, call)), GrantSpending)
-
-
-def next_cursor(page: Page[Any], seen: set[str]) -> str | None:
-    """Where the next page begins; None after the last, and for a cursor that was there before."""
-    cursor = page.pagination.end_cursor
-    if not page.pagination.has_next_page or not cursor or cursor in seen:
-        return None
-    seen.add(cursor)
-    return cursor
 
 
 def _is_sent(payment: OutgoingPayment) -> bool:

@@ -44,31 +44,17 @@ def decoded(answer: httpx2.Response, kind: type[T]) -> T:
         raise InvalidAnswer(answer.status_code, [str(error)]) from None
 
 
-def created(core: Core, answer: httpx2.Response, kind: type[R], asked: Asked) -> R:
-    """What was just created as asked for."""
+def resource(
+    core: Core, answer: httpx2.Response, kind: type[R], asked: Asked | None = None, *, has_methods: bool = True
+) -> R:
+    """What was read, or created as asked for; what is completed has no methods."""
     found = decoded(answer, kind)
-    if kind is Quote:
+    # Of an incoming payment with methods, and of an outgoing one that is new, JavaScript takes any members.
+    if kind is Quote or (asked is None and (kind is OutgoingPayment or not has_methods)):
         notice(core, answer, answer.json(), kind)
-    _require(answer, [*_problems(found), *_differences(found, asked)])
+    _require(answer, _problems(found, has_methods=has_methods))
+    _require(answer, [] if asked is None else _differences(found, asked))
     return found
-
-
-def read(core: Core, answer: httpx2.Response, kind: type[R]) -> R:
-    """What was read."""
-    found = decoded(answer, kind)
-    if kind is not IncomingPayment:
-        notice(core, answer, answer.json(), kind)
-    _require(answer, _problems(found))
-    return found
-
-
-def completed(core: Core, answer: httpx2.Response) -> IncomingPayment:
-    """What was completed."""
-    payment = decoded(answer, IncomingPayment)
-    notice(core, answer, answer.json(), IncomingPayment)
-    _require(answer, _problems(payment, has_methods=False))
-    _require(answer, [] if payment.completed else ["completed is false"])
-    return payment
 
 
 def page(core: Core, answer: httpx2.Response, kind: type[R]) -> Page[R]:

@@ -1,7 +1,7 @@
 """Calls as steps: what is signed, sent and repeated, without a word on threads or tasks.
 
-A call is a generator that yields effects and returns its result; failures are thrown into it. `sync` and `aio` perform
-the effects.
+A call is a generator that yields effects and returns its result; failures are thrown into it. `drivers`
+performs the effects.
 """
 
 import logging
@@ -31,7 +31,6 @@ Key = str | bytes | Path | Mapping[str, Any] | Ed25519PrivateKey | Signer
 LONGEST_PAUSE: Final = 10  # seconds; a server that asks for more is not waited for
 FIRST_PAUSE: Final = 0.25
 UNAVAILABLE: Final = (502, 503, 504)
-NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
 
 class Sleep(NamedTuple):
@@ -208,12 +207,6 @@ def _pause(failure: Exception, attempt: int) -> float | None:
 
 def _is_unavailable(failure: Exception) -> bool:
     return isinstance(failure, errors.ApiError) and failure.status in UNAVAILABLE
-
-
-def failure_of(error: httpx2.HTTPError) -> errors.NoAnswer:
-    """What it means that the transport failed."""
-    kind = errors.NotSent if isinstance(error, NEVER_SENT) else errors.AnswerLost
-    return kind(str(error) or type(error).__name__)
 
 
 def signer_of(key: Key) -> Signer:

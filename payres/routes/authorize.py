@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 from starlette.requests import Request
+from starlette.types import Scope
 
 from payres.clock import SECOND
 from payres.errors import ClientUnproven, DomainError, InvalidClient, LimitExceeded, TokenInvalid, Unavailable
@@ -117,7 +118,14 @@ def parse_signature(request: Request, body: bytes) -> Unverified:
 
     Signed was the public base URL with the request target as it came.
     """
-    context, scope = context_of(request), request.scope
+    parsed = read_signature(context_of(request), request.scope, body)
+    if isinstance(parsed, Rejected):
+        raise _rejection(parsed)
+    return parsed
+
+
+def read_signature(context: Context, scope: Scope, body: bytes) -> Unverified | Rejected:
+    """The same for a request that is not answered here."""
     target: bytes = scope["raw_path"]
     if scope["query_string"]:
         target += b"?" + scope["query_string"]
@@ -128,8 +136,6 @@ def parse_signature(request: Request, body: bytes) -> Unverified:
         # Another moment than now only where a test has moved this clock, and not that of the app.
         parsed = parse(message, max_age, context.clock.outside())
         parsed = parsed if isinstance(parsed, Rejected) else msgspec.structs.replace(parsed, now=now)
-    if isinstance(parsed, Rejected):
-        raise _rejection(parsed)
     return parsed
 
 

@@ -6,6 +6,7 @@ nonce was used before.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -68,6 +69,15 @@ class Unverified(msgspec.Struct, frozen=True):
     def keyids(self) -> tuple[str, ...]:
         """The distinct keyids of all candidates, in order; usually one."""
         return tuple(dict.fromkeys([candidate.parameters.keyid for candidate in self.candidates]))
+
+
+class Description(msgspec.Struct):
+    """A signature as far as it can be read."""
+
+    components: tuple[str, ...] | None = None
+    base: bytes | None = None
+    keyid: str | None = None
+    created: int | None = None
 
 
 def parse(message: Message, max_age: int, now: int) -> Unverified | Rejected:
@@ -142,6 +152,18 @@ def with_likely_cause(rejected: Rejected, unverified: Unverified, keys: Mapping[
         f" {scheme}://{host} and sign that, or have the operator set base_url to the URL that clients call."
     )
     return msgspec.structs.replace(rejected, description=says)
+
+
+def describe(message: Message) -> Description:
+    """What can be read of a message's first signature, also of one that is refused."""
+    fields, found = header_fields(message.headers), Description()
+    with suppress(SignatureError):
+        member = read_signatures(_value(fields, b"signature-input"), _value(fields, b"signature"))[0]
+        found.components = covered_components(member.components)
+        found.base = signature_base(message, found.components, member.signed_text, fields)
+        parameters = read_parameters(member.parameters)
+        found.keyid, found.created = parameters.keyid, parameters.created
+    return found
 
 
 def is_signature(signature: bytes, base: bytes, key: JWK) -> bool:

@@ -1,4 +1,4 @@
-"""For tests: a pytest plugin, a payres instance that runs beside a test, and a client that signs.
+"""For tests: a pytest plugin, a payres that runs beside a test, and a sandbox for tests in any language.
 
 Empty, so that an instance can be used without pytest.
 """

@@ -1,18 +1,64 @@
 """What tests ask of a sandbox, by method and path below `/_sandbox`."""
 
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+import msgspec
+from starlette.requests import Request
 
 from payres.clock import format_time
-from payres.errors import WrongState
+from payres.errors import InvalidRequest, WrongState
 from payres.identifiers import new_secret
+from payres.routes.requests import other_parameters
+from payres.store.work import EVENTS
 from payres.testing import looking, steps
-from payres.testing.calls import Answer, Call
 from payres.testing.faults import Fault, check
-from payres.testing.rules import ConsentRule
+from payres.testing.journal import ADDED
+from payres.testing.rules import ConsentRule, Rules
+from payres.testing.sandbox import Sandbox
+from payres.testing.server import Server
+from payres.wire import decode
+
+T = TypeVar("T", bound=msgspec.Struct)
+Answer = tuple[int, Any]
+CURSOR: Final = re.compile("([0-9]{1,9})-([0-9]{1,15})")
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One request of the control API of a server. `named` are the variable parts of the path, `query` the struct that
+    its parameters are declared with."""
+
+    sandbox: Sandbox
+    server: Server
+    body: bytes
+    named: Mapping[str, str]
+    query: Any
+
+    def read(self, kind: type[T]) -> T:
+        """The body. Raises InvalidRequest, which names the members that there are."""
+        try:
+            return decode(msgspec.json.Decoder(kind), self.body, has_defaults=True)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{error}. The members are: {_names(kind)}", **error.details) from error
+
+    def rules(self) -> Rules[Any]:
+        """Those that the path names."""
+        return self.server.rules if self.named["kind"] == "consent-rules" else self.server.faults.rules
+
 
 Action = Callable[[Call], Coroutine[Any, Any, Answer]]
+
+
+def read_query(request: Request, act: Action) -> steps.Given:
+    """The parameters of the query. Raises InvalidRequest, which names those that there are."""
+    kind = QUERIES.get(act, steps.Nothing)
+    try:
+        return msgspec.convert(other_parameters(request, ()), kind, strict=False)
+    except msgspec.ValidationError as error:
+        sentence = f"The query breaks a rule: {error}. The parameters are: {_names(kind)}"
+        raise InvalidRequest(sentence, field="query") from error
 
 
 async def show_state(call: Call) -> Answer:
@@ -31,10 +77,6 @@ async def keep_baseline(call: Call) -> Answer:
     return 200, {"generation": call.sandbox.generation}
 
 
-async def read_wallet(call: Call) -> Answer:
-    return 200, await call.server.read(partial(steps.show_wallet, path=call.named["path"]))
-
-
 async def put_wallet(call: Call) -> Answer:
     wanted = call.read(steps.WalletState)
     is_new, shown = await call.server.write(partial(steps.put_wallet, path=call.named["path"], wanted=wanted))
@@ -49,18 +91,6 @@ async def post_wallet(call: Call) -> Answer:
 async def post_client(call: Call) -> Answer:
     name = call.read(steps.Named).name
     return 201, await call.server.write(partial(steps.open_client, path=_unused("client"), name=name))
-
-
-async def put_key(call: Call) -> Answer:
-    given = call.read(steps.GivenKey)
-    return 200, await call.server.write(
-        partial(steps.put_key, path=call.named["path"], kid=call.named["kid"], given=given)
-    )
-
-
-async def delete_key(call: Call) -> Answer:
-    await call.server.write(partial(steps.delete_key, path=call.named["path"], kid=call.named["kid"]))
-    return 204, None
 
 
 async def decide(call: Call) -> Answer:
@@ -80,55 +110,88 @@ async def post_fault(call: Call) -> Answer:
     return 201, call.server.faults.rules.add(fault).shown()
 
 
-async def list_faults(call: Call) -> Answer:
-    return 200, {"faults": call.server.faults.rules.shown()}
-
-
-async def read_fault(call: Call) -> Answer:
-    return 200, call.server.faults.rules.require(call.named["id"]).shown()
-
-
-async def delete_faults(call: Call) -> Answer:
-    call.server.faults.rules.remove(call.named.get("id"))
-    return 204, None
-
-
 async def post_rule(call: Call) -> Answer:
     return 201, call.server.rules.add(call.read(ConsentRule)).shown()
 
 
 async def list_rules(call: Call) -> Answer:
-    return 200, {"rules": call.server.rules.shown()}
+    return 200, {call.named["kind"].removeprefix("consent-"): call.rules().shown()}
 
 
 async def read_rule(call: Call) -> Answer:
-    return 200, call.server.rules.require(call.named["id"]).shown()
+    return 200, call.rules().require(call.named["id"]).shown()
 
 
 async def delete_rules(call: Call) -> Answer:
-    call.server.rules.remove(call.named.get("id"))
+    call.rules().remove(call.named.get("id"))
     return 204, None
 
 
 async def read_clock(call: Call) -> Answer:
-    return 200, _clock(call)
+    clock = call.sandbox.clock
+    return 200, {"now": format_time(clock.now()), "frozen": clock.frozen}
 
 
 async def move_clock(call: Call) -> Answer:
     steps.move(call.sandbox.clock, call.read(steps.Move))
     settled = await call.sandbox.settle()
-    return 200, {**_clock(call), "settled": settled}
+    status, clock = await read_clock(call)
+    return status, {**clock, "settled": settled}
 
 
-async def expire(call: Call) -> Answer:
-    given = call.read(steps.Expired)
-    await call.server.write(partial(steps.expire, given=given))
+async def list_requests(call: Call) -> Answer:
+    """Those that fit, once there are some, or when the time is over."""
+    wanted: looking.RequestsWanted = call.query
+    after = 0 if wanted.after is None else _position(call, wanted.after)
+    journal = call.server.journal
+    found, last = await looking.wait_for(
+        journal.changes, ADDED, wanted.wait, partial(looking.find_requests, journal, wanted, after), 1
+    )
+    return 200, {"requests": found, "cursor": _cursor(call, last)}
+
+
+async def delete_requests(call: Call) -> Answer:
+    call.server.journal.clear()
     return 204, None
 
 
-def _clock(call: Call) -> dict[str, Any]:
-    clock = call.sandbox.clock
-    return {"now": format_time(clock.now()), "frozen": clock.frozen}
+async def list_events(call: Call) -> Answer:
+    """Those that fit, once there are so many, or when the time is over."""
+    wanted: looking.EventsWanted = call.query
+    looking.check(wanted)
+    after = call.server.last_event if wanted.after is None else _position(call, wanted.after)
+    look = partial(call.server.read, partial(looking.find_events, wanted=wanted, after=after))
+    found, last = await looking.wait_for(call.server.context.changes, EVENTS, wanted.wait, look, wanted.count)
+    return 200, {"events": found, "cursor": _cursor(call, last), "timed_out": len(found) < wanted.count}
+
+
+def _unit(unit: Callable[..., Any], given: type[steps.Given] | None = None, status: int = 200) -> Action:
+    """What is one unit of work, over the variable parts of the path and the body, if there is one."""
+
+    async def act(call: Call) -> Answer:
+        body = {} if given is None else {"given": call.read(given)}
+        return status, await call.server.write(partial(unit, **call.named, **body))
+
+    return act
+
+
+def _cursor(call: Call, last: int) -> str:
+    """Where a test is that has seen all as far as this number."""
+    return f"{call.sandbox.generation}-{last}"
+
+
+def _position(call: Call, text: str) -> int:
+    """The number in a cursor. Raises InvalidRequest, and WrongState for one of before a reset."""
+    found = CURSOR.fullmatch(text)
+    if found is None:
+        raise InvalidRequest("after is the cursor of an earlier answer", field="after")
+    if int(found[1]) != call.sandbox.generation:
+        raise WrongState("This cursor is of before a reset: begin without after")
+    return int(found[2])
+
+
+def _names(kind: type[msgspec.Struct]) -> str:
+    return ", ".join(field.encode_name for field in msgspec.structs.fields(kind)) or "none"
 
 
 def _unused(kind: str) -> str:
@@ -137,40 +200,36 @@ def _unused(kind: str) -> str:
 
 _WALLET: Final = "/wallets/(?P<path>[^/]+)"
 _KEY: Final = f"{_WALLET}/keys/(?P<kid>[^/]+)"
-_RULE: Final = "/consent-rules/(?P<id>[^/]+)"
-_FAULT: Final = "/faults/(?P<id>[^/]+)"
+_RULES: Final = "/(?P<kind>faults|consent-rules)"
+_RULE: Final = f"{_RULES}/(?P<id>[^/]+)"
 ACTIONS: Final[Mapping[tuple[str, str], Action]] = {
     ("GET", ""): show_state,
     ("POST", "/reset"): reset,
     ("POST", "/baseline"): keep_baseline,
     ("POST", "/wallets"): post_wallet,
-    ("GET", _WALLET): read_wallet,
+    ("GET", _WALLET): _unit(steps.show_wallet),
     ("PUT", _WALLET): put_wallet,
     ("POST", "/clients"): post_client,
-    ("PUT", _KEY): put_key,
-    ("DELETE", _KEY): delete_key,
+    ("PUT", _KEY): _unit(steps.put_key, steps.GivenKey),
+    ("DELETE", _KEY): _unit(steps.delete_key, status=204),
     ("POST", "/consents"): decide,
     ("POST", "/consent-rules"): post_rule,
-    ("GET", "/consent-rules"): list_rules,
-    ("DELETE", "/consent-rules"): delete_rules,
+    ("POST", "/faults"): post_fault,
+    ("GET", _RULES): list_rules,
+    ("DELETE", _RULES): delete_rules,
     ("GET", _RULE): read_rule,
     ("DELETE", _RULE): delete_rules,
-    ("POST", "/faults"): post_fault,
-    ("GET", "/faults"): list_faults,
-    ("DELETE", "/faults"): delete_faults,
-    ("GET", _FAULT): read_fault,
-    ("DELETE", _FAULT): delete_faults,
     ("GET", "/clock"): read_clock,
     ("POST", "/clock"): move_clock,
-    ("POST", "/expire"): expire,
-    ("GET", "/requests"): looking.list_requests,
-    ("DELETE", "/requests"): looking.delete_requests,
-    ("GET", "/events"): looking.list_events,
+    ("POST", "/expire"): _unit(steps.expire, steps.Expired, status=204),
+    ("GET", "/requests"): list_requests,
+    ("DELETE", "/requests"): delete_requests,
+    ("GET", "/events"): list_events,
 }
 # What is in the query; nothing for the others.
 QUERIES: Final[Mapping[Action, type[steps.Given]]] = {
-    looking.list_requests: looking.RequestsWanted,
-    looking.list_events: looking.EventsWanted,
+    list_requests: looking.RequestsWanted,
+    list_events: looking.EventsWanted,
 }
 # A reset ends what is under way, but not these, each of which waits for the one before.
 UNCUT: Final = frozenset({reset, keep_baseline})

@@ -9,12 +9,12 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from payres.errors import DomainError
-from payres.gnap import GrantRequest
+from payres.gnap import ClientInstance, GrantRequest
 from payres.grants import clients
 from payres.http.request_head import credentials, header
 from payres.identifiers import hash_secret
 from payres.routes.routing import ROUTES
-from payres.store.clients import CLIENTS
+from payres.store.clients import CLIENTS, Client
 from payres.store.grants import GRANTS, INTERACTIONS, TOKENS, GrantRecord, find_holder
 from payres.store.payments import INCOMING, OUTGOING
 from payres.store.quotes import QUOTES
@@ -28,21 +28,21 @@ TABLES: Final[Mapping[str, Any]] = {"incoming-payments": INCOMING, "quotes": QUO
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """The published operationId, the path of a wallet here, and the wallet address of the client, or the thumbprint of
-    its key; the id of the access token, and whether there is a signature. None where there is none, or it cannot be
-    known."""
+    """The published operationId, the path of a wallet here, and the client; the id of the access token, and whether
+    there is a signature. None where there is none, or it cannot be known."""
 
     operation: str | None = None
     wallet: str | None = None
-    client: str | None = None
+    client: Client | None = None
     token: str | None = None
     signature: bool = False
 
 
 class _Body(msgspec.Struct, rename="camel"):
-    """Of what creates a resource."""
+    """Of what creates a resource, or asks for a grant."""
 
     wallet_address: str | None = None
+    client: str | ClientInstance = ""
 
 
 def find_asked(work: Work, scope: Scope, body: bytes) -> Asked:
@@ -62,7 +62,7 @@ def of_grant(work: Work, grant: GrantRecord) -> Asked:
     id = grant.wallet_address_id
     return Asked(
         wallet=None if id is None else WALLETS.by_id(work, id).path,
-        client=CLIENTS.by_id(work, grant.client_id).identity,
+        client=CLIENTS.by_id(work, grant.client_id),
     )
 
 
@@ -75,7 +75,7 @@ def _asked(work: Work, scope: Scope, body: bytes) -> Asked:
     if operation == "post-request":
         return _of_grant_request(work, body)
     grant = _grant(work, scope, collection, named)
-    client = None if grant is None else CLIENTS.by_id(work, grant.client_id).identity
+    client = None if grant is None else CLIENTS.by_id(work, grant.client_id)
     if "path" in named:
         return Asked(operation, named["path"].lower(), client)
     address = QueryParams(scope["query_string"]).get("wallet-address") or _decoded(body, _Body()).wallet_address
@@ -103,7 +103,7 @@ def _of_grant_request(work: Work, body: bytes) -> Asked:
     """The wallet is the first that is named, though an incoming payment's grant is not bound to one."""
     asked = _decoded(body, GrantRequest(client=""))
     try:
-        client = clients.identify(work.urls, asked.client).identity
+        client = clients.identify(work.urls, _decoded(body, _Body()).client)
     except DomainError:
         client = None
     wallet = next((work.urls.wallet_path(address) for address in _addresses(asked)), None)

@@ -130,8 +130,8 @@ async def alter(met: Met, name: bytes, pattern: bytes, by: bytes) -> None:
 class Kind(msgspec.Struct, frozen=True):
     """`needs` is what a request must have, of Asked; `seconds` the default of a fault that waits."""
 
-    moments: tuple[Moment, ...]
     act: Callable[[Met], Awaitable[None]] | None = None
+    moments: tuple[Moment, ...] = ("request",)
     needs: Literal["token", "signature"] | None = None
     seconds: float | None = None
 
@@ -140,39 +140,33 @@ class Kind(msgspec.Struct, frozen=True):
         return "payment" in self.moments
 
 
-def _request(act: Callable[[Met], Awaitable[None]], **others: Any) -> Kind:
-    return Kind(("request",), act, **others)
-
-
 KINDS: Final[Mapping[str, Kind]] = {
-    "unavailable": _request(partial(refuse, error=Unavailable(SENTENCE, retry_after=0))),
-    "too_many_requests": _request(partial(refuse, error=TooManyRequests(SENTENCE, retry_after=0))),
-    "internal_error": _request(partial(refuse, error=ServerFailed(SENTENCE))),
-    "bad_gateway": _request(answer_as_a_gateway),
-    "lost_answer": _request(lose_answer),
-    "no_answer": _request(keep_silent, seconds=30),
-    "connection_reset": _request(reset_connection),
-    "slow": _request(delay, seconds=2),
-    "truncated": _request(truncate),
-    "expired_token": _request(
+    "unavailable": Kind(partial(refuse, error=Unavailable(SENTENCE, retry_after=0))),
+    "too_many_requests": Kind(partial(refuse, error=TooManyRequests(SENTENCE, retry_after=0))),
+    "internal_error": Kind(partial(refuse, error=ServerFailed(SENTENCE))),
+    "bad_gateway": Kind(answer_as_a_gateway),
+    "lost_answer": Kind(lose_answer),
+    "no_answer": Kind(keep_silent, seconds=30),
+    "connection_reset": Kind(reset_connection),
+    "slow": Kind(delay, seconds=2),
+    "truncated": Kind(truncate),
+    "expired_token": Kind(
         partial(change_first, change=lambda work, id: TOKENS.update(work, id, expires_at=work.now)), needs="token"
     ),
-    "revoked_token": _request(partial(change_first, change=tokens.revoke_token), needs="token"),
-    "revoked_grant": _request(
+    "revoked_token": Kind(partial(change_first, change=tokens.revoke_token), needs="token"),
+    "revoked_grant": Kind(
         partial(change_first, change=lambda work, id: tokens.revoke_grant(work, TOKENS.by_id(work, id).grant_id)),
         needs="token",
     ),
-    "rotated_key": _request(
+    "rotated_key": Kind(
         partial(alter, name=b"signature-input", pattern=rb'keyid="[^"]*"', by=b'keyid="rotated"'), needs="signature"
     ),
-    "bad_signature": _request(
-        partial(alter, name=b"signature", pattern=rb"=:[^:]{4}", by=b"=:fake"), needs="signature"
-    ),
-    "wrong_hash": Kind(("redirect",)),
-    "duplicate_event": Kind(("event",)),
-    "receiver_unreachable": Kind(("quote", "payment")),
-    "slow_settlement": Kind(("payment",), seconds=2),
-    "partial_failure": Kind(("payment",)),
+    "bad_signature": Kind(partial(alter, name=b"signature", pattern=rb"=:[^:]{4}", by=b"=:fake"), needs="signature"),
+    "wrong_hash": Kind(moments=("redirect",)),
+    "duplicate_event": Kind(moments=("event",)),
+    "receiver_unreachable": Kind(moments=("quote", "payment")),
+    "slow_settlement": Kind(moments=("payment",), seconds=2),
+    "partial_failure": Kind(moments=("payment",)),
 }
 
 

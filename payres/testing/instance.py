@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -16,23 +17,20 @@ import uvicorn
 from starlette.applications import Starlette
 
 from payres import representations
-from payres.amounts import format_decimal
 from payres.application import create_app
 from payres.client import Client, Grant, access, money
 from payres.clock import MovableClock
 from payres.gnap import Access
-from payres.grants import consent
 from payres.http.server import settings_of
 from payres.logs import RequestLog
 from payres.operator import invariant_checks, wallets
 from payres.routes.context import Context
 from payres.settings import Settings
 from payres.store import wallets as stored_wallets
-from payres.store.accounts import ACCOUNTS
 from payres.store.payments import OUTGOING
 from payres.store.work import Transaction, Work
+from payres.testing import steps
 from payres.testing.defaults import BALANCE, CLIENT, CLIENT_NAME, SETTINGS, WALLETS, shorten_timeouts
-from payres.testing.steps import open_client
 from payres.wire import IncomingPayment, OutgoingPayment
 
 T = TypeVar("T")
@@ -106,7 +104,7 @@ class Instance:
 
     def new_app(self, path: str, name: str | None = None, kid: str = "key-1") -> dict[str, Any]:
         """Opens a wallet with a key; what an app signs with in its name, as `Client(**app)` takes it."""
-        return self.write(lambda work: open_client(work, path, name, kid))
+        return self.write(lambda work: steps.open_client(work, path, name, kid))
 
     def new_client(self, path: str, name: str | None = None, kid: str = "key-1") -> Client:
         """A client with a wallet address and a registered key of its own."""
@@ -147,11 +145,11 @@ class Instance:
 
     def approve(self, redirect: str) -> str | None:
         """Approves a grant for its wallet's owner; the finish URL that the browser would go to, if any."""
-        return self._decide(redirect, approve=True)
+        return self._decide(steps.Decided(redirect=redirect, decision="approve"))
 
     def deny(self, redirect: str) -> str | None:
         """Denies a grant for its wallet's owner; the finish URL that the browser would go to, if any."""
-        return self._decide(redirect, approve=False)
+        return self._decide(steps.Decided(redirect=redirect, decision="deny"))
 
     def wait_for(self, payment: OutgoingPayment, seconds: float = 10) -> OutgoingPayment:
         """An outgoing payment to another server once it has ended, as the server shows it.
@@ -162,13 +160,7 @@ class Instance:
 
     def balance(self, path: str) -> str:
         """What a wallet holds, as decimal text."""
-
-        def unit(work: Work) -> str:
-            wallet = wallets.require_wallet(work, path)
-            account = ACCOUNTS.by_id(work, wallet.account_id)
-            return format_decimal(account.balance, wallet.asset)
-
-        return self.read(unit)
+        return self.read(lambda work: wallets.wallet(work, wallets.require_wallet(work, path)).balance)
 
     def check_ledger(self) -> None:
         """Checks every invariant of the ledger. Raises AssertionError, which names the first broken one."""
@@ -205,13 +197,9 @@ class Instance:
                 raise AssertionError(f"{url} is still in progress after {seconds:g} s: {shown}")
             await asyncio.sleep(POLL_SECONDS)
 
-    def _decide(self, redirect: str, *, approve: bool) -> str | None:
-        interaction_id, nonce = redirect.rstrip("/").rsplit("/", 2)[1:]
-
-        def unit(work: Work) -> str | None:
-            return consent.decide(work, consent.find_pending(work, interaction_id, nonce), approve, "owner")
-
-        return self.write(unit)
+    def _decide(self, given: steps.Decided) -> str | None:
+        shown, _ = self.write(partial(steps.decide, given=given))
+        return shown["redirect"]
 
 
 run_instance = Instance.run

@@ -173,7 +173,7 @@ def _of_payment(work: Work, payment_id: str) -> tuple[Asked, Asset]:
     """Of a payment as if it were asked for now."""
     payment = OUTGOING.by_id(work, payment_id)
     wallet = WALLETS.by_id(work, payment.wallet_address_id)
-    client = None if payment.client_id is None else CLIENTS.by_id(work, payment.client_id).identity
+    client = None if payment.client_id is None else CLIENTS.by_id(work, payment.client_id)
     return Asked("create-outgoing-payment", wallet.path, client), wallet.asset
 
 

@@ -2,27 +2,31 @@
 
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from http import HTTPStatus
 from time import perf_counter
-from typing import Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
-from payres.clock import Clock, format_time
+from payres.clock import format_time
 from payres.errors import ClientUnproven, DomainError
 from payres.events.changes import Changes
+from payres.grants.clients import find_keys
 from payres.http.observation import OBSERVATION, Observation
 from payres.http.request_head import header
-from payres.signatures.fields import covered_components, read_parameters, read_signatures
-from payres.signatures.reasons import MEANINGS, SignatureError
+from payres.routes.authorize import read_signature
+from payres.signatures.reasons import MEANINGS, Rejected
 from payres.signatures.sign import Message as Signed
-from payres.signatures.sign import field_value, header_fields, signature_base
+from payres.signatures.sign import field_value, header_fields
+from payres.signatures.verify import describe, verify
 from payres.store.work import Work
 from payres.testing.asked import Asked, find_asked
+
+if TYPE_CHECKING:
+    from payres.testing.server import Server
 
 KEPT: Final = 1000
 ADDED: Final = "requests"  # the key of their changes
@@ -35,10 +39,12 @@ SECRET: Final = re.compile(
 
 
 class Verifier(msgspec.Struct, kw_only=True):
-    """What was found of the first signature. There is no verdict on one that nobody had to verify."""
+    """What is found of the first signature. It is the server's own verdict, or where the request was refused before its
+    signature was looked at, the one that it would have had. `unsigned` is also a signature that nobody asked for, of a
+    client that is not known."""
 
-    verdict: str | None = None
-    reason: str | None
+    verdict: Literal["valid", "refused", "unsigned"] = "unsigned"
+    reason: str | None = None
     kid: str | None = None
     created: int | None = None
     components: Sequence[str] | None = None
@@ -67,12 +73,10 @@ class Entry(msgspec.Struct, kw_only=True):
 
 
 class Journal:
-    """The last thousand requests of the server with this base URL; `changes` are notified of each one more."""
+    """The last thousand requests of a server; `changes` are notified of each one more."""
 
-    def __init__(
-        self, base_url: str, clock: Clock, read: Callable[[Callable[[Work], Asked]], Awaitable[Asked]]
-    ) -> None:
-        self.base_url, self.clock, self.read = base_url, clock, read
+    def __init__(self, server: "Server") -> None:
+        self.server = server
         self.entries: deque[Entry] = deque(maxlen=KEPT)
         self._payments: dict[str, Entry] = {}
         self._faults: dict[str, str] = {}  # by the payment that met it
@@ -105,7 +109,7 @@ class Exchange:
     def __init__(self, journal: Journal, scope: Scope, receive: Receive, send: Send) -> None:
         self._journal, self._scope, self._receive, self._send = journal, scope, receive, send
         self._headers = scope["headers"]  # before a fault alters them
-        self._at, self._begun = format_time(journal.clock.now()), perf_counter()
+        self._at, self._begun = format_time(journal.server.clock.now()), perf_counter()
         self._body = self._error = b""
         self._status: int | None = None
         self._is_noted = False
@@ -130,17 +134,47 @@ class Exchange:
         """Notes the request, once."""
         if self._is_noted:
             return
-        self._is_noted, asked = True, Asked()
+        self._is_noted, asked, verifier = True, Asked(), Verifier()
         milliseconds = round((perf_counter() - self._begun) * 1000, 1)
         with suppress(DomainError):  # in a reset
-            asked = await self._journal.read(partial(find_asked, scope=self._scope, body=self._body))
-        self._journal.add(self._entry(asked, milliseconds), (self._scope.get(OBSERVATION) or Observation()).payment)
+            asked, verifier = await self._journal.server.read(self._look)
+        self._journal.add(self._entry(asked, verifier, milliseconds), self._seen.payment)
 
-    def _entry(self, asked: Asked, milliseconds: float) -> Entry:
-        scope, seen = self._scope, self._scope.get(OBSERVATION) or Observation()
+    @property
+    def _seen(self) -> Observation:
+        return self._scope.get(OBSERVATION) or Observation()
+
+    def _look(self, work: Work) -> tuple[Asked, Verifier]:
+        asked = find_asked(work, self._scope, self._body)
+        verdict, reason = self._judge(work, asked)
+        return asked, Verifier(verdict=verdict, reason=reason)
+
+    def _judge(self, work: Work, asked: Asked) -> tuple[Literal["valid", "refused", "unsigned"], str | None]:
+        """The verdict, and why it is refused."""
+        code, reason = _code_and_reason(self._error)
+        fields = header_fields(self._headers)
+        is_signed = b"signature" in fields or b"signature-input" in fields
+        if code == ClientUnproven.code and reason in MEANINGS:
+            return "refused" if is_signed else "unsigned", reason
+        if not is_signed or self._seen.is_proven:
+            return "valid" if is_signed else "unsigned", None
+        scope = {**self._scope, "headers": self._headers}
+        found = read_signature(self._journal.server.context, scope, self._body)
+        if isinstance(found, Rejected):
+            return "refused", found.reason
+        if asked.client is None:
+            return ("refused" if self._error else "unsigned"), None
+        known = verify(found, find_keys(work, asked.client, found.keyids))
+        return ("refused", known.reason) if isinstance(known, Rejected) else ("valid", None)
+
+    def _entry(self, asked: Asked, verifier: Verifier, milliseconds: float) -> Entry:
+        scope, seen = self._scope, self._seen
         target: bytes = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-        url = self._journal.base_url + target.decode("utf-8", "replace")
+        url = self._journal.server.settings.base_url + target.decode("utf-8", "replace")
         signed = Signed(scope["method"], url, self._headers, self._body)
+        read = describe(signed)
+        verifier.kid, verifier.created, verifier.components = read.keyid, read.created, read.components
+        verifier.signature_base = None if read.base is None else _shortened(signed, read.base)
         code, reason = _code_and_reason(self._error)
         creates = (asked.operation or "").startswith("create-") and self._status == HTTPStatus.CREATED
         has_key = header(self._headers, b"idempotency-key") is not None
@@ -150,7 +184,7 @@ class Exchange:
             method=signed.method,
             url=url,
             operation=asked.operation,
-            client=asked.client,
+            client=asked.client.identity if asked.client else None,
             wallet=asked.wallet,
             status=self._status,
             code=code,
@@ -158,7 +192,7 @@ class Exchange:
             milliseconds=milliseconds,
             headers=_headers(signed),
             body=_text(self._body),
-            verifier=_verifier(signed, reason if code == ClientUnproven.code else None, seen.is_proven),
+            verifier=verifier,
             fault=scope.get("state", {}).get("sandbox_fault"),
             replayed=has_key and creates and seen.payment is None,  # which is noted of what is new
         )
@@ -170,26 +204,6 @@ def _code_and_reason(error: bytes) -> tuple[str | None, str | None]:
         return found["code"], found["details"].get("reason")
     except (ValueError, TypeError, KeyError):  # there is none, or it is cut or a page
         return None, None
-
-
-def _verifier(signed: Signed, reason: str | None, is_proven: bool) -> Verifier:
-    """With what can be read of the signature. `reason` is why the client was refused."""
-    found = Verifier(reason=reason if reason in MEANINGS else None)
-    fields = header_fields(signed.headers)
-    if b"signature" not in fields and b"signature-input" not in fields:
-        found.verdict = "unsigned"
-    elif found.reason is not None:
-        found.verdict = "refused"
-    elif is_proven:
-        found.verdict = "valid"
-    with suppress(SignatureError):
-        inputs, signatures = (field_value(fields.get(name, ())) for name in (b"signature-input", b"signature"))
-        member = read_signatures(inputs, signatures)[0]
-        found.components = covered_components(member.components)
-        found.signature_base = _shortened(signed, signature_base(signed, found.components, member.signed_text, fields))
-        parameters = read_parameters(member.parameters)
-        found.kid, found.created = parameters.keyid, parameters.created
-    return found
 
 
 def _headers(signed: Signed) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ from msgspec import Meta
 from msgspec.structs import asdict
 
 from payres.errors import require
+from payres.store.clients import Client
 
 CONSENT_PAGE = re.compile(r"/interact/([^/]+)/([^/]+)/?$")
 Decision = Literal["approve", "deny"]
@@ -22,8 +23,8 @@ class Rule(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
     wallet: str | None = None
     client: str | None = None
 
-    def fits(self, wallet: str | None, client: str | None) -> bool:
-        return self.wallet in {None, wallet} and self.client in {None, client}
+    def fits(self, wallet: str | None, client: Client | None) -> bool:
+        return self.wallet in {None, wallet} and self.client in {None, client and client.identity}
 
     def lets_pass(self, fitted: int) -> bool:
         """Whether it does not act yet, after so many requests that it has fitted before."""

@@ -61,12 +61,12 @@ class Sandbox:
         """Raises SettingsError."""
         self.token = options.token or new_secret()
         self.clock = SandboxClock()
-        self.generation = 0
+        self.generation = 1
         self._webhook = options.webhook
-        # What tests have asked and have no answer to; and by server and Idempotency-Key, the path, the body, and what
-        # is or will be the answer.
+        # What tests have asked and have no answer to; and by server and Idempotency-Key, the path with the body, and
+        # what is or will be the answer.
         self.under_way: set[asyncio.Task[Any]] = set()
-        self.made: dict[tuple[Server, str], tuple[str, bytes, asyncio.Task[Any]]] = {}
+        self.made: dict[tuple[Server, str | None], tuple[tuple[str, bytes], asyncio.Task[tuple[int, Any]] | None]] = {}
         self._changing = asyncio.Lock()
         names = {urlsplit(url).hostname or "" for url in base_urls}
         admin_hosts = ",".join(filter(None, [options.control_from, *sorted(names)]))
@@ -159,5 +159,6 @@ class Sandbox:
             "control_token": self.token,
             "wallets": {path: steps.show_wallet(work, path) for path in WALLETS},
             "client": steps.open_client(work, CLIENT, CLIENT_NAME),
+            "peers": [],
             **webhook,
         }

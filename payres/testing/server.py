@@ -50,10 +50,10 @@ class Server:
         self.line: dict[str, Any] = {}
         self.api_key = ""
         self.last_event = 0
-        self.journal = Journal(settings.base_url, clock, self.read)
+        self.journal = Journal(self)
         self.rules: Rules[ConsentRule] = Rules("rule")
         self.faults = Interference(self)
-        self._clock = clock
+        self.clock = clock
         self._always = always
         self._request_log = request_log
         self._stack = AsyncExitStack()
@@ -75,7 +75,7 @@ class Server:
         return await self.context.database.read(unit)
 
     async def open(self) -> None:
-        app = create_app(self.settings, self._clock, self._request_log, is_durable=False)
+        app = create_app(self.settings, self.clock, self._request_log, is_durable=False)
         await self._stack.enter_async_context(app.router.lifespan_context(app))
         shorten_timeouts(app.state.context)
         self.faults.surround(app.state.context)
@@ -189,7 +189,7 @@ class Server:
             return None
         assert pending.grant.wallet_address_id is not None
         wallet = WALLETS.by_id(work, pending.grant.wallet_address_id).path
-        client = CLIENTS.by_id(work, pending.grant.client_id).identity
+        client = CLIENTS.by_id(work, pending.grant.client_id)
         return self.rules.use(lambda rule: rule.fits(wallet, client)) or self._always
 
     async def _decide(self, id: str, nonce: str, rule: ConsentRule) -> str | None:

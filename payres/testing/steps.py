@@ -148,7 +148,7 @@ def delete_key(work: Work, path: str, kid: str) -> None:
         keys.revoke_key(work, path, kid)
 
 
-def decide(work: Work, given: Decided) -> tuple[dict[str, Any], Asked]:
+def decide(work: Work, given: Decided) -> tuple[dict[str, str | None], Asked]:
     """Decides on a grant for its owner; the answer, and what that was about.
 
     Raises InvalidRequest, NotFound, WrongState for a second decision.

@@ -6,11 +6,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from payres.client import Grant, PendingGrant
+from payres.client.clients import Grants, OutgoingPayments
 from payres.client.errors import AnswerLost, NotSent, WaitTimeout
-from payres.client.sync import Grants, OutgoingPayments
 from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes, private_pem
 from payres.testing.instance import Instance, run_instance
 from tests.cli.conftest import AsJson, Command, facts_of, one_sentence
@@ -101,7 +102,7 @@ def test_pay_says_whether_it_is_known(
     assert (result.exit_code, result.stderr) == (code, f"Error: {error}\n")
 
 
-def approved(server: Instance, grants: Grants, pending: PendingGrant) -> Grant:
+def approved(server: Instance, grants: Grants[httpx2.Client], pending: PendingGrant) -> Grant:
     """What is granted at once."""
     server.approve(pending.redirect)
     found = grants.continue_(pending.continue_uri, pending.continue_token)

@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 from payres import __version__
+from payres.cli.server import _bound
 from payres.settings import Settings, load_settings
 from tests.cli.conftest import CREATE, AsJson, Command, one_sentence
 from tests.helpers import (
@@ -258,3 +259,11 @@ def test_serve_on_a_port_in_use_is_one_sentence(payres: Command) -> None:
 def test_serve_on_what_is_no_address_of_this_machine_is_one_sentence(payres: Command, host: str, why: str) -> None:
     sentence = one_sentence(payres("serve", "--host", host, "--port", "0"))
     assert sentence.startswith(f"Error: The host {host} is not an address of this machine{why}")
+
+
+def test_port_is_taken_before_anything_is_made_and_listens_after() -> None:
+    with _bound(Settings(port=0)) as listener:
+        port = listener.getsockname()[1]
+        assert is_refused(port)
+        listener.listen()
+        assert not is_refused(port)

@@ -2,10 +2,11 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 
+import click
 import pytest
 
-from payres.cli import COMMANDS
 from tests.cli.conftest import Command
 from tests.helpers import TIMEOUT, commands, free_of_settings
 
@@ -33,9 +34,13 @@ def test_words_are_completed(words: str, expected: str) -> None:
 
 def test_manual_has_every_command(payres: Command) -> None:
     page = payres("man").stdout
-    sections = {line.removeprefix(".SH ").replace("\\-", "-") for line in page.splitlines() if line.startswith(".SH ")}
-    assert {name.upper() for name in commands()} <= sections
-    assert len(sections) > len(COMMANDS)
+    lines = [line.replace("\\-", "-") for line in page.splitlines()]
+    headings = [after for line, after in pairwise(lines) if line == ".SS"]
+    for name, command in commands().items():
+        assert name == "payres" or any(heading.startswith(f"\\fB{name}\\fR") for heading in headings), name
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert any(parameter.opts[-1] in after for line, after in pairwise(lines) if line == ".TP"), parameter
     if shutil.which("man"):
         environment = os.environ | {"MANPAGER": "cat", "MANWIDTH": "80"}
         done = subprocess.run(

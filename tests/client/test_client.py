@@ -138,7 +138,6 @@ BY_QUOTE: Json = {"quote_id": f"{BASE}/quotes/1"}
 BY_AMOUNT: Json = {"incoming_payment": f"{BASE}/r", "debit_amount": FIVE}
 
 
-@flavours
 @pytest.mark.parametrize(
     ("call", "answers", "requests", "raised"),
     [
@@ -163,10 +162,10 @@ BY_AMOUNT: Json = {"incoming_payment": f"{BASE}/r", "debit_amount": FIVE}
         ("grant", [DOWN], 1, errors.ServerError),
     ],
 )
-def test_repeating(flavour: str, call: str, answers: list[Any], requests: int, raised: type[Exception] | None) -> None:
+def test_repeating(call: str, answers: list[Any], requests: int, raised: type[Exception] | None) -> None:
     script = Script(*answers)
     of: Json = {"wallet_address": WALLET}
-    with scripted(flavour, script) as client:
+    with scripted("sync", script) as client:
         calls = {
             "get": lambda: client.outgoing_payment.get(ONE, "token"),
             "bill": lambda: client.incoming_payment.create(BASE, "token", **of, incoming_amount=FIVE),
@@ -599,3 +598,10 @@ def test_a_forgotten_client_warns() -> None:
     with pytest.warns(ResourceWarning, match="was not closed"):
         client.__del__()
     client.close()
+
+
+def test_a_closed_client_says_so() -> None:
+    client = Client()
+    client.close()
+    with pytest.raises(errors.ConfigurationError, match="closed"):
+        client.wallet_address.get(WALLET)

@@ -127,10 +127,10 @@ def run_scenario(use_program: UseProgram) -> RunScenario:
     return run
 
 
-@pytest.fixture(params=["javascript", "sync", "async"])
+@pytest.fixture(params=["javascript", "python"])
 def tell(request: pytest.FixtureRequest, run_scenario: RunScenario) -> RunScenario:
-    """As `run_scenario`, with the official client, and with both kinds of `payres.client`."""
-    return run_scenario if request.param == "javascript" else partial(python_scenarios.tell, request.param)
+    """As `run_scenario`, with the official client and with `payres.client`."""
+    return run_scenario if request.param == "javascript" else python_scenarios.tell
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """The scenarios of scenarios/*.mjs with `payres.client`, which is strict: the same steps, with the same facts.
 
-Where JavaScript has an answer, a fact here is its JSON; both flavours of the client are told one text.
+Where JavaScript has an answer, a fact here is its JSON. The client is the one for threads; that for asyncio sends the
+same, as test_client_shape.py has it.
 """
 
 import json
@@ -18,12 +19,11 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from payres.client import Grant, PendingGrant, access
+from payres.client import Client, Grant, PendingGrant, access
 from payres.client.errors import ApiError, ConfigurationError
 from payres.gnap import interaction_hash
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.wire import Amount, WalletAddress, encode
-from tests.client.both import opened
 from tests.helpers import TIMEOUT, Json, wait_until
 
 Decide = Callable[[str, str], None]
@@ -43,15 +43,15 @@ def facts(value: Any) -> Any:
 class Told:
     """A scenario while it is told: its settings, its steps, and the clients of its apps."""
 
-    def __init__(self, flavour: str, settings: Json, decide: Decide | None, stack: ExitStack) -> None:
+    def __init__(self, settings: Json, decide: Decide | None, stack: ExitStack) -> None:
         self.settings = settings
         self.steps: dict[str, Json] = {}
-        self._flavour, self._decide, self._stack = flavour, decide, stack
+        self._decide, self._stack = decide, stack
 
     def connect(self, app: Mapping[str, Any]) -> Any:
         key = app["privateKey"]
         named = app["walletAddress"], Path(key) if isinstance(key, str) else key, app["kid"]
-        return self._stack.enter_context(opened(self._flavour, *named, strict=True, timeout=TIMEOUT))
+        return self._stack.enter_context(Client(*named, strict=True, timeout=TIMEOUT))
 
     def step(self, name: str, **told: Any) -> None:
         assert name not in self.steps
@@ -129,10 +129,10 @@ def finish_page() -> Iterator[tuple[str, "SimpleQueue[str]"]]:
         thread.join()
 
 
-def tell(flavour: str, scenario: str, settings: Json, decide: Decide | None = None) -> dict[str, Json]:
+def tell(scenario: str, settings: Json, decide: Decide | None = None) -> dict[str, Json]:
     """The steps of a scenario."""
     with ExitStack() as stack:
-        told = Told(flavour, settings, decide, stack)
+        told = Told(settings, decide, stack)
         SCENARIOS[scenario](told)
         return told.steps
 

@@ -85,9 +85,9 @@ def test_what_the_verifier_says(sandbox: Sandbox) -> None:
     other = sandbox.sign({**sandbox.ask("POST", "/clients", {}), "wallet_address": sandbox.app.wallet_address})
     ghost = sandbox.sign({**sandbox.line["client"], "kid": "key-2"})
     token = sandbox.app.grant({"type": "incoming-payment", "actions": ["create"]})
-    cases: list[tuple[Callable[[], object], str | None, str | None, str | None]] = [
+    cases: list[tuple[Callable[[], object], str, str | None, str | None]] = [
         (lambda: sandbox.app.request_grant(READ_BILLS), "valid", None, None),
-        (lambda: sandbox.app.request_grant({"type": "x"}), None, "invalid_request", None),
+        (lambda: sandbox.app.request_grant({"type": "x"}), "valid", "invalid_request", None),
         (lambda: old.request_grant(READ_BILLS), "refused", "invalid_client", "created_too_old"),
         (lambda: other.request_grant(READ_BILLS), "refused", "invalid_client", "signature_mismatch"),
         (lambda: ghost.request_grant(READ_BILLS), "refused", "invalid_client", "unknown_key"),
@@ -97,8 +97,8 @@ def test_what_the_verifier_says(sandbox: Sandbox) -> None:
             "invalid_client",
             "missing_signature",
         ),
-        (lambda: sandbox.app.get("/quotes/1", "unknown"), None, "invalid_token", "unknown_token"),
-        (lambda: sandbox.app.get("/alice"), None, None, None),
+        (lambda: sandbox.app.get("/quotes/1", "unknown"), "refused", "invalid_token", "unknown_token"),
+        (lambda: sandbox.app.get("/alice"), "unsigned", None, None),
         (lambda: sandbox.app.request("POST", "/incoming-payments", {}, token), "valid", "invalid_request", None),
     ]
     for ask, verdict, code, reason in cases:
@@ -107,9 +107,19 @@ def test_what_the_verifier_says(sandbox: Sandbox) -> None:
         verifier = found["verifier"]
         assert (verifier["verdict"], found["code"], found["reason"]) == (verdict, code, reason)
         assert verifier["reason"] == (reason if code == "invalid_client" else None)
-        assert (verifier["signature_base"] is None) == (verdict == "unsigned")
+        assert (verifier["signature_base"] is None) == (reason == "missing_signature")
     for one in (old, other, ghost):
         one.close()
+
+
+def test_verdict_on_a_signature_that_was_not_looked_at(sandbox: Sandbox) -> None:
+    old = sandbox.sign(sandbox.line["client"], MovableClock(SystemClock().now() - 3600 * SECOND, frozen=True))
+    sandbox.ask("POST", "/faults", {"fault": "unavailable", "operation": "post-request", "times": None})
+    for client, expected in [(sandbox.app, ("valid", None)), (old, ("refused", "created_too_old"))]:
+        assert client.request_grant(READ_BILLS).status_code == 503
+        found = last(sandbox)["verifier"]
+        assert (found["verdict"], found["reason"]) == expected
+    old.close()
 
 
 def test_waits_for_a_request_that_fits(sandbox: Sandbox) -> None:

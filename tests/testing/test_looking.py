@@ -66,6 +66,7 @@ def test_unknown_parameters_are_refused_with_the_names_of_those_there_are(sandbo
         ("/events?count=0", "The parameters are: after, type, wallet, count, wait"),
         ("/events?type=payment", "webhook.test"),
         ("/events?after=x", "after is the cursor of an earlier answer"),
+        ("/events?after=1-", "after is the cursor of an earlier answer"),
         ("/events?wait=1&wait=2", "Give wait once"),
     ]:
         answer = sandbox.control.get(target)

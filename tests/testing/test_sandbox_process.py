@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
+import pytest
 
 from tests.events.endpoint import Endpoint
 from tests.helpers import TIMEOUT, child, free_of_settings, is_refused, wait_until
@@ -27,12 +28,13 @@ def test_ends_with_standard_input_and_by_signals(tmp_path: Path) -> None:
         assert list(folder.iterdir()) == []
 
 
-def test_ends_with_its_parent(tmp_path: Path) -> None:
-    script = f"{sys.executable} -m payres sandbox < /dev/null & sleep 300"
+@pytest.mark.parametrize("stdin", ["< /dev/null", "<&-"])
+def test_ends_with_its_parent(tmp_path: Path, stdin: str) -> None:
+    script = f"{sys.executable} -m payres sandbox {stdin} & sleep 300"
     with child(["sh", "-c", script], stdout=subprocess.PIPE, env=free_of_settings(TMPDIR=str(tmp_path))) as process:
         assert process.stdout is not None
         port = urlsplit(json.loads(process.stdout.readline())["base_url"]).port or 0
-        assert not is_refused(port), "/dev/null is no leash"
+        assert not is_refused(port), "only a pipe or socket that was open ends it"
         process.kill()
         wait_until(lambda: is_refused(port), seconds=TIMEOUT)
         wait_until(lambda: list(tmp_path.iterdir()) == [], seconds=TIMEOUT)
@@ -88,7 +90,7 @@ def test_consent_by_flag_and_a_baseline_that_resets_return_to(tmp_path: Path) ->
     with started(tmp_path, "--consent", "deny") as (_, line), Sandbox(line) as sandbox:
         assert "grant_rejected" in str(sandbox.open(sandbox.redirect()))
         sandbox.ask("PUT", "/wallets/carol", {"balance": "5.00"})
-        assert sandbox.ask("POST", "/baseline", {}) == {"generation": 0}
+        assert sandbox.ask("POST", "/baseline", {}) == {"generation": 1}
         sandbox.ask("PUT", "/wallets/carol", {"balance": "6.00"})
         sandbox.redirect()
         sandbox.ask("POST", "/reset", {})
