@@ -44,11 +44,16 @@ def decoded(answer: httpx2.Response, kind: type[T]) -> T:
         raise InvalidAnswer(answer.status_code, [str(error)]) from None
 
 
+def members(answer: httpx2.Response) -> dict[str, Any]:
+    """All that is in an answer, also what nobody asked for. Raises InvalidAnswer."""
+    return decoded(answer, dict[str, Any])
+
+
 def created(core: Core, answer: httpx2.Response, kind: type[R], asked: Asked) -> R:
     """What was just created as asked for."""
     found = decoded(answer, kind)
     if kind is Quote:
-        notice(core, answer, answer.json(), kind)
+        notice(core, answer, members(answer), kind)
     _require(answer, [*_problems(found), *_differences(found, asked)])
     return found
 
@@ -57,7 +62,7 @@ def read(core: Core, answer: httpx2.Response, kind: type[R]) -> R:
     """What was read."""
     found = decoded(answer, kind)
     if kind is not IncomingPayment:
-        notice(core, answer, answer.json(), kind)
+        notice(core, answer, members(answer), kind)
     _require(answer, _problems(found))
     return found
 
@@ -65,7 +70,7 @@ def read(core: Core, answer: httpx2.Response, kind: type[R]) -> R:
 def completed(core: Core, answer: httpx2.Response) -> IncomingPayment:
     """What was completed."""
     payment = decoded(answer, IncomingPayment)
-    notice(core, answer, answer.json(), IncomingPayment)
+    notice(core, answer, members(answer), IncomingPayment)
     _require(answer, _problems(payment, has_methods=False))
     _require(answer, [] if payment.completed else ["completed is false"])
     return payment
@@ -74,7 +79,7 @@ def completed(core: Core, answer: httpx2.Response) -> IncomingPayment:
 def page(core: Core, answer: httpx2.Response, kind: type[R]) -> Page[R]:
     """A page of a list, whose items have no methods."""
     found = decoded(answer, Page[kind])  # type: ignore[valid-type]
-    raw = answer.json()
+    raw = members(answer)
     notice(core, answer, raw["pagination"], Pagination)
     for item, payment in zip(raw["result"], found.result, strict=True):
         notice(core, answer, item, kind)
