@@ -80,8 +80,8 @@ def page_routes() -> Sequence[Route]:
     load_templates(
         "account/home.html", "account/activity.html", "account/movement_parts.html", "account/app_parts.html"
     )
-    found: dict[str, Handler] = {"/interact/{id}/{nonce}": consent.serve, "/pay/{id}": checkout.serve_bill}
-    found["/pay/{id}/return/{state}"] = checkout.serve_return
+    found: dict[str, Handler] = {"/interact/{id}/{nonce}": consent.serve, "/pay/{id}": _handler(checkout.answer_bill)}
+    found["/pay/{id}/return/{state}"] = _handler(checkout.answer_return)
     found |= {path: _handler(partial(_answer, place=place)) for path, place in PLACES.items()}
     found[f"{RESET_PATH}{{secret}}"] = _handler(passwords.reset)
     return [
