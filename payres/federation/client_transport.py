@@ -4,6 +4,7 @@ from typing import Final
 
 import httpx2
 
+from payres.client.errors import AnswerLost, ConfigurationError, InvalidAnswer, NotSent
 from payres.errors import Unavailable
 from payres.federation.connection import FetchFailed
 from payres.federation.http import GuardedClient
@@ -17,28 +18,29 @@ _OWN_HEADERS: Final = frozenset({"host", "accept-encoding", "connection", "conte
 class GuardedTransport(httpx2.AsyncBaseTransport):
     """Requests by a GuardedClient, with its guard, bounds and fair shares. Nothing is read of an answer's headers.
 
-    Raises Unavailable and TooManyRequests as they are: they say that this server has not asked.
+    Failures are errors of the client; Unavailable and TooManyRequests say that this server has not asked.
     """
 
     def __init__(self, http: GuardedClient) -> None:
         self._http = http
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Sends it, and reads the whole answer. Raises httpx2.TransportError."""
+        """Sends it, and reads the whole answer."""
         headers = {name: value for name, value in request.headers.items() if name not in _OWN_HEADERS}
         try:
             answer = await self._http.request(request.method, str(request.url), headers, request.content)
         except FetchFailed as failed:
-            if failed.reason == "busy":
-                raise Unavailable(failed.sentence) from failed
-            raise _kind(failed)(failed.sentence) from failed
+            raise _error(failed) from failed
         if len(answer.body) > MAX_ANSWER_BYTES:
-            raise httpx2.RemoteProtocolError(f"{request.url.host} answered with more than {MAX_ANSWER_BYTES} bytes")
+            raise InvalidAnswer(answer.status, [f"it has more than {MAX_ANSWER_BYTES} bytes"])
         return httpx2.Response(answer.status, content=answer.body, request=request)
 
 
-def _kind(failed: FetchFailed) -> type[httpx2.TransportError]:
-    """The error that says what the other server has done: nothing, or something that is not known."""
-    if failed.unsent:
-        return httpx2.ConnectError if failed.retryable else httpx2.UnsupportedProtocol
-    return httpx2.RemoteProtocolError if failed.reason == "bad_content" else httpx2.ReadError
+def _error(failed: FetchFailed) -> Exception:
+    if failed.reason == "busy":
+        return Unavailable(failed.sentence)
+    if failed.reason == "bad_content":
+        return InvalidAnswer(200, [failed.sentence])
+    if not failed.unsent:
+        return AnswerLost(failed.sentence)
+    return NotSent(failed.sentence) if failed.retryable else ConfigurationError(failed.sentence)

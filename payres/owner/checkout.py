@@ -11,7 +11,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, Literal, NamedTuple
 
-import httpx2
 import msgspec
 from msgspec.structs import replace
 
@@ -20,7 +19,7 @@ from payres.clock import MINUTE, SECOND, Clock
 from payres.errors import DomainError, nothing_here
 from payres.federation.targets import origin_of
 from payres.identifiers import hash_secret, new_secret
-from payres.payments.incoming import unpayable
+from payres.payments.incoming import fits, unpayable
 from payres.representations import amount as shown_amount
 from payres.store.checkouts import (
     CHECKOUTS,
@@ -102,16 +101,18 @@ async def begin(
     `payer` is the URL of a wallet address, `browser` the secret in the browser's cookie. Raises InvalidReceiver with
     the reason when the wallet cannot be asked or its server says no, Unavailable, TooManyRequests; nothing was done.
     """
-    secret, wallet = new_secret(), None
+    secret, no = new_secret(), "no_wallet"
     bill, finish = (desk.urls.resource(kind, payment.id) for kind in ("incoming-payments", "pay"))
     try:
         async with asyncio.timeout(BEGIN_SECONDS):
-            found = await desk.client.wallet_address.get(payer)
-            _check_server(found.id, payer)
-            wallet = found
+            wallet = await desk.client.wallet_address.get(payer)
+            _check_server(wallet.id, payer)
+            no = "refused"
             asked = await _ask(desk, wallet, bill, shown_amount(amount, receiver.asset), f"{finish}/return/{secret}")
     except (errors.OpenPaymentsError, TimeoutError) as error:
-        raise unpayable("payer", f"its server cannot be asked: {error}", _reason(error, wallet)) from error
+        is_silent = isinstance(error, errors.NoAnswer | errors.ServerError | TimeoutError)
+        reason = no if _is_refusal(error) else "unreachable" if is_silent else "bad_content"
+        raise unpayable("payer", f"its server cannot be asked: {error}", reason) from error
     record = CheckoutRecord(
         id_hash=hash_secret(secret),
         incoming_payment_id=payment.id,
@@ -177,7 +178,7 @@ async def look(desk: Desk, found: Checkout) -> None:
     has_come = found.payment.received >= (record.received_before or 0) + record.amount
     if theirs is not None and theirs.failed:
         await _move(desk, found, "failed", failure=_ended(theirs))
-    elif has_come and (theirs is None or _has_sent(theirs)):  # others may have paid
+    elif has_come and (theirs is None or int(theirs.sent_amount.value)):  # others may have paid
         await _move(desk, found, "paid")
 
 
@@ -196,7 +197,7 @@ async def _ask(desk: Desk, wallet: WalletAddress, bill: str, receive: Amount, fi
     _check_server(grant.continue_uri, wallet.auth_server)
     if not is_http_url(grant.redirect) or not grant.redirect.startswith(("https:", desk.urls.base.partition("/")[0])):
         raise errors.InvalidAnswer(200, ["no browser may be sent to its redirect"])
-    not_before = desk.clock.now() + min(grant.wait, LONGEST_WAIT) * SECOND
+    not_before = desk.clock.now() + max(0, min(grant.wait, LONGEST_WAIT)) * SECOND
     return Asked(grant=grant, resource_server=wallet.resource_server, quote=quote.id, not_before=not_before)
 
 
@@ -226,25 +227,19 @@ async def _pay(desk: Desk, found: Checkout, asked: Asked, query: str) -> None:
 def _claim(work: Work, found: Checkout) -> State | None:
     """Who gets "returned" pays; the bill may have been paid or ended since it was begun."""
     payment, record = INCOMING.by_id(work, found.payment.id), found.record
-    missing = payment.remaining
-    is_payable = payment.open_at(work.now) and found.wallet.active and (missing is None or record.amount <= missing)
-    after: State = "returned" if is_payable else "failed"
-    failure = None if is_payable else "closed"
-    received = payment.received
-    is_changed = change_checkout(
-        work, record.id_hash, "asked", after, work.now, failure=failure, received_before=received
-    )
-    return after if is_changed else None
+    is_open = payment.open_at(work.now) and found.wallet.active and fits(payment.remaining, record.amount)
+    after: State = "returned" if is_open else "failed"
+    failure = None if is_open else "closed"
+    is_first = change_checkout(work, record, after, work.now, failure=failure, received_before=payment.received)
+    return after if is_first else None
 
 
 async def _move(
     desk: Desk, found: Checkout, after: State, asked: Asked | None = None, failure: Failure | None = None
 ) -> None:
-    record, pending = found.record, None if asked is None else _text(asked)
+    pending = None if asked is None else _text(asked)
     await desk.database.write(
-        lambda work: change_checkout(
-            work, record.id_hash, record.state, after, work.now, pending=pending, failure=failure
-        )
+        lambda work: change_checkout(work, found.record, after, work.now, pending=pending, failure=failure)
     )
 
 
@@ -252,15 +247,6 @@ def _check_server(url: str, server: str) -> None:
     """Raises InvalidAnswer for a URL of another server, which may neither be spoken for nor get a token."""
     if not is_http_url(url) or origin_of(url) != origin_of(server):
         raise errors.InvalidAnswer(200, [f"it names a URL of another server than {server}"])
-
-
-def _reason(error: Exception, wallet: WalletAddress | None) -> str:
-    """The reason of InvalidReceiver; `wallet` is None when none was found."""
-    if _is_refusal(error):
-        return "no_wallet" if wallet is None else "refused"
-    is_unusable = isinstance(error.__cause__, httpx2.RemoteProtocolError | httpx2.UnsupportedProtocol)
-    is_silent = isinstance(error, errors.NoAnswer | errors.ServerError | TimeoutError) and not is_unusable
-    return "unreachable" if is_silent else "bad_content"
 
 
 def _failure(error: Exception) -> Failure:
@@ -286,12 +272,7 @@ def _ended(payment: OutgoingPayment) -> Failure | None:
     """How a payment of the payer's server has failed, if it has."""
     if not payment.failed:
         return None
-    return "part" if _has_sent(payment) else "failed"
-
-
-def _has_sent(payment: OutgoingPayment) -> bool:
-    """Whether money has left the payer's wallet for good."""
-    return int(payment.sent_amount.value) > 0
+    return "part" if int(payment.sent_amount.value) else "failed"
 
 
 def _text(asked: Asked) -> str:

@@ -49,8 +49,7 @@ def pending_of(tx: Transaction, record: CheckoutRecord) -> str | None:
 
 def change_checkout(
     tx: Transaction,
-    id_hash: bytes,
-    before: State,
+    record: CheckoutRecord,
     after: State,
     now: int,
     *,
@@ -58,13 +57,17 @@ def change_checkout(
     failure: str | None = None,
     received_before: int | None = None,
 ) -> bool:
-    """Moves it from one state to another; False when it was in another. What is pending is forgotten with the end."""
-    encrypted = None if pending is None else secrets.encrypt(tx, SECRET, pending)
+    """Moves it on to a state; False when it is not as in `record` any more. With the end, what is pending is
+    forgotten."""
+    encrypted, has_ended = (
+        None if pending is None else secrets.encrypt(tx, SECRET, pending),
+        after in {"paid", "failed"},
+    )
     purge_at = LATEST if after == "paid" else 0  # the page is the payer's receipt, and tells the payee who has paid
     changed = tx.execute(
         "UPDATE checkout SET state = ?, changed_at = ?, failure = ?, purge_at = max(purge_at, ?),"
         " pending = iif(?, NULL, coalesce(?, pending)), received_before = coalesce(?, received_before)"
         " WHERE id_hash = ? AND state = ?",
-        (after, now, failure, purge_at, after in {"paid", "failed"}, encrypted, received_before, id_hash, before),
+        (after, now, failure, purge_at, has_ended, encrypted, received_before, record.id_hash, record.state),
     )
     return changed.rowcount == 1

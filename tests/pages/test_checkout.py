@@ -531,6 +531,16 @@ def test_server_that_wants_to_be_waited_for(servers: Sequence[Instance], payer: 
     assert (wallet.refused, wallet.made("continue"), wallet.made("create")) == ([], 2, 1)
 
 
+@pytest.mark.parametrize("wait", [-(2**63), 2**64 - 1])
+def test_wait_that_is_none(servers: Sequence[Instance], payer: Payer, wallet: Rafiki, wait: int) -> None:
+    """A minute at most, however long the payer's server would have its payer wait."""
+    wallet.wait = wait
+    payer.asked(wallet.wallet)
+    wallet.wait = 0
+    page = payer.http.get(wallet.approve())
+    assert page.headers.get("refresh", "0") == ("0" if wait < 0 else "60")
+
+
 def test_two_returns_at_once_pay_once(payer: Payer, wallet: Rafiki) -> None:
     """The second comes while the first waits for the payer's server."""
     payer.asked(wallet.wallet)
@@ -559,9 +569,7 @@ def test_payment_that_an_earlier_version_has_begun(payer: Payer, wallet: Rafiki,
     old = '{"payer": "https://wallet.example/w", "auth_server": "https://wallet.example/", "token": "secret"}'
     [record] = payer.shop.read(lambda tx: CHECKOUTS.list(tx, "WHERE incoming_payment_id = ?", payer.id))
     before = len(wallet.asked)
-    payer.shop.write(
-        lambda work: change_checkout(work, record.id_hash, "asked", state, work.now, pending=old, received_before=0)
-    )
+    payer.shop.write(lambda work: change_checkout(work, record, state, work.now, pending=old, received_before=0))
     page = payer.http.get(wallet.approve(), follow_redirects=True)
     assert (words_of(page).startswith(told), "Begin again" in page.text) == (True, state == "asked")
     assert len(wallet.asked) == before
