@@ -112,7 +112,7 @@ async def begin(
     except (errors.OpenPaymentsError, TimeoutError) as error:
         is_silent = isinstance(error, errors.NoAnswer | errors.ServerError | TimeoutError)
         reason = no if _is_refusal(error) else "unreachable" if is_silent else "bad_content"
-        raise unpayable("payer", f"its server cannot be asked: {error}", reason) from error
+        raise unpayable("payer", f"its server cannot be asked: {error!s:.200}", reason) from error
     record = CheckoutRecord(
         id_hash=hash_secret(secret),
         incoming_payment_id=payment.id,
