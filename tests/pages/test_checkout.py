@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -625,22 +626,23 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
             yield found
 
 
-@pytest.fixture(scope="module")
-def elapse(patient: Instance) -> Elapse:
-    """Lets seconds pass at once for the shop's timeouts."""
+@pytest.fixture
+def elapse(patient: Instance) -> Iterator[Elapse]:
+    """Time stands still for the shop's timeouts but for the seconds that this lets pass."""
     passed = 0.0
 
-    async def begin() -> None:
+    async def count(system: Callable[[], float]) -> None:
         loop = asyncio.get_running_loop()
-        time = loop.time
-        setattr(loop, "time", lambda: time() + passed)  # noqa: B010 - a method is replaced
+        now, begun = loop.time(), system()
+        setattr(loop, "time", lambda: now + system() - begun)  # noqa: B010 - a method is replaced
 
     async def move(seconds: float) -> None:
         nonlocal passed
         passed += seconds
 
-    patient._server.call(begin())
-    return lambda seconds: patient._server.call(move(seconds))
+    patient._server.call(count(lambda: passed))
+    yield lambda seconds: patient._server.call(move(seconds))
+    patient._server.call(count(time.monotonic))
 
 
 @pytest.fixture
