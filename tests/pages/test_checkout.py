@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -658,12 +659,13 @@ def slow(patient: Instance) -> Iterator[Rafiki]:
 
 
 def slowly(slow: Rafiki, elapse: Elapse, names: Sequence[str], seconds: float) -> None:
-    """Has these calls answered only after so many seconds."""
+    """Has these calls answered only after so many seconds. Who reads the payment then learns that it has failed."""
 
-    def answer(_: Json) -> None:
+    def answer(name: str, body: Json) -> tuple[int, Any]:
         elapse(seconds)
+        return slow.with_members(name, failed=True)(body) if name == "read" else slow.usual(name, body)
 
-    slow.answers |= dict.fromkeys(names, answer)
+    slow.answers |= {name: partial(answer, name) for name in names}
 
 
 def test_begin_takes_ten_seconds_at_most(waiting: Payer, slow: Rafiki, elapse: Elapse) -> None:
@@ -686,6 +688,7 @@ def test_silent_server_is_asked_once(waiting: Payer, slow: Rafiki, elapse: Elaps
         (["create"], 5, "On its way", 0),
         (["continue", "create"], 3.6, "On its way", 0),
         (["read"], 3.2, "On its way", 1),
+        (["read"], 2.8, "The payment has failed", 1),
     ],
 )
 def test_return_takes_ten_seconds_at_most(
