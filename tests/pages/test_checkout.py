@@ -407,6 +407,20 @@ def test_wallet_that_names_a_server_of_another_provider(
     assert wallet.made("grant") == 0
 
 
+def test_server_speaks_for_its_own_wallets_alone(payer: Payer, wallet: Rafiki) -> None:
+    wallet.answers["wallet"] = wallet.with_members("wallet", id="https://wallet.example/somebody")
+    assert NOT_OPEN in words_of(payer.begin(wallet.wallet))
+    assert wallet.made("quoting") == 0
+
+
+def test_token_goes_to_no_other_server(servers: Sequence[Instance], payer: Payer, wallet: Rafiki) -> None:
+    payer.asked(wallet.wallet)
+    with run_rafiki(servers[0].clock) as other:
+        wallet.answers["create"] = wallet.with_members("create", id=f"{other.url}/tenant/outgoing-payments/1")
+        assert words_of(payer.http.get(wallet.approve(), follow_redirects=True)).startswith("On its way")
+        assert (other.asked, wallet.made("create")) == ([], 1)
+
+
 def test_plain_http_is_followed_only_where_private_hosts_are(guarded: Instance) -> None:
     with browsing(guarded) as it:
         assert it.begin("http://wallet.example/alice").status_code == 400
