@@ -221,7 +221,9 @@ class _Opening:
     async def identity(self, database: Database) -> OwnIdentity:
         """With which the server asks others."""
         seed = await self._secret(database, "client_key")
-        return OwnIdentity(self._environment.urls.wallet(ROOT_WALLET_PATH), seed, self._environment.clock)
+        identity = OwnIdentity(self._environment.urls.wallet(ROOT_WALLET_PATH), seed, self._environment.clock)
+        self._stack.push_async_callback(identity.aclose)
+        return identity
 
     async def interledger(self, database: Database, identity: OwnIdentity) -> _Node:
         """The Interledger node."""

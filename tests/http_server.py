@@ -9,13 +9,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @contextmanager
 def serving(answer: Callable[[BaseHTTPRequestHandler], None], tls: ssl.SSLContext | None = None) -> Iterator[int]:
-    """The port where each GET, OPTIONS and POST is answered until the block ends; with `tls` it speaks HTTPS."""
+    """The port where each request is answered until the block ends; with `tls` it speaks HTTPS."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             answer(self)
 
-        do_OPTIONS = do_POST = do_GET  # noqa: N815 - as it is there
+        do_OPTIONS = do_POST = do_DELETE = do_GET  # noqa: N815 - as it is there
 
         def log_message(self, *_: object) -> None:
             """Says nothing."""

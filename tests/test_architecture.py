@@ -46,7 +46,7 @@ ROOMS: dict[str, set[str]] = {
     "ledger": VALUES | {"store"},
     "grants": VALUES | {"representations", "signatures", "store"},
     "payments": VALUES | {"grants", "ledger", "representations", "store"},
-    "federation": VALUES | {"signatures", "store"},
+    "federation": VALUES | {"client", "signatures", "store"},
     "events": VALUES | {"federation", "representations", "store"},
     "operator": VALUES
     | {"events", "federation", "grants", "ledger", "payments", "representations", "signatures", "store"},
@@ -65,6 +65,7 @@ ROOMS: dict[str, set[str]] = {
     },
     "owner": VALUES
     | {
+        "client",
         "federation",
         "grants",
         "interledger",

@@ -152,7 +152,7 @@ def keys(core: Core, url: str, *, timeout: float | None = None) -> Steps[list[JW
     call = Call("wallet_address.get_keys", "GET", f"{url.rstrip('/')}/jwks.json", timeout=timeout)
     answer = yield from core.exchange(call)
     found = checks.decoded(answer, KeySet)
-    checks.notice(core, answer, answer.json(), KeySet)
+    checks.notice(core, answer, checks.members(answer), KeySet)
     return found.keys
 
 

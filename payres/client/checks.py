@@ -51,16 +51,21 @@ def resource(
     found = decoded(answer, kind)
     # Of an incoming payment with methods, and of an outgoing one that is new, JavaScript takes any members.
     if kind is Quote or (asked is None and (kind is OutgoingPayment or not has_methods)):
-        notice(core, answer, answer.json(), kind)
+        notice(core, answer, members(answer), kind)
     _require(answer, _problems(found, has_methods=has_methods))
     _require(answer, [] if asked is None else _differences(found, asked))
     return found
 
 
+def members(answer: httpx2.Response) -> dict[str, Any]:
+    """Every member of an answer, those that nobody asked for too. Raises InvalidAnswer."""
+    return decoded(answer, dict[str, Any])
+
+
 def page(core: Core, answer: httpx2.Response, kind: type[R]) -> Page[R]:
     """A page of a list, whose items have no methods."""
     found = decoded(answer, Page[kind])  # type: ignore[valid-type]
-    raw = answer.json()
+    raw = members(answer)
     notice(core, answer, raw["pagination"], Pagination)
     for item, payment in zip(raw["result"], found.result, strict=True):
         notice(core, answer, item, kind)

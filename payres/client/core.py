@@ -176,7 +176,7 @@ def unsigned_request(
 ) -> Unsigned:
     """What to sign of a request that httpx sends. Raises ValueError."""
     target = f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}"
-    lines = [(name.encode(), value.encode()) for name, value in headers.items()]
+    lines = [(name.encode(), value.encode("ascii")) for name, value in headers.items()]
     return prepare(Message(method, target, lines, body), kid, clock.now() // SECOND, ["idempotency-key"])
 
 

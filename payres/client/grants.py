@@ -67,6 +67,25 @@ class PendingGrant(Kept, kw_only=True):
     client_nonce: str = ""
     server_nonce: str = ""
 
+    def reference_in(self, callback_url: str) -> str:
+        """What continues the grant, of the URL that the owner's browser has come back to; `finish` takes it from there.
+
+        Raises GrantDenied, and HashMismatch for a URL that the server cannot have made.
+        """
+        query = dict(parse_qsl(urlsplit(callback_url).query))
+        if "result" in query:
+            raise errors.GrantDenied(f"The wallet's owner did not consent: {query['result']}")
+        reference, shown = query.get("interact_ref", ""), _standard(query.get("hash", ""))
+        hashes = [
+            _standard(interaction_hash(self.client_nonce, self.server_nonce, reference, url))
+            for url in (self.server, self.server.rstrip("/") + "/")
+        ]
+        # Both are compared, and in constant time.
+        matches = [hmac.compare_digest(one, shown) for one in hashes]
+        if not self.client_nonce or not reference or not any(matches):
+            raise errors.HashMismatch("The hash of the URL does not belong to this grant: nothing was continued")
+        return reference
+
 
 Token = str | Grant
 
@@ -150,18 +169,7 @@ def finish(core: Core, pending: PendingGrant, callback_url: str, *, timeout: flo
 
     Raises GrantDenied, and HashMismatch for a URL that the server cannot have made: then nothing is continued.
     """
-    query = dict(parse_qsl(urlsplit(callback_url).query))
-    if "result" in query:
-        raise errors.GrantDenied(f"The wallet's owner did not consent: {query['result']}")
-    reference, shown = query.get("interact_ref", ""), _standard(query.get("hash", ""))
-    hashes = [
-        _standard(interaction_hash(pending.client_nonce, pending.server_nonce, reference, url))
-        for url in (pending.server, pending.server.rstrip("/") + "/")
-    ]
-    # Both are compared, and in constant time.
-    matches = [hmac.compare_digest(one, shown) for one in hashes]
-    if not pending.client_nonce or not reference or not any(matches):
-        raise errors.HashMismatch("The hash of the URL does not belong to this grant: nothing was continued")
+    reference = pending.reference_in(callback_url)
     found = yield from _continued(core, pending, reference, timeout)
     if isinstance(found, PendingGrant):
         raise errors.GrantError("The server has not given the grant yet")
@@ -241,7 +249,7 @@ def _renew(core: Core, url: str, grant: Grant, timeout: float | None) -> Steps[A
 def _new_token(core: Core, url: str, value: str, timeout: float | None) -> Steps[AccessToken]:
     answer = yield from core.exchange(Call("token.rotate", "POST", url, token=value, timeout=timeout, repeat="never"))
     token = checks.decoded(answer, TokenResponse).access_token
-    checks.notice(core, answer, answer.json()["access_token"], AccessToken)
+    checks.notice(core, answer, checks.members(answer)["access_token"], AccessToken)
     return token
 
 
@@ -268,7 +276,7 @@ def _granted(core: Core, call: Call) -> Steps[Grant | PendingGrant]:
         subject = msgspec.to_builtins(found.subject) if found.subject else None
         grant = Grant(continue_uri=uri, continue_token=token, subject=subject)
         if found.access_token:
-            checks.notice(core, answer, answer.json()["access_token"], AccessToken)
+            checks.notice(core, answer, checks.members(answer)["access_token"], AccessToken)
             grant.take(found.access_token)
         return grant
     pending = PendingGrant(continue_uri=uri, continue_token=token, wait=wait)

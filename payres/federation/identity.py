@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +14,9 @@ from payres.federation.http import GuardedClient
 from payres.federation.targets import parse_target
 from payres.signatures.jwk import JWK, jwk_from_public_bytes, thumbprint
 from payres.signatures.sign import Message, sign
+
+if TYPE_CHECKING:  # it loads slowly, and many servers never need it
+    from payres.client import AsyncClient
 
 # It goes into a header as it is.
 TOKEN: Final = re.compile(r"[\x21-\x7e]{1,4096}")
@@ -28,6 +31,7 @@ class OwnIdentity:
 
     def __init__(self, wallet_address: str, seed: bytes, clock: Clock) -> None:
         self.wallet_address = wallet_address
+        self._client: AsyncClient | None = None
         public, self._secret = crypto_sign_seed_keypair(seed)
         self._clock = clock
         self.kid = thumbprint(jwk_from_public_bytes("unnamed", public))
@@ -44,6 +48,23 @@ class OwnIdentity:
             return {**headers, **sign(message, self._ed25519, self.kid, self._clock.now() // SECOND)}
         except ValueError as error:
             raise FetchFailed(f"The request to {url} cannot be signed: {error}", retryable=False) from error
+
+    def client(self, http: GuardedClient) -> "AsyncClient":
+        """The client of Open Payments that signs so, made at first use. It asks once: somebody waits for the answer."""
+        if self._client is None:
+            from payres.client import AsyncClient
+            from payres.federation.client_transport import GuardedTransport
+
+            signer, transport = self._ed25519, GuardedTransport(http)
+            self._client = AsyncClient(
+                self.wallet_address, signer, self.kid, max_retries=0, transport=transport, clock=self._clock
+            )
+        return self._client
+
+    async def aclose(self) -> None:
+        """Closes that client."""
+        if self._client is not None:
+            await self._client.aclose()
 
     def _ed25519(self, data: bytes) -> bytes:
         """With libsodium, which signs in half the time of OpenSSL."""
@@ -65,14 +86,10 @@ class _GrantResponse(msgspec.Struct, frozen=True):
 
 
 async def request_token(
-    http: GuardedClient,
-    identity: OwnIdentity,
-    auth_server: str,
-    action: Literal["read-all", "create"],
-    kind: Literal["incoming-payment", "quote"] = "incoming-payment",
+    http: GuardedClient, identity: OwnIdentity, auth_server: str, action: Literal["read-all", "create"]
 ) -> AccessToken:
-    """A token for incoming payments or quotes, by a grant without interaction. Raises FetchFailed."""
-    access = {"type": kind, "actions": [action]}
+    """A token for incoming payments, by a grant without interaction. Raises FetchFailed."""
+    access = {"type": "incoming-payment", "actions": [action]}
     # The form that all servers accept.
     body = msgspec.json.encode({"access_token": {"access": [access]}, "client": identity.wallet_address})
     headers = {"Accept": "application/json", "Content-Type": "application/json"}

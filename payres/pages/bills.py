@@ -4,7 +4,7 @@ It tells what whoever knows the incoming payment may know, and not who has paid.
 """
 
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -14,7 +14,6 @@ from starlette.responses import Response
 from payres.errors import nothing_here
 from payres.pages.forms import render_sign_in
 from payres.pages.html import language_of
-from payres.pages.language import marked
 from payres.pages.qr import qr_code
 from payres.routes.context import context_of
 from payres.store.payments import INCOMING, IncomingRecord
@@ -26,23 +25,6 @@ from payres.visible import ShownUrl, note_of, visible_name, visible_url
 State = Literal["unpaid", "part", "open", "paid", "expired", "cancelled"]
 
 
-class Pill(NamedTuple):
-    """A state in words that are still to be said, and its class."""
-
-    words: str
-    kind: str
-
-
-STATES: Final[Mapping[State, Pill]] = {
-    "unpaid": Pill(marked("not paid yet"), "off"),
-    "part": Pill(marked("a part is paid"), "warn"),
-    "open": Pill(marked("open"), ""),
-    "paid": Pill(marked("paid"), ""),
-    "expired": Pill(marked("expired"), "off"),
-    "cancelled": Pill(marked("cancelled"), "off"),
-}
-
-
 class Bill(NamedTuple):
     """An incoming payment as pages show it. `back` is where its metadata says that the payer came from."""
 
@@ -51,7 +33,6 @@ class Bill(NamedTuple):
     url: str
     page: str
     state: State
-    shown: Pill
     note: str | None
     back: ShownUrl | None
 
@@ -74,14 +55,12 @@ class Bill(NamedTuple):
 
 def bill_of(work: Work, payment: IncomingRecord, wallet: WalletRecord) -> Bill:
     """The bill that an incoming payment into this wallet is."""
-    state = _state(payment, wallet, work.now)
     return Bill(
         payment,
         wallet,
         work.urls.resource("incoming-payments", payment.id),
         work.urls.resource("pay", payment.id),
-        state,
-        STATES[state],
+        _state(payment, wallet, work.now),
         note_of(payment.metadata) or None,
         way_back(payment.metadata),
     )

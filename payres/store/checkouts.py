@@ -49,8 +49,7 @@ def pending_of(tx: Transaction, record: CheckoutRecord) -> str | None:
 
 def change_checkout(
     tx: Transaction,
-    id_hash: bytes,
-    before: State,
+    record: CheckoutRecord,
     after: State,
     now: int,
     *,
@@ -58,13 +57,14 @@ def change_checkout(
     failure: str | None = None,
     received_before: int | None = None,
 ) -> bool:
-    """Changes the state; False if it was not `before`. The pending data is deleted when the checkout ends."""
+    """Changes the state; False if it is no longer as in `record`. The pending data is deleted when the checkout ends."""
     encrypted = None if pending is None else secrets.encrypt(tx, SECRET, pending)
+    has_ended = after in {"paid", "failed"}
     purge_at = LATEST if after == "paid" else 0  # the page is the payer's receipt, and shows the payee who paid
     changed = tx.execute(
         "UPDATE checkout SET state = ?, changed_at = ?, failure = ?, purge_at = max(purge_at, ?),"
         " pending = iif(?, NULL, coalesce(?, pending)), received_before = coalesce(?, received_before)"
         " WHERE id_hash = ? AND state = ?",
-        (after, now, failure, purge_at, after in {"paid", "failed"}, encrypted, received_before, id_hash, before),
+        (after, now, failure, purge_at, has_ended, encrypted, received_before, record.id_hash, record.state),
     )
     return changed.rowcount == 1

@@ -378,7 +378,7 @@ def test_payers_of_a_payment_page_are_named_by_their_address(tx: Work) -> None:
     def pays(number: int, payer: str, state: State) -> None:
         record = CheckoutRecord(bytes([number]), paid, b"browser", payer, 700, "asked", NOW)
         insert_checkout(tx, record, "pending")
-        assert change_checkout(tx, record.id_hash, "asked", state, NOW, failure="denied" if state == "failed" else None)
+        assert change_checkout(tx, record, state, NOW, failure="denied" if state == "failed" else None)
 
     def counterpart() -> tuple[str, bool]:
         found = Reader(tx, require_wallet(tx, "bob"), UTC).find(paid)

@@ -1,11 +1,12 @@
 """Paying a bill here from a wallet on another server, in a browser that the servers send to and fro."""
 
-import base64
-import hashlib
+import asyncio
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,16 +14,18 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from payres.http.server import settings_of
 from payres.limits import BURST_SECONDS, CHECKOUT_RATE
-from payres.store.checkouts import CHECKOUTS
+from payres.store.checkouts import CHECKOUTS, State, change_checkout
 from payres.store.payments import OUTGOING
+from payres.testing import instance as testing
 from payres.testing.peering import peer
 from tests.helpers import Json, amount, receiver_of, sign_in_token, usd, wait_until
-from tests.http_server import reply, serving
 from tests.instance import Instance, run_instance
 from tests.interledger.network import let_time_pass, network
 from tests.pages.account.browser import signed_out
 from tests.pages.admin.browser import words_of
+from tests.rafiki import WAIT, Rafiki, run_rafiki
 
 
 @pytest.fixture(scope="module")
@@ -178,10 +181,10 @@ def test_wallet_here_pays_without_another_server(servers: Sequence[Instance], pa
         ("carol@example", 400, "This is no wallet address"),
         ("javascript:alert(1)", 400, "This is no wallet address"),
         ("https://user:secret@wallet.example/a", 400, "This is no wallet address"),
-        ("{one}/nobody", 422, "There is no wallet at this address"),
-        ("{one}/healthz", 422, "has no wallet that can be asked to pay"),
-        ("http://127.0.0.1:1/alice", 422, "127.0.0.1:1 does not answer"),
-        ("$no-such-host.invalid/bob", 422, "no-such-host.invalid does not answer"),
+        ("{one}/nobody", 400, "There is no wallet at this address"),
+        ("{one}/healthz", 400, "has no wallet that can be asked to pay"),
+        ("http://127.0.0.1:1/alice", 400, "127.0.0.1:1 does not answer"),
+        ("$no-such-host.invalid/bob", 400, "no-such-host.invalid does not answer"),
     ],
 )
 def test_wallet_that_cannot_be_asked(
@@ -292,8 +295,12 @@ def test_begins_are_limited(servers: Sequence[Instance], payer: Payer) -> None:
     token = sign_in_token(payer.http, payer.path)
     fields, many = {"csrf": token, "choice": "any", "payer": "http://127.0.0.1:1/x"}, BURST_SECONDS * CHECKOUT_RATE
     headers = {"X-Forwarded-For": "198.51.100.7"}
-    answers = [payer.http.post(payer.path, data=fields, headers=headers) for _ in range(many + 3)]
-    assert [one.status_code for one in answers] == [422] * many + [429] * 3
+    payer.shop.clock.freeze(True)  # or a slow machine never begins too often
+    try:
+        answers = [payer.http.post(payer.path, data=fields, headers=headers) for _ in range(many + 3)]
+    finally:
+        payer.shop.clock.freeze(False)
+    assert [one.status_code for one in answers] == [400] * many + [429] * 3
     assert "There were too many attempts" in words_of(answers[-1])
     assert 'value="http://127.0.0.1:1/x"' in answers[-1].text
 
@@ -307,7 +314,7 @@ def test_private_addresses_are_not_asked(
 ) -> None:
     with browsing(guarded) as it:
         answer = it.begin(typed)
-        assert (answer.status_code, "does not answer" in words_of(answer)) == (422, True), words_of(answer)
+        assert (answer.status_code, "does not answer" in words_of(answer)) == (400, True), words_of(answer)
 
 
 @pytest.fixture(scope="module")
@@ -319,74 +326,10 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 # Wallets of servers that do as they please
 
 
-class Wallet:
-    """Another provider's server: each answer as Open Payments has it, unless a test sets another. It demands nothing
-    and leaves out what is optional."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.answers: dict[str, Callable[[Json], tuple[int, Any] | None]] = {}
-        self.asked: list[tuple[str, Json]] = []
-
-    def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        body = json.loads(handler.rfile.read(int(handler.headers.get("content-length", 0))) or b"{}")
-        name = f"{handler.command} {handler.path.split('?')[0]}"
-        self.asked.append((name, body))
-        status, found = (self.answers[name](body) if name in self.answers else None) or self.usual(name, body)
-        if isinstance(found, dict) and "location" in found:
-            return reply(handler, status, Location=found["location"])
-        text = found if isinstance(found, bytes) else json.dumps(found).encode()
-        return reply(handler, status, text, **{"Content-Type": "application/json"})
-
-    def usual(self, name: str, body: Json) -> tuple[int, Any]:
-        there = {"assetCode": "USD", "assetScale": 2}
-        match name:
-            case "GET /w":
-                return 200, {"id": f"{self.url}/w", **there, "authServer": self.url, "resourceServer": self.url}
-            case "POST /" if "interact" not in body:
-                return 200, {"access_token": {"value": "quoting"}}
-            case "POST /":
-                self.nonce = body["interact"]["finish"]["nonce"]
-                self.back = body["interact"]["finish"]["uri"]
-                follow_up = {"access_token": {"value": "going-on"}, "uri": f"{self.url}/continue"}
-                return 200, {"interact": {"redirect": f"{self.url}/ask", "finish": "theirs"}, "continue": follow_up}
-            case "POST /quotes":
-                receive = body["receiveAmount"]
-                quoted = {"id": f"{self.url}/quotes/1", "receiver": body["receiver"], "receiveAmount": receive}
-                return 201, quoted | {"debitAmount": receive}
-            case "POST /continue":
-                return 200, {"access_token": {"value": "paying"}}
-            case "POST /outgoing-payments" | "GET /outgoing-payments/1":
-                return 201, {"id": f"{self.url}/outgoing-payments/1", "sentAmount": usd(0)}
-        return 404, {}
-
-    def approve(self, reference: str = "ref") -> str:
-        """Where the browser is sent back to."""
-        text = "\n".join((self.nonce, "theirs", reference, f"{self.url}/"))
-        # In base64url without padding, as the standard has it.
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
-        return f"{self.back}?hash={digest}&interact_ref={reference}"
-
-    def made(self, name: str) -> int:
-        return [one for one, _ in self.asked].count(name)
-
-
 @pytest.fixture
-def wallet() -> Iterator[Wallet]:
-    found = Wallet()
-    with serving(found.answer) as port:
-        found.url = f"http://127.0.0.1:{port}"
+def wallet(servers: Sequence[Instance]) -> Iterator[Rafiki]:
+    with run_rafiki(servers[0].clock) as found:
         yield found
-
-
-def with_members(wallet: Wallet, name: str, **members: Any) -> Callable[[Json], tuple[int, Any]]:
-    """The usual answer with other members; None leaves one out."""
-
-    def answer(body: Json) -> tuple[int, Any]:
-        status, found = wallet.usual(name, body)
-        return status, {key: value for key, value in (found | members).items() if value is not None}
-
-    return answer
 
 
 DEEP = b"[" * 60_000
@@ -396,139 +339,384 @@ NOT_OPEN, NO_WAY, SILENT = "has no wallet that can be asked to pay", "cannot pay
 @pytest.mark.parametrize(
     ("name", "members", "told"),
     [
-        ("GET /w", (200, b"{" + b" " * 100_000 + b"}"), NOT_OPEN),
-        ("GET /w", (200, DEEP), NOT_OPEN),
-        ("GET /w", (302, {"location": "http://127.0.0.1:1/x"}), "There is no wallet"),
-        ("GET /w", {"authServer": "javascript:alert(1)"}, NOT_OPEN),
-        ("GET /w", {"authServer": "http://user:secret@127.0.0.1"}, NOT_OPEN),
-        ("GET /w", {"resourceServer": 7}, NOT_OPEN),
-        ("GET /w", {"assetCode": None}, NOT_OPEN),
-        ("GET /w", {"id": "https://wallet.example/somebody"}, NOT_OPEN),
-        ("POST /", {"interact": None}, NOT_OPEN),
-        ("POST /", {"interact": {"redirect": "javascript:alert(1)", "finish": "n"}}, NOT_OPEN),
-        ("POST /", {"interact": {"redirect": "data:text/html,x", "finish": "n"}}, NOT_OPEN),
-        ("POST /", {"interact": {"redirect": "https://a.example/\r\nSet-Cookie: a=b", "finish": "n"}}, NOT_OPEN),
-        ("POST /", {"interact": {"redirect": "/relative", "finish": "n"}}, NOT_OPEN),
-        ("POST /", {"continue": {"access_token": {"value": "x"}, "uri": "http://127.0.0.2/c"}}, NOT_OPEN),
-        ("POST /", {"continue": {"access_token": {"value": "a\r\nb"}, "uri": "{url}/c"}}, NOT_OPEN),
-        ("POST /", (302, {"location": "http://127.0.0.1:1/x"}), SILENT),
-        ("POST /", (401, {"error": "invalid_client"}), NO_WAY),
-        ("POST /", (500, b"<h1>Oops"), SILENT),
-        ("POST /quotes", {"receiver": "https://evil.example/incoming-payments/1"}, NOT_OPEN),
-        ("POST /quotes", {"receiveAmount": usd(1)}, NOT_OPEN),
-        ("POST /quotes", {"debitAmount": amount(1250, "EUR")}, NOT_OPEN),
-        ("POST /quotes", {"debitAmount": usd("-1")}, NOT_OPEN),
-        ("POST /quotes", {"walletAddress": "https://wallet.example/another"}, NOT_OPEN),
-        ("POST /quotes", {"id": None}, NOT_OPEN),
-        ("POST /quotes", (400, {"error": {"code": "400", "description": "invalid receiver"}}), NO_WAY),
+        ("wallet", (200, b"{" + b" " * 100_000 + b"}"), NOT_OPEN),
+        ("wallet", (200, b"{" + b" " * 10_000 + b"}"), NOT_OPEN),
+        ("wallet", (200, b"<!DOCTYPE html><title>Welcome</title>"), NOT_OPEN),
+        ("wallet", (200, DEEP), NOT_OPEN),
+        ("wallet", (302, {"location": "http://127.0.0.1:1/x"}), "There is no wallet"),
+        ("wallet", (404, b"<h1>Not found"), "There is no wallet"),
+        ("wallet", (503, b""), SILENT),
+        ("wallet", {"authServer": "javascript:alert(1)"}, NOT_OPEN),
+        ("wallet", {"authServer": "http://user:secret@127.0.0.1"}, NOT_OPEN),
+        ("wallet", {"authServer": "http://[::1"}, NOT_OPEN),
+        ("wallet", {"resourceServer": 7}, NOT_OPEN),
+        ("wallet", {"assetCode": None}, NOT_OPEN),
+        ("wallet", {"id": "https://wallet.example/somebody"}, NOT_OPEN),
+        ("wallet", {"id": "javascript:alert(1)"}, NOT_OPEN),
+        ("grant", {"interact": None}, NOT_OPEN),
+        ("grant", {"interact": {"redirect": "javascript:alert(1)", "finish": "n"}}, NOT_OPEN),
+        ("grant", {"interact": {"redirect": "data:text/html,x", "finish": "n"}}, NOT_OPEN),
+        ("grant", {"interact": {"redirect": "https://bob:secret@a.example/", "finish": "n"}}, NOT_OPEN),
+        ("grant", {"interact": {"redirect": "https://a.example/\r\nSet-Cookie: a=b", "finish": "n"}}, NOT_OPEN),
+        ("grant", {"interact": {"redirect": "/relative", "finish": "n"}}, NOT_OPEN),
+        ("grant", {"continue": {"access_token": {"value": "x"}, "uri": "http://127.0.0.2/c"}}, NOT_OPEN),
+        ("grant", {"continue": {"access_token": {"value": "x"}, "uri": "http://a@{url}/c"}}, NOT_OPEN),
+        ("grant", {"continue": {"access_token": {}, "uri": "{url}/c"}}, NOT_OPEN),
+        ("grant", {"interact": None, "access_token": {"value": "x", "manage": "x", "access": []}}, NO_WAY),
+        ("grant", (302, {"location": "http://127.0.0.1:1/x"}), NO_WAY),
+        ("grant", (401, {"error": "invalid_client"}), NO_WAY),
+        ("grant", (500, b"<h1>Oops"), SILENT),
+        ("quoting", {"access_token": None, "interact": {"redirect": "https://a.example/", "finish": "n"}}, NO_WAY),
+        ("quoting", {"access_token": {"value": "a\r\nb", "manage": "x", "access": []}}, NOT_OPEN),
+        ("quoting", {"access_token": {"value": "\u00e9", "manage": "x", "access": []}}, NOT_OPEN),
+        ("quote", {"receiver": "https://evil.example/incoming-payments/1"}, NOT_OPEN),
+        ("quote", {"receiveAmount": usd(1)}, NOT_OPEN),
+        ("quote", {"receiveAmount": amount(1250, "EUR")}, NOT_OPEN),
+        ("quote", {"debitAmount": usd("-1")}, NOT_OPEN),
+        ("quote", {"walletAddress": "https://wallet.example/another"}, NOT_OPEN),
+        ("quote", {"id": None}, NOT_OPEN),
+        ("quote", {"method": "card"}, NOT_OPEN),
+        ("quote", (403, {"error": {"code": "403", "description": "Inactive Token"}}), NO_WAY),
+        ("quote", (400, {"error": {"code": "400", "description": "invalid receiver"}}), NO_WAY),
     ],
 )
-def test_hostile_server_is_not_gone_to(payer: Payer, wallet: Wallet, name: str, members: Any, told: str) -> None:
+def test_hostile_server_is_not_gone_to(payer: Payer, wallet: Rafiki, name: str, members: Any, told: str) -> None:
     def answer(body: Json) -> tuple[int, Any] | None:
-        if name == "POST /" and "interact" not in body:
-            return None
         if isinstance(members, tuple):
             return members
-        return with_members(wallet, name, **json.loads(json.dumps(members).replace("{url}", wallet.url)))(body)
+        host = (
+            json.dumps(members).replace("a@{url}", wallet.url.replace("://", "://a@")[7:]).replace("{url}", wallet.url)
+        )
+        return wallet.with_members(name, **json.loads(host))(body)
 
     wallet.answers[name] = answer
-    found = payer.begin(f"{wallet.url}/w")
-    assert (found.status_code, told in words_of(found)) == (422, True), words_of(found)
+    found = payer.begin(wallet.wallet)
+    assert (found.status_code, told in words_of(found)) == (400, True), words_of(found)
+    assert wallet.refused == []
     assert payer.shop.read(lambda tx: CHECKOUTS.list(tx, "WHERE incoming_payment_id = ?", payer.id)) == []
+
+
+@pytest.mark.parametrize("member", ["authServer", "resourceServer"])
+def test_wallet_that_names_a_server_of_another_provider(
+    servers: Sequence[Instance], payer: Payer, wallet: Rafiki, member: str
+) -> None:
+    """Nobody is sent to one server to consent to what another one would get."""
+    wallet.answers["wallet"] = wallet.with_members("wallet", **{member: f"{servers[1].base_url}/"})
+    found = payer.begin(wallet.wallet)
+    assert (found.status_code, NO_WAY in words_of(found)) == (400, True), words_of(found)
+    assert wallet.made("grant") == 0
+
+
+def test_server_speaks_for_its_own_wallets_alone(payer: Payer, wallet: Rafiki) -> None:
+    wallet.answers["wallet"] = wallet.with_members("wallet", id="https://wallet.example/somebody")
+    assert NOT_OPEN in words_of(payer.begin(wallet.wallet))
+    assert wallet.made("quoting") == 0
+
+
+def test_token_goes_to_no_other_server(servers: Sequence[Instance], payer: Payer, wallet: Rafiki) -> None:
+    payer.asked(wallet.wallet)
+    with run_rafiki(servers[0].clock) as other:
+        wallet.answers["create"] = wallet.with_members("create", id=f"{other.url}/tenant/outgoing-payments/1")
+        assert words_of(payer.http.get(wallet.approve(), follow_redirects=True)).startswith("On its way")
+        assert (other.asked, wallet.made("create")) == ([], 1)
 
 
 def test_plain_http_is_followed_only_where_private_hosts_are(guarded: Instance) -> None:
     with browsing(guarded) as it:
-        assert it.begin("http://wallet.example/alice").status_code == 422
+        assert it.begin("http://wallet.example/alice").status_code == 400
 
 
-def test_server_that_leaves_out_what_is_optional_is_paid_from(payer: Payer, wallet: Wallet) -> None:
-    assert payer.asked(f"{wallet.url}/w") == f"{wallet.url}/ask"
+def test_requests_are_what_rafiki_demands(payer: Payer, wallet: Rafiki) -> None:
+    assert payer.asked(wallet.wallet).startswith(f"{wallet.url}/auth/interact/1/2?clientName=Shop&clientUri=http%3A")
     plain = wallet.back
     assert words(payer, plain).startswith("Your wallet has not agreed yet Nothing was paid so far.")
     page = payer.http.get(wallet.approve(), follow_redirects=True)
     assert (words_of(page)[:10], page.headers["refresh"]) == ("On its way", "2")
     payer.shop.client.pay(payer.shop.wallet("alice"), payer.bill, receiveAmount=usd(1250))
     assert words(payer, plain).startswith("On its way"), "it was not this wallet that has paid"
-    wallet.answers["GET /outgoing-payments/1"] = with_members(wallet, "GET /outgoing-payments/1", sentAmount=usd(1250))
+    wallet.answers["read"] = wallet.with_members("read", sentAmount=usd(1250))
     assert words(payer, plain).startswith("Paid Bob has your USD 12.50.")
-    assert (wallet.made("POST /continue"), wallet.made("POST /outgoing-payments")) == (1, 1)
     before = len(wallet.asked)
     assert payer.end(wallet.approve()).startswith("Paid")
     assert len(wallet.asked) == before
+    assert wallet.refused == []
+    once = ["wallet", "quoting", "quote", "grant", "continue", "create"]
+    assert [name for name, _ in wallet.asked if name != "read"] == once
+    assert wallet.asked[2][1]["receiver"] == payer.bill
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "is_url_safe", "signs"),
+    [
+        ("{url}/auth/tenant", False, ("%2B", "%2F")),
+        ("{url}/auth/tenant/", False, ("+", "/")),
+        ("{url}/auth/tenant", True, "-_"),
+    ],
+)
+def test_hash_is_known_in_every_spelling(
+    payer: Payer, wallet: Rafiki, endpoint: str, is_url_safe: bool, signs: Sequence[str]
+) -> None:
+    payer.asked(wallet.wallet)
+    for number in count():
+        back = wallet.approve(f"ref{number}", endpoint=endpoint.format(url=wallet.url), is_url_safe=is_url_safe)
+        if signs == ("+", "/"):  # that nobody has escaped
+            back = back.replace("%2B", "+").replace("%2F", "/")
+        if all(sign in back.partition("hash=")[2] for sign in signs):
+            break
+    assert payer.http.get(back).status_code == 303
+    assert (wallet.refused, wallet.made("create")) == ([], 1)
+
+
+def test_payer_chooses_how_much(servers: Sequence[Instance], wallet: Rafiki) -> None:
+    with browsing(servers[0], None) as it:
+        it.asked(wallet.wallet, amount="7,5")
+        assert wallet.quoted["receiveAmount"] == usd(750)
+        assert words_of(it.http.get(wallet.approve(), follow_redirects=True)).startswith(
+            "On its way Your wallet sends USD 7.50"
+        )
+        assert wallet.refused == []
+
+
+INACTIVE = (403, {"error": {"code": "403", "description": "Inactive Token"}})
 
 
 @pytest.mark.parametrize(
     ("name", "answer", "told"),
     [
-        ("POST /continue", (404, {"error": {"code": "invalid_continuation"}}), "Your wallet did not pay"),
-        ("POST /continue", (200, {"access_token": {"value": "\n"}}), "Your wallet did not answer"),
-        ("POST /continue", (503, b""), "Your wallet did not answer"),
-        ("POST /outgoing-payments", (400, {"error": {"code": "400"}}), "Your wallet did not pay"),
+        ("continue", (404, {"error": {"code": "invalid_continuation"}}), "Your wallet did not pay"),
+        ("continue", (401, {"error": {"code": "request_denied"}}), "Your wallet did not pay"),
+        ("continue", (403, {"error": {"code": "user_denied"}}), "Not paid"),
+        ("continue", (200, {"access_token": {"value": "x"}}), "Your wallet did not answer"),
+        ("continue", {"access_token": {"value": "\n", "manage": "x", "access": []}}, "Your wallet did not answer"),
+        ("continue", {"access_token": None}, "Your wallet did not pay"),
+        ("continue", (200, b"<html>"), "Your wallet did not answer"),
+        ("continue", (200, b" " * 70_000), "Your wallet did not answer"),
+        ("continue", (503, b""), "Your wallet did not answer"),
+        ("create", (400, {"error": {"code": "400"}}), "Your wallet did not pay"),
+        ("create", INACTIVE, "Your wallet did not pay What it agreed to"),
+        ("create", (403, {"error": {"code": "insufficient_funds"}}), "Your wallet did not pay It"),
         (
-            "POST /outgoing-payments",
-            (403, {"error": {"code": "insufficient_funds"}}),
+            "create",
+            (403, {"error": {"code": "403", "description": "insufficient balance"}}),
             "Your wallet did not pay It",
         ),
-        ("POST /outgoing-payments", {"failed": True}, "The payment has failed"),
-        ("GET /outgoing-payments/1", {"failed": True}, "The payment has failed"),
-        ("GET /outgoing-payments/1", {"failed": True, "sentAmount": usd(3)}, "The payment stopped halfway"),
+        ("create", {"failed": True}, "The payment has failed"),
+        ("read", {"failed": True}, "The payment has failed"),
+        ("read", {"failed": True, "sentAmount": usd(3)}, "The payment stopped halfway"),
     ],
 )
-def test_wallet_that_agreed_and_does_not_pay(payer: Payer, wallet: Wallet, name: str, answer: Any, told: str) -> None:
-    payer.asked(f"{wallet.url}/w")
+def test_wallet_that_agreed_and_does_not_pay(payer: Payer, wallet: Rafiki, name: str, answer: Any, told: str) -> None:
+    payer.asked(wallet.wallet)
     is_whole = isinstance(answer, tuple)
-    wallet.answers[name] = (lambda _: answer) if is_whole else with_members(wallet, name, **answer)
+    wallet.answers[name] = (lambda _: answer) if is_whole else wallet.with_members(name, **answer)
     assert payer.end(wallet.approve()).startswith(told)
     assert payer.end(wallet.approve()).startswith(told)
-    assert wallet.made("POST /continue") == 1
+    assert wallet.made("continue") == 1
 
 
-@pytest.mark.parametrize("answer", [(500, b""), (201, b"{}")])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (500, b""),
+        (502, b"<h1>Bad gateway"),
+        (303, {"location": "/tenant/outgoing-payments/1"}),
+        (201, b"{}"),
+        (201, b"<html>"),
+        (201, b" " * 70_000),
+        {"id": "http://127.0.0.2/outgoing-payments/1"},
+        {"walletAddress": "https://wallet.example/another"},
+    ],
+)
 def test_payment_of_unknown_outcome_is_not_made_again(
-    servers: Sequence[Instance], payer: Payer, wallet: Wallet, answer: Any
+    servers: Sequence[Instance], payer: Payer, wallet: Rafiki, answer: Any
 ) -> None:
-    payer.asked(f"{wallet.url}/w")
-    wallet.answers["POST /outgoing-payments"] = lambda _: answer
+    payer.asked(wallet.wallet)
+    wallet.answers["create"] = (
+        (lambda _: answer) if isinstance(answer, tuple) else wallet.with_members("create", **answer)
+    )
     page = payer.http.get(wallet.approve(), follow_redirects=True)
     assert words_of(page).startswith("On its way")
     let_time_pass(servers, 180)
     page = payer.http.get(wallet.approve(), follow_redirects=True)
     assert words_of(page).startswith("Not here yet Bob has not got it yet. Look in your wallet whether it has paid")
     assert ("Begin again" in page.text, page.headers["refresh"]) == (False, "30")
-    assert wallet.made("POST /outgoing-payments") == 1
+    assert (wallet.made("create"), wallet.made("read")) == (1, 0)
     payer.shop.client.pay(payer.shop.wallet("alice"), payer.bill, receiveAmount=usd(1250))
     assert payer.end(wallet.approve()).startswith("Paid")
 
 
-def test_server_that_wants_to_be_waited_for(servers: Sequence[Instance], payer: Payer, wallet: Wallet) -> None:
-    follow_up = {"access_token": {"value": "going-on"}, "uri": f"{wallet.url}/continue", "wait": 5}
-    usual = with_members(wallet, "POST /", **{"continue": follow_up})
-    wallet.answers["POST /"] = lambda body: usual(body) if "interact" in body else None
-    wallet.answers["POST /continue"] = lambda _: (400, {"error": {"code": "too_fast"}})
-    payer.asked(f"{wallet.url}/w")
+def test_server_that_wants_to_be_waited_for(servers: Sequence[Instance], payer: Payer, wallet: Rafiki) -> None:
+    wallet.wait = WAIT
+    payer.asked(wallet.wallet)
     page = payer.http.get(wallet.approve())
-    assert (words_of(page), page.headers["refresh"]) == (words_of(page), "5")
-    assert words_of(page).startswith("One moment Your wallet agrees.")
-    assert wallet.made("POST /continue") == 0
-    let_time_pass(servers, 5)
-    assert words(payer, wallet.approve()).startswith("One moment")
-    assert wallet.made("POST /continue") == 1
-    del wallet.answers["POST /continue"]
+    assert (words_of(page)[:10], page.headers["refresh"]) == ("One moment", str(WAIT))
+    assert wallet.made("continue") == 0
+    let_time_pass(servers, WAIT)
+    wallet.answers["continue"] = lambda _: (400, {"error": {"code": "too_fast"}})
+    page = payer.http.get(wallet.approve())
+    assert (words_of(page)[:10], page.headers["refresh"]) == ("One moment", "5")
+    assert wallet.made("continue") == 1
+    del wallet.answers["continue"]
     let_time_pass(servers, 5)
     assert payer.http.get(wallet.approve()).status_code == 303
-    assert (wallet.made("POST /continue"), wallet.made("POST /outgoing-payments")) == (2, 1)
+    assert (wallet.refused, wallet.made("continue"), wallet.made("create")) == ([], 2, 1)
 
 
-def test_two_returns_at_once_pay_once(payer: Payer, wallet: Wallet) -> None:
+@pytest.mark.parametrize("wait", [-(2**63), 2**64 - 1])
+def test_wait_that_is_none(servers: Sequence[Instance], payer: Payer, wallet: Rafiki, wait: int) -> None:
+    """A minute at most, however long the payer's server would have its payer wait."""
+    wallet.wait = wait
+    payer.asked(wallet.wallet)
+    wallet.wait = 0
+    page = payer.http.get(wallet.approve())
+    assert page.headers.get("refresh", "0") == ("0" if wait < 0 else "60")
+
+
+def test_two_returns_at_once_pay_once(payer: Payer, wallet: Rafiki) -> None:
     """The second comes while the first waits for the payer's server."""
-    payer.asked(f"{wallet.url}/w")
+    payer.asked(wallet.wallet)
     seen = []
 
     def answer(_: Json) -> None:
         seen.append(words_of(payer.http.get(wallet.approve(), follow_redirects=True)))
 
-    wallet.answers["POST /continue"] = answer
+    wallet.answers["continue"] = answer
     assert payer.http.get(wallet.approve(), follow_redirects=True).status_code == 200
     assert [one[:10] for one in seen] == ["On its way"]
-    assert (wallet.made("POST /continue"), wallet.made("POST /outgoing-payments")) == (1, 1)
+    assert (wallet.made("continue"), wallet.made("create")) == (1, 1)
+
+
+def test_grant_is_given_back_when_the_bill_was_paid_meanwhile(payer: Payer, wallet: Rafiki) -> None:
+    payer.asked(wallet.wallet)
+    payer.shop.client.pay(payer.shop.wallet("alice"), payer.bill, receiveAmount=usd(1))
+    assert payer.end(wallet.approve()).startswith("Not paid Meanwhile the bill was paid")
+    assert (wallet.refused, wallet.made("cancel"), wallet.made("continue")) == ([], 1, 0)
+
+
+@pytest.mark.parametrize(("state", "told"), [("asked", "Your wallet did not pay"), ("returned", "On its way")])
+def test_payment_that_an_earlier_version_has_begun(payer: Payer, wallet: Rafiki, state: State, told: str) -> None:
+    """What it has stored cannot be read: nothing is asked, and money that comes is still seen."""
+    payer.asked(wallet.wallet)
+    old = '{"payer": "https://wallet.example/w", "auth_server": "https://wallet.example/", "token": "secret"}'
+    [record] = payer.shop.read(lambda tx: CHECKOUTS.list(tx, "WHERE incoming_payment_id = ?", payer.id))
+    before = len(wallet.asked)
+    payer.shop.write(lambda work: change_checkout(work, record, state, work.now, pending=old, received_before=0))
+    page = payer.http.get(wallet.approve(), follow_redirects=True)
+    assert (words_of(page).startswith(told), "Begin again" in page.text) == (True, state == "asked")
+    assert len(wallet.asked) == before
+    payer.shop.client.pay(payer.shop.wallet("alice"), payer.bill, receiveAmount=usd(1250))
+    assert payer.end(wallet.approve()).startswith(told if state == "asked" else "Paid")
+
+
+@pytest.mark.parametrize("junk", [b'"\xff"', b"9" * 5_000, b"[" * 400 + b"]" * 400, b"[" * 900 + b"]" * 900, b"NaN"])
+@pytest.mark.parametrize("name", ["quoting", "quote", "continue", "create", "read"])
+def test_junk_in_an_answer_is_no_fault_of_ours(payer: Payer, wallet: Rafiki, name: str, junk: bytes) -> None:
+    def answer(body: Json) -> tuple[int, Any]:
+        status, found = wallet.usual(name, body)
+        text = json.dumps(found).encode()
+        if name in {"quoting", "continue"}:
+            text = text.replace(b'"manage"', b'"junk": ' + junk + b', "manage"')
+        return status, text[:-1] + b', "junk": ' + junk + b"}"
+
+    wallet.answers[name] = answer
+    begun = payer.begin(wallet.wallet)
+    assert begun.status_code in {303, 400}
+    if begun.status_code == 303:
+        assert payer.http.get(wallet.approve(), follow_redirects=True).status_code == 200
+
+
+# Servers that are slow
+
+
+Elapse = Callable[[float], None]
+
+
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """A shop whose loop takes its time from us."""
+    plain = {**settings_of(), "loop": "asyncio"}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(testing, "settings_of", lambda: plain)
+        with run_instance(tmp_path_factory.mktemp("patient") / "payres.db") as found:
+            yield found
+
+
+@pytest.fixture
+def elapse(patient: Instance) -> Iterator[Elapse]:
+    """Time stands still for the shop's timeouts but for the seconds that this lets pass."""
+    passed = 0.0
+
+    async def count(system: Callable[[], float]) -> None:
+        loop = asyncio.get_running_loop()
+        now, begun = loop.time(), system()
+        setattr(loop, "time", lambda: now + system() - begun)  # noqa: B010 - a method is replaced
+
+    async def move(seconds: float) -> None:
+        nonlocal passed
+        passed += seconds
+
+    patient._server.call(count(lambda: passed))
+    yield lambda seconds: patient._server.call(move(seconds))
+    patient._server.call(count(time.monotonic))
+
+
+@pytest.fixture
+def waiting(patient: Instance) -> Iterator[Payer]:
+    with browsing(patient) as found:
+        yield found
+
+
+@pytest.fixture
+def slow(patient: Instance) -> Iterator[Rafiki]:
+    with run_rafiki(patient.clock) as found:
+        yield found
+
+
+def slowly(slow: Rafiki, elapse: Elapse, names: Sequence[str], seconds: float) -> None:
+    """Has these calls answered only after so many seconds. Who reads the payment then learns that it has failed."""
+
+    def answer(name: str, body: Json) -> tuple[int, Any]:
+        elapse(seconds)
+        return slow.with_members(name, failed=True)(body) if name == "read" else slow.usual(name, body)
+
+    slow.answers |= {name: partial(answer, name) for name in names}
+
+
+def test_begin_takes_ten_seconds_at_most(waiting: Payer, slow: Rafiki, elapse: Elapse) -> None:
+    slowly(slow, elapse, ["wallet", "quoting", "quote", "grant"], 3.4)
+    assert SILENT in words_of(waiting.begin(slow.wallet))
+    assert slow.made("grant") == 0, "three answers have taken more than ten seconds"
+
+
+@pytest.mark.parametrize("name", ["wallet", "quoting", "quote", "grant"])
+def test_silent_server_is_asked_once(waiting: Payer, slow: Rafiki, elapse: Elapse, name: str) -> None:
+    slowly(slow, elapse, [name], 5)
+    assert SILENT in words_of(waiting.begin(slow.wallet))
+    assert slow.made(name) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "seconds", "told", "reads"),
+    [
+        (["continue"], 5, "Your wallet did not answer", 0),
+        (["create"], 5, "On its way", 0),
+        (["continue", "create"], 3.6, "On its way", 0),
+        (["read"], 3.2, "On its way", 1),
+        (["read"], 2.8, "The payment has failed", 1),
+    ],
+)
+def test_return_takes_ten_seconds_at_most(
+    waiting: Payer,
+    slow: Rafiki,
+    elapse: Elapse,
+    names: Sequence[str],
+    seconds: float,
+    told: str,
+    reads: int,
+) -> None:
+    """Seven for the payment, three for the look at it. A payment whose answer is lost may have been made."""
+    waiting.asked(slow.wallet)
+    slowly(slow, elapse, names, seconds)
+    page = waiting.http.get(slow.approve(), follow_redirects=True)
+    assert words_of(page).startswith(told)
+    assert (slow.made("continue"), slow.made("read")) == (1, reads)

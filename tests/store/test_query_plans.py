@@ -137,7 +137,9 @@ QUERIES: dict[str, Query] = (
     | {
         "page of the audit log": call(select_page, audit.AUDIT, PageQuery(5, "1", "newer")),
         "clients.find_response, of an API key": call(clients.find_response, None, "1", "key"),
-        "checkouts.change_checkout": call(checkouts.change_checkout, b"1", "asked", "failed", 1),
+        "checkouts.change_checkout": call(
+            checkouts.change_checkout, checkouts.CheckoutRecord(b"1", "1", b"1", "payer", 1, "asked", 1), "failed", 1
+        ),
         "packets.count_and_sum, doubtful": call(packets.count_and_sum, 1, "doubtful"),
         "wallets.list_keys": call(wallets.list_keys, 1),
         "wallets.list_keys, revoked too": call(wallets.list_keys, 1, True),

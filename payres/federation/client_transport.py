@@ -1,0 +1,46 @@
+"""What the client of Open Payments sends through when this server uses it: the client for URLs that others name."""
+
+from typing import Final
+
+import httpx2
+
+from payres.client.errors import AnswerLost, ConfigurationError, InvalidAnswer, NotSent
+from payres.errors import Unavailable
+from payres.federation.connection import FetchFailed
+from payres.federation.http import GuardedClient
+
+# Parts of answers are stored while a payer is away; what the standard has in one is shorter.
+MAX_ANSWER_BYTES: Final = 8192
+# That GuardedClient sets: it names the host, reads no content coding, and keeps connections as it likes.
+_OWN_HEADERS: Final = frozenset({"host", "accept-encoding", "connection", "content-length"})
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """Requests by a GuardedClient, with its guard, bounds and fair shares. Nothing is read of an answer's headers.
+
+    Failures are errors of the client; Unavailable and TooManyRequests say that this server has not asked.
+    """
+
+    def __init__(self, http: GuardedClient) -> None:
+        self._http = http
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Sends it, and reads the whole answer."""
+        headers = {name: value for name, value in request.headers.items() if name not in _OWN_HEADERS}
+        try:
+            answer = await self._http.request(request.method, str(request.url), headers, request.content)
+        except FetchFailed as failed:
+            raise _error(failed) from failed
+        if len(answer.body) > MAX_ANSWER_BYTES:
+            raise InvalidAnswer(answer.status, [f"it has more than {MAX_ANSWER_BYTES} bytes"])
+        return httpx2.Response(answer.status, content=answer.body, request=request)
+
+
+def _error(failed: FetchFailed) -> Exception:
+    if failed.reason == "busy":
+        return Unavailable(failed.sentence)
+    if failed.reason == "bad_content":
+        return InvalidAnswer(200, [failed.sentence])
+    if not failed.unsent:
+        return AnswerLost(failed.sentence)
+    return NotSent(failed.sentence) if failed.retryable else ConfigurationError(failed.sentence)
