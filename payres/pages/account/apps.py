@@ -1,7 +1,7 @@
 """The apps that an owner has decided on: what they may still spend, those that have ended, and one of them with its
 Stop."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -19,8 +19,11 @@ from payres.pages.html import redirect
 from payres.pages.language import Language, marked
 from payres.routes.context import context_of
 from payres.store.accounts import ACCOUNTS
+from payres.store.payments import INCOMING
 from payres.store.rows import AFTER_ALL
+from payres.store.wallets import find_with_wallet
 from payres.store.work import Work
+from payres.visible import visible_url
 
 TAB: Final = "/account/apps"
 NEARLY: Final = 90  # per cent, from which a bar warns
@@ -52,7 +55,8 @@ async def show(visit: Visit) -> Response:
         found = apps.running(work, visit.wallet)
         account = ACCOUNTS.by_id(work, visit.wallet.account_id)
         ended, _ = apps.ended(work, visit.wallet, count=FEW)
-        return {"running": found, "ended": ended, "free": account.balance - account.held}
+        free = account.balance - account.held
+        return {"running": found, "ended": ended, "free": free, "names": _names(work, found)}
 
     values = await visit.read(unit)
     running: Sequence[App] = values["running"]
@@ -65,7 +69,7 @@ async def show(visit: Visit) -> Response:
         monthly=sum(one.monthly for one in found if one.monthly is not None),
         uncounted=[one for one in found if one.monthly is None],
         **values,
-        **_words(visit.language, context_of(visit.request).urls.wallet(visit.wallet.path)),
+        **_words(visit.language, context_of(visit.request).urls.wallet(visit.wallet.path), values["names"]),
     )
 
 
@@ -80,11 +84,11 @@ async def show_one(visit: Visit) -> Response:
     """GET /account/apps/{grant}."""
     grant_id, language = visit.segments["grant"], visit.language
 
-    def unit(work: Work) -> tuple[App, Sequence[Movement]]:
+    def unit(work: Work) -> tuple[App, Sequence[Movement], Mapping[str, str]]:
         app = apps.require_app(work, visit.wallet, grant_id)
-        return app, Reader(work, visit.wallet, language.zone).of_grant(grant_id, PAYMENTS)
+        return app, Reader(work, visit.wallet, language.zone).of_grant(grant_id, PAYMENTS), _names(work, [app])
 
-    app, paid = await visit.read(unit)
+    app, paid, names = await visit.read(unit)
     own = context_of(visit.request).urls.wallet(visit.wallet.path)
     return visit.show(
         "app.html",
@@ -93,7 +97,7 @@ async def show_one(visit: Visit) -> Response:
         budget=app.budget,
         rows=_rows(language, paid),
         is_cut=len(paid) == PAYMENTS,
-        **_words(language, own),
+        **_words(language, own, names),
         **activity.words(language),
     )
 
@@ -125,10 +129,21 @@ def _rows(language: Language, paid: Sequence[Movement]) -> Sequence[Row]:
     ]
 
 
-def _words(language: Language, own: str = "") -> dict[str, Any]:
-    """What the templates say of apps and budgets; `own` is the reader's wallet address."""
+def _names(work: Work, those: Sequence[App]) -> Mapping[str, str]:
+    """What the only receivers of apps are called: the wallet here, or the host of another server, by the URL."""
+
+    def name(url: str) -> str:
+        bill_id = work.urls.resource_id("incoming-payments", url)
+        found = find_with_wallet(work, INCOMING, bill_id) if bill_id else None
+        return found[1].public_name or found[1].path if found else visible_url(url).host
+
+    return {url: name(url) for app in those if app.spending and (url := app.spending.receiver)}
+
+
+def _words(language: Language, own: str = "", names: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What the templates say of apps and budgets; `own` is the reader's wallet address, `names` those of receivers."""
     return {
-        "may": lambda spending: spending_sentence(language, spending),
+        "may": lambda spending: spending_sentence(language, spending, (names or {}).get(spending.receiver)),
         "sees": lambda grant: other_words(language, grant.access, grant.subject, own),
         "end_of": lambda app: language.say(ENDS[app.standing]),
         "window_of": lambda budget: _window(language, budget),
