@@ -69,7 +69,7 @@ async def show(visit: Visit) -> Response:
         monthly=sum(one.monthly for one in found if one.monthly is not None),
         uncounted=[one for one in found if one.monthly is None],
         **values,
-        **_words(visit.language, context_of(visit.request).urls.wallet(visit.wallet.path), values["names"]),
+        **_words(visit.language, context_of(visit.request).urls.wallet(visit.wallet.path)),
     )
 
 
@@ -97,7 +97,8 @@ async def show_one(visit: Visit) -> Response:
         budget=app.budget,
         rows=_rows(language, paid),
         is_cut=len(paid) == PAYMENTS,
-        **_words(language, own, names),
+        names=names,
+        **_words(language, own),
         **activity.words(language),
     )
 
@@ -140,10 +141,10 @@ def _names(work: Work, those: Sequence[App]) -> Mapping[str, str]:
     return {url: name(url) for app in those if app.spending and (url := app.spending.receiver)}
 
 
-def _words(language: Language, own: str = "", names: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What the templates say of apps and budgets; `own` is the reader's wallet address, `names` those of receivers."""
+def _words(language: Language, own: str = "") -> dict[str, Any]:
+    """What the templates say of apps and budgets; `own` is the reader's wallet address."""
     return {
-        "may": lambda spending: spending_sentence(language, spending, (names or {}).get(spending.receiver)),
+        "may": lambda spending, names: spending_sentence(language, spending, names.get(spending.receiver)),
         "sees": lambda grant: other_words(language, grant.access, grant.subject, own),
         "end_of": lambda app: language.say(ENDS[app.standing]),
         "window_of": lambda budget: _window(language, budget),

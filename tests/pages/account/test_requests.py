@@ -104,7 +104,7 @@ def test_form_comes_first_and_open_requests_tell_what_came(shared: Instance, own
     words = owner.words(PATH)
     listed = words.partition("Open requests")[2]
     assert "Parta part is paid 60.0020.00 came" in listed
-    assert "Anyopen any amount1.23 came" in listed
+    assert "Anyopen Any amount1.23 came" in listed
     assert "Whole" not in listed
     assert "You were paid USD5.00" in owner.words(paths["Whole"])
     assert "refresh" not in owner.http.get(paths["Whole"]).headers
