@@ -218,13 +218,14 @@ async def test_buttons_of_a_budget_without_end_are_on_the_first_screen(
     """As the Web Monetization extension asks, with a key of the wallet itself, beside another budget."""
     path = f"reader-{language[:2]}"
     program = wallet_server.new_client(path, name="Nora")
-    item = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": program.wallet_address}
+    item: Json = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": program.wallet_address}
     item["limits"] = {"debitAmount": usd(2000), "interval": "R/2026-01-31T00:00:00Z/P1M"}
     wallet_server.client.obtain_grant(item)
     signed_in = wallet_server.write(lambda work: open_session(work, require_wallet(work, path), Browser(None, {})))
     page = await open_page(viewport={"width": 390, "height": 844}, locale=language)
-    cookie = {"name": "payres_session", "value": signed_in.session, "url": wallet_server.base_url}
-    await page.context.add_cookies([cookie])
+    await page.context.add_cookies(
+        [{"name": "payres_session", "value": signed_in.session, "url": wallet_server.base_url}]
+    )
     await page.goto(program.request_grant(item).json()["interact"]["redirect"])
     await expect(page.get_by_text("40.00" if language == "en-GB" else "40,00").first).to_be_in_viewport()
     for choice in ("deny", "approve"):
