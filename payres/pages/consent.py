@@ -24,13 +24,14 @@ from payres.errors import (
     WrongState,
 )
 from payres.grants import consent
+from payres.grants.access import granted_access
 from payres.grants.consent import ConsentRequest, Surroundings
 from payres.grants.sign_in import check_csrf, close_session, csrf_token
 from payres.grants.spending import Spending, spending_of
 from payres.owner.apps import Budgets, budgets
 from payres.pages import forms, html
 from payres.pages.error_sentences import problem_of
-from payres.pages.grant_words import limit_words, other_words
+from payres.pages.grant_words import length_words, limit_words, other_words
 from payres.pages.language import Language, as_written
 from payres.pages.visits import open_session
 from payres.routes.context import context_of
@@ -184,6 +185,8 @@ async def _show_request(request: Request, found: ConsentRequest, session: str, r
     values: dict[str, object] = {
         "spending": spending,
         "most": limit_words(language, spending) if spending else None,
+        "every": length_words(language, spending.interval) if spending and spending.interval else None,
+        "tells_only": not granted_access(found.grant.access),
         "others": other_words(language, found.grant.access, found.grant.subject, own),
         "around": around,
         "running": running,

@@ -20,6 +20,8 @@ SENTENCES: Final[Mapping[str, str]] = {
     "cross_site": marked("This form came from another site. Nothing was done."),
     "unavailable": marked("The server is busy. Nothing was done; try again in a moment."),
     "internal_error": marked("Something went wrong here. The fault is not yours. Try again in a while."),
+    "method_not_allowed": marked("This address does not take what your browser sent. Nothing was done."),
+    "unsupported_media_type": marked("This address does not take what your browser sent. Nothing was done."),
     "not_found": marked("There is nothing at this address. It may be mistyped, or what was here has ended."),
 }
 

@@ -69,12 +69,13 @@ def limit_words(language: Language, spending: Spending) -> Markup:
     return language.say("up to {amount} {every}, {times} times", amount=amount, every=every, times=spending.times)
 
 
-def spending_sentence(language: Language, spending: Spending) -> Markup:
-    """`It may pay up to USD 5.00 a month, to anyone it chooses.`"""
+def spending_sentence(language: Language, spending: Spending, name: str | None = None) -> Markup:
+    """`It may pay up to USD 5.00 a month, to anyone it chooses.` `name` is what the only receiver is called, for which
+    its URL stands otherwise."""
     what = limit_words(language, spending)
     if spending.receiver is None:
         return language.say("It may pay {what}, to anyone it chooses.", what=what)
-    receiver = visible_url(spending.receiver).text
+    receiver = name or visible_url(spending.receiver).text
     return language.say("It may pay {what}, only to {receiver}.", what=what, receiver=receiver)
 
 

@@ -34,8 +34,7 @@ def render_error(request: Request, error: DomainError) -> Response:
 
 def _is_for_people(request: Request) -> bool:
     """Whether a browser shows the answer to somebody. The operator's API answers programs alone."""
-    is_asked = request.method in {"GET", "HEAD"} and is_browser(request.scope["headers"])
-    return is_asked and not request.scope["path"].startswith(ADMIN_API)
+    return is_browser(request.scope["headers"]) and not request.scope["path"].startswith(ADMIN_API)
 
 
 def note_error(request: Request, error: DomainError) -> DomainError:

@@ -57,7 +57,7 @@ def change_checkout(
     failure: str | None = None,
     received_before: int | None = None,
 ) -> bool:
-    """Changes the state; False if it is no longer as in `record`. The pending data is deleted when the checkout ends."""
+    """Changes the state; False if it is no longer as in `record`. The end of a checkout deletes its pending data."""
     encrypted = None if pending is None else secrets.encrypt(tx, SECRET, pending)
     has_ended = after in {"paid", "failed"}
     purge_at = LATEST if after == "paid" else 0  # the page is the payer's receipt, and shows the payee who paid

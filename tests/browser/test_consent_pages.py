@@ -7,8 +7,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.async_api import Page, Response, expect
 
+from payres.grants.sign_in import Browser, open_session
 from payres.operator import grants
+from payres.operator.wallets import require_wallet
 from payres.pages import consent
+from payres.store.browsers import OF_WALLETS
 from tests.browser.conftest import PASSWORD, ClientSite, OpenPage
 from tests.helpers import Json, usd
 from tests.instance import Instance
@@ -198,6 +201,27 @@ async def test_pages_fit_a_phone_in_light_and_dark(
     async with page.expect_navigation():
         await page.locator("button.primary").click()
     await check()
+
+
+@pytest.mark.parametrize("language", ["en-GB", "de-DE", "es-ES"])
+async def test_buttons_of_a_budget_without_end_are_on_the_first_screen(
+    wallet_server: Instance, open_page: OpenPage, language: str
+) -> None:
+    """As the Web Monetization extension asks, with a key of the wallet itself, beside another budget."""
+    path = f"reader-{language[:2]}"
+    program = wallet_server.new_client(path, name="Nora")
+    item: Json = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": program.wallet_address}
+    item["limits"] = {"debitAmount": usd(2000), "interval": "R/2026-01-31T00:00:00Z/P1M"}
+    wallet_server.client.obtain_grant(item)
+    signed_in = wallet_server.write(lambda work: open_session(work, OF_WALLETS, require_wallet(work, path), Browser()))
+    page = await open_page(viewport={"width": 390, "height": 844}, locale=language)
+    await page.context.add_cookies(
+        [{"name": "payres_session", "value": signed_in.session, "url": wallet_server.base_url}]
+    )
+    await page.goto(program.request_grant(item).json()["interact"]["redirect"])
+    await expect(page.get_by_text("40.00" if language == "en-GB" else "40,00").first).to_be_in_viewport()
+    for choice in ("deny", "approve"):
+        await expect(page.locator(f"button[value={choice}]")).to_be_in_viewport(ratio=1)
 
 
 async def test_open_page_goes_on_by_itself_after_the_operators_decision(

@@ -251,6 +251,29 @@ async def test_what_has_no_end_has_weight_and_no_inviting_button(site: Site, lim
     assert 'class="primary"' not in page.text
 
 
+async def test_what_all_apps_can_cost_a_month_stands_before_the_buttons(site: Site) -> None:
+    monthly = SPEND | {"limits": {"debitAmount": usd(2000), "interval": "R/2026-01-01T00:00:00Z/P1M"}}
+    path, fields = await site.open(monthly)
+    assert "You have USD 0.00. Don’t allow" in words_of(await site.browser.get(path))
+    await site.submit(path, "approve", **fields, limit="5.00")
+    path, _ = await site.open(monthly)
+    page = words_of(await site.browser.get(path))
+    assert "Your limit a month It asks for 20.00." in page
+    assert "With this one, all apps together: up to USD 25.00 a month. Don’t allow" in page
+
+
+async def test_button_says_that_it_is_about_what_arrives(site: Site) -> None:
+    path, _ = await site.open(SPEND | {"limits": {"receiveAmount": usd(2000)}})
+    assert "Allow USD 20.00 to arrive Don’t allow" in words_of(await site.browser.get(path))
+
+
+async def test_headline_is_what_the_client_would_learn(site: Site) -> None:
+    path = await site.ask(subject=f"{BASE}/alice")
+    await site.sign_in(path)
+    page = words_of(await site.browser.get(path))
+    assert "Tell Super Shop that this wallet is yours? What It learns that you own https://pay.example/alice." in page
+
+
 @pytest.mark.parametrize(
     ("limit", "status", "value"),
     [("12,50", 303, "1250"), ("20", 303, "2000"), ("20.01", 400, "2000"), ("", 400, "2000")],
@@ -283,7 +306,7 @@ async def test_key_of_the_wallet_itself_is_named(site: Site) -> None:
     await site.sign_in(path)
     words = words_of(await site.browser.get(path))
     assert "Let a program with your own key pay up to USD 20.00?" in words
-    assert "A program with a key of this wallet: Alice's laptop Added 15 January 2027." in words
+    assert "A program with a key of this wallet: Alice's laptop Added today." in words
 
 
 async def test_approve_redirects_to_the_client_with_a_right_hash(site: Site) -> None:
@@ -334,7 +357,7 @@ async def test_decision_without_finish_uri_ends_on_a_page(site: Site, choice: st
     page = await site.browser.get(path)
     assert page.status_code == 200
     assert title in words_of(page)
-    assert "You may close this window" in words_of(page)
+    assert "close this window, and go back to the app" in words_of(page)
 
 
 @pytest.mark.parametrize("password", ["wrong", "", PASSWORD + " ", "\0", "x" * 5000, None])
@@ -500,7 +523,7 @@ async def test_open_page_goes_to_the_client_with_what_the_operator_decided(site:
     assert (late.status_code, f'href="{link.replace("&", "&amp;")}"' in late.text) == (409, True)
     if approve:
         await site.continue_grant(path, parse_qs(urlsplit(link).query)["interact_ref"][0])
-        assert "You may close this window" in words_of(await site.visitor(path))
+        assert "close this window" in words_of(await site.visitor(path))
 
 
 async def test_application_is_opened_by_a_click_after_the_operators_decision(site: Site) -> None:

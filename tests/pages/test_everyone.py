@@ -58,7 +58,12 @@ def test_address_in_a_page_of_an_error_is_inert(shared: Instance) -> None:
 
 def test_methods_that_are_not_taken_are_json_for_programs(shared: Instance) -> None:
     with signed_out(shared) as http:
-        assert http.get("/quotes").headers["content-type"].startswith("text/html")
+        for asked in (
+            http.get("/quotes"),
+            http.post("/alice", data={"a": "b"}),
+            http.post("/account/nothing", data={}),
+        ):
+            assert asked.headers["content-type"].startswith("text/html")
         refusal(http.get("/quotes", headers={"Accept": "*/*"}), 405, "method_not_allowed")
 
 

@@ -58,13 +58,13 @@ def plain(text: str) -> str:
         (
             {"receiveAmount": amount(1, "EUR", 3), "interval": "R/2026-01-01T00:00Z/P1D", "receiver": RECEIVER},
             "up to what it takes for the receiver to get EUR 0.001 a day",
-            "bis zu so viel, dass beim Empfänger EUR 0,001 ankommen am Tag",
+            "bis zu dem Betrag, mit dem beim Empfänger EUR 0,001 ankommen, am Tag",
         ),
         # The client chose the code of a receiver's asset.
         (
             {"receiveAmount": amount(1, "U\u202eDSU", 0)},
             "up to what it takes for the receiver to get U%E2%80%AEDSU 1",
-            "bis zu so viel, dass beim Empfänger U%E2%80%AEDSU 1 ankommen",
+            "bis zu dem Betrag, mit dem beim Empfänger U%E2%80%AEDSU 1 ankommen,",
         ),
         ({}, "any amount", "jeden beliebigen Betrag"),
         ({"receiver": RECEIVER}, "any amount", "jeden beliebigen Betrag"),

@@ -1,7 +1,7 @@
 """The apps that an owner has decided on: what they may still spend, those that have ended, and one of them with its
 Stop."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -16,8 +16,11 @@ from payres.pages.grant_words import other_words, spending_sentence
 from payres.pages.html import redirect
 from payres.pages.language import Language, marked
 from payres.pages.visits import Form
+from payres.store.payments import INCOMING
 from payres.store.rows import AFTER_ALL
+from payres.store.wallets import find_with_wallet
 from payres.store.work import Work
+from payres.visible import visible_url
 
 TAB: Final = "/account/apps"
 NEARLY: Final = 90  # per cent, from which a bar warns
@@ -53,6 +56,7 @@ async def show(visit: Visit) -> Response:
             "looking": [app for app in running if not app.may_spend],
             "ended": apps.ended(work, visit.wallet, count=FEW)[0],
             "free": free_balance(work, visit.wallet),
+            "names": _names(work, running),
         }
 
     return visit.show("apps.html", tab=TAB, **await visit.read(unit), **_words(visit))
@@ -69,17 +73,18 @@ async def show_one(visit: Visit) -> Response:
     """GET /account/apps/{grant}."""
     grant_id, language = visit.segments["grant"], visit.language
 
-    def unit(work: Work) -> tuple[App, Sequence[Movement]]:
+    def unit(work: Work) -> tuple[App, Sequence[Movement], Mapping[str, str]]:
         app = apps.require_app(work, visit.wallet, grant_id)
-        return app, Reader(work, visit.wallet, language.zone).of_grant(grant_id, PAYMENTS)
+        return app, Reader(work, visit.wallet, language.zone).of_grant(grant_id, PAYMENTS), _names(work, [app])
 
-    app, paid = await visit.read(unit)
+    app, paid, names = await visit.read(unit)
     return visit.show(
         "app.html",
         tab=TAB,
         app=app,
         rows=rows_of(paid),
         is_cut=len(paid) == PAYMENTS,
+        names=names,
         **_words(visit),
     )
 
@@ -97,11 +102,22 @@ async def stop(visit: Visit, form: Form) -> Response:
     return redirect(f"{TAB}/{grant_id}")
 
 
+def _names(work: Work, those: Sequence[App]) -> Mapping[str, str]:
+    """The names of apps' only receivers by their URLs: of a wallet here, or the host of another server."""
+
+    def name(url: str) -> str:
+        bill_id = work.urls.resource_id("incoming-payments", url)
+        found = find_with_wallet(work, INCOMING, bill_id) if bill_id else None
+        return found[1].name if found else visible_url(url).host
+
+    return {url: name(url) for app in those if app.spending and (url := app.spending.receiver)}
+
+
 def _words(visit: Visit) -> dict[str, Any]:
     """What the templates say of apps and budgets."""
     language, own = visit.language, visit.context.urls.wallet(visit.wallet.path)
     return {
-        "may": lambda spending: spending_sentence(language, spending),
+        "may": lambda spending, names: spending_sentence(language, spending, names.get(spending.receiver)),
         "sees": lambda grant: other_words(language, grant.access, grant.subject, own),
         "end_of": lambda app: language.say(ENDS[app.standing]),
         "window_of": lambda app: _window(language, app),

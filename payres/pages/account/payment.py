@@ -5,7 +5,7 @@ from typing import Final
 from starlette.responses import Response
 
 from payres.clock import MINUTE
-from payres.owner import payments
+from payres.owner import payments, requests
 from payres.owner.movements import Reader
 from payres.owner.payments import Detail
 from payres.pages import bills
@@ -22,15 +22,18 @@ FRESH: Final = 10 * MINUTE  # how long the page of a payment tells the owner how
 async def show(visit: Visit) -> Response:
     """GET /account/payments/{payment}."""
 
-    def unit(work: Work) -> tuple[Detail, ShownUrl | None]:
+    def unit(work: Work) -> tuple[Detail, ShownUrl | None, bool]:
         reader = Reader(work, visit.wallet, visit.language.zone)
         found = payments.find(work, visit.wallet, reader, visit.segments["payment"])
-        return found, _way_back(work, found)
+        is_request = found.incoming in requests.list_open(work, visit.wallet)
+        return found, _way_back(work, found), is_request
 
-    found, back = await visit.read(unit)
-    payment = found.outgoing
+    found, back, is_request = await visit.read(unit)
+    payment, one = found.outgoing, found.shown
     if payment is None:
-        return visit.show("payment_in.html", tab=ACTIVITY, found=found, one=found.shown, payment=found.incoming)
+        return visit.show(
+            "payment_in.html", tab=ACTIVITY, found=found, one=one, payment=found.incoming, is_request=is_request
+        )
     terms, ended_at = payment.terms, payment.ended_at
     is_fresh = payment.grant_id is None and (ended_at is None or visit.language.now - ended_at < FRESH)
     return visit.show(
@@ -38,7 +41,7 @@ async def show(visit: Visit) -> Response:
         tab="" if is_fresh else ACTIVITY,
         refresh=LOOK_SECONDS if payment.state == "sending" else None,
         found=found,
-        one=found.shown,
+        one=one,
         payment=payment,
         terms=terms,
         is_fresh=is_fresh,

@@ -29,18 +29,18 @@ FAILED: Final = 400  # what was typed cannot be sent
 # By the reason of an error, else by its code: the field, and what is said there.
 PROBLEMS: Final[Mapping[str, tuple[str, str]]] = {
     "no_address": ("to", marked("This is no wallet address. They look like {example} or https://{plain}.")),
-    "no_wallet": ("to", marked("There is no wallet at this address. Check it with who gave it to you.")),
-    "own_wallet": ("to", marked("This is your own wallet. Type the address of who shall get the money.")),
+    "no_wallet": ("to", marked("There is no wallet at this address. Check it with whoever gave it to you.")),
+    "own_wallet": ("to", marked("This is your own wallet. Type the address that the money shall go to.")),
     "not_found": ("to", marked("There is no such bill. Ask for a new link.")),
     "completed": ("to", marked("This bill is paid, and takes no more money.")),
     "expired": ("to", marked("This bill has expired. Ask for a new one.")),
     "unreachable": ("to", marked("{host} does not answer. Check the address; if it is right, try again later.")),
-    "refused": ("to", marked("{host} does not let this server pay it. Ask who gave you the address.")),
+    "refused": ("to", marked("{host} does not let this server pay it. Ask whoever gave you the address.")),
     "bad_content": ("to", marked("{host} answers with something that cannot be paid. Check the address.")),
-    "no_ilp_method": ("to", marked("No way for money leads from here to {host}. Ask who runs this server.")),
+    "no_ilp_method": ("to", marked("No way for money leads from here to {host}. Ask whoever runs this server.")),
     "no_path": (
         "to",
-        marked("No way for money leads to {host} now. Try less, try later, or ask who runs this server."),
+        marked("No way for money leads to {host} now. Try less, try later, or ask whoever runs this server."),
     ),
     "no_exchange_rate": ("to", marked("This server does not change {own} into {theirs}. Ask for an address in {own}.")),
     "exchange_rate_expired": ("to", marked("The exchange rate is being renewed. Try again in a minute.")),
@@ -51,7 +51,7 @@ PROBLEMS: Final[Mapping[str, tuple[str, str]]] = {
     "invalid_amount": ("amount", marked("This amount cannot be sent. Try another one.")),
     "invalid_request": ("", marked("One of the two wallets was closed meanwhile. Nothing was sent.")),
     "invalid_quote": ("", marked("Of this bill a part was paid meanwhile. See the new price.")),
-    "invalid_receiver": ("to", marked("This cannot be paid. Ask who gave you the address for another one.")),
+    "invalid_receiver": ("to", marked("This cannot be paid. Ask whoever gave you the address for another one.")),
 }
 
 
@@ -144,7 +144,7 @@ def _missing(visit: Visit, wish: Wish) -> Mapping[str, str]:
     if not visit.wallet.active:
         found[""] = say("Your wallet is closed and sends nothing. Ask whoever runs this server.")
     if not wish.to.strip():
-        found["to"] = say("Type or paste the address of who shall get the money.")
+        found["to"] = say("Type or paste the address that the money shall go to.")
     if len(wish.note) > MAX_NOTE:
         found["note"] = say("A note has at most {number} characters.", number=MAX_NOTE)
     return found

@@ -25,7 +25,7 @@ REGIONS: Final = {
 }
 DONE: Final = {
     "password": marked("Your password is changed. Every other browser is signed out."),
-    "zone": marked("Times are shown by this clock now."),
+    "zone": marked("Times are shown in this time zone now."),
 }
 
 

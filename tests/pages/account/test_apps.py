@@ -48,6 +48,16 @@ def test_stop_can_take_the_key_and_its_other_budgets_along(shared: Instance) -> 
     refusal(owner.post("/outgoing-payments", body, token), 401, "invalid_client")
 
 
+def test_only_receiver_of_an_app_is_called_by_name_here_and_by_host_elsewhere(shared: Instance) -> None:
+    owner = new_owner(shared)
+    for receiver in (receiver_of(shared), "https://tide.example/incoming-payments/1"):
+        grant_id, _ = ask(shared.client, owner, {"debitAmount": usd(2000), "receiver": receiver})
+        name = "Bob" if receiver.startswith(shared.base_url) else "tide.example"
+        with OwnersBrowser(shared, path_of(owner)) as browser:
+            for page in (TAB, f"{TAB}/{grant_id}"):
+                assert f"It may pay up to USD 20.00, only to {name}." in browser.words(page)
+
+
 def test_only_the_owner_sees_and_stops_and_only_by_a_form_of_the_page(shared: Instance) -> None:
     owner, other = new_owner(shared), new_owner(shared)
     grant_id, token = ask(shared.client, owner, {"debitAmount": usd(2000)})

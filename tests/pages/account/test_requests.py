@@ -101,11 +101,18 @@ def test_form_comes_first_and_open_requests_tell_what_came(shared: Instance, own
     words = owner.words(PATH)
     listed = words.partition("Open requests")[2]
     assert "Parta part is paid 60.0020.00 came" in listed
-    assert "Anyopen any amount1.23 came" in listed
+    assert "Anyopen Any amount1.23 came" in listed
     assert "Whole" not in listed
     assert "You were paid USD5.00" in owner.words(paths["Whole"])
     assert "refresh" not in owner.http.get(paths["Whole"]).headers
     assert "USD 20.00 came." in owner.words(paths["Part"])
+
+
+def test_what_is_not_paid_yet_leads_from_the_activity_to_its_page(shared: Instance, owner: Owner) -> None:
+    request = make(owner, "5", "Lunch").rpartition("/")[2]
+    bill = last_segment(receiver_of(shared, 700, owner.path))
+    assert f'href="{PATH}/{request}"' in owner.http.get(f"/account/payments/{request}").text
+    assert f'href="/pay/{bill}"' in owner.http.get(f"/account/payments/{bill}").text
 
 
 def test_cancelled_request_takes_no_more_money(shared: Instance, owner: Owner) -> None:

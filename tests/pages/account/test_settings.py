@@ -80,7 +80,16 @@ def test_signing_out_everywhere_ends_every_session(payres: Instance, dora: Owner
         assert last_change(payres) == (f"owner:{dora.path}", "wallet.sign_out", dora.path)
 
 
-def test_times_follow_the_zone_that_the_reader_chose(payres: Instance, dora: OwnersBrowser) -> None:
+@pytest.fixture
+def standing_clock(payres: Instance) -> Iterator[None]:
+    """No minute passes."""
+    payres.clock.freeze(True)
+    yield
+    payres.clock.freeze(False)
+
+
+@pytest.mark.usefixtures("standing_clock")
+def test_times_follow_the_zone_that_the_reader_chose(dora: OwnersBrowser) -> None:
     def shown() -> str:
         return str(re.findall(r"It is (\d\d:\d\d) on these pages now", dora.words("/settings"))[0])
 
