@@ -6,9 +6,10 @@ an operator who may use sudo, in a checkout of payres.
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -65,9 +66,14 @@ class Machines:
         with log.open("w") as file, child([*self._enter, *command], stdout=file, stderr=file) as process:
             machine = Machine(process.pid)
             wait_until(machine.is_up, log.read_text)
-            yield machine
-            process.terminate()
-            process.wait(TIMEOUT)
+            first = int(machine.init())
+            try:
+                yield machine
+                process.terminate()
+                process.wait(TIMEOUT)
+            finally:
+                with suppress(ProcessLookupError):
+                    os.kill(first, signal.SIGKILL)  # and with it all that runs there
 
 
 class Machine(msgspec.Struct):
