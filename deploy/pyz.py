@@ -54,7 +54,7 @@ def fetch_wheels(directory: Path) -> None:
 
 def build_wheel(directory: Path) -> None:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
 
 
 def unpack(wheels: Path, packages: Path) -> None:

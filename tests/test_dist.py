@@ -5,6 +5,9 @@ import re
 import tarfile
 from pathlib import Path
 
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
 from deploy import dist
 from payres import __version__
 from tests.helpers import ROOT
@@ -28,7 +31,9 @@ def test_the_same_commit_makes_the_same_bytes(tmp_path: Path) -> None:
 
 def test_materials_are_those_of_the_lock_file(tmp_path: Path) -> None:
     dist.list_materials(tmp_path / "materials.json")
-    found = json.loads((tmp_path / "materials.json").read_text())
+    text = (tmp_path / "materials.json").read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    found = json.loads(text)
     assert (found["bomFormat"], found["metadata"]["component"]["version"]) == ("CycloneDX", __version__)
     locked = re.findall(r"^([a-z0-9-]+)==([^ ;]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
     assert len(locked) > 20

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from textwrap import dedent
 
 import click
 import msgspec
@@ -36,8 +37,8 @@ def first_words(document: str) -> set[str]:
 
 def blocks(text: str, language: str) -> list[str]:
     """The fenced code blocks in a language; an empty one is for the shell."""
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S)
-    return [content for named, content in fenced if named == language]
+    fenced = re.findall(r"^( *)```(\w*)\n(.*?)^\1```$", text, re.M | re.S)
+    return [dedent(content) for _, named, content in fenced if named == language]
 
 
 def shell_lines(text: str) -> list[str]:
@@ -74,6 +75,13 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
         assert target.exists(), f"{document.name} links to {link}"
         if anchor:
             assert anchor in heading_ids(target.read_text(encoding="utf-8")), f"{document.name} links to {link}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_first_command_stands_within_ten_lines(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    if blocks(text, "") and document.parent.name != "reference":
+        assert "\n```\n" in "\n".join(text.splitlines()[:10])
 
 
 def test_every_document_can_be_reached_from_the_readme_and_has_a_place_in_the_site() -> None:

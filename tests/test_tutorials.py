@@ -20,6 +20,10 @@ from tests.helpers import ROOT, TIMEOUT, child, free_of_settings, sign_in_token
 from tests.pages.account.browser import ACCEPT
 from tests.test_docs import blocks, text_of
 
+TUTORIALS = {
+    "README.md",
+    *(f"docs/tutorials/{name}.md" for name in ("first-payment", "on-behalf-of-an-owner", "test-your-app")),
+}
 MODULES = ROOT / "tests/interop/node_modules"
 
 
