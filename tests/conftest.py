@@ -56,7 +56,6 @@ FIGURES = {
 
 # The files that take longest, waiting ones and busy ones in turn: workers take a file at a time, in this order.
 LONGEST = (
-    "test_guides.py",
     "browser/test_admin_pages.py",
     "interop/test_interledger_receivers.py",
     "interledger/test_two_servers.py",

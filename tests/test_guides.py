@@ -20,7 +20,6 @@ from tests.test_docs import DOCUMENTS, blocks, text_of
 from tests.test_pyz import installed
 from tests.test_tutorials import TUTORIALS
 
-pytestmark = pytest.mark.timeout(1200)  # each is many commands
 
 Changes = Mapping[str, str]
 ONE_VM = "docs/how-to/one-vm.md"
@@ -261,6 +260,8 @@ def follow(machine: Machine, document: str, guide: Guide) -> None:
     assert unused == set()
 
 
+@pytest.mark.machine
+@pytest.mark.timeout(300)  # each is many commands
 @pytest.mark.parametrize("document", GUIDES)
 def test_guide(place: Machines, installed_machine: str, document: str) -> None:
     name = Path(document).stem
