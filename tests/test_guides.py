@@ -20,7 +20,6 @@ from tests.test_docs import DOCUMENTS, blocks, text_of
 from tests.test_pyz import installed
 from tests.test_tutorials import TUTORIALS
 
-
 Changes = Mapping[str, str]
 ONE_VM = "docs/how-to/one-vm.md"
 # What downloads something, and what stands for it: the packages are there.
