@@ -119,12 +119,22 @@ def local_url(host: str, port: int) -> str:
 
 
 def settings_file(environment: Mapping[str, str] | None = None) -> Path | None:
-    """The file in PAYRES_CONFIG, else `payres.toml` in the working directory or /etc/payres; None if there is none."""
+    """The file in PAYRES_CONFIG, else `payres.toml` in the working directory or /etc/payres; None if there is none.
+
+    The file of a service counts for those who may read it; others can still be clients, or have a server of their own.
+    """
     named = (os.environ if environment is None else environment).get("PAYRES_CONFIG")
     if named:
         return Path(named)
     # Not Path.is_file, which raises if this user may not enter the working directory, as after `sudo -u`.
-    return next((path for path in (Path(CONFIG), SYSTEM_CONFIG) if os.path.isfile(path)), None)
+    if os.path.isfile(CONFIG):
+        return Path(CONFIG)
+    return SYSTEM_CONFIG if os.path.isfile(SYSTEM_CONFIG) and may_read(SYSTEM_CONFIG) else None
+
+
+def may_read(path: Path) -> bool:
+    """Whether the user as whom this runs may read a file."""
+    return os.access(path, os.R_OK, effective_ids=True)
 
 
 def named_by(database: str) -> str | None:

@@ -73,7 +73,8 @@ def pay(session: Session, /, address: str, amount: str | None, payer: str, clien
     """
     wallet = session.environment.urls.wallet
     receiver, payer, signer = (one if "://" in one else wallet(one) for one in (address, payer, client or payer))
-    with _in_sentences(), Client(signer, _private_key(options["key"]), options["kid"]) as op:
+    key = _private_key(options["key"])
+    with _in_sentences(), Client(signer, key, _kid(key, options["kid"])) as op:
         # Standard output is the payment's when that is asked for as JSON.
         tell = partial(click.echo, err=session.as_json)
         payment = _pay(op, receiver, amount, payer, options["note"], options["timeout"], tell)
@@ -216,7 +217,9 @@ def _in_sentences(*unknown: type[OpenPaymentsError]) -> Iterator[None]:
         yield
     except (OpenPaymentsError, ValueError) as error:
         kind = OutcomeUnknown if isinstance(error, unknown) else click.ClickException
-        raise kind(str(error)) from error
+        cause = error.__cause__
+        where = f"No answer from {cause.request.url}: " if isinstance(cause, httpx2.RequestError) else ""
+        raise kind(f"{where}{error}") from error
 
 
 def _private_key(file: IO[bytes]) -> bytes | Mapping[str, Any]:
@@ -226,14 +229,19 @@ def _private_key(file: IO[bytes]) -> bytes | Mapping[str, Any]:
     return data
 
 
+def _kid(private: bytes | Mapping[str, Any], kid: str | None) -> str:
+    kid = kid or (private.get("kid") if isinstance(private, Mapping) else None)
+    if kid is None:
+        raise click.UsageError("A PEM names no kid; give one with --kid, the same that the server knows the key by")
+    return kid
+
+
 def _signed(
     method: str, address: str, body: bytes, *, token: str | None, key: IO[bytes], kid: str | None
 ) -> tuple[dict[str, str], str]:
     """The headers of a signed request, and the base of its signature."""
     private = _private_key(key)
-    kid = kid or (private.get("kid") if isinstance(private, Mapping) else None)
-    if kid is None:
-        raise click.UsageError("A PEM names no kid; give one with --kid, the same that the server knows the key by")
+    kid = _kid(private, kid)
     headers = {"content-type": "application/json"} if body else {}
     headers |= {"authorization": f"GNAP {token}"} if token else {}
     with _in_sentences():

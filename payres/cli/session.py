@@ -18,7 +18,16 @@ import click
 import msgspec
 
 from payres.errors import DomainError
-from payres.settings import CONFIG, SYSTEM_CONFIG, Settings, SettingsError, load_settings, named_by, settings_file
+from payres.settings import (
+    CONFIG,
+    SYSTEM_CONFIG,
+    Settings,
+    SettingsError,
+    load_settings,
+    may_read,
+    named_by,
+    settings_file,
+)
 from payres.store.connections import connect_standby, connect_writer, is_followed
 from payres.store.migrations import UnusableDatabase
 from payres.store.work import Environment, FailStop, Work
@@ -153,6 +162,8 @@ def _no_database(path: str, otherwise: str) -> str:
         why = f"{named} names it"
     elif config is not None:
         why = f"{config} names none, so it is looked for in the working directory"
+    elif os.path.isfile(SYSTEM_CONFIG) and not may_read(SYSTEM_CONFIG):
+        why = f"nothing names one that may be read: {explain_denial(SYSTEM_CONFIG)}"
     else:
         why = f"nothing names one: no {CONFIG} is in {Path.cwd()} or in {SYSTEM_CONFIG.parent}"
     # A path that is relative names another file in each folder, also in the settings of the service.

@@ -32,14 +32,16 @@ def status(session: Session) -> None:
 def doctor(session: Session) -> None:
     """It checks the files, the money and the links in the database, the server on this machine, and its public address
     as clients see it: TLS, redirects, the clock; and whether the servers of peers answer. The exit code is 1 when
-    something should be fixed.
+    something should be fixed (FIX); what may need it (WARN) leaves it at 0.
     """
     findings = examine_all(session.read, session.environment, is_standby=session.is_standby)
-    bad = [finding for finding in findings if finding.fix is not None]
+    bad = [finding for finding in findings if finding.fix is not None and not finding.warning]
     session.show(
         {"ok": not bad, "findings": list(map(asdict, findings))},
         "\n".join(
-            f"ok   {one.subject}: {one.seen}" if one.fix is None else f"FIX  {one.subject}: {one.seen}\n     {one.fix}"
+            f"ok   {one.subject}: {one.seen}"
+            if one.fix is None
+            else f"{'WARN' if one.warning else 'FIX '} {one.subject}: {one.seen}\n     {one.fix}"
             for one in findings
         ),
     )

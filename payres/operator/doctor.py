@@ -50,11 +50,13 @@ Read = Callable[[Callable[[Work], Any]], Any]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A thing that was checked and what was seen; `fix` says what to do, None when nothing is wrong."""
+    """A thing that was checked and what was seen; `fix` says what to do, None when nothing is wrong. A warning is of
+    what may become wrong, or is right in a way that cannot be seen from here."""
 
     subject: str
     seen: str
     fix: str | None = None
+    warning: bool = False
 
 
 def examine(work: Work) -> Sequence[Finding]:
@@ -78,7 +80,7 @@ def examine_all(read: Read, environment: Environment, *, is_standby: bool) -> Se
     found, is_replaced, wallet, linked = read(unit)
     served = chain(_server(environment, wallet), *map(_reach, linked))
     others = _followed(environment) if is_standby else () if is_replaced else served
-    return [*found, *_findings(chain(_clock(), others))]
+    return [*found, *_clock(), *_findings(others)]
 
 
 def _findings(looks: Iterable[Look]) -> Sequence[Finding]:
@@ -197,18 +199,19 @@ def _webhooks(work: Work) -> Iterator[Look]:
         yield "events", f"{failed} were not delivered and are not sent again", True, fix
 
 
-def _clock() -> Iterator[Look]:
-    """Whether the clock is synchronized, where systemd knows."""
+def _clock() -> Iterator[Finding]:
+    """Whether the clock is synchronized, where systemd knows: not of a container, or a machine whose host sets it."""
     command = shutil.which("timedatectl")
     if command is None:
         return
     asked = [command, "show", "--property=NTPSynchronized", "--value"]
     with suppress(subprocess.TimeoutExpired):
         said = subprocess.run(asked, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False).stdout  # noqa: S603 - a fixed command
-        is_wrong = {"yes": False, "no": True}.get(said.strip())
-        if is_wrong is not None:
-            fix = "Signatures carry the time: switch an NTP client on, with `timedatectl set-ntp true` say"
-            yield "clock", f"the clock of this machine is {'not ' if is_wrong else ''}synchronized", is_wrong, fix
+        if said.strip() == "yes":
+            yield Finding("clock", "the clock of this machine is synchronized")
+        elif said.strip() == "no":
+            fix = "Signatures carry the time: unless its host sets it, run an NTP client (`timedatectl set-ntp true`)"
+            yield Finding("clock", "no NTP client sets the clock of this machine", fix, warning=True)
 
 
 def _followed(environment: Environment) -> Iterator[Look]:

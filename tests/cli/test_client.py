@@ -115,6 +115,10 @@ def approved(server: Instance, grants: Grants[httpx2.Client], pending: PendingGr
     [
         (["{base}/alice", "5.00", "--from", "{base}/nobody"], "Error: 404 not_found"),
         (["{base}/alice", "5,00", "--from", "{base}/bob"], "Error: "),
+        (
+            ["http://127.0.0.1:1/alice", "5.00", "--from", "{base}/bob"],
+            "Error: No answer from http://127.0.0.1:1/alice: ",
+        ),
         (["https://pay.example/alice", "5.00", "--from", "ftp://pay.example/bob"], "Error: 'ftp://pay.example/bob'"),
         (
             ["http://pay.example/alice", "5.00", "--from", "https://pay.example/bob", "--client", "http://a.example"],
@@ -199,6 +203,7 @@ def test_verify_with_the_keys_of_a_wallet(server: Instance, payres: Command, sig
     "arguments",
     [
         ["sign", "GET", URL, "--key", "private.pem"],
+        ["pay", URL, "5.00", "--from", URL, "--key", "private.pem"],
         ["verify", "public.jwk", "--jwk", "public.jwk"],
     ],
 )

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from payres.operator import peers
+from payres.operator import doctor, peers
 from tests.cli.conftest import Command
 from tests.http_server import reply, serving
 from tests.instance import Instance, run_instance
 from tests.tls import server_tls
 from tests.works import add_usd_peer
 
+CLOCK = doctor._clock
 Found = Callable[[], dict[str, Any]]
 
 
@@ -55,6 +56,17 @@ def test_server_that_is_well(findings: Callable[..., dict[str, Any]], instance: 
     assert found["public address"] == f"ok {instance.base_url}/ is this server"
     assert found["server"].startswith("ok it runs and can take payments")
     assert found["keep-alive"] == f"ok {instance.base_url}/ answers two requests on one connection"
+
+
+def test_clock_that_no_client_sets_is_a_warning(
+    findings: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "timedatectl"
+    program.write_text("#!/bin/sh\necho no\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(doctor, "_clock", CLOCK)
+    assert findings()["clock"] == "WARno NTP client sets the clock of this machine"
 
 
 def test_no_server(payres: Command, database: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from payres.cli.session import explain_denial
 from tests.cli.conftest import CREATE, Command
+from tests.helpers import set_system_config
 
 NOBODY = 65534
 
@@ -104,6 +105,24 @@ def test_settings_of_the_service_count_in_a_folder_that_cannot_be_entered(
     monkeypatch.setattr("payres.settings.SYSTEM_CONFIG", config)
     with powerless():
         assert payres("wallet", "list").exit_code == 0
+
+
+def test_settings_of_a_service_that_may_not_be_read_are_left_to_it(
+    payres: Command, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, folder = made.parent / "service.toml", made.parent / "folder"
+    config.write_text(f'database = "{made}"')
+    config.chmod(0)
+    set_system_config(monkeypatch, config)
+    folder.mkdir()
+    folder.chmod(0o777)
+    monkeypatch.chdir(folder)
+    line, user = run(payres, "wallet", "list")
+    assert f" may be read: {config} belongs to " in line
+    assert f"and this command runs as {user}" in line
+    with powerless():
+        assert payres("init").exit_code == 0
+    assert (folder / "payres.toml").exists()
 
 
 @pytest.mark.parametrize(
