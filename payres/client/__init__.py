@@ -1,6 +1,6 @@
-"""A client of Open Payments, for threads and for asyncio.
+"""An Open Payments client, for threads and for asyncio.
 
-It uses no more of payres than the values that cross HTTP and their signatures, so that it can go elsewhere alone.
+It depends on nothing in payres but HTTP messages and their signatures, so that it can be published separately.
 """
 
 from payres.client import access, errors

@@ -1,4 +1,4 @@
-"""The access items of grants: `access.quote("create", identifier=wallet.id)`."""
+"""Access items of grant requests: `access.quote("create", identifier=wallet.id)`."""
 
 from msgspec import UNSET
 
@@ -15,12 +15,12 @@ from payres.wire import Amount
 
 
 def incoming_payment(*actions: INCOMING_ACTIONS, identifier: str | None = None) -> IncomingPaymentAccess:
-    """To take payments at the wallet address `identifier`, or at any of the server."""
+    """Access to incoming payments at the wallet address `identifier`, or at any of the server."""
     return IncomingPaymentAccess(actions=list(actions), identifier=identifier or UNSET)
 
 
 def quote(*actions: QUOTE_ACTIONS, identifier: str | None = None) -> QuoteAccess:
-    """To ask what payments from the wallet address `identifier` would cost."""
+    """Access to quotes for payments from the wallet address `identifier`."""
     return QuoteAccess(actions=list(actions), identifier=identifier or UNSET)
 
 
@@ -32,7 +32,7 @@ def outgoing_payment(
     receiver: str | None = None,
     interval: str | None = None,
 ) -> OutgoingPaymentAccess:
-    """To pay from the wallet address `identifier`, within these limits."""
+    """Access to outgoing payments from the wallet address `identifier`, within these limits."""
     limits = Limits(
         receiver=receiver or UNSET,
         debit_amount=debit_amount or UNSET,

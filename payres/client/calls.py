@@ -1,4 +1,4 @@
-"""Each call of the resource server and of wallet addresses once, for both kinds of client."""
+"""Calls to resource servers and wallet addresses, for both clients."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -35,13 +35,13 @@ LONGEST_PAUSE: Final = 15
 
 
 class KeySet(msgspec.Struct):
-    """The keys of a wallet address."""
+    """The JWK set of a wallet address."""
 
     keys: list[JWK]
 
 
 class Kind(NamedTuple, Generic[T]):
-    """Resources that are created, read, listed and waited for alike."""
+    """The calls that a kind of resource has in common: create, read, list and wait."""
 
     name: str
     type: type[T]
@@ -50,7 +50,7 @@ class Kind(NamedTuple, Generic[T]):
     def get(
         self, core: Core, url: str, access_token: Token, *, wait: int | None = None, timeout: float | None = None
     ) -> Steps[T]:
-        """The resource; with `wait`, once it has changed or so many seconds are over."""
+        """The resource; with `wait`, after it has changed or after so many seconds."""
         call = Call(f"{self.name}.get", "GET", url, wait=wait, timeout=timeout)
         return checks.resource(core, (yield from exchange(core, access_token, call)), self.type)
 
@@ -69,7 +69,7 @@ class Kind(NamedTuple, Generic[T]):
     ) -> Steps[Page[T]]:
         """A page of payments, newest first."""
         query = {"first": first, "last": last, "cursor": cursor, "wallet-address": _wallet(server, wallet_address)}
-        # As browsers write it: WHATWG URL, application/x-www-form-urlencoded.
+        # application/x-www-form-urlencoded as in browsers (WHATWG URL).
         text = urlencode({name: value for name, value in query.items() if value}, safe="*").replace("~", "%7E")
         call = Call(f"{self.name}.list", "GET", f"{self._urls(server)}?{text}", wait=wait, timeout=timeout)
         return checks.page(core, (yield from exchange(core, access_token, call)), self.type)
@@ -83,7 +83,7 @@ class Kind(NamedTuple, Generic[T]):
         *,
         wallet_address: str | None = None,
     ) -> Steps[Page[T]]:
-        """Of all payments, newest first, those from a cursor on."""
+        """The page after a cursor, of all payments, newest first."""
         return self.list(core, server, access_token, wallet_address=wallet_address, first=100, cursor=cursor)
 
     def wait(
@@ -94,9 +94,10 @@ class Kind(NamedTuple, Generic[T]):
         until: Callable[[T], bool] | None = None,
         timeout: float = 600,
     ) -> Steps[T]:
-        """The payment once it is as wanted: by default completed, sent or failed. Raises WaitTimeout.
+        """Polls the payment until `until` is true: by default, until it is completed, sent or failed.
 
-        An outgoing one made for a received amount may end below its `debitAmount`: look at what the receiver has.
+        An outgoing payment with a fixed receive amount may end below its `debitAmount`; read the incoming payment
+        then. Raises WaitTimeout.
         """
         deadline, pause = time.monotonic() + timeout, 1.0
         while True:
@@ -124,7 +125,7 @@ class Kind(NamedTuple, Generic[T]):
         timeout: float | None,
         repeat: Literal["always", "quoted", "keyed"] = "always",
     ) -> Steps[T]:
-        """What is created; the request has a key unless that is the empty text."""
+        """Creates a resource, with an Idempotency-Key unless `key` is empty; None generates one."""
         key = str(uuid4()) if key is None else key
         if key and not (key.isascii() and key.isprintable() and not set(key) & {'"', "\\"}):
             raise ConfigurationError("An idempotency_key is printable ASCII without quotes and backslashes")
@@ -142,13 +143,13 @@ OUTGOING: Final = Kind("outgoing_payment", OutgoingPayment, lambda payment: bool
 
 
 def wallet_address(core: Core, url: str, *, timeout: float | None = None) -> Steps[WalletAddress]:
-    """The wallet address: its asset and its servers."""
+    """The wallet address, with its asset and servers."""
     answer = yield from core.exchange(Call("wallet_address.get", "GET", url, timeout=timeout))
     return checks.decoded(answer, WalletAddress)
 
 
 def keys(core: Core, url: str, *, timeout: float | None = None) -> Steps[list[JWK]]:
-    """The keys that sign in the name of the wallet address."""
+    """The public keys of the wallet address."""
     call = Call("wallet_address.get_keys", "GET", f"{url.rstrip('/')}/jwks.json", timeout=timeout)
     answer = yield from core.exchange(call)
     found = checks.decoded(answer, KeySet)
@@ -174,7 +175,7 @@ def create_incoming(
     idempotency_key: str | None = None,
     timeout: float | None = None,
 ) -> Steps[IncomingPayment]:
-    """Something to be paid. No money moves: it is repeated when its answer was lost."""
+    """Creates an incoming payment. Retried if the response is lost, because no money moves."""
     asked = IncomingPaymentRequest(
         wallet_address=_wallet(server, wallet_address),
         incoming_amount=incoming_amount or UNSET,
@@ -187,13 +188,13 @@ def create_incoming(
 def get_public(
     core: Core, url: str, *, wait: int | None = None, timeout: float | None = None
 ) -> Steps[PublicIncomingPayment]:
-    """What everybody may know of an incoming payment; with `wait`, as `get`."""
+    """The public part of an incoming payment; `wait` as in `get`."""
     call = Call("incoming_payment.get_public", "GET", url, wait=wait, timeout=timeout)
     return checks.decoded((yield from core.exchange(call)), PublicIncomingPayment)
 
 
 def complete(core: Core, url: str, access_token: Token, *, timeout: float | None = None) -> Steps[IncomingPayment]:
-    """The incoming payment, which takes no more money."""
+    """Completes the incoming payment, which then accepts no more money."""
     call = Call("incoming_payment.complete", "POST", f"{url}/complete", timeout=timeout)
     answer = yield from exchange(core, access_token, call)
     payment = checks.resource(core, answer, IncomingPayment, has_methods=False)
@@ -214,7 +215,7 @@ def create_quote(
     idempotency_key: str | None = None,
     timeout: float | None = None,
 ) -> Steps[Quote]:
-    """What it costs to pay `receiver`. No money moves: it is repeated when its answer was lost."""
+    """Creates a quote for paying `receiver`. Retried if the response is lost, because no money moves."""
     if debit_amount and receive_amount:
         raise ConfigurationError("Fix debit_amount or receive_amount, not both")
     asked = QuoteRequest(
@@ -240,9 +241,9 @@ def create_outgoing(
     idempotency_key: str | None = None,
     timeout: float | None = None,
 ) -> Steps[OutgoingPayment]:
-    """A payment of a quote, or of an amount to an incoming payment.
+    """Creates an outgoing payment, of a quote or of an amount to an incoming payment.
 
-    Raises AnswerLost when it may have been made and cannot be asked for again without paying twice.
+    Raises AnswerLost if it may have been created, and a retry could pay twice.
     """
     by_amount = incoming_payment is not None, debit_amount is not None
     if by_amount != ((False, False) if quote_id else (True, True)):
@@ -263,7 +264,7 @@ def create_outgoing(
 def spent_amounts(
     core: Core, server: Server, access_token: Token, *, timeout: float | None = None
 ) -> Steps[GrantSpending]:
-    """What has been spent of a grant."""
+    """The amounts spent under a grant."""
     url = f"{_base(server)}/outgoing-payment-grant"
     call = Call("outgoing_payment.get_grant_spent_amounts", "GET", url, timeout=timeout)
     return checks.decoded((yield from exchange(core, access_token, call)), GrantSpending)

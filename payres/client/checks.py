@@ -1,7 +1,7 @@
-"""What answers must satisfy: what the official JavaScript client checks, and that they are about what was asked for.
+"""Validation of responses: the checks of the official JavaScript client, and that they match the request.
 
-Members that are not in the standard, where that client refuses them, are logged once: a new one must not stop
-payments. A strict client refuses them too.
+Non-standard members that the JavaScript client refuses are logged once, because new ones must not stop payments. A
+strict client refuses them too.
 """
 
 import logging
@@ -37,7 +37,7 @@ CREATED_ONLY: Final = ("grantSpentDebitAmount", "grantSpentReceiveAmount")
 
 
 def decoded(answer: httpx2.Response, kind: type[T]) -> T:
-    """The struct in an answer. Raises InvalidAnswer."""
+    """Decodes the body of a response. Raises InvalidAnswer."""
     try:
         return msgspec.json.decode(answer.content, type=kind)
     except (ValueError, RecursionError) as error:
@@ -47,9 +47,9 @@ def decoded(answer: httpx2.Response, kind: type[T]) -> T:
 def resource(
     core: Core, answer: httpx2.Response, kind: type[R], asked: Asked | None = None, *, has_methods: bool = True
 ) -> R:
-    """What was read, or created as asked for; what is completed has no methods."""
+    """A resource that was read or created. A completed incoming payment has no methods."""
     found = decoded(answer, kind)
-    # Of an incoming payment with methods, and of an outgoing one that is new, JavaScript takes any members.
+    # The JavaScript client accepts further members in incoming payments with methods and in new outgoing payments.
     if kind is Quote or (asked is None and (kind is OutgoingPayment or not has_methods)):
         notice(core, answer, members(answer), kind)
     _require(answer, _problems(found, has_methods=has_methods))
@@ -58,12 +58,12 @@ def resource(
 
 
 def members(answer: httpx2.Response) -> dict[str, Any]:
-    """Every member of an answer, those that nobody asked for too. Raises InvalidAnswer."""
+    """All members of a response, including unknown ones. Raises InvalidAnswer."""
     return decoded(answer, dict[str, Any])
 
 
 def page(core: Core, answer: httpx2.Response, kind: type[R]) -> Page[R]:
-    """A page of a list, whose items have no methods."""
+    """A page of a list; its items have no methods."""
     found = decoded(answer, Page[kind])  # type: ignore[valid-type]
     raw = members(answer)
     notice(core, answer, raw["pagination"], Pagination)
@@ -74,7 +74,7 @@ def page(core: Core, answer: httpx2.Response, kind: type[R]) -> Page[R]:
 
 
 def notice(core: Core, answer: httpx2.Response, raw: Mapping[str, Any], kind: type[Struct]) -> None:
-    """Looks for what an answer, or a part of it, should not have."""
+    """Logs non-standard members of a response or a part of it; a strict client raises InvalidAnswer."""
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
     members = sorted(raw.keys() - known.difference(CREATED_ONLY))
     if core.strict:
@@ -122,13 +122,13 @@ def _is_number(value: str) -> bool:
 
 
 def _differences(found: WalletResource, asked: Asked) -> Iterator[str]:
-    """What of a creation is not what was asked for."""
+    """The differences between a created resource and its request."""
     if isinstance(found, IncomingPayment):
         if found.completed:
             yield "completed is true"
         if found.received_amount.value.strip("0"):
             yield "receivedAmount is not zero"
-    # Servers may write wallet addresses in lower case.
+    # Servers may return wallet addresses in lower case.
     wallets = canonical(asked.wallet_address or ""), canonical(found.wallet_address)
     if wallets[0].lower() != wallets[1].lower():
         yield "walletAddress is not the one asked for"

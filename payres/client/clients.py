@@ -1,4 +1,4 @@
-"""Both clients: what they are made of, and their calls, each declared once."""
+"""Both clients, with their calls by resource."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -92,7 +92,7 @@ class _Client(Generic[Http, Transport]):
 
 
 class Client(_Client[httpx2.Client, httpx2.BaseTransport]):
-    """An Open Payments client for all threads of a process, not across `fork`. Close it, or use it with `with`."""
+    """A thread-safe Open Payments client; not for use across `fork`. Close it, or use it with `with`."""
 
     _open = httpx2.Client
 

@@ -1,7 +1,7 @@
-"""Calls as steps: what is signed, sent and repeated, without a word on threads or tasks.
+"""Calls as generators: signing, sending and retrying, independent of threads and asyncio.
 
-A call is a generator that yields effects and returns its result; failures are thrown into it. `drivers`
-performs the effects.
+A call is a generator that yields effects and returns its result; failures are thrown into it. `drivers` performs the
+effects.
 """
 
 import logging
@@ -28,26 +28,26 @@ log = logging.getLogger("payres.client")
 T = TypeVar("T")
 Signer = Callable[[bytes], Any]
 Key = str | bytes | Path | Mapping[str, Any] | Ed25519PrivateKey | Signer
-LONGEST_PAUSE: Final = 10  # seconds; a server that asks for more is not waited for
+LONGEST_PAUSE: Final = 10  # seconds; a longer Retry-After ends the retries
 FIRST_PAUSE: Final = 0.25
 UNAVAILABLE: Final = (502, 503, 504)
 
 
 class Sleep(NamedTuple):
-    """Pause for so many seconds."""
+    """Pause, in seconds."""
 
     seconds: float
 
 
 class Ask(NamedTuple):
-    """Call a function of the app, which in an asynchronous client may return an awaitable."""
+    """Call a function of the app, which may return an awaitable if the client is asynchronous."""
 
     function: Callable[[Any], Any]
     argument: Any
 
 
 class Acquire(NamedTuple):
-    """Take a lock, whose holder may be a thread or a task."""
+    """Acquire a lock, which a thread or a task may hold."""
 
     lock: Lock
 
@@ -57,10 +57,10 @@ Steps = Generator[Effect, Any, T]
 
 
 class Call(NamedTuple):
-    """One request, however often it is sent.
+    """One request, with its retries.
 
-    `repeat` says whether it may be sent again when its answer was lost: `always`, `never`, `quoted` for a payment of a
-    quote, which is paid once, and `keyed` for one that only an Idempotency-Key makes the same.
+    `repeat` says whether to retry if the response is lost: `always`, `never`, `quoted` for a payment of a quote, which
+    is paid once, and `keyed` for a request that only an Idempotency-Key makes idempotent.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Call(NamedTuple):
 
 
 class Core(msgspec.Struct, kw_only=True):
-    """What the calls of a client share; it caches nothing but which servers keep Idempotency-Keys."""
+    """The state of a client. It caches only which servers support Idempotency-Keys (`keeping`)."""
 
     wallet_address: str | None
     signer: Signer | None
@@ -87,11 +87,11 @@ class Core(msgspec.Struct, kw_only=True):
     strict: bool
     on_rotate: Callable[[Any], Any] | None
     clock: Clock
-    noticed: set[str] = msgspec.field(default_factory=set)  # of what answers have beyond the standard
+    noticed: set[str] = msgspec.field(default_factory=set)  # the non-standard members that were logged
     keeping: set[str] = msgspec.field(default_factory=set)
 
     def exchange(self, call: Call) -> Steps[httpx2.Response]:
-        """The answer that has the status called for."""
+        """Sends the request, with retries, and returns the response with the expected status."""
         is_lost = False
         attempt = 0
         while True:
@@ -105,7 +105,7 @@ class Core(msgspec.Struct, kw_only=True):
                 if attempt < self.max_retries and (is_safe or (is_unknown and self._may_repeat(call))):
                     pause = _pause(failure, attempt)
                 if pause is None:
-                    if is_lost and call.repeat in ("quoted", "keyed"):  # also when it says that the quote was paid
+                    if is_lost and call.repeat in ("quoted", "keyed"):  # even if a retry failed with a 4xx
                         sentence = f"{call.name}: the answer was lost, and the server may have done it"
                         raise errors.AnswerLost(sentence, call.key) from failure
                     raise
@@ -137,7 +137,7 @@ class Core(msgspec.Struct, kw_only=True):
             log.debug("%s %s %s %s %.1f ms", call.name, request.url.host, status, code, ms)
 
     def _request(self, call: Call) -> Steps[tuple[httpx2.Request, str | None]]:
-        """The request as it is sent, with its signature base if it is signed: the JavaScript client signs the same."""
+        """The request to send, and its signature base if it is signed, by the same rule as the JavaScript client."""
         url = self._url(call.url)
         body = b"" if call.body is None else msgspec.json.encode(call.body)
         headers, base = _headers(call), None
@@ -146,7 +146,7 @@ class Core(msgspec.Struct, kw_only=True):
                 raise errors.ConfigurationError(f"{call.name} is signed: give the client a private_key and its kid")
             try:
                 unsigned = unsigned_request(call.method, url, headers, body, self.kid, self.clock)
-            except ValueError as error:  # a kid or a token that no header can have
+            except ValueError as error:  # a kid or token with characters that are invalid in headers
                 raise errors.ConfigurationError(f"{call.name} cannot be signed: {error}") from error
             signature = yield Ask(self.signer, unsigned.base)
             if not isinstance(signature, bytes):
@@ -174,7 +174,7 @@ class Core(msgspec.Struct, kw_only=True):
 def unsigned_request(
     method: str, url: httpx2.URL, headers: Mapping[str, str], body: bytes, kid: str, clock: Clock
 ) -> Unsigned:
-    """What to sign of a request that httpx sends. Raises ValueError."""
+    """Prepares the signature of a request that httpx sends. Raises ValueError."""
     target = f"{url.scheme}://{url.netloc.decode()}{url.raw_path.decode()}"
     lines = [(name.encode(), value.encode("ascii")) for name, value in headers.items()]
     return prepare(Message(method, target, lines, body), kid, clock.now() // SECOND, ["idempotency-key"])
@@ -198,7 +198,7 @@ def _headers(call: Call) -> dict[str, str]:
 
 
 def _pause(failure: Exception, attempt: int) -> float | None:
-    """Seconds until the next attempt; None where the server asks for more than is waited for."""
+    """Seconds until the next attempt; None if Retry-After is too long."""
     asked = failure.retry_after if isinstance(failure, errors.ApiError) else None
     if asked is not None:
         return asked if asked <= LONGEST_PAUSE else None
@@ -210,7 +210,7 @@ def _is_unavailable(failure: Exception) -> bool:
 
 
 def signer_of(key: Key) -> Signer:
-    """What signs with a key, in whichever form that is. Text is never taken for a path."""
+    """The signing function of a key in any form. Text is never a path. Raises ConfigurationError."""
     try:
         if isinstance(key, Path):
             key = key.read_bytes()

@@ -1,4 +1,4 @@
-"""What performs the effects of calls: one driver for threads, one for asyncio, and the methods of both clients."""
+"""Drivers that perform the effects of calls, for threads and for asyncio, and the descriptors of client methods."""
 
 import asyncio
 import inspect
@@ -20,20 +20,20 @@ NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, ht
 
 
 class Part(Generic[Http]):
-    """Calls of one kind, of a client for threads or for asyncio."""
+    """The calls of one resource, in either client."""
 
     def __init__(self, core: Core, http: Http) -> None:
         self.core, self.http = core, http
 
     def run(self, steps: Steps[Any]) -> Any:
-        """The result of the steps, or what is awaited for it."""
+        """The result of the steps, or an awaitable of it."""
         if self.http.is_closed:
             raise ConfigurationError("The client is closed")
         return _wait(self.http, steps) if isinstance(self.http, httpx2.Client) else _run(self.http, steps)
 
 
 class Method(Generic[P, T]):
-    """A call as a method, which returns its result, or is awaited for it."""
+    """A call as a method, which returns its result, or an awaitable of it."""
 
     def __init__(self, steps: Callable[Concatenate[Core, P], Steps[T]]) -> None:
         self._steps = steps
@@ -51,8 +51,7 @@ class Method(Generic[P, T]):
 
 
 class Iteration(Generic[P, T]):
-    """The items of all pages, as a method whose result is iterated over; a page is asked for when the one before has
-    been used up. A cursor that was there before ends them."""
+    """A method that iterates over the items of all pages, which are requested as needed. A repeated cursor ends it."""
 
     def __init__(self, page: Callable[Concatenate[Core, str | None, P], Steps[Page[T]]]) -> None:
         self._page = page
@@ -136,7 +135,7 @@ async def _perform_in_task(http: httpx2.AsyncClient, effect: Effect) -> Any:
             answer = effect.function(effect.argument)
             return await answer if inspect.isawaitable(answer) else answer
         case Acquire():
-            # Its holder may be a task of this very loop, or a thread.
+            # The holder may be a task of this loop, so the loop must not block.
             while not effect.lock.acquire(blocking=False):  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
             return None
@@ -145,7 +144,7 @@ async def _perform_in_task(http: httpx2.AsyncClient, effect: Effect) -> Any:
 
 
 def _meaning(error: BaseException) -> BaseException:
-    """What it means that an effect failed: of the transport, whether the request was sent."""
+    """The client's error for a failed effect: NotSent or AnswerLost for a failure of the transport."""
     if not isinstance(error, httpx2.HTTPError):
         return error
     found = (NotSent if isinstance(error, NEVER_SENT) else AnswerLost)(str(error) or type(error).__name__)

@@ -1,4 +1,4 @@
-"""What can go wrong, as classes to catch; all are `OpenPaymentsError`."""
+"""The errors of the client; all are subclasses of `OpenPaymentsError`."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,23 +7,23 @@ import msgspec
 
 
 class OpenPaymentsError(Exception):
-    """The base of all."""
+    """The base class of all errors."""
 
 
 class ConfigurationError(OpenPaymentsError):
-    """The client lacks what a call needs, or was given what it cannot use."""
+    """The client's configuration or the call's arguments are missing or invalid."""
 
 
 class InsecureUrl(OpenPaymentsError):
-    """A URL is plain http, and the client is not."""
+    """A URL is plain http, but the client's wallet address is not."""
 
 
 class WaitTimeout(OpenPaymentsError):
-    """What was waited for did not come in time."""
+    """A wait ended without its result."""
 
 
 class InvalidAnswer(OpenPaymentsError):
-    """An answer breaks the standard, or is about something other than what was asked for."""
+    """A response violates the standard, or does not match the request."""
 
     def __init__(self, status: int, problems: list[str]) -> None:
         super().__init__(f"The answer ({status}) cannot be used: {'; '.join(problems)}")
@@ -32,15 +32,15 @@ class InvalidAnswer(OpenPaymentsError):
 
 
 class NoAnswer(OpenPaymentsError):
-    """There was no answer that could be used."""
+    """The server did not respond."""
 
 
 class NotSent(NoAnswer):
-    """The request did not reach the server: nothing has happened."""
+    """The request did not reach the server, so nothing has happened."""
 
 
 class AnswerLost(NoAnswer):
-    """Whether something has happened is not known: look before you ask again, or repeat with `idempotency_key`."""
+    """The response was lost, and the request may have succeeded: check first, or retry with `idempotency_key`."""
 
     def __init__(self, text: str, idempotency_key: str | None = None) -> None:
         super().__init__(text)
@@ -48,7 +48,7 @@ class AnswerLost(NoAnswer):
 
 
 class GrantError(OpenPaymentsError):
-    """There is no grant."""
+    """The grant was not given."""
 
 
 class InteractionNeeded(GrantError):
@@ -56,26 +56,26 @@ class InteractionNeeded(GrantError):
 
 
 class GrantDenied(GrantError):
-    """The wallet's owner said no."""
+    """The wallet's owner denied the grant."""
 
 
 class GrantLapsed(GrantError):
-    """The time for consent, or for continuing after it, is over."""
+    """The time for consent, or for continuing after consent, has expired."""
 
 
 class HashMismatch(GrantError):
-    """A browser came back without the hash that only the server can make."""
+    """A browser returned without the interaction hash of the server (RFC 9635 section 4.2.3)."""
 
 
 class Said(msgspec.Struct):
-    """What an error body says, as far as it says it."""
+    """The error object of a response body; every member is optional."""
 
     code: str = ""
     description: str = ""
     details: dict[str, Any] = {}
 
     def detail(self, name: str) -> str | None:
-        """A detail that is text."""
+        """A detail, if it is a string."""
         value = self.details.get(name)
         return value if isinstance(value, str) else None
 
@@ -85,7 +85,7 @@ class _Body(msgspec.Struct):
 
 
 class ApiError(OpenPaymentsError):
-    """A server's refusal: its HTTP status, and what else it says."""
+    """An error response: its HTTP status, and its body's code, description and details."""
 
     def __init__(self, status: int, said: Said, headers: Mapping[str, str]) -> None:
         self.status = status
@@ -100,7 +100,7 @@ class ApiError(OpenPaymentsError):
 
 
 class BadRequest(ApiError):
-    """The request breaks a rule."""
+    """The request is invalid."""
 
 
 class SignatureRejected(ApiError):
@@ -110,12 +110,12 @@ class SignatureRejected(ApiError):
 
     @property
     def server_base(self) -> str | None:
-        """The signature base that the server made of the request, if it says."""
+        """The signature base that the server computed, if the response has it."""
         return self.details.get("signatureBase")
 
 
 class TokenError(ApiError):
-    """The access token is not valid, or no longer."""
+    """The access token is invalid or has expired."""
 
 
 class InsufficientAccess(ApiError):
@@ -123,27 +123,27 @@ class InsufficientAccess(ApiError):
 
 
 class LimitExceeded(ApiError):
-    """The grant does not permit so much."""
+    """The amount exceeds the limits of the grant."""
 
 
 class InsufficientFunds(ApiError):
-    """The wallet does not have so much."""
+    """The wallet's balance is too low."""
 
 
 class NotFound(ApiError):
-    """There is no such thing, or it is not this client's."""
+    """The resource does not exist, or belongs to another client."""
 
 
 class Conflict(ApiError):
-    """It has already happened, or can no longer happen."""
+    """The state of the resource does not permit this, for example because it was already done."""
 
 
 class TooManyRequests(ApiError):
-    """Ask more slowly."""
+    """The rate limit is exceeded."""
 
 
 class ServerError(ApiError):
-    """The server has a fault."""
+    """The server failed."""
 
 
 CODES: Final[Mapping[str, type[ApiError]]] = {
@@ -154,7 +154,7 @@ CODES: Final[Mapping[str, type[ApiError]]] = {
     "limit_exceeded": LimitExceeded,
     "insufficient_funds": InsufficientFunds,
 }
-# What Rafiki says, whose codes are numbers.
+# Descriptions of Rafiki, whose codes are numbers.
 DESCRIPTIONS: Final[Mapping[str, type[ApiError]]] = {
     "Inactive Token": TokenError,
     "Invalid Token": TokenError,
@@ -170,7 +170,7 @@ STATUSES: Final[Mapping[int, type[ApiError]]] = {
 
 
 def api_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """The error of an answer, whatever its body is."""
+    """The error of a response with any body."""
     try:
         said = msgspec.json.decode(body, type=_Body).error
     except (ValueError, RecursionError):

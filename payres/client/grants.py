@@ -1,4 +1,4 @@
-"""Grants: asking for them, coming back from the wallet's owner, and calls with them, which rotate expired tokens."""
+"""Grants: requesting and continuing them, and calls with their tokens, which are rotated when expired."""
 
 import hmac
 import secrets
@@ -22,18 +22,18 @@ LAPSED: Final = ("decision_expired", "approval_expired", "unknown_continuation",
 
 
 class Kept(msgspec.Struct, kw_only=True, dict=True):
-    """What an app may keep as text. The text holds secrets, which `repr` does not show."""
+    """State that an app may store as text. The text contains secrets, which `repr` does not show."""
 
     continue_uri: str = ""
     continue_token: str = ""
 
     def dump(self) -> str:
-        """Text for `load`; it holds secrets."""
+        """Text for `load`; it contains secrets."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
     def load(cls, text: str) -> Self:
-        """What was dumped."""
+        """Restores the result of `dump`."""
         return msgspec.json.decode(text, type=cls)
 
     def __repr__(self) -> str:
@@ -41,7 +41,7 @@ class Kept(msgspec.Struct, kw_only=True, dict=True):
 
 
 class Grant(Kept, kw_only=True):
-    """A grant with its access token, which calls rotate when it has expired."""
+    """A grant with its access token, which calls rotate when it has expired. `expires_in` is in seconds."""
 
     value: str = ""
     manage: str = ""
@@ -53,13 +53,13 @@ class Grant(Kept, kw_only=True):
         self.lock = Lock()
 
     def take(self, token: AccessToken) -> None:
-        """Keeps a token in the place of the one before."""
+        """Replaces the token."""
         self.value, self.manage, self.expires_in = token.value, token.manage, token.expires_in or None
         self.access = msgspec.json.decode(token.access)
 
 
 class PendingGrant(Kept, kw_only=True):
-    """A grant for which the wallet's owner is sent to `redirect`."""
+    """A grant that needs the consent of the wallet's owner at the URL `redirect`. `wait` is in seconds."""
 
     redirect: str = ""
     wait: int = 0
@@ -68,9 +68,9 @@ class PendingGrant(Kept, kw_only=True):
     server_nonce: str = ""
 
     def reference_in(self, callback_url: str) -> str:
-        """What continues the grant, of the URL that the owner's browser has come back to; `finish` takes it from there.
+        """The interaction reference in the URL that the owner's browser returned to; used by `finish`.
 
-        Raises GrantDenied, and HashMismatch for a URL that the server cannot have made.
+        Raises GrantDenied, and HashMismatch if the URL is not from the server.
         """
         query = dict(parse_qsl(urlsplit(callback_url).query))
         if "result" in query:
@@ -80,7 +80,7 @@ class PendingGrant(Kept, kw_only=True):
             _standard(interaction_hash(self.client_nonce, self.server_nonce, reference, url))
             for url in (self.server, self.server.rstrip("/") + "/")
         ]
-        # Both are compared, and in constant time.
+        # Both are compared, in constant time.
         matches = [hmac.compare_digest(one, shown) for one in hashes]
         if not self.client_nonce or not reference or not any(matches):
             raise errors.HashMismatch("The hash of the URL does not belong to this grant: nothing was continued")
@@ -99,7 +99,7 @@ def request(
     client: str | Mapping[str, Any] | None = None,
     timeout: float | None = None,
 ) -> Steps[Grant | PendingGrant]:
-    """Asks for a grant."""
+    """Requests a grant."""
     if not access and not subject:
         raise errors.ConfigurationError("Ask for access, a subject, or both")
     items: list[dict[str, Any]] = [msgspec.to_builtins(item) for item in access]
@@ -126,26 +126,26 @@ def request(
 def continue_(
     core: Core, url: str, access_token: str, interact_ref: str | None = None, *, timeout: float | None = None
 ) -> Steps[Grant | PendingGrant]:
-    """Continues a grant, with the reference that the owner's browser brought, if it brought one."""
+    """Continues a grant, with the interaction reference, if there is one."""
     body = {"interact_ref": interact_ref} if interact_ref else None
     call = Call("grant.continue", "POST", url, body=body, token=access_token, timeout=timeout, repeat="never")
     return (yield from _granted(core, call))
 
 
 def cancel(core: Core, url: str, access_token: str, *, timeout: float | None = None) -> Steps[None]:
-    """Ends a grant and its tokens."""
+    """Revokes a grant and its tokens."""
     yield from core.exchange(Call("grant.cancel", "DELETE", url, 204, token=access_token, timeout=timeout))
 
 
 def obtain(core: Core, server: Server, *access: Item, timeout: float | None = None) -> Steps[Grant]:
-    """A grant that needs nobody's consent. Raises InteractionNeeded."""
+    """Requests a grant that needs no consent. Raises InteractionNeeded."""
     refused: errors.ApiError | None = None
     try:
         found = yield from request(core, server, *access, timeout=timeout)
         if isinstance(found, Grant):
             return found
     except errors.ApiError as error:
-        if "interact" not in str(error):  # which the request lacks
+        if "interact" not in str(error):
             raise
         refused = error
     raise errors.InteractionNeeded("The wallet's owner must consent: use grant.start") from refused
@@ -154,7 +154,7 @@ def obtain(core: Core, server: Server, *access: Item, timeout: float | None = No
 def start(
     core: Core, server: Server, *access: Item, finish: str | None = None, timeout: float | None = None
 ) -> Steps[PendingGrant]:
-    """A grant for which the owner is sent to `redirect`, and comes back to the URL `finish` if there is one."""
+    """Requests a grant with the owner's consent at `redirect`; the browser returns to the URL `finish`, if given."""
     interact: dict[str, Any] = {"start": ["redirect"]}
     if finish is not None:
         interact["finish"] = {"method": "redirect", "uri": finish, "nonce": secrets.token_urlsafe(24)}
@@ -165,9 +165,9 @@ def start(
 
 
 def finish(core: Core, pending: PendingGrant, callback_url: str, *, timeout: float | None = None) -> Steps[Grant]:
-    """The grant, once the owner's browser has come back to `callback_url`.
+    """Continues the grant after the owner's browser has returned to `callback_url`.
 
-    Raises GrantDenied, and HashMismatch for a URL that the server cannot have made: then nothing is continued.
+    Raises GrantDenied, and HashMismatch if the URL is not from the server; then nothing is continued.
     """
     reference = pending.reference_in(callback_url)
     found = yield from _continued(core, pending, reference, timeout)
@@ -177,7 +177,8 @@ def finish(core: Core, pending: PendingGrant, callback_url: str, *, timeout: flo
 
 
 def wait(core: Core, pending: PendingGrant, timeout: float = 600) -> Steps[Grant]:
-    """The grant, once the owner has consented; asks as often as the server lets it. Raises GrantDenied, WaitTimeout."""
+    """Polls for the grant until the owner has consented, as often as the server permits. Raises GrantDenied,
+    WaitTimeout."""
     deadline, pause = time.monotonic() + timeout, max(pending.wait, 1)
     while time.monotonic() + pause <= deadline:
         yield Sleep(pause)
@@ -197,7 +198,7 @@ def wait(core: Core, pending: PendingGrant, timeout: float = 600) -> Steps[Grant
 
 
 def rotate(core: Core, url: str, access_token: Token, *, timeout: float | None = None) -> Steps[AccessToken]:
-    """A new token in the place of one, which a grant takes over."""
+    """Rotates a token; a Grant is updated."""
     if isinstance(access_token, str):
         return (yield from _new_token(core, url, access_token, timeout))
     yield Acquire(access_token.lock)
@@ -208,13 +209,13 @@ def rotate(core: Core, url: str, access_token: Token, *, timeout: float | None =
 
 
 def revoke(core: Core, url: str, access_token: Token, *, timeout: float | None = None) -> Steps[None]:
-    """Ends a token."""
+    """Revokes a token."""
     value = access_token.value if isinstance(access_token, Grant) else access_token
     yield from core.exchange(Call("token.revoke", "DELETE", url, 204, token=value, timeout=timeout))
 
 
 def exchange(core: Core, access_token: Token, call: Call) -> Steps[httpx2.Response]:
-    """The answer to a call with a token; that of a grant is rotated once when it has expired."""
+    """The response to a call with a token. The token of a Grant is rotated once if it has expired."""
     if isinstance(access_token, str):
         return (yield from core.exchange(call._replace(token=access_token)))
     used = access_token.value
@@ -228,12 +229,12 @@ def exchange(core: Core, access_token: Token, call: Call) -> Steps[httpx2.Respon
 def _renew_expired(core: Core, grant: Grant, used: str, expired: errors.TokenError) -> Steps[None]:
     yield Acquire(grant.lock)
     try:
-        if grant.value == used:  # else another thread or task was quicker
+        if grant.value == used:  # else another thread or task has rotated it
             yield from _renew(core, grant.manage, grant, None)
     except errors.ApiError as error:
         if error.status >= 500 or error.status == 429:
             raise
-        raise expired from error  # revoked, or rotated by another process
+        raise expired from error  # the token was revoked, or rotated by another process
     finally:
         grant.lock.release()
 
@@ -286,5 +287,5 @@ def _granted(core: Core, call: Call) -> Steps[Grant | PendingGrant]:
 
 
 def _standard(digest: str) -> bytes:
-    """A hash in base64 of either alphabet, with or without padding, as bytes to compare."""
+    """A hash in either base64 alphabet, with or without padding, normalized for comparison."""
     return digest.replace(" ", "+").replace("-", "+").replace("_", "/").rstrip("=").encode()

@@ -1,4 +1,4 @@
-"""Amounts as people write them, and as programs count."""
+"""Conversion between decimal amounts and Amount."""
 
 from decimal import Decimal
 
@@ -7,7 +7,7 @@ from payres.wire import Amount, WalletAddress
 
 
 def money(text: str | int | Decimal, wallet: WalletAddress | Asset) -> Amount:
-    """An amount such as `money("5.00", wallet)`, in the wallet's asset. Raises ValueError, and TypeError for floats."""
+    """An Amount in the wallet's asset: `money("5.00", wallet)`. Raises ValueError, and TypeError for floats."""
     if isinstance(text, bool) or not isinstance(text, str | int | Decimal):
         raise TypeError(f'write the amount as text, such as "5.00": a {type(text).__name__} is not exact')
     asset = wallet if isinstance(wallet, Asset) else Asset(wallet.asset_code, wallet.asset_scale)
@@ -16,5 +16,5 @@ def money(text: str | int | Decimal, wallet: WalletAddress | Asset) -> Amount:
 
 
 def decimal(amount: Amount) -> Decimal:
-    """An amount in whole units: `Decimal("5.00")`. In the smallest unit it is `int(amount.value)`."""
+    """An amount in major units: `Decimal("5.00")`. In minor units it is `int(amount.value)`."""
     return Decimal(format_decimal(int(amount.value), amount.asset))

@@ -1,1 +1,1 @@
-"""What the owner of a wallet can do without a grant, one module a noun. The audit log names them `owner:<path>`."""
+"""Operations of a wallet's owner, without a grant; one module per noun. Their audit actor is `owner:<path>`."""

@@ -1,4 +1,4 @@
-"""Apps that the owner of a wallet has decided on: who they are, what each may still spend, and stopping them."""
+"""Apps whose grants the wallet's owner has decided: their identity, their remaining budget, and revoking them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
@@ -18,16 +18,19 @@ from payres.store.wallets import KeyRecord, WalletRecord, last_key
 from payres.store.work import Work
 from payres.visible import ShownUrl, visible_name, visible_url
 
-# What of a grant is so: it may spend, it may look only; the others have ended: it has paid what it was allowed for, its
-# time is over, the app never came for it, somebody stopped it, or it was not allowed.
+# Grants in force may spend, or only read ("looks"). The others have ended: the limit is spent ("paid"), the last
+# interval is over, the app never continued the grant ("lapsed"), it was revoked ("stopped"), or it was denied.
 Standing = Literal["spends", "looks", "paid", "over", "lapsed", "stopped", "denied"]
 IN_FORCE: Final[frozenset[Standing]] = frozenset({"spends", "looks"})
-BATCH: Final = 64  # grants that are read at a time, where most are shown
+BATCH: Final = 64  # grants read at a time, most of which are shown
 
 
 class Who(NamedTuple):
-    """Who asked for a grant. An app chose its `name` itself (`is_claimed`); a program of the owner's own has the name
-    that they gave its key, or none. Of an app, `address` is what its key proves to control."""
+    """The requester of a grant: an app, or a program that signs with a key of the wallet itself.
+
+    An app chooses its `name` itself (`is_claimed`); its `address` is proven by its key. A program is named after its
+    `key`, or has no name.
+    """
 
     name: str
     is_claimed: bool
@@ -36,15 +39,15 @@ class Who(NamedTuple):
 
     @property
     def is_own(self) -> bool:
-        """Whether it signs with a key of the wallet itself."""
+        """Whether it is a program with a key of the wallet itself."""
         return self.address is None
 
 
 class App(msgspec.Struct, frozen=True, kw_only=True):
-    """A grant as its wallet's owner sees it, and what of it is left in the window that is open now.
+    """A grant as its wallet's owner sees it, with the spending in the current window.
 
-    `spent` and `left` are in `asset`, that of the limit; without a limit `left` is None. `window` counts from 1. The
-    next window opens at `renews_at`, which is also when the first one does; after `ends_at` there is none.
+    `spent` and `left` are in minor units of `asset`, the asset of the limit; without a limit `left` is None. `window`
+    counts from 1. `renews_at` is the start of the next window, or of the first; the last one ends at `ends_at`.
     """
 
     grant: DecidedRecord
@@ -60,26 +63,25 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_spend(self) -> bool:
-        """Whether it is a budget."""
+        """Whether the grant permits payments, now or in a later window."""
         return self.standing == "spends"
 
     @property
     def is_to_come(self) -> bool:
-        """Whether its first window is still to open."""
+        """Whether its first window is in the future."""
         interval = self.spending.interval if self.spending else None
         return interval is not None and self.renews_at is not None and interval.start == self.renews_at
 
     @property
     def monthly(self) -> int | None:
-        """What it can take from the wallet within a month, fees not counted where it is a limit of what arrives; None
-        where that is in another currency, or has no limit but the balance."""
+        """The most that it can debit within a month; None if the limit is on the receive amount, or there is none."""
         if self.spending is None or self.spending.fixes_receive or self.left is None:
             return None
         return self.left if self.spending.interval is None else self.spending.a_month
 
 
 class Budgets(NamedTuple):
-    """Apps that may spend, the newest first; those that are `counted` come to `monthly` within a month, at most."""
+    """Apps that may spend, newest first; together the `counted` ones can debit at most `monthly` within a month."""
 
     apps: Sequence[App]
 
@@ -93,20 +95,20 @@ class Budgets(NamedTuple):
 
 
 def budgets(work: Work, wallet: WalletRecord) -> Budgets:
-    """What apps may still spend from a wallet."""
+    """The apps that may spend from the wallet."""
     return Budgets([app for app in running(work, wallet) if app.may_spend])
 
 
 def running(work: Work, wallet: WalletRecord) -> Sequence[App]:
-    """The grants that permit something now, the newest first."""
-    # Of the many that were for one payment, nothing more is read.
+    """The grants in force, newest first."""
+    # The many grants for a single payment need no further reads.
     records = (one for one in grants.grants_in_force(work, wallet.id) if not _is_used_up(one))
     found = (_app(work, wallet, record) for record in records)
     return [app for app in found if app.standing in IN_FORCE]
 
 
 def ended(work: Work, wallet: WalletRecord, before: str = AFTER_ALL, count: int = 20) -> tuple[Sequence[App], bool]:
-    """So many that have ended, asked for before the one with this id, newest first; and whether there are others."""
+    """Up to `count` ended grants with ids below `before`, newest first, and whether there are more."""
     found: list[App] = []
     for app in _walk(work, wallet, before):
         if app.standing not in IN_FORCE:
@@ -117,13 +119,13 @@ def ended(work: Work, wallet: WalletRecord, before: str = AFTER_ALL, count: int 
 
 
 def require_app(work: Work, wallet: WalletRecord, grant_id: str) -> App:
-    """The grant of this wallet. Raises NotFound, also for one of another wallet."""
+    """A grant of this wallet. Raises NotFound, also for a grant of another wallet."""
     record = grants.decided_grant(work, wallet.id, grant_id)
     return _app(work, wallet, require(record, "There is no such app here"))
 
 
 def stop(work: Work, wallet: WalletRecord, grant_id: str) -> App:
-    """Ends a grant at once, before its next payment. Raises NotFound."""
+    """Revokes a grant, effective at once. Raises NotFound."""
     require_app(work, wallet, grant_id)
     operations.revoke(work, grant_id)
     return require_app(work, wallet, grant_id)
@@ -174,13 +176,13 @@ def _standing(work: Work, record: DecidedRecord, spending: Spending | None, left
         return "looks"
     if spending.interval is not None:
         return "over" if spending.interval.end is not None and spending.interval.end <= work.now else "spends"
-    # All of its amount, or its only receiver, which may have cost less.
+    # The limit is spent, or its only receiver is paid, perhaps for less.
     has_paid = left == 0 or bool(spending.receiver and payments.has_completed(work, record.id))
     return "paid" if has_paid else "spends"
 
 
 def _is_used_up(record: DecidedRecord) -> bool:
-    """Whether it may spend once, and has spent it all."""
+    """Whether a limit without an interval is spent completely."""
     spending = spending_of(record.access)
     if spending is None or spending.value is None or spending.interval is not None or spending.fixes_receive:
         return False
@@ -188,7 +190,7 @@ def _is_used_up(record: DecidedRecord) -> bool:
 
 
 def who_of(work: Work, wallet: WalletRecord, grant: GrantRecord, client: str) -> Who:
-    """Who asked for a grant; `client` is the identity."""
+    """The requester of a grant; `client` is the identity of its client."""
     if work.urls.wallet_path(client) == wallet.path:
         key = last_key(work, wallet.id, grant.kid) if grant.kid else None
         return Who(visible_name(key.name, None) or "" if key else "", False, None, key)

@@ -1,8 +1,8 @@
-"""Paying an incoming payment here from a wallet on any server: this server asks the other one as its client, and the
-payer consents there.
+"""Paying a local incoming payment from a wallet on any server: this server is a client of the payer's server, where the
+payer consents.
 
-A payment is asked of one server, in one browser, and moves one way: whoever comes back twice, or from elsewhere, has
-nothing paid. A browser waits ten seconds at most: for `begin`, or for `finish` and `look` one after the other.
+A checkout belongs to one server and one browser, and its state only advances: a second return, or one from another
+browser, pays nothing. A browser waits at most ten seconds: for `begin`, or for `finish` followed by `look`.
 """
 
 import asyncio
@@ -39,17 +39,16 @@ from payres.wire import Amount, OutgoingPayment, WalletAddress
 BEGIN_SECONDS: Final = 10.0
 FINISH_SECONDS: Final = 7.0
 LOOK_SECONDS: Final = 3.0
-LONGEST_WAIT: Final = 60  # seconds that a server may have us wait before we continue
-TOO_FAST: Final = 5 * SECOND  # until we continue again, if we came too early
-LATE: Final = 2 * MINUTE  # a payment that has not come by then may not come
+LONGEST_WAIT: Final = 60  # seconds; the maximum `wait` of a grant continuation that is respected
+TOO_FAST: Final = 5 * SECOND  # the delay after a too_fast error
+LATE: Final = 2 * MINUTE  # after which the payer is warned that the payment may not arrive
 FAILURES: Final = (errors.OpenPaymentsError, DomainError, TimeoutError)
 
-# Why a payment has failed.
 Failure = Literal["denied", "closed", "refused", "no_funds", "silent", "failed", "part"]
 
 
 class Desk(NamedTuple):
-    """Where payers are served: what asks their servers, and what is stored."""
+    """The services that a checkout needs; `client` sends the requests to payers' servers."""
 
     database: Database
     urls: Urls
@@ -58,10 +57,10 @@ class Desk(NamedTuple):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A payment for which the payer's consent was asked, as it is stored until it has ended.
+    """The pending grant of a checkout, stored until the checkout ends.
 
-    Before `not_before` (microseconds) the payer's server wants no continuation. `token` makes the payment and later
-    reads it, at `payment` once that is known.
+    The payer's server accepts no continuation before `not_before` (microseconds). `token` creates the outgoing payment
+    and later reads it at the URL `payment`.
     """
 
     grant: PendingGrant
@@ -73,7 +72,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkout(NamedTuple):
-    """A payment that was begun, with what it pays. `asked` is None once it has ended."""
+    """A checkout with the incoming payment that it pays. `asked` is None once it has ended."""
 
     record: CheckoutRecord
     asked: Asked | None
@@ -81,37 +80,37 @@ class Checkout(NamedTuple):
     wallet: WalletRecord
 
     def is_of(self, browser: str | None) -> bool:
-        """Whether this browser has begun it."""
+        """Whether this browser began it."""
         return browser is not None and hmac.compare_digest(hash_secret(browser), self.record.browser_hash)
 
     def is_late(self, now: int) -> bool:
-        """Whether the money should have come by now."""
+        """Whether the money is overdue."""
         return now - self.record.changed_at > LATE
 
     def wait(self, now: int) -> int:
-        """How many seconds the payer's server still wants to be left alone."""
+        """The seconds until the payer's server accepts a continuation."""
         return 0 if self.asked is None else -(-(self.asked.not_before - now) // SECOND)
 
 
 async def begin(
     desk: Desk, payment: IncomingRecord, receiver: WalletRecord, amount: int, payer: str, browser: str
 ) -> str:
-    """Asks the payer's server for consent that just this amount arrives; the URL to send the payer to.
+    """Requests a grant for paying exactly this amount from the payer's server, and returns the URL for the payer.
 
-    `payer` is the URL of a wallet address, `browser` the secret in the browser's cookie. Raises InvalidReceiver with
-    the reason when the wallet cannot be asked or its server says no, Unavailable, TooManyRequests; nothing was done.
+    `payer` is the URL of a wallet address, `browser` the secret in the browser's cookie. Raises InvalidReceiver with a
+    reason if the payer's server fails or refuses, Unavailable, TooManyRequests; nothing is stored then.
     """
-    secret, no = new_secret(), "no_wallet"
+    secret, refusal = new_secret(), "no_wallet"
     bill, finish = (desk.urls.resource(kind, payment.id) for kind in ("incoming-payments", "pay"))
     try:
         async with asyncio.timeout(BEGIN_SECONDS):
             wallet = await desk.client.wallet_address.get(payer)
             _check_server(wallet.id, payer)
-            no = "refused"
+            refusal = "refused"
             asked = await _ask(desk, wallet, bill, shown_amount(amount, receiver.asset), f"{finish}/return/{secret}")
     except (errors.OpenPaymentsError, TimeoutError) as error:
         is_silent = isinstance(error, errors.NoAnswer | errors.ServerError | TimeoutError)
-        reason = no if _is_refusal(error) else "unreachable" if is_silent else "bad_content"
+        reason = refusal if _is_refusal(error) else "unreachable" if is_silent else "bad_content"
         raise unpayable("payer", f"its server cannot be asked: {error!s:.200}", reason) from error
     record = CheckoutRecord(
         id_hash=hash_secret(secret),
@@ -127,22 +126,22 @@ async def begin(
 
 
 def find(work: Work, payment_id: str, secret: str) -> Checkout:
-    """The payment that was begun under this secret for this incoming payment. Raises NotFound."""
+    """The checkout of this incoming payment with this secret. Raises NotFound."""
     record = CHECKOUTS.find(work, "WHERE id_hash = ?", hash_secret(secret))
     found = find_with_wallet(work, INCOMING, payment_id)
     if record is None or found is None or record.incoming_payment_id != payment_id:
         raise nothing_here()
     asked = None
-    with suppress(msgspec.DecodeError):  # another version of payres has stored it
+    with suppress(msgspec.DecodeError):  # it was stored by another version of payres
         asked = msgspec.json.decode(pending_of(work, record) or "", type=Asked)
     return Checkout(record, asked, *found)
 
 
 async def finish(desk: Desk, found: Checkout, query: str) -> bool:
-    """Has the payer's server make the payment that the payer has approved, who came back with `query`. Whatever becomes
-    of it is stored; what was done before is not done again. It is left for later while their server wants to wait.
+    """Creates the payment at the payer's server after the payer returned with `query`, and stores the result.
 
-    False, with nothing done, for what the server that was asked has not said.
+    Does nothing if another call has done so, or if the server accepts no continuation yet. Returns False, and does
+    nothing, if the interaction hash of the query is wrong (RFC 9635 section 4.2.3).
     """
     asked = found.asked
     if asked is None:
@@ -157,7 +156,7 @@ async def finish(desk: Desk, found: Checkout, query: str) -> bool:
         return True
     claimed = None if found.wait(desk.clock.now()) > 0 else await desk.database.write(partial(_claim, found=found))
     if claimed == "failed":
-        with suppress(*FAILURES):  # the grant is good for nothing
+        with suppress(*FAILURES):  # the unused grant expires anyway
             async with asyncio.timeout(LOOK_SECONDS):
                 await desk.client.grant.cancel(asked.grant.continue_uri, asked.grant.continue_token)
     if claimed == "returned":
@@ -166,7 +165,7 @@ async def finish(desk: Desk, found: Checkout, query: str) -> bool:
 
 
 async def look(desk: Desk, found: Checkout) -> None:
-    """Notes what has become of a payment on its way: whether the money is here, or the payer's server gave up."""
+    """Stores whether a payment on its way has arrived or failed."""
     asked, record = found.asked, found.record
     if record.state not in {"returned", "made"}:
         return
@@ -183,12 +182,12 @@ async def look(desk: Desk, found: Checkout) -> None:
 
 
 async def _ask(desk: Desk, wallet: WalletAddress, bill: str, receive: Amount, finish: str) -> Asked:
-    """Asks for consent to the price of this and to nothing else."""
+    """Requests a grant for exactly the quoted debit amount to this receiver."""
     client = desk.client
     quoting = await client.grant.obtain(wallet, access.quote("create"))
     quote = await client.quote.create(wallet, quoting.value, receiver=bill, receive_amount=receive)
     item = access.outgoing_payment(
-        *("create", "read"),  # to learn that the payment has failed
+        *("create", "read"),  # read, to learn that the payment failed
         identifier=wallet.id,
         receiver=quote.receiver,
         debit_amount=quote.debit_amount,
@@ -202,7 +201,8 @@ async def _ask(desk: Desk, wallet: WalletAddress, bill: str, receive: Amount, fi
 
 
 async def _pay(desk: Desk, found: Checkout, asked: Asked, query: str) -> None:
-    """Continues the grant and makes the payment. Once that was asked for, only a refusal says that none was made."""
+    """Continues the grant and creates the payment. Once the create request was sent, only a 4xx proves that no payment
+    exists."""
     client, payer = desk.client, found.record.payer
     try:
         async with asyncio.timeout(FINISH_SECONDS):
@@ -213,7 +213,7 @@ async def _pay(desk: Desk, found: Checkout, asked: Asked, query: str) -> None:
             )
             _check_server(made.id, asked.resource_server)
     except FAILURES as error:
-        if asked.token and _may_be_done(error):  # what comes here will tell
+        if asked.token and _may_be_done(error):  # `look` will see whether the money arrives
             await _move(desk, found, "made", asked)
         elif isinstance(error, errors.ApiError) and error.code == "too_fast":
             await _move(desk, found, "asked", replace(asked, not_before=desk.clock.now() + TOO_FAST))
@@ -225,7 +225,8 @@ async def _pay(desk: Desk, found: Checkout, asked: Asked, query: str) -> None:
 
 
 def _claim(work: Work, found: Checkout) -> State | None:
-    """Who gets "returned" pays; the bill may have been paid or ended since it was begun."""
+    """Advances the state; the caller that gets "returned" pays. The state is "failed" if the incoming payment has been
+    paid or has ended since `begin`."""
     payment, record = INCOMING.by_id(work, found.payment.id), found.record
     is_open = payment.open_at(work.now) and found.wallet.active and fits(payment.remaining, record.amount)
     after: State = "returned" if is_open else "failed"
@@ -244,7 +245,7 @@ async def _move(
 
 
 def _check_server(url: str, server: str) -> None:
-    """Raises InvalidAnswer for a URL of another server, which may neither be spoken for nor get a token."""
+    """Raises InvalidAnswer for a URL of another server: it must not get the token, or be impersonated."""
     if not is_http_url(url) or origin_of(url) != origin_of(server):
         raise errors.InvalidAnswer(200, [f"it names a URL of another server than {server}"])
 
@@ -262,14 +263,14 @@ def _is_refusal(error: Exception) -> bool:
 
 
 def _may_be_done(error: Exception) -> bool:
-    """Whether the payer's server may have done what it was asked for."""
+    """Whether the payer's server may have created the payment despite the error."""
     if isinstance(error, errors.ApiError):
         return not 400 <= error.status < 500
     return isinstance(error, errors.AnswerLost | errors.InvalidAnswer | TimeoutError)
 
 
 def _ended(payment: OutgoingPayment) -> Failure | None:
-    """How a payment of the payer's server has failed, if it has."""
+    """The failure of the payer's outgoing payment, or None."""
     if not payment.failed:
         return None
     return "part" if int(payment.sent_amount.value) else "failed"

@@ -1,4 +1,4 @@
-"""Keys of a wallet's owner: public keys of programs that ask in the wallet's own name."""
+"""Public keys of the owner's own programs, which request grants as the wallet itself."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -22,13 +22,12 @@ from payres.visible import visible_name
 
 MAX_NICKNAME: Final = 60
 RECENT: Final = 30 * DAY
-# A private key in PEM, also without its first line (RFC 8410), and in JSON, also in one that cannot be read.
+# A private key: in PEM, also without its first line (RFC 8410), or in JSON, also in malformed JSON.
 PRIVATE: Final = re.compile(r"""PRIVATE KEY|MC4CAQAwBQYDK2Vw|["']d["']\s*:""")
 
 
 class OwnKey(NamedTuple):
-    """A valid key: when a program last asked or paid with it, what these paid in the last 30 days, and those that still
-    may do something."""
+    """A valid key: its last use, the amount paid with it in the last 30 days, and its grants in force."""
 
     key: KeyRecord
     last_used_at: int | None
@@ -37,7 +36,7 @@ class OwnKey(NamedTuple):
 
 
 def own_keys(work: Work, wallet: WalletRecord) -> Sequence[OwnKey]:
-    """The wallet's valid keys, the newest first."""
+    """The wallet's valid keys, newest first."""
     client = clients.find_client(work, canonical(work.urls.wallet(wallet.path)))
     running = apps.running(work, wallet)
     found = []
@@ -51,10 +50,9 @@ def own_keys(work: Work, wallet: WalletRecord) -> Sequence[OwnKey]:
 
 
 def add(work: Work, wallet: WalletRecord, text: str, nickname: str) -> KeyRecord:
-    """Stores the key that a program shows, under the owner's name for it.
+    """Stores a program's public key under the owner's name for it.
 
-    Raises InvalidRequest, or WrongState for a key that the wallet has and for one too many, with the field at fault and
-    the problem.
+    Raises InvalidRequest, or WrongState for a duplicate or too many keys; both with the details `field` and `problem`.
     """
     jwk, name = read_key(text), visible_name(nickname, None)
     if name is None or len(name) > MAX_NICKNAME:
@@ -65,15 +63,15 @@ def add(work: Work, wallet: WalletRecord, text: str, nickname: str) -> KeyRecord
             raise WrongState("The wallet has this key", field="key", problem="known_key", name=one.name or one.kid)
         if one.kid == jwk.kid:
             raise WrongState("The wallet has another key with this id", field="key", problem="kid_used")
-    if len(valid) >= MAX_JWKS_KEYS:  # no other server reads more
+    if len(valid) >= MAX_JWKS_KEYS:  # other servers read no more
         raise WrongState("The wallet has too many keys", field="key", problem="too_many_keys")
     return operations.add_key(work, wallet.path, jwk, name)
 
 
 def revoke(work: Work, wallet: WalletRecord, key_ids: Collection[int]) -> Sequence[KeyRecord]:
-    """Ends keys, and what programs may do that have asked with them. Those that have ended before stay as they are.
+    """Revokes keys and the grants requested with them, and returns the keys. Revoked keys are left unchanged.
 
-    Raises NotFound when one is not the wallet's.
+    Raises NotFound if one does not belong to the wallet.
     """
     found = [key for key in wallets.list_keys(work, wallet.id, revoked=True) if key.id in key_ids]
     if len(found) != len(set(key_ids)):
@@ -89,10 +87,10 @@ def revoke(work: Work, wallet: WalletRecord, key_ids: Collection[int]) -> Sequen
 
 
 def read_key(text: str) -> JWK:
-    """The key in what a program shows: a JWK or a set of one, as JSON or base64 of it, or PEM.
+    """Parses a public key: a JWK or a JWK set of one, as JSON or base64 of JSON, or PEM.
 
-    A PEM has no id; it gets the thumbprint (RFC 7638). Raises InvalidRequest with the problem:
-    private_key, several_keys, other_kind or unreadable.
+    The kid of a PEM is its thumbprint (RFC 7638). Raises InvalidRequest with the problem private_key, several_keys,
+    other_kind or unreadable.
     """
     data = jwk_json(text.strip().encode("utf-8", "replace"))
     if PRIVATE.search(text) or PRIVATE.search(data.decode("utf-8", "replace")):
@@ -127,5 +125,5 @@ def _only_key(data: bytes) -> JWK:
 
 
 def _refused(problem: str) -> InvalidRequest:
-    """Without a word of what was pasted: it may be secret."""
+    """The error, without the pasted text, which may be secret."""
     return InvalidRequest("The text is no public key that can be used", field="key", problem=problem)

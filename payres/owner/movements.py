@@ -1,5 +1,5 @@
-"""What has moved in a wallet, as its owner reads it: payments, deposits and withdrawals, refunds; newest first, the
-payments of an app to one receiver on one day together.
+"""The movements of a wallet for its owner: payments, deposits, withdrawals and refunds, newest first. Payments of one
+app to one receiver on one day are grouped into a row.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,22 +23,21 @@ from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 from payres.visible import ShownUrl, note_of, visible_url
 
-# `unpaid` and `part paid` are of what the owner asks for; of `part sent` the rest never left the wallet.
+# `unpaid` and `part paid`: open requests for money. `part sent`: the payment failed after part of it was delivered.
 State = Literal["sending", "unpaid", "part paid", "done", "failed", "part sent"]
 Show = Literal["all", "in", "out", "failed"]
-# What payments that may make one row have in common: the app with its key, the receiver, and the day.
+# The grouping key of payments: the app with its key, the receiver, and the day.
 Alike = tuple[object, int | str, date]
 
-SCANNED: Final = 1_000  # movements that one page looks at, at most: it may show them as one row, or none of them
+SCANNED: Final = 1_000  # the most movements that one page reads; filters and grouping may leave few rows
 BATCH: Final = 100
-FOLDED: Final = 3  # payments of one app to one receiver on one day that make one row
-SLACK: Final = HOUR  # how far the time in an id, which is of the machine, may be from that of the payment
+FOLDED: Final = 3  # payments with the same grouping key from which they are shown as one row
+SLACK: Final = HOUR  # the most that the time in an id (the machine's clock) may differ from the payment's time
 
 
 class Counterpart(NamedTuple):
-    """Who is at the other end: the `name` of a wallet here or one that it gives itself, or its address. `wallet_id` is
-    that of a wallet here; `several` says that others have paid besides. Of what comes from other servers, only who has
-    paid on a payment page here is known."""
+    """The other party, by `name` or address. `wallet_id` is set for a local wallet; `several` means further payers. A
+    payer on another server is only known if they paid on a payment page of this server."""
 
     name: str | None = None
     address: ShownUrl | None = None
@@ -47,15 +46,18 @@ class Counterpart(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The name, or the address without its scheme; nothing where neither is known."""
+        """The name, or the address without its scheme, or an empty string."""
         return self.name or (self.address.text.partition("//")[2] if self.address else "")
 
 
 class Movement(msgspec.Struct, frozen=True):
-    """`amount` is what it adds to the balance: what it has moved, or where that is nothing yet, or failed, would move.
-    `whole` is of how much, where only a part has moved; `reason` why it failed. `id` is that of the payment, also of
-    one that a refund undoes, or of the movement. Later keys are of later movements. `alike` is that of payments which
-    may be in one row with others."""
+    """A payment, deposit, withdrawal or refund, with amounts in the wallet's minor unit.
+
+    `key` orders movements by time. `id` is the id of the payment (for a refund, of the refunded payment) or of the
+    deposit or withdrawal. `amount` is signed: the amount moved, or the planned amount if the movement is pending or
+    failed. `whole` is the planned amount if only a part has moved. `reason` says why it failed. `alike` is the grouping
+    key, None if it is never grouped.
+    """
 
     key: str
     kind: Source
@@ -82,14 +84,14 @@ class Row(NamedTuple):
 
     @property
     def amount(self) -> int:
-        """What all of them have moved."""
+        """The total moved."""
         return sum(one.amount for one in self.movements if one.state != "failed")
 
 
 class Wanted(NamedTuple):
-    """Which movements: from one time until just before another, in or out or failed, with a text in the name, address
-    or note, only below the key where the page before ended. `like` is the id of a payment of an app: only those that
-    are in one row with it, each for itself."""
+    """A filter: the half-open time range [since, until), the direction or outcome, a text in name, address or note, and
+    keys `below` the end of the previous page. `like` is the id of an app's payment: only the payments of its row, each
+    as its own row."""
 
     below: str | None = None
     since: int = 0
@@ -100,14 +102,14 @@ class Wanted(NamedTuple):
 
 
 class Page(NamedTuple):
-    """`next` is the key below which it goes on; None at the end."""
+    """`next` is the `below` of the next page; None at the end."""
 
     rows: Sequence[Row]
     next: str | None
 
 
 class Reader:
-    """Reads the movements of one wallet in one unit; days are those of the zone."""
+    """Reads the movements of one wallet in one unit of work; days are those of the time zone."""
 
     def __init__(self, work: Work, wallet: WalletRecord, zone: tzinfo) -> None:
         self._work = work
@@ -116,8 +118,10 @@ class Reader:
         self._named, self._app = cache(self._read_name), cache(self._read_app)
 
     def page(self, wanted: Wanted, rows: int) -> Page:
-        """So many rows, or fewer where very many movements would have to be looked at for them; more where payments
-        stand for themselves in the end. Raises NotFound for a `like` that is no payment of an app."""
+        """About `rows` rows: fewer if SCANNED is reached, more if groups are too small to be folded.
+
+        Raises NotFound if `like` is not a payment of an app.
+        """
         like: Alike | None = None
         if wanted.like:
             first = require(self.find(wanted.like), "There is nothing at this address")
@@ -143,7 +147,7 @@ class Reader:
         return Page([Row([one]) for one in found] if like else rows_of(found), last)
 
     def in_progress(self, rows: int) -> Sequence[Movement]:
-        """The newest payments that are on their way."""
+        """The newest outgoing payments still sending."""
         return self._those(activity.being_sent(self._work, self._wallet.account_id, rows))
 
     def of_grant(self, grant_id: str, count: int) -> Sequence[Movement]:
@@ -151,7 +155,7 @@ class Reader:
         return self._those(activity.paid_under(self._work, grant_id, count))
 
     def find(self, payment_id: str) -> Movement | None:
-        """The payment, deposit or withdrawal with this id, if the owner sees it."""
+        """The payment, deposit or withdrawal with this id, if it is a movement of the wallet."""
         incoming = payments.INCOMING.get(self._work, payment_id)
         key = incoming.listed if incoming else payment_id
         record = self._find(key) if key else None
@@ -166,13 +170,13 @@ class Reader:
         return next((one for one in rows if one.key == key), None)
 
     def _walk(self, wanted: Wanted) -> Iterator[ListedRecord]:
-        """Those of the time that the owner sees, newest first."""
+        """The records in the filter's time range, newest first, without unpaid requests that have expired."""
         below = wanted.below or (AFTER_ALL if wanted.until == LATEST else first_identifier(wanted.until + SLACK))
         end = wanted.since - SLACK
         while batch := activity.listed(self._work, self._wallet.id, self._wallet.account_id, below, BATCH):
             for record in batch:
                 below = record.key
-                if max(_time(record), moment_of(record.key)) < end:  # a clock moved ahead leaves ids behind
+                if max(_time(record), moment_of(record.key)) < end:  # the two clocks may differ
                     return
                 has_expired = record.state == "open" and not record.moved and self._work.now >= (record.expires_at or 0)
                 if wanted.since <= _time(record) < wanted.until and not has_expired:
@@ -205,7 +209,7 @@ class Reader:
         )
 
     def _counterpart(self, record: ListedRecord) -> tuple[bool, Counterpart]:
-        """Who is at the other end, and whether an outgoing payment sends money back to there."""
+        """The other party, and whether an outgoing payment is a refund to it."""
         if record.other is not None:
             return False, self._named(record.other)
         if record.source == "received":
@@ -232,20 +236,20 @@ class Reader:
         return Counterpart(wallet.name, visible_url(self._work.urls.wallet(wallet.path)), wallet_id)
 
     def _read_app(self, grant_id: str) -> tuple[object, Who]:
-        """The app that a grant was given to, after what tells it from others."""
+        """The grouping key of the grant's app (client and kid), and the app."""
         grant = GRANTS.by_id(self._work, grant_id)
         client = CLIENTS.by_id(self._work, grant.client_id).identity
         return (grant.client_id, grant.kid), who_of(self._work, self._wallet, grant, client)
 
 
 def day_of(day: date, zone: tzinfo) -> tuple[int, int]:
-    """When a day begins and ends there."""
+    """The start and end of a day in the zone, in microseconds."""
     begins, ends = (datetime.combine(one, time(), zone) for one in (day, day + timedelta(days=1)))
     return int(begins.timestamp()) * SECOND, int(ends.timestamp()) * SECOND
 
 
 def rows_of(movements: Iterable[Movement]) -> Sequence[Row]:
-    """The rows of movements in their order; few that are alike stand for themselves."""
+    """Groups movements into rows, newest first; a group smaller than FOLDED becomes single rows."""
     rows: dict[object, Row] = {}
     for one in movements:
         rows.setdefault(one.alike or one.key, Row([])).movements.append(one)
@@ -265,7 +269,7 @@ def _is_wanted(one: Movement, wanted: Wanted) -> bool:
 
 
 def _time(record: ListedRecord) -> int:
-    """When it moved first; of what has not, when it was made."""
+    """The time of the first money moved, or of creation."""
     return record.created_at if record.key == record.id or record.source != "received" else moment_of(record.key)
 
 

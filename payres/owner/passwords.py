@@ -1,6 +1,6 @@
-"""An owner's password: changing it, and setting it by a link that the operator made; signing out everywhere.
+"""An owner's password: changing it, resetting it by a link from the operator, and signing out everywhere.
 
-Who sets one is signed in with that browser alone, and only that one is known from then on.
+Setting a password signs out and forgets every other browser.
 """
 
 from payres.errors import NotFound
@@ -14,9 +14,9 @@ from payres.store.work import Work
 
 
 def change_password(work: Work, verified: WalletRecord, password_hash: str, browser: Browser) -> SignedIn:
-    """Gives the owner, whose password matched `verified`, a new one (see hash_password).
+    """Replaces the password. `verified` is the wallet whose old password was checked; see hash_password.
 
-    Raises SignInFailed when it was changed while it was being checked.
+    Raises SignInFailed if it was changed during the check.
     """
     if WALLETS.by_id(work, verified.id).password_hash != verified.password_hash:
         raise wrong_password()
@@ -24,7 +24,7 @@ def change_password(work: Work, verified: WalletRecord, password_hash: str, brow
 
 
 def open_link(work: Work, secret: str) -> WalletRecord:
-    """The wallet of a link. Raises NotFound for one that was used, has expired or never existed."""
+    """The wallet of a reset link. Raises NotFound if the link is used, expired or unknown."""
     found = wallets.wallet_of_link(work, hash_secret(secret), work.now)
     if found is None:
         raise NotFound("This link was used or has expired; `payres wallet reset-link` makes another")
@@ -32,14 +32,14 @@ def open_link(work: Work, secret: str) -> WalletRecord:
 
 
 def reset_password(work: Work, secret: str, password_hash: str, browser: Browser) -> SignedIn:
-    """Sets the password of the link's owner. Raises NotFound as `open_link` does."""
+    """Sets the password of the link's wallet. Raises NotFound, see `open_link`."""
     wallet = open_link(work, secret)
     work.actor = wallet.actor
     return _set_password(work, wallet, password_hash, browser)
 
 
 def sign_out_everywhere(work: Work, wallet: WalletRecord) -> None:
-    """Ends every session of the owner, this one too."""
+    """Ends every session of the owner, including the current one."""
     delete_sessions(work, OF_WALLETS, wallet.id)
     audit.record(work, "wallet.sign_out", wallet.path)
 

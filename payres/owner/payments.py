@@ -1,4 +1,4 @@
-"""One movement of a wallet as its owner sees it, with what came before and after."""
+"""The details of one movement of a wallet, for its owner."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -20,8 +20,9 @@ REFUNDS: Final = 20
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
-    """A movement, with the payment that it is. `again` is the price of one that the owner made, perhaps of a bill; `to`
-    is the address where more can be sent. `free` is what the wallet can spend now. A deposit may have a `reference`."""
+    """A movement and its payment. `again` is the quote id of a payment that the owner made (`is_bill`: of an incoming
+    payment); `to` is the other party's address, if it can be paid again. `free` is the wallet's free balance. A deposit
+    or withdrawal may have a `reference`."""
 
     shown: Movement
     note: str
@@ -36,7 +37,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find(work: Work, wallet: WalletRecord, reader: Reader, payment_id: str) -> Detail:
-    """A movement of the wallet. Raises NotFound."""
+    """The details of a movement of the wallet. Raises NotFound."""
     shown = require(reader.find(payment_id), "There is nothing at this address")
     outgoing, incoming = OUTGOING.get(work, payment_id), INCOMING.get(work, payment_id)
     movement = MOVEMENTS.get(work, payment_id)
@@ -47,7 +48,7 @@ def find(work: Work, wallet: WalletRecord, reader: Reader, payment_id: str) -> D
     if incoming is not None and not note:
         payer_id = payments.last_payer(work, payment_id)
         payer = OUTGOING.by_id(work, payer_id) if payer_id else None
-        # Who pays a bill has a note of their own; what an app writes into a payment is for the app.
+        # A payer's own note is shown; metadata that an app wrote is not.
         note = note_of(payer.metadata) if payer and payer.grant_id is None else ""
     return Detail(
         shown=shown,

@@ -1,7 +1,6 @@
 """Requests for money: incoming payments that a wallet's owner makes without a grant, for others to pay.
 
-Their client is the wallet itself, so that they are told from what apps make, and from what others prepare in order to
-pay the wallet.
+Their client is the wallet itself, which distinguishes them from incoming payments of apps and of payers.
 """
 
 from collections.abc import Sequence
@@ -21,9 +20,9 @@ LISTED: Final = 100
 
 
 def make(work: Work, wallet: WalletRecord, amount: int | None, note: str, lifetime: int) -> str:
-    """The id of a new request, of an amount in the smallest unit or of any, that is open for so many microseconds.
+    """Creates a request and returns its id. `amount` is in minor units, None for any; `lifetime` in microseconds.
 
-    Raises InvalidRequest when the wallet has been closed.
+    Raises InvalidRequest if the wallet is inactive.
     """
     address = work.urls.wallet(wallet.path)
     active_wallet(work, address)
@@ -44,7 +43,7 @@ def make(work: Work, wallet: WalletRecord, amount: int | None, note: str, lifeti
 
 
 def cancel(work: Work, wallet: WalletRecord, payment_id: str) -> None:
-    """Ends a request, which takes no more money then. One that has ended stays as it is.
+    """Completes a request, which then accepts no more money. Does nothing if it has ended.
 
     Raises NotFound.
     """
@@ -55,7 +54,7 @@ def cancel(work: Work, wallet: WalletRecord, payment_id: str) -> None:
 
 
 def find(work: Work, wallet: WalletRecord, payment_id: str) -> IncomingRecord:
-    """A request that the owner of the wallet has made. Raises NotFound for all else."""
+    """A request that the wallet's owner made. Raises NotFound, also for other incoming payments."""
     found = INCOMING.get(work, payment_id)
     client = _own_client(work, wallet)
     if found is None or client is None or (found.wallet_address_id, found.client_id) != (wallet.id, client):
@@ -64,7 +63,7 @@ def find(work: Work, wallet: WalletRecord, payment_id: str) -> IncomingRecord:
 
 
 def list_open(work: Work, wallet: WalletRecord) -> Sequence[IncomingRecord]:
-    """The requests that wait for money, newest first."""
+    """The open requests, newest first, at most LISTED."""
     client = _own_client(work, wallet)
     if client is None:
         return []

@@ -1,4 +1,4 @@
-"""Sending: what an owner types is given a price, and a price that they confirm is paid, without a grant."""
+"""Sending by the owner, without a grant: the owner's input gets a quote, and a confirmed quote is paid."""
 
 import re
 from functools import partial
@@ -30,17 +30,17 @@ from payres.urls import ROOT_WALLET_PATH, Urls, canonical, canonical_url, is_loo
 from payres.visible import described, visible_name, visible_text, visible_url
 from payres.wire import Amount
 
-# The page of a bill on another payres, whose incoming payment has the same id.
+# The payment page of another payres server; its incoming payment has the same id.
 BILL_PAGE: Final = re.compile(r"(https?://.+)/pay/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
-BILL: Final = "/incoming-payments/"  # what follows it in a URL names nobody
-AROUND: Final = "<>()[]\"'“”„‘’«».,;"  # what is pasted along with an address
+BILL: Final = "/incoming-payments/"  # the path of incoming payments, whose URLs name no payee
+AROUND: Final = "<>()[]\"'“”„‘’«».,;"  # characters often pasted along with an address
 PAID_BEFORE: Final = 5
-ALLOWED_CHANGE: Final = int(SLIPPAGE * 100)  # per cent that the rate to another server may change on the way
-LOOKED_AT: Final = 40  # of the last payments, for those that were paid before
+ALLOWED_CHANGE: Final = int(SLIPPAGE * 100)  # per cent, the slippage allowed for payments to other servers
+LOOKED_AT: Final = 40  # the last payments searched for earlier payees
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What an owner types: whom to pay, and how much is to leave their wallet (`send`) or to arrive (`receive`)."""
+    """The owner's input: the payee, and the amount to debit (`send`) or to deliver (`receive`)."""
 
     to: str = ""
     amount: str = ""
@@ -49,8 +49,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptWish(Wish, frozen=True, kw_only=True):
-    """The same, kept with the price, and who it turned out to be: the name that they give themselves, the wallet
-    address; of a bill whose server names none that it may speak for, its URL."""
+    """The input as stored with the quote, and the payee that it resolved to: the name that the payee claims, and the
+    wallet address. `address` is the URL of the bill if its wallet address cannot be trusted."""
 
     name: str | None
     address: str
@@ -58,14 +58,14 @@ class KeptWish(Wish, frozen=True, kw_only=True):
 
     @property
     def called(self) -> str:
-        """The name, or else the address without its scheme; of a bill, its host."""
+        """The name, or else the address without its scheme, or the host of a bill."""
         url = visible_url(self.address)
         return self.name or (url.host if BILL in url.after else url.host + url.after)
 
 
 class Payee(msgspec.Struct, frozen=True, kw_only=True):
-    """Who gets the money. `bill` is the incoming payment that is paid; without one, one is made: in the wallet here at
-    `address`, or in the `wallet` on another server."""
+    """The payee. `bill` is the URL of the incoming payment to pay; without one, it is created in the local wallet at
+    `address`, or in the remote `wallet`."""
 
     name: str | None
     address: str
@@ -77,7 +77,7 @@ class Payee(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Price(msgspec.Struct, frozen=True):
-    """A price, and what was wished; `payment_id` has paid it. `free` is what the wallet can spend."""
+    """A quote with the owner's input. `payment_id` is the payment made from it; `free` the wallet's free balance."""
 
     quote: QuoteRecord
     wish: KeptWish
@@ -86,7 +86,7 @@ class Price(msgspec.Struct, frozen=True):
 
 
 def typed_url(urls: Urls, text: str) -> str:
-    """The URL that a person means by a wallet address, a payment pointer, a bill or a bill's page, in any form.
+    """The URL of a typed wallet address, payment pointer, incoming payment or payment page, in any notation.
 
     Raises InvalidReceiver.
     """
@@ -105,7 +105,7 @@ def typed_url(urls: Urls, text: str) -> str:
 
 
 async def find_payee(call: Units, remote: RemoteQuotes, payer: WalletRecord, url: str) -> Payee:
-    """Whoever is paid at a URL. Raises InvalidReceiver, Unavailable."""
+    """The payee at a URL. Raises InvalidReceiver, Unavailable."""
     found = await call.read(partial(_payee_here, payer=payer, url=url))
     if found is not None:
         return found
@@ -120,7 +120,7 @@ async def find_payee(call: Units, remote: RemoteQuotes, payer: WalletRecord, url
         wallet = await remote.find_wallet(payment.wallet_address)
     except DomainError:
         return payee
-    # Any server can say that its payment goes to a wallet elsewhere: that one's own server must say so too.
+    # Any server can claim that its payment goes to any wallet, so the wallet's own server must confirm it.
     if not bill.startswith(f"{canonical(wallet.resource_server)}/"):
         return payee
     return replace(payee, name=visible_name(wallet.public_name, wallet.id), address=wallet.id)
@@ -129,7 +129,7 @@ async def find_payee(call: Units, remote: RemoteQuotes, payer: WalletRecord, url
 async def ask_price(
     call: Units, remote: RemoteQuotes, payer: WalletRecord, payee: Payee, wish: Wish, value: int | None
 ) -> str:
-    """The id of a price for what was wished; `value` is the amount, None for what a bill still wants.
+    """Creates a quote and returns its id; `value` is the amount in minor units, None for the rest of a bill.
 
     Raises InvalidReceiver, InvalidAmount, InsufficientFunds, Unavailable.
     """
@@ -142,7 +142,7 @@ async def ask_price(
     if not payee.is_here:
         receiver = payee.bill
         if receiver is None:
-            assert payee.wallet is not None, "who has no bill has a wallet"
+            assert payee.wallet is not None, "a remote payee has a bill or a wallet"
             receiver = await remote.create_receiver(payee.wallet, wish.note)
         offer = await remote.offer_for_owner(payer, receiver, debit, receive)
     kept = KeptWish(**asdict(wish), name=payee.name, address=payee.address, is_bill=bool(payee.bill))
@@ -151,7 +151,7 @@ async def ask_price(
 
 
 def find_price(work: Work, wallet: WalletRecord, quote_id: str) -> Price:
-    """A price that the owner of the wallet asked for. Raises NotFound."""
+    """A quote that the wallet's owner asked for. Raises NotFound."""
     quote = QUOTES.get(work, quote_id)
     if quote is None or quote.wallet_address_id != wallet.id or quote.wish is None:
         raise nothing_here()
@@ -159,12 +159,12 @@ def find_price(work: Work, wallet: WalletRecord, quote_id: str) -> Price:
 
 
 def free_balance(work: Work, wallet: WalletRecord) -> int:
-    """What the wallet can spend."""
+    """The wallet's free balance, in minor units."""
     return ledger.free_balance(ACCOUNTS.by_id(work, wallet.account_id))
 
 
 def confirm(work: Work, wallet: WalletRecord, quote_id: str) -> str:
-    """The id of the payment of a price, which is made once.
+    """Pays a quote and returns the payment's id; a second call returns the same payment.
 
     Raises NotFound, InvalidQuote, InvalidReceiver, InvalidAmount, InsufficientFunds.
     """
@@ -174,7 +174,7 @@ def confirm(work: Work, wallet: WalletRecord, quote_id: str) -> str:
     payer = active_wallet(work, work.urls.wallet(wallet.path))
     payment = pay_quote(work, payer, own_client(work), quote_id, described(price.wish.note))
     if payment.terms.incoming_payment_id is not None and not price.wish.is_bill:
-        # It was made for this payment alone, and takes no other.
+        # It was created for this payment only.
         made = INCOMING.by_id(work, payment.terms.incoming_payment_id)
         complete(work, WALLETS.by_id(work, made.wallet_address_id), made)
     leaves = describe_amount(payment.terms.debit, payer.asset)
@@ -183,7 +183,7 @@ def confirm(work: Work, wallet: WalletRecord, quote_id: str) -> str:
 
 
 def paid_before(work: Work, wallet: WalletRecord) -> list[KeptWish]:
-    """Whom the owner has paid last, each once, the latest first."""
+    """The last payees of the owner, without duplicates, latest first."""
     own = clients.find_client(work, canonical(work.urls.wallet(ROOT_WALLET_PATH)))
     wishes = [] if own is None else quotes.last_wishes(work, own.id, wallet.id, LOOKED_AT)
     latest: dict[str, KeptWish] = {}
@@ -194,7 +194,7 @@ def paid_before(work: Work, wallet: WalletRecord) -> list[KeptWish]:
 
 
 def _payee_here(work: Work, payer: WalletRecord, url: str) -> Payee | None:
-    """Whoever has this URL on this server; None for another server's. Raises InvalidReceiver."""
+    """The local payee at a URL; None for another server's URL. Raises InvalidReceiver."""
     bill, wallet, remaining = None, None, None
     bill_id = work.urls.resource_id("incoming-payments", url) or work.urls.resource_id("pay", url)
     if bill_id is not None:
@@ -236,5 +236,5 @@ def _keep_price(
 
 
 def kept_wish(text: str) -> KeptWish:
-    """What stands in a quote."""
+    """Decodes the input stored with a quote."""
     return msgspec.json.decode(text, type=KeptWish)

@@ -1,4 +1,4 @@
-"""The owner of a wallet who is signed in, or wants to."""
+"""Sign-in and sessions of a wallet's owner."""
 
 from typing import Final
 
@@ -12,20 +12,19 @@ from payres.store.browsers import OF_WALLETS, extend_session
 from payres.store.wallets import WALLETS, WalletRecord, find_wallet
 from payres.store.work import Work
 
-# A session that is used is made longer, at most once in five minutes, and until it is so old.
+# A session in use is extended, at most every five minutes, up to the longest lifetime.
 RENEWAL: Final = 5 * MINUTE
 LONGEST_SESSION: Final = 12 * HOUR
 
 
 def find_account(work: Work, name: str, browser: Browser) -> tuple[Account, bytes | None]:
-    """The wallet that a name, a wallet address or a payment pointer names, or Nobody, and the hash of the browser if it
-    is known."""
+    """The wallet with a name, wallet address or payment pointer, or Nobody; and the browser's hash, if it is known."""
     path = wallet_path(work, name)
     return sign_in.find_account(work, OF_WALLETS, path, find_wallet(work, path), browser)
 
 
 def wallet_path(work: Work, name: str) -> str:
-    """The path that a person means by `alice`, `pay.example/alice`, `$pay.example/alice` or the wallet address.
+    """The path meant by `alice`, `pay.example/alice`, `$pay.example/alice` or the wallet address.
 
     A payment pointer without a path names the wallet of the whole host (paymentpointers.org).
     """
@@ -37,7 +36,7 @@ def wallet_path(work: Work, name: str) -> str:
 
 
 def find_owner(work: Work, session: str) -> tuple[WalletRecord, bool] | None:
-    """The wallet whose owner a session has signed in, and whether it is in use and should last longer."""
+    """The wallet of a session, and whether the session is due for renewal."""
     found = sign_in.find_session(work, OF_WALLETS, session)
     if found is None:
         return None
@@ -47,5 +46,5 @@ def find_owner(work: Work, session: str) -> tuple[WalletRecord, bool] | None:
 
 
 def renew_session(work: Work, session: str) -> None:
-    """Makes a session that is in use last longer."""
+    """Extends a session."""
     extend_session(work, OF_WALLETS, hash_secret(session), work.now)

@@ -1,1 +1,1 @@
-"""Pages for people: of owners (`account/`), of consent, of bills and wallets, and of operators (`admin/`)."""
+"""HTML pages: for owners (`account/`), consent, payments and wallets, and for operators (`admin/`)."""

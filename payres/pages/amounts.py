@@ -7,24 +7,24 @@ from payres.amounts import MAX_DECIMAL_LENGTH, MAX_LEDGER, Asset
 from payres.pages.language import Language, marked
 
 PLAIN: Final = re.compile(r"(?=.*[0-9])([0-9]*)(?:[.,]([0-9]*))?")
-# With thousands set apart, where no reader can take them for decimals.
+# With thousands separators, where they cannot be read as decimal marks.
 GROUPED: Final = re.compile(r"([0-9]{1,3}([.,'’])[0-9]{3}(?:\2[0-9]{3})*)(?:(?!\2)[.,]([0-9]*))?")
-# The signs that people type in place of a code; one stands for a wallet's own currency, whatever else it may mean.
+# Currency signs accepted in place of a code; an ambiguous sign means the wallet's currency.
 SIGNS: Final = {"$": ("USD", "AUD", "CAD", "MXN", "NZD", "SGD"), "€": ("EUR",), "£": ("GBP",), "¥": ("JPY", "CNY")}
 
 
 class Mistyped(Exception):
-    """An amount that cannot be used; the text says what to type, in the reader's language."""
+    """An unusable amount; the message says what to type, in the reader's language."""
 
 
 def typed_amount(language: Language, text: str, asset: Asset) -> int:
-    """An amount that somebody typed, above zero, in the smallest unit. Raises Mistyped."""
+    """Parses a typed amount above zero into minor units. Raises Mistyped."""
     bare = "".join(text.split()).upper()
     for name in (asset.code.upper(), *(sign for sign, codes in SIGNS.items() if asset.code in codes)):
         bare = bare.removeprefix(name).removesuffix(name)
     bare = bare if len(bare) <= MAX_DECIMAL_LENGTH else ""
     plain = PLAIN.fullmatch(bare)
-    # Where there are no decimals, whatever is set apart is thousands.
+    # If the asset has no decimals, any separator separates thousands.
     grouped = GROUPED.fullmatch(bare) if plain is None or asset.scale == 0 else None
     if plain is None and grouped is None:
         example = language.decimal(1250 * 10**asset.scale // 100, asset)

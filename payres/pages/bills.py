@@ -1,6 +1,6 @@
-"""The payment page of an incoming payment here, for everyone who has its link; and what all pages say of one.
+"""The payment page of a local incoming payment, for everyone who has its link, and the view of one on all pages.
 
-It tells what whoever knows the incoming payment may know, and not who has paid.
+It shows no more than the public incoming payment, and not who has paid.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ State = Literal["unpaid", "part", "open", "paid", "expired", "cancelled"]
 
 
 class Bill(NamedTuple):
-    """An incoming payment as pages show it. `back` is where its metadata says that the payer came from."""
+    """An incoming payment as pages show it. `back` is the return URL in its metadata."""
 
     payment: IncomingRecord
     wallet: WalletRecord
@@ -38,23 +38,23 @@ class Bill(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What who gets the money is called."""
+        """The payee's name."""
         return visible_name(self.wallet.public_name, None) or self.wallet.path
 
     @property
     def amount(self) -> int | None:
-        """What is asked for in all; None when the payer chooses."""
+        """The requested amount; None if the payer chooses."""
         value = self.payment.incoming_value
         return None if value is None else int(value)
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes money."""
+        """Whether it accepts money."""
         return self.state in {"unpaid", "part", "open"}
 
 
 def bill_of(work: Work, payment: IncomingRecord, wallet: WalletRecord) -> Bill:
-    """The bill that an incoming payment into this wallet is."""
+    """The bill of an incoming payment into this wallet."""
     return Bill(
         payment,
         wallet,
@@ -67,7 +67,7 @@ def bill_of(work: Work, payment: IncomingRecord, wallet: WalletRecord) -> Bill:
 
 
 def way_back(metadata: str | None) -> ShownUrl | None:
-    """Where a link may lead of those that metadata names: to a site over https, or one on the reader's own machine."""
+    """The `returnUrl` of metadata, if it is https or on the reader's own machine."""
     members: dict[str, msgspec.Raw] = msgspec.json.decode(metadata or "{}", type=dict[str, msgspec.Raw])
     try:
         found = with_ascii_host(msgspec.json.decode(members.get("returnUrl", b'""'), type=str))
@@ -85,7 +85,7 @@ def show(
     given: Mapping[str, str] | None = None,
     status: int = 200,
 ) -> Response:
-    """The payment page; `problems` stand at the fields of its form."""
+    """The payment page; `problems` are by form field."""
     context = context_of(request)
     values = {
         "bill": bill,
@@ -95,7 +95,7 @@ def show(
         "problems": problems or {},
         "given": given or {},
     }
-    # The form leads to the payer's wallet, wherever that is, and browsers hold the redirect to this.
+    # The form redirects to the payer's wallet on any server, and browsers apply form-action to redirects.
     action = "'self' https:" if context.urls.base.startswith("https:") else "'self' https: http:"
     return render_sign_in(request, "pay.html", values, status, form_action=action)
 
@@ -110,7 +110,7 @@ def find_bill(work: Work, payment_id: str) -> Bill:
 
 def _state(payment: IncomingRecord, wallet: WalletRecord, now: int) -> State:
     if payment.completed:
-        # Who asked for any amount ends it with what has come.
+        # A payee who asked for any amount completes it after money has arrived.
         return "paid" if payment.received and not payment.remaining else "cancelled"
     if not wallet.active:
         return "cancelled"

@@ -1,4 +1,4 @@
-"""The operator's name, logo, colours and links, as pages show them."""
+"""The operator's name, logo, colours and links on pages."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -12,7 +12,7 @@ from payres.settings import Settings
 
 
 class Brand(msgspec.Struct, frozen=True):
-    """`name` is the host where the operator has set none; `links` are what stands at the foot, `style` the colours."""
+    """`name` defaults to the host; `links` are in the footer; `style` is CSS with the colours."""
 
     name: str
     has_name: bool
@@ -24,7 +24,7 @@ class Brand(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=4)
 def brand_of(settings: Settings) -> Brand:
-    """The brand that the settings make."""
+    """The brand in the settings."""
     links = [
         (settings.help_url, marked("Help")),
         (settings.terms_url, marked("Terms")),
@@ -41,7 +41,7 @@ def brand_of(settings: Settings) -> Brand:
 
 
 def _style(light: str, dark: str) -> str:
-    """The colours, where they are not those of the style sheet. Without one for the dark, it follows from the other."""
+    """CSS for colours that differ from the style sheet. The dark accent is derived from the light one by default."""
     if not light and not dark:
         return ""
     light = light or ACCENTS[0]

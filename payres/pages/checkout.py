@@ -1,6 +1,4 @@
-"""The payment page's form for any wallet: the payer is sent to their own wallet, comes back, and sees what became of
-the payment.
-"""
+"""Paying from a wallet on any server: the payer is sent to their wallet, returns, and sees the result."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -26,11 +24,11 @@ from payres.routes.error_answers import note_error
 from payres.store.work import Work
 from payres.visible import visible_url
 
-# Seconds after which the page looks again: for money on its way, and once it is late.
+# Refresh intervals in seconds: while the payment is on its way, and once it is late.
 LOOK_SECONDS: Final = 2
 LATE_SECONDS: Final = 30
-STATUSES: Final = {"elsewhere": 403, "forged": 400}  # of pages that say so; 200 for all others
-# By the reason of an error, what is said of the payer's wallet.
+STATUSES: Final = {"elsewhere": 403, "forged": 400}  # by page; 200 for all others
+# Sentences on the payer's wallet, by the reason of an error.
 PROBLEMS: Final[Mapping[str, str]] = {
     "no_address": marked("This is no wallet address. It looks like $wallet.example/you; your wallet shows it."),
     "no_wallet": marked("There is no wallet at this address. Check it for typing errors."),
@@ -41,14 +39,14 @@ PROBLEMS: Final[Mapping[str, str]] = {
 
 
 class Back(NamedTuple):
-    """A payer who came back: the payment that was begun, and the bill that it pays."""
+    """The checkout of a payer who returned, and its bill."""
 
     found: Checkout
     bill: Bill
 
 
 async def answer_bill(request: Request) -> Response:
-    """The payment page /pay/{id}, and its form."""
+    """GET and POST /pay/{id}: the payment page and its form."""
     bill = await context_of(request).database.read(partial(find_bill, payment_id=request.path_params["id"]))
     if request.method in {"GET", "HEAD"}:
         return bills.show(request, bill)
@@ -58,7 +56,7 @@ async def answer_bill(request: Request) -> Response:
 
 
 async def answer_return(request: Request) -> Response:
-    """GET /pay/{id}/return/{state}: where the payer's wallet sends them back to, and where the payment stands."""
+    """GET /pay/{id}/return/{state}: where the payer's wallet redirects to, and the state of the payment."""
     if request.method not in {"GET", "HEAD"}:
         raise MethodNotAllowed("GET, HEAD")
     context, query, back = context_of(request), request.url.query, await _find(request)
@@ -82,7 +80,7 @@ async def answer_return(request: Request) -> Response:
 
 
 async def _begin(request: Request, bill: Bill, form: Mapping[str, str]) -> Response:
-    """Sends the payer to their wallet, or says at the field why not."""
+    """Redirects the payer to their wallet, or shows the problem at the field."""
     context, language, browser, host = context_of(request), language_of(request), form_secret(request), ""
     try:
         check_sign_in(request, form)
@@ -94,7 +92,7 @@ async def _begin(request: Request, bill: Bill, form: Mapping[str, str]) -> Respo
             return redirect(f"/account/send?to={quote(bill.url, safe='')}")
         host = visible_url(payer).host
         context.rate_limits.check_checkout(request.scope)
-        assert browser is not None, "the form's token is of the cookie"
+        assert browser is not None, "check_sign_in requires the cookie"
         return redirect(await checkout.begin(_desk(request), bill.payment, bill.wallet, amount, payer, browser))
     except Mistyped as error:
         problems, status = {"amount": str(error)}, 400
@@ -106,16 +104,16 @@ async def _begin(request: Request, bill: Bill, form: Mapping[str, str]) -> Respo
 
 
 def _show(request: Request, back: Back, word: str, refresh: int | None = None) -> Response:
-    """The page that says what `word` means."""
+    """The page for an outcome `word`."""
     language, record, bill, asked = language_of(request), back.found.record, back.bill, back.found.asked
     values = {
         "bill": bill,
         "word": word,
         "amount": language.money(record.amount, bill.wallet.asset),
-        # What the payer typed is for their own browser.
+        # Only the browser that began the checkout may see the payer's address.
         "payer": None if word == "elsewhere" else visible_url(record.payer),
         "paid_at": language.moment(record.changed_at) if word == "paid" else None,
-        # Not while the money may still come: it would be paid twice.
+        # Not while the money may still arrive: the payer could pay twice.
         "again": bill.is_open and word not in {"paid", "made", "late", "moment"},
         "wallet": asked.grant.redirect if asked and word in {"asked", "forged"} else None,
     }

@@ -1,6 +1,6 @@
-"""Consent pages: where a wallet's owner signs in, reads what a client asks for and decides (RFC 9635 section 4.1).
+"""Consent pages: a wallet's owner signs in, reads a client's request and decides (RFC 9635 section 4.1).
 
-Everything happens at the one address that the client sends its user to, and every answer is a page or leads to one.
+All steps use the one URL that the client sends its user to. Every response is a page or a redirect to one.
 """
 
 from collections.abc import Callable
@@ -40,14 +40,13 @@ from payres.store.browsers import OF_WALLETS
 from payres.store.work import Work
 from payres.urls import canonical
 
-# Seconds after which an open page looks again: where nobody can do anything but wait for the operator, and where the
-# owner reads.
+# Refresh intervals in seconds: while only the operator can decide, and while the owner reads the request.
 WAITING_SECONDS: Final = 5
 READING_SECONDS: Final = 30
 
 
 async def answer(request: Request) -> Response:
-    """The answer of the endpoint, to every method."""
+    """The response to every method."""
     if request.method in {"GET", "HEAD"}:
         return await _show(request, await _find(request))
     if request.method != "POST":
@@ -64,9 +63,9 @@ async def answer(request: Request) -> Response:
 
 
 async def _show(request: Request, found: ConsentRequest) -> Response:
-    """The page that fits where the request and its owner stand.
+    """The page for the current state of the request and its owner.
 
-    While it is open it notices what the operator, or the owner elsewhere, decides.
+    It refreshes itself to show decisions of the operator, or of the owner in another browser.
     """
     if found.decided:
         return _send_on(request, found) or _show_decided(request, found, 200)
@@ -79,25 +78,25 @@ async def _show(request: Request, found: ConsentRequest) -> Response:
     if found.session is not None:
         response = await _show_request(request, found, found.session)
         spending = spending_of(found.grant.access)
-        if spending is None or spending.value is None:  # nor is a limit lost that is being typed
+        if spending is None or spending.value is None:  # a refresh would clear a limit being typed
             seconds = READING_SECONDS
     elif found.wallet.password_hash is None:
         response, seconds = _show_sign_in(request, found), WAITING_SECONDS
-    else:  # no sooner than a password that is being typed is good for nothing
+    else:  # no refresh before expiry: it would clear a password being typed
         response = _show_sign_in(request, found)
     response.headers["Refresh"] = str(seconds)
     return response
 
 
 def _send_on(request: Request, found: ConsentRequest) -> Response | None:
-    """To the client with what the operator decided, as after a form of the owner; None for what the owner decided, who
-    was sent already, and for an application, which a browser opens for nobody but its user."""
+    """The redirect to the client after an operator's decision. None after the owner's decision, which already
+    redirected, and for an app's custom scheme, which browsers only open on a user's action."""
     link = _finish_link(request, found) if found.interaction.decided_by == "operator" else None
     return None if link is None or visible.visible_url(link).is_app else html.redirect(link)
 
 
 def _finish_link(request: Request, found: ConsentRequest) -> str | None:
-    """The link that informs the client, if this browser may have it: following it continues the grant."""
+    """The link that returns the decision to the client, if this browser may follow it."""
     context = context_of(request)
     return consent.finish_link(context.urls, found, context.clock.now()) if found.may_finish else None
 
@@ -142,7 +141,7 @@ async def _decide(request: Request, form: dict[str, str], approve: bool) -> Resp
         )
     except InvalidAmount as error:
         found = await _find(request)
-        assert found.session is not None, "nobody else comes so far"
+        assert found.session is not None, "decide_as_owner requires a session"
         note_error(request, error)
         return await _show_request(request, found, found.session, limit)
     except (SignInFailed, InsufficientAccess, WrongState, InvalidInteraction) as error:
@@ -151,13 +150,13 @@ async def _decide(request: Request, form: dict[str, str], approve: bool) -> Resp
 
 
 def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Response:
-    """Why nothing was decided, with the way on."""
+    """The page that says why nothing was decided, and what to do."""
     noted = note_error(request, error)
     if found.decided:
         return _show_decided(request, found, noted.status)
     if noted.status == 401:
         return _show_sign_in(request, found, problem_of(html.language_of(request), noted), 401)
-    # Who asked learns that it came to nothing, or the owner looks at the request once more.
+    # After expiry the link tells the client; otherwise the owner can open the request again.
     is_over, uri = isinstance(noted, InvalidInteraction), found.interaction.finish_uri
     link = consent.finish_url(uri, {"result": "grant_rejected"}) if is_over and uri else None
     problem = problem_of(html.language_of(request), noted)
@@ -167,13 +166,13 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
 
 
 def _show_sign_in(request: Request, found: ConsentRequest, problem: str | None = None, status: int = 200) -> Response:
-    """The sign-in form, or for a wallet without a password the way around it."""
+    """The sign-in form, or an explanation for a wallet without a password."""
     values = _parties(request, found) | {"problem": problem, "here": _path(request)}
     return forms.render_sign_in(request, "consent/sign_in.html", values, status)
 
 
 async def _show_request(request: Request, found: ConsentRequest, session: str, refused: str | None = None) -> Response:
-    """The request, and the form that decides; `refused` is a limit that could not be taken."""
+    """The request and the decision form; `refused` is an invalid limit."""
     context, language = context_of(request), html.language_of(request)
 
     def unit(work: Work) -> tuple[Surroundings, Budgets]:
@@ -205,18 +204,17 @@ async def _show_request(request: Request, found: ConsentRequest, session: str, r
 
 
 def _limit(spending: Spending | None, around: Surroundings, refused: str | None, language: Language) -> str | None:
-    """What stands in the field for a lower limit; None where a lower one would make the payment impossible, or where
-    there is none."""
+    """The value of the field for a lower limit; None if there is no limit, or a lower one would block the payment."""
     if spending is None or spending.value is None or spending.asset is None or (around.bill and not spending.interval):
         return None
     return language.decimal(spending.value, spending.asset) if refused is None else refused
 
 
 def _form_action(finish: str | None) -> str:
-    """Where the form may lead, as a Content-Security-Policy names it.
+    """The form-action source list of the Content-Security-Policy.
 
-    Chromium holds the whole chain of redirects after a form to it: the client's finish URI, and whatever its server
-    redirects to from there, which is why it cannot name origins.
+    Chromium applies it to all redirects after a form: the client's finish URI and any redirects from there. So it
+    cannot list origins.
     """
     if finish is None:
         return "'self'"
@@ -225,7 +223,7 @@ def _form_action(finish: str | None) -> str:
 
 
 def _show_decided(request: Request, found: ConsentRequest, status: int) -> Response:
-    """What became of a request."""
+    """The outcome of a decided request."""
     lapsed = consent.has_lapsed(found.grant.state, found.interaction.decided_at, context_of(request).clock.now())
     return _end(request, found, "lapsed" if lapsed else found.grant.state, _finish_link(request, found), status)
 
@@ -233,7 +231,7 @@ def _show_decided(request: Request, found: ConsentRequest, status: int) -> Respo
 def _end(
     request: Request, found: ConsentRequest, state: str, link: str | None, status: int, problem: str = ""
 ) -> Response:
-    """The page without a decision to make. Only the owner sees more than that the request was decided."""
+    """The page of a request that cannot be decided now. Only the owner sees details."""
     spending = spending_of(found.grant.access) if found.decided and found.session is not None else None
     values = {
         "state": state,
@@ -267,11 +265,11 @@ async def _find(request: Request) -> ConsentRequest:
 
 
 def _finder(request: Request) -> Callable[[Work], ConsentRequest]:
-    """The unit that finds what the page is about. The cookies are parsed here, before the unit makes others wait."""
+    """The unit that reads the request. Cookies are parsed here, outside the transaction."""
     path, browser = request.path_params, forms.browser_of(request)
     return partial(consent.find_request, interaction_id=path["id"], nonce=path["nonce"], browser=browser)
 
 
 def _path(request: Request) -> str:
-    """The page's own address, as a browser on any name of this server can follow it."""
+    """The page's own path, valid on every host name of this server."""
     return f"/interact/{request.path_params['id']}/{request.path_params['nonce']}"

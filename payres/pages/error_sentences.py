@@ -1,4 +1,4 @@
-"""What people read of errors and of payments that failed: what is so, then what to do."""
+"""Sentences for errors and failed payments: the problem, then what to do."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from payres.clock import SECOND
 from payres.errors import DomainError, TooManyRequests
 from payres.pages.language import Language, marked
 
-# By code, and where one code has several, by code and reason.
+# By reason or code.
 SENTENCES: Final[Mapping[str, str]] = {
     "wrong_password": marked("This is not the password of this wallet. Try again."),
     "signed_out": marked("You are signed out by now, so nothing was done. Sign in again."),
@@ -26,7 +26,7 @@ SENTENCES: Final[Mapping[str, str]] = {
 }
 
 
-# What rules say of a request for consent, in their own words.
+# Error messages on consent requests that are shown unchanged.
 OWN: Final = (
     marked("This wallet is not active, so nothing can be allowed for it now."),
     marked("This is not the request that you were shown. Nothing was decided; please read it again."),
@@ -35,7 +35,7 @@ OWN: Final = (
 )
 
 
-# What the payment says of its failure, for those who can act on it, and what that comes to.
+# Patterns of technical failure reasons, and what owners read instead.
 FAILURES: Final = tuple(
     (re.compile(said, re.IGNORECASE), sentence)
     for said, sentence in (
@@ -54,7 +54,7 @@ FAILURES: Final = tuple(
 
 
 def problem_of(language: Language, error: DomainError) -> str:
-    """The sentence for an error; its own, in English, where there is none."""
+    """The sentence for an error, or else its own message in English."""
     reason = (error.details or {}).get("reason", "")
     sentence = SENTENCES.get(reason) or SENTENCES.get(error.code)
     if isinstance(error, TooManyRequests):

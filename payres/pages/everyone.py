@@ -1,4 +1,4 @@
-"""Pages for everyone: the front page, and that of a wallet address."""
+"""Public pages: the front page, and the page of a wallet address."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,13 +11,13 @@ from payres.routes.context import context_of
 
 
 async def front_page(request: Request) -> Response:
-    """GET / by a browser: what this server is, and where to go."""
+    """GET / by a browser."""
     return render(request, "front.html", {})
 
 
 async def wallet_page(request: Request) -> Response:
-    """GET {wallet address} by a browser, which finds no more wallets than programs do."""
-    if asks_for(request.scope["headers"], wallet_addresses.SPSP_TYPE):  # whoever names it gets that
+    """GET {wallet address} by a browser."""
+    if asks_for(request.scope["headers"], wallet_addresses.SPSP_TYPE):
         return await wallet_addresses.read(request)
     wallet = await wallet_addresses.find(request)
     urls = context_of(request).urls

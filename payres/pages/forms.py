@@ -1,6 +1,4 @@
-"""Forms that browsers send back from pages, and cookies: the session of a signed-in owner or operator, and of each
-wallet or operator that knows this browser.
-"""
+"""Forms and cookies: of the session of an owner or operator, and of each wallet or operator that knows the browser."""
 
 import re
 from collections.abc import Mapping
@@ -24,15 +22,15 @@ from payres.store.browsers import BROWSER_LIFETIME, OF_OPERATORS, OF_WALLETS, Ki
 from payres.urls import canonical
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
-# Over https the prefix makes browsers refuse a cookie that another host, or http, would plant (RFC 6265bis).
+# Over https, browsers refuse cookies with this prefix if another host or http sets them (RFC 6265bis).
 HOST_PREFIX: Final = "__Host-"
-BOXES: Final = "key_id"  # a field that may come several times
-FORM: Final = "payres_form"  # a secret by which a sign-in form is known to be this browser's
+BOXES: Final = "key_id"  # the field of checkboxes, which may be repeated
+FORM: Final = "payres_form"  # a secret that binds forms without a session to this browser
 
 
 class Cookies(NamedTuple):
-    """The cookies of those who sign in to a kind of account: `known` has the account's id behind it. That of a session
-    is kept for `lifetime`, in which it may be made longer."""
+    """The cookies of a kind of account. `known` is a prefix, followed by the account's id. `lifetime` is the longest
+    lifetime of a session, in microseconds."""
 
     kind: Kind
     session: str
@@ -41,8 +39,7 @@ class Cookies(NamedTuple):
     same_site: Literal["lax", "strict"]
 
 
-# Lax, because an owner arrives by a link on the client's site and should still be signed in; forms that other sites
-# send come without it.
+# Lax: the session is sent when an owner follows a link on the client's site, but not with forms of other sites.
 OWNER: Final = Cookies(OF_WALLETS, "payres_session", "payres_known_", LONGEST_SESSION, "lax")
 OPERATOR: Final = Cookies(OF_OPERATORS, "payres_admin", "payres_admin_known_", OF_OPERATORS.lifetime, "strict")
 
@@ -54,18 +51,18 @@ def render_sign_in(
     status: int,
     form_action: str = "'self'",
 ) -> Response:
-    """A page with a form that signs in, or that anyone may send, whose token is that of a cookie: another site could
-    send neither, and so sign this browser in to an account of its own."""
+    """A page with a form that needs no session. Its CSRF token is bound to a cookie, so that another site cannot sign
+    this browser in to an account of its own."""
     secret = _cookies(request).get(FORM) or new_secret()
     values = {**values, "csrf": csrf_token(secret)}
     response = render(request, template, values, status, form_action)
-    # Lax and not strict, because a page that was opened by a link must not replace the secret of those that are open.
+    # Lax: opening a page by a link from another site must not replace the secret of open pages.
     _set(request, response, FORM, secret, None, "lax")
     return response
 
 
 def form_secret(request: Request) -> str | None:
-    """The secret by which forms of somebody who is not signed in are known to be this browser's."""
+    """The browser's secret for forms without a session."""
     return _cookies(request).get(FORM)
 
 
@@ -75,9 +72,10 @@ def check_sign_in(request: Request, form: Mapping[str, str]) -> None:
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form that was sent from a page of this server; the values of BOXES with a space between them.
+    """The fields of a form from a page of this server; repeated values of BOXES are joined by spaces.
 
-    Raises 400 for what is no form, 403 for one of another site, 413 for a long one, 415 for another media type.
+    Raises InvalidRequest (400) for a malformed form, 403 for another site's form, 413 for a long one, 415 for another
+    media type.
     """
     _check_origin(request)
     if media_type_of(request) != FORM_TYPE:
@@ -97,16 +95,16 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 def browser_of(request: Request, cookies: Cookies = OWNER) -> Browser:
-    """What the browser shows of itself; nothing of what cannot be a cookie of ours. The last of one name counts."""
+    """The session and known-browser secrets in the cookies. Malformed ones are ignored; the last of a name counts."""
     found, prefix = _cookies(request), cookies.known
     known = {int(name.removeprefix(prefix)): value for name, value in found.items() if name.startswith(prefix)}
     return Browser(found.get(cookies.session), known)
 
 
 def set_signed_in(request: Request, response: Response, signed_in: SignedIn, cookies: Cookies = OWNER) -> None:
-    """Sets the cookies of a sign-in: the session's, and the one by which the account knows this browser from now on."""
+    """Sets the cookies of a sign-in: the session's, and the one that makes the browser known to the account."""
     _set(request, response, cookies.session, signed_in.session, cookies.lifetime, cookies.same_site)
-    # For our own sign-in form only.
+    # Strict: only the sign-in form needs it.
     _set(request, response, f"{cookies.known}{signed_in.account_id}", signed_in.known, BROWSER_LIFETIME, "strict")
 
 
@@ -116,8 +114,8 @@ def set_signed_out(request: Request, response: Response, cookies: Cookies = OWNE
 
 
 def _check_origin(request: Request) -> None:
-    """Browsers say where a form comes from. Under the pages' Referrer-Policy the Origin of our own is `null`, so it is
-    Sec-Fetch-Site that tells; a browser without either is left to the token in the form."""
+    """Refuses forms of other sites, by Sec-Fetch-Site and Origin. The Origin of our own forms is `null`, because of the
+    pages' Referrer-Policy. Browsers that send neither are checked by the CSRF token alone."""
     site = request.headers.get("sec-fetch-site", "same-origin")
     origin = request.headers.get("origin", "null")
     if site not in {"same-origin", "none"} or (
@@ -133,7 +131,7 @@ def _malformed() -> InvalidRequest:
 def _cookies(request: Request) -> dict[str, str]:
     """Our cookies by their names without the prefix.
 
-    Read here and not by http.cookies, which before Python 3.11.10 takes seconds for some thousand escaped quotes.
+    Not parsed by http.cookies, which before Python 3.11.10 takes seconds for some thousand escaped quotes.
     """
     lines = [value for name, value in request.scope["headers"] if name == b"cookie"]
     pairs = _pattern(_is_secure(request)).findall(b";".join(lines))
@@ -142,7 +140,7 @@ def _cookies(request: Request) -> dict[str, str]:
 
 @lru_cache
 def _pattern(secure: bool) -> re.Pattern[bytes]:
-    """Finds ours among `name=value; name=value` (RFC 6265bis), in time linear in their length.
+    """Matches our cookies in `name=value; name=value` (RFC 6265bis), in linear time.
 
     The groups are the name without the prefix, and the value.
     """

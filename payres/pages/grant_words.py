@@ -1,4 +1,4 @@
-"""What a grant permits, in the reader's words.
+"""What a grant permits, in the reader's language.
 
 The words say exactly what `payres.grants.access` and `payres.grants.limits` permit.
 """
@@ -18,7 +18,7 @@ from payres.pages.language import Language, marked
 from payres.urls import canonical
 from payres.visible import visible_url
 
-# One window of an interval: of one unit, and of several.
+# Months, microseconds, and the words for one window of one unit or several.
 LENGTHS: Final = (
     (12, 0, marked("a year"), marked("every {number} years")),
     (1, 0, marked("a month"), marked("every {number} months")),
@@ -28,7 +28,7 @@ LENGTHS: Final = (
     (0, MINUTE, marked("a minute"), marked("every {number} minutes")),
     (0, SECOND, marked("a second"), marked("every {number} seconds")),
 )
-# What an action lets an app do, besides spending.
+# Actions other than spending.
 ACTIONS: Final[Mapping[tuple[str, str], str]] = {
     ("outgoing-payment", "list-all"): marked("It may see every payment, also those made by other apps."),
     ("outgoing-payment", "read-all"): marked("It may see every payment, also those made by other apps."),
@@ -47,7 +47,7 @@ ACTIONS: Final[Mapping[tuple[str, str], str]] = {
 
 
 def amount_words(language: Language, spending: Spending, value: int | None) -> Markup:
-    """`USD 12.50`, what it takes for the receiver to get that, or `any amount`."""
+    """`USD 12.50`, `what it takes for the receiver to get USD 12.50`, or `any amount`."""
     if value is None or spending.asset is None:
         return language.say("any amount")
     money = language.money(value, spending.asset)
@@ -70,8 +70,7 @@ def limit_words(language: Language, spending: Spending) -> Markup:
 
 
 def spending_sentence(language: Language, spending: Spending, name: str | None = None) -> Markup:
-    """`It may pay up to USD 5.00 a month, to anyone it chooses.` `name` is what the only receiver is called, for which
-    its URL stands otherwise."""
+    """`It may pay up to USD 5.00 a month, to anyone it chooses.` `name` replaces the URL of the only receiver."""
     what = limit_words(language, spending)
     if spending.receiver is None:
         return language.say("It may pay {what}, to anyone it chooses.", what=what)
@@ -80,9 +79,9 @@ def spending_sentence(language: Language, spending: Spending, name: str | None =
 
 
 def length_words(language: Language, interval: Interval) -> str:
-    """How often a window comes: `a month`, `every 2 weeks`.
+    """The length of a window: `a month`, `every 2 weeks`.
 
-    What no unit divides is rounded down in a smaller one: nothing seems rarer than it is.
+    If no unit divides it, it is rounded down in a smaller unit, so that windows never seem rarer than they are.
     """
     months, microseconds = interval.months, interval.microseconds
     for of_months, unit, one, many in LENGTHS:
@@ -95,7 +94,7 @@ def length_words(language: Language, interval: Interval) -> str:
 
 
 def other_words(language: Language, access: str, subject: str | None, own: str) -> Sequence[Markup]:
-    """What a grant permits besides spending, a sentence each; `own` is the reader's wallet address."""
+    """Sentences on what a grant permits other than spending; `own` is the reader's wallet address."""
     found: dict[Markup, None] = {}
     for item in granted_access(access):
         kind = str(item.__struct_config__.tag)
@@ -109,7 +108,7 @@ def other_words(language: Language, access: str, subject: str | None, own: str) 
 
 
 def _of_wallet(language: Language, sentence: Markup, item: Access, own: str) -> Markup:
-    """The sentence, with the wallet that it is about where that is not the reader's."""
+    """The sentence, with the wallet's address if it is not the reader's."""
     if not item.identifier:
         return language.say("For any wallet of this server: {sentence}", sentence=sentence)
     if own and canonical(item.identifier) == canonical(own):

@@ -1,7 +1,7 @@
-"""HTML pages: how they are made of templates, their headers, and the pages for errors.
+"""HTML pages: rendering of templates, headers, and error pages.
 
-The pages have no scripts and load nothing but their icon: the style stands in the page and the policy names its hash.
-Their headers keep them out of frames, caches and other sites' reach.
+Pages have no scripts and load only their icon; the style is inline, with its hash in the Content-Security-Policy. Their
+headers forbid framing, caching and referrers.
 """
 
 import base64
@@ -28,21 +28,21 @@ from payres.routes.context import context_of
 from payres.routes.error_answers import note_error, where_to_ask
 from payres.visible import visible_url
 
-if TYPE_CHECKING:  # it loads slowly, and most servers are asked for consent long after they have started
+if TYPE_CHECKING:  # it loads slowly
     from jinja2 import Environment
 
 STYLE_SHEETS: Final = ("style.css",)
-# The templates of the operator's pages, which are in English and have more style than the others.
+# The folder of the operator's templates, which are English only and have a further style sheet.
 OPERATORS: Final = "admin/"
 OPERATORS_STYLE_SHEETS: Final = (*STYLE_SHEETS, "admin.css")
-PAGE_METHODS: Final = "GET, HEAD, POST"  # that a page with a form takes
+PAGE_METHODS: Final = "GET, HEAD, POST"  # of pages with a form
 HEADERS: Final = {
     "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",  # the address of a consent page is a secret of the client and the owner
+    "Referrer-Policy": "no-referrer",  # the URL of a consent page is a secret
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-ASCII: Final = string.punctuation  # what quote() would escape and a header need not; blanks are in no URL
+ASCII: Final = string.punctuation  # characters that quote() escapes but a header may contain
 
 TITLES: Final = {
     "insufficient_access": marked("This form was not taken"),
@@ -65,7 +65,7 @@ async def serve_page(
     template: str = "error.html",
     fault: str = "The fault is not yours. Please try again in a while",
 ) -> Response:
-    """The answer of an endpoint for people, to every method: errors are pages too, and `fault` is the hint of a 500."""
+    """The response of an HTML endpoint; errors become pages. `fault` is the hint of a 500."""
     try:
         return await answer(request)
     except DomainError as error:
@@ -85,7 +85,7 @@ def render(
     status: int = 200,
     form_action: str = "'self'",
 ) -> Response:
-    """The page that a template makes of the values. form_action is where its forms, and what they lead to, may go."""
+    """Renders a template. `form_action` limits the targets of its forms and of the redirects that follow."""
     is_operators, brand = template.startswith(OPERATORS), brand_of(context_of(request).settings)
     style, style_hash = _style(OPERATORS_STYLE_SHEETS if is_operators else STYLE_SHEETS, brand.style)
     host = context_of(request).urls.base.partition("://")[2]
@@ -104,20 +104,20 @@ def render(
 
 
 def language_of(request: Request) -> Language:
-    """What the reader reads, by Accept-Language, with the time where they are."""
+    """The reader's language, by Accept-Language, and time zone."""
     code = preferred(request.headers.get("accept-language", ""))
     return Language(code, context_of(request).clock.now(), zone_of(request))
 
 
 def load_templates(*names: str) -> None:
-    """Compiles these templates, which takes a few milliseconds each, before a page is made of them."""
+    """Compiles templates in advance, a few milliseconds each."""
     for name in names:
         _environment().get_template(name)
 
 
 def redirect(url: str) -> Response:
-    """Sends the browser on with a GET, after a form was taken or a decision was made."""
-    # Starlette's own redirect escapes more than a header has to, and a client's URL is to arrive as it was.
+    """A 303 redirect, which the browser follows with GET."""
+    # Starlette's RedirectResponse escapes more than necessary, which would change a client's URL.
     return Response(status_code=HTTPStatus.SEE_OTHER, headers=HEADERS | {"Location": quote(url, safe=ASCII)})
 
 
@@ -150,13 +150,13 @@ def _environment() -> "Environment":
 
 
 def _capital(text: str) -> str:
-    """The text with a capital at its beginning, and nothing else changed."""
+    """The text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 
 @lru_cache(maxsize=4)
 def _style(names: tuple[str, ...], more: str) -> tuple[str, str]:
-    """The style sheets and what comes after them as one, and its hash as a Content-Security-Policy names it."""
+    """The style sheets followed by `more`, and the hash as a Content-Security-Policy source."""
     text = "".join(map(_read, names)) + more
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return text, f"'sha256-{digest}'"

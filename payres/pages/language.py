@@ -1,8 +1,7 @@
-"""The reader's language: sentences, amounts and times as people write them.
+"""The reader's language: sentences, amounts and times.
 
-Sentences stand in English where they are said, by `say` and `count`, also in templates. `templates/sentences.toml` has
-them in the other languages; a test finds one that it does not have. Sentences are HTML; values are
-escaped.
+Code and templates pass English sentences to `say` and `count`. `templates/sentences.toml` has the translations; a test
+finds missing ones. Sentences are HTML; values are escaped.
 """
 
 import re
@@ -27,44 +26,44 @@ WEIGHTED: Final = re.compile(r"\s*([a-z]{1,8})(?:-[a-z0-9-]+)?\s*(?:;\s*q=([01](
 
 
 class Language(msgspec.Struct, frozen=True):
-    """What a reader reads, and where their clock stands: `now` is in microseconds UTC."""
+    """A language with the reader's time zone; `now` is in microseconds UTC."""
 
     code: Code
     now: int
     zone: tzinfo = UTC
 
     def say(self, sentence: str, /, **values: object) -> Markup:
-        """The sentence in this language, with the values where it names them."""
+        """The translated sentence, formatted with the values."""
         found = sentence if self.code == "en" else sentences()[self.code].get(sentence, sentence)
         return Markup(found).format(**values)  # noqa: S704 - sentences are ours; format escapes the values
 
     def count(self, number: int, one: str, many: str, /, **values: object) -> Markup:
-        """The one sentence for 1, the other for any other `{number}`."""
+        """The sentence `one` for 1, `many` for any other `{number}`."""
         return self.say(one if number == 1 else many, number=f"{number:,}".replace(",", self.thousands), **values)
 
     @property
     def thousands(self) -> str:
-        """What stands between thousands of a count."""
+        """The thousands separator."""
         return "," if self.code == "en" else "."
 
     def decimal(self, value: int, asset: Asset) -> str:
-        """An amount in the smallest unit, without its currency, as people type it: `12.50`, or `12,50`."""
+        """An amount in minor units as a decimal without currency, for form fields: `12.50`, or `12,50`."""
         text = format_decimal(value, asset)
         return text if self.code == "en" else text.replace(".", ",")
 
     def grouped(self, value: int, asset: Asset) -> str:
-        """The same to be read: `1,204.50`."""
+        """An amount in minor units with thousands separators: `1,204.50`."""
         whole, point, decimals = format_decimal(value, asset).partition(".")
         mark = "." if self.code == "en" else ","
         return f"{int(whole):,}".replace(",", self.thousands) + point.replace(".", mark) + decimals
 
     def money(self, value: int, asset: Asset) -> Markup:
-        """An amount with its currency, which no line breaks unless it is longer than a line."""
+        """An amount with its currency, without line breaks unless it is longer than a line."""
         text = f"{asset.code} {self.grouped(value, asset)}"
         return escape(text) if len(text) > MAX_UNBROKEN else Markup('<span class="money">{}</span>').format(text)
 
     def signed(self, value: int, asset: Asset) -> str:
-        """What a movement adds to the wallet or takes from it: `+20.00`, or with a minus sign."""
+        """An amount with a plus or minus sign: `+20.00`."""
         return f"{'−' if value < 0 else '+'}{self.grouped(abs(value), asset)}"
 
     def clock(self, moment: int) -> str:
@@ -100,11 +99,11 @@ class Language(msgspec.Struct, frozen=True):
         )
 
     def days_ago(self, moment: int) -> int:
-        """How many days of the reader's calendar lie between; negative for what is to come."""
+        """The number of calendar days since the moment, in the reader's zone; negative for the future."""
         return (self._local(self.now).date() - self._local(moment).date()).days
 
     def when(self, moment: int) -> str:
-        """The time of what was today, and the day of what was earlier: `14:02`, or `Yesterday`."""
+        """The time if it is today, else the day: `14:02`, or `Yesterday`."""
         day = self.day(moment)
         return f"{day[:1].upper()}{day[1:]}" if self.days_ago(moment) else self.clock(moment)
 
@@ -113,7 +112,7 @@ class Language(msgspec.Struct, frozen=True):
         return f"{self.day(moment)}, {self.clock(moment)}"
 
     def span(self, microseconds: int) -> str:
-        """A length of time in its greatest unit, rounded down: `10 minutes`, at the least `1 second`."""
+        """A duration in its largest unit, rounded down: `10 minutes`; at least `1 second`."""
         if microseconds >= 2 * DAY:
             return self.count(microseconds // DAY, "{number} day", "{number} days")
         if microseconds >= HOUR:
@@ -131,18 +130,18 @@ class Language(msgspec.Struct, frozen=True):
 
 
 def as_written(amount: str) -> str:
-    """What somebody typed as an amount, with a period as the decimal mark: `12,50` and `12.50` are the same."""
+    """A typed amount with its decimal comma replaced by a period."""
     text = amount.strip().replace("\u00a0", "")
     return text.replace(",", ".") if text.count(",") == 1 and "." not in text else text
 
 
 def marked(sentence: str) -> str:
-    """The sentence, which is said in another place."""
+    """Marks a sentence for translation; it is passed to `say` later."""
     return sentence
 
 
 def preferred(accept_language: str) -> Code:
-    """The language that a reader would rather have (RFC 9110 section 12.5.4); English when none of ours is named."""
+    """The preferred language (RFC 9110 section 12.5.4); English if none is supported."""
     found: dict[Code, float] = {}
     for member in accept_language[:256].lower().split(","):
         match = WEIGHTED.fullmatch(member)
@@ -155,7 +154,7 @@ def preferred(accept_language: str) -> Code:
 
 @lru_cache(maxsize=1)
 def sentences() -> Mapping[Code, Mapping[str, str]]:
-    """The catalogue by language."""
+    """The translations by language and English sentence."""
     path = Path(__file__).parents[1] / "templates" / "sentences.toml"
     tables = tomllib.loads(path.read_text(encoding="utf-8")).values()
     rows = [(english, others) for table in tables for english, others in table.items()]

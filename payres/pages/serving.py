@@ -1,7 +1,6 @@
-"""The pages of owners, of consent and of payments by their paths, and how those of owners are served: signing in first,
-then the page or its form.
+"""The routes of the pages of owners, consent and payments. Pages of owners require signing in.
 
-Every answer is a page or leads to one.
+Every response is a page or a redirect to one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,13 +32,13 @@ from payres.urls import RESET_PATH
 
 
 class Place(NamedTuple):
-    """What one address of the account shows, and what its forms do, by the `choice` that they send."""
+    """The page of a path, and the actions of its forms by their `choice`."""
 
     show: Page
     acts: Mapping[str, Act] = {}
 
 
-# What only a signed-in owner sees. A path without names comes before one that they could make.
+# Pages of signed-in owners. Paths with variables come after literal paths that they would match.
 PLACES: Final[Mapping[str, Place]] = {
     "/account": Place(home.show),
     "/account/activity": Place(activity.show),
@@ -62,7 +61,7 @@ PLACES: Final[Mapping[str, Place]] = {
 
 
 def page_routes() -> Sequence[Route]:
-    """The routes; with them, what every page is made of is loaded."""
+    """The routes. Also loads the templates of the most frequent pages."""
     load_templates("layout.html", "parts.html", "account/layout.html", "account/sign_in.html")
     load_templates(
         "account/home.html", "account/activity.html", "account/movement_parts.html", "account/app_parts.html"

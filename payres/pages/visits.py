@@ -1,6 +1,4 @@
-"""Visits of people who sign in, owners of wallets and operators: how their requests are answered, and signing in and
-out. Every answer is a page or leads to one.
-"""
+"""Requests of owners and operators: signing in and out, pages and forms. Every response is a page or a redirect."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -31,13 +29,13 @@ Form = Mapping[str, str]
 
 
 class Visit(ActorRequest, frozen=True):
-    """A request of somebody who is signed in; `session` is the secret in the cookie."""
+    """A request with a session; `session` is the secret in the cookie."""
 
     session: str
 
     @property
     def segments(self) -> Mapping[str, str]:
-        """What the path names."""
+        """The path parameters."""
         found: Mapping[str, str] = self.request.path_params
         return found
 
@@ -46,9 +44,9 @@ V = TypeVar("V", bound=Visit)
 
 
 class Side(NamedTuple):
-    """Who signs in: their cookies, the guard of their passwords, and the field of the form that names the account, with
-    what finds that. `find_visit` has the visit of a request and its session, if somebody is signed in; `show_sign_in`
-    the form, with the error and the name that was given. `signed_out` is where signing out leads to."""
+    """How one kind of account signs in: its cookies, its password guard, the form field that names the account, and the
+    functions that find the account, find the visit of a session (None if it is not valid) and show the sign-in form
+    with an error and the given name. `signed_out` is the redirect after signing out."""
 
     cookies: Cookies
     guard: Callable[[Context], SignInGuard]
@@ -65,7 +63,7 @@ async def answer(
     show: Callable[[V], Awaitable[Response]],
     act: Callable[[V, Form], Awaitable[Response]],
 ) -> Response:
-    """The page that was asked for, or what its form does: after signing in."""
+    """The page or the action of its form, if signed in; else the sign-in form."""
     is_form = request.method == "POST"
     form = await read_form(request) if is_form else {}
     if form.get("choice") == "sign-in":
@@ -80,14 +78,14 @@ async def answer(
         if request.method not in {"GET", "HEAD"}:
             raise MethodNotAllowed(PAGE_METHODS)
         return await show(visit)
-    except SignInFailed as error:  # the session has ended meanwhile
+    except SignInFailed as error:  # the session ended during the request
         return side.show_sign_in(request, error, None)
 
 
 async def open_session(
     request: Request, cookies: Cookies, guard: SignInGuard, account: Account, known: bytes | None, form: Form
 ) -> sign_in.SignedIn:
-    """Signs in who has given the password of the account; `known` stands for the browser if the account knows it.
+    """Checks the password and opens a session; `known` is the browser's hash if the account knows it.
 
     Raises InsufficientAccess, SignInFailed, TooManyRequests, Unavailable.
     """
@@ -101,16 +99,16 @@ async def open_session(
 async def check_password(
     request: Request, guard: SignInGuard, account: Account, password: str, known: bytes | None
 ) -> None:
-    """Raises SignInFailed unless it is the account's, TooManyRequests, Unavailable when too many are checked.
+    """Raises SignInFailed for a wrong password, TooManyRequests, Unavailable if too many checks are running.
 
-    `known` stands for the browser, if the account knows it or is signed in with it.
+    `known` identifies the browser, if the account knows it or it is signed in.
     """
     guesser = Guesser(address_of(request.scope), known)
     await guard.check_password(account, password, context_of(request).clock.now(), guesser)
 
 
 async def _sign_in(request: Request, side: Side, form: Form) -> Response:
-    """Takes a name and a password, and leads back to the page that was asked for."""
+    """Signs in by name and password, and redirects to the requested page."""
     context, name, browser = context_of(request), form.get(side.field, ""), browser_of(request, side.cookies)
     account, known = await context.database.read(lambda work: side.find_account(work, name, browser))
     try:

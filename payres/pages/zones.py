@@ -1,4 +1,4 @@
-"""The reader's time zone: as a cookie names it, or else the operator's settings."""
+"""The reader's time zone: from a cookie, or else the operator's setting."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ from payres.routes.context import context_of
 
 COOKIE: Final = "payres_zone"
 VALUE: Final = re.compile(rb"(?:^|;)[ \t]*+payres_zone=\"?([A-Za-z_/-]{1,40})\"?(?=[ \t]*+(?:;|$))")
-LIFETIME: Final = 400 * 86400  # seconds; browsers keep none for longer
-# Those to choose from, by their region; places whose clocks agree, and always did of late, have one for all.
+LIFETIME: Final = 400 * 86400  # seconds, the longest that browsers accept
+# The zones offered, by region; one for all places whose clocks agree.
 ZONES: Final[Mapping[str, str]] = {
     "Africa": "Abidjan Accra Addis_Ababa Algiers Cairo Casablanca Johannesburg Kampala Lagos Nairobi Tunis",
     "America": (
@@ -41,26 +41,25 @@ NAMES: Final = frozenset(f"{region}/{place}" for region, places in ZONES.items()
 
 
 def zone_of(request: Request) -> tzinfo:
-    """Where the reader's clock stands."""
+    """The reader's time zone."""
     return _zone(chosen(request) or context_of(request).settings.time_zone)
 
 
 def chosen(request: Request) -> str:
-    """The name of the zone that the reader has chosen, or nothing."""
+    """The name of the zone that the reader has chosen, or an empty string."""
     match = VALUE.search(b";".join(value for name, value in request.scope["headers"] if name == b"cookie"))
     found = match[1].decode() if match else ""
     return found if found in NAMES else ""
 
 
 def set_zone(response: Response, name: str, *, secure: bool) -> None:
-    """Sets the cookie, or with a name that is none of NAMES takes it away."""
-    # What is none of ours may have characters that no header can.
+    """Sets the cookie, or deletes it if the name is not in NAMES."""
     value, age = (name, LIFETIME) if name in NAMES else ("", 0)
     response.set_cookie(COOKIE, value, max_age=age, path="/", secure=secure, httponly=True, samesite="lax")
 
 
 def clocks(now: int) -> Mapping[str, Sequence[tuple[str, str, str]]]:
-    """Zones by region: the name, the place, and the time there."""
+    """Zones by region: the name, the place, and the local time."""
     return {region: [_clock(f"{region}/{place}", now) for place in places.split()] for region, places in ZONES.items()}
 
 
@@ -71,7 +70,7 @@ def _clock(name: str, now: int) -> tuple[str, str, str]:
 
 @lru_cache
 def _zone(name: str) -> tzinfo:
-    """UTC where the machine does not know the zone."""
+    """UTC if the machine does not know the zone."""
     with suppress(OSError, ValueError, KeyError):
         return ZoneInfo(name)
     return UTC

@@ -1,4 +1,4 @@
-"""For tests: a pytest plugin, a payres that runs beside a test, and a sandbox for tests in any language.
+"""Testing: a pytest plugin, a payres instance in the test's process, and a sandbox for tests in any language.
 
-Empty, so that an instance can be used without pytest.
+This module is empty, so that an instance can be used without pytest.
 """

@@ -1,4 +1,4 @@
-"""What tests ask of a sandbox, by method and path below `/_sandbox`."""
+"""The actions of the control API, by method and path below `/_sandbox`."""
 
 import re
 from collections.abc import Callable, Coroutine, Mapping
@@ -27,8 +27,7 @@ CURSOR: Final = re.compile("([0-9]{1,9})-([0-9]{1,15})")
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One request of the control API of a server. `named` are the variable parts of the path, `query` the struct that
-    its parameters are declared with."""
+    """A request of a server's control API. `named` are the path parameters, `query` the struct of the query."""
 
     sandbox: Sandbox
     server: Server
@@ -37,14 +36,14 @@ class Call(msgspec.Struct, frozen=True):
     query: Any
 
     def read(self, kind: type[T]) -> T:
-        """The body. Raises InvalidRequest, which names the members that there are."""
+        """Decodes the body. Raises InvalidRequest, which lists the valid members."""
         try:
             return decode(msgspec.json.Decoder(kind), self.body, has_defaults=True)
         except InvalidRequest as error:
             raise InvalidRequest(f"{error}. The members are: {_names(kind)}", **error.details) from error
 
     def rules(self) -> Rules[Any]:
-        """Those that the path names."""
+        """The rules named in the path."""
         return self.server.rules if self.named["kind"] == "consent-rules" else self.server.faults.rules
 
 
@@ -52,7 +51,7 @@ Action = Callable[[Call], Coroutine[Any, Any, Answer]]
 
 
 def read_query(request: Request, act: Action) -> steps.Given:
-    """The parameters of the query. Raises InvalidRequest, which names those that there are."""
+    """Decodes the query. Raises InvalidRequest, which lists the valid parameters."""
     kind = QUERIES.get(act, steps.Nothing)
     try:
         return msgspec.convert(other_parameters(request, ()), kind, strict=False)
@@ -140,7 +139,7 @@ async def move_clock(call: Call) -> Answer:
 
 
 async def list_requests(call: Call) -> Answer:
-    """Those that fit, once there are some, or when the time is over."""
+    """The matching requests, as soon as there is one, or at the end of `wait`."""
     wanted: looking.RequestsWanted = call.query
     after = 0 if wanted.after is None else _position(call, wanted.after)
     journal = call.server.journal
@@ -156,7 +155,7 @@ async def delete_requests(call: Call) -> Answer:
 
 
 async def list_events(call: Call) -> Answer:
-    """Those that fit, once there are so many, or when the time is over."""
+    """The matching events, as soon as there are `count`, or at the end of `wait`."""
     wanted: looking.EventsWanted = call.query
     looking.check(wanted)
     after = call.server.last_event if wanted.after is None else _position(call, wanted.after)
@@ -166,7 +165,7 @@ async def list_events(call: Call) -> Answer:
 
 
 def _unit(unit: Callable[..., Any], given: type[steps.Given] | None = None, status: int = 200) -> Action:
-    """What is one unit of work, over the variable parts of the path and the body, if there is one."""
+    """An action of one unit of work, which gets the path parameters, and the body as `given` if declared."""
 
     async def act(call: Call) -> Answer:
         body = {} if given is None else {"given": call.read(given)}
@@ -176,12 +175,12 @@ def _unit(unit: Callable[..., Any], given: type[steps.Given] | None = None, stat
 
 
 def _cursor(call: Call, last: int) -> str:
-    """Where a test is that has seen all as far as this number."""
+    """A cursor after the entry with this number."""
     return f"{call.sandbox.generation}-{last}"
 
 
 def _position(call: Call, text: str) -> int:
-    """The number in a cursor. Raises InvalidRequest, and WrongState for one of before a reset."""
+    """The number in a cursor. Raises InvalidRequest, and WrongState if the cursor is from before a reset."""
     found = CURSOR.fullmatch(text)
     if found is None:
         raise InvalidRequest("after is the cursor of an earlier answer", field="after")
@@ -226,10 +225,10 @@ ACTIONS: Final[Mapping[tuple[str, str], Action]] = {
     ("DELETE", "/requests"): delete_requests,
     ("GET", "/events"): list_events,
 }
-# What is in the query; nothing for the others.
+# The structs of queries; other actions have none.
 QUERIES: Final[Mapping[Action, type[steps.Given]]] = {
     list_requests: looking.RequestsWanted,
     list_events: looking.EventsWanted,
 }
-# A reset ends what is under way, but not these, each of which waits for the one before.
+# Actions that a reset does not cancel; they wait for one another.
 UNCUT: Final = frozenset({reset, keep_baseline})

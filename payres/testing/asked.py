@@ -1,4 +1,4 @@
-"""What a request asks: which operation of Open Payments, about whose wallet, for which client."""
+"""The Open Payments operation, wallet and client of a request."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
@@ -28,8 +28,8 @@ TABLES: Final[Mapping[str, Any]] = {"incoming-payments": INCOMING, "quotes": QUO
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """The published operationId, the path of a wallet here, and the client; the id of the access token, and whether
-    there is a signature. None where there is none, or it cannot be known."""
+    """The published operationId, path of the local wallet, client, id of the access token, and whether there is a
+    signature. None if absent or unknown."""
 
     operation: str | None = None
     wallet: str | None = None
@@ -39,14 +39,14 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class _Body(msgspec.Struct, rename="camel"):
-    """Of what creates a resource, or asks for a grant."""
+    """The body of a request that creates a resource or asks for a grant."""
 
     wallet_address: str | None = None
     client: str | ClientInstance = ""
 
 
 def find_asked(work: Work, scope: Scope, body: bytes) -> Asked:
-    """What a request asks that is to be answered, or just was."""
+    """The operation of a request, before or just after it is answered."""
     found = _asked(work, scope, body)
     value = credentials(scope["headers"], "gnap")
     holder = None if value is None else find_holder(work, hash_secret(value))
@@ -58,7 +58,7 @@ def find_asked(work: Work, scope: Scope, body: bytes) -> Asked:
 
 
 def of_grant(work: Work, grant: GrantRecord) -> Asked:
-    """What an owner is asked, or was."""
+    """The wallet and client of a grant."""
     id = grant.wallet_address_id
     return Asked(
         wallet=None if id is None else WALLETS.by_id(work, id).path,
@@ -87,7 +87,7 @@ def _asked(work: Work, scope: Scope, body: bytes) -> Asked:
 
 
 def _operation(scope: Scope) -> tuple[str | None, str, Mapping[str, str]]:
-    """The id, the first part of the path, and its variable parts."""
+    """The operationId, the first segment of the path, and the path parameters."""
     from payres.routes.openapi import OPERATIONS  # loads slowly
 
     path, method = scope["path"].rstrip("/") or "/", "GET" if scope["method"] == "HEAD" else scope["method"]
@@ -100,7 +100,7 @@ def _operation(scope: Scope) -> tuple[str | None, str, Mapping[str, str]]:
 
 
 def _of_grant_request(work: Work, body: bytes) -> Asked:
-    """The wallet is the first that is named, though an incoming payment's grant is not bound to one."""
+    """The operation of a grant request. Its wallet is the first one in the request."""
     asked = _decoded(body, GrantRequest(client=""))
     try:
         client = clients.identify(work.urls, _decoded(body, _Body()).client)
@@ -119,7 +119,7 @@ def _addresses(asked: GrantRequest) -> Iterator[str]:
 
 
 def _grant(work: Work, scope: Scope, collection: str, named: Mapping[str, str]) -> GrantRecord | None:
-    """The one that is continued, whose token is managed, or with whose token is asked."""
+    """The grant that is continued, of the token that is managed, or of the access token."""
     if collection == "continue":
         return GRANTS.get(work, named["id"])
     if collection == "token":
@@ -131,7 +131,7 @@ def _grant(work: Work, scope: Scope, collection: str, named: Mapping[str, str]) 
 
 
 def _decoded(body: bytes, otherwise: T) -> T:
-    """The body as such a struct, where it is one."""
+    """The body decoded as the type of `otherwise`, or `otherwise` if it is invalid."""
     try:
         return msgspec.json.decode(body, type=type(otherwise))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The API below `/_sandbox` with which tests control a sandbox. `payres serve` has no such paths."""
+"""The control API of a sandbox, below `/_sandbox`. `payres serve` does not have it."""
 
 import asyncio
 import hmac
@@ -30,7 +30,7 @@ from payres.testing.server import Server
 from payres.urls import ADMIN_API
 
 log: Final = logging.getLogger("payres.testing")
-# What the operators' rules say in many ways, and this API in four.
+# The few error codes of this API, by the status of the many errors of operators' rules.
 CODES: Final = {400: InvalidRequest, 404: NotFound, 409: WrongState, 422: WrongState}
 
 
@@ -49,7 +49,7 @@ class Control:
             await self._server(self._as_operator(scope), receive, send)
 
     def _as_operator(self, scope: Scope) -> Scope:
-        """The token is an API key with every scope too."""
+        """The request with an API key in place of the control token, which permits the whole operator's API."""
         if not scope["path"].startswith(ADMIN_API) or not self._has_token(scope):
             return scope
         others = [line for line in scope["headers"] if line[0] != b"authorization"]
@@ -68,7 +68,7 @@ class Control:
         return Response(status_code=status) if status == HTTPStatus.NO_CONTENT else json_response(content, status)
 
     def _authorize(self, scope: Scope) -> None:
-        """Raises NotFound for other machines, BearerTokenInvalid without the token."""
+        """Raises NotFound for hosts that are not admitted, BearerTokenInvalid without the token."""
         if not self._sandbox.hosts.let_in(scope):
             raise nothing_here()
         if credentials(scope["headers"], "bearer") is None:
@@ -81,7 +81,7 @@ class Control:
         return token is not None and hmac.compare_digest(token.encode(), self._sandbox.token.encode())
 
     async def _answer(self, scope: Scope, body: bytes) -> Answer:
-        """In a task of its own, which a reset ends. Repeated under its Idempotency-Key, it is done once."""
+        """Runs the action in a task, which a reset cancels; once per Idempotency-Key."""
         path = scope["raw_path"].decode("latin-1").removeprefix(ROOT).rstrip("/")
         act, named = _find(scope["method"], path)
         query = read_query(Request(scope), act)
@@ -107,7 +107,7 @@ class Control:
 
 
 def _find(method: str, path: str) -> tuple[Action, dict[str, str]]:
-    """Raises NotFound."""
+    """The action of a method and path, and the path parameters. Raises NotFound."""
     for (served, pattern), act in ACTIONS.items():
         found = re.fullmatch(pattern, path)
         if found and served == method:

@@ -1,4 +1,4 @@
-"""What servers for tests have in common: their settings, their wallets, and how soon they give up."""
+"""Defaults of test servers: settings, wallets, and short timeouts."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from payres.clock import MILLISECOND, SECOND
 from payres.interledger.remote_payments import Backoff
 from payres.routes.context import Context
 
-# Tests do quickly what takes people a while, and from one address.
+# Tests send many requests from one address, so rate limits are off.
 RATE_LIMITS = ("rate_limit_per_client", "rate_limit_per_address", "rate_limit_unauthenticated", "rate_limit_per_peer")
 SETTINGS = {"continue_wait": 0, "allow_private_hosts": True, **dict.fromkeys(RATE_LIMITS, 0)}
 WALLETS = {"alice": "Alice", "bob": "Bob"}
@@ -16,8 +16,7 @@ CLIENT_NAME = "Example Shop"
 
 
 def shorten_timeouts(context: Context) -> None:
-    """Shortens timeouts, so that failing payments to other servers fail within two seconds, and the pauses between
-    packets, of which no path on one machine needs any."""
+    """Shortens timeouts, so that payments to other servers fail within two seconds, and the pauses between packets."""
     payments = context.remote_payments
     payments.backoff = Backoff(after_failure=0.02, after_fault=0.02)
     payments.outbound.timing = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""Faults: what tests let happen to requests to come, to see what an app makes of it."""
+"""Faults that tests inject into future requests, to see how an app handles them."""
 
 import asyncio
 import re
@@ -21,13 +21,13 @@ from payres.testing.rules import Rule
 
 SENTENCE: Final = "A fault of the sandbox, as the test has asked for"
 AMOUNT: Final = r"^[0-9]{1,15}(\.[0-9]{1,15})?$"
-# What a fault acts on: a request, the redirect after a decision, an event, the packets of a quote and of a payment.
+# The target of a fault: a request, the redirect after a decision, an event, or the packets of a quote or payment.
 Moment = Literal["request", "redirect", "event", "quote", "payment"]
 
 
 class Fault(Rule, frozen=True, kw_only=True):
-    """`operation` is a published operationId; `skip` requests that it fits pass first. `seconds` is how long it waits,
-    `deliver` what arrives of a payment."""
+    """`operation` is a published operationId. The first `skip` matching requests are unaffected. `seconds` is a delay;
+    `deliver` the part of a payment that is delivered, as a decimal."""
 
     fault: str
     times: Annotated[int, Meta(ge=1)] | None = 1
@@ -58,7 +58,7 @@ class Writer(Protocol):
 
 
 class Met(msgspec.Struct):
-    """A request that has met a fault; `answer` is what answers it otherwise."""
+    """A request affected by a fault; `answer` is its normal handler."""
 
     fault: Fault
     asked: Asked
@@ -113,7 +113,7 @@ async def truncate(met: Met) -> None:
 
 
 async def change_first(met: Met, change: Callable[[Work, str], Any]) -> None:
-    """With the id of the token that the request came with."""
+    """Applies `change` to the request's token before the request is handled."""
     assert met.asked.token is not None
     id = met.asked.token
     await met.server.write(lambda work: change(work, id))
@@ -121,14 +121,14 @@ async def change_first(met: Met, change: Callable[[Work, str], Any]) -> None:
 
 
 async def alter(met: Met, name: bytes, pattern: bytes, by: bytes) -> None:
-    """Changes a header of the request."""
+    """Replaces a pattern in a request header."""
     lines = met.scope["headers"]
     met.scope["headers"] = [(key, re.sub(pattern, by, value) if key == name else value) for key, value in lines]
     await met.answer(met.scope, met.receive, met.send)
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """`needs` is what a request must have, of Asked; `seconds` the default of a fault that waits."""
+    """`needs` is the member of Asked that a request must have; `seconds` is the default delay."""
 
     act: Callable[[Met], Awaitable[None]] | None = None
     moments: tuple[Moment, ...] = ("request",)
@@ -171,7 +171,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 def check(fault: Fault) -> None:
-    """Raises InvalidRequest for what can never happen."""
+    """Raises InvalidRequest for a fault that can never occur."""
     from payres.routes.openapi import OPERATIONS  # loads slowly
 
     kind = KINDS.get(fault.fault)
@@ -189,7 +189,7 @@ def check(fault: Fault) -> None:
 
 
 async def read_body(receive: Receive) -> tuple[bytes, Receive]:
-    """The body, and what gives it to whoever reads it then."""
+    """The body, and a `receive` that replays it."""
     messages = [await receive()]
     while messages[-1].get("more_body"):
         messages.append(await receive())

@@ -1,4 +1,4 @@
-"""A payres that runs beside a test, in a thread of the test's own process."""
+"""A payres instance that runs in a thread of the test's process."""
 
 import asyncio
 import socket
@@ -39,14 +39,14 @@ KEPT_REQUESTS = 100
 GRACE_SECONDS = 5  # for requests in progress when a test ends
 POLL_SECONDS = 0.01
 TICK_SECONDS = 0.1  # uvicorn renews its Date header every tenth tick
-FINISH_URI = "http://127.0.0.1/finished"  # nobody goes there
-CLIENT_SECONDS = 60  # for an answer, on a machine with much else to do
+FINISH_URI = "http://127.0.0.1/finished"  # never opened
+CLIENT_SECONDS = 60  # for a response, on a busy machine
 
 
 class Instance:
-    """A running payres: wallets `alice` and `bob` with 1000.00 USD each, and `client`, which signs for `shop`.
+    """A running payres with wallets `alice` and `bob` of 1000.00 USD each, and `client`, whose wallet is `shop`.
 
-    `requests` has a line for each of the newest requests, as the server's log would have it.
+    `requests` has the log lines of the newest requests.
     """
 
     def __init__(self, server: "_Server", context: Context, clock: MovableClock, requests: deque[str]) -> None:
@@ -64,7 +64,7 @@ class Instance:
     @classmethod
     @contextmanager
     def run(cls, database: Path, **settings: Any) -> Iterator[Self]:
-        """Runs a payres on a free loopback port until the block ends. `settings` are those of the server."""
+        """Runs payres on a free loopback port until the block ends. `settings` are settings of the server."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             defaults = {"base_url": base_url, "database": str(database), **SETTINGS}
@@ -92,7 +92,7 @@ class Instance:
         deposit: str | None = None,
         password: str | None = None,
     ) -> str:
-        """Opens a wallet, puts `deposit` (decimal text) into it, and returns its address."""
+        """Opens a wallet, deposits `deposit` (a decimal), and returns its wallet address."""
 
         def unit(work: Work) -> None:
             wallets.create_wallet(work, path, asset, scale, name, password)
@@ -103,12 +103,12 @@ class Instance:
         return self.wallet(path)
 
     def new_app(self, path: str, name: str | None = None, kid: str = "key-1") -> dict[str, Any]:
-        """Opens a wallet with a key; what an app signs with in its name, as `Client(**app)` takes it."""
+        """Opens a wallet with a key, and returns the arguments for `Client(**app)`."""
         return self.write(lambda work: steps.open_client(work, path, name, kid))
 
     def new_client(self, path: str, name: str | None = None, kid: str = "key-1") -> Client:
-        """A client with a wallet address and a registered key of its own."""
-        # Loopback speaks plain HTTP; loading the machine's certificates would take longer than a payment.
+        """A client with its own wallet address and registered key."""
+        # Loopback is plain HTTP, and loading the machine's certificates is slow.
         transport = httpx2.HTTPTransport(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         options: dict[str, Any] = {"transport": transport, "timeout": CLIENT_SECONDS, "strict": True}
         client = Client(**self.new_app(path, name, kid), clock=self.clock, **options)
@@ -116,7 +116,7 @@ class Instance:
         return client
 
     def grant(self, *items: Access | Mapping[str, Any]) -> Grant:
-        """A grant of `client` for these access items, with the owner's consent if need be."""
+        """A grant of `client` for these access items, with the owner's consent if needed."""
         finish = {"method": "redirect", "uri": FINISH_URI, "nonce": "payres.testing"}
         interact = {"start": ["redirect"], "finish": finish}
         found = self.client.grant.request(f"{self.base_url}/", *items, interact=interact)
@@ -125,16 +125,16 @@ class Instance:
         return self.client.grant.finish(found, self.approve(found.redirect) or "")
 
     def bill(self, path: str, amount: str | None = None, **members: Any) -> IncomingPayment:
-        """An incoming payment of so much, such as "5.00", or of any amount, into the wallet at a path."""
+        """Creates an incoming payment into the wallet at a path, of an amount such as "5.00", or of any amount."""
         wallet = self.client.wallet_address.get(self.wallet(path))
         grant = self.grant(access.incoming_payment("create", identifier=wallet.id))
         asked = None if amount is None else money(amount, wallet)
         return self.client.incoming_payment.create(wallet, grant, incoming_amount=asked, **members)
 
     def pay(self, path: str, receiver: str, amount: str | None = None) -> OutgoingPayment:
-        """Pays an incoming payment, here or on another server, from the wallet at a path, with its owner's consent.
+        """Pays a local or remote incoming payment from the wallet at a path, with its owner's consent.
 
-        `amount` is what leaves the wallet, if the incoming payment does not say how much arrives.
+        `amount` is the debit amount, needed if the incoming payment has no amount.
         """
         wallet = self.client.wallet_address.get(self.wallet(path))
         asked = None if amount is None else money(amount, wallet)
@@ -144,35 +144,35 @@ class Instance:
         return self.client.outgoing_payment.create(wallet, self.grant(spending), quote_id=quote.id)
 
     def approve(self, redirect: str) -> str | None:
-        """Approves a grant for its wallet's owner; the finish URL that the browser would go to, if any."""
+        """Approves a grant as the wallet's owner, and returns the finish URL, if any."""
         return self._decide(steps.Decided(redirect=redirect, decision="approve"))
 
     def deny(self, redirect: str) -> str | None:
-        """Denies a grant for its wallet's owner; the finish URL that the browser would go to, if any."""
+        """Denies a grant as the wallet's owner, and returns the finish URL, if any."""
         return self._decide(steps.Decided(redirect=redirect, decision="deny"))
 
     def wait_for(self, payment: OutgoingPayment, seconds: float = 10) -> OutgoingPayment:
-        """An outgoing payment to another server once it has ended, as the server shows it.
+        """Waits until an outgoing payment to another server has ended, and returns it.
 
-        Raises AssertionError when it is still in progress after `seconds`.
+        Raises AssertionError if it is still in progress after `seconds`.
         """
         return self._server.call(self._ended(payment.id, seconds))
 
     def balance(self, path: str) -> str:
-        """What a wallet holds, as decimal text."""
+        """A wallet's balance, as a decimal."""
         return self.read(lambda work: wallets.wallet(work, wallets.require_wallet(work, path)).balance)
 
     def check_ledger(self) -> None:
-        """Checks every invariant of the ledger. Raises AssertionError, which names the first broken one."""
+        """Checks all invariants of the ledger. Raises AssertionError with the first broken one."""
         broken = invariant_checks.first_broken(self.read(invariant_checks.check))
         assert broken is None, broken
 
     def write(self, unit: Callable[[Work], T]) -> T:
-        """Runs a function over a writing transaction of the instance's database."""
+        """Runs a function in a write transaction of the instance's database."""
         return self._server.call(self.context.database.write(unit))
 
     def read(self, unit: Callable[[Work], T]) -> T:
-        """Runs a function over a reading transaction of the instance's database."""
+        """Runs a function in a read transaction of the instance's database."""
         return self._server.call(self.context.database.read(unit))
 
     def close(self) -> None:
@@ -206,7 +206,7 @@ run_instance = Instance.run
 
 
 class _Requests(RequestLog):
-    """Keeps the newest lines at once, and writes none."""
+    """Keeps the newest lines in memory, and writes none."""
 
     def __init__(self) -> None:
         super().__init__("text")
@@ -222,7 +222,7 @@ class _Requests(RequestLog):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn in a thread, which says when it is ready."""
+    """uvicorn in a thread, which signals when it is ready."""
 
     def __init__(self, app: Starlette, listener: socket.socket) -> None:
         super().__init__(uvicorn.Config(app, **settings_of()))
@@ -234,7 +234,7 @@ class _Server(uvicorn.Server):
         self._thread = threading.Thread(target=self._run_in_thread, name="payres", daemon=True)
 
     def start(self) -> Context:
-        """The application's context, once it answers. Raises RuntimeError when it does not come up."""
+        """Starts the server and returns the application's context. Raises RuntimeError if it fails to start."""
         self._thread.start()
         if not self._ready.wait(START_SECONDS) or not self.started:
             raise RuntimeError("payres did not start; its log says why")
@@ -242,7 +242,7 @@ class _Server(uvicorn.Server):
         return context
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine, run on the server's loop. Raises RuntimeError inside a unit, which runs there."""
+        """Runs a coroutine on the server's loop. Raises RuntimeError on that loop, as inside a unit of work."""
         assert self._loop is not None
         if threading.current_thread() is self._thread:
             raise RuntimeError("A unit of work cannot ask the instance: ask before, and hand the result to the unit")
@@ -256,7 +256,7 @@ class _Server(uvicorn.Server):
         self._thread.join()
 
     async def main_loop(self) -> None:
-        """As uvicorn's, but `stop` ends it at once and not at the next tick."""
+        """Like uvicorn's, but `stop` ends it at once, not at the next tick."""
         ticks = 0
         while not await self.on_tick(ticks):
             ticks += 1
@@ -264,7 +264,7 @@ class _Server(uvicorn.Server):
                 await asyncio.wait_for(self._stopping.wait(), TICK_SECONDS)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, which looks only every tenth of a second whether the connections have ended."""
+        """Like uvicorn's, but polls the connections more often than every tenth of a second."""
         for server in self.servers:
             server.close()
         for connection in list(self.server_state.connections):
@@ -286,4 +286,4 @@ class _Server(uvicorn.Server):
         try:
             self.run(sockets=[self._listener])
         finally:
-            self._ready.set()  # also when it failed, so that nobody waits for it
+            self._ready.set()  # also after a failure, which `start` then reports

@@ -1,4 +1,4 @@
-"""Where the faults of a sandbox happen: around what one of its servers answers, and the events and packets it sends."""
+"""Injection of faults into a sandbox server: its responses, and the events and packets that it sends."""
 
 import asyncio
 import re
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 HASH: Final = re.compile(r"(?<=[?&]hash=)[^&#]*")
 FALSE_HASH: Final = "ZmFsc2U%3D"
-NOTED: Final = "sandbox_fault"  # in the state of a request
-# What the request that is answered now asks, and its scope.
+NOTED: Final = "sandbox_fault"  # the key in a request's state
+# The current request and its scope.
 ANSWERED: ContextVar[tuple[Asked, Scope] | None] = ContextVar("answered", default=None)
 
 
 class Sending(msgspec.Struct, eq=False):
-    """A payment that has met a fault. Of `left`, in minor units, packets may still be sent."""
+    """A payment affected by a fault. Packets may still deliver `left`, in minor units."""
 
     fault: Fault
     left: int
@@ -60,7 +60,7 @@ class Interference:
         self._waiting.clear()
 
     def surround(self, context: Context) -> None:
-        """Lets faults happen to the events and packets of a server that has just been opened."""
+        """Wraps the senders of events and packets of a newly opened server."""
         carrier = context.remote_payments.outbound.carrier
         _wrap(context.sender, "send", self._send_event)
         _wrap(context.remote_payments, "send", self._begin_payment)
@@ -68,13 +68,13 @@ class Interference:
         _wrap(carrier, "post", self._post)
 
     async def serve(self, answer: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request, or lets a fault happen to it."""
+        """Answers a request, perhaps with a fault."""
         if not self.rules:
             await answer(scope, receive, send)
             return
         body, receive = await read_body(receive)
         asked = Asked()
-        with suppress(DomainError):  # in a reset
+        with suppress(DomainError):  # during a reset
             asked = await self._server.read(partial(find_asked, scope=scope, body=body))
         ANSWERED.set((asked, scope))
         fault = self._use("request", asked)
@@ -85,7 +85,7 @@ class Interference:
             await fault.kind.act(Met(fault, asked, self._server, answer, scope, receive, send))
 
     def falsified(self, redirect: str, asked: Asked) -> str | None:
-        """The redirect after an approval with another hash, if there is a fault for it."""
+        """The redirect after an approval with a wrong hash, if a fault applies."""
         if HASH.search(redirect) and self._use("redirect", asked):
             return HASH.sub(FALSE_HASH, redirect)
         return None
@@ -170,7 +170,7 @@ class Interference:
 
 
 def _of_payment(work: Work, payment_id: str) -> tuple[Asked, Asset]:
-    """Of a payment as if it were asked for now."""
+    """A payment's creation request, and the asset of its wallet."""
     payment = OUTGOING.by_id(work, payment_id)
     wallet = WALLETS.by_id(work, payment.wallet_address_id)
     client = None if payment.client_id is None else CLIENTS.by_id(work, payment.client_id)
@@ -182,5 +182,5 @@ def _note(scope: Scope, fault: Fault) -> None:
 
 
 def _wrap(owner: Any, name: str, around: Callable[[Any], Any]) -> None:
-    """Puts a function around a method of this one object."""
+    """Wraps a method of this object."""
     setattr(owner, name, around(getattr(owner, name)))

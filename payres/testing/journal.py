@@ -1,4 +1,4 @@
-"""The requests that a server of a sandbox has answered, with what was found of their signatures."""
+"""The journal of a sandbox server: its requests and responses, with the verdicts on their signatures."""
 
 import re
 from collections import deque
@@ -29,19 +29,18 @@ if TYPE_CHECKING:
     from payres.testing.server import Server
 
 KEPT: Final = 1000
-ADDED: Final = "requests"  # the key of their changes
-SHOWN: Final = 6  # characters of a token
+ADDED: Final = "requests"  # the key of change notifications
+SHOWN: Final = 6  # characters shown of a secret
 COOKIE: Final = re.compile(rb"(=[^;]{%d})[^;]+" % SHOWN)
-# In JSON and in forms.
+# Secrets in JSON and in forms.
 SECRET: Final = re.compile(
     rf'((?:token|secret|password|csrf)"?\s*[:=]\s*"?[\w.~+/=-]{{{SHOWN}}})[\w.~+/=-]+', re.IGNORECASE
 )
 
 
 class Verifier(msgspec.Struct, kw_only=True):
-    """What is found of the first signature. It is the server's own verdict, or where the request was refused before its
-    signature was looked at, the one that it would have had. `unsigned` is also a signature that nobody asked for, of a
-    client that is not known."""
+    """The verdict on the first signature: the server's, or the one it would have given if the request was refused
+    earlier. An unneeded signature of an unknown client counts as `unsigned`."""
 
     verdict: Literal["valid", "refused", "unsigned"] = "unsigned"
     reason: str | None = None
@@ -52,7 +51,7 @@ class Verifier(msgspec.Struct, kw_only=True):
 
 
 class Entry(msgspec.Struct, kw_only=True):
-    """A request. `code` and `reason` are those of the error that answers it."""
+    """A request. `code` and `reason` are those of the error response."""
 
     seq: int
     at: str
@@ -73,7 +72,7 @@ class Entry(msgspec.Struct, kw_only=True):
 
 
 class Journal:
-    """The last thousand requests of a server; `changes` are notified of each one more."""
+    """The last thousand requests of a server. `changes` is notified of each new one."""
 
     def __init__(self, server: "Server") -> None:
         self.server = server
@@ -92,7 +91,7 @@ class Journal:
         self.changes.notify((ADDED,))
 
     def note_fault(self, payment: str, fault: str) -> None:
-        """Says it of the request that has made the payment, before or after that is added."""
+        """Records the fault for the request that created the payment, before or after that is added."""
         self._faults[payment] = fault
         if payment in self._payments:
             self._payments[payment].fault = fault
@@ -103,8 +102,8 @@ class Journal:
 
 
 class Exchange:
-    """A request and its answer, which pass through `receive` and `send`. It is in the journal before the last of the
-    answer is sent, so that whoever has that finds it."""
+    """Records a request and its response, which pass through `receive` and `send`. The entry is added before the end of
+    the response is sent, so that a client that has the response finds it."""
 
     def __init__(self, journal: Journal, scope: Scope, receive: Receive, send: Send) -> None:
         self._journal, self._scope, self._receive, self._send = journal, scope, receive, send
@@ -131,12 +130,12 @@ class Exchange:
             await self._send(message)
 
     async def end(self) -> None:
-        """Notes the request, once."""
+        """Adds the entry, once."""
         if self._is_noted:
             return
         self._is_noted, asked, verifier = True, Asked(), Verifier()
         milliseconds = round((perf_counter() - self._begun) * 1000, 1)
-        with suppress(DomainError):  # in a reset
+        with suppress(DomainError):  # during a reset
             asked, verifier = await self._journal.server.read(self._look)
         self._journal.add(self._entry(asked, verifier, milliseconds), self._seen.payment)
 
@@ -150,7 +149,7 @@ class Exchange:
         return asked, Verifier(verdict=verdict, reason=reason)
 
     def _judge(self, work: Work, asked: Asked) -> tuple[Literal["valid", "refused", "unsigned"], str | None]:
-        """The verdict, and why it is refused."""
+        """The verdict, and the reason of a refusal."""
         code, reason = _code_and_reason(self._error)
         fields = header_fields(self._headers)
         is_signed = b"signature" in fields or b"signature-input" in fields
@@ -194,7 +193,7 @@ class Exchange:
             body=_text(self._body),
             verifier=verifier,
             fault=scope.get("state", {}).get("sandbox_fault"),
-            replayed=has_key and creates and seen.payment is None,  # which is noted of what is new
+            replayed=has_key and creates and seen.payment is None,  # only new payments are noted
         )
 
 
@@ -202,7 +201,7 @@ def _code_and_reason(error: bytes) -> tuple[str | None, str | None]:
     try:
         found = msgspec.json.decode(error)["error"]
         return found["code"], found["details"].get("reason")
-    except (ValueError, TypeError, KeyError):  # there is none, or it is cut or a page
+    except (ValueError, TypeError, KeyError):  # no body, a truncated one, or HTML
         return None, None
 
 
@@ -214,13 +213,13 @@ def _headers(signed: Signed) -> Mapping[str, str]:
 
 
 def _shortened(signed: Signed, value: bytes) -> str:
-    """The text, with no more than the beginning of the token that the request came with."""
+    """The text, with the request's token shortened."""
     token = (header(signed.headers, b"authorization") or b"").partition(b" ")[2].strip()
     return (value.replace(token, token[:SHOWN] + b"...") if len(token) > SHOWN else value).decode("utf-8", "replace")
 
 
 def _text(body: bytes) -> str | None:
-    """None for what is no text, such as a packet."""
+    """The body with secrets shortened; None if it is empty or binary, such as a packet."""
     try:
         return SECRET.sub(r"\1...", body.decode()) or None
     except UnicodeDecodeError:

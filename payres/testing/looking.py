@@ -1,4 +1,4 @@
-"""What has happened in a sandbox since a test last looked, or as soon as it happens."""
+"""Requests and events of a sandbox after a cursor, with waiting."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,13 +20,13 @@ from payres.testing.journal import Entry, Journal
 from payres.testing.steps import Given
 
 FILTERS: Final = ("operation", "client", "wallet", "status", "fault")
-MOST_EVENTS: Final = 10_000  # that are looked at for one answer
+MOST_EVENTS: Final = 10_000  # read for one response
 Seconds = Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS)]
-Found = tuple[Sequence[Any], int]  # with the number of the last that was looked at
+Found = tuple[Sequence[Any], int]  # the matches, and the number of the last entry read
 
 
 class EventsWanted(Given, frozen=True):
-    """Those after a cursor, else after the baseline; `type` may end with a *, `wallet` is a path."""
+    """Events after a cursor, or else after the baseline; `type` may end with a *, `wallet` is a path."""
 
     after: str | None = None
     type: str | None = None
@@ -36,7 +36,7 @@ class EventsWanted(Given, frozen=True):
 
 
 class RequestsWanted(Given, frozen=True):
-    """Those after a cursor, else all that are kept."""
+    """Requests after a cursor, or else all in the journal."""
 
     after: str | None = None
     operation: str | None = None
@@ -48,7 +48,7 @@ class RequestsWanted(Given, frozen=True):
 
 
 def check(wanted: EventsWanted) -> None:
-    """Raises InvalidRequest for a type that no event has."""
+    """Raises InvalidRequest for an unknown event type."""
     if wanted.type is not None and not any(matches(wanted.type, name) for name in EVENT_TYPES):
         raise InvalidRequest(f"There are no such events, but: {', '.join(EVENT_TYPES)}", field="type")
 
@@ -74,7 +74,7 @@ def find_events(work: Work, wanted: EventsWanted, after: int) -> tuple[list[Even
 async def wait_for(
     changes: Changes, key: str, seconds: float, look: Callable[[], Awaitable[Found]], count: int
 ) -> Found:
-    """What `look` finds, again after each change, once it is so many or the time is over."""
+    """Calls `look` after each change until it finds `count` matches, or until `seconds` have passed."""
     with changes.watch(key) as change, suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while len((found := await look())[0]) < count:

@@ -24,11 +24,11 @@ def peer(
     max_packet: int | None = None,
     routes: Sequence[str] = (),
 ) -> None:
-    """Peers two instances; each is to the other a peer whose name is its ILP address, so these must differ.
+    """Peers two instances. A peer's name is its ILP address, so these must differ.
 
-    The link is in one currency. `credit_limit` (decimal text) is what each may owe the other, `max_packet` (minor
-    units) the most that each takes in a packet, and `routes` are ILP addresses that `one` reaches through `other`,
-    besides its own.
+    The link is in one currency. `credit_limit` (a decimal) is the most that each may owe the other, `max_packet` (minor
+    units) the largest packet that each accepts, and `routes` are further ILP addresses that `one` reaches through
+    `other`.
     """
     unit = Asset(asset, scale)
     limit = format_decimal(min(parse_decimal(credit_limit, unit), MAX_LEDGER), unit)
@@ -48,7 +48,7 @@ def peers_of(
     max_packet: int | None = None,
     routes: Sequence[str] = (),
 ) -> tuple[NewPeer, NewPeer]:
-    """The peer that `one` has, and the peer that `other` has, which share two new tokens."""
+    """The peer records for `one` and for `other`, with two new shared tokens."""
     tokens = secrets.token_urlsafe(), secrets.token_urlsafe()
 
     def terms(there: Settings, outgoing: str, incoming: str, beyond: Sequence[str]) -> NewPeer:

@@ -1,8 +1,8 @@
-"""A pytest plugin: the fixture `payres` is a running instance of its own for each test, and others are for a module or
-for the whole run. The report of a test that fails has the requests that its instances answered.
+"""A pytest plugin: the fixture `payres` is a running instance per test; others are per module or session. The report of
+a failed test has the requests that its instances answered.
 
-It is installed with the package, so `def test_checkout(payres): ...` is enough; docs/testing.md describes it. The heavy
-parts load when a test first uses them.
+It is installed with the package, so `def test_checkout(payres): ...` is enough; see docs/testing.md. Slow imports are
+deferred until first use.
 """
 
 import sys
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def payres(tmp_path: Path) -> "Iterator[Instance]":
-    """A payres on loopback with its own database file, wallets alice and bob with 1000.00 USD each, a client with a
-    registered key, and a clock that the test moves."""
+    """A payres instance on loopback with its own database, wallets alice and bob with 1000.00 USD each, a client with a
+    registered key, and a clock that the test can move."""
     yield from _instance(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def payres_module(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Instance]":
-    """As `payres`, one for all tests of a module, which see what the others have done."""
+    """Like `payres`, shared by all tests of a module."""
     yield from _instance(tmp_path_factory.mktemp("payres"))
 
 
 @pytest.fixture(scope="session")
 def payres_session(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Instance]":
-    """As `payres`, one for all tests of a run, which see what the others have done."""
+    """Like `payres`, shared by all tests of a session."""
     yield from _instance(tmp_path_factory.mktemp("payres"))
 
 
 @pytest.fixture
 def payres_webhooks(payres: "Instance") -> "Iterator[WebhookReceiver]":
-    """Receives, verifies and keeps all events of `payres`."""
+    """A receiver that verifies and keeps all events of `payres`."""
     from payres.testing.receiver import receive_webhooks
 
     with receive_webhooks(payres) as receiver:
@@ -52,9 +52,9 @@ def _instance(folder: Path) -> "Iterator[Instance]":
         yield instance
 
 
-@pytest.hookimpl(tryfirst=True)  # before the report is made of the sections
+@pytest.hookimpl(tryfirst=True)  # before pytest builds the report from the sections
 def pytest_runtest_makereport(item: pytest.Item, call: "pytest.CallInfo[None]") -> None:
-    """Adds what the instances were asked, and what was wrong with it; one that is shared forgets it with the test."""
+    """Adds the requests of the test's instances to a failed test's report, and clears them after each test."""
     if "payres.testing.instance" not in sys.modules:
         return
     from payres.testing.instance import Instance

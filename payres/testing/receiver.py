@@ -1,4 +1,4 @@
-"""A receiver of webhooks beside a test: it verifies events as an app must, keeps them, and waits for them."""
+"""A webhook receiver for tests, which verifies events as an app must, keeps them, and waits for them."""
 
 import json
 import threading
@@ -12,7 +12,7 @@ from payres.events.sender import signed_headers
 from payres.operator import webhooks
 from payres.testing.instance import Instance
 
-MAX_AGE_SECONDS = 300  # of a webhook-timestamp, as the libraries of Standard Webhooks have it
+MAX_AGE_SECONDS = 300  # of a webhook-timestamp, as in the Standard Webhooks libraries
 ACCEPTED = 204
 REFUSED = 401
 
@@ -20,10 +20,10 @@ Event = dict[str, Any]
 
 
 class WebhookReceiver:
-    """The endpoint of a webhook of an instance, at `url`, with its `secret`.
+    """The webhook endpoint of an instance, at `url`, with its `secret`.
 
-    `events` are those that were accepted, each once. `refused` says what was wrong with others. `answers` are the
-    statuses of the next answers: 500 has the event sent again later, when the clock has moved on.
+    `events` are the accepted events without duplicates, `refused` the problems of others. `answers` are the statuses of
+    the next responses: after a 500 the event is sent again once the clock has moved on.
     """
 
     def __init__(self, instance: Instance, url: str, patterns: tuple[str, ...]) -> None:
@@ -36,9 +36,9 @@ class WebhookReceiver:
         self.secret = instance.write(lambda work: webhooks.add(work, url, patterns, private=True)).secret
 
     def wait_for(self, kind: str, count: int = 1, seconds: float = 10) -> list[Event]:
-        """The events of this type, such as `incoming_payment.completed`, once so many have come.
+        """Waits for `count` events of a type, such as `incoming_payment.completed`, and returns them.
 
-        Raises AssertionError when they have not after `seconds`.
+        Raises AssertionError if they have not arrived after `seconds`.
         """
 
         def found() -> list[Event]:
@@ -51,7 +51,7 @@ class WebhookReceiver:
             return found()
 
     def take(self, headers: dict[str, str], body: bytes) -> int:
-        """Keeps the event of a request with these headers, whose names are lower-case; the status to answer with."""
+        """Handles a request, with header names in lower case, and returns the status of the response."""
         with self._changed:
             problem = self._problem(headers, body)
             if problem is not None:
@@ -65,7 +65,7 @@ class WebhookReceiver:
             return status
 
     def _problem(self, headers: dict[str, str], body: bytes) -> str | None:
-        """Why the request is not from the server; None when it is."""
+        """Why the request is not authentic; None if it is."""
         id, timestamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
         if not timestamp.isdigit() or abs(self._instance.clock.now() // SECOND - int(timestamp)) > MAX_AGE_SECONDS:
             return f"webhook-timestamp is not of now: {timestamp!r}"
@@ -75,7 +75,7 @@ class WebhookReceiver:
 
 @contextmanager
 def receive_webhooks(instance: Instance, *patterns: str) -> Iterator[WebhookReceiver]:
-    """Receives the events of an instance from now on until the block ends: all, or those of names and patterns such as
+    """Receives the events of an instance until the block ends: all, or those of types and patterns such as
     `incoming_payment.*`."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -86,7 +86,7 @@ def receive_webhooks(instance: Instance, *patterns: str) -> Iterator[WebhookRece
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Says nothing."""
+            """Logs nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         receiver = WebhookReceiver(instance, f"http://127.0.0.1:{server.server_port}/", patterns)

@@ -1,4 +1,4 @@
-"""Rules with which tests say what becomes of requests to come: whom a rule is for, and which of several comes first."""
+"""Rules that tests set for future requests: their matching and precedence."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -16,8 +16,8 @@ Decision = Literal["approve", "deny"]
 
 
 class Rule(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """For the next so many requests, or for all from now on; those about one wallet, by its path, or of one client, by
-    its wallet address."""
+    """Applies to the next `times` requests, or to all; perhaps only for one wallet (a path) or one client (a wallet
+    address)."""
 
     times: Annotated[int, Meta(ge=1)] | None = None
     wallet: str | None = None
@@ -27,12 +27,12 @@ class Rule(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
         return self.wallet in {None, wallet} and self.client in {None, client and client.identity}
 
     def lets_pass(self, fitted: int) -> bool:
-        """Whether it does not act yet, after so many requests that it has fitted before."""
+        """Whether a matching request is unaffected, after `fitted` earlier matches."""
         return False
 
 
 class ConsentRule(Rule, frozen=True, kw_only=True):
-    """Decides on grants, after so many seconds."""
+    """Decides grants, after `delay` seconds."""
 
     decision: Decision
     delay: Annotated[float, Meta(ge=0, le=3600)] = 0
@@ -42,7 +42,7 @@ R = TypeVar("R", bound=Rule)
 
 
 class Kept(msgspec.Struct, Generic[R]):
-    """A rule, and how often it was used."""
+    """A rule, and how often it matched and was used."""
 
     id: str
     rule: R
@@ -73,17 +73,17 @@ class Rules(Generic[R]):
         return [one.shown() for one in self._kept]
 
     def require(self, id: str) -> Kept[R]:
-        """Raises NotFound."""
+        """The rule with an id. Raises NotFound."""
         found = next((one for one in self._kept if one.id == id), None)
         return require(found, f"There is no {self._kind} {id}")
 
     def remove(self, id: str | None = None) -> None:
-        """Removes one, if it is there, or all."""
+        """Removes the rule with an id, if it exists, or all."""
         self._kept = [one for one in self._kept if id not in {None, one.id}]
 
     def use(self, fits: Callable[[R], bool]) -> R | None:
-        """The first rule that fits and acts, which is used by that: of those with `times`, in the order given, that are
-        not used up; then of the others, the newest first."""
+        """The first rule that matches and acts, which counts as a use. Rules with `times` that are not used up come
+        first, oldest first; then the others, newest first."""
         counted = [one for one in self._kept if one.rule.times is not None and one.used < one.rule.times]
         standing = [one for one in reversed(self._kept) if one.rule.times is None]
         for one in (*counted, *standing):

@@ -1,4 +1,4 @@
-"""A throw-away payres for tests in any language, or several that are peers: they share a token, a clock and resets."""
+"""A disposable payres for tests in any language, or several peers, which share a token, a clock and resets."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -35,8 +35,8 @@ LOOK_SECONDS: Final = 0.005
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What the command says. `settings` are texts by name, `control_from` addresses and networks with commas between,
-    `webhook` the URL that gets all events; without a token there is a new one."""
+    """Options of the command. `settings` are values by name, `control_from` comma-separated addresses and networks,
+    `webhook` a URL that gets all events. Without `token` one is generated."""
 
     consent: Literal["ask", "approve", "deny"] = "ask"
     token: str | None = None
@@ -46,14 +46,14 @@ class Options(msgspec.Struct, frozen=True):
 
 
 class SandboxClock(MovableClock):
-    """The app under test signs by the clock of its machine, which does not move with this one."""
+    """A movable clock; the app under test signs by its machine's clock, which `outside` returns."""
 
     def outside(self) -> int:
         return SystemClock().now()
 
 
 class Sandbox:
-    """The servers, and what they share. The `line` of the first is what a test must know to begin."""
+    """The servers and their shared state. The `line` of the first is what the command prints for tests."""
 
     def __init__(
         self, folder: Path, base_urls: Sequence[str], options: Options, request_log: RequestLog | None = None
@@ -63,8 +63,8 @@ class Sandbox:
         self.clock = SandboxClock()
         self.generation = 1
         self._webhook = options.webhook
-        # What tests have asked and have no answer to; and by server and Idempotency-Key, the path with the body, and
-        # what is or will be the answer.
+        # Control requests in progress; and by server and Idempotency-Key, the path and body, and the task with the
+        # response.
         self.under_way: set[asyncio.Task[Any]] = set()
         self.made: dict[tuple[Server, str | None], tuple[tuple[str, bytes], asyncio.Task[tuple[int, Any]] | None]] = {}
         self._changing = asyncio.Lock()
@@ -88,7 +88,7 @@ class Sandbox:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Has the servers up, with their wallets and clients, until the block ends."""
+        """Runs the servers, with their wallets and clients, until the block ends."""
         try:
             for server in self.servers:
                 await server.open()
@@ -106,14 +106,14 @@ class Sandbox:
                 await server.close()
 
     async def keep_baseline(self) -> None:
-        """From now on, resets return to what is now."""
+        """Makes the current state the target of resets."""
         async with self._changing:
             for server in self.servers:
                 server.last_event = await server.read(last_sequence)
                 await asyncio.to_thread(server.keep_baseline)
 
     async def reset(self) -> int:
-        """Returns to the baseline and to real time; the new generation."""
+        """Restores the baseline and real time, and returns the new generation."""
         async with self._changing:
             for task in self.under_way:
                 task.cancel()
@@ -127,7 +127,7 @@ class Sandbox:
             return self.generation
 
     async def settle(self) -> bool:
-        """Has done what is due by now: wakes every timer. False when some is still to be done after 5 seconds."""
+        """Wakes every timer, and waits until all due work is done. False if some is left after 5 seconds."""
         for worker in RUNNING:
             worker.wake()
         for server in self.servers:

@@ -1,4 +1,4 @@
-"""One server of a sandbox: a payres that a reset replaces by a new one on the data of its baseline."""
+"""One server of a sandbox. A reset replaces its application by a new one on the baseline's data."""
 
 import asyncio
 import os
@@ -37,10 +37,10 @@ REDIRECT: Final = re.compile(rb'"redirect":"[^"]*/interact/([^/"]+)/([^/"]+)"')
 
 
 class Server:
-    """An ASGI application. `always` decides on the grants for which there is no rule; without it their pages ask.
+    """An ASGI application. `always` decides grants that no rule matches; without it, the consent page asks.
 
-    `line` is what a test must know of it, `api_key` one of the operator's API with every scope, `last_event` the number
-    of the last one in the baseline.
+    `line` describes the server to tests, `api_key` is a key of the operator's API with all scopes, and `last_event` the
+    sequence number of the last event in the baseline.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Server:
         self._app = app
 
     async def close(self) -> None:
-        """Cuts the requests under way, which are answered 503."""
+        """Cancels the requests in progress, which get a 503."""
         self._app = None
         stopped = {task for task in self._running if task.cancel()}
         if stopped:
@@ -90,14 +90,14 @@ class Server:
         await self._stack.aclose()
 
     def keep_baseline(self) -> None:
-        """Copies the database, which may be open."""
+        """Copies the database, even while it is open."""
         baseline = self._baseline
         with copied(Path(self.settings.database), baseline) as partial:
             change(partial, runs.end)
             os.replace(partial, baseline)
 
     def return_to_baseline(self) -> None:
-        """Puts the copy in the place of the database, which nobody has open."""
+        """Replaces the database, which must be closed, by the baseline."""
         for ending in ("-wal", "-shm"):
             Path(f"{self.settings.database}{ending}").unlink(missing_ok=True)
         shutil.copyfile(self._baseline, self.settings.database)
@@ -110,7 +110,7 @@ class Server:
         return Path(f"{self.settings.database}.baseline")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """In a task of its own, because a reset cuts what is under way."""
+        """Handles a request in a task, which a reset can cancel."""
         exchange = Exchange(self.journal, scope, receive, send)
         running = self.begin(self._serve(scope, exchange.receive, exchange.send))
         try:
@@ -122,7 +122,7 @@ class Server:
             running.result()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        """Runs something that a reset ends."""
+        """Starts a task that a reset cancels."""
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -157,7 +157,7 @@ class Server:
             await self._app(scope, receive, self._deciding(send) if is_grant else send)
 
     def _deciding(self, send: Send) -> Send:
-        """What sends the answer to a grant request, after the decision where no redirect would bring it about."""
+        """A `send` that decides a grant without a finish URI before its response is sent."""
         body = b""
 
         async def decide_first(message: Message) -> None:
@@ -173,7 +173,8 @@ class Server:
         return decide_first
 
     async def _decide_by_rule(self, id: str, nonce: str, *, has_finish: bool) -> str | None:
-        """Where the decision sends the browser. None when no rule decides, or nobody waits for it."""
+        """Decides by rule, and returns the redirect of the browser. None if no rule matches, or the decision is
+        delayed in the background."""
         try:
             rule = await self.read(lambda work: self._rule_for(work, id, nonce, has_finish=has_finish))
             if rule is None:
@@ -197,6 +198,6 @@ class Server:
             return consent.decide(work, consent.find_pending(work, id, nonce), rule.decision == "approve", "owner")
 
         await asyncio.sleep(rule.delay)
-        with suppress(DomainError):  # somebody else has decided
+        with suppress(DomainError):  # it was already decided
             return await self.write(unit)
         return None

@@ -1,4 +1,4 @@
-"""What a test asks of a sandbox: wallets with so much money, clients with keys, another time, what has expired."""
+"""Test set-up in a sandbox: wallets with balances, clients with keys, decisions, the clock, and expiry."""
 
 import re
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ EXPIRING = re.compile(rf"/({'|'.join(TABLES)})/([^/]+)(?:/[^/]+)?/?$")
 
 
 class Given(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Base of the bodies."""
+    """Base class of bodies."""
 
 
 class Nothing(Given, frozen=True):
@@ -45,7 +45,7 @@ class Named(Given, frozen=True):
 
 
 class WalletState(Given, frozen=True):
-    """How a wallet is to be; what is None stays, or has its default in a new one."""
+    """The desired state of a wallet. None leaves a member unchanged, or at its default in a new wallet."""
 
     asset_code: str | None = None
     asset_scale: int | None = None
@@ -60,7 +60,7 @@ class GivenKey(Given, frozen=True):
 
 
 class Decided(Given, frozen=True):
-    """One of the first two: the URL that the owner is sent to, or the id of the grant."""
+    """A decision on the grant with a consent URL or an id; exactly one of them."""
 
     redirect: str | None = None
     grant: str | None = None
@@ -68,7 +68,7 @@ class Decided(Given, frozen=True):
 
 
 class Move(Given, frozen=True):
-    """At most one of the first two: seconds forward, or a time to come. And whether the clock stands still then."""
+    """Moves the clock by seconds, or to a future time; not both. `frozen` stops or starts it."""
 
     advance: float | None = None
     set: str | None = None
@@ -76,21 +76,22 @@ class Move(Given, frozen=True):
 
 
 class Expired(Given, frozen=True):
-    """One of the two."""
+    """Exactly one of the two."""
 
     url: str | None = None
     token: str | None = None
 
 
 def show_wallet(work: Work, path: str) -> dict[str, Any]:
-    """A wallet as the sandbox names it. Raises NotFound."""
+    """The representation of a wallet. Raises NotFound."""
     shown = wallets.wallet(work, wallets.require_wallet(work, path))
     asset = {"asset_code": shown.asset_code, "asset_scale": shown.asset_scale}
     return {"address": shown.wallet_address, **asset, "balance": shown.balance}
 
 
 def put_wallet(work: Work, path: str, wanted: WalletState) -> tuple[bool, dict[str, Any]]:
-    """Makes a wallet be so; whether it is new, and what it is now. Raises WrongState for another asset."""
+    """Creates or changes a wallet; returns whether it is new, and its representation. Raises WrongState for another
+    asset."""
     found = find_wallet(work, require_wallet_path(path))
     is_new = found is None
     usual = DOLLARS if found is None else found.asset
@@ -116,7 +117,7 @@ def put_wallet(work: Work, path: str, wanted: WalletState) -> tuple[bool, dict[s
 
 
 def open_client(work: Work, path: str, name: str | None, kid: str = "key-1") -> dict[str, Any]:
-    """A wallet with a key, and what a program signs with."""
+    """Opens a wallet with a key, and returns the credentials of a client."""
     wallets.create_wallet(work, path, "USD", 2, name, None)
     key = generate_private_key()
     keys.add_key(work, path, jwk_from_public_bytes(kid, key.public_key().public_bytes_raw()))
@@ -124,7 +125,7 @@ def open_client(work: Work, path: str, name: str | None, kid: str = "key-1") -> 
 
 
 def add_webhook(work: Work, url: str, secret: str | None) -> dict[str, Any]:
-    """A webhook that gets all events, signed with this secret or a new one."""
+    """Adds a webhook for all events, with this secret or a new one."""
     added = webhooks.add(work, url, private=True)
     if secret is not None:
         WEBHOOKS.update(work, added.webhook.id, secret=encrypt(work, WEBHOOK_SECRETS, secret))
@@ -132,7 +133,7 @@ def add_webhook(work: Work, url: str, secret: str | None) -> dict[str, Any]:
 
 
 def put_key(work: Work, path: str, kid: str, given: GivenKey) -> dict[str, Any]:
-    """From now on this is the wallet's only key of that name. Raises InvalidRequest."""
+    """Sets the wallet's key with this kid, and revokes an earlier one. Raises InvalidRequest."""
     jwk = _key(kid, given)
     owner = wallets.require_wallet(work, path)
     found = find_valid_key(work, owner.id, kid)
@@ -143,15 +144,15 @@ def put_key(work: Work, path: str, kid: str, given: GivenKey) -> dict[str, Any]:
 
 
 def delete_key(work: Work, path: str, kid: str) -> None:
-    """Revokes a key, if the wallet has it."""
+    """Revokes a key, if it exists."""
     if find_valid_key(work, wallets.require_wallet(work, path).id, kid) is not None:
         keys.revoke_key(work, path, kid)
 
 
 def decide(work: Work, given: Decided) -> tuple[dict[str, str | None], Asked]:
-    """Decides on a grant for its owner; the answer, and what that was about.
+    """Decides a grant as its owner; returns the response, and the grant's wallet and client.
 
-    Raises InvalidRequest, NotFound, WrongState for a second decision.
+    Raises InvalidRequest, NotFound, WrongState if it was already decided.
     """
     if (given.redirect is None) == (given.grant is None):
         raise InvalidRequest("Send either redirect or grant", field="redirect")
@@ -168,7 +169,7 @@ def decide(work: Work, given: Decided) -> tuple[dict[str, str | None], Asked]:
 
 
 def move(clock: MovableClock, given: Move) -> None:
-    """Moves the clock forward. Raises InvalidRequest, WrongState for a time that is over."""
+    """Moves the clock forward. Raises InvalidRequest, WrongState for a time in the past."""
     if given == Move() or None not in {given.advance, given.set}:
         raise InvalidRequest("Send advance, in seconds, or set, a time; or frozen, true or false", field="advance")
     try:
@@ -187,7 +188,7 @@ def move(clock: MovableClock, given: Move) -> None:
 
 
 def expire(work: Work, given: Expired) -> None:
-    """Ends something now. Raises NotFound, InvalidRequest, WrongState for what has ended."""
+    """Expires a token, quote, incoming payment or interaction. Raises NotFound, InvalidRequest."""
     if (given.url is None) == (given.token is None):
         raise InvalidRequest("Send either url or token", field="url")
     if given.token is not None:

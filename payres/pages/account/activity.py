@@ -1,4 +1,4 @@
-"""All movements of the owner's wallet, by day; and a month's statement, on the page and as a file."""
+"""All movements of the owner's wallet, by day, and monthly statements, on the page and as CSV."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from payres.visible import visible_text
 
 TAB: Final = "/account/activity"
 ROWS: Final = 25
-A_YEAR: Final = 330  # days within which a day needs no year
+A_YEAR: Final = 330  # days ago from which dates show the year
 MAX_TEXT: Final = 100
 IDENTIFIER: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SHOWS: Final[Mapping[Show, str]] = {
@@ -36,7 +36,7 @@ SHOWS: Final[Mapping[Show, str]] = {
 
 
 class Month(NamedTuple):
-    """A month of the reader's calendar; `name` is as in an address, `2026-11`."""
+    """A month in the reader's zone; `name` is like `2026-11`."""
 
     name: str
     since: int
@@ -89,7 +89,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def download(visit: Visit) -> Response:
-    """GET /account/activity/statement.csv: the statement of a month, a line for each movement of money."""
+    """GET /account/activity/statement.csv: the statement of a month."""
     found = next((one for one in _months(visit) if one.name == visit.request.query_params.get("month")), None)
     if found is None:
         raise nothing_here()
@@ -100,7 +100,7 @@ async def download(visit: Visit) -> Response:
 
 
 def _heading(language: Language, row: Row) -> str:
-    """The day that a row stands under."""
+    """The heading of a row's day."""
     moment = row.newest.time
     ago = language.days_ago(moment)
     if ago in {0, 1}:
@@ -109,7 +109,7 @@ def _heading(language: Language, row: Row) -> str:
 
 
 def _months(visit: Visit) -> Sequence[Month]:
-    """Those since the wallet was made, this one first."""
+    """The months since the wallet was created, the current one first."""
     zone, found = visit.language.zone, list[Month]()
     first = datetime.fromtimestamp(visit.wallet.created_at // SECOND, zone).date().replace(day=1)
     this = datetime.fromtimestamp(visit.language.now // SECOND, zone).date().replace(day=1)
@@ -121,5 +121,5 @@ def _months(visit: Visit) -> Sequence[Month]:
 
 
 def _identifier(text: str | None) -> str | None:
-    """An id from the address; none for what cannot be one."""
+    """A query parameter that is an id; None if malformed."""
     return text if text and IDENTIFIER.fullmatch(text) else None

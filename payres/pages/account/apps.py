@@ -1,5 +1,4 @@
-"""The apps that an owner has decided on: what they may still spend, those that have ended, and one of them with its
-Stop."""
+"""Pages of the owner's apps: remaining budgets, ended grants, and one app with its Stop button."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -23,10 +22,10 @@ from payres.store.work import Work
 from payres.visible import visible_url
 
 TAB: Final = "/account/apps"
-NEARLY: Final = 90  # per cent, from which a bar warns
-PAYMENTS: Final = 40  # of one app that its page looks at
-FEW: Final = 5  # that have ended, below those that have not
-# What the windows of a plan are called, by their months and microseconds.
+NEARLY: Final = 90  # per cent spent, from which the bar warns
+PAYMENTS: Final = 40  # shown on the page of one app
+FEW: Final = 5  # ended apps shown below those in force
+# The names of windows, by months and microseconds.
 PERIODS: Final = {
     (0, DAY): marked("Day {number} of {times}."),
     (0, 7 * DAY): marked("Week {number} of {times}."),
@@ -34,7 +33,7 @@ PERIODS: Final = {
     (12, 0): marked("Year {number} of {times}."),
 }
 PERIOD: Final = marked("Period {number} of {times}.")
-# How a grant has ended, or why it has none to end.
+# Sentences by standing.
 ENDS: Final[dict[Standing, str]] = {
     "spends": marked("It may spend"),
     "looks": marked("It may look, and cannot spend"),
@@ -90,7 +89,7 @@ async def show_one(visit: Visit) -> Response:
 
 
 async def stop(visit: Visit, form: Form) -> Response:
-    """Ends the grant, and its key if that is ticked."""
+    """Revokes the grant, and its key if that box is ticked."""
     grant_id, with_key = visit.segments["grant"], form.get("key") == "revoke"
 
     def unit(work: Work) -> None:
@@ -103,7 +102,7 @@ async def stop(visit: Visit, form: Form) -> Response:
 
 
 def _names(work: Work, those: Sequence[App]) -> Mapping[str, str]:
-    """The names of apps' only receivers by their URLs: of a wallet here, or the host of another server."""
+    """The names of apps' only receivers by URL: a local wallet's name, or a remote host."""
 
     def name(url: str) -> str:
         bill_id = work.urls.resource_id("incoming-payments", url)
@@ -114,7 +113,7 @@ def _names(work: Work, those: Sequence[App]) -> Mapping[str, str]:
 
 
 def _words(visit: Visit) -> dict[str, Any]:
-    """What the templates say of apps and budgets."""
+    """Template functions for apps and budgets."""
     language, own = visit.language, visit.context.urls.wallet(visit.wallet.path)
     return {
         "may": lambda spending, names: spending_sentence(language, spending, names.get(spending.receiver)),
@@ -126,7 +125,7 @@ def _words(visit: Visit) -> dict[str, Any]:
 
 
 def _window(language: Language, app: App) -> str:
-    """When it starts, or starts again, and when it ends."""
+    """When the limit starts, renews and ends."""
     spending, renews_at = app.spending, app.renews_at
     said = []
     if app.is_to_come and renews_at is not None:

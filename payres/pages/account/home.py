@@ -1,4 +1,4 @@
-"""The owner's home page: the balance, what is in progress, the last movements, and what others need to know."""
+"""The owner's home page: the balance, payments in progress, the last movements, budgets, and the wallet address."""
 
 from typing import Any, Final
 

@@ -1,5 +1,4 @@
-"""The keys of a wallet's own programs: adding one that a program shows, revoking some, and how to connect the Web
-Monetization extension."""
+"""Keys of the wallet's own programs: adding, revoking, and how to connect the Web Monetization extension."""
 
 from http import HTTPStatus
 from typing import Final
@@ -39,7 +38,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def add(visit: Visit, form: Form) -> Response:
-    """Stores the key that was pasted."""
+    """Stores the pasted key."""
     text, nickname = form.get("key", ""), form.get("nickname", "")
     try:
         key = await visit.write(lambda work: keys.add(work, visit.wallet, text, nickname))
@@ -55,7 +54,7 @@ async def add(visit: Visit, form: Form) -> Response:
 
 
 async def revoke(visit: Visit, form: Form) -> Response:
-    """Ends the keys that were ticked."""
+    """Revokes the ticked keys."""
     ticked = form.get("key_id", "").split()
     if not ticked:
         return await _show(visit, {"key_id": visit.language.say(NONE_TICKED)}, status=HTTPStatus.BAD_REQUEST)

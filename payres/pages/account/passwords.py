@@ -1,4 +1,4 @@
-"""An owner's password: changing it, and setting it by a link that the operator made."""
+"""An owner's password: changing it, and resetting it by a link from the operator."""
 
 import asyncio
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from payres.routes.error_answers import note_error
 from payres.store.wallets import WalletRecord
 
 LENGTHS: Final = {"least": MIN_PASSWORD_LENGTH, "most": MAX_PASSWORD_LENGTH}
-Problems = Mapping[str, str]  # by their fields
+Problems = Mapping[str, str]  # by form field
 
 
 async def show(visit: Visit) -> Response:
@@ -45,12 +45,12 @@ def _show(visit: Visit, problems: Problems, status: int) -> Response:
 
 
 async def change(visit: Visit, form: Form) -> Response:
-    """Takes the old password and a new one; every other browser is signed out."""
+    """Changes the password, which signs out every other browser."""
     hashed, problems = await _hashed(visit.language, form)
     if hashed is None:
         return _show(visit, problems, 400)
     wallet = visit.wallet
-    session = hash_secret(visit.session)  # whoever has it does not guess
+    session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
     try:
         await check_password(visit.request, visit.context.sign_in, wallet, form.get("current", ""), session)
     except (SignInFailed, TooManyRequests, Unavailable) as error:
@@ -65,7 +65,7 @@ async def change(visit: Visit, form: Form) -> Response:
 
 
 async def reset(request: Request) -> Response:
-    """The page of a link: GET shows the form for a password, POST takes it and signs in."""
+    """The page of a reset link: GET shows the form, POST sets the password and signs in."""
     database, secret = context_of(request).database, request.path_params["secret"]
     try:
         wallet = await database.read(partial(passwords.open_link, secret=secret))
@@ -91,13 +91,13 @@ async def reset(request: Request) -> Response:
 
 
 def _show_reset(request: Request, wallet: WalletRecord | None, problems: Problems, status: int) -> Response:
-    """The form, or without a wallet the sentence that the link is none any more."""
+    """The form, or without a wallet the message that the link is no longer valid."""
     values = {"wallet": wallet, "problems": problems, "least": MIN_PASSWORD_LENGTH}
     return render_sign_in(request, "account/reset.html", values, status)
 
 
 async def _hashed(language: Language, form: Form) -> tuple[str | None, Problems]:
-    """The hash of the new password, or what is wrong with it."""
+    """The hash of the new password, or the problems."""
     if form.get("password") != form.get("again"):
         return None, {"again": language.say("The two passwords are not the same. Type the new one twice.")}
     try:

@@ -1,4 +1,4 @@
-"""The page of one movement: while a payment is on its way, where it is; later, what became of it."""
+"""The page of one movement: the progress of a payment, then its result."""
 
 from typing import Final
 
@@ -15,8 +15,8 @@ from payres.store.work import Work
 from payres.visible import ShownUrl, visible_url
 
 LOOK_SECONDS: Final = 3
-ACTIVITY: Final = "/account/activity"  # the tab of what is over
-FRESH: Final = 10 * MINUTE  # how long the page of a payment tells the owner how it went, before all else
+ACTIVITY: Final = "/account/activity"
+FRESH: Final = 10 * MINUTE  # after the end, while the page puts the result first
 
 
 async def show(visit: Visit) -> Response:
@@ -52,6 +52,6 @@ async def show(visit: Visit) -> Response:
 
 
 def _way_back(work: Work, found: Detail) -> ShownUrl | None:
-    """Where who has paid a bill of a shop here came from."""
+    """The return URL of the local bill that was paid."""
     bill_id = found.outgoing.terms.incoming_payment_id if found.outgoing and found.is_bill else None
     return bills.way_back(INCOMING.by_id(work, bill_id).metadata) if bill_id else None

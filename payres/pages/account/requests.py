@@ -1,4 +1,4 @@
-"""The owner's page for asking for money: a form, the requests that are open, and each of them with its QR code."""
+"""Pages of requests for money: a form, the open requests, and one request with its QR code."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -19,8 +19,7 @@ from payres.store.work import Work
 
 PATH: Final = "/account/request"
 DAYS: Final = (1, 7, 30)
-# After which the page of an open request looks whether something came.
-LOOK_SECONDS: Final = 10
+LOOK_SECONDS: Final = 10  # until the page of an open request refreshes
 
 
 async def show(visit: Visit) -> Response:
@@ -44,7 +43,7 @@ async def show_one(visit: Visit) -> Response:
 
 
 async def make(visit: Visit, form: Form) -> Response:
-    """Makes a request, and leads to its page."""
+    """Makes a request, and redirects to its page."""
     text, note, days = form.get("amount", "").strip(), " ".join(form.get("note", "").split()), form.get("days", "")
     problems: dict[str, str] = {}
     amount = None
@@ -64,7 +63,7 @@ async def make(visit: Visit, form: Form) -> Response:
 
 
 async def cancel(visit: Visit, form: Form) -> Response:
-    """Ends a request, or leaves it as it has ended meanwhile; its page says which."""
+    """Completes a request, unless it has ended; its page shows which."""
     payment_id = visit.segments["id"]
     await visit.write(partial(requests.cancel, wallet=visit.wallet, payment_id=payment_id))
     return redirect(f"{PATH}/{payment_id}")
@@ -83,6 +82,6 @@ def _list_open(work: Work, visit: Visit) -> Sequence[Bill]:
 
 
 def _lifetimes(visit: Visit) -> Sequence[int]:
-    """The days that a request may be open for; fewer where the operator has set a shorter limit."""
+    """The offered lifetimes in days, within the operator's limit."""
     longest = visit.context.settings.incoming_payment_lifetime * SECOND
     return [days for days in DAYS if days * DAY <= longest] or DAYS[:1]

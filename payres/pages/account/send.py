@@ -1,4 +1,4 @@
-"""Sending money: the form, the price of what was typed, and its confirmation."""
+"""Sending money: the form, the price, and its confirmation."""
 
 from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
@@ -25,8 +25,8 @@ from payres.terms import Terms
 from payres.visible import visible_url
 
 MAX_NOTE: Final = 140
-FAILED: Final = 400  # what was typed cannot be sent
-# By the reason of an error, else by its code: the field, and what is said there.
+FAILED: Final = 400
+# The field and its message, by the reason of an error, else by its code.
 PROBLEMS: Final[Mapping[str, tuple[str, str]]] = {
     "no_address": ("to", marked("This is no wallet address. They look like {example} or https://{plain}.")),
     "no_wallet": ("to", marked("There is no wallet at this address. Check it with whoever gave it to you.")),
@@ -56,10 +56,10 @@ PROBLEMS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 async def show(visit: Visit) -> Response:
-    """GET /account/send: the form, as a link or an earlier price fills it in; for a bill here that says its amount the
-    price, since there is nothing to type."""
+    """GET /account/send: the form, filled in from a link or an earlier price. The link of a local bill with an amount
+    leads to its price at once."""
     given = visit.request.query_params
-    if visit.context.urls.resource_id("incoming-payments", given.get("bill", "")):  # nobody else is asked for a link
+    if visit.context.urls.resource_id("incoming-payments", given.get("bill", "")):  # a link may not reach other servers
         return await _ask_price(visit, Wish(to=given["bill"]))
     if "again" in given:
         wish: Wish = (await _find_price(visit, given["again"])).wish
@@ -69,7 +69,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def ask(visit: Visit, form: Form) -> Response:
-    """The price of what was typed."""
+    """Asks for the price of the form."""
     wish = Wish(
         to=form.get("to", ""),
         amount=form.get("amount", ""),
@@ -80,19 +80,19 @@ async def ask(visit: Visit, form: Form) -> Response:
 
 
 async def show_price(visit: Visit) -> Response:
-    """GET /account/send/{quote}: what it costs; once it is paid, the payment."""
+    """GET /account/send/{quote}: the price, or a redirect to its payment."""
     price = await _find_price(visit, visit.segments["quote"])
     return redirect(payment_path(price.payment_id)) if price.payment_id else _show_price(visit, price)
 
 
 async def ask_again(visit: Visit, _: Form) -> Response:
-    """A new price for the same."""
+    """Asks for a new price for the same input."""
     kept = (await _find_price(visit, visit.segments["quote"])).wish
     return await _ask_price(visit, Wish(to=kept.to, amount=kept.amount, fixed=kept.fixed, note=kept.note))
 
 
 async def confirm(visit: Visit, _: Form) -> Response:
-    """Pays, once, and leads to the payment."""
+    """Pays once, and redirects to the payment."""
     quote_id = visit.segments["quote"]
     try:
         payment_id = await visit.write(partial(sending.confirm, wallet=visit.wallet, quote_id=quote_id))
@@ -104,7 +104,7 @@ async def confirm(visit: Visit, _: Form) -> Response:
 
 
 def payment_path(payment_id: str) -> str:
-    """Where a payment of the wallet has its page."""
+    """The path of a payment's page."""
     return f"/account/payments/{payment_id}"
 
 
@@ -117,7 +117,7 @@ async def _ask_price(visit: Visit, wish: Wish) -> Response:
     problems = _missing(visit, wish)
     if problems:
         return await _show_form(visit, wish, problems, FAILED)
-    # What is asked of other servers counts for the wallet.
+    # Requests to other servers count towards the wallet's rate limit.
     count_for_client(context.urls.wallet(payer.path), is_key=False)
     payee, asset = None, payer.asset
     try:
@@ -139,7 +139,7 @@ async def _ask_price(visit: Visit, wish: Wish) -> Response:
 
 
 def _missing(visit: Visit, wish: Wish) -> Mapping[str, str]:
-    """What can be said of the form without looking anywhere."""
+    """The problems of the form that need no look-up."""
     say, found = visit.language.say, {}
     if not visit.wallet.active:
         found[""] = say("Your wallet is closed and sends nothing. Ask whoever runs this server.")
@@ -181,7 +181,7 @@ def _show_price(visit: Visit, price: Price, error: DomainError | None = None) ->
         address=visible_url(price.wish.address),
         net=net,
         rate="" if same else _rate(visit, net, terms),
-        # What leaves and what arrives are promises over Interledger: at most the one, at the least the other.
+        # Over Interledger one amount is exact; the other is a minimum received or a maximum sent.
         is_least=terms.sends_all,
         is_most=terms.path is not None and not terms.sends_all,
         lost=net - terms.receive if same else 0,
@@ -190,7 +190,7 @@ def _show_price(visit: Visit, price: Price, error: DomainError | None = None) ->
 
 
 def _rate(visit: Visit, net: int, terms: Terms) -> str:
-    """What one unit of the wallet's currency buys, such as `1 USD = 0.9219 EUR`."""
+    """The exchange rate, such as `1 USD = 0.9219 EUR`."""
     own, theirs = visit.wallet.asset, terms.asset
     spent, arrives = Decimal(net).scaleb(-own.scale), Decimal(terms.receive).scaleb(-theirs.scale)
     figures = f"{Context(prec=4).divide(arrives, spent):f}"
@@ -199,7 +199,7 @@ def _rate(visit: Visit, net: int, terms: Terms) -> str:
 
 
 def _said(visit: Visit, error: DomainError, wish: Wish, theirs: Asset, free: int) -> tuple[str, str]:
-    """The field at which an error stands, and what is said of it."""
+    """The form field of an error, and the message there."""
     own, language, details = visit.wallet.asset, visit.language, error.details
     reason = "remaining" if "remaining" in details else details.get("reason", "")
     if reason == "wallet" and wish.fixed == "send":

@@ -1,4 +1,4 @@
-"""The owner's settings: what leads to their pages, the time zone, signing out everywhere; and receiving on a site."""
+"""The owner's settings: the time zone, signing out everywhere, links to further pages; and receiving on a site."""
 
 from typing import Final
 
@@ -45,7 +45,7 @@ async def show(visit: Visit) -> Response:
 
 
 async def choose_zone(visit: Visit, form: Form) -> Response:
-    """Keeps the time zone in the browser; with none of those to choose from, the operator's holds."""
+    """Stores the time zone in a cookie; an unknown zone restores the operator's."""
     response = redirect(f"{TAB}?done=zone")
     zones.set_zone(response, form.get("zone", ""), secure=visit.context.urls.base.startswith("https:"))
     return response
@@ -60,7 +60,7 @@ async def sign_out_everywhere(visit: Visit, form: Form) -> Response:
 
 
 async def show_receiving(visit: Visit) -> Response:
-    """GET /settings/receive: what makes visitors of the owner's site pay into the wallet."""
+    """GET /settings/receive: the wallet address and the Web Monetization link for the owner's site."""
     urls, path = visit.context.urls, visit.wallet.path
     address = urls.wallet(path)
     label = visit.language.say("QR code of this wallet address")

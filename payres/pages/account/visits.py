@@ -1,4 +1,4 @@
-"""Visits of a wallet's owner: what a page gets and how it is shown, and the form to sign in with."""
+"""Requests of a wallet's owner, rendering of their pages, and the sign-in form."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -33,10 +33,10 @@ class Visit(visits.Visit, frozen=True):
     def show(
         self, template: str, status: int = 200, *, tab: str = "", refresh: int | None = None, **values: Any
     ) -> Response:
-        """The page that a template below account/ makes of the values.
+        """Renders a template below account/.
 
-        `tab` is the path of the tab it belongs to; without one it is a task, in one narrow column. It looks again after
-        `refresh` seconds.
+        `tab` is the path of its tab; without one the layout is one narrow column. The page refreshes after `refresh`
+        seconds.
         """
         common = {"wallet": self.wallet, "name": self.wallet.name, "csrf": csrf_token(self.session), "tab": tab}
         response = render(self.request, f"account/{template}", common | values, status)
@@ -45,27 +45,26 @@ class Visit(visits.Visit, frozen=True):
         return response
 
 
-# What one address shows, and what a form on it does.
 Page = Callable[[Visit], Awaitable[Response]]
 Act = Callable[[Visit, Form], Awaitable[Response]]
 
 
 async def find_visit(request: Request, session: str) -> Visit | None:
-    """The visit of whoever is signed in; its session is made longer when that is due."""
+    """The visit of a session, which is renewed if due; None if it is not valid."""
     found = await context_of(request).database.read(partial(sessions.find_owner, session=session))
     if found is None:
         return None
     wallet, is_renewal_due = found
     authentic = partial(authenticate, kind=OF_WALLETS, session=session)
     visit = Visit(request, authentic, session, wallet, language_of(request))
-    if is_renewal_due and request.method != "POST":  # a form may end the session: the page after it renews it
+    if is_renewal_due and request.method != "POST":  # a form may end the session; the next page renews it
         with suppress(SignInFailed, Unavailable):
             await visit.write(partial(sessions.renew_session, session=session))
     return visit
 
 
 def show_sign_in(request: Request, error: DomainError | None, name: str | None) -> Response:
-    """The form for wallet and password, where another page was asked for."""
+    """The sign-in form in place of the requested page."""
     field = "password" if isinstance(error, SignInFailed) and name is not None else ""
     problems = {field: problem_of(language_of(request), error)} if error else {}
     given = request.query_params.get("wallet", "") if name is None else name

@@ -1,1 +1,1 @@
-"""The pages of operators, with the lists and forms of operations."""
+"""The operator's pages, including the lists and forms of operations."""

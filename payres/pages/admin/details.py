@@ -1,4 +1,4 @@
-"""The pages of one thing: a wallet, a payment, a grant or a peer, with what belongs to it."""
+"""The pages of one wallet, payment, grant or peer."""
 
 from functools import partial
 from typing import Any, Final
@@ -33,7 +33,7 @@ NO_MOVEMENTS: Final = "Nothing was deposited or withdrawn yet"
 
 
 def _listed(work: Work, rule: Any, **given: Any) -> Any:
-    """What an operation lists."""
+    """The result of an operation that lists."""
     return operation_of(rule).run(work, given).result
 
 
@@ -72,7 +72,7 @@ def _key_id(path: str) -> Column:
     return Column("Key id", lambda one: Cell(one.kid, "code", path_of("wallets", path, "keys", one.kid)))
 
 
-# Rows are an event with its delivery to one webhook, None when it goes to no webhook.
+# Rows are an event and its delivery to one webhook, or None if it has none.
 EVENT_COLUMNS: Final = (
     Column("Sequence", lambda row: row[0].sequence, "code"),
     Column("Time (UTC)", lambda row: row[0].timestamp, "time"),

@@ -1,6 +1,4 @@
-"""The pages of operations: of one that lists, its list with its filters in the URL, and as CSV; of one with a form,
-what it will do and the form that carries it out; and the files of exports.
-"""
+"""The pages of operations: lists with filters in the URL, also as CSV; forms, with what they will do; and exports."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -43,18 +41,18 @@ LABELS: Final = {
 }
 DAYS: Final = frozenset({"from", "to"})
 COUNTS: Final = (DEFAULT_PAGE, 50, MAX_PAGE)
-ONCE: Final = "once"  # a field with the id of the form, which is carried out once
+ONCE: Final = "once"  # the field with the form's id, which makes it run once
 FORM: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 async def show_list(visit: Visit, operation: Operation) -> Response:
-    """What an operation lists, a page of it."""
+    """A page of an operation's list."""
     request, listing, shape = visit.request, operation.listing, operation.shows
     assert listing is not None
     assert shape is not None
     parameters = dict(request.query_params)
     non_empty = {name: value for name, value in parameters.items() if value}
-    if non_empty != parameters:  # as a form sends what was left empty
+    if non_empty != parameters:  # forms send empty fields
         return redirect(_url(visit, non_empty))
     filters = read_filters(request, operation, (FORMAT,))
     given = read_parameters(request, operation, filters)
@@ -82,8 +80,8 @@ async def show_list(visit: Visit, operation: Operation) -> Response:
 
 
 class Filter(NamedTuple):
-    """A parameter of the query; `options` are all that it can be, none if it can be any text; `optional`: it may be
-    left empty, which is false when it has a default."""
+    """A query parameter. `options` are its values, none if it can be any text. `optional`: it may be empty; false if
+    it has a default."""
 
     name: str
     label: str
@@ -94,7 +92,7 @@ class Filter(NamedTuple):
 
 
 def _newer_and_older(visit: Visit, parameters: Mapping[str, str], found: Any, count: int) -> Sequence[tuple[str, str]]:
-    """The names and URLs of the pages with newer and older rows, as far as there are any."""
+    """The labels and URLs of the newer and older pages that exist."""
     if not isinstance(found, Page):
         return []
     shared = {name: value for name, value in parameters.items() if name not in PAGE_PARAMETERS}
@@ -110,7 +108,7 @@ def _newer_and_older(visit: Visit, parameters: Mapping[str, str], found: Any, co
 
 
 def filters_of(query: type[msgspec.Struct], given: Mapping[str, str] | None = None) -> Sequence[Filter]:
-    """The parameters of a query as the fields of a form."""
+    """The form fields of a query's parameters."""
     return [_filter(field, (given or {}).get(field.encode_name, "")) for field in msgspec.structs.fields(query)]
 
 
@@ -129,7 +127,7 @@ def _url(visit: Visit, parameters: Mapping[str, str]) -> str:
 
 
 async def exports_page(visit: Visit) -> Response:
-    """The forms of all exports but that of a wallet's statement."""
+    """The forms of all exports except a wallet's statement."""
     return visit.show("exports.html", fields=filters_of(ExportQuery))
 
 
@@ -142,7 +140,8 @@ async def send_file(visit: Visit, rule: Callable[..., Export]) -> Response:
 
 
 class Subject(NamedTuple):
-    """What a form is about, what it will do, and the page behind it. It will do nothing where nothing can be done."""
+    """The object of a form, sentences on what the form will do (none if it can do nothing), and the page it returns
+    to."""
 
     facts: Sequence[Fact]
     will: Sequence[str]
@@ -163,11 +162,11 @@ class Action:
         return await self._render(visit, {}, {}, 200)
 
     async def act(self, visit: Visit, form: Form) -> Response:
-        """The answer to a form that was sent."""
+        """The response to a submitted form."""
         try:
             if self.form.moves_money:
                 account = await visit.read(partial(OPERATORS.by_id, row_id=visit.operator.id))
-                session = hash_secret(visit.session)  # whoever has it does not guess
+                session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
                 guard = visit.context.operator_sign_in
                 await check_password(visit.request, guard, account, form.get("password", ""), session)
             if form.get("choice") not in self.form.buttons:
@@ -179,13 +178,13 @@ class Action:
         return redirect(back)
 
     async def _carry_out(self, visit: Visit, form: Form) -> str:
-        """Does it once; returns the page behind the form."""
+        """Runs the operation once; returns the page to return to."""
         given, operation = self._given(visit, form), self.operation
 
         def unit(work: Work) -> str:
             back = self._subject(work, visit).back
             if self.form.moves_money:
-                _check_unused(work, form)  # of two clicks at once, the second comes this far
+                _check_unused(work, form)  # stops the second of two simultaneous clicks
                 use_form(work, form[ONCE], work.now)
             if not operation.is_async:
                 operation.run(work, given)
@@ -193,7 +192,7 @@ class Action:
 
         if not operation.is_async:
             return await visit.write(unit)
-        # It takes several transactions: the second of two clicks at once waits until the form is used.
+        # It takes several transactions, so the second of two simultaneous clicks waits for the first.
         async with visit.context.idempotency_slots.slot("forms", form.get(ONCE, "")):
             if self.form.moves_money:
                 await visit.read(partial(_check_unused, form=form))
@@ -201,7 +200,7 @@ class Action:
             return await visit.write(unit)
 
     def _given(self, visit: Visit, form: Form) -> Mapping[str, Any]:
-        """What the operation takes, by name. What is left empty is left out, unless it is required."""
+        """The operation's arguments by name, without empty optional ones."""
         given: dict[str, Any] = dict(visit.segments)
         for name, one in self.operation.inputs.items():
             text = form.get("choice" if name == self._choice else name, "")
@@ -220,7 +219,7 @@ class Action:
         return Subject(facts_of(form.about.on_pages, thing), form.sentences(thing), back)
 
     def _problems(self, error: DomainError) -> Mapping[str, str]:
-        """The sentence at the field that it is about, "" when it is about none."""
+        """The message by its field, "" if it concerns no field."""
         names = {one.name for one in self.fields if not one.is_mark}
         is_amount = isinstance(error, InvalidAmount) and "amount" in names
         field = "password" if isinstance(error, SignInFailed) else "amount" if is_amount else error.details.get("field")
@@ -242,7 +241,7 @@ class Action:
 
 
 def _converted(name: str, text: str, kind: Any) -> Any:
-    """Raises InvalidRequest for what is no number, say."""
+    """The value in the input's type. Raises InvalidRequest."""
     try:
         return msgspec.convert(text, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -250,7 +249,7 @@ def _converted(name: str, text: str, kind: Any) -> Any:
 
 
 def _check_unused(work: Work, form: Form) -> None:
-    """Raises InvalidRequest, WrongState for a form that was carried out before: by a second click, or after Back."""
+    """Raises InvalidRequest for a malformed id, WrongState if the form was already carried out."""
     form_id = form.get(ONCE, "")
     if FORM.fullmatch(form_id) is None:
         raise InvalidRequest("This form is not one of this page's. Please open it again", field=ONCE)

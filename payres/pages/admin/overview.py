@@ -1,5 +1,4 @@
-"""The overview: whether payments can be taken, what needs attention, and how the server and its money stand; and the
-settings in effect."""
+"""The overview page: readiness, findings, balances, volume and status; and the page of the settings in effect."""
 
 from calendar import month_abbr
 from collections.abc import Callable, Mapping, Sequence
@@ -19,22 +18,22 @@ from payres.settings import Settings
 from payres.store.work import Work
 
 SECRET: Final = frozenset({"metrics_token"})
-# Stands for secrets and for the query of a URL, which may have one.
+# Replaces secrets, and URL queries, which may contain one.
 MASK: Final = "••••••••"
 
-# The commands that findings name, as they begin, and the pages that do the same.
+# Commands in findings, by prefix, and the pages that do the same.
 SAME: Final[Mapping[str, Callable[[str], Cell]]] = {
     "payres peer show ": lambda name: Cell("The page of the peer", link=path_of("peers", name)),
     "payres peer unresolved ": lambda _: Cell("the pages of your peers", link=path_of("peers")),
     "payres webhook deliveries": lambda _: Cell("The page of deliveries", link=path_of("webhooks", "deliveries")),
     "payres webhook replay ": lambda _: Cell("the page of each sends them again", link=path_of("webhooks")),
 }
-# What the facts of a server say of what the page has already: balances and findings.
+# Facts that the page shows elsewhere, as balances and findings.
 SAID: Final = {*KINDS.values(), "Not delivered", "Unresolved"}
 
 LIVE_SECONDS: Final = 30
-FEW_DAYS: Final = 14  # that a chart has at least
-STEP: Final = 8  # of which a bar takes 6
+FEW_DAYS: Final = 14  # the fewest days in a chart
+STEP: Final = 8  # the distance of bars, which are 6 wide
 HEIGHT: Final = 96
 
 
@@ -43,7 +42,7 @@ def _balance(kind: str, row: tuple[Asset, Mapping[str, str]]) -> str:
     return balances.get(kind, format_decimal(0, asset))
 
 
-# Rows are an asset, and the balances in it by kind.
+# Rows are an asset and its balances by kind.
 BALANCE_COLUMNS: Final = (
     Column("Asset", lambda row: row[0].code),
     *(Column(label, partial(_balance, kind), "number") for kind, label in KINDS.items()),
@@ -72,7 +71,7 @@ async def page(visit: Visit) -> Response:
 
 
 def _read_database(work: Work) -> dict[str, Any]:
-    """What the page says of the database, over one snapshot."""
+    """The values that the page reads from the database, from one snapshot."""
     status, balances = read_status(work, is_running=True), dict[Asset, dict[str, str]]()
     for one in status.balances:
         balances.setdefault(Asset(one.asset_code, one.asset_scale), {})[one.kind] = one.balance
@@ -84,7 +83,7 @@ def _read_database(work: Work) -> dict[str, Any]:
 
 
 def _advice(fix: str) -> Sequence[Cell]:
-    """What to do, in which commands stand between backticks: with links in place of those that have a page."""
+    """The advice, with commands in backticks as code, or as links to pages that do the same."""
     return [_step(part) if place % 2 else Cell(part) for place, part in enumerate(f"{fix}.".split("`"))]
 
 
@@ -94,8 +93,8 @@ def _step(command: str) -> Cell:
 
 
 def bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int]) -> dict[str, Any]:
-    """A figure a day, in minor units, as bars from the first day that is not 0, or a few days, to the newest; the table
-    has the days that are not 0."""
+    """A bar chart of daily figures, in minor units, from the first non-zero day, but at least FEW_DAYS; with a table of
+    the non-zero days."""
     start = min(next((place for place, figure in enumerate(figures) if figure), 0), len(figures) - FEW_DAYS)
     dates = [format_time((first_day + place) * DAY)[:10] for place in range(start, len(figures))]
     figures = figures[start:]
@@ -103,7 +102,7 @@ def bar_chart(title: str, asset: Asset, first_day: int, figures: Sequence[int]) 
     bars, days = [], []
     for place, figure in enumerate(figures):
         if figure:
-            height = -(-figure * HEIGHT // top)  # rounded up: no figure is without a bar
+            height = -(-figure * HEIGHT // top)  # rounded up, so that every figure has a bar
             words = f"{dates[place]}: {describe_amount(figure, asset)}"
             bars.append({"x": place * STEP, "y": HEIGHT - height, "height": height, "title": words})
             days.append((dates[place], format_decimal(figure, asset)))
@@ -130,7 +129,7 @@ def _short(date: str) -> str:
 
 
 def _round_up(figure: int) -> int:
-    """The top of an axis: at least the figure, with few digits, and even."""
+    """The top of an axis: at least the figure, rounded up to one digit, and even."""
     unit = max(int(10 ** (len(str(figure)) - 1)), 2)
     return max(-(-figure // unit), 1) * unit
 

@@ -1,6 +1,6 @@
-"""The operator's pages by their paths, and how each is served: signing in first, then the page or its form.
+"""The routes of the operator's pages, which require signing in.
 
-Whoever `admin_hosts` does not let in comes no further than the router. Every answer is a page or leads to one.
+The router refuses hosts outside `admin_hosts`. Every response is a page or a redirect to one.
 """
 
 import re
@@ -25,14 +25,14 @@ from payres.urls import ADMIN_API, ADMIN_ROOT
 
 
 class PageConvertor(StringConvertor):
-    """What is below the operator's pages and not in the operator's API, whose errors are JSON."""
+    """A path below the operator's pages, except the operator's API, whose errors are JSON."""
 
     regex = rf"(?!{re.escape(ADMIN_API.removeprefix(f'{ADMIN_ROOT}/'))}(?:/|$)).+"
 
 
 register_url_convertor("page", PageConvertor())
 
-# Those written by hand; lists and forms of operations come with them. A form is sent to its own page.
+# Hand-written pages; `admin_pages` adds the lists and forms of operations.
 PAGES: Final[Mapping[str, Callable[..., Any]]] = {
     "": overview.page,
     "/link/{secret}": sign_in.follow_link,
@@ -49,14 +49,14 @@ PAGES: Final[Mapping[str, Callable[..., Any]]] = {
 
 
 def page_routes() -> Sequence[Route]:
-    """The routes of the operator's pages. To make them takes long: with them, what every page is made of is loaded."""
+    """The routes of the operator's pages. Takes long, because it also loads the templates of every page."""
     load_templates("layout.html", "parts.html", "admin/layout.html", "admin/parts.html", "admin/sign_in.html")
     pages = {**admin_pages(), f"{ADMIN_ROOT}/{{path:page}}": _find_nothing}.items()
     return [Route(path, {"GET": _handler(page)}, is_json=False, takes_all=True) for path, page in pages]
 
 
 def admin_pages() -> Mapping[str, Callable[..., Any]]:
-    """What answers at each address. A path without names comes before one that they could make."""
+    """The page of each path. Paths with variables come after literal paths that they would match."""
     pages = dict(PAGES)
     for one in all_operations():
         if one.listing and one.listing.title:
@@ -80,7 +80,7 @@ async def _find_nothing(_: Request) -> Response:
     raise nothing_here()
 
 
-OPEN: Final = (sign_in.follow_link, _find_nothing)  # for who is not signed in
+OPEN: Final = (sign_in.follow_link, _find_nothing)  # served without signing in
 
 
 async def _answer(request: Request, page: Page) -> Response:

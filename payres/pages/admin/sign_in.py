@@ -1,4 +1,4 @@
-"""Signing in to the operator's pages, by a link that sets a password or by name and password; and visits signed in."""
+"""Signing in to the operator's pages, by a link that sets a password or by name and password."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -35,23 +35,22 @@ WRONG: Final = "This name and this password do not belong together"
 
 
 class Visit(visits.Visit, frozen=True):
-    """A request of an operator."""
+    """A request of a signed-in operator."""
 
     operator: OperatorRecord
 
     def show(self, template: str, status: int = 200, **values: Any) -> Response:
-        """The page that a template makes of the values, in the section of the navigation that its path begins with."""
+        """Renders a template below admin/; the path selects the section of the navigation."""
         section = "/".join(self.request.scope["path"].split("/")[1:3]).removeprefix("admin")
         common = {"operator": self.operator, "csrf": csrf_token(self.session), "section": section, "refresh": None}
         return render(self.request, f"admin/{template}", common | values, status)
 
 
-# What one address shows to who is signed in.
 Page = Callable[[Visit], Awaitable[Response]]
 
 
 async def find_visit(request: Request, session: str) -> Visit | None:
-    """The visit of whoever is signed in."""
+    """The visit of a session; None if it is not valid."""
 
     def unit(work: Work) -> OperatorRecord | None:
         found = find_session(work, OF_OPERATORS, session)
@@ -63,7 +62,7 @@ async def find_visit(request: Request, session: str) -> Visit | None:
 
 
 async def follow_link(request: Request) -> Response:
-    """GET shows the form for a password, POST takes it."""
+    """The page of a sign-in link: GET shows the password form, POST sets the password and signs in."""
     secret = request.path_params["secret"]
     database = context_of(request).database
     operator = await database.read(partial(operators.open_link, secret=secret))
@@ -86,7 +85,7 @@ async def follow_link(request: Request) -> Response:
 
 
 def show_sign_in(request: Request, error: DomainError | None = None, name: str | None = None) -> Response:
-    """The form for name and password, where another page was asked for."""
+    """The sign-in form in place of the requested page."""
     is_wrong = error is not None and error.details.get("reason") == "wrong_password"
     values = {"problem": WRONG if is_wrong else error and str(error), "name": name or ""}
     return render_sign_in(request, "admin/sign_in.html", values, error.status if error else 401)
