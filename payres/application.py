@@ -67,7 +67,7 @@ log = logging.getLogger("payres.operator")
 def create_app(
     settings: Settings, clock: Clock | None = None, request_log: RequestLog | None = None, *, is_durable: bool = True
 ) -> Starlette:
-    """The ASGI application; its database opens when it starts and closes when it stops."""
+    """The ASGI application, which opens its database at startup and closes it at shutdown."""
     environment = msgspec.structs.replace(Environment.of(settings, clock), is_durable=is_durable)
     rate_limits, admin_hosts = RateLimits(settings, environment.clock), AdminHosts(settings.admin_hosts)
 
@@ -81,7 +81,7 @@ def create_app(
 
     return _Application(
         Router(Later(_admin_routes, (ADMIN_ROOT,), admin_hosts.let_in), Later(_page_routes, PAGE_ROOTS)),
-        [  # from the outside in
+        [  # outermost first
             Middleware(Observer, environment.metrics, request_log, settings.base_url),
             Middleware(CrossOrigin),
             Middleware(Admission, rate_limits),
@@ -92,7 +92,7 @@ def create_app(
 
 @asynccontextmanager
 async def open_quotes(settings: Settings) -> AsyncIterator[RemoteQuotes]:
-    """Offers of payments to other servers for a command, which only reads the database of the server."""
+    """Quotes of payments to other servers for a command, which only reads the server's database."""
     environment = Environment.of(msgspec.structs.replace(settings, read_only=True))
     async with AsyncExitStack() as stack:
         opening = _Opening(environment, RateLimits(settings, environment.clock), stack)
@@ -114,7 +114,7 @@ def _page_routes() -> Sequence[Route]:
 
 
 class _Pages:
-    """The pages for everyone; their modules are imported when the first is asked for, because they load slowly."""
+    """The public pages; their modules are imported on first use, because they load slowly."""
 
     async def front(self, request: Request) -> Response:
         from payres.pages.everyone import front_page
@@ -133,7 +133,7 @@ class _Pages:
 
 
 class _Application(Starlette):
-    """Starlette without its layers for errors: what a function raises is answered by its route."""
+    """Starlette without its error middleware; routes respond to errors."""
 
     router: Router
 
@@ -159,7 +159,7 @@ class _Node(NamedTuple):
 
 
 class _Opening:
-    """Opens the parts of the application. The stack closes workers first, then links to other servers, then storage."""
+    """Opens the services of the application. The stack closes workers first, then the network, then storage."""
 
     def __init__(self, environment: Environment, rate_limits: RateLimits, stack: AsyncExitStack) -> None:
         self._environment = environment
@@ -168,7 +168,7 @@ class _Opening:
         self._stack = stack
 
     async def open(self, admin_hosts: AdminHosts) -> Context:
-        """All of them; a server that only reads starts no work."""
+        """Opens all services; a read-only server starts no workers."""
         environment, settings = self._environment, self._settings
         database, changes = await self.storage(), Changes()
         database.notify(changes.notify)
@@ -219,7 +219,7 @@ class _Opening:
         return database
 
     async def identity(self, database: Database) -> OwnIdentity:
-        """With which the server asks others."""
+        """The server's identity as a client of other servers."""
         seed = await self._secret(database, "client_key")
         identity = OwnIdentity(self._environment.urls.wallet(ROOT_WALLET_PATH), seed, self._environment.clock)
         self._stack.push_async_callback(identity.aclose)
@@ -260,7 +260,7 @@ class _Opening:
         self._start(BackgroundCheck(database).run())  # after the workers, which stop too when it finds something
 
     async def _secret(self, database: Database, name: str) -> bytes:
-        """A secret of the server, which a standby has of its primary."""
+        """A secret of the server; a standby shares its primary's."""
         if self._settings.read_only:
             return await database.read(partial(existing_secret, name=name))
         return await database.write(partial(ensure_secret, name=name))
@@ -271,7 +271,7 @@ class _Opening:
         return client
 
     def _start(self, *work: Coroutine[None, None, None]) -> None:
-        """Runs each of them until the stack closes."""
+        """Runs each coroutine until the stack closes."""
         for one in work:
             self._stack.push_async_callback(_stop, asyncio.create_task(one))
 

@@ -1,4 +1,4 @@
-"""What the operator's own colours and logo may be: colours that can be read, and pictures of shapes alone."""
+"""Validation of the operator's colours, for contrast, and logo, for SVG with shapes only."""
 
 import re
 from functools import lru_cache
@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 COLOUR: Final = re.compile(r"#[0-9a-f]{6}")
 LEAST_CONTRAST: Final = 4.5  # WCAG 2.2, 1.4.3
-ACCENTS: Final = ("#0b6b57", "#57c9a8")  # those of style.css, for light and for dark
-# What the accent stands on, as style.css has it: ground and card.
+ACCENTS: Final = ("#0b6b57", "#57c9a8")  # as in style.css, for light and dark
+# The backgrounds of the accent in style.css, for light and dark: page and card.
 GROUNDS: Final = (("#f3f5f4", "#ffffff"), ("#101514", "#19201e"))
 SHIELD: Final = (
     '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M12 2 4 5v6c0 5 3.4 9.3 8 11 4.6-1.7 8-6 8-11V5z"/>'
@@ -29,7 +29,7 @@ BOX: Final = re.compile(r"[\d\s.,-]+", re.ASCII)
 
 
 def check_accent(text: str, *, dark: bool = False) -> str:
-    """The colour in small letters, or nothing. Raises ValueError unless it can be read on every page."""
+    """The colour in lower case, or an empty string. Raises ValueError if it is invalid or lacks contrast."""
     colour = text.strip().lower()
     if not colour:
         return ""
@@ -46,12 +46,12 @@ def check_accent(text: str, *, dark: bool = False) -> str:
 
 
 def on_accent(accent: str, *, dark: bool) -> str:
-    """The colour of words on the accent: white, or in the dark nearly black."""
+    """The colour of text on the accent: white, or nearly black in the dark theme."""
     return mixed(accent, "#000000", 0.86) if dark else "#ffffff"
 
 
 def dark_accent(accent: str) -> str:
-    """The accent made light enough for the dark."""
+    """The accent, lightened for the dark theme."""
     steps = (mixed(accent, "#ffffff", share / 20) for share in range(21))
     return next(one for one in steps if min(contrast(one, ground) for ground in GROUNDS[1]) >= 1.4 * LEAST_CONTRAST)
 
@@ -63,13 +63,13 @@ def contrast(one: str, other: str) -> float:
 
 
 def mixed(one: str, other: str, share: float) -> str:
-    """A colour with this share of another."""
+    """A colour mixed with a share of another, from 0 to 1."""
     parts = zip(_channels(one), _channels(other), strict=True)
     return "#" + "".join(f"{round(a * (1 - share) + b * share):02x}" for a, b in parts)
 
 
 def check_logo(path: str) -> str:
-    """The path. Raises ValueError for what is no logo."""
+    """The path. Raises ValueError if it is not a valid logo."""
     if path:
         logo(path)
     return path
@@ -77,7 +77,7 @@ def check_logo(path: str) -> str:
 
 @lru_cache(maxsize=2)
 def logo(path: str) -> str:
-    """The SVG of a file, as it stands in a page: shapes and how they look; no scripts, links, texts or pictures.
+    """The SVG of a file for inlining in pages, reduced to shapes: no scripts, links, texts or images.
 
     Raises ValueError.
     """
@@ -87,7 +87,7 @@ def logo(path: str) -> str:
             raise ValueError(f"has more than {MAX_LOGO_BYTES} bytes")
         if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
             raise ValueError("has a document type; save it as plain SVG")
-        root = ElementTree.fromstring(content)  # noqa: S314 - it is the operator's own, and has no entities
+        root = ElementTree.fromstring(content)  # noqa: S314 - it is the operator's, and has no entities
     except (OSError, ElementTree.ParseError) as error:
         raise ValueError(f"cannot be read as SVG: {error}") from error
     box = root.get("viewBox") or f"0 0 {root.get('width', '')} {root.get('height', '')}"
@@ -98,7 +98,7 @@ def logo(path: str) -> str:
 
 
 def _cleaned(element: ElementTree.Element) -> str:
-    """A shape with what is in it; nothing of what is none."""
+    """A shape with its children; an empty string for other elements."""
     name = _name(element)
     if name not in SHAPES:
         return ""

@@ -1,7 +1,7 @@
-"""OpenAPI 3.1 documents, made of operations and of the structs that cross HTTP.
+"""OpenAPI 3.1 documents, generated from operations and structs.
 
-There are two: `payres/routes/openapi.py` makes that of the Open Payments endpoints,
-`payres/admin/openapi.py` that of the operator's API.
+There are two: `payres/routes/openapi.py` for the Open Payments endpoints, and `payres/admin/openapi.py` for the
+operator's API.
 """
 
 import json
@@ -16,7 +16,7 @@ from payres.limits import DEFAULT_PAGE, MAX_IDEMPOTENCY_KEY_LENGTH, MAX_PAGE
 from payres.wire import Resource
 
 REFERENCE: Final = "#/components/schemas/{name}"
-# What each status means wherever it is answered; a document adds those that mean something of their own there.
+# The common meanings of statuses; each document adds its own.
 ERRORS: Final = {
     400: "The request breaks a rule of form",
     406: "Accept rules JSON out",
@@ -54,14 +54,13 @@ def document(
     security_schemes: Schema,
     security: Sequence[Schema],
 ) -> dict[str, Any]:
-    """The document of these methods, paths and operations; `security` is what an operation needs that does not say
-    otherwise."""
+    """The document of these methods, paths and operations; `security` is the default of operations."""
     paths: dict[str, dict[str, Any]] = {}
     found: list[Any] = []
     for method, path, shown in operations:
         _with_schemas(shown, found.append)
         paths.setdefault(path.replace(":wallet}", "}"), {})[method.lower()] = shown
-    types = [*(one for one in found if one is not ErrorBody), ErrorBody]  # components are in this order
+    types = [*(one for one in found if one is not ErrorBody), ErrorBody]  # the order of the components
     schemas, components = msgspec.json.schema_components(types, ref_template=REFERENCE)
     return {
         "openapi": "3.1.0",
@@ -83,10 +82,10 @@ def operation(
     *,
     needs_body: bool = True,
 ) -> dict[str, Any]:
-    """The OpenAPI object of an operation, in which a struct stands for its schema, and a tuple for one of several.
+    """The OpenAPI object of an operation, in which a struct stands for its schema, and a tuple for alternatives.
 
-    `members` are those that are not made of the rest. `answers` has what each media type of the answer `status` holds;
-    it is empty for an answer without content.
+    `members` are further members of the object. `answers` are the types of the response `status` by media type, empty
+    if it has no content.
     """
     responses = {str(status): _response(meaning, answers)}
     for error, sentence in sorted(errors.items()):
@@ -124,22 +123,22 @@ def header_parameter(name: str, description: str, schema: Schema) -> Schema:
 
 
 def idempotency_key() -> Schema:
-    """The header that makes a creation safe to repeat."""
+    """The parameter of the Idempotency-Key header."""
     what = (
         "A text of your own for this request: a copy of it under the same key does nothing, and gets the same answer."
     )
-    # Characters that need no quotes; with quotes (RFC 9651 section 3.3.3) there may be others.
+    # Characters that need no quotes; quoted keys (RFC 9651 section 3.3.3) may have others.
     schema = {"type": "string", "pattern": rf"^[A-Za-z0-9._:/=@-]{{1,{MAX_IDEMPOTENCY_KEY_LENGTH}}}$"}
     return header_parameter("Idempotency-Key", what, schema)
 
 
 def as_text(document: Schema) -> str:
-    """The document as it is shown."""
+    """The document as JSON text."""
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
 def _with_schemas(value: Any, schema: Callable[[Any], Any]) -> Any:
-    """The value with what `schema` gives for each struct in it."""
+    """The value with each struct replaced by `schema` of it."""
     if isinstance(value, Mapping):
         return {name: _with_schemas(member, schema) for name, member in value.items()}
     if isinstance(value, list):

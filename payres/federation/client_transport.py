@@ -1,4 +1,4 @@
-"""What the client of Open Payments sends through when this server uses it: the client for URLs that others name."""
+"""The transport of the Open Payments client when this server uses it: GuardedClient, for untrusted URLs."""
 
 from typing import Final
 
@@ -9,23 +9,23 @@ from payres.errors import Unavailable
 from payres.federation.connection import FetchFailed
 from payres.federation.http import GuardedClient
 
-# Parts of answers are stored while a payer is away; what the standard has in one is shorter.
+# Parts of responses are stored while a payer is away; standard responses are shorter.
 MAX_ANSWER_BYTES: Final = 8192
-# That GuardedClient sets: it names the host, reads no content coding, and keeps connections as it likes.
+# Headers that GuardedClient sets itself.
 _OWN_HEADERS: Final = frozenset({"host", "accept-encoding", "connection", "content-length"})
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Requests by a GuardedClient, with its guard, bounds and fair shares. Nothing is read of an answer's headers.
+    """Sends requests by a GuardedClient, with its guard, bounds and fair shares. Response headers are dropped.
 
-    Failures are errors of the client; Unavailable and TooManyRequests say that this server has not asked.
+    Failures become errors of the client, or Unavailable or TooManyRequests if nothing was sent.
     """
 
     def __init__(self, http: GuardedClient) -> None:
         self._http = http
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Sends it, and reads the whole answer."""
+        """Sends the request and reads the whole response."""
         headers = {name: value for name, value in request.headers.items() if name not in _OWN_HEADERS}
         try:
             answer = await self._http.request(request.method, str(request.url), headers, request.content)

@@ -1,4 +1,4 @@
-"""This server as a client of others: its wallet address, its key, and the access tokens that it requests."""
+"""This server as a client of others: its wallet address, key, and access tokens."""
 
 import re
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ from payres.federation.targets import parse_target
 from payres.signatures.jwk import JWK, jwk_from_public_bytes, thumbprint
 from payres.signatures.sign import Message, sign
 
-if TYPE_CHECKING:  # it loads slowly, and many servers never need it
+if TYPE_CHECKING:  # it loads slowly
     from payres.client import AsyncClient
 
-# It goes into a header as it is.
+# The characters that are valid in a header.
 TOKEN: Final = re.compile(r"[\x21-\x7e]{1,4096}")
 
 
@@ -50,7 +50,8 @@ class OwnIdentity:
             raise FetchFailed(f"The request to {url} cannot be signed: {error}", retryable=False) from error
 
     def client(self, http: GuardedClient) -> "AsyncClient":
-        """The client of Open Payments that signs so, made at first use. It asks once: somebody waits for the answer."""
+        """The Open Payments client with this identity, created on first use. It never retries, because a person
+        waits."""
         if self._client is None:
             from payres.client import AsyncClient
             from payres.federation.client_transport import GuardedTransport
@@ -62,17 +63,17 @@ class OwnIdentity:
         return self._client
 
     async def aclose(self) -> None:
-        """Closes that client."""
+        """Closes the client."""
         if self._client is not None:
             await self._client.aclose()
 
     def _ed25519(self, data: bytes) -> bytes:
-        """With libsodium, which signs in half the time of OpenSSL."""
+        """Signs with libsodium, which takes half the time of OpenSSL."""
         return crypto_sign(data, self._secret)[:crypto_sign_BYTES]
 
 
 class AccessToken(msgspec.Struct, frozen=True):
-    """`expires_in` is in seconds; None if the other server does not say."""
+    """`expires_in` is in seconds; None if not given."""
 
     value: str
     expires_in: Annotated[int, Meta(ge=0)] | None = None
@@ -88,7 +89,7 @@ class _GrantResponse(msgspec.Struct, frozen=True):
 async def request_token(
     http: GuardedClient, identity: OwnIdentity, auth_server: str, action: Literal["read-all", "create"]
 ) -> AccessToken:
-    """A token for incoming payments, by a grant without interaction. Raises FetchFailed."""
+    """Requests a token for incoming payments, by a grant without interaction. Raises FetchFailed."""
     access = {"type": "incoming-payment", "actions": [action]}
     # The form that all servers accept.
     body = msgspec.json.encode({"access_token": {"access": [access]}, "client": identity.wallet_address})
@@ -115,6 +116,6 @@ def _not_granted(response: Response, sentence: str) -> FetchFailed:
     if response.is_temporary:
         return FetchFailed(sentence)
     if response.status >= 400:
-        # All but 403 may mean that the other server could not fetch our key set just now.
+        # Any status except 403 may mean that the other server failed to fetch our key set.
         return FetchFailed(sentence, "refused", retryable=response.status != 403)
     return bad_content(sentence)

@@ -1,1 +1,1 @@
-"""The HTTP endpoints, one module a resource: authorize, decode, call one function, encode. No SQL and no rules."""
+"""The HTTP endpoints, one module per resource: authorize, decode, call one function, encode. No SQL and no rules."""

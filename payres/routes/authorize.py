@@ -1,4 +1,4 @@
-"""Authorization of a request: its access token, its signature by the token's own client, its nonce, its access.
+"""Authorization of a request: its access token, the signature of the token's client, its nonce, and its access.
 
 The order of errors is fixed: signature headers and token (401), then access (403); bodies and existence come later.
 """
@@ -32,22 +32,22 @@ from payres.store.clients import Client, use_nonce
 from payres.store.work import Work
 
 T = TypeVar("T")
-# Why a signature is rejected of a client whose clock and ours differ.
+# Reasons of rejection that differing clocks can cause.
 OF_TIME: Final = frozenset({"created_too_old", "created_in_future", "expired"})
 
 
 async def authorize(request: Request, body: bytes, kind: AccessType, action: Action) -> Caller:
-    """What the request may do. Raises 401 and 403. Specification 5."""
+    """The caller of a request, with its access. Raises 401 and 403. Specification 5."""
     return await authorize_reading(request, body, kind, action, lambda _, caller: caller)
 
 
 async def authorize_reading(
     request: Request, body: bytes, kind: AccessType, action: Action, read: Callable[[Work, Caller], T]
 ) -> T:
-    """What `read` finds for what the request may do. Raises 401 and 403, and what `read` raises.
+    """The result of `read` for the caller of a request. Raises 401 and 403, and the errors of `read`.
 
-    It is read before the signature is verified, in the transaction that reads the token: another one would take as long
-    as both. Nothing of it, errors included, is shown for a request that is not authorized.
+    `read` runs before the signature is verified, in the transaction that reads the token, to save a transaction. An
+    unauthorized request sees none of its results or errors.
     """
     context = context_of(request)
     token = credentials(request.scope["headers"], "gnap")
@@ -55,7 +55,7 @@ async def authorize_reading(
         raise TokenInvalid("Send an access token as Authorization: GNAP <token>", reason="missing_token")
     unverified = parse_signature(request, body)
 
-    # The type is quoted because that of an inner function is made each time.
+    # The type is quoted because an inner function's annotations are evaluated on each call.
     def unit(work: Work) -> "tuple[Holder, T | DomainError]":
         holder = context.holders.find(work, token, unverified.keyids)
         if holder is None:
@@ -72,15 +72,15 @@ async def authorize_reading(
     try:
         check_valid(record, unverified.now, pays=pays)
     except LimitExceeded as error:
-        outcome = error  # shown to its client alone
+        outcome = error  # raised only after the signature is verified
     except TokenInvalid:
         _prove_if_verified(request, unverified, holder)
         raise
     _count_for(holder.client)
     _, has_asked_remote = await _verify(request, holder.client, unverified, holder.keys)
     if action == "create" and holder.client.jwk is not None:
-        context.rate_limits.check_unauthenticated(request.scope)  # anyone can have a key, and what is created is stored
-    if has_asked_remote:  # which can take seconds, and what was revoked meanwhile may do nothing any more
+        context.rate_limits.check_unauthenticated(request.scope)  # anyone can have a key, and creations are stored
+    if has_asked_remote:  # that may have taken seconds, in which the token or grant may have been revoked
         holder, outcome = await context.database.read(unit)
         record = holder.record
         check_valid(record, context.clock.now(), pays=pays)
@@ -97,9 +97,9 @@ def _prove_if_verified(request: Request, unverified: Unverified, holder: Holder)
 async def verify_client(
     request: Request, unverified: Unverified, client: Client, *, asks_for_grant: bool = False
 ) -> str:
-    """The kid with which this client has signed. Raises 401 `invalid_client`.
+    """Verifies the client's signature and returns its kid. Raises 401 `invalid_client`.
 
-    In a request for a grant, a key that the client's wallet address does not list is 400 `invalid_client`.
+    In a grant request, a key that the client's wallet address does not list is 400 `invalid_client`.
     """
 
     def unit(work: Work) -> tuple[bool, dict[str, JWK]]:
@@ -114,9 +114,9 @@ async def verify_client(
 
 
 def parse_signature(request: Request, body: bytes) -> Unverified:
-    """The request's signature as far as no key is needed. Raises 401 `invalid_client`.
+    """Parses the request's signature, without verifying it by a key. Raises 401 `invalid_client`.
 
-    Signed was the public base URL with the request target as it came.
+    The signed URL is the public base URL followed by the request target as sent.
     """
     parsed = read_signature(context_of(request), request.scope, body)
     if isinstance(parsed, Rejected):
@@ -125,7 +125,7 @@ def parse_signature(request: Request, body: bytes) -> Unverified:
 
 
 def read_signature(context: Context, scope: Scope, body: bytes) -> Unverified | Rejected:
-    """The same for a request that is not answered here."""
+    """Like `parse_signature`, but returns a rejection; also for requests that are only observed."""
     target: bytes = scope["raw_path"]
     if scope["query_string"]:
         target += b"?" + scope["query_string"]
@@ -133,27 +133,27 @@ def read_signature(context: Context, scope: Scope, body: bytes) -> Unverified | 
     max_age, now = context.settings.signature_max_age, context.clock.now()
     parsed = parse(message, max_age, now)
     if isinstance(parsed, Rejected) and parsed.reason in OF_TIME:
-        # Another moment than now only where a test has moved this clock, and not that of the app.
+        # Differs from `now` only in tests, where this clock has been moved but the app's has not.
         parsed = parse(message, max_age, context.clock.outside())
         parsed = parsed if isinstance(parsed, Rejected) else msgspec.structs.replace(parsed, now=now)
     return parsed
 
 
 def _count_for(client: Client) -> None:
-    """What the request asks of other servers counts for this client, which is known or has proven itself."""
+    """Counts outgoing requests to other servers against this client, which is known or verified."""
     count_for_client(client.identity, is_key=client.jwk is not None)
 
 
 async def _verify(
     request: Request, client: Client, unverified: Unverified, keys: Mapping[str, JWK], *, asks_for_grant: bool = False
 ) -> tuple[Verified, bool]:
-    """The signature, made with one of the client's keys, whose nonce is used up; True if a key was fetched for it."""
+    """Verifies the signature with the client's keys and uses up its nonce; True if keys were fetched for it."""
     context = context_of(request)
     verified = verify(unverified, keys)
     asks_remote = (
         isinstance(verified, Rejected)
         and clients.is_remote(context.urls, client)
-        # Its keys may have been replaced since they were fetched, which anyone can claim as often as they like.
+        # Cached keys may be outdated, but anyone can force this fetch, so it is rate-limited.
         and (not keys or context.rate_limits.may_fetch_again(client.identity))
     )
     if asks_remote:
@@ -161,9 +161,9 @@ async def _verify(
         verified = verify(unverified, keys)
     if isinstance(verified, Rejected):
         if asks_for_grant and verified.reason == "unknown_key" and client.wallet_address is not None:
-            # Clients take a 401 as the end of what they were granted, and begin again after a 400.
+            # Clients treat a 401 as the end of their grants, and start again after a 400.
             raise InvalidClient(f"{verified.description} Publish it at the wallet address", reason=verified.reason)
-        # Not for an address that is over its limit: it gets another error, and may have nothing more computed.
+        # Not for an address over its rate limit: it gets another error, without further computation.
         if verified.reason == "signature_mismatch" and not context.rate_limits.address_error(request.scope):
             verified = with_likely_cause(verified, unverified, keys)
         raise _rejection(verified)
@@ -187,8 +187,8 @@ async def _fetch_keys(context: Context, client: Client, are_stored: bool) -> dic
 
 
 def unreadable_client(reason: str, sentence: str, error: FetchFailed) -> DomainError:
-    """The error for a client of which another server gave nothing usable: 401, or 503 where it may do so later, because
-    clients take a 401 as the end of what they were granted."""
+    """The error for a client whose server failed: 401, or 503 if it may recover, because clients treat a 401 as the end
+    of their grants."""
     if error.reason == "busy":
         return Unavailable(error.sentence)
     if error.reason == "unreachable" and error.retryable and not isinstance(error, NoAddress):

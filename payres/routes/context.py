@@ -1,4 +1,4 @@
-"""What every endpoint works with, built once when the application starts."""
+"""The application's services for endpoints, built once at the start."""
 
 import asyncio
 from collections.abc import Hashable
@@ -39,23 +39,23 @@ from payres.store.browsers import OF_OPERATORS
 from payres.store.database import Database
 from payres.urls import Urls
 
-if TYPE_CHECKING:  # which itself needs the context
+if TYPE_CHECKING:  # an import cycle
     from payres.routes.monitoring import Readiness
 
 
 class Pages(Protocol):
-    """The pages for everyone, which browsers get in place of JSON."""
+    """The public pages, which browsers get instead of JSON."""
 
     async def front(self, request: Request) -> Response: ...
     async def wallet(self, request: Request) -> Response: ...
     def error(self, request: Request, error: DomainError) -> Response: ...
 
 
-CONTEXT: Final = "payres.context"  # in the scope of a request, once it was asked for
+CONTEXT: Final = "payres.context"  # the key in a request's scope, set on first use
 
 
 class Context(msgspec.Struct, frozen=True):
-    """The application's parts; time and the network among them are handed in."""
+    """The application's services, including the clock and the network."""
 
     settings: Settings
     urls: Urls
@@ -79,15 +79,15 @@ class Context(msgspec.Struct, frozen=True):
     sign_in: SignInGuard = field(default_factory=SignInGuard)
     operator_sign_in: SignInGuard = field(default_factory=lambda: SignInGuard(OF_OPERATORS))
     volume: DailyVolume = field(default_factory=DailyVolume)
-    # One for each key of a client, so that copies of a request wait for its answer.
+    # One slot per client and Idempotency-Key, so that copies of a request wait for its response.
     idempotency_slots: Slots = field(default_factory=lambda: Slots(None, None, 1))
-    # Of requests that wait for a change, and of those the streams of events.
+    # For requests that wait for a change, including event streams.
     waiting_slots: Slots = field(
         default_factory=lambda: Slots(MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT, MAX_STREAMS_OF_KEY)
     )
-    # Of events, each for all streams that want the same at the same time.
+    # Reads of events, shared by streams at the same position.
     event_reads: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)
-    # Of exports that are read, under the key or the operator.
+    # For exports in progress, per API key or operator.
     export_slots: Slots = field(default_factory=lambda: Slots(MAX_EXPORTS, MAX_EXPORTS_OF_CALLER))
 
 

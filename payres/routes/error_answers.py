@@ -1,4 +1,4 @@
-"""What answers every error and every fault: one JSON shape, for browsers a page, and nothing of the inside.
+"""Error responses: one JSON shape, or a page for browsers, without internal details.
 
 The statuses and codes are in `payres.errors`.
 """
@@ -18,13 +18,13 @@ log = logging.getLogger("payres.routes")
 
 
 def render_error(request: Request, error: DomainError) -> Response:
-    """The answer for a domain error. Every 401 says where to ask for a grant, save those to peers. Specification 5.
+    """The response to a domain error. Every 401 except those to peers names the grant endpoint. Specification 5.
 
-    A request from an address that guesses gets that answer, and no other, unless it has proven who sent it.
+    An address with too many failures gets only that error, unless the request is authenticated.
     """
     found = note_error(request, context_of(request).rate_limits.address_error(request.scope) or error)
     if found.status == 405 and request.method == "OPTIONS":
-        # The Allow of a 405 is what OPTIONS asks for (RFC 9110 section 9.3.7).
+        # The Allow header of a 405 also answers OPTIONS (RFC 9110 section 9.3.7).
         return Response(status_code=204, headers=found.headers)
     response = context_of(request).pages.error(request, found) if _is_for_people(request) else json_error(found)
     if found.status == 401 and "WWW-Authenticate" not in found.headers:
@@ -33,27 +33,27 @@ def render_error(request: Request, error: DomainError) -> Response:
 
 
 def _is_for_people(request: Request) -> bool:
-    """Whether a browser shows the answer to somebody. The operator's API answers programs alone."""
+    """Whether to respond with a page. The operator's API never does."""
     return is_browser(request.scope["headers"]) and not request.scope["path"].startswith(ADMIN_API)
 
 
 def note_error(request: Request, error: DomainError) -> DomainError:
-    """Returns the error with which the request is answered, after it was counted, and noted for the log."""
+    """Counts the error and records it for the log; returns it."""
     context_of(request).rate_limits.count_failure(request.scope, error.status)
     observation_of(request.scope).error = error
     return error
 
 
 def where_to_ask(request: Request) -> dict[str, str]:
-    """The header of every 401 that names the authorization server (RFC 9635 section 9.1)."""
+    """The header of a 401 that names the authorization server (RFC 9635 section 9.1)."""
     return {"WWW-Authenticate": f"GNAP as_uri={context_of(request).urls.auth_server}"}
 
 
 def fault_response(request: Request, exception: Exception) -> Response:
-    """The answer for a fault of ours; the log has the whole of it, the caller none."""
-    path = request.scope["raw_path"].decode("ascii", "backslashreplace")  # escaped as it came: it shall forge no line
+    """The response to an unexpected exception, which is logged and not shown."""
+    path = request.scope["raw_path"].decode("ascii", "backslashreplace")  # still percent-encoded, against log injection
     log.error("%s %s failed", request.method, path, exc_info=exception)
     sentence = "The server failed; the fault is not yours"
-    # uvicorn drops the connection after a fault, so the caller must not send its next request on it.
+    # uvicorn drops the connection after an exception, so the client must not reuse it.
     headers = {"Connection": "close"}
     return render_error(request, ServerFailed(sentence, headers))

@@ -1,5 +1,5 @@
-"""Grants over HTTP (RFC 9635): requests, continuation and cancellation (sections 2, 5), and their tokens, each managed
-at a URL of its own (section 6). Specification 4.10.
+"""Grants over HTTP (RFC 9635): requests, continuation and cancellation (sections 2, 5), and management of their tokens
+(section 6). Specification 4.10.
 """
 
 from functools import partial
@@ -32,14 +32,14 @@ CONTINUE_REQUEST = msgspec.json.Decoder(ContinueRequest)
 
 
 async def request(request: Request) -> Response:
-    """POST /: a token at once, or where the wallet's owner must consent."""
+    """POST /: a token at once, or the URL where the wallet's owner must consent."""
     context = context_of(request)
     body = await read_json_body(request)
     unverified = parse_signature(request, body)
     asked = decode(GRANT_REQUEST, body)
     client = clients.identify(context.urls, asked.client)
     kid = await verify_client(request, unverified, client, asks_for_grant=True)
-    # Anyone with a key can ask, and each request is stored.
+    # Anyone with a key can send grant requests, and each is stored.
     context.rate_limits.check_unauthenticated(request.scope, None if client.jwk is not None else client.identity)
     client_name = await _client_name(context, client) if requests.asks_for_consent(asked) else None
     unit = partial(requests.request_grant, request=asked, client=client, client_name=client_name, kid=kid)
@@ -49,7 +49,7 @@ async def request(request: Request) -> Response:
 
 
 async def discover(request: Request) -> Response:
-    """OPTIONS /: what this authorization server can do (RFC 9635 section 9)."""
+    """OPTIONS /: discovery of the authorization server (RFC 9635 section 9)."""
     abilities = {
         "grant_request_endpoint": context_of(request).urls.auth_server,
         "interaction_start_modes_supported": ["redirect"],
@@ -93,7 +93,7 @@ async def rotate_token(request: Request) -> Response:
 
 
 async def revoke_token(request: Request) -> Response:
-    """DELETE /token/{id}: 204, also when it was revoked before."""
+    """DELETE /token/{id}: 204, even if it was already revoked."""
     context = context_of(request)
     token_id = request.path_params["id"]
     await _verify_holder(request, token_id, NotFound("There is no token at this URL"))
@@ -102,7 +102,7 @@ async def revoke_token(request: Request) -> Response:
 
 
 async def _verify_continuing_client(request: Request, body: bytes, grant_id: str) -> str:
-    """The continuation token, once it and the client's signature are verified. Raises 401 and 404."""
+    """Verifies the continuation token and the client's signature; returns the token. Raises 401 and 404."""
     context = context_of(request)
     unverified = parse_signature(request, body)
     token = credentials(request.scope["headers"], "gnap")
@@ -117,10 +117,10 @@ async def _verify_continuing_client(request: Request, body: bytes, grant_id: str
 
 
 async def _verify_holder(request: Request, token_id: str, missing: DomainError) -> None:
-    """Checks that the token's client signed the request, and that no other valid token was sent along.
+    """Checks that the token's client signed the request, and that it carries no other valid token.
 
-    The token itself may be missing: an existing SDK rotates with the last token it was given, or none, and the manage
-    URL cannot be guessed. Raises `missing` when nothing was ever at this URL.
+    The token itself may be missing: an existing SDK rotates with an earlier token or none, and the manage URL cannot be
+    guessed. Raises `missing` if the URL never existed.
     """
     context = context_of(request)
     body = await read_body(request)
@@ -144,7 +144,7 @@ async def _verify_holder(request: Request, token_id: str, missing: DomainError) 
 
 
 async def _client_name(context: Context, client: Client) -> str | None:
-    """The public name of the client's wallet address. Raises 401 when it cannot be looked up."""
+    """The public name of the client's wallet address. Raises 401 or 503 if it cannot be fetched."""
     if client.wallet_address is None:
         return None
     path = context.urls.wallet_path(client.wallet_address)

@@ -1,4 +1,4 @@
-"""ILP over HTTP (RFC 35): where peers, known by their bearer tokens, post packets and get the reply in the answer."""
+"""ILP over HTTP (RFC 35): peers, identified by bearer tokens, post packets and get the reply in the response."""
 
 import re
 from functools import partial
@@ -18,17 +18,17 @@ from payres.routes.requests import media_type_of, read_body
 from payres.store import peers
 
 MEDIA_TYPE: Final = "application/octet-stream"
-MEDIA_TYPES: Final = (MEDIA_TYPE, "application/ilp+octet-stream")  # the second is what the JavaScript plugin sends
+MEDIA_TYPES: Final = (MEDIA_TYPE, "application/ilp+octet-stream")  # the second is sent by the JavaScript plugin
 REQUEST_ID: Final = re.compile(rb"[ -~]{1,64}")
 
 
 async def receive(request: Request) -> Response:
     """POST /ilp: 200 with a Fulfill or Reject.
 
-    Other answers say that there was no packet to process, and a 504 that its outcome is not known yet.
+    Other statuses mean that no packet was processed; 504 means that its outcome is not known yet.
     """
     sent = header(request.scope["headers"], b"request-id") or b""
-    # Echoing the number promises that the request may be repeated, which holds for numbers that are stored alone.
+    # Echoing the Request-Id promises that the request may be repeated, which holds only for ids that are stored.
     number = sent.decode("ascii") if REQUEST_ID.fullmatch(sent) else None
     try:
         reply = await _reply(context_of(request), request, number)
@@ -56,7 +56,7 @@ async def _reply(context: Context, request: Request, request_id: str | None) -> 
     body = await read_body(request, MAX_PACKET_BODY_BYTES)
     if media_type_of(request) not in MEDIA_TYPES:
         raise InvalidRequest(f"Send the packet as Content-Type: {MEDIA_TYPE}", field="Content-Type")
-    # Should the peer be removed from here on, the unit that would move the packet's money finds out.
+    # If the peer is removed meanwhile, the unit that moves the packet's money fails.
     reply = await context.connector.handle(peer, body, request_id)
     context.metrics.packets[peer.name, "in", "unknown" if isinstance(reply, NoReply) else result_of(reply)] += 1
     if isinstance(reply, bytes):

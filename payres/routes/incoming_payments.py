@@ -34,8 +34,8 @@ COMPLETION_REQUEST = msgspec.json.Decoder(CompletionRequest)
 
 
 async def read(request: Request) -> Response:
-    """GET /incoming-payments/{id}: the payment with methods; without an Authorization header its public form, and for
-    browsers the way to its payment page."""
+    """GET /incoming-payments/{id}: the payment with methods; without an Authorization header its public form, or for
+    browsers a redirect to its payment page."""
     context = context_of(request)
     if header(request.scope["headers"], b"authorization") is None:
         if is_browser(request.scope["headers"]):
@@ -64,7 +64,7 @@ def _create(
 
 
 def _with_methods(context: Context, shown: IncomingPayment, *, is_open: bool) -> IncomingPayment:
-    """An incoming payment with its methods: the ways to pay it, none when it takes no more money."""
+    """An incoming payment with its payment methods, none if it accepts no more money."""
     methods: list[PaymentMethod] = []
     if is_open:
         payment_id = shown.id.rpartition("/")[2]
@@ -86,7 +86,7 @@ def _lead_to_page(request: Request) -> Response:
 
 async def _read_public(request: Request) -> Response:
     context = context_of(request)
-    await read_body(request)  # what comes after it says that the client has gone
+    await read_body(request)  # so that the next message means a disconnect
     unit = partial(resources.find, kind=INCOMING_PAYMENTS, record_id=request.path_params["id"])
     before = await context.database.read(unit)
     who = address_of(request.scope)

@@ -1,4 +1,4 @@
-"""Monitoring: whether the server lives, whether it can take payments, and metrics for Prometheus. docs/operating.md."""
+"""Monitoring: liveness, readiness, and metrics for Prometheus. See docs/operating.md."""
 
 import asyncio
 import hmac
@@ -27,18 +27,18 @@ from payres.store.database import Database, answers
 from payres.store.transactions import touch
 from payres.store.work import Work
 
-# The library is imported where it is used: it loads slowly, and many servers are never asked.
+# The Prometheus library is imported on first use, because it loads slowly.
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-COMMIT_SECONDS: Final = 2.0  # for a commit
-CACHE_SECONDS: Final = 1.0  # so that asking often does not make work
+COMMIT_SECONDS: Final = 2.0  # the timeout of the test commit
+CACHE_SECONDS: Final = 1.0  # between test commits
 
-# A metric: its kind, name, meaning, its samples by the values of its labels or the only one, and the labels' names. The
-# sample of a histogram is a tuple.
+# A metric: kind, name, meaning, the sample or samples by label values, and label names. The sample of a histogram is a
+# tuple.
 Family = tuple[Any, ...]
 
 
 async def healthz(request: Request) -> Response:
-    """GET /healthz: 200 when the process lives and the database can be read, 503 with the reason when it cannot."""
+    """GET /healthz: 200 if the database can be read, else 503 with the reason."""
     try:
         await context_of(request).database.read(answers)
     except DomainError as error:
@@ -47,7 +47,7 @@ async def healthz(request: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """GET /readyz: 200 when payments can be taken, 503 with the reason when they cannot; details in any case."""
+    """GET /readyz: 200 if payments can be accepted, else 503 with the reason; both with details."""
     context = context_of(request)
     problem = await context.readiness.problem()
     shown: dict[str, Any] = {"walBytes": log_bytes(context.database.path)}
@@ -60,7 +60,7 @@ async def readyz(request: Request) -> Response:
 
 
 async def read_metrics(request: Request) -> Response:
-    """GET /metrics: for whom `admin_hosts` lets in, or who has `metrics_token`. Raises NotFound for everyone else."""
+    """GET /metrics, for hosts in `admin_hosts` and holders of `metrics_token`. Raises NotFound for others."""
     context = context_of(request)
     if not _may_read(request, context):
         raise nothing_here()
@@ -69,7 +69,7 @@ async def read_metrics(request: Request) -> Response:
 
 
 class Readiness:
-    """Whether payments can be taken now. Finds out by a real commit, at most once a second."""
+    """Whether payments can be accepted now, tested by a real commit at most once a second."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -78,7 +78,7 @@ class Readiness:
         self._problem: str | None = None
 
     async def problem(self) -> str | None:
-        """Why no payments can be taken, or None when they can."""
+        """Why no payments can be accepted, or None."""
         async with self._asking:
             now = asyncio.get_running_loop().time()
             if now >= self._asked_at + CACHE_SECONDS:
@@ -89,7 +89,7 @@ class Readiness:
     def _no_room(self) -> str | None:
         try:
             is_enough = free_bytes(Path(self._database.path).parent) >= MIN_FREE_BYTES
-        except OSError:  # the folder has gone, of which the commit says more
+        except OSError:  # the folder is missing; the commit reports it
             return None
         return None if is_enough else f"The disk of the database has less than {MIN_FREE_BYTES // 1024**2} MiB free"
 
@@ -117,7 +117,7 @@ def _may_read(request: Request, context: Context) -> bool:
 
 
 def _render(context: Context, stored: Sequence[Family]) -> bytes:
-    """Runs on a thread of its own: loading the library takes a tenth of a second."""
+    """Runs in a thread: importing the library takes a tenth of a second."""
     from prometheus_client import core, generate_latest
 
     kinds: Mapping[str, Any] = {
@@ -130,7 +130,7 @@ def _render(context: Context, stored: Sequence[Family]) -> bytes:
         def collect(self) -> Iterator[core.Metric]:
             for kind, name, meaning, samples, *labels in _families(context, stored):
                 family = kinds[kind](name, meaning, labels=labels)
-                # The event loop goes on counting meanwhile.
+                # The event loop may change the counters meanwhile.
                 for values, sample in list(samples.items()) if isinstance(samples, Mapping) else [((), samples)]:
                     family.add_metric(values, *(sample if isinstance(sample, tuple) else (sample,)))
                 yield family
@@ -139,7 +139,7 @@ def _render(context: Context, stored: Sequence[Family]) -> bytes:
 
 
 def _families(context: Context, stored: Sequence[Family]) -> Iterator[Family]:
-    """What happened since the start, what the database shows now, and in which state the server is."""
+    """Counters since the start, figures from the database, and the state of the server."""
     metrics = context.metrics
     labels = ("route", "method", "status")
     answered = {(route, method, str(code)): found for (route, method, code), found in list(metrics.requests.items())}
@@ -168,7 +168,7 @@ def _families(context: Context, stored: Sequence[Family]) -> Iterator[Family]:
 
 
 def _stored(work: Work) -> Iterator[Family]:
-    """What the database shows now. Reads each account. Raises OSError."""
+    """Figures from the database. Reads each account. Raises OSError."""
     path = work.settings.database
     sums = {(one.asset_code, str(one.asset_scale), one.kind): one.balance for one in status.ledger_sums(work)}
     meaning = "Balances, in the asset's minor unit."
@@ -195,6 +195,6 @@ def _stored(work: Work) -> Iterator[Family]:
 
 
 def _buckets(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
-    """The cumulative counts up to each bound, and the sum, as Prometheus has them."""
+    """The cumulative counts by upper bound, and the sum, in Prometheus's form."""
     bounds = (*map(str, histogram.bounds), "+Inf")
     return list(zip(bounds, accumulate(histogram.counts), strict=True)), histogram.sum

@@ -1,6 +1,6 @@
-"""What each Open Payments endpoint takes and answers: the OpenAPI document that `/openapi.json` shows.
+"""The OpenAPI document of the Open Payments endpoints, served at `/openapi.json`.
 
-It is made of the routes and of the structs when it is first asked for; the server imports this no earlier.
+It is generated from the routes and structs on the first request, when this module is imported.
 """
 
 import re
@@ -44,7 +44,7 @@ ERRORS_HERE: Final = openapi.ERRORS | {
     431: "The request line or the headers are too long",
     500: "A fault of payres",
 }
-# Prefixes of the paths of what a grant gives access to.
+# Prefixes of the paths that need access.
 RESOURCES: Final = ("/incoming-payments", "/quotes", "/outgoing-payment")
 ALWAYS: Final = {406, 408, 429, 431, 500, 503}
 SIGNED: Final = {400, 401, 413, 415}
@@ -90,7 +90,7 @@ class PublicKeys(msgspec.Struct, frozen=True):
 
 
 class Operation(NamedTuple):
-    """What its route does not tell. The ids are those of the published Open Payments documents."""
+    """What the route does not specify. The ids are those of the published Open Payments documents."""
 
     id: str
     summary: str
@@ -99,7 +99,7 @@ class Operation(NamedTuple):
     parameters: Sequence[openapi.Schema] = ()
     media_types: Mapping[str, openapi.Schema] = {}
     has_public_form: bool = False
-    can_be_late: bool = False  # the state of what it is about may not allow it any more
+    can_be_late: bool = False  # the resource's state may no longer permit it
 
 
 LISTED: Final = [{**openapi.query_parameter("wallet-address", TEXT), "required": True}, *openapi.page_parameters()]
@@ -166,7 +166,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 
 @cache
 def encoded_document() -> msgspec.Raw:
-    """The document as it is sent."""
+    """The encoded document."""
     return msgspec.Raw(openapi.as_text(public_document()).encode())
 
 
@@ -178,7 +178,7 @@ def public_document() -> dict[str, Any]:
     ]
     made = openapi.document(TITLE, DESCRIPTION, found, SECURITY_SCHEMES, [TOKEN])
     schemas = made["components"]["schemas"]
-    # What the structs leave as JSON: what was granted has the form of what was asked for.
+    # The structs leave these as raw JSON; granted access has the form of requested access.
     schemas["AccessToken"]["properties"]["access"] = schemas["AccessTokenRequest"]["properties"]["access"]
     schemas["ClientInstance"]["properties"]["jwk"] = {"$ref": openapi.REFERENCE.format(name=PublicKey.__name__)}
     for schema in schemas.values():
@@ -212,14 +212,14 @@ def _operation(method: str, path: str, operation: Operation) -> openapi.Schema:
         answers,
         {status: ERRORS_HERE[status] for status in statuses},
         operation.body,
-        needs_body=operation.body is not ContinueRequest,  # who only asks again sends none
+        needs_body=operation.body is not ContinueRequest,  # polling sends none
     )
 
 
 def _security(method: str, path: str) -> Sequence[openapi.Schema]:
-    """Which of the schemes must be there together."""
+    """The alternatives of required security schemes."""
     if path.startswith("/{") or method == "OPTIONS":
         return []
     if path == "/":
         return [SIGNATURE]
-    return [TOKEN, SIGNATURE] if path.startswith("/token/") else [TOKEN]  # the current token may come along
+    return [TOKEN, SIGNATURE] if path.startswith("/token/") else [TOKEN]  # /token/ also works without the token

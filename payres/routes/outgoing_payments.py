@@ -29,7 +29,7 @@ from payres.wire import GrantSpending, OutgoingPayment, OutgoingPaymentRequest, 
 
 
 async def read_grant_spending(request: Request) -> Response:
-    """GET /outgoing-payment-grant: the sums of the current window, null when nothing was spent or none is open."""
+    """GET /outgoing-payment-grant: the sums of the current window; null if nothing was spent or no window is open."""
     body = await read_body(request)
     found = await authorize_reading(request, body, "outgoing-payment", "create", _find_spending)
     if found is None:
@@ -90,7 +90,7 @@ OUTGOING_PAYMENTS = resources.ResourceKind(
 
 create_quote = partial(resources.create, kind=QUOTES)  # POST /quotes
 read_quote = partial(resources.read, kind=QUOTES)  # GET /quotes/{id}
-# POST /outgoing-payments: with what the grant has now spent. A payment to a receiver here has then arrived.
+# POST /outgoing-payments: with the amounts that the grant has spent. A payment to a local receiver has then arrived.
 create = partial(resources.create, kind=OUTGOING_PAYMENTS)
 read = partial(resources.read, kind=OUTGOING_PAYMENTS)  # GET /outgoing-payments/{id}
 list_page = partial(resources.list_page, kind=OUTGOING_PAYMENTS)  # GET /outgoing-payments

@@ -22,20 +22,20 @@ BARE_KEY: Final = re.compile(rb"[\w!#$%&'*+.^`|~:/=@-]+", re.ASCII)
 
 
 async def read_body(request: Request, most: int | None = None) -> bytes:
-    """The raw body. Raises 413 for one longer than the settings allow, or than `most` bytes if that is less, 415 for
-    one that is compressed, and InvalidRequest for one that ends before all of it has come.
+    """The raw body. Raises 413 if it is longer than the setting or `most` bytes, 415 if it is compressed, and
+    InvalidRequest if it is incomplete.
 
-    A body that is declared too long is neither asked for (with 100 Continue) nor waited for.
+    A body whose declared length is too long is not read, nor requested with 100 Continue.
     """
     limit = context_of(request).settings.max_body_bytes
     limit = limit if most is None else min(limit, most)
     if (declared_length(request.scope["headers"]) or 0) > limit:
-        # A client that awaits 100 Continue may send the body or not: nobody knows where its next request begins.
+        # A client that awaits 100 Continue may or may not send the body, so the connection cannot be reused.
         raise _too_large(limit, {"Connection": "close"} if "expect" in request.headers else None)
     body, more = bytearray(), True
     while more:
-        message = await request.receive()  # Request.stream is a generator and costs as much again as what it reads
-        if message["type"] == "http.disconnect":  # nobody reads the answer, but hanging up is no fault of ours either
+        message = await request.receive()  # Request.stream would double the cost
+        if message["type"] == "http.disconnect":  # nobody reads the response, but this is not a server error
             raise InvalidRequest("The body ended before all of it had come", field="body")
         body += message.get("body", b"")
         if len(body) > limit:
@@ -43,14 +43,14 @@ async def read_body(request: Request, most: int | None = None) -> bytes:
         more = message.get("more_body", False)
     if body:
         codings = {value.strip().lower() for name, value in request.scope["headers"] if name == b"content-encoding"}
-        if codings - {b"", b"identity"}:  # none of which the server undoes (RFC 9110 section 8.4)
+        if codings - {b"", b"identity"}:  # not supported (RFC 9110 section 8.4)
             sentence = "Send the body as it is, without a Content-Encoding"
             raise UnsupportedMediaType(sentence, {"Accept-Encoding": "identity"})
     return bytes(body)
 
 
 async def read_json_body(request: Request) -> bytes:
-    """The raw body of a request that must carry JSON. Raises 415 for another media type."""
+    """The raw body of a JSON request. Raises 415 for another media type."""
     body = await read_body(request)
     if body and media_type_of(request) != JSON:
         raise UnsupportedMediaType(f"Send the body as Content-Type: {JSON}")
@@ -58,15 +58,15 @@ async def read_json_body(request: Request) -> bytes:
 
 
 def media_type_of(request: Request) -> str:
-    """The media type of the body in lower case, without parameters; empty when none is named."""
+    """The media type of the body in lower case, without parameters; empty if missing."""
     value = header(request.scope["headers"], b"content-type") or b""
     return value.decode("latin-1").partition(";")[0].strip().lower()
 
 
 def idempotency_key(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
-    """The key in the Idempotency-Key header, None without one. Raises InvalidRequest for a malformed one.
+    """The key in the Idempotency-Key header, or None. Raises InvalidRequest if it is malformed.
 
-    The draft's form is a string of structured fields (RFC 9651 section 3.3.3); it is taken without its quotes too.
+    The draft requires a structured-field string (RFC 9651 section 3.3.3); a key without quotes is accepted too.
     """
     values = [value for name, value in headers if name == b"idempotency-key"]
     if not values:
@@ -84,7 +84,7 @@ def idempotency_key(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
 
 
 def wallet_address_of(request: Request) -> str:
-    """The `wallet-address` of a list's query. Raises InvalidRequest when there is none, and for a long query."""
+    """The `wallet-address` of a list's query. Raises InvalidRequest if it is missing or the query is too long."""
     values = _parameters(request).getlist("wallet-address")
     if len(values) != 1 or not values[0]:
         raise InvalidRequest(
@@ -94,9 +94,7 @@ def wallet_address_of(request: Request) -> str:
 
 
 def page_query(request: Request, *, numbers: bool = False) -> PageQuery:
-    """The page asked for; `numbers` are cursors of some lists. Raises InvalidRequest for what contradicts itself or
-    cannot be read, and for a long query.
-    """
+    """The requested page; with `numbers`, cursors may be numbers. Raises InvalidRequest, also for a long query."""
     parameters = _parameters(request)
     first, last = _count(parameters, "first"), _count(parameters, "last")
     cursor = _cursor(_only(parameters, "cursor"), numbers=numbers)
@@ -110,7 +108,7 @@ def page_query(request: Request, *, numbers: bool = False) -> PageQuery:
 
 
 def other_parameters(request: Request, known: Sequence[str]) -> dict[str, str]:
-    """The parameters of the query but for these. Raises InvalidRequest for a repeated one, and a long query."""
+    """The query parameters except these. Raises InvalidRequest for repeated ones and a long query."""
     parameters = _parameters(request)
     found: dict[str, str] = {}
     for name, value in parameters.multi_items():
@@ -138,20 +136,19 @@ def _malformed_key(description: str) -> InvalidRequest:
 
 
 def _parameters(request: Request) -> QueryParams:
-    # The length is that of the whole query, whatever else is in it.
     if len(request.scope["query_string"]) > MAX_QUERY_BYTES:
         raise InvalidRequest(f"The query is longer than the {MAX_QUERY_BYTES} bytes that a list needs", field="query")
     return _parsed(request.scope["query_string"])
 
 
-@lru_cache(maxsize=32)  # parsed, the longest query takes 150 kB when it is nothing but short names
+@lru_cache(maxsize=32)  # a parsed query takes up to 150 kB
 def _parsed(query: bytes) -> QueryParams:
-    """Cached, because clients ask again and again for the same lists."""
+    """Cached, because clients poll the same lists."""
     return QueryParams(query)
 
 
 def _only(parameters: QueryParams, name: str) -> str | None:
-    """The value of a parameter that may be there once."""
+    """The value of a parameter that must not be repeated."""
     values = parameters.getlist(name)
     if len(values) > 1:
         raise InvalidRequest(f"Give {name} once", field=name)

@@ -1,4 +1,4 @@
-"""Resources: how incoming payments, quotes and outgoing payments are created, read and listed alike."""
+"""Creating, reading and listing of incoming payments, quotes and outgoing payments."""
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from functools import partial
@@ -36,7 +36,7 @@ from payres.wire import Page, WalletResource, decode, encode
 
 
 class Asked(Protocol):
-    """A request body: a wallet address, which an incoming payment may leave to the grant."""
+    """A request body. An incoming payment may leave the wallet address to the grant."""
 
     @property
     def wallet_address(self) -> str | UnsetType: ...
@@ -48,11 +48,11 @@ B = TypeVar("B", bound=WalletResource)
 
 
 class ResourceKind(msgspec.Struct, Generic[A, R, B], frozen=True):
-    """What the resources differ in: access type, where its rows are, how one is shown, and how one is created.
+    """What differs between resources: access type, table, representation and creation.
 
-    `create` is part of a unit of work: it makes the resource and returns what the answer shows. `find_offer` asks other
-    servers before it, where a request may be about a receiver of theirs. `on_created` is called after its commit.
-    `is_final` says of what may change whether it still can at a time.
+    `create` creates the resource in a unit of work and returns its representation. `find_offer` runs before it and asks
+    the server of a remote receiver. `on_created` runs after the commit. `is_final` says whether a resource can no
+    longer change at a time; None if the kind never changes.
     """
 
     type: AccessType
@@ -66,7 +66,7 @@ class ResourceKind(msgspec.Struct, Generic[A, R, B], frozen=True):
 
 
 async def create(request: Request, kind: ResourceKind[A, R, B]) -> Response:
-    """201 with what is created, or was before.
+    """201 with the resource, created now or by an earlier copy of the request.
 
     The order of the steps is the order of errors: 401, 403 by type and action, the key and the body, 403 by wallet
     address, the rules.
@@ -82,7 +82,7 @@ async def create(request: Request, kind: ResourceKind[A, R, B]) -> Response:
     else:
         implied = None if asked.wallet_address else caller.wallet_address
         keyed = KeyedRequest(caller.client_id, key, request.scope["path"], body, implied)
-        # A copy waits for the first, whose way to another server takes seconds, and gets its answer.
+        # A copy waits for the first request, which may take seconds, and gets its response.
         async with context.idempotency_slots.slot(caller.client_id, key):
             answer, made = await _create(kind, context, caller, asked, keyed)
     if made is not None:
@@ -93,19 +93,19 @@ async def create(request: Request, kind: ResourceKind[A, R, B]) -> Response:
 
 
 def _echo(request: Request) -> Mapping[str, str]:
-    """The Idempotency-Key as it was sent: by it a client knows that it may repeat a request that moves money."""
+    """The Idempotency-Key as sent, which tells clients that requests that move money may be repeated."""
     key = header(request.scope["headers"], b"idempotency-key")
     return {} if key is None else {"Idempotency-Key": key.decode("latin-1")}
 
 
 async def read(request: Request, kind: ResourceKind[A, R, B]) -> Response:
-    """The resource that the path names. Raises NotFound, InsufficientAccess."""
+    """The resource of the path. Raises NotFound, InsufficientAccess."""
     wallet, record, headers = await find_visible(request, kind)
     return json_response(kind.show(context_of(request).urls, wallet, record), headers=headers)
 
 
 async def list_page(request: Request, kind: ResourceKind[A, R, B]) -> Response:
-    """The page that the query asks for, of one client or of all. Specification 4.1, 4.2."""
+    """The requested page, of one client's resources or of all. Specification 4.1, 4.2."""
     body = await read_body(request)
 
     def unit(work: Work, caller: Caller) -> "Page[B]":
@@ -118,15 +118,14 @@ async def list_page(request: Request, kind: ResourceKind[A, R, B]) -> Response:
 
 
 async def find_visible(request: Request, kind: ResourceKind[A, R, B]) -> tuple[WalletRecord, R, Mapping[str, str]]:
-    """The resource that the path names, once it has changed if the request prefers to wait for that; with its wallet,
-    and headers of the answer that shows it.
+    """The wallet and resource of the path, after a change if the request prefers to wait, and response headers.
 
-    Raises NotFound, InsufficientAccess; what `require_still_valid` raises for what has ended meanwhile.
+    Raises NotFound, InsufficientAccess, and the errors of `require_still_valid`.
     """
     body = await read_body(request)
     record_id: str = request.scope["path_params"]["id"]
 
-    # The types are quoted because those of an inner function are made each time.
+    # The types are quoted because an inner function's annotations are evaluated on each call.
     def find_first(work: Work, caller: Caller) -> "tuple[Caller, tuple[WalletRecord, R]]":
         return caller, find(work, kind, record_id, caller)
 
@@ -145,7 +144,7 @@ async def find_changed(
     before: tuple[WalletRecord, R],
     find_again: Callable[[Work], tuple[WalletRecord, R]],
 ) -> tuple[WalletRecord, R, Mapping[str, str]]:
-    """What was found; for a request that prefers to wait, what `find_again` finds when that has changed."""
+    """`before` and response headers; if the request prefers to wait, the result of `find_again` after a change."""
     seconds = preferred_wait(request.scope["headers"])
     is_final = kind.is_final
     if seconds is None or is_final is None:
@@ -162,12 +161,12 @@ async def find_changed(
 def find(
     work: Work, kind: ResourceKind[A, R, B], record_id: str, caller: Caller | None = None
 ) -> tuple[WalletRecord, R]:
-    """The resource and its wallet, as far as it exists for the caller, or whosever it is. Raises NotFound, and
-    InsufficientAccess for the caller's own on a wallet address that its grant does not cover."""
-    # What is hidden is not even found where that can be known before: it takes no longer than what does not exist.
+    """The resource and its wallet, if the caller may see it; without a caller, any. Raises NotFound, and
+    InsufficientAccess for the caller's own resource on a wallet address that its grant does not cover."""
+    # Hidden resources are excluded by the query, so that they take no longer than missing ones.
     found = wallets.find_with_wallet(work, kind.table, record_id, caller.only_client if caller else None)
     if found is None or (caller and not caller.sees(work.urls.wallet(found[1].path), found[0].client_id)):
-        # The same answer whether it does not exist or is another client's.
+        # The same response if it does not exist or is another client's.
         raise NotFound(f"There is no such {kind.type.replace('-', ' ')}, or it is not this client's")
     record, wallet = found
     return wallet, record
@@ -176,10 +175,10 @@ def find(
 async def _create(
     kind: ResourceKind[A, R, B], context: Context, caller: Caller, asked: A, keyed: KeyedRequest | None
 ) -> tuple[bytes, B | None]:
-    """The body of the answer, and what was created; None for a repeated request, for which no other server is asked.
+    """The response body, and the created resource; None for a repeated request, which asks no other server.
 
-    The body is stored under the key in the same commit as what it shows. Raises what `require_still_valid` raises,
-    KeyReused, and what creating raises: then nothing is stored, and the key stays unused.
+    The body is stored under the key in the same commit as the resource. Raises KeyReused, and the errors of
+    `require_still_valid` and of creating; then nothing is stored, and the key stays unused.
     """
     offer: Offer | None = None
     made: B | None = None

@@ -1,4 +1,4 @@
-"""The routes: which function a request goes to, and what becomes of what that raises."""
+"""The routes: dispatch of requests, and handling of their errors."""
 
 import asyncio
 import re
@@ -39,7 +39,7 @@ OPENAPI_CACHE: Final = {"Cache-Control": "public, max-age=3600", **ANY_ORIGIN}
 
 
 class WalletConvertor(StringConvertor):
-    """A path that a wallet can have, so that a wrong method on a path of the API is a 405 and not an unknown wallet."""
+    """A possible wallet path, so that a wrong method on an API path is a 405 and not an unknown wallet."""
 
     regex = rf"(?!(?:{'|'.join(map(re.escape, sorted(RESERVED_SEGMENTS)))})(?:/|$)).+|{re.escape(ROOT_WALLET_PATH)}"
 
@@ -48,11 +48,11 @@ register_url_convertor("wallet", WalletConvertor())
 
 
 class Route(routing.Route):
-    """All methods at one path. HEAD is a GET; another method is answered 405, and where `takes_all` also a GET: a page
-    explains the error to a person, and a path without a wallet is 404 for all methods.
+    """All methods of a path. HEAD is handled as GET. Other methods get a 405, or with `takes_all` are passed to the GET
+    handler: a page explains the error, and a path without a wallet is 404 for all methods.
 
-    Where `is_json`, a request whose Accept takes neither JSON nor one of `streams` is answered 406. `page` answers the
-    GET of a browser, which would rather have a page than JSON.
+    If `is_json`, a request that accepts neither JSON nor one of `streams` gets a 406. `page` handles the GET of a
+    browser, which prefers HTML.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Route(routing.Route):
         page: Callable[[Pages], Handler] | None = None,
     ) -> None:
         super().__init__(path, next(iter(handlers.values())))
-        self.path_regex = re.compile(self.path_regex.pattern.removesuffix("$") + r"\Z")  # `$` passes a line break over
+        self.path_regex = re.compile(self.path_regex.pattern.removesuffix("$") + r"\Z")  # `$` ignores a final newline
         self.handlers = {**handlers, "HEAD": handlers["GET"]} if "GET" in handlers else handlers
         self.is_json = is_json
         self.streams = streams
@@ -75,12 +75,12 @@ class Route(routing.Route):
         self._allowed = ", ".join(sorted({"OPTIONS", *self.handlers}))  # RFC 9110 section 10.2.1
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """By the path alone, which is under no other."""
+        """Matches by the path only."""
         found = self.path_regex.match(scope["path"])
         return (Match.NONE, {}) if found is None else (Match.FULL, {"path_params": found.groupdict()})
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers the request, with an error for what its function raises."""
+        """Calls the handler, and responds to its errors."""
         observation_of(scope).route = self.path
         request = Request(scope, receive, send)
         try:
@@ -89,11 +89,11 @@ class Route(routing.Route):
             response = render_error(request, error)
         except Exception as fault:
             await fault_response(request, fault)(scope, receive, send)
-            raise  # uvicorn ends the connection
+            raise  # uvicorn closes the connection
         await response(scope, receive, send)
 
     def _answer(self, request: Request) -> Awaitable[Response]:
-        """Raises 405 and 406."""
+        """The handler's response. Raises 405 and 406."""
         handler = self.handlers.get(request.method)
         if self._page and request.method in {"GET", "HEAD"} and prefers(request.scope["headers"], "text/html"):
             return self._page(context_of(request).pages)(request)
@@ -107,9 +107,9 @@ class Route(routing.Route):
 
 
 class Later(BaseRoute):
-    """Routes below these paths, which `load` gives when one is first asked for, because to import them takes long.
+    """Routes below these paths, loaded by `load` on first use, because their imports take long.
 
-    Who is not `let_in` finds nothing there.
+    Hosts that `let_in` refuses get a 404.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Later(BaseRoute):
         return (Match.FULL if is_below else Match.NONE), {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The path is matched as it was sent, because a wallet's may have slashes, which are escaped here."""
+        """Matches the path as sent, because wallet paths may contain slashes, which are escaped here."""
         if not self._let_in(scope):
             await _refuse_all(scope, receive, send)
             return
@@ -148,9 +148,9 @@ class Later(BaseRoute):
 
 
 class Router(routing.Router):
-    """Starlette's router, in which a trailing slash is accepted on every path and never redirected: the signature check
-    sees the path as it was sent. A path without parameters finds its route at once; the other routes are tried in
-    their order, the most frequent first."""
+    """Starlette's router, but a trailing slash is accepted on every path and never redirected, because signatures cover
+    the path as sent. Routes without parameters are found by a look-up; the others are tried in order, the most frequent
+    first."""
 
     def __init__(self, *later: Later) -> None:
         self._by_path = {route.path: route for route in ROUTES if "{" not in route.path}
@@ -171,8 +171,8 @@ class Router(routing.Router):
 
 
 def _yielding(load: Callable[[], T]) -> T:
-    """What a function returns that computes for long on a thread of its own. Meanwhile the event loop waits for the
-    interpreter no longer than a hundredth of the usual 5 ms, which it does after each call of the system."""
+    """Runs a long computation in a thread. Meanwhile the interpreter's switch interval is a hundredth of the usual 5 ms,
+    which the event loop would otherwise wait after each system call."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(usual / 100)
     try:
@@ -190,7 +190,7 @@ async def _refuse_all(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _read_openapi(_: Request) -> Response:
-    """GET /openapi.json. To make the document takes a while, the first time."""
+    """GET /openapi.json. The first request takes a while."""
     return json_response(await asyncio.to_thread(_openapi_document), headers=OPENAPI_CACHE)
 
 
@@ -205,7 +205,7 @@ ROUTES: Final = (
     Route("/incoming-payments/{id}", {"GET": incoming_payments.read}),
     Route("/incoming-payments", {"POST": incoming_payments.create, "GET": incoming_payments.list_page}),
     Route("/incoming-payments/{id}/complete", {"POST": incoming_payments.complete}),
-    # The official .NET client completes with two slashes; what it signed cannot be redirected.
+    # The official .NET client completes with two slashes; a signed request cannot be redirected.
     Route("/incoming-payments/{id}//complete", {"POST": incoming_payments.complete}),
     Route("/quotes", {"POST": outgoing_payments.create_quote}),
     Route("/quotes/{id}", {"GET": outgoing_payments.read_quote}),

@@ -1,4 +1,4 @@
-"""What browsers and researchers ask every site for: its icon, and whom to tell of a weakness."""
+"""The site's icon, and its security contact."""
 
 from typing import Final
 
@@ -25,12 +25,12 @@ async def read_icon(request: Request) -> Response:
 
 
 async def read_security(request: Request) -> Response:
-    """GET /.well-known/security.txt (RFC 9116), where the operator has set whom to tell."""
+    """GET /.well-known/security.txt (RFC 9116), if the operator has set a contact."""
     context = context_of(request)
     contact = context.settings.security_contact
     if not contact:
         raise nothing_here()
-    day = context.clock.now() // DAY * DAY  # so that it is the same all day
+    day = context.clock.now() // DAY * DAY  # constant all day, for caches
     expires = format_time((day + VALID) // SECOND * SECOND)
     url = f"{context.urls.base}/.well-known/security.txt"
     text = f"Contact: {contact}\nExpires: {expires}\nCanonical: {url}\n"

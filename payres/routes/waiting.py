@@ -1,7 +1,6 @@
-"""`Prefer: wait=20` (RFC 7240): a request for a payment is answered as soon as the payment changes.
+"""`Prefer: wait=20` (RFC 7240): the response to a read is delayed until the payment changes.
 
-It takes no thread and asks the database only when it is woken. It is answered at once, as it stands, when the server
-stops.
+Waiting uses no thread, and reads the database only after changes. It ends when the server stops.
 """
 
 import asyncio
@@ -24,9 +23,9 @@ WAIT: Final = re.compile(rb"\s*wait\s*=\s*\"?([0-9]{1,9})\"?\s*(?:;.*)?", re.IGN
 
 
 def preferred_wait(headers: Sequence[tuple[bytes, bytes]]) -> int | None:
-    """The seconds that a request prefers to wait, no more than MAX_WAIT_SECONDS; None when it does not say.
+    """The seconds that a request prefers to wait, at most MAX_WAIT_SECONDS; None if it has no preference.
 
-    The first of several counts, and what cannot be read is ignored (RFC 7240 section 2).
+    The first of several counts; malformed ones are ignored (RFC 7240 section 2).
     """
     for name, value in headers:
         if name == b"prefer":
@@ -40,10 +39,10 @@ def preferred_wait(headers: Sequence[tuple[bytes, bytes]]) -> int | None:
 async def wait_for_change(
     request: Request, seconds: int, who: Hashable, key: str, find: Callable[[Work], F], ends: Callable[[F], bool]
 ) -> tuple[F, Mapping[str, str]]:
-    """What `find` finds once `ends` says that it is worth an answer, or after so many seconds; with the headers of it.
+    """The result of `find` once `ends` is true of it, or after `seconds`, and response headers.
 
-    `key` is the id of what changes. Where `who` has too many requests that wait, it is answered at once, and the
-    headers do not say that the preference was applied. Raises what `find` raises.
+    `key` is the id of the watched resource. If `who` has too many waiting requests, it returns at once, without the
+    header Preference-Applied. Raises the errors of `find`.
     """
     database = context_of(request).database
     with watch(request, key, who) as watched:
@@ -56,27 +55,27 @@ async def wait_for_change(
                     if ends(await database.read(find)):
                         break
                     await watched.change.wait()
-    # As it is now: the time may be over, or the token revoked meanwhile.
+    # Read again: the wait may have timed out, or the token may have been revoked.
     return await database.read(find), {"Preference-Applied": f"wait={seconds}"}
 
 
 class Watch(NamedTuple):
-    """`change` is set by each change of what is watched, and in the end: clear it before looking."""
+    """`change` is set by each change, and at the end; clear it before reading."""
 
     change: asyncio.Event
     listening: asyncio.Future[Message]
 
     @property
     def is_over(self) -> bool:
-        """Whether the client has gone, or is to be answered because the server stops."""
+        """Whether the client has disconnected, or the server stops."""
         return self.listening.done()
 
 
 @contextmanager
 def watch(request: Request, key: str, *who: Hashable) -> Iterator[Watch | None]:
-    """Watches what `key` stands for; None where `who` has too many requests that wait. A stream is a second part of it.
+    """Watches a key; yields None if `who` has too many waiting requests. Streams have a second part of `who`.
 
-    The body of the request must have been read. It no longer counts as a request in progress.
+    The request body must have been read. The request no longer counts as in progress.
     """
     context = context_of(request)
     if not context.waiting_slots.try_take(*who):

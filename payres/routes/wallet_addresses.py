@@ -1,4 +1,4 @@
-"""Wallet addresses over HTTP: what they are, how to pay them, and the keys of the clients they name."""
+"""Wallet addresses over HTTP: their representation, SPSP, and the keys of their clients."""
 
 import base64
 from collections.abc import Sequence
@@ -24,23 +24,23 @@ from payres.urls import ROOT_WALLET_PATH
 from payres.wire import WalletAddress, encode
 
 WALLET_CACHE: Final = {"Cache-Control": "public, max-age=60", "Vary": "Accept", **ANY_ORIGIN}
-# A new key is looked for seconds after it was added, and a revoked one should be gone everywhere.
+# Not cached: new keys are read seconds after they were added, and revoked ones must disappear.
 KEYS_CACHE: Final = {"Cache-Control": "no-cache", **ANY_ORIGIN}
-# The server's own key does not change, and the servers that it asks read it often.
+# The server's own key never changes, and other servers read it often.
 OWN_KEY_CACHE: Final = {"Cache-Control": "public, max-age=60", **ANY_ORIGIN}
 SPSP_CACHE: Final = {"Cache-Control": "no-store", "Vary": "Accept", **ANY_ORIGIN}
 SPSP_TYPE: Final = "application/spsp4+json"
 KEY_SET_TYPES: Final = ("application/jwk-set+json",)
-# What DID resolvers ask for; the document is sent as application/json, as the Open Payments document has it.
+# Accepted from DID resolvers; the response is application/json, as Open Payments specifies.
 DID_TYPES: Final = ("application/did+json", "application/did+ld+json", "application/ld+json")
 DID_CONTEXT: Final = ("https://www.w3.org/ns/did/v1", "https://w3id.org/security/suites/jws-2020/v1")
 
 
 async def read(request: Request) -> Response:
-    """GET {wallet address}: 404 when it is unknown or inactive. How to pay it, when `Accept` asks for that.
+    """GET {wallet address}: the wallet address, or SPSP if `Accept` asks for it; 404 if unknown or inactive.
 
-    The root address names this server as a client too, so it can be read without a wallet there, and has a name:
-    other servers ask nobody's consent for a client without one.
+    The root address also identifies this server as a client, so it exists without a wallet, and has a name, because
+    other servers refuse clients without one.
     """
     context, path = context_of(request), _path(request)
     is_spsp = asks_for(request.scope["headers"], SPSP_TYPE)
@@ -70,7 +70,7 @@ async def read(request: Request) -> Response:
 
 
 async def find(request: Request) -> WalletRecord:
-    """The active wallet at the address. Raises NotFound for one that is unknown or inactive."""
+    """The active wallet of the path. Raises NotFound if it is unknown or inactive."""
     wallet = await context_of(request).database.read(partial(_active, path=_path(request)))
     if wallet is None:
         raise nothing_here()
@@ -84,14 +84,14 @@ async def read_keys(request: Request) -> Response:
 
 
 async def read_did(request: Request) -> Response:
-    """GET {wallet address}/did.json: the same keys, for those who resolve the wallet's did:web identifier."""
+    """GET {wallet address}/did.json: the same keys as a did:web document."""
     urls = context_of(request).urls
     path, keys, cache = await _keys(request, DID_TYPES)
     return json_response(did_document(urls.did(path), urls.wallet(path), keys), headers=cache)
 
 
 def did_document(did: str, wallet_address: str, keys: Sequence[JWK]) -> dict[str, Any]:
-    """The DID document of a wallet address (W3C DID Core). Its keys authenticate and make assertions; none encrypts."""
+    """The DID document of a wallet address (W3C DID Core). Its keys are for authentication and assertions only."""
     methods = [
         {"id": f"{did}#{quote(key.kid, safe='')}", "type": "JsonWebKey2020", "controller": did, "publicKeyJwk": key}
         for key in keys
@@ -113,8 +113,8 @@ def _active(tx: Transaction, path: str) -> WalletRecord | None:
 
 
 def _payment_details(request: Request, wallet: WalletRecord) -> Response:
-    """SPSP (Interledger RFC 9): an ILP address and a secret of its own, for one payment into the wallet by a sender
-    that knows no incoming payment."""
+    """SPSP (Interledger RFC 9): a fresh ILP address and secret, for a payment into the wallet without an incoming
+    payment."""
     made = context_of(request).credentials.for_wallet(wallet.id, wallet.asset)
     secret = base64url_decoded(made.shared_secret)
     body = {"destination_account": made.ilp_address, "shared_secret": base64.b64encode(secret).decode()}
@@ -122,10 +122,9 @@ def _payment_details(request: Request, wallet: WalletRecord) -> Response:
 
 
 async def _keys(request: Request, types: Sequence[str]) -> tuple[str, list[JWK], dict[str, str]]:
-    """The path of the wallet address that the request names, its keys, and the headers that say how long they are good;
-    `types` are as for `_check_readable`.
+    """The wallet path of the request, its keys, and cache headers; `types` as in `_check_readable`.
 
-    The server's own key, with which it asks other servers, is at the root address, whether there is a wallet or not.
+    The root address has the server's own key as a client, with or without a wallet.
     """
     context, path = context_of(request), _path(request)
     own = [context.identity.jwk] if path == ROOT_WALLET_PATH else []
@@ -150,7 +149,7 @@ def _path(request: Request) -> str:
 
 
 def _check_readable(request: Request, types: Sequence[str]) -> None:
-    """Raises 405 and 406; `types` are other names of the JSON of the answer. Later than 404, whatever the method."""
+    """Raises 405 and 406; `types` are alternative media types of the JSON response. Called after the check for 404."""
     if request.method not in {"GET", "HEAD"}:
         raise MethodNotAllowed("GET, HEAD, OPTIONS")
     check_accept(request.scope["headers"], types)
