@@ -117,12 +117,12 @@ class _Pages:
     """The public pages; their modules are imported on first use, because they load slowly."""
 
     async def front(self, request: Request) -> Response:
-        from payres.pages.everyone import front_page
+        from payres.pages.public import front_page
 
         return await front_page(request)
 
     async def wallet(self, request: Request) -> Response:
-        from payres.pages.everyone import wallet_page
+        from payres.pages.public import wallet_page
 
         return await wallet_page(request)
 

@@ -30,10 +30,10 @@ COMMANDS: Mapping[str, Noun] = {
     "doctor": Noun("status", "Look for what is wrong, and say how to fix it."),
     "demo": Noun("demo", "Show one payment, step by step, against a throw-away server."),
     "sandbox": Noun("sandbox", "Run a throw-away server for the tests of an app."),
-    "pay": Noun("client", "Pay from a wallet anywhere, with its owner's consent."),
-    "request": Noun("client", "Send a signed request."),
-    "sign": Noun("client", "Sign a request, and print the headers."),
-    "verify": Noun("client", "Check the signature of a request."),
+    "pay": Noun("open_payments", "Pay from a wallet anywhere, with its owner's consent."),
+    "request": Noun("open_payments", "Send a signed request."),
+    "sign": Noun("open_payments", "Sign a request, and print the headers."),
+    "verify": Noun("open_payments", "Check the signature of a request."),
     "wallet": Noun("wallet", "Open wallets and move money in and out of them.", "operator.wallets"),
     "key": Noun("key", "Manage the public keys that clients sign with.", "operator.keys"),
     "payment": Noun(
@@ -82,8 +82,8 @@ COMMANDS: Mapping[str, Noun] = {
     ),
     "audit": Noun("", "See what was changed, by whom.", "operator.audit"),
     "backup": Noun("backup", "Copy the database while the server runs."),
-    "completion": Noun("shell", "Print a script that completes commands in a shell."),
-    "man": Noun("shell", "Print the manual page."),
+    "completion": Noun("manual", "Print a script that completes commands in a shell."),
+    "man": Noun("manual", "Print the manual page."),
     "restore": Noun("backup", "Put a backup in the place of the database."),
 }
 

@@ -27,10 +27,10 @@ from payres.grants.tokens import emit
 from payres.limits import APPROVAL_SECONDS
 from payres.store import audit, grants, retention, wallets
 from payres.store.accounts import ACCOUNTS
-from payres.store.browsers import OF_WALLETS
 from payres.store.clients import CLIENTS, ClientRecord
 from payres.store.grants import GRANTS, INTERACTIONS, Decider, GrantRecord, InteractionRecord
 from payres.store.payments import INCOMING, IncomingRecord
+from payres.store.sessions import OF_WALLETS
 from payres.store.wallets import WALLETS, KeyRecord, WalletRecord
 from payres.store.work import Transaction, Work
 from payres.urls import Urls

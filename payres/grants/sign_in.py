@@ -28,9 +28,9 @@ from payres.limits import (
     PASSWORDS_WAITING,
 )
 from payres.slots import Slots, SlotsBusy
-from payres.store import browsers
-from payres.store.browsers import OF_WALLETS, Kind, SessionRecord
+from payres.store import sessions
 from payres.store.operators import OperatorRecord
+from payres.store.sessions import OF_WALLETS, Kind, SessionRecord
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 
@@ -221,16 +221,16 @@ def open_session(work: Work, kind: Kind, verified: Account, browser: Browser) ->
     if browser.session is not None:
         close_session(work, kind, browser.session)
     if verified.id in browser.known:
-        browsers.delete_browser(work, kind, hash_secret(browser.known[verified.id]), verified.id)
+        sessions.delete_browser(work, kind, hash_secret(browser.known[verified.id]), verified.id)
     signed_in = SignedIn(verified.id, work.new_secret(), work.new_secret())
-    browsers.insert_browser(work, kind, hash_secret(signed_in.known), verified.id, work.now)
-    browsers.insert_session(work, kind, hash_secret(signed_in.session), verified.id, work.now)
+    sessions.insert_browser(work, kind, hash_secret(signed_in.known), verified.id, work.now)
+    sessions.insert_session(work, kind, hash_secret(signed_in.session), verified.id, work.now)
     return signed_in
 
 
 def find_session(work: Work, kind: Kind, session: str) -> SessionRecord | None:
     """The session of a browser, unless it has ended."""
-    return browsers.find_session(work, kind, hash_secret(session), work.now)
+    return sessions.find_session(work, kind, hash_secret(session), work.now)
 
 
 def authenticate(work: Work, kind: Kind, session: str) -> str:
@@ -244,7 +244,7 @@ def authenticate(work: Work, kind: Kind, session: str) -> str:
 
 def close_session(work: Work, kind: Kind, session: str) -> None:
     """Signs the browser out. It stays known."""
-    browsers.delete_session(work, kind, hash_secret(session))
+    sessions.delete_session(work, kind, hash_secret(session))
 
 
 def signed_out() -> SignInFailed:
@@ -256,7 +256,7 @@ def known_browser(work: Work, kind: Kind, account_id: int, browser: Browser) -> 
     """The hash of the browser's secret for the account, None unless that knows the browser."""
     secret = browser.known.get(account_id)
     known = hash_secret(secret) if secret is not None else None
-    return known if known and browsers.knows_browser(work, kind, known, account_id, work.now) else None
+    return known if known and sessions.knows_browser(work, kind, known, account_id, work.now) else None
 
 
 def csrf_token(session: str) -> str:

@@ -17,7 +17,7 @@ from payres.operator.declarations import command, endpoint, form, lists
 from payres.operator.inputs import Amount, Code, Name, Reference, check_name, said
 from payres.operator.movements import MOVEMENT, NamedAccount
 from payres.operator.shapes import Column, Shape, fact, represent
-from payres.store import audit, browsers, wallets
+from payres.store import audit, sessions, wallets
 from payres.store.accounts import ACCOUNTS
 from payres.store.assets import ASSETS
 from payres.store.entries import MovementRecord, page_of_movements
@@ -264,10 +264,10 @@ def set_password(work: Work, path: str, password_hash: str, forget_browsers: boo
     """
     wallet = require_wallet(work, path)
     WALLETS.update(work, wallet.id, password_hash=password_hash, unlocked_at=work.now)
-    browsers.delete_sessions(work, browsers.OF_WALLETS, wallet.id)
+    sessions.delete_sessions(work, sessions.OF_WALLETS, wallet.id)
     wallets.delete_password_link(work, wallet.id)
     if forget_browsers:
-        browsers.delete_browsers(work, browsers.OF_WALLETS, wallet.id)
+        sessions.delete_browsers(work, sessions.OF_WALLETS, wallet.id)
     audit.record(work, "wallet.set_password", wallet.path, forgetBrowsers=forget_browsers)
     return require_wallet(work, path)
 

@@ -8,7 +8,7 @@ from payres.grants.sign_in import Browser, SignedIn, open_session, wrong_passwor
 from payres.identifiers import hash_secret
 from payres.operator.wallets import set_password
 from payres.store import audit, wallets
-from payres.store.browsers import OF_WALLETS, delete_sessions
+from payres.store.sessions import OF_WALLETS, delete_sessions
 from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from payres.errors import require
-from payres.owner.movements import Movement, Reader
+from payres.owner.activity import Movement, Reader
 from payres.owner.sending import BILL, free_balance, kept_wish
 from payres.store import payments
 from payres.store.entries import MOVEMENTS

@@ -8,7 +8,7 @@ from payres.grants import sign_in
 from payres.grants.sign_in import Account, Browser
 from payres.identifiers import hash_secret
 from payres.owner.sending import typed_url
-from payres.store.browsers import OF_WALLETS, extend_session
+from payres.store.sessions import OF_WALLETS, extend_session
 from payres.store.wallets import WALLETS, WalletRecord, find_wallet
 from payres.store.work import Work
 

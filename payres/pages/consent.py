@@ -36,7 +36,7 @@ from payres.pages.language import Language, as_written
 from payres.pages.visits import open_session
 from payres.routes.context import context_of
 from payres.routes.error_answers import note_error
-from payres.store.browsers import OF_WALLETS
+from payres.store.sessions import OF_WALLETS
 from payres.store.work import Work
 from payres.urls import canonical
 

@@ -18,7 +18,7 @@ from payres.owner.sessions import LONGEST_SESSION
 from payres.pages.html import render
 from payres.routes.context import context_of
 from payres.routes.requests import media_type_of, read_body
-from payres.store.browsers import BROWSER_LIFETIME, OF_OPERATORS, OF_WALLETS, Kind
+from payres.store.sessions import BROWSER_LIFETIME, OF_OPERATORS, OF_WALLETS, Kind
 from payres.urls import canonical
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"

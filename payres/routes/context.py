@@ -35,8 +35,8 @@ from payres.limits import (
 from payres.operator.volume import DailyVolume
 from payres.settings import Settings
 from payres.slots import Slots
-from payres.store.browsers import OF_OPERATORS
 from payres.store.database import Database
+from payres.store.sessions import OF_OPERATORS
 from payres.urls import Urls
 
 if TYPE_CHECKING:  # an import cycle

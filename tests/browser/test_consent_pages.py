@@ -11,7 +11,7 @@ from payres.grants.sign_in import Browser, open_session
 from payres.operator import grants
 from payres.operator.wallets import require_wallet
 from payres.pages import consent
-from payres.store.browsers import OF_WALLETS
+from payres.store.sessions import OF_WALLETS
 from tests.browser.conftest import PASSWORD, ClientSite, OpenPage
 from tests.helpers import Json, usd
 from tests.instance import Instance

@@ -17,7 +17,7 @@ import pytest
 from payres.amounts import Asset
 from payres.client import AsyncClient, Client, Grant, PendingGrant, access, calls, core, decimal, errors, grants, money
 from payres.signatures.jwk import generate_private_key, private_pem
-from payres.testing.steps import open_client
+from payres.testing.state import open_client
 from payres.wire import Amount
 from tests.client.both import Script, opened
 from tests.helpers import TIMEOUT, Json, amount, usd

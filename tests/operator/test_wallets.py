@@ -5,7 +5,7 @@ import pytest
 from payres.errors import DomainError
 from payres.grants.sign_in import hash_password, verify_password
 from payres.operator import wallets
-from payres.store import browsers
+from payres.store import sessions
 from payres.store.accounts import ACCOUNTS
 from payres.store.wallets import WalletRecord
 from payres.store.work import Work
@@ -72,15 +72,15 @@ def test_deactivated_wallet_takes_nothing_in_but_can_be_emptied(tx: Work) -> Non
 def test_new_password_ends_what_the_old_one_opened_in_this_wallet_only(tx: Work, forget: bool) -> None:
     alice, bob = open_wallet(tx, password="old words"), open_wallet(tx, "bob")
     for name, wallet in ((b"a", alice), (b"b", bob)):
-        browsers.insert_session(tx, browsers.OF_WALLETS, name, wallet.id, NOW)
-        browsers.insert_browser(tx, browsers.OF_WALLETS, name, wallet.id, NOW)
+        sessions.insert_session(tx, sessions.OF_WALLETS, name, wallet.id, NOW)
+        sessions.insert_browser(tx, sessions.OF_WALLETS, name, wallet.id, NOW)
     changed = wallets.set_password(tx, "alice", hash_password("new words"), forget)
     assert verify_password(changed, "new words")
     assert not verify_password(changed, "old words")
-    sessions = [browsers.find_session(tx, browsers.OF_WALLETS, name, NOW) for name in (b"a", b"b")]
-    assert [one and one.account_id for one in sessions] == [None, bob.id]
-    assert browsers.knows_browser(tx, browsers.OF_WALLETS, b"a", alice.id, NOW) is not forget
-    assert browsers.knows_browser(tx, browsers.OF_WALLETS, b"b", bob.id, NOW)
+    left = [sessions.find_session(tx, sessions.OF_WALLETS, name, NOW) for name in (b"a", b"b")]
+    assert [one and one.account_id for one in left] == [None, bob.id]
+    assert sessions.knows_browser(tx, sessions.OF_WALLETS, b"a", alice.id, NOW) is not forget
+    assert sessions.knows_browser(tx, sessions.OF_WALLETS, b"b", bob.id, NOW)
 
 
 def test_wrong_passwords_count_since_the_wallet_was_unlocked_or_got_a_password(tx: Work) -> None:

@@ -30,9 +30,9 @@ from payres.settings import Settings
 from payres.signatures.jwk import jwk_from_public_bytes
 from payres.slots import Slots, SlotsBusy
 from payres.store import wallets as wallet_store
-from payres.store.browsers import OF_WALLETS
 from payres.store.clients import Client
 from payres.store.grants import GRANTS
+from payres.store.sessions import OF_WALLETS
 from payres.store.work import Transaction, Work
 from tests.helpers import Json, usd
 from tests.pages.admin.browser import hidden_fields, words_of

@@ -16,7 +16,6 @@ from payres.amounts import Asset
 from payres.store import (
     activity,
     audit,
-    browsers,
     checkouts,
     clients,
     entries,
@@ -25,6 +24,7 @@ from payres.store import (
     packets,
     payments,
     retention,
+    sessions,
     wallets,
 )
 from payres.store.accounts import AccountRecord, Cause
@@ -55,7 +55,7 @@ VALUES: dict[Any, Any] = {
     Sequence[tuple[int, str]]: [(1, "1")],
     Iterable[int]: [1],
     Cause: {},
-    browsers.Kind: browsers.OF_OPERATORS,
+    sessions.Kind: sessions.OF_OPERATORS,
     Asset: Asset("EUR", 2),
 }
 # These have tests of their own below, or are for the operator and exports alone, or run what another one runs.

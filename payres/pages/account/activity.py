@@ -14,7 +14,7 @@ from payres.admin.serving import send_export
 from payres.clock import SECOND, format_time
 from payres.errors import nothing_here
 from payres.operator.exports import PeriodQuery, export_statement
-from payres.owner.movements import Reader, Row, Show, Wanted, day_of
+from payres.owner.activity import Reader, Row, Show, Wanted, day_of
 from payres.pages.account.visits import Visit
 from payres.pages.language import Language, marked
 from payres.store.accounts import ACCOUNTS

@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from payres.clock import DAY
 from payres.owner import apps, keys
+from payres.owner.activity import Movement, Reader, rows_of
 from payres.owner.apps import App, Budgets, Standing
-from payres.owner.movements import Movement, Reader, rows_of
 from payres.owner.sending import free_balance
 from payres.pages.account.visits import Visit
 from payres.pages.grant_words import other_words, spending_sentence

@@ -5,7 +5,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from payres.owner import apps
-from payres.owner.movements import Reader, Wanted
+from payres.owner.activity import Reader, Wanted
 from payres.pages.account.visits import HOME, Visit
 from payres.store.accounts import ACCOUNTS
 from payres.store.work import Work

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from payres.clock import MINUTE
 from payres.owner import payments, requests
-from payres.owner.movements import Reader
+from payres.owner.activity import Reader
 from payres.owner.payments import Detail
 from payres.pages import bills
 from payres.pages.account.visits import Visit

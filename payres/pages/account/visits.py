@@ -18,7 +18,7 @@ from payres.pages.html import language_of, render
 from payres.pages.language import Language
 from payres.pages.visits import Form, Side
 from payres.routes.context import context_of
-from payres.store.browsers import OF_WALLETS
+from payres.store.sessions import OF_WALLETS
 from payres.store.wallets import WalletRecord
 
 HOME: Final = "/account"

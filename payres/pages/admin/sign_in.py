@@ -26,8 +26,8 @@ from payres.pages.html import redirect, render
 from payres.pages.visits import Side
 from payres.routes.context import context_of
 from payres.routes.error_answers import note_error
-from payres.store.browsers import OF_OPERATORS
 from payres.store.operators import OPERATORS, OperatorRecord
+from payres.store.sessions import OF_OPERATORS
 from payres.store.work import Work
 
 HOME: Final = "/admin"

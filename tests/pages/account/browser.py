@@ -9,7 +9,7 @@ import httpx2
 
 from payres.grants.sign_in import Browser, csrf_token, open_session
 from payres.operator.wallets import require_wallet
-from payres.store.browsers import OF_WALLETS
+from payres.store.sessions import OF_WALLETS
 from tests.helpers import TIMEOUT
 from tests.instance import Instance
 from tests.pages.admin.browser import words_of

@@ -12,8 +12,8 @@ from payres.pages import serving
 from payres.pages.account import visits
 from payres.pages.account.visits import Visit
 from payres.routes.context import context_of
-from payres.store.browsers import OF_WALLETS
 from payres.store.rows import number
+from payres.store.sessions import OF_WALLETS
 from payres.store.work import Work
 from tests.helpers import sign_in_token
 from tests.instance import Instance

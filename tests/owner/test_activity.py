@@ -20,7 +20,7 @@ from payres.operator import exports, wallets
 from payres.operator.exports import PeriodQuery
 from payres.operator.wallets import require_wallet
 from payres.owner import movements
-from payres.owner.movements import Movement, Page, Reader, Row, Wanted
+from payres.owner.activity import Movement, Page, Reader, Row, Wanted
 from payres.payments import incoming
 from payres.payments.incoming import open_receiver
 from payres.payments.outgoing import insert, pay_or_hold
