@@ -19,7 +19,7 @@ from payres.identifiers import first_identifier
 from payres.operator import exports, wallets
 from payres.operator.exports import PeriodQuery
 from payres.operator.wallets import require_wallet
-from payres.owner import movements
+from payres.owner import activity
 from payres.owner.activity import Movement, Page, Reader, Row, Wanted
 from payres.payments import incoming
 from payres.payments.incoming import open_receiver
@@ -249,10 +249,10 @@ DEEDS = st.lists(st.sampled_from(["app", "app", "app", "other app", "pay", "bill
 
 @given(DEEDS, st.integers(1, 5), st.integers(2, 9), st.sampled_from(["all", "in", "out", "failed"]))
 @examples(25)
-def test_pages_have_no_gaps_and_no_doubles(deeds: Sequence[str], rows: int, scanned: int, show: movements.Show) -> None:
+def test_pages_have_no_gaps_and_no_doubles(deeds: Sequence[str], rows: int, scanned: int, show: activity.Show) -> None:
     with closing(connect_writer(":memory:")) as opened, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(movements, "SCANNED", scanned)
-        patch.setattr(movements, "BATCH", 3)
+        patch.setattr(activity, "SCANNED", scanned)
+        patch.setattr(activity, "BATCH", 3)
         work = at(work_at(opened, NOW), NOW)
         for path in ("alice", "bob"):
             wallets.create_wallet(work, path, "USD", 2, None, None)
@@ -275,9 +275,9 @@ def test_pages_have_no_gaps_and_no_doubles(deeds: Sequence[str], rows: int, scan
                     pay(work, "alice", bill(work, "bob"), 2, apps.get(deed))
         for path in ("alice", "bob"):
             walked = walk(work, path, show, rows)
-            patch.setattr(movements, "SCANNED", 1000)
+            patch.setattr(activity, "SCANNED", 1000)
             whole = all_of(page(work, path, Wanted(show=show), 1000).rows)
-            patch.setattr(movements, "SCANNED", scanned)
+            patch.setattr(activity, "SCANNED", scanned)
             keys = [one.key for one in walked]
             assert len(keys) == len(set(keys))
             assert sorted(keys) == sorted(one.key for one in whole)
@@ -287,7 +287,7 @@ def test_pages_have_no_gaps_and_no_doubles(deeds: Sequence[str], rows: int, scan
             assert moved == account.balance - account.held
 
 
-def walk(work: Work, path: str, show: movements.Show, rows: int) -> list[Movement]:
+def walk(work: Work, path: str, show: activity.Show, rows: int) -> list[Movement]:
     """All movements, page by page."""
     walked, below = list[Movement](), None
     while True:
