@@ -16,16 +16,17 @@ from payres.cli.options import InputFile, WholeNumber, secret_option
 from payres.cli.session import Session, with_session
 from payres.client import Client, OpenPaymentsError, access, money
 from payres.client.core import signer_of, unsigned_request
-from payres.client.errors import AnswerLost, InvalidAnswer, ServerError
+from payres.client.errors import AnswerLost, InvalidAnswer, NotFound, ServerError
 from payres.clock import SystemClock
 from payres.operator.shapes import labelled
+from payres.owner.sending import typed_url
 from payres.signatures.jwk import JWK
 from payres.signatures.reasons import Rejected
 from payres.signatures.sign import Message
 from payres.signatures.verify import Verified, describe, parse, with_likely_cause
 from payres.signatures.verify import verify as verify_signature
-from payres.urls import is_http_url, is_loopback
-from payres.wire import Amount, OutgoingPayment
+from payres.urls import Urls, is_http_url, is_loopback
+from payres.wire import Amount, OutgoingPayment, WalletAddress
 
 REQUEST_SECONDS: Final = 60
 OWNERS_SECONDS: Final = 600
@@ -67,12 +68,13 @@ class OutcomeUnknown(click.ClickException):
 @with_session
 def pay(session: Session, /, address: str, amount: str | None, payer: str, client: str | None, **options: Any) -> None:
     """ADDRESS is a wallet address, or without AMOUNT an incoming payment; AMOUNT leaves the wallet that pays. A path
-    such as alice is a wallet of this server. The URL where the owner consents is printed, and waited for.
+    such as alice is a wallet of this server; $pay.example/bob is taken too. The URL where the owner consents is
+    printed, and waited for.
 
     The exit code is 0 when it was paid, 1 when it was not, and 3 when that is not known.
     """
-    wallet = session.environment.urls.wallet
-    receiver, payer, signer = (one if "://" in one else wallet(one) for one in (address, payer, client or payer))
+    urls = session.environment.urls
+    receiver, payer, signer = (_url(urls, one) for one in (address, payer, client or payer))
     key = _private_key(options["key"])
     with _in_sentences(), Client(signer, key, _kid(key, options["kid"])) as op:
         # Standard output is the payment's when that is asked for as JSON.
@@ -87,12 +89,12 @@ def pay(session: Session, /, address: str, amount: str | None, payer: str, clien
 def _pay(
     op: Client, receiver: str, amount: str | None, payer: str, note: str | None, timeout: int, tell: Any
 ) -> OutgoingPayment:
-    me = op.wallet_address.get(payer)
+    me = _wallet(op, payer)
     metadata = None if note is None else {"description": note}
     fixed = None
     if amount is not None:
         fixed = money(amount, me)
-        you = op.wallet_address.get(receiver)
+        you = _wallet(op, receiver)
         billing = op.grant.obtain(you, access.incoming_payment("create", identifier=you.id))
         receiver = op.incoming_payment.create(you, billing, metadata=metadata).id
     quoting = op.grant.obtain(me, access.quote("create", identifier=me.id))
@@ -208,6 +210,20 @@ def verify(session: Session, /, message: IO[bytes], url: str | None, max_age: in
     session.show({"valid": is_valid, **facts, "signatureBase": base}, f"{text}\n\n{base}" if base else text)
     if not is_valid:
         raise click.exceptions.Exit(1)
+
+
+def _url(urls: Urls, text: str) -> str:
+    """The URL of a wallet address or payment pointer, or of a wallet here by its path. Raises InvalidReceiver."""
+    if text.startswith("$"):
+        return typed_url(urls, text)
+    return text if "://" in text else urls.wallet(text)
+
+
+def _wallet(op: Client, address: str) -> WalletAddress:
+    try:
+        return op.wallet_address.get(address)
+    except NotFound as error:
+        raise click.ClickException(f"There is no wallet at {address}") from error
 
 
 @contextmanager

@@ -113,7 +113,8 @@ def approved(server: Instance, grants: Grants[httpx2.Client], pending: PendingGr
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["{base}/alice", "5.00", "--from", "{base}/nobody"], "Error: 404 not_found"),
+        (["{base}/alice", "5.00", "--from", "{base}/nobody"], "Error: There is no wallet at {base}/nobody"),
+        (["${host}/nobody", "5.00", "--from", "{base}/bob"], "Error: There is no wallet at {base}/nobody"),
         (["{base}/alice", "5,00", "--from", "{base}/bob"], "Error: "),
         (
             ["http://127.0.0.1:1/alice", "5.00", "--from", "{base}/bob"],
@@ -129,8 +130,9 @@ def approved(server: Instance, grants: Grants[httpx2.Client], pending: PendingGr
 def test_pay_refuses_in_a_sentence(
     server: Instance, payres: Command, signing: list[str], arguments: list[str], sentence: str
 ) -> None:
-    result = payres("pay", *(one.format(base=server.base_url) for one in arguments), *signing)
-    assert one_sentence(result).startswith(sentence)
+    names = {"base": server.base_url, "host": server.base_url.removeprefix("http://")}
+    result = payres("pay", *(one.format_map(names) for one in arguments), *signing)
+    assert one_sentence(result).startswith(sentence.format_map(names))
 
 
 def test_request(server: Instance, payres: Command, as_json: AsJson) -> None:
