@@ -57,8 +57,8 @@ from payres.urls import ADMIN_ROOT, PAGE_ROOTS, ROOT_WALLET_PATH, is_loopback
 
 # A client may send many requests at a time, each of which fetches its keys if its server forbids caching them.
 KEYS_BOUNDS = Bounds(per_host=16)
-# Many payments may go to one server at a time, and waiting is better than trying again. All exchanges for a receiver
-# together have 10 s, of which waiting must not use most; those for a quote have 5 s, its probe included.
+# Many payments may go to one server at a time, and waiting is better than retrying. All exchanges for a receiver have
+# 10 s together, of which waiting must not use most; those for a quote have 5 s, including its probe.
 RECEIVERS_BOUNDS = Bounds(per_host=16, queue_seconds=3.0)
 
 log = logging.getLogger("payres.operator")
@@ -212,7 +212,7 @@ class _Opening:
         database = await Database.open(self._settings.database, self._environment)
         self._stack.push_async_callback(database.close)
         await database.read(require_current)
-        with suppress(Unavailable):  # then it does not say at its next start that this run did not end in order
+        with suppress(Unavailable):  # if this fails, the next start cannot report that this run did not end cleanly
             for sentence in await database.write(begin_run):
                 log.warning("%s", sentence)
         self._stack.push_async_callback(_end_run, database)
@@ -277,7 +277,7 @@ class _Opening:
 
 
 async def _end_run(database: Database) -> None:
-    with suppress(Unavailable):  # the next start says that this one did not end in order
+    with suppress(Unavailable):  # if this fails, the next start reports that this run did not end cleanly
         await database.write(runs.end)
 
 

@@ -171,8 +171,8 @@ class Router(routing.Router):
 
 
 def _yielding(load: Callable[[], T]) -> T:
-    """Runs a long computation on a thread. Until it ends, the interpreter switches between threads every 0.05 ms, not
-    every 5 ms, which the event loop would otherwise wait after each system call."""
+    """Calls a function that computes for long, from a thread. Meanwhile the interpreter's switch interval is a
+    hundredth of the usual 5 ms, which the event loop would otherwise wait after each system call."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(usual / 100)
     try:

@@ -40,7 +40,7 @@ async def read(request: Request) -> Response:
     """GET {wallet address}: the wallet address, or SPSP if `Accept` asks for it; 404 if unknown or inactive.
 
     The root address also identifies this server as a client, so it exists without a wallet, and has a name, because
-    other servers refuse clients without one.
+    other servers do not ask for consent to a client without one.
     """
     context, path = context_of(request), _path(request)
     is_spsp = asks_for(request.scope["headers"], SPSP_TYPE)

@@ -37,7 +37,7 @@ from payres.store.work import Transaction
 
 Query = Callable[[Transaction], object]
 WITH_QUERIES = (
-    "accounts activity assets browsers clients entries events grants operators packets payments peers quotes wallets"
+    "accounts activity assets clients entries events grants operators packets payments peers quotes sessions wallets"
 )
 MODULES = [import_module(f"payres.store.{name}") for name in WITH_QUERIES.split()]
 NEWEST = PageQuery(5)
