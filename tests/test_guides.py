@@ -102,7 +102,9 @@ GUIDES = {
         },
         instead={r"/var/backups/payres/payres-\d\S+": BACKED_UP},
         after={
-            "payres-backup.timer": "sudo systemctl start payres-backup && test -n " + BACKED_UP,
+            # Backups are named by the second: that of the first block must not have the name of this one.
+            "payres-backup.timer": "sudo sh -c 'rm /var/backups/payres/*.db' && sudo systemctl start payres-backup\n"
+            "test -n " + BACKED_UP,
             "start payres": ANSWERS + "http://127.0.0.1:8080/alice",
         },
     ),
