@@ -50,8 +50,8 @@ Read = Callable[[Callable[[Work], Any]], Any]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A thing that was checked and what was seen; `fix` says what to do, None when nothing is wrong. A warning is of
-    what may become wrong, or is right in a way that cannot be seen from here."""
+    """A checked subject and its state; `fix` says what to do, None if nothing is wrong. A `warning` may be no
+    fault."""
 
     subject: str
     seen: str
@@ -69,9 +69,9 @@ def examine(work: Work) -> Sequence[Finding]:
 
 
 def examine_all(read: Read, environment: Environment, *, is_standby: bool) -> Sequence[Finding]:
-    """The same; and the findings about this machine, about the server that has the database, or what writes that of a
-    standby, about what clients see of the server and of a wallet, and about the servers of peers. Of a database that
-    was replaced, those of the machine alone. Raises OSError."""
+    """The findings of `examine`, and those about this machine, the running server or a standby's replication, what
+    clients see of the server and of a wallet, and the servers of peers. For a replaced database, only those about the
+    data and the machine. Raises OSError."""
 
     def unit(work: Work) -> tuple[Sequence[Finding], bool, str | None, Sequence[PeerRecord]]:
         wallet = next((one.path for one in wallets.list_wallets(work) if one.active), None)

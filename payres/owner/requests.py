@@ -56,10 +56,14 @@ def cancel(work: Work, wallet: WalletRecord, payment_id: str) -> None:
 def find(work: Work, wallet: WalletRecord, payment_id: str) -> IncomingRecord:
     """A request that the wallet's owner made. Raises NotFound, also for other incoming payments."""
     found = INCOMING.get(work, payment_id)
-    client = _own_client(work, wallet)
-    if found is None or client is None or (found.wallet_address_id, found.client_id) != (wallet.id, client):
+    if found is None or not is_request(work, wallet, found):
         raise nothing_here()
     return found
+
+
+def is_request(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> bool:
+    """Whether the wallet's owner made this incoming payment."""
+    return payment.wallet_address_id == wallet.id and payment.client_id == _own_client(work, wallet)
 
 
 def list_open(work: Work, wallet: WalletRecord) -> Sequence[IncomingRecord]:

@@ -24,7 +24,7 @@ from payres.visible import visible_url
 TAB: Final = "/account/apps"
 NEARLY: Final = 90  # per cent spent, from which the bar warns
 PAYMENTS: Final = 40  # shown on the page of one app
-FEW: Final = 5  # ended apps shown below those in force
+FEW: Final = 5  # ended apps shown below the running ones
 # The names of windows, by months and microseconds.
 PERIODS: Final = {
     (0, DAY): marked("Day {number} of {times}."),

@@ -25,8 +25,9 @@ async def show(visit: Visit) -> Response:
     def unit(work: Work) -> tuple[Detail, ShownUrl | None, bool]:
         reader = Reader(work, visit.wallet, visit.language.zone)
         found = payments.find(work, visit.wallet, reader, visit.segments["payment"])
-        is_request = found.incoming in requests.list_open(work, visit.wallet)
-        return found, _way_back(work, found), is_request
+        bill = found.incoming
+        is_open_request = bill and bill.open_at(work.now) and requests.is_request(work, visit.wallet, bill)
+        return found, _way_back(work, found), bool(is_open_request)
 
     found, back, is_request = await visit.read(unit)
     payment, one = found.outgoing, found.shown
