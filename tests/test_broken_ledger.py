@@ -22,7 +22,7 @@ from tests.instance import Instance, run_instance
 def payres(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Instance]:
     """Without the background check, which would find some of it first; `check` runs it once."""
 
-    async def not_now(_: BackgroundCheck) -> None:
+    async def not_now(_: BackgroundCheck, delay: float) -> None:
         pass
 
     monkeypatch.setattr(BackgroundCheck, "run", not_now)

@@ -160,8 +160,9 @@ class BackgroundCheck:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def run(self) -> None:
-        """Checks once at the start, which does not wait for it, and then repeatedly."""
+    async def run(self, delay: float = 0) -> None:
+        """Checks after `delay` seconds, and then repeatedly."""
+        await asyncio.sleep(delay)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.repeat(self.check_recent, RECENT_SHARE))
             tasks.create_task(self.repeat(self.check_all, 0))

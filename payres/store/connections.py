@@ -52,7 +52,8 @@ def connect_writer(path: str, is_locked: bool = False) -> sqlite3.Connection:
 
 def connect_reader(path: str, cache_kib: int = 2048) -> sqlite3.Connection:
     """A read-only connection. Full table scans read each page once, and need little cache."""
-    return _connect(path, lambda connection: connection.execute("PRAGMA query_only = ON"), cache_kib)
+    uri = f"{Path(path).absolute().as_uri()}?mode=rw"  # it must be there: no empty file takes its place
+    return _connect(uri, lambda connection: connection.execute("PRAGMA query_only = ON"), cache_kib, is_uri=True)
 
 
 def connect_standby(path: str) -> sqlite3.Connection:

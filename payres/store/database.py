@@ -9,14 +9,13 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
-from contextlib import closing
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from payres.errors import Unavailable
 from payres.settings import Settings
 from payres.store.connections import Presence, connect_reader, connect_standby, connect_writer
-from payres.store.lanes import Lane, OwnedConnection, Queued, ReadLane, ThreadLane, WriteLane, units_of
+from payres.store.lanes import Lane, OwnedConnection, Queued, ReadLane, WriteLane, units_of
 from payres.store.migrations import UnusableDatabase
 from payres.store.transactions import NOT_READ, Raised, Unit, run_reads
 from payres.store.work import Environment, FailStop, Transaction, Work
@@ -70,25 +69,24 @@ class Database:
         opened: list[OwnedConnection] = []
         presence = Presence(path)
         try:
-            examiners = [partial(connect_reader, cache_kib=256)] * EXAMINERS
-            for connect in (partial(connect_writer, is_locked=True), partial(connect_reader), *examiners):
+            for connect in (partial(connect_writer, is_locked=True), connect_reader):
                 opened.append(await OwnedConnection.open(partial(connect, path)))
-            if not environment.is_durable:
+            if environment.is_disposable:
                 await opened[0].run(lambda connection: connection.execute("PRAGMA synchronous = OFF"))
             presence.note()
         except BaseException:
             for connection in opened:
                 await connection.close()
             raise
-        writing, reading, *examining = opened
+        writing, reading = opened
         writer = WriteLane(writing, environment, presence)
         reader = ReadLane(reading, environment, writer)
-        return cls(path, writer, reader, [ThreadLane(one, environment, writer.fail_stop) for one in examining])
+        return cls(path, writer, reader, [Examiner(path, environment, writer.fail_stop) for _ in range(EXAMINERS)])
 
     @classmethod
     def open_standby(cls, path: str, environment: Environment) -> "Database":
         """Opens a file that another program writes, read-only: every unit for the writer gets Unavailable."""
-        writer, reader, *examiners = (StandbyLane(path, environment) for _ in range(2 + EXAMINERS))
+        writer, reader, *examiners = (StandbyLane(path, environment, _warn) for _ in range(2 + EXAMINERS))
         writer.stopped = READ_ONLY
         return cls(path, writer, reader, examiners)
 
@@ -122,28 +120,55 @@ class Database:
             await lane.close()
 
 
-class StandbyLane(Lane):
-    """Runs reads; opens the file anew for each batch.
+class Examiner(Lane):
+    """Runs reads that may take long on other threads, on a connection that the first of them opens."""
 
-    Litestream writes pages under SQLite's lock, but SQLite notices only changes of the first page: a connection that
-    stays open would mix new pages with cached old ones. And until Litestream has written the first page, which says
-    WAL, any open connection holds a lock that Litestream waits for.
-    """
-
-    def __init__(self, path: str, environment: Environment) -> None:
-        super().__init__(environment, _warn)
+    def __init__(self, path: str, environment: Environment, on_stop: Callable[[FailStop], None]) -> None:
+        super().__init__(environment, on_stop)
         self._path = path
+        self._connection: sqlite3.Connection | None = None
 
     async def run_together(self, batch: list[Queued]) -> list[Any]:
         return await asyncio.to_thread(self._run, units_of(batch))
 
     def _run(self, units: Sequence[Unit]) -> list[Any]:
         try:
-            with closing(connect_standby(self._path)) as connection:
-                return run_reads(units, connection, self._environment)
+            if self._connection is None:
+                self._connection = self.connect()
+            return run_reads(units, self._connection, self._environment)
         except (UnusableDatabase, sqlite3.Error) as error:
-            log.error("the standby's database is unreadable: %s", error)
+            log.error("%s is unreadable: %s", self._path, error)
             return [Raised(Unavailable(NOT_READ)) for _ in units]
+
+    def connect(self) -> sqlite3.Connection:
+        return connect_reader(self._path, cache_kib=256)
+
+    def disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def _finish(self) -> None:
+        await super()._finish()
+        self.disconnect()
+
+
+class StandbyLane(Examiner):
+    """Opens the file anew for each batch.
+
+    Litestream writes pages under SQLite's lock, but SQLite notices only changes of the first page: a connection that
+    stays open would mix new pages with cached old ones. And until Litestream has written the first page, which says
+    WAL, any open connection holds a lock that Litestream waits for.
+    """
+
+    def connect(self) -> sqlite3.Connection:
+        return connect_standby(self._path)
+
+    def _run(self, units: Sequence[Unit]) -> list[Any]:
+        try:
+            return super()._run(units)
+        finally:
+            self.disconnect()
 
 
 def _warn(cause: FailStop) -> None:

@@ -183,7 +183,7 @@ class Lane:
 
 
 class ThreadLane(Lane):
-    """Runs reads that may take long on the connection's thread, the only place that waits for locks."""
+    """Runs reads on the connection's thread, the only place that waits for locks."""
 
     def __init__(
         self, connection: OwnedConnection, environment: Environment, on_stop: Callable[[FailStop], None] | None = None

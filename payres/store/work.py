@@ -47,7 +47,7 @@ def _ignore(sentence: str) -> None:
 
 class Environment(msgspec.Struct, frozen=True):
     """The dependencies of the application and its units of work: settings, URLs, clock, actor, metrics, a function that
-    shows warnings to the operator, and whether commits must survive a power loss."""
+    shows warnings to the operator, and whether a power loss may undo commits because the data is a test's."""
 
     settings: Settings
     urls: Urls
@@ -55,7 +55,7 @@ class Environment(msgspec.Struct, frozen=True):
     actor: str
     metrics: Metrics
     warn: Callable[[str], None] = _ignore
-    is_durable: bool = True
+    is_disposable: bool = False
 
     @classmethod
     def of(

@@ -70,7 +70,7 @@ class Instance:
             defaults = {"base_url": base_url, "database": str(database), **SETTINGS}
             clock = MovableClock()
             requests = _Requests()
-            app = create_app(msgspec.convert(defaults | settings, Settings), clock, requests, is_durable=False)
+            app = create_app(msgspec.convert(defaults | settings, Settings), clock, requests, is_disposable=True)
             server = _Server(app, listener)
             context = server.start()
             try:

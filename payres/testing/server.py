@@ -75,7 +75,7 @@ class Server:
         return await self.context.database.read(unit)
 
     async def open(self) -> None:
-        app = create_app(self.settings, self.clock, self._request_log, is_durable=False)
+        app = create_app(self.settings, self.clock, self._request_log, is_disposable=True)
         await self._stack.enter_async_context(app.router.lifespan_context(app))
         shorten_timeouts(app.state.context)
         self.faults.surround(app.state.context)

@@ -341,6 +341,16 @@ async def test_long_read_holds_up_neither_writer_nor_reader_nor_other_long_reads
     await examining
 
 
+async def test_long_read_of_a_database_that_was_moved_away_creates_none(database: Database) -> None:
+    path, moved = database.path, f"{database.path}.moved"
+    os.rename(path, moved)
+    with pytest.raises(Unavailable, match="could not read its database"):
+        await database.examine(kept)
+    assert os.path.basename(path) not in os.listdir(os.path.dirname(path))
+    os.rename(moved, path)
+    assert await database.examine(kept) == set()
+
+
 async def test_reads_of_one_turn_share_a_snapshot_and_answer_each_for_itself(database: Database) -> None:
     units = [unit_raising(NotFound(str(n))) if n % 3 == 0 else answer_with(n) for n in range(5 * READS_PER_TURN)]
     async with traced(database) as statements:
