@@ -91,17 +91,17 @@ def test_what_no_filter_can_be_is_left_out(shared: Instance, query: str) -> None
 
 def test_nothing_of_other_wallets_is_shown(shared: Instance) -> None:
     owner, other, shop = new_owner(shared), new_owner(shared), shared.client
-    _, token = ask(shop, owner, {"debitAmount": usd(2000)})
-    pay(shop, owner, token, receiver_of(shared), 321)
+    _, token = ask(shop, owner, {"debitAmount": usd(20_000)})
+    pay(shop, owner, token, receiver_of(shared), 8765)  # as no time reads
     with OwnersBrowser(shared, path_of(owner)) as browser:
         payment_id, _ = re.findall(r'href="/account/payments/([0-9a-f-]+)"', browser.http.get(ACTIVITY).text)
         assert browser.http.get(f"{ACTIVITY}?like={payment_id}").status_code == 200
     with OwnersBrowser(shared, path_of(other)) as browser:
         assert browser.http.get(f"{ACTIVITY}?like={payment_id}").status_code == 404
         for where in ("/account", ACTIVITY, f"{ACTIVITY}?below=ffffffff-ffff-ffff-ffff-ffffffffffff&text=bob"):
-            assert "3.21" not in browser.words(where)
+            assert "87.65" not in browser.words(where)
         month = re.findall(r"month=(\d+-\d+)", browser.http.get(ACTIVITY).text)[-1]
-        assert "321" not in browser.http.get(f"{ACTIVITY}/statement.csv?month={month}").text
+        assert "87.65" not in browser.http.get(f"{ACTIVITY}/statement.csv?month={month}").text
         browser.http.cookies.clear()
         for where in ("/account", ACTIVITY, f"{ACTIVITY}/statement.csv?month={month}"):
             assert browser.http.get(where).status_code == 401
