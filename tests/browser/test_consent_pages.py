@@ -227,7 +227,7 @@ async def test_buttons_of_a_budget_without_end_are_on_the_first_screen(
 async def test_open_page_goes_on_by_itself_after_the_operators_decision(
     wallet_server: Instance, client_site: ClientSite, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consent, "READING_SECONDS", 1)
+    monkeypatch.setattr(consent, "READING_SECONDS", 3)  # time enough to scroll on a busy machine
     asked = Asked(wallet_server, f"{client_site.url}/done?order=17", limits={})
     page = await open_page(viewport={"width": 390, "height": 300})
     await sign_in(page, asked, "pay any amount")
