@@ -15,7 +15,8 @@ from payres.cli.key import read_key
 from payres.cli.options import InputFile, WholeNumber, secret_option
 from payres.cli.session import Session, with_session
 from payres.client import Client, OpenPaymentsError, access, money
-from payres.client.core import signer_of, unsigned_request
+from payres.client.clients import signer_of
+from payres.client.core import unsigned_request
 from payres.client.errors import AnswerLost, InvalidAnswer, NotFound, ServerError
 from payres.clock import SystemClock
 from payres.operator.shapes import labelled

@@ -45,7 +45,7 @@ def decoded(answer: httpx2.Response, kind: type[T]) -> T:
 
 
 def resource(
-    core: Core, answer: httpx2.Response, kind: type[R], asked: Asked | None = None, *, has_methods: bool = True
+    core: Core[Any], answer: httpx2.Response, kind: type[R], asked: Asked | None = None, *, has_methods: bool = True
 ) -> R:
     """A resource that was read or created. A completed incoming payment has no methods."""
     found = decoded(answer, kind)
@@ -62,7 +62,7 @@ def members(answer: httpx2.Response) -> dict[str, Any]:
     return decoded(answer, dict[str, Any])
 
 
-def page(core: Core, answer: httpx2.Response, kind: type[R]) -> Page[R]:
+def page(core: Core[Any], answer: httpx2.Response, kind: type[R]) -> Page[R]:
     """A page of a list; its items have no methods."""
     found = decoded(answer, Page[kind])  # type: ignore[valid-type]
     raw = members(answer)
@@ -73,7 +73,7 @@ def page(core: Core, answer: httpx2.Response, kind: type[R]) -> Page[R]:
     return found
 
 
-def notice(core: Core, answer: httpx2.Response, raw: Mapping[str, Any], kind: type[Struct]) -> None:
+def notice(core: Core[Any], answer: httpx2.Response, raw: Mapping[str, Any], kind: type[Struct]) -> None:
     """Logs non-standard members of a response or a part of it; a strict client raises InvalidAnswer."""
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
     members = sorted(raw.keys() - known.difference(CREATED_ONLY))

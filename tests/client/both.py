@@ -50,7 +50,7 @@ def opened(flavour: str, *args: Any, is_documented: bool = True, **options: Any)
         with Client(*args, **options) as client:
             if not is_documented:
                 send = inspect.unwrap(httpx2.Client.send)
-                client._http.send = partial(send, client._http)  # type: ignore[method-assign]
+                client._core.http.send = partial(send, client._core.http)  # type: ignore[method-assign]
             yield client
         return
     # In a thread of its own, because Playwright has a loop in that of the tests.

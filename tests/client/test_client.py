@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from payres.amounts import Asset
-from payres.client import AsyncClient, Client, Grant, PendingGrant, access, calls, core, decimal, errors, grants, money
+from payres.client import AsyncClient, Client, Grant, PendingGrant, access, core, decimal, errors, money
 from payres.signatures.jwk import generate_private_key, private_pem
 from payres.testing.state import open_client
 from payres.wire import Amount
@@ -133,6 +133,9 @@ USED = answer(400, error("400", "invalid quote"))
 PAID, BILLED, QUOTED = answer(201, MADE), answer(201, BILL), answer(201, QUOTE)
 GRANTED = answer(
     200, {"access_token": TOKEN, "continue": {"access_token": {"value": "c"}, "uri": f"{BASE}/continue/1"}}
+)
+PENDING = PendingGrant(
+    continue_uri=f"{BASE}/continue/1", continue_token="c", server=BASE, client_nonce="ours", server_nonce="theirs"
 )
 BY_QUOTE: Json = {"quote_id": f"{BASE}/quotes/1"}
 BY_AMOUNT: Json = {"incoming_payment": f"{BASE}/r", "debit_amount": FIVE}
@@ -403,59 +406,44 @@ def test_money() -> None:
         money("5.001", usd_asset)
 
 
-def steps_of(steps: Any, *answers: httpx2.Response) -> tuple[Any, list[Any]]:
-    """What a call returns when its requests are answered so, and its effects: requests, and seconds of pauses."""
-    effects: list[Any] = []
-    waiting: list[httpx2.Response] = list(answers)
-    given: Any = None
-    while True:
-        try:
-            effect = steps.send(given)
-        except StopIteration as done:
-            return done.value, effects
-        given = None
-        if isinstance(effect, httpx2.Request):
-            given = waiting.pop(0)
-            given.request = effect
-            effects.append(effect)
-        elif isinstance(effect, core.Sleep):
-            effects.append(effect.seconds)
-        elif isinstance(effect, core.Ask):
-            given = effect.function(effect.argument)
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that the client would pause, and does not."""
+    found: list[float] = []
+
+    async def sleep(_: object, seconds: float) -> None:
+        found.append(seconds)
+
+    monkeypatch.setattr(core.Core, "sleep", sleep)
+    return found
 
 
-def test_waiting_for_money_pauses_where_the_server_does_not_wait() -> None:
-    paid = answer(200, BILL | {"completed": True})
-    with scripted("sync", Script()) as client:
-        found, effects = steps_of(
-            calls.INCOMING.wait(client._core, ONE, "token", timeout=900), *[answer(200, BILL)] * 6, paid
-        )
-    requests = [effect for effect in effects if isinstance(effect, httpx2.Request)]
-    assert found.completed
-    assert [effect for effect in effects if isinstance(effect, float | int)] == [1, 2, 4, 8, 15, 15]
-    assert {request.headers["prefer"] for request in requests} == {"wait=20"}
-    assert {request.extensions["timeout"]["read"] for request in requests} == {35}
+def test_waiting_for_money_pauses_where_the_server_does_not_wait(pauses: list[float]) -> None:
+    script = Script(*[answer(200, BILL)] * 6, answer(200, BILL | {"completed": True}))
+    with scripted("sync", script) as client:
+        assert client.incoming_payment.wait(ONE, "token", timeout=900).completed
+    assert pauses == [1, 2, 4, 8, 15, 15]
+    assert {request.headers["prefer"] for request in script.asked} == {"wait=20"}
+    assert {request.extensions["timeout"]["read"] for request in script.asked} == {35}
 
 
-def test_waiting_for_money_pauses_where_the_server_waits_no_longer_than_a_moment() -> None:
+def test_waiting_for_money_pauses_where_the_server_waits_no_longer_than_a_moment(pauses: list[float]) -> None:
     at_once, paid = answer(200, MADE, preference_applied="wait=20"), answer(200, MADE | {"sentAmount": usd(500)})
-    with scripted("sync", Script()) as client:
-        found, effects = steps_of(calls.OUTGOING.wait(client._core, ONE, "token"), at_once, paid)
-        assert found.sent_amount == FIVE
+    with scripted("sync", Script(at_once, paid, answer(200, MADE))) as client:
+        assert client.outgoing_payment.wait(ONE, "token").sent_amount == FIVE
         with pytest.raises(errors.WaitTimeout):
-            steps_of(calls.OUTGOING.wait(client._core, ONE, "token", timeout=0), answer(200, MADE))
-    assert [effect for effect in effects if isinstance(effect, float | int)] == [1]
+            client.outgoing_payment.wait(ONE, "token", timeout=0)
+    assert pauses == [1]
 
 
-def test_waiting_for_consent_asks_as_often_as_the_server_lets_it() -> None:
+def test_waiting_for_consent_asks_as_often_as_the_server_lets_it(pauses: list[float]) -> None:
     pending = PendingGrant(continue_uri=f"{BASE}/continue/1", continue_token="c", wait=0)
     still = answer(200, {"continue": {"access_token": {"value": "d"}, "uri": f"{BASE}/continue/2", "wait": 0}})
     early = answer(400, error("too_fast"), retry_after="7")
     earlier = answer(400, {"error": {"code": "too_fast", "details": {"wait": 3}}})
-    with scripted("sync", Script()) as client:
-        found, effects = steps_of(grants.wait(client._core, pending), early, earlier, still, GRANTED)
-    assert found.value == "new"
-    assert [effect for effect in effects if not isinstance(effect, httpx2.Request)] == [1, 7, 3, 1]
+    with scripted("sync", Script(early, earlier, still, GRANTED)) as client:
+        assert client.grant.wait(pending).value == "new"
+    assert pauses == [1, 7, 3, 1]
 
 
 @pytest.mark.parametrize(
@@ -467,10 +455,9 @@ def test_waiting_for_consent_asks_as_often_as_the_server_lets_it() -> None:
         (answer(401, error("invalid_client", reason="unknown_key")), errors.SignatureRejected),
     ],
 )
-def test_waiting_for_consent_ends_with_the_refusal(refusal: httpx2.Response, raised: type[Exception]) -> None:
-    pending = PendingGrant(continue_uri=f"{BASE}/continue/1", continue_token="c")
-    with scripted("sync", Script()) as client, pytest.raises(raised):
-        steps_of(grants.wait(client._core, pending), refusal)
+def test_continuing_says_why_there_is_no_grant(refusal: httpx2.Response, raised: type[Exception]) -> None:
+    with scripted("sync", Script(refusal)) as client, pytest.raises(raised):
+        client.grant.finish(PENDING, f"https://shop.example/?hash={hash_of(BASE)}&interact_ref=ref")
 
 
 def test_obtaining_tells_consent_from_other_refusals() -> None:
@@ -503,14 +490,12 @@ def hash_of(server: str, encode: Any = base64.b64encode, ours: str = "ours", ref
 )
 def test_coming_back_from_the_owner(query: str, raised: type[Exception] | None) -> None:
     script = Script(GRANTED)
-    pending = PendingGrant(continue_uri=f"{BASE}/continue/1", continue_token="c", server=BASE)
-    pending.client_nonce, pending.server_nonce = "ours", "theirs"
     with scripted("sync", script) as client:
         if raised is None:
-            assert client.grant.finish(pending, f"https://shop.example/?{query}").value == "new"
+            assert client.grant.finish(PENDING, f"https://shop.example/?{query}").value == "new"
         else:
             with pytest.raises(raised):
-                client.grant.finish(pending, f"https://shop.example/?{query}")
+                client.grant.finish(PENDING, f"https://shop.example/?{query}")
     assert len(script.asked) == (raised is None)
 
 
