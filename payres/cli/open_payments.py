@@ -76,8 +76,8 @@ def pay(session: Session, /, address: str, amount: str | None, payer: str, clien
     """
     urls = session.environment.urls
     receiver, payer, signer = (_url(urls, one) for one in (address, payer, client or payer))
-    key = _private_key(options["key"])
-    with _in_sentences(), Client(signer, key, _kid(key, options["kid"])) as op:
+    key = _private_key(options["key"], options["kid"])
+    with _in_sentences(), Client(signer, *key) as op:
         # Standard output is the payment's when that is asked for as JSON.
         tell = partial(click.echo, err=session.as_json)
         payment = _pay(op, receiver, amount, payer, options["note"], options["timeout"], tell)
@@ -239,26 +239,22 @@ def _in_sentences(*unknown: type[OpenPaymentsError]) -> Iterator[None]:
         raise kind(f"{where}{error}") from error
 
 
-def _private_key(file: IO[bytes]) -> bytes | Mapping[str, Any]:
-    data = file.read()
+def _private_key(file: IO[bytes], kid: str | None) -> tuple[bytes | Mapping[str, Any], str]:
+    """The private key in a file, and the key id, which a JWK has itself."""
+    data, jwk = file.read(), dict[str, Any]()
     with suppress(ValueError):
-        return msgspec.json.decode(data, type=dict[str, Any])
-    return data
-
-
-def _kid(private: bytes | Mapping[str, Any], kid: str | None) -> str:
-    kid = kid or (private.get("kid") if isinstance(private, Mapping) else None)
+        jwk = msgspec.json.decode(data, type=dict[str, Any])
+    kid = kid or jwk.get("kid")
     if kid is None:
         raise click.UsageError("A PEM names no kid; give one with --kid, the same that the server knows the key by")
-    return kid
+    return jwk or data, kid
 
 
 def _signed(
     method: str, address: str, body: bytes, *, token: str | None, key: IO[bytes], kid: str | None
 ) -> tuple[dict[str, str], str]:
     """The headers of a signed request, and the base of its signature."""
-    private = _private_key(key)
-    kid = _kid(private, kid)
+    private, kid = _private_key(key, kid)
     headers = {"content-type": "application/json"} if body else {}
     headers |= {"authorization": f"GNAP {token}"} if token else {}
     with _in_sentences():

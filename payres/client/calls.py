@@ -91,14 +91,20 @@ class Resources(Part[Http], Generic[Resource, Http]):
         return checks.resource(self.core, answer, self.kind)
 
     async def _create(
-        self, server: Server, access_token: Token, asked: checks.Asked, options: Creating, repeat: Repeat = "always"
+        self,
+        server: Server,
+        access_token: Token,
+        asked: checks.Asked,
+        repeat: Repeat = "always",
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - of an attempt
     ) -> Resource:
-        key = options.get("idempotency_key")
-        key = str(uuid4()) if key is None else key
+        key = str(uuid4()) if idempotency_key is None else idempotency_key
         if key and not (key.isascii() and key.isprintable() and not set(key) & {'"', "\\"}):
             raise ConfigurationError("An idempotency_key is printable ASCII without quotes and backslashes")
-        timeout = options.get("timeout")
-        call = Call(f"{self.name}.create", "POST", self._url(server), 201, asked, None, key, None, timeout, repeat)
+        url, name = self._url(server), f"{self.name}.create"
+        call = Call(name, "POST", url, 201, asked, key=key, timeout=timeout, repeat=repeat)
         return checks.resource(self.core, await exchange(self.core, access_token, call), self.kind, asked)
 
     def _url(self, server: Server) -> str:
@@ -195,7 +201,7 @@ class IncomingPayments(Payments[IncomingPayment, Http]):
             expires_at=expires_at or UNSET,
             metadata=_json(metadata),
         )
-        return await self._create(server, access_token, asked, options)
+        return await self._create(server, access_token, asked, **options)
 
     @method
     async def get_public(self, url: str, **options: Unpack[Reading]) -> PublicIncomingPayment:
@@ -239,7 +245,7 @@ class Quotes(Resources[Quote, Http]):
             debit_amount=debit_amount or UNSET,
             receive_amount=receive_amount or UNSET,
         )
-        return await self._create(server, access_token, asked, options)
+        return await self._create(server, access_token, asked, **options)
 
 
 class OutgoingPayments(Payments[OutgoingPayment, Http]):
@@ -272,7 +278,7 @@ class OutgoingPayments(Payments[OutgoingPayment, Http]):
             debit_amount=debit_amount or UNSET,
             metadata=_json(metadata),
         )
-        return await self._create(server, access_token, asked, options, "quoted" if quote_id else "keyed")
+        return await self._create(server, access_token, asked, "quoted" if quote_id else "keyed", **options)
 
     @method
     async def get_grant_spent_amounts(

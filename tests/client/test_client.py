@@ -352,6 +352,8 @@ def test_what_is_refused_before_it_is_sent() -> None:
                 client.quote.create(BASE, "t", wallet_address=WALLET, receiver=ONE, **members)
         with pytest.raises(errors.ConfigurationError):
             client.quote.create(BASE, "t", receiver=ONE)
+        with pytest.raises(TypeError):  # a key that is misspelt and ignored would pay twice
+            client.outgoing_payment.create(BASE, "t", wallet_address=WALLET, quote_id=ONE, idempotency_kye="1")
 
     async def signer(base: bytes) -> bytes:
         raise AssertionError("a client for threads awaits nothing")
