@@ -137,7 +137,8 @@ class Payments(Resources[Payment, Http]):
     async def iterate(
         self, server: Server, access_token: Token, *, wallet_address: str | None = None
     ) -> AsyncGenerator[Payment, None]:
-        """All payments, newest first, in pages that are requested as needed. A repeated cursor ends them."""
+        """All payments, newest first, in pages that are requested as needed. They end with an empty one or a repeated
+        cursor."""
         cursor, seen = None, set[str | None]([None])
         while True:
             page = await Payments.list(
@@ -146,7 +147,7 @@ class Payments(Resources[Payment, Http]):
             for payment in page.result:
                 yield payment
             cursor = (page.pagination.end_cursor or None) if page.pagination.has_next_page else None
-            if cursor in seen:
+            if cursor in seen or not page.result:
                 return
             seen.add(cursor)
 

@@ -1,11 +1,12 @@
-"""Validation of responses: the checks of the official JavaScript client, and that they match the request.
+"""Validation of responses: their size, the checks of the official JavaScript client, and that they match the request.
 
 Non-standard members that the JavaScript client refuses are logged once, because new ones must not stop payments. A
 strict client refuses them too.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import httpx2
@@ -33,7 +34,47 @@ log = logging.getLogger("payres.client")
 T = TypeVar("T")
 R = TypeVar("R", bound=WalletResource)
 Asked = IncomingPaymentRequest | QuoteRequest | OutgoingPaymentRequest
+MOST_BYTES: Final = 8 * 1024 * 1024
 CREATED_ONLY: Final = ("grantSpentDebitAmount", "grantSpentReceiveAmount")
+
+
+def bound(answer: httpx2.Response) -> None:
+    """Makes reading the body of a response fail when it is too long or takes longer than the timeout."""
+    parts, check = answer.iter_bytes(), _bounds(answer)
+
+    def checked() -> Iterator[bytes]:
+        for part in parts:
+            check(part)
+            yield part
+
+    answer.iter_bytes = checked  # type: ignore[assignment, method-assign]
+
+
+async def bound_async(answer: httpx2.Response) -> None:
+    """Does the same for an asynchronous client."""
+    parts, check = answer.aiter_bytes(), _bounds(answer)
+
+    async def checked() -> AsyncIterator[bytes]:
+        async for part in parts:
+            check(part)
+            yield part
+
+    answer.aiter_bytes = checked  # type: ignore[assignment, method-assign]
+
+
+def _bounds(answer: httpx2.Response) -> Callable[[bytes], None]:
+    """A function that gets the parts of a body, decompressed. Raises InvalidAnswer, ReadTimeout."""
+    read, deadline = 0, time.monotonic() + answer.request.extensions["timeout"]["read"]
+
+    def check(part: bytes) -> None:
+        nonlocal read
+        read += len(part)
+        if read > MOST_BYTES:
+            raise InvalidAnswer(answer.status_code, [f"it is longer than {MOST_BYTES} bytes"])
+        if time.monotonic() > deadline:
+            raise httpx2.ReadTimeout("The answer did not end in time")
+
+    return check
 
 
 def decoded(answer: httpx2.Response, kind: type[T]) -> T:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -11,6 +12,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from payres.client import errors
 from payres.client.calls import IncomingPayments, OutgoingPayments, Quotes, WalletAddresses
+from payres.client.checks import bound, bound_async
 from payres.client.core import Core, Http, Signer
 from payres.client.grants import Grant, Grants, Tokens
 from payres.clock import Clock, SystemClock
@@ -67,7 +69,7 @@ class _Client(Generic[Http, Transport]):
 class Client(_Client[httpx2.Client, httpx2.BaseTransport]):
     """A thread-safe Open Payments client; not for use across `fork`. Close it, or use it with `with`."""
 
-    _open = httpx2.Client
+    _open = staticmethod(partial(httpx2.Client, event_hooks={"response": [bound]}))
 
     def close(self) -> None:
         """Closes its connections."""
@@ -83,7 +85,7 @@ class Client(_Client[httpx2.Client, httpx2.BaseTransport]):
 class AsyncClient(_Client[httpx2.AsyncClient, httpx2.AsyncBaseTransport]):
     """An Open Payments client for all tasks of one loop. Close it, or use it with `async with`."""
 
-    _open = httpx2.AsyncClient
+    _open = staticmethod(partial(httpx2.AsyncClient, event_hooks={"response": [bound_async]}))
 
     async def aclose(self) -> None:
         """Closes its connections."""

@@ -157,9 +157,10 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
     def _url(self, text: str) -> httpx2.URL:
         try:
             url = httpx2.URL(text)
-        except httpx2.InvalidURL as error:
+            url.host.encode("idna")  # as the socket does
+        except (httpx2.InvalidURL, UnicodeError) as error:
             raise errors.ConfigurationError(f"{text!r} is no URL: {error}") from error
-        if url.scheme not in ("http", "https") or not url.host:
+        if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535:
             raise errors.ConfigurationError(f"{text!r} is no URL of http or https")
         if self.use_http:
             return httpx2.URL(f"http://{text.partition('://')[2]}")

@@ -55,8 +55,11 @@ class Grant(Kept, kw_only=True):
 
     def take(self, token: AccessToken) -> None:
         """Replaces the token."""
+        try:
+            self.access = msgspec.json.decode(token.access, type=list[dict[str, Any]])
+        except msgspec.ValidationError as error:
+            raise errors.InvalidAnswer(200, [f"access: {error}"]) from None
         self.value, self.manage, self.expires_in = token.value, token.manage, token.expires_in or None
-        self.access = msgspec.json.decode(token.access)
 
 
 class PendingGrant(Kept, kw_only=True):
@@ -73,7 +76,10 @@ class PendingGrant(Kept, kw_only=True):
 
         Raises GrantDenied, and HashMismatch if the URL is not from the server.
         """
-        query = dict(parse_qsl(urlsplit(callback_url).query))
+        try:
+            query = dict(parse_qsl(urlsplit(callback_url).query))
+        except ValueError as error:
+            raise errors.HashMismatch(f"The browser did not return to a URL: {error}") from error
         if "result" in query:
             raise errors.GrantDenied(f"The wallet's owner did not consent: {query['result']}")
         reference, shown = query.get("interact_ref", ""), _standard(query.get("hash", ""))
@@ -183,7 +189,7 @@ class Grants(Part[Http]):
         """Polls for the grant until the owner has consented, as often as the server permits. Raises GrantDenied,
         WaitTimeout."""
         deadline, pause = time.monotonic() + timeout, max(pending.wait, 1)
-        while time.monotonic() + pause <= deadline:
+        while pause <= deadline - time.monotonic():  # a server may ask for more seconds than a float can have
             await self.core.sleep(pause)
             try:
                 found = await self._continued(pending)
