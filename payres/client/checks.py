@@ -6,7 +6,7 @@ strict client refuses them too.
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import httpx2
@@ -41,38 +41,27 @@ CREATED_ONLY: Final = ("grantSpentDebitAmount", "grantSpentReceiveAmount")
 def bound(answer: httpx2.Response) -> None:
     """Makes reading the body of a response fail when it is too long or takes longer than the timeout."""
     parts, check = answer.iter_bytes(), _bounds(answer)
-
-    def checked() -> Iterator[bytes]:
-        for part in parts:
-            check(part)
-            yield part
-
-    answer.iter_bytes = checked  # type: ignore[assignment, method-assign]
+    answer.iter_bytes = lambda: map(check, parts)  # type: ignore[assignment, method-assign, misc]
 
 
 async def bound_async(answer: httpx2.Response) -> None:
     """Does the same for an asynchronous client."""
     parts, check = answer.aiter_bytes(), _bounds(answer)
-
-    async def checked() -> AsyncIterator[bytes]:
-        async for part in parts:
-            check(part)
-            yield part
-
-    answer.aiter_bytes = checked  # type: ignore[assignment, method-assign]
+    answer.aiter_bytes = lambda: (check(part) async for part in parts)  # type: ignore[assignment, method-assign, misc]
 
 
-def _bounds(answer: httpx2.Response) -> Callable[[bytes], None]:
-    """A function that gets the parts of a body, decompressed. Raises InvalidAnswer, ReadTimeout."""
+def _bounds(answer: httpx2.Response) -> Callable[[bytes], bytes]:
+    """A function that lets the parts of a body pass, decompressed. Raises InvalidAnswer, ReadTimeout."""
     read, deadline = 0, time.monotonic() + answer.request.extensions["timeout"]["read"]
 
-    def check(part: bytes) -> None:
+    def check(part: bytes) -> bytes:
         nonlocal read
         read += len(part)
         if read > MOST_BYTES:
             raise InvalidAnswer(answer.status_code, [f"it is longer than {MOST_BYTES} bytes"])
         if time.monotonic() > deadline:
             raise httpx2.ReadTimeout("The answer did not end in time")
+        return part
 
     return check
 
