@@ -81,7 +81,7 @@ def pay(session: Session, /, address: str, amount: str | None, payer: str, clien
         # Standard output is the payment's when that is asked for as JSON.
         tell = partial(click.echo, err=session.as_json)
         payment = _pay(op, receiver, amount, payer, options["note"], options["timeout"], tell)
-    rows = ("Payment", payment.id), ("Receiver", payment.receiver), ("Sent", _money(payment.sent_amount))
+    rows = ("Payment", payment.id), ("Receiver", payment.receiver), ("Sent", in_words(payment.sent_amount))
     session.show(payment, labelled(*rows))
     if payment.failed:
         raise click.ClickException("The payment has failed: what was not sent is in the wallet again")
@@ -100,7 +100,7 @@ def _pay(
         receiver = op.incoming_payment.create(you, billing, metadata=metadata).id
     quoting = op.grant.obtain(me, access.quote("create", identifier=me.id))
     quote = op.quote.create(me, quoting, receiver=receiver, debit_amount=fixed)
-    tell(f"{_money(quote.debit_amount)} leaves {me.id}, {_money(quote.receive_amount)} arrives.")
+    tell(f"{in_words(quote.debit_amount)} leaves {me.id}, {in_words(quote.receive_amount)} arrives.")
     spending = access.outgoing_payment("create", "read", identifier=me.id, debit_amount=quote.debit_amount)
     pending = op.grant.start(me, spending)
     tell(f"The owner decides at {pending.redirect}")
@@ -295,5 +295,6 @@ def _public_keys(
     return {key.kid: key for key in found}
 
 
-def _money(amount: Amount) -> str:
+def in_words(amount: Amount) -> str:
+    """An amount as "USD 5.00"."""
     return describe_amount(int(amount.value), amount.asset)

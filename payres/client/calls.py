@@ -36,13 +36,13 @@ LONGEST_PAUSE: Final = 15
 
 
 class Reading(Options, total=False):
-    """With `wait`, the response comes after the resource has changed, or after so many seconds."""
+    """What reads take. `wait` is in seconds."""
 
     wait: int | None
 
 
 class Creating(Options, total=False):
-    """`idempotency_key` is generated if none is given, and not sent if it is empty."""
+    """What creations take. `idempotency_key` is generated if none is given, and not sent if it is empty."""
 
     idempotency_key: str | None
 

@@ -113,24 +113,6 @@ def test_a_payment_from_beginning_to_end(payres: Instance) -> None:
         client.grant.cancel(billing.continue_uri, billing.continue_token)
 
 
-@pytest.mark.parametrize("approve", [True, False])
-def test_waiting_for_the_owner(payres: Instance, approve: bool) -> None:
-    alice, app = payres.create_wallet(f"waiter-{approve}"), payres.new_client(f"patient-{approve}")
-    with opened(app.wallet_address, app.private_key, app.jwk.kid, clock=payres.clock) as client:
-        me = client.wallet_address.get(alice)
-        pending = client.grant.start(me, access.outgoing_payment("create", identifier=me.id))
-        with pytest.raises(errors.WaitTimeout):
-            client.grant.wait(pending, timeout=0.5)
-        (payres.approve if approve else payres.deny)(pending.redirect)
-        payres.clock.advance(60)
-        pending.wait = 0
-        if approve:
-            assert client.grant.wait(pending, timeout=20).value
-        else:
-            with pytest.raises(errors.GrantDenied):
-                client.grant.wait(pending, timeout=20)
-
-
 LOST, REFUSED = httpx2.ReadTimeout("no answer"), httpx2.ConnectError("refused")
 BUSY, DOWN = answer(429, error("too_many_requests")), answer(503, error("unavailable"))
 USED = answer(400, error("400", "invalid quote"))
@@ -503,8 +485,6 @@ def test_pages_end_with_a_cursor_that_was_there_before() -> None:
         assert len(list(client.outgoing_payment.iterate(BASE, "token", wallet_address=WALLET))) == 2
     assert [request.url.params.get("cursor") for request in script.asked] == [None, "1"]
     assert {request.url.params["first"] for request in script.asked} == {"100"}
-    with scripted(Script(answer(200, LISTED))) as client:
-        assert len(list(client.outgoing_payment.iterate(BASE, "token", wallet_address=WALLET))) == 1
 
 
 async def test_the_asynchronous_client_iterates_and_waits(pauses: list[float]) -> None:
