@@ -1,11 +1,12 @@
-"""Validation of responses: the checks of the official JavaScript client, and that they match the request.
+"""Validation of responses: their size, the checks of the official JavaScript client, and that they match the request.
 
 Non-standard members that the JavaScript client refuses are logged once, because new ones must not stop payments. A
 strict client refuses them too.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import httpx2
@@ -33,7 +34,36 @@ log = logging.getLogger("payres.client")
 T = TypeVar("T")
 R = TypeVar("R", bound=WalletResource)
 Asked = IncomingPaymentRequest | QuoteRequest | OutgoingPaymentRequest
+MOST_BYTES: Final = 8 * 1024 * 1024
 CREATED_ONLY: Final = ("grantSpentDebitAmount", "grantSpentReceiveAmount")
+
+
+def bound(answer: httpx2.Response) -> None:
+    """Makes reading the body of a response fail when it is too long or takes longer than the timeout."""
+    parts, check = answer.iter_bytes(), _bounds(answer)
+    answer.iter_bytes = lambda: map(check, parts)  # type: ignore[assignment, method-assign, misc]
+
+
+async def bound_async(answer: httpx2.Response) -> None:
+    """Does the same for an asynchronous client."""
+    parts, check = answer.aiter_bytes(), _bounds(answer)
+    answer.aiter_bytes = lambda: (check(part) async for part in parts)  # type: ignore[assignment, method-assign, misc]
+
+
+def _bounds(answer: httpx2.Response) -> Callable[[bytes], bytes]:
+    """A function that lets the parts of a body pass, decompressed. Raises InvalidAnswer, ReadTimeout."""
+    read, deadline = 0, time.monotonic() + answer.request.extensions["timeout"]["read"]
+
+    def check(part: bytes) -> bytes:
+        nonlocal read
+        read += len(part)
+        if read > MOST_BYTES:
+            raise InvalidAnswer(answer.status_code, [f"it is longer than {MOST_BYTES} bytes"])
+        if time.monotonic() > deadline:
+            raise httpx2.ReadTimeout("The answer did not end in time")
+        return part
+
+    return check
 
 
 def decoded(answer: httpx2.Response, kind: type[T]) -> T:
@@ -45,7 +75,7 @@ def decoded(answer: httpx2.Response, kind: type[T]) -> T:
 
 
 def resource(
-    core: Core, answer: httpx2.Response, kind: type[R], asked: Asked | None = None, *, has_methods: bool = True
+    core: Core[Any], answer: httpx2.Response, kind: type[R], asked: Asked | None = None, *, has_methods: bool = True
 ) -> R:
     """A resource that was read or created. A completed incoming payment has no methods."""
     found = decoded(answer, kind)
@@ -62,7 +92,7 @@ def members(answer: httpx2.Response) -> dict[str, Any]:
     return decoded(answer, dict[str, Any])
 
 
-def page(core: Core, answer: httpx2.Response, kind: type[R]) -> Page[R]:
+def page(core: Core[Any], answer: httpx2.Response, kind: type[R]) -> Page[R]:
     """A page of a list; its items have no methods."""
     found = decoded(answer, Page[kind])  # type: ignore[valid-type]
     raw = members(answer)
@@ -73,7 +103,7 @@ def page(core: Core, answer: httpx2.Response, kind: type[R]) -> Page[R]:
     return found
 
 
-def notice(core: Core, answer: httpx2.Response, raw: Mapping[str, Any], kind: type[Struct]) -> None:
+def notice(core: Core[Any], answer: httpx2.Response, raw: Mapping[str, Any], kind: type[Struct]) -> None:
     """Logs non-standard members of a response or a part of it; a strict client raises InvalidAnswer."""
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
     members = sorted(raw.keys() - known.difference(CREATED_ONLY))
@@ -86,39 +116,35 @@ def notice(core: Core, answer: httpx2.Response, raw: Mapping[str, Any], kind: ty
 
 
 def _require(answer: httpx2.Response, problems: Iterable[str]) -> None:
-    found = [*problems]
+    try:
+        found = [*problems]
+    except ValueError as error:
+        found = [str(error)]
     if found:
         raise InvalidAnswer(answer.status_code, found)
 
 
 def _problems(found: WalletResource, *, has_methods: bool = True) -> Iterator[str]:
+    """What no resource may be. Raises ValueError for an amount without a value."""
     amounts = [value for name in found.__struct_fields__ if isinstance(value := getattr(found, name), Amount)]
-    wrong = [f"{amount.value[:30]!r} is no value of an amount" for amount in amounts if not _is_number(amount.value)]
-    yield from wrong
+    for amount in amounts:
+        parse_value(amount.value)
     match found:
         case IncomingPayment():
             if found.incoming_amount and found.incoming_amount.asset != found.received_amount.asset:
                 yield "incomingAmount and receivedAmount differ in asset"
             if (found.methods is not UNSET) != has_methods:
                 yield f"methods are {'missing' if has_methods else 'there'}"
-        case Quote():
-            if found.method != "ilp":
-                yield "method is not ilp"
+        case Quote() if found.method != "ilp":
+            yield "method is not ilp"
         case OutgoingPayment():
             sent, debit = found.sent_amount, found.debit_amount
             if sent.asset != debit.asset:
                 yield "sentAmount and debitAmount differ in asset"
-            elif not wrong and int(sent.value) > int(debit.value):
+            elif int(sent.value) > int(debit.value):
                 yield "sentAmount is more than debitAmount"
             elif found.failed and sent == debit:
                 yield "it failed and all was sent"
-
-
-def _is_number(value: str) -> bool:
-    try:
-        return parse_value(value) >= 0
-    except ValueError:
-        return False
 
 
 def _differences(found: WalletResource, asked: Asked) -> Iterator[str]:

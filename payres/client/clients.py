@@ -1,51 +1,26 @@
-"""Both clients, with their calls by resource."""
+"""Both clients, with their calls by resource, and the forms of private keys."""
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Final, Generic, Self, TypeVar
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Generic, Self, TypeVar
 
 import httpx2
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from payres.client import calls, grants
-from payres.client.core import Core, Key, signer_of
-from payres.client.drivers import Http, Iteration, Method, Part
-from payres.client.grants import Grant
+from payres.client import errors
+from payres.client.calls import IncomingPayments, OutgoingPayments, Quotes, WalletAddresses
+from payres.client.checks import bound, bound_async
+from payres.client.core import Core, Http, Signer
+from payres.client.grants import Grant, Grants, Tokens
 from payres.clock import Clock, SystemClock
+from payres.identifiers import base64url_decoded
 
+Key = str | bytes | Path | Mapping[str, Any] | Ed25519PrivateKey | Signer
 Transport = TypeVar("Transport")
 SYSTEM_CLOCK: Final = SystemClock()
-
-
-class WalletAddresses(Part[Http]):
-    get, get_keys = Method(calls.wallet_address), Method(calls.keys)
-    get_did_document = Method(calls.did_document)
-
-
-class Grants(Part[Http]):
-    request, continue_, cancel = Method(grants.request), Method(grants.continue_), Method(grants.cancel)
-    obtain, start = Method(grants.obtain), Method(grants.start)
-    finish, wait = Method(grants.finish), Method(grants.wait)
-
-
-class IncomingPayments(Part[Http]):
-    create, get = Method(calls.create_incoming), Method(calls.INCOMING.get)
-    get_public, complete = Method(calls.get_public), Method(calls.complete)
-    list, iterate = Method(calls.INCOMING.list), Iteration(calls.INCOMING.page)
-    wait = Method(calls.INCOMING.wait)
-
-
-class Quotes(Part[Http]):
-    create, get = Method(calls.create_quote), Method(calls.QUOTES.get)
-
-
-class OutgoingPayments(Part[Http]):
-    create, get = Method(calls.create_outgoing), Method(calls.OUTGOING.get)
-    list, iterate = Method(calls.OUTGOING.list), Iteration(calls.OUTGOING.page)
-    wait, get_grant_spent_amounts = Method(calls.OUTGOING.wait), Method(calls.spent_amounts)
-
-
-class Tokens(Part[Http]):
-    rotate, revoke = Method(grants.rotate), Method(grants.revoke)
 
 
 class _Client(Generic[Http, Transport]):
@@ -77,28 +52,28 @@ class _Client(Generic[Http, Transport]):
             strict=strict,
             on_rotate=on_rotate,
             clock=clock,
+            http=self._open(transport=transport, trust_env=False),
         )
-        self._http = http = self._open(transport=transport, trust_env=False)
-        self.wallet_address, self.grant = WalletAddresses(core, http), Grants(core, http)
-        self.incoming_payment, self.quote = IncomingPayments(core, http), Quotes(core, http)
-        self.outgoing_payment, self.token = OutgoingPayments(core, http), Tokens(core, http)
+        self.wallet_address, self.grant, self.token = WalletAddresses(core), Grants(core), Tokens(core)
+        self.incoming_payment, self.outgoing_payment = IncomingPayments(core), OutgoingPayments(core)
+        self.quote = Quotes(core)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._core.wallet_address} ...{(self._core.kid or '')[-4:]}>"
 
     def __del__(self) -> None:
-        if hasattr(self, "_http") and not self._http.is_closed:
+        if hasattr(self, "_core") and not self._core.http.is_closed:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
 
 
 class Client(_Client[httpx2.Client, httpx2.BaseTransport]):
     """A thread-safe Open Payments client; not for use across `fork`. Close it, or use it with `with`."""
 
-    _open = httpx2.Client
+    _open = staticmethod(partial(httpx2.Client, event_hooks={"response": [bound]}))
 
     def close(self) -> None:
         """Closes its connections."""
-        self._http.close()
+        self._core.http.close()
 
     def __enter__(self) -> Self:
         return self
@@ -110,14 +85,40 @@ class Client(_Client[httpx2.Client, httpx2.BaseTransport]):
 class AsyncClient(_Client[httpx2.AsyncClient, httpx2.AsyncBaseTransport]):
     """An Open Payments client for all tasks of one loop. Close it, or use it with `async with`."""
 
-    _open = httpx2.AsyncClient
+    _open = staticmethod(partial(httpx2.AsyncClient, event_hooks={"response": [bound_async]}))
 
     async def aclose(self) -> None:
         """Closes its connections."""
-        await self._http.aclose()
+        await self._core.http.aclose()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def signer_of(key: Key) -> Signer:
+    """The signing function of a key in any form. Text is never a path. Raises ConfigurationError."""
+    try:
+        if isinstance(key, Path):
+            key = key.read_bytes()
+        if isinstance(key, Mapping):
+            key = base64url_decoded(key["d"])
+        if isinstance(key, str):
+            key = key.encode()
+        found: Any = key
+        if isinstance(key, bytes):
+            is_raw = len(key) == 32
+            found = Ed25519PrivateKey.from_private_bytes(key) if is_raw else load_pem_private_key(key, password=None)
+    except (KeyError, OSError, ValueError, TypeError) as error:
+        forms = "PEM without a password, 32 raw bytes, or a JWK with its d"
+        raise errors.ConfigurationError(
+            f"The private key cannot be read ({type(error).__name__}): give {forms}"
+        ) from None
+    if isinstance(found, Ed25519PrivateKey):
+        return found.sign
+    if not callable(found):
+        raise errors.ConfigurationError("The private key is no Ed25519 key")
+    signer: Signer = found
+    return signer

@@ -1,59 +1,39 @@
-"""Calls as generators: signing, sending and retrying, independent of threads and asyncio.
+"""Sending signed requests with retries, and calls as methods of either client.
 
-A call is a generator that yields effects and returns its result; failures are thrown into it. `drivers` performs the
-effects.
+A call is a coroutine function. In a client for threads it never suspends: what it waits for blocks the thread.
 """
 
+import asyncio
+import inspect
 import logging
 import random
 import time
-from collections.abc import Callable, Generator, Mapping
-from pathlib import Path
-from threading import Lock
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from contextlib import suppress
+from functools import wraps
+from typing import Any, Concatenate, Final, Generic, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar, overload
 from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from payres import __version__
 from payres.client import errors
 from payres.clock import SECOND, Clock
-from payres.identifiers import base64url_decoded
 from payres.signatures.sign import Message, Unsigned, prepare
 
 log = logging.getLogger("payres.client")
+P = ParamSpec("P")
 T = TypeVar("T")
+Given = TypeVar("Given")
+Awaited = TypeVar("Awaited")
+Http = TypeVar("Http", bound=httpx2.Client | httpx2.AsyncClient)
 Signer = Callable[[bytes], Any]
-Key = str | bytes | Path | Mapping[str, Any] | Ed25519PrivateKey | Signer
+Repeat = Literal["always", "never", "quoted", "keyed"]
 LONGEST_PAUSE: Final = 10  # seconds; a longer Retry-After ends the retries
 FIRST_PAUSE: Final = 0.25
 UNAVAILABLE: Final = (502, 503, 504)
-
-
-class Sleep(NamedTuple):
-    """Pause, in seconds."""
-
-    seconds: float
-
-
-class Ask(NamedTuple):
-    """Call a function of the app, which may return an awaitable if the client is asynchronous."""
-
-    function: Callable[[Any], Any]
-    argument: Any
-
-
-class Acquire(NamedTuple):
-    """Acquire a lock, which a thread or a task may hold."""
-
-    lock: Lock
-
-
-Effect = httpx2.Request | Sleep | Ask | Acquire
-Steps = Generator[Effect, Any, T]
+NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
 
 class Call(NamedTuple):
@@ -72,10 +52,10 @@ class Call(NamedTuple):
     key: str | None = None
     wait: int | None = None
     timeout: float | None = None
-    repeat: Literal["always", "never", "quoted", "keyed"] = "always"
+    repeat: Repeat = "always"
 
 
-class Core(msgspec.Struct, kw_only=True):
+class Core(msgspec.Struct, Generic[Http], kw_only=True):
     """The state of a client. It caches only which servers support Idempotency-Keys (`keeping`)."""
 
     wallet_address: str | None
@@ -87,18 +67,30 @@ class Core(msgspec.Struct, kw_only=True):
     strict: bool
     on_rotate: Callable[[Any], Any] | None
     clock: Clock
+    http: Http
     noticed: set[str] = msgspec.field(default_factory=set)  # the non-standard members that were logged
     keeping: set[str] = msgspec.field(default_factory=set)
 
-    def exchange(self, call: Call) -> Steps[httpx2.Response]:
+    async def ask(self, function: Callable[[T], Any], argument: T) -> Any:
+        """The result of a function, which may return an awaitable if the client is asynchronous."""
+        result = function(argument)
+        is_awaited = isinstance(self.http, httpx2.AsyncClient) and inspect.isawaitable(result)
+        return await result if is_awaited else result
+
+    async def sleep(self, seconds: float) -> None:
+        """Pauses the task or the thread."""
+        await self.ask(asyncio.sleep if isinstance(self.http, httpx2.AsyncClient) else time.sleep, seconds)
+
+    async def exchange(self, call: Call) -> httpx2.Response:
         """Sends the request, with retries, and returns the response with the expected status."""
         is_lost = False
         attempt = 0
         while True:
             try:
-                return (yield from self._attempt(call))
+                return await self._attempt(call)
             except (errors.NoAnswer, errors.ApiError) as failure:
-                is_unknown = isinstance(failure, errors.AnswerLost) or _is_unavailable(failure)
+                status = failure.status if isinstance(failure, errors.ApiError) else None
+                is_unknown = status in UNAVAILABLE or isinstance(failure, errors.AnswerLost)
                 is_lost = is_lost or is_unknown
                 is_safe = isinstance(failure, errors.NotSent | errors.TooManyRequests)
                 pause = None
@@ -109,7 +101,7 @@ class Core(msgspec.Struct, kw_only=True):
                         sentence = f"{call.name}: the answer was lost, and the server may have done it"
                         raise errors.AnswerLost(sentence, call.key) from failure
                     raise
-            yield Sleep(pause)
+            await self.sleep(pause)
             attempt += 1
 
     def _may_repeat(self, call: Call) -> bool:
@@ -117,11 +109,11 @@ class Core(msgspec.Struct, kw_only=True):
             return bool(call.key) and urlsplit(call.url).netloc in self.keeping
         return call.repeat != "never"
 
-    def _attempt(self, call: Call) -> Steps[httpx2.Response]:
-        request, base = yield from self._request(call)
+    async def _attempt(self, call: Call) -> httpx2.Response:
+        request, base = await self._request(call)
         started, status, code = time.perf_counter(), 0, "no_answer"
         try:
-            answer: httpx2.Response = yield request
+            answer: httpx2.Response = await self.ask(self.http.send, request)
             status, code = answer.status_code, "-"
             if "idempotency-key" in answer.headers:
                 self.keeping.add(urlsplit(call.url).netloc)
@@ -132,12 +124,17 @@ class Core(msgspec.Struct, kw_only=True):
             if isinstance(error, errors.SignatureRejected):
                 error.our_base = base
             raise error
+        except httpx2.HTTPError as failure:
+            kind = errors.NotSent if isinstance(failure, NEVER_SENT) else errors.AnswerLost
+            raise kind(str(failure) or type(failure).__name__) from failure
         finally:
             ms = (time.perf_counter() - started) * 1000
             log.debug("%s %s %s %s %.1f ms", call.name, request.url.host, status, code, ms)
 
-    def _request(self, call: Call) -> Steps[tuple[httpx2.Request, str | None]]:
+    async def _request(self, call: Call) -> tuple[httpx2.Request, str | None]:
         """The request to send, and its signature base if it is signed, by the same rule as the JavaScript client."""
+        if self.http.is_closed:
+            raise errors.ConfigurationError("The client is closed")
         url = self._url(call.url)
         body = b"" if call.body is None else msgspec.json.encode(call.body)
         headers, base = _headers(call), None
@@ -148,7 +145,7 @@ class Core(msgspec.Struct, kw_only=True):
                 unsigned = unsigned_request(call.method, url, headers, body, self.kid, self.clock)
             except ValueError as error:  # a kid or token with characters that are invalid in headers
                 raise errors.ConfigurationError(f"{call.name} cannot be signed: {error}") from error
-            signature = yield Ask(self.signer, unsigned.base)
+            signature = await self.ask(self.signer, unsigned.base)
             if not isinstance(signature, bytes):
                 raise errors.ConfigurationError("The signer gave no bytes; one that is awaited needs an AsyncClient")
             headers |= unsigned.signed(signature)
@@ -160,15 +157,83 @@ class Core(msgspec.Struct, kw_only=True):
     def _url(self, text: str) -> httpx2.URL:
         try:
             url = httpx2.URL(text)
-        except httpx2.InvalidURL as error:
+            url.host.encode("idna")  # as the socket does
+        except (httpx2.InvalidURL, UnicodeError) as error:
             raise errors.ConfigurationError(f"{text!r} is no URL: {error}") from error
-        if url.scheme not in ("http", "https") or not url.host:
+        if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535:
             raise errors.ConfigurationError(f"{text!r} is no URL of http or https")
         if self.use_http:
             return httpx2.URL(f"http://{text.partition('://')[2]}")
         if url.scheme == "http" and not (self.wallet_address or "").startswith("http://"):
             raise errors.InsecureUrl(f"{text!r} is plain http; for tests, make the client with use_http=True")
         return url
+
+
+class Options(TypedDict, total=False):
+    """What every call takes. `timeout` is in seconds, for each attempt."""
+
+    timeout: float | None
+
+
+class Part(Generic[Http]):
+    """The calls of one kind of resource, in either client."""
+
+    def __init__(self, core: Core[Http]) -> None:
+        self.core = core
+
+
+class Method(Generic[P, Given, Awaited]):
+    """A call as a method: of a client for threads it returns the result, of an asynchronous one an awaitable of it.
+
+    As an attribute of the class it is the coroutine function, by which calls use each other.
+    """
+
+    def __init__(self, function: Callable[Concatenate[Any, P], Awaited], give: Callable[[Awaited], Given]) -> None:
+        self._function, self._give = function, give
+
+    @overload
+    def __get__(self, part: None, owner: object) -> Callable[Concatenate[Any, P], Awaited]: ...
+    @overload
+    def __get__(self, part: Part[httpx2.Client], owner: object) -> Callable[P, Given]: ...
+    @overload
+    def __get__(self, part: Part[httpx2.AsyncClient], owner: object) -> Callable[P, Awaited]: ...
+    def __get__(self, part: Part[Any] | None, owner: object) -> Any:
+        if part is None:
+            return self._function
+
+        @wraps(self._function)
+        def bound(*args: P.args, **kwargs: P.kwargs) -> Any:
+            made = self._function(part, *args, **kwargs)
+            return made if isinstance(part.core.http, httpx2.AsyncClient) else self._give(made)
+
+        return bound
+
+
+def method(function: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Method[P, T, Coroutine[Any, Any, T]]:
+    """Makes a coroutine function a method of both clients."""
+    return Method(function, _result)
+
+
+def iteration(
+    function: Callable[Concatenate[Any, P], AsyncGenerator[T, None]],
+) -> Method[P, Iterator[T], AsyncGenerator[T, None]]:
+    """Makes an asynchronous generator function a method of both clients."""
+    return Method(function, _items)
+
+
+def _result(steps: Coroutine[Any, Any, T]) -> T:
+    try:
+        steps.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("a call of a client for threads has suspended")
+
+
+def _items(items: AsyncGenerator[T, None]) -> Iterator[T]:
+    with suppress(StopAsyncIteration):
+        while True:
+            yield _result(anext(items))
 
 
 def unsigned_request(
@@ -203,33 +268,3 @@ def _pause(failure: Exception, attempt: int) -> float | None:
     if asked is not None:
         return asked if asked <= LONGEST_PAUSE else None
     return FIRST_PAUSE * float(2**attempt) * random.uniform(0.75, 1.25)  # noqa: S311 - no secret
-
-
-def _is_unavailable(failure: Exception) -> bool:
-    return isinstance(failure, errors.ApiError) and failure.status in UNAVAILABLE
-
-
-def signer_of(key: Key) -> Signer:
-    """The signing function of a key in any form. Text is never a path. Raises ConfigurationError."""
-    try:
-        if isinstance(key, Path):
-            key = key.read_bytes()
-        if isinstance(key, Mapping):
-            key = base64url_decoded(key["d"])
-        if isinstance(key, str):
-            key = key.encode()
-        found: Any = key
-        if isinstance(key, bytes):
-            is_raw = len(key) == 32
-            found = Ed25519PrivateKey.from_private_bytes(key) if is_raw else load_pem_private_key(key, password=None)
-    except (KeyError, OSError, ValueError, TypeError) as error:
-        forms = "PEM without a password, 32 raw bytes, or a JWK with its d"
-        raise errors.ConfigurationError(
-            f"The private key cannot be read ({type(error).__name__}): give {forms}"
-        ) from None
-    if isinstance(found, Ed25519PrivateKey):
-        return found.sign
-    if not callable(found):
-        raise errors.ConfigurationError("The private key is no Ed25519 key")
-    signer: Signer = found
-    return signer

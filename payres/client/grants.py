@@ -3,16 +3,17 @@
 import hmac
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from threading import Lock
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import msgspec
 
 from payres.client import checks, errors
-from payres.client.core import Acquire, Ask, Call, Core, Sleep, Steps
+from payres.client.core import Call, Core, Http, Options, Part, method
 from payres.gnap import Access, AccessToken, GrantResponse, TokenResponse, interaction_hash
 from payres.wire import WalletAddress
 
@@ -54,8 +55,11 @@ class Grant(Kept, kw_only=True):
 
     def take(self, token: AccessToken) -> None:
         """Replaces the token."""
+        try:
+            self.access = msgspec.json.decode(token.access, type=list[dict[str, Any]])
+        except msgspec.ValidationError as error:
+            raise errors.InvalidAnswer(200, [f"access: {error}"]) from None
         self.value, self.manage, self.expires_in = token.value, token.manage, token.expires_in or None
-        self.access = msgspec.json.decode(token.access)
 
 
 class PendingGrant(Kept, kw_only=True):
@@ -72,7 +76,10 @@ class PendingGrant(Kept, kw_only=True):
 
         Raises GrantDenied, and HashMismatch if the URL is not from the server.
         """
-        query = dict(parse_qsl(urlsplit(callback_url).query))
+        try:
+            query = dict(parse_qsl(urlsplit(callback_url).query))
+        except ValueError as error:
+            raise errors.HashMismatch(f"The browser did not return to a URL: {error}") from error
         if "result" in query:
             raise errors.GrantDenied(f"The wallet's owner did not consent: {query['result']}")
         reference, shown = query.get("interact_ref", ""), _standard(query.get("hash", ""))
@@ -90,185 +97,192 @@ class PendingGrant(Kept, kw_only=True):
 Token = str | Grant
 
 
-def request(
-    core: Core,
-    server: Server,
-    *access: Item,
-    interact: Mapping[str, Any] | None = None,
-    subject: Mapping[str, Any] | None = None,
-    client: str | Mapping[str, Any] | None = None,
-    timeout: float | None = None,
-) -> Steps[Grant | PendingGrant]:
-    """Requests a grant."""
-    if not access and not subject:
-        raise errors.ConfigurationError("Ask for access, a subject, or both")
-    items: list[dict[str, Any]] = [msgspec.to_builtins(item) for item in access]
-    if any({"debitAmount", "receiveAmount"} <= (item.get("limits") or {}).keys() for item in items):
-        raise errors.ConfigurationError("Limit debitAmount or receiveAmount, not both")
-    given = {
-        "access_token": {"access": items} if items else None,
-        "subject": subject,
-        "interact": interact,
-        "client": client or core.wallet_address,
-    }
-    body = {name: value for name, value in given.items() if value}
-    if "client" not in body:
-        raise errors.ConfigurationError("A grant is asked for in the name of a wallet address: give the client one")
-    url = server.auth_server if isinstance(server, WalletAddress) else server
-    call = Call("grant.request", "POST", url, body=body, timeout=timeout, repeat="never")
-    found = yield from _granted(core, call)
-    if isinstance(found, PendingGrant):
-        found.server = url
-        found.client_nonce = ((interact or {}).get("finish") or {}).get("nonce", "")
-    return found
+class Grants(Part[Http]):
+    """Requesting, continuing and revoking grants."""
 
+    @method
+    async def request(
+        self,
+        server: Server,
+        *access: Item,
+        interact: Mapping[str, Any] | None = None,
+        subject: Mapping[str, Any] | None = None,
+        client: str | Mapping[str, Any] | None = None,
+        **options: Unpack[Options],
+    ) -> Grant | PendingGrant:
+        """Requests a grant."""
+        if not access and not subject:
+            raise errors.ConfigurationError("Ask for access, a subject, or both")
+        items: list[dict[str, Any]] = [msgspec.to_builtins(item) for item in access]
+        if any({"debitAmount", "receiveAmount"} <= (item.get("limits") or {}).keys() for item in items):
+            raise errors.ConfigurationError("Limit debitAmount or receiveAmount, not both")
+        given = {
+            "access_token": {"access": items} if items else None,
+            "subject": subject,
+            "interact": interact,
+            "client": client or self.core.wallet_address,
+        }
+        body = {name: value for name, value in given.items() if value}
+        if "client" not in body:
+            raise errors.ConfigurationError("A grant is asked for in the name of a wallet address: give the client one")
+        url = server.auth_server if isinstance(server, WalletAddress) else server
+        found = await _granted(self.core, Call("grant.request", "POST", url, body=body, repeat="never", **options))
+        if isinstance(found, PendingGrant):
+            found.server = url
+            found.client_nonce = ((interact or {}).get("finish") or {}).get("nonce", "")
+        return found
 
-def continue_(
-    core: Core, url: str, access_token: str, interact_ref: str | None = None, *, timeout: float | None = None
-) -> Steps[Grant | PendingGrant]:
-    """Continues a grant, with the interaction reference, if there is one."""
-    body = {"interact_ref": interact_ref} if interact_ref else None
-    call = Call("grant.continue", "POST", url, body=body, token=access_token, timeout=timeout, repeat="never")
-    return (yield from _granted(core, call))
+    @method
+    async def continue_(
+        self, url: str, access_token: str, interact_ref: str | None = None, **options: Unpack[Options]
+    ) -> Grant | PendingGrant:
+        """Continues a grant, with the interaction reference, if there is one."""
+        body = {"interact_ref": interact_ref} if interact_ref else None
+        call = Call("grant.continue", "POST", url, body=body, token=access_token, repeat="never", **options)
+        return await _granted(self.core, call)
 
+    @method
+    async def cancel(self, url: str, access_token: str, **options: Unpack[Options]) -> None:
+        """Revokes a grant and its tokens."""
+        await self.core.exchange(Call("grant.cancel", "DELETE", url, 204, token=access_token, **options))
 
-def cancel(core: Core, url: str, access_token: str, *, timeout: float | None = None) -> Steps[None]:
-    """Revokes a grant and its tokens."""
-    yield from core.exchange(Call("grant.cancel", "DELETE", url, 204, token=access_token, timeout=timeout))
-
-
-def obtain(core: Core, server: Server, *access: Item, timeout: float | None = None) -> Steps[Grant]:
-    """Requests a grant that needs no consent. Raises InteractionNeeded."""
-    refused: errors.ApiError | None = None
-    try:
-        found = yield from request(core, server, *access, timeout=timeout)
-        if isinstance(found, Grant):
-            return found
-    except errors.ApiError as error:
-        if "interact" not in str(error):
-            raise
-        refused = error
-    raise errors.InteractionNeeded("The wallet's owner must consent: use grant.start") from refused
-
-
-def start(
-    core: Core, server: Server, *access: Item, finish: str | None = None, timeout: float | None = None
-) -> Steps[PendingGrant]:
-    """Requests a grant with the owner's consent at `redirect`; the browser returns to the URL `finish`, if given."""
-    interact: dict[str, Any] = {"start": ["redirect"]}
-    if finish is not None:
-        interact["finish"] = {"method": "redirect", "uri": finish, "nonce": secrets.token_urlsafe(24)}
-    found = yield from request(core, server, *access, interact=interact, timeout=timeout)
-    if isinstance(found, Grant):
-        raise errors.GrantError("The server asks nobody for consent to this: use grant.obtain")
-    return found
-
-
-def finish(core: Core, pending: PendingGrant, callback_url: str, *, timeout: float | None = None) -> Steps[Grant]:
-    """Continues the grant after the owner's browser has returned to `callback_url`.
-
-    Raises GrantDenied, and HashMismatch if the URL is not from the server; then nothing is continued.
-    """
-    reference = pending.reference_in(callback_url)
-    found = yield from _continued(core, pending, reference, timeout)
-    if isinstance(found, PendingGrant):
-        raise errors.GrantError("The server has not given the grant yet")
-    return found
-
-
-def wait(core: Core, pending: PendingGrant, timeout: float = 600) -> Steps[Grant]:
-    """Polls for the grant until the owner has consented, as often as the server permits. Raises GrantDenied,
-    WaitTimeout."""
-    deadline, pause = time.monotonic() + timeout, max(pending.wait, 1)
-    while time.monotonic() + pause <= deadline:
-        yield Sleep(pause)
+    @method
+    async def obtain(self, server: Server, *access: Item, **options: Unpack[Options]) -> Grant:
+        """Requests a grant that needs no consent. Raises InteractionNeeded."""
+        refused: errors.ApiError | None = None
         try:
-            found = yield from _continued(core, pending)
-        except errors.ApiError as error:
-            if error.code != "too_fast":
-                raise
-            asked = error.details.get("wait")
-            pause = max(asked if isinstance(asked, int) else error.retry_after or pause, 1)
-        else:
+            found = await Grants.request(self, server, *access, **options)
             if isinstance(found, Grant):
                 return found
-            pending.continue_uri, pending.continue_token = found.continue_uri, found.continue_token
-            pause = max(found.wait, 1)
-    raise errors.WaitTimeout("The wallet's owner has not decided")
+        except errors.ApiError as error:
+            if "interact" not in str(error):
+                raise
+            refused = error
+        raise errors.InteractionNeeded("The wallet's owner must consent: use grant.start") from refused
 
+    @method
+    async def start(
+        self, server: Server, *access: Item, finish: str | None = None, **options: Unpack[Options]
+    ) -> PendingGrant:
+        """Requests a grant with the owner's consent at `redirect`; the browser returns to `finish`, a URL, if given."""
+        interact: dict[str, Any] = {"start": ["redirect"]}
+        if finish is not None:
+            interact["finish"] = {"method": "redirect", "uri": finish, "nonce": secrets.token_urlsafe(24)}
+        found = await Grants.request(self, server, *access, interact=interact, **options)
+        if isinstance(found, Grant):
+            raise errors.GrantError("The server asks nobody for consent to this: use grant.obtain")
+        return found
 
-def rotate(core: Core, url: str, access_token: Token, *, timeout: float | None = None) -> Steps[AccessToken]:
-    """Rotates a token; a Grant is updated."""
-    if isinstance(access_token, str):
-        return (yield from _new_token(core, url, access_token, timeout))
-    yield Acquire(access_token.lock)
-    try:
-        return (yield from _renew(core, url, access_token, timeout))
-    finally:
-        access_token.lock.release()
+    @method
+    async def finish(self, pending: PendingGrant, callback_url: str, **options: Unpack[Options]) -> Grant:
+        """Continues the grant after the owner's browser has returned to `callback_url`.
 
+        Raises GrantDenied, and HashMismatch if the URL is not from the server; then nothing is continued.
+        """
+        found = await self._continued(pending, pending.reference_in(callback_url), **options)
+        if isinstance(found, PendingGrant):
+            raise errors.GrantError("The server has not given the grant yet")
+        return found
 
-def revoke(core: Core, url: str, access_token: Token, *, timeout: float | None = None) -> Steps[None]:
-    """Revokes a token."""
-    value = access_token.value if isinstance(access_token, Grant) else access_token
-    yield from core.exchange(Call("token.revoke", "DELETE", url, 204, token=value, timeout=timeout))
+    @method
+    async def wait(self, pending: PendingGrant, timeout: float = 600) -> Grant:  # noqa: ASYNC109 - of all attempts
+        """Polls for the grant until the owner has consented, as often as the server permits. Raises GrantDenied,
+        WaitTimeout."""
+        deadline, pause = time.monotonic() + timeout, max(pending.wait, 1)
+        while pause <= deadline - time.monotonic():  # a server may ask for more seconds than a float can have
+            await self.core.sleep(pause)
+            try:
+                found = await self._continued(pending)
+            except errors.ApiError as error:
+                if error.code != "too_fast":
+                    raise
+                asked = error.details.get("wait")
+                pause = max(asked if isinstance(asked, int) else error.retry_after or pause, 1)
+            else:
+                if isinstance(found, Grant):
+                    return found
+                pending.continue_uri, pending.continue_token = found.continue_uri, found.continue_token
+                pause = max(found.wait, 1)
+        raise errors.WaitTimeout("The wallet's owner has not decided")
 
-
-def exchange(core: Core, access_token: Token, call: Call) -> Steps[httpx2.Response]:
-    """The response to a call with a token. The token of a Grant is rotated once if it has expired."""
-    if isinstance(access_token, str):
-        return (yield from core.exchange(call._replace(token=access_token)))
-    used = access_token.value
-    try:
-        return (yield from core.exchange(call._replace(token=used)))
-    except errors.TokenError as error:
-        yield from _renew_expired(core, access_token, used, error)
-    return (yield from core.exchange(call._replace(token=access_token.value)))
-
-
-def _renew_expired(core: Core, grant: Grant, used: str, expired: errors.TokenError) -> Steps[None]:
-    yield Acquire(grant.lock)
-    try:
-        if grant.value == used:  # else another thread or task has rotated it
-            yield from _renew(core, grant.manage, grant, None)
-    except errors.ApiError as error:
-        if error.status >= 500 or error.status == 429:
+    async def _continued(
+        self, pending: PendingGrant, reference: str | None = None, **options: Unpack[Options]
+    ) -> Grant | PendingGrant:
+        try:
+            return await Grants.continue_(self, pending.continue_uri, pending.continue_token, reference, **options)
+        except errors.ApiError as error:
+            if error.code == "user_denied":
+                raise errors.GrantDenied("The wallet's owner said no") from error
+            if error.reason in LAPSED or error.code == "invalid_continuation":
+                raise errors.GrantLapsed(str(error)) from error
             raise
-        raise expired from error  # the token was revoked, or rotated by another process
+
+
+class Tokens(Part[Http]):
+    """Rotating and revoking access tokens."""
+
+    @method
+    async def rotate(self, url: str, access_token: Token, **options: Unpack[Options]) -> AccessToken:
+        """Rotates a token; a Grant is updated."""
+        if isinstance(access_token, str):
+            return await _rotated(self.core, url, access_token, **options)
+        async with _locked(self.core, access_token):
+            return await _rotated(self.core, url, access_token, **options)
+
+    @method
+    async def revoke(self, url: str, access_token: Token, **options: Unpack[Options]) -> None:
+        """Revokes a token."""
+        await self.core.exchange(Call("token.revoke", "DELETE", url, 204, token=_value(access_token), **options))
+
+
+async def exchange(core: Core[Any], access_token: Token, call: Call) -> httpx2.Response:
+    """The response to a call with a token. The token of a Grant is rotated once if it has expired."""
+    used = _value(access_token)
+    try:
+        return await core.exchange(call._replace(token=used))
+    except errors.TokenError as expired:
+        if isinstance(access_token, str):
+            raise
+        try:
+            async with _locked(core, access_token):
+                if access_token.value == used:  # else another thread or task has rotated it
+                    await _rotated(core, access_token.manage, access_token)
+        except errors.ApiError as error:
+            if error.status >= 500 or error.status == 429:
+                raise
+            raise expired from error  # the token was revoked, or rotated by another process
+    return await core.exchange(call._replace(token=access_token.value))
+
+
+async def _rotated(core: Core[Any], url: str, access_token: Token, **options: Unpack[Options]) -> AccessToken:
+    """The new token, which is also put into a Grant."""
+    call = Call("token.rotate", "POST", url, token=_value(access_token), repeat="never", **options)
+    answer = await core.exchange(call)
+    token = checks.decoded(answer, TokenResponse).access_token
+    checks.notice(core, answer, checks.members(answer)["access_token"], AccessToken)
+    if isinstance(access_token, Grant):
+        access_token.take(token)
+        if core.on_rotate is not None:
+            await core.ask(core.on_rotate, access_token)
+    return token
+
+
+def _value(access_token: Token) -> str:
+    return access_token.value if isinstance(access_token, Grant) else access_token
+
+
+@asynccontextmanager
+async def _locked(core: Core[Any], grant: Grant) -> AsyncIterator[None]:
+    while not grant.lock.acquire(blocking=False):  # the holder may be a task of this loop, which must not block
+        await core.sleep(0.005)
+    try:
+        yield
     finally:
         grant.lock.release()
 
 
-def _renew(core: Core, url: str, grant: Grant, timeout: float | None) -> Steps[AccessToken]:
-    token = yield from _new_token(core, url, grant.value, timeout)
-    grant.take(token)
-    if core.on_rotate is not None:
-        yield Ask(core.on_rotate, grant)
-    return token
-
-
-def _new_token(core: Core, url: str, value: str, timeout: float | None) -> Steps[AccessToken]:
-    answer = yield from core.exchange(Call("token.rotate", "POST", url, token=value, timeout=timeout, repeat="never"))
-    token = checks.decoded(answer, TokenResponse).access_token
-    checks.notice(core, answer, checks.members(answer)["access_token"], AccessToken)
-    return token
-
-
-def _continued(
-    core: Core, pending: PendingGrant, reference: str | None = None, timeout: float | None = None
-) -> Steps[Grant | PendingGrant]:
-    try:
-        return (yield from continue_(core, pending.continue_uri, pending.continue_token, reference, timeout=timeout))
-    except errors.ApiError as error:
-        if error.code == "user_denied":
-            raise errors.GrantDenied("The wallet's owner said no") from error
-        if error.reason in LAPSED or error.code == "invalid_continuation":
-            raise errors.GrantLapsed(str(error)) from error
-        raise
-
-
-def _granted(core: Core, call: Call) -> Steps[Grant | PendingGrant]:
-    answer = yield from core.exchange(call)
+async def _granted(core: Core[Any], call: Call) -> Grant | PendingGrant:
+    answer = await core.exchange(call)
     found = checks.decoded(answer, GrantResponse)
     if call.name == "grant.request" and bool(found.interact) == bool(found.access_token):
         raise errors.InvalidAnswer(answer.status_code, ["it has both or neither of interact and access_token"])
