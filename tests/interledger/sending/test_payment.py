@@ -392,6 +392,25 @@ def test_small_delivery_costs_its_price_or_nothing() -> None:
     assert len(path.log) <= 3
 
 
+class CoarserLink(SimulatedPath):
+    """5,000 of the sender's units to one of a link, and as many of the receiver's."""
+
+    def exchanged(self, amount: int) -> int:
+        return amount // 5000 * 5000
+
+    def on_the_way(self, prepare: Prepare) -> Reject | None:
+        if 0 < prepare.amount < 5000:
+            return Reject(Code.INSUFFICIENT_SOURCE_AMOUNT, CONNECTOR)
+        return super().on_the_way(prepare)
+
+
+def test_delivery_below_a_unit_of_a_link_is_tried_with_more_until_it_passes() -> None:
+    path = CoarserLink()
+    result, _ = pay_over(path, Plan(6000, 4000, Fraction(4, 6), EXACT, sends_all=False))
+    assert [entry.prepare.amount for entry in path.log] == [4000, 4501, 5064]
+    assert (result.sent, result.delivered, result.failure) == (5064, 5000, None)
+
+
 class Canned:
     """Answers each packet with what a test makes of it."""
 
