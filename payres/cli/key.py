@@ -123,7 +123,7 @@ def read_key(jwk: IO[bytes] | None, pem: IO[bytes] | None, kid: str | None) -> J
         wanted = '{"kty": "OKP", "crv": "Ed25519", "kid": "...", "x": "..."}'
         hint = "" if jwk is None else f". A public JWK is {wanted}, in JSON or in base64"
         raise InvalidRequest(f"The key cannot be used: {error}{hint}") from error
-    raise click.UsageError("A PEM has no kid; give one with --kid, the same that the client signs with")
+    raise click.UsageError("A PEM names no kid; give one with --kid, the same that the client signs with")
 
 
 def _write_private(path: str, pem: bytes) -> None:

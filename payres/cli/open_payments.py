@@ -78,7 +78,7 @@ def pay(session: Session, /, address: str, amount: str | None, payer: str, clien
     receiver, payer, signer = (_url(urls, one) for one in (address, payer, client or payer))
     key = _private_key(options["key"])
     with _in_sentences(), Client(signer, key, _kid(key, options["kid"])) as op:
-        # With --json, standard output is for the payment.
+        # Standard output is the payment's when that is asked for as JSON.
         tell = partial(click.echo, err=session.as_json)
         payment = _pay(op, receiver, amount, payer, options["note"], options["timeout"], tell)
     rows = ("Payment", payment.id), ("Receiver", payment.receiver), ("Sent", _money(payment.sent_amount))
@@ -246,7 +246,7 @@ def _private_key(file: IO[bytes]) -> bytes | Mapping[str, Any]:
 def _kid(private: bytes | Mapping[str, Any], kid: str | None) -> str:
     kid = kid or (private.get("kid") if isinstance(private, Mapping) else None)
     if kid is None:
-        raise click.UsageError("A PEM has no kid; give one with --kid, the same that the server knows the key by")
+        raise click.UsageError("A PEM names no kid; give one with --kid, the same that the server knows the key by")
     return kid
 
 
@@ -260,7 +260,7 @@ def _signed(
     headers |= {"authorization": f"GNAP {token}"} if token else {}
     with _in_sentences():
         if not is_http_url(address):
-            raise ValueError(f"{address!r} is not an http or https URL")
+            raise ValueError(f"{address!r} is no URL of http or https")
         unsigned = unsigned_request(method, httpx2.URL(address), headers, body, kid, SystemClock())
         signature = signer_of(private)(unsigned.base)
     return headers | unsigned.signed(signature), unsigned.base.decode("utf-8", "replace")

@@ -163,7 +163,7 @@ class Core(msgspec.Struct, kw_only=True):
         except httpx2.InvalidURL as error:
             raise errors.ConfigurationError(f"{text!r} is no URL: {error}") from error
         if url.scheme not in ("http", "https") or not url.host:
-            raise errors.ConfigurationError(f"{text!r} is not an http or https URL")
+            raise errors.ConfigurationError(f"{text!r} is no URL of http or https")
         if self.use_http:
             return httpx2.URL(f"http://{text.partition('://')[2]}")
         if url.scheme == "http" and not (self.wallet_address or "").startswith("http://"):

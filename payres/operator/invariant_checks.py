@@ -26,7 +26,7 @@ BATCH_ROWS: Final = 1000
 BATCH_ACCOUNTS: Final = 100_000  # the accounts whose transfers are summed in memory at once
 MAX_PAGES: Final = 16_384  # the largest file that is checked in the background; a larger one would take seconds
 PAUSE_SECONDS: Final = 60.0
-RECENT_SHARE: Final = 100  # checking recent rows takes at most this part of the time
+RECENT_SHARE: Final = 100  # checking recent rows takes at most one part in this many of the time
 ALL_SHARE: Final = 50
 
 log = logging.getLogger("payres.operator")
@@ -161,7 +161,7 @@ class BackgroundCheck:
         self._database = database
 
     async def run(self) -> None:
-        """Checks once at the start, without delaying it, and then repeatedly."""
+        """Checks once at the start, which does not wait for it, and then repeatedly."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.repeat(self.check_recent, RECENT_SHARE))
             tasks.create_task(self.repeat(self.check_all, 0))

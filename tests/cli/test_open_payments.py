@@ -146,7 +146,7 @@ def test_request(server: Instance, payres: Command, as_json: AsJson) -> None:
     result = payres("request", "GET", f"{server.base_url}/quotes/none", "--token-file", "token", *key)
     assert (result.exit_code, result.stderr) == (1, "404 Not Found\n")
     assert json.loads(result.stdout)["error"]["code"] == "not_found"
-    assert one_sentence(payres("request", "GET", "nonsense", *key)).endswith("is not an http or https URL")
+    assert one_sentence(payres("request", "GET", "nonsense", *key)).endswith("is no URL of http or https")
     assert "does not answer" in one_sentence(payres("request", "GET", "http://127.0.0.1:9/", *key))
 
 
