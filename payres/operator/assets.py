@@ -34,7 +34,7 @@ ExactRate = Annotated[str, Meta(max_length=MAX_RATE_LENGTH, description="An exac
 
 
 class AssetFee(Resource, frozen=True, kw_only=True):
-    """What sending costs: a fixed amount, and ten-thousandths of what is sent."""
+    """The fee for sending: a fixed amount, and ten-thousandths of what is sent."""
 
     fixed: str
     basis_points: int

@@ -97,7 +97,8 @@ def require_payment(work: Work, id: str) -> PaymentRecord:
 
 
 def _moved_of_all(one: Payment) -> Cell:
-    """What was received or sent, and of how much if not all; the rest of a completed debit never left."""
+    """What was received or sent, and the full amount if that is more; the rest of a completed debit never left the
+    wallet."""
     moved, wanted, back = (Cell(text or "0", "number").shown for text in (one.moved, one.amount, one.refunded))
     is_outgoing = one.direction == "outgoing"
     is_done = one.amount is None or (is_outgoing and one.state == "completed")

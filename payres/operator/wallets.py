@@ -256,8 +256,8 @@ def activate(work: Work, wallet: WalletName) -> WalletRecord:
 
 
 def set_password(work: Work, path: str, password_hash: str, forget_browsers: bool = False) -> WalletRecord:
-    """Gives the owner a new password (see hash_password) and ends every browser session that the old one opened, and a
-    link that would set another.
+    """Gives the owner a new password (see hash_password), and ends every browser session under the old one and any link
+    that sets a password.
 
     The counts of wrong passwords are cleared. Browsers stay known unless `forget_browsers`, for when somebody else had
     the password. Raises NotFound.
@@ -277,8 +277,9 @@ def set_password(work: Work, path: str, password_hash: str, forget_browsers: boo
 def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     """Make a URL with which an owner sets a password.
 
-    For one who forgot it or never had one. It is valid once, for an hour, and until a password is set or another link
-    is made. Who has it has the wallet: give it to nobody but the owner. The old password stays until then.
+    For an owner who forgot the password or never had one. It is valid once, for an hour, and until a password is set or
+    another link is made. Whoever has it controls the wallet: give it to nobody but the owner. The old password is valid
+    until then.
     """
     found, secret, ends_at = require_wallet(work, wallet), work.new_secret(), work.now + LINK_LIFETIME
     wallets.set_password_link(work, found.id, hash_secret(secret), ends_at)
