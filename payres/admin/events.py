@@ -1,4 +1,4 @@
-"""Events in their order: what there is, or as soon as there is some, or as a stream."""
+"""Events in order of sequence: at once, as soon as there are some, or as a stream."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -26,21 +26,22 @@ from payres.wire import List, encode
 
 
 class EventQuery(Query, frozen=True, kw_only=True):
-    """`after` is the sequence of the last event that is known, `wait` so many seconds."""
+    """`after` is the sequence of the last known event, `wait` is in seconds."""
 
     after: Annotated[int, Meta(ge=0, le=MAX_LEDGER)] = 0
     wait: Annotated[int, Meta(ge=0, le=MAX_WAIT_SECONDS)] = 0
 
 
 EVENT_STREAM: Final = "text/event-stream"
-# The sequence of the last event, the events as a stream has them, and whether these are all for now.
+# The sequence of the last event, the events in the format of a stream, and whether these are all for now.
 Lines = tuple[int, bytes, bool]
-# Seconds after which a stream says something, so that nobody on the way takes it for dead.
+# Seconds after which a stream sends something, so that no proxy takes it for dead.
 HEARTBEAT_SECONDS: Final = 15.0
 
 
 async def stream(call: Call, query: EventQuery) -> Response:
-    """The same as server-sent events, without end; `Last-Event-ID` is where a client was before it lost the stream.
+    """The same as server-sent events, without end; `Last-Event-ID` is the last event that a client got before it
+    reconnected.
 
     Raises InvalidRequest, TooManyRequests.
     """
@@ -60,13 +61,13 @@ async def read(call: Call, query: EventQuery) -> List[EventView]:
     unit = call.authenticated(partial(_after, sequence=query.after))
     if not query.wait:
         return List(result=await call.context.database.read(unit))
-    await read_body(call.request)  # what comes after it says that the client has gone
+    await read_body(call.request)  # the next message says that the client has disconnected
     found, _ = await wait_for_change(call.request, query.wait, call.key.actor, EVENTS, unit, bool)
     return List(result=found)
 
 
 async def _parts(call: Call, after: int) -> AsyncGenerator[bytes]:
-    """Ends when the client has gone, the server stops, or the key has ended. Raises TooManyRequests at once."""
+    """Ends when the client disconnects, the server stops, or the key has ended. Raises TooManyRequests at once."""
     with watch(call.request, EVENTS, call.key.actor, EVENT_STREAM) as watched:
         if watched is None:
             most = f"At most {MAX_STREAMS_OF_KEY} streams of events are open with one API key"
@@ -91,16 +92,16 @@ async def _parts(call: Call, after: int) -> AsyncGenerator[bytes]:
 
 
 async def _shared(call: Call, after: int) -> Lines:
-    """The next lines. The streams of a key that are at one place are woken together: the first of them reads for all.
+    """The next lines. Streams of a key at the same position are woken together: the first of them reads for all.
 
-    After another change they read again, because of that a read under way may not know.
+    After another change they read again, since a read in progress may have missed it.
     """
     reads, wanted = call.context.event_reads, (call.key.id, after, call.context.changes.count)
     if wanted not in reads:
         unit = call.authenticated(partial(_lines, sequence=after))
         reads[wanted] = asyncio.ensure_future(call.context.database.read(unit))
         reads[wanted].add_done_callback(lambda done: (reads.pop(wanted), done.cancelled() or done.exception()))
-    lines: Lines = await asyncio.shield(reads[wanted])  # the others still want it when this client goes
+    lines: Lines = await asyncio.shield(reads[wanted])  # the others still need it if this client disconnects
     return lines
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the operator's API, made of the operations and their structs when it is first asked for."""
+"""The OpenAPI document of the operator's API, made from the operations and their structs on first request."""
 
 from functools import cache
 from typing import Any, Final
@@ -16,7 +16,7 @@ from payres.urls import ADMIN_API
 ERRORS_HERE: Final = openapi.ERRORS | {
     401: "The API key is missing, unknown, expired or revoked",
     403: "The API key lacks the scope, or there is not enough money",
-    404: "It does not exist, or the API is not there for whom the request comes from",
+    404: "It does not exist, or the request comes from an address without access",
 }
 
 
@@ -42,11 +42,9 @@ def _operation(operation: Operation) -> openapi.Schema:
     needless = {409} if operation.method == "GET" else set()
     needless |= set() if operation.takes_json else {413, 415}
     needless |= set() if operation.method == "POST" else {422}
-    meaning, answers = "What was asked for", {JSON: operation.answer_type}
+    meaning, answers = "The result", {JSON: operation.answer_type}
     if operation.answer_type is Export:
-        meaning = (
-            "The rows as `format` says: CSV with a heading, or an object a line. One that is cut off has no last chunk"
-        )
+        meaning = "The rows: CSV with a heading, or a JSON object a line. A file that is cut off has no last chunk"
         answers = {media_type: {"type": "string"} for media_type in MEDIA_TYPES.values()}
     return openapi.operation(
         {

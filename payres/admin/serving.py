@@ -1,9 +1,9 @@
 """How every endpoint of the operator's API is served: the key, the parameters, the body, one unit of work, the answer.
 
-The order of the steps is the order of errors: 401, 403, 429, what the path, the query and the body say, the rules.
+The order of the steps is the order of errors: 401, 403, 429, the path, the query, the body, the rules.
 
-Exports are files of any length, a batch at a time, as fast as they are read. Between two batches nothing is held but
-the position: no transaction, no thread. One whose reader has gone ends.
+Exports are files of any length, sent in batches at the speed of the reader. Between two batches only the position is
+held: no transaction, no thread. An export ends when its reader disconnects.
 """
 
 import asyncio
@@ -41,10 +41,9 @@ PAGE_PARAMETERS: Final = ("first", "last", "cursor")
 
 
 class ActorRequest(msgspec.Struct, frozen=True):
-    """A request of a program or a person that the audit log names. `read` and `write` run units in their name.
+    """A request with an actor for the audit log. `read` and `write` run units in the actor's name.
 
-    `authenticate` returns who asks, as the audit log names the actor. It raises TokenInvalid or SignInFailed for who
-    may not ask now.
+    `authenticate` returns the actor. It raises TokenInvalid or SignInFailed if the actor no longer has access.
     """
 
     request: Request
@@ -55,7 +54,7 @@ class ActorRequest(msgspec.Struct, frozen=True):
         return context_of(self.request)
 
     async def read(self, unit: Callable[[Work], T]) -> T:
-        """The unit's result over one snapshot; on a connection of its own, so that no payment waits for it."""
+        """The unit's result over one snapshot; on a separate connection, so that no payment waits for it."""
         return await self.context.database.examine(self.authenticated(unit))
 
     async def write(self, unit: Callable[[Work], T]) -> T:
@@ -63,7 +62,7 @@ class ActorRequest(msgspec.Struct, frozen=True):
         return await self.context.database.write(self.authenticated(unit))
 
     def authenticated(self, unit: Callable[[Work], T]) -> Callable[[Work], T]:
-        """The unit in the name of who asks, if they still may."""
+        """The unit in the name of the actor, who is authenticated again."""
 
         def run(work: Work) -> T:
             work.actor = self.authenticate(work)
@@ -73,13 +72,13 @@ class ActorRequest(msgspec.Struct, frozen=True):
 
 
 class Call(ActorRequest, frozen=True):
-    """One request with a valid key. What an endpoint cannot do in one transaction, it does with `read` and `write`."""
+    """One request with a valid key. An operation of several transactions uses `read` and `write`."""
 
     key: ApiKeyRecord
 
 
 def all_operations() -> Sequence[Operation]:
-    """Those of the rules, and those here."""
+    """The operations of the rules, and those of this package."""
     return [*declared(), *declared("admin.steps", "admin.events", "admin.openapi")]
 
 
@@ -104,7 +103,7 @@ def admin_routes() -> Sequence[Route]:
 
 
 async def _serve(request: Request, operation: Operation) -> Response:
-    if not operation.scope:  # it is for everyone
+    if not operation.scope:  # anyone may read it
         return json_response(await asyncio.to_thread(operation.function))
     try:
         call = await _authorize(request, operation.scope)
@@ -133,13 +132,13 @@ async def _authorize(request: Request, scope: str) -> Call:
     api_keys.require_scope(key, scope)
     context.rate_limits.check_client(key.actor)
     if api_keys.is_use_due(key, context.clock.now()):
-        with suppress(Unavailable):  # what is stored can still be read
+        with suppress(Unavailable):  # reading still works
             await context.database.write(lambda work: API_KEYS.update(work, key.id, last_used_at=work.now))
     return Call(request, lambda work: api_keys.authenticate(work, text).actor, key)
 
 
 async def _given(request: Request, operation: Operation) -> tuple[dict[str, Any], bytes]:
-    """What the request gives, by name, and the body as it came. Raises NotFound, InvalidRequest."""
+    """The arguments by name, and the body as it came. Raises NotFound, InvalidRequest."""
     given = read_parameters(request, operation, read_filters(request, operation))
     body = b""
     if operation.takes_json:
@@ -149,12 +148,12 @@ async def _given(request: Request, operation: Operation) -> tuple[dict[str, Any]
 
 
 def read_filters(request: Request, operation: Operation, besides: Sequence[str] = ()) -> dict[str, str]:
-    """The parameters of the query but for those of a page and `besides`. Raises InvalidRequest."""
+    """The parameters of the query, without those of a page and those in `besides`. Raises InvalidRequest."""
     return other_parameters(request, (*PAGE_PARAMETERS, *besides) if operation.is_paged else besides)
 
 
 def read_parameters(request: Request, operation: Operation, filters: Mapping[str, str]) -> dict[str, Any]:
-    """What the path gives, the page that the query asks for, and its filters. Raises NotFound, InvalidRequest."""
+    """The parameters in the path, the page of the query, and its filters. Raises NotFound, InvalidRequest."""
     given: dict[str, Any] = {}
     for name in operation.segments:
         try:
@@ -171,7 +170,7 @@ def read_parameters(request: Request, operation: Operation, filters: Mapping[str
 
 
 def _read_query(parameters: Mapping[str, str], kind: type[msgspec.Struct]) -> msgspec.Struct:
-    """The struct of the parameters of a query. Raises InvalidRequest, naming the one that breaks a rule."""
+    """The struct of the parameters of a query. Raises InvalidRequest, naming the parameter that breaks a rule."""
     try:
         return msgspec.convert(parameters, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -180,12 +179,12 @@ def _read_query(parameters: Mapping[str, str], kind: type[msgspec.Struct]) -> ms
 
 
 def _keyed(request: Request, operation: Operation, call: Call, body: bytes) -> KeyedRequest | None:
-    """The request under its Idempotency-Key. Raises InvalidRequest for one where no answer may be kept."""
+    """The request under its Idempotency-Key. Raises InvalidRequest if the answer must not be stored."""
     key = idempotency_key(request.scope["headers"]) if request.method == "POST" else None
     if key is None:
         return None
     if operation.shows_secret:
-        sentence = "The answer has a secret, which is not kept: send this request without an Idempotency-Key"
+        sentence = "The answer has a secret, which is not stored: send this request without an Idempotency-Key"
         raise InvalidRequest(sentence, field="Idempotency-Key")
     return KeyedRequest(None, key, request.scope["path"], body, api_key_id=call.key.id)
 
@@ -219,7 +218,7 @@ async def _answer_in_steps(
 
 
 async def send_export(call: ActorRequest, export: Export, actor: str) -> Response:
-    """The answer. Raises TooManyRequests, and what the first step of the export does: before a byte is sent."""
+    """The answer. Raises TooManyRequests, and the errors of the export's first step, before a byte is sent."""
     parts = _parts(call, export, actor)
     first = await anext(parts)
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -228,7 +227,7 @@ async def send_export(call: ActorRequest, export: Export, actor: str) -> Respons
 
 
 def attachment(name: str, form: Format) -> dict[str, str]:
-    """The header with which browsers store a file under this name."""
+    """The header that makes browsers save a file under this name."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return {"Content-Disposition": f'attachment; filename="{plain}.{form}"'}
 
@@ -241,7 +240,7 @@ async def _parts(call: ActorRequest, export: Export, actor: str) -> AsyncGenerat
         )
     gone = asyncio.ensure_future(_wait_until_gone(call.request))
     try:
-        yield (await call.read(export.text)).encode()  # made where the unit runs and not on the event loop's thread
+        yield (await call.read(export.text)).encode()  # encoded on the unit's thread and not on the event loop's
         while not (export.done or gone.done()):
             try:
                 lines = await call.read(export.text)
@@ -256,6 +255,6 @@ async def _parts(call: ActorRequest, export: Export, actor: str) -> AsyncGenerat
 
 
 async def _wait_until_gone(request: Request) -> None:
-    """A client that sends no more may still read."""
+    """Waits for a disconnect: a client that has sent everything may still read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

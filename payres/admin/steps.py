@@ -1,4 +1,5 @@
-"""Operations of more than one transaction, or that ask other servers: they get a `call` in place of a unit of work."""
+"""Operations of more than one transaction, or with requests to other servers: they get a `call` instead of a unit of
+work."""
 
 import asyncio
 import sqlite3
@@ -29,9 +30,9 @@ from payres.store.work import Work
 from payres.wire import Body, List, Text
 
 Scopes = Annotated[list[str], Meta(min_length=1)]
-Returned = Annotated[DecimalText | None, said("What is left if there is none.")]
+Returned = Annotated[DecimalText | None, said("By default all that is left.")]
 Receiver = Annotated[
-    Text | None, said("Only for money that came from another server: the wallet address where it shall go.")
+    Text | None, said("Only for money that came from another server: the wallet address that it is sent to.")
 ]
 
 
@@ -56,7 +57,7 @@ async def set_password(call: Call, wallet: str, new: NewPassword) -> Wallet:
 
 @endpoint("POST /api-keys", "keys:write", shows_secret=True)
 async def create_api_key(call: Call, name: Name, scopes: Scopes, expires_at: TimeText | None = None) -> CreatedApiKey:
-    """Create an API key, with no more scopes than one's own, which ends no later. The key is shown this once.
+    """Create an API key, with no more scopes than one's own, which expires no later. The key is shown only here.
 
     It ends when one's own is revoked, unless that is done with `keepMade`.
     """
@@ -66,7 +67,7 @@ async def create_api_key(call: Call, name: Name, scopes: Scopes, expires_at: Tim
 
 @endpoint("POST /webhooks", "webhooks:write events:read", shows_secret=True)
 async def add_webhook(call: Call, url: Text, events: Patterns = (), private: Private = False) -> Webhook:
-    """Send events from now on to a URL. The secret for verifying signatures is shown this once.
+    """Send events from now on to a URL. The secret for verifying signatures is shown only in this answer.
 
     Only keys with the scope webhooks:private may add one that is `private`.
     """
@@ -102,13 +103,13 @@ async def send_back(
 ) -> List[Refund]:
     """Send back what an incoming payment received: to the wallets here that paid, or to a wallet address.
 
-    All that is left when there is no amount. What wallets here paid goes back to them, a refund for each payment. What
-    came from another server goes `to` a wallet address, and is `sending` until it has arrived there. What has the
-    reference already is not done again.
+    Without an amount, all that is left. Money from wallets here goes back to them, with a refund for each payment.
+    Money from another server goes to the wallet address in `to`, and is `sending` until it has arrived there. Repeating
+    a request with the same reference does nothing.
     """
     wanted = refunds.Wanted(id, reference, amount, to)
     offer = await call.context.remote_quotes.offer_for_refund(wanted)
-    async with call.context.idempotency_slots.slot("refunds", id):  # one sees what the one before has sent back
+    async with call.context.idempotency_slots.slot("refunds", id):  # each sees what the one before has sent back
         made = await payment_history.send_back(call, wanted, offer)
     call.context.remote_payments.wake()
     return made
@@ -116,9 +117,9 @@ async def send_back(
 
 @endpoint("GET /ledger/check", "ledger:read")
 async def check_ledger(call: Call) -> LedgerCheck:
-    """Check every invariant of the ledger, over one snapshot. It takes long where there are many payments."""
+    """Check every invariant of the ledger, over one snapshot. This takes long if there are many payments."""
     at, findings = await call.read(lambda work: (work.now, invariant_checks.check(work)))
-    with suppress(Unavailable):  # what was found can be shown all the same
+    with suppress(Unavailable):  # the findings can be shown all the same
         await call.write(partial(invariant_checks.note, findings=findings, checked_at=at))
     return ledger_check(findings)
 

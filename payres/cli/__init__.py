@@ -1,4 +1,4 @@
-"""The `payres` command. Its subcommands are in one module a noun, which is loaded when it is called."""
+"""The `payres` command. Its subcommands are in one module a noun, which is loaded when it is needed."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -13,8 +13,8 @@ from payres.cli.commands import Group
 
 
 class Noun(NamedTuple):
-    """A command, or a group of them: its module here, the first line of its help, the modules whose operations
-    make commands of the group, and what its help goes on with where it has no module here."""
+    """A command or a group: its module here, the first line of its help, the modules with the operations that become
+    commands of the group, and the rest of its help if it has no module here."""
 
     module: str
     line: str
@@ -22,26 +22,24 @@ class Noun(NamedTuple):
     about: str = ""
 
 
-# So that `payres --help` loads none of the modules.
+# The lines are here so that `payres --help` loads none of the modules.
 COMMANDS: Mapping[str, Noun] = {
     "init": Noun("server", "Write an annotated payres.toml and create the database."),
     "serve": Noun("server", "Run the server."),
-    "status": Noun("status", "Show on one screen how the server and its money stand."),
-    "doctor": Noun("status", "Look for what is wrong, and say how to fix it."),
-    "demo": Noun("demo", "Show one payment, step by step, against a throw-away server."),
-    "sandbox": Noun("sandbox", "Run a throw-away server for the tests of an app."),
+    "status": Noun("status", "Show the state of the server and its money."),
+    "doctor": Noun("status", "Find problems, and say how to fix them."),
+    "demo": Noun("demo", "Show one payment, step by step, against a temporary server."),
+    "sandbox": Noun("sandbox", "Run a temporary server for the tests of an app."),
     "pay": Noun("open_payments", "Pay from a wallet anywhere, with its owner's consent."),
     "request": Noun("open_payments", "Send a signed request."),
     "sign": Noun("open_payments", "Sign a request, and print the headers."),
     "verify": Noun("open_payments", "Check the signature of a request."),
     "wallet": Noun("wallet", "Open wallets and move money in and out of them.", "operator.wallets"),
     "key": Noun("key", "Manage the public keys that clients sign with.", "operator.keys"),
-    "payment": Noun(
-        "payment", "Look through payments, and send money back.", "operator.payments operator.payment_history"
-    ),
+    "payment": Noun("payment", "List payments, and send money back.", "operator.payments operator.payment_history"),
     "grant": Noun(
         "",
-        "See what clients ask for; approve, deny and revoke it.",
+        "List grants; approve, deny and revoke them.",
         "operator.grants",
         "REF is the id of a grant, or the URL that the client sends its user to (`interact.redirect`).",
     ),
@@ -50,17 +48,17 @@ COMMANDS: Mapping[str, Noun] = {
         "",
         "Fund exchange between currencies.",
         "operator.assets",
-        "A receiver whose currency is not the sender's is paid from the operator's liquidity in the receiver's"
-        " currency; the sender's money goes into the liquidity in theirs.",
+        "In a payment between two currencies, the receiver is paid from the operator's liquidity in the one, and the"
+        " sender's money goes into the liquidity in the other.",
     ),
     "rate": Noun("", "Set exchange rates.", "operator.assets"),
-    "fee": Noun("", "Set what sending costs; take collected fees out.", "operator.assets"),
+    "fee": Noun("", "Set the fees for sending; withdraw collected fees.", "operator.assets"),
     "peer": Noun(
         "peer",
         "Connect to other Interledger servers, and settle with them.",
         "operator.peers operator.unresolved_packets",
     ),
-    "webhook": Noun("webhook", "Send events to your programs, and see what became of them.", "operator.webhooks"),
+    "webhook": Noun("webhook", "Send events to your programs, and list their deliveries.", "operator.webhooks"),
     "ledger": Noun("status", "Check the ledger."),
     "export": Noun(
         "",
@@ -78,18 +76,18 @@ COMMANDS: Mapping[str, Noun] = {
         "",
         "Let people use the admin pages.",
         "operator.operators",
-        "The pages are at /admin; docs/operators-api.md is about them.",
+        "The pages are at /admin; docs/operators-api.md describes them.",
     ),
-    "audit": Noun("", "See what was changed, by whom.", "operator.audit"),
+    "audit": Noun("", "See what was changed and by whom.", "operator.audit"),
     "backup": Noun("backup", "Copy the database while the server runs."),
     "completion": Noun("manual", "Print a script that completes commands in a shell."),
     "man": Noun("manual", "Print the manual page."),
-    "restore": Noun("backup", "Put a backup in the place of the database."),
+    "restore": Noun("backup", "Replace the database by a backup."),
 }
 
 
 class LazyGroup(Group):
-    """A group whose commands are imported by name: the attribute of that name in a module of this package."""
+    """A group that imports its commands by name: the attribute of that name in a module of this package."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -104,7 +102,7 @@ class LazyGroup(Group):
 
 @cache
 def _load(name: str) -> click.Command:
-    """The command; its docstring continues its line in COMMANDS."""
+    """The command; its docstring follows its line in COMMANDS."""
     noun = COMMANDS[name]
     command: click.Command = Group(name, help=noun.about)
     if noun.module:

@@ -22,9 +22,8 @@ from payres.store.work import Work
 @with_session
 def backup(session: Session, destination: str, force: bool) -> None:
     """The copy is one file with mode 0600. It gets its name when it is complete, synced to the disk and verified as by
-    `payres ledger check`. When DEST is a directory, the file in it is named by the time. The copy has secrets: protect
-    it like the database.
-    """
+    `payres ledger check`. If DEST is a directory, the file is named by the time. The copy contains secrets: protect it
+    like the database."""
     database = Path(session.database())
     if destination.endswith(os.sep) and not Path(destination).is_dir():
         raise click.ClickException(f"There is no directory {destination}; make it first")
@@ -41,17 +40,17 @@ def backup(session: Session, destination: str, force: bool) -> None:
 def _record(session: Session, made: backups.Backup) -> None:
     try:
         session.write(lambda work: backups.record_backup(work, made), if_replaced=True)
-    except DatabaseServed:  # by an older version, as before an upgrade
-        warn("The audit log does not have this backup: the server that runs is of an older version")
+    except DatabaseServed:  # made by an older version, as before an upgrade
+        warn("The audit log does not have this backup: the running server is of an older version")
 
 
 @click.command(cls=Command, example="payres restore /mnt/backups/payres-20260131T093000Z.db")
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
 @with_session
 def restore(session: Session, source: Path) -> None:
-    """Stop the server first, and every program that has the database open. SOURCE is not changed: a copy of it is
-    verified, migrated if an older payres made it, and put in place of the database. The old database is kept beside it.
-    """
+    """Stop the server and every other program that has the database open first. SOURCE is not changed: a copy of it is
+    verified, migrated if an older payres made it, and put in place of the database. The old database is kept beside
+    it."""
     database = Path(session.settings.database)
 
     def record(tx: sqlite3.Connection) -> None:
@@ -67,7 +66,7 @@ def restore(session: Session, source: Path) -> None:
     }
     lines = [f"{database}: restored from {source} and verified"]
     if restored.replaced:
-        lines.append(f"{restored.replaced}: what was there before")
+        lines.append(f"{restored.replaced}: the old database")
     session.show(resource, "\n".join(lines))
 
 

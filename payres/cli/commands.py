@@ -1,5 +1,5 @@
-"""Commands with examples, and groups that suggest a command for a mistyped one, but never one that removes or decides
-something."""
+"""Commands with examples, and groups that suggest the closest command for a mistyped one, but never one that removes or
+decides something."""
 
 from collections.abc import Mapping
 from inspect import cleandoc
@@ -13,7 +13,7 @@ NEVER_SUGGESTED: Final = frozenset(
 
 
 class Command(click.Command):
-    """A command whose help ends with an example, or with one on each line."""
+    """A command whose help ends with an example, or with several, one on each line."""
 
     def __init__(self, *args: Any, example: str, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -23,7 +23,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group that suggests the command most like one that does not exist. Commands keep their `old_names` too."""
+    """A group that suggests the closest command if there is none of the name. Commands keep their `old_names` too."""
 
     command_class = Command
 
@@ -40,7 +40,7 @@ class Group(click.Group):
         name = args[0]
         if name.startswith("-") or self.get_command(ctx, name) is not None:
             return super().resolve_command(ctx, args)
-        from difflib import get_close_matches  # loads slowly, for mistakes alone
+        from difflib import get_close_matches  # loads slowly, and only mistakes need it
 
         found = get_close_matches(name, self.list_commands(ctx), n=1)
         if found and found[0] not in NEVER_SUGGESTED:

@@ -1,4 +1,4 @@
-"""`payres demo`: one whole payment against a throw-away server, printed step by step."""
+"""`payres demo`: one whole payment against a temporary server, printed step by step."""
 
 from itertools import count
 from pathlib import Path
@@ -19,9 +19,8 @@ METADATA = {"description": "Order 42"}
 
 @click.command(cls=Command, example="payres demo")
 def demo() -> None:
-    """A shop requests money for one wallet, the owner of another consents and pays. No settings and no database are
-    read.
-    """
+    """A shop requests money for one wallet, the owner of another consents and pays. Neither settings nor a database are
+    read."""
     with TemporaryDirectory(prefix="payres-demo-") as directory, run_instance(Path(directory) / "payres.db") as payres:
         Demonstration(payres).run()
 
@@ -36,7 +35,7 @@ class Demonstration:
         self._numbers = count(1)
 
     def run(self) -> None:
-        """Prints the payment from grant to receipt. Raises OpenPaymentsError when an answer is not what it must be."""
+        """Prints the payment from grant to receipt. Raises OpenPaymentsError for an unexpected answer."""
         self.payres.write(lambda work: assets.set_fee(work, "USD", 2, "0.10", 50))
         click.echo(
             f"One payment over Open Payments, at a payres that runs at {self.payres.base_url} for this demo only.\n\n"
@@ -102,7 +101,7 @@ class Demonstration:
         pending = self.shop.grant.start(self.alice, item, finish=FINISH_URI)
         _answered("200  where alice decides, and how the shop continues", redirect=pending.redirect)
 
-        self._step("Alice's browser opens that page. Here the demo says yes in her stead.")
+        self._step("Alice's browser opens that page. Here the demo approves for her.")
         finish = self.payres.approve(pending.redirect)
         assert finish is not None
         _answered(f"the browser goes on to {FINISH_URI} with a hash and an interact_ref")

@@ -1,4 +1,4 @@
-"""What a shell and `man` know of the command, made from its help."""
+"""Shell completion and a man page for the command, made from its help."""
 
 from collections.abc import Iterator
 from inspect import cleandoc
@@ -14,7 +14,7 @@ from payres.cli.commands import Command
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """The script is for the shell's own start-up file, or for its folder of completions."""
+    """Add the script to the shell's own start-up file, or to its folder of completions."""
     found = get_completion_class(shell)
     assert found is not None
     click.echo(found(context.find_root().command, {}, "payres", "_PAYRES_COMPLETE").source())
@@ -23,7 +23,7 @@ def completion(context: click.Context, shell: str) -> None:
 @click.command(cls=Command, example="payres man > /usr/local/share/man/man1/payres.1")
 @click.pass_context
 def man(context: click.Context) -> None:
-    """It goes to standard output, with every command and option."""
+    """The page goes to standard output, with every command and option."""
     root = click.Context(context.find_root().command, info_name="payres")
     lines = [
         f'.TH PAYRES 1 "" "payres {__version__}"',
@@ -36,7 +36,7 @@ def man(context: click.Context) -> None:
 
 
 def _commands(context: click.Context) -> Iterator[str]:
-    """The commands of a group, and those in them."""
+    """The commands of a group, and those in its groups."""
     group = context.command
     for name in group.list_commands(context) if isinstance(group, click.Group) else ():
         assert isinstance(group, click.Group)
@@ -48,7 +48,7 @@ def _commands(context: click.Context) -> Iterator[str]:
 
 
 def _explained(context: click.Context) -> Iterator[str]:
-    """The paragraphs of the help, those after a mark of click as they are, and the options."""
+    """The paragraphs of the help, preformatted ones as they are, and the options."""
     for paragraph in cleandoc(context.command.help or "").split("\n\n"):
         lines = [_escaped(line) for line in paragraph.splitlines()]
         if lines[:1] == ["\b"]:
@@ -66,6 +66,6 @@ def _bold(text: str) -> str:
 
 
 def _escaped(line: str) -> str:
-    """For roff, where a backslash and a period or quote at the beginning of a line mean something."""
+    """For roff, where a backslash, and a period or quote at the beginning of a line, are special."""
     text = line.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{text}" if text.lstrip().startswith((".", "'")) else text

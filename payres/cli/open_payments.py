@@ -1,4 +1,5 @@
-"""`payres pay`, `request`, `sign` and `verify`: what an Open Payments client does, and what a server makes of it."""
+"""`payres pay`, `request`, `sign` and `verify`: an Open Payments client on the command line, and the server's view of a
+signature."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -39,7 +40,7 @@ token_option = secret_option("token", "TOKEN", "An access token, for `Authorizat
 
 
 class OutcomeUnknown(click.ClickException):
-    """Whether money was sent is not known."""
+    """It is not known whether money was sent."""
 
     exit_code = 3
 
@@ -54,10 +55,10 @@ class OutcomeUnknown(click.ClickException):
 @click.argument("address")
 @click.argument("amount", required=False)
 @click.option("--from", "payer", required=True, metavar="WALLET", help="The wallet address that pays.")
-@click.option("--client", metavar="WALLET", help="The wallet address whose key signs; the one that pays if left out.")
+@click.option("--client", metavar="WALLET", help="The wallet address whose key signs; by default the one that pays.")
 @key_option
 @kid_option
-@click.option("--note", metavar="TEXT", help="What it is for: `metadata.description` at both ends.")
+@click.option("--note", metavar="TEXT", help="The purpose: `metadata.description` at both ends.")
 @click.option(
     "--timeout",
     type=WholeNumber(1, 86_400),
@@ -69,8 +70,8 @@ class OutcomeUnknown(click.ClickException):
 @with_session
 def pay(session: Session, /, address: str, amount: str | None, payer: str, client: str | None, **options: Any) -> None:
     """ADDRESS is a wallet address, or without AMOUNT an incoming payment; AMOUNT leaves the wallet that pays. A path
-    such as alice is a wallet of this server; $pay.example/bob is taken too. The URL where the owner consents is
-    printed, and waited for.
+    such as alice is a wallet of this server; $pay.example/bob is accepted too. The command prints the URL where the
+    owner consents, and waits for that.
 
     The exit code is 0 when it was paid, 1 when it was not, and 3 when that is not known.
     """
@@ -84,7 +85,7 @@ def pay(session: Session, /, address: str, amount: str | None, payer: str, clien
     rows = ("Payment", payment.id), ("Receiver", payment.receiver), ("Sent", in_words(payment.sent_amount))
     session.show(payment, labelled(*rows))
     if payment.failed:
-        raise click.ClickException("The payment has failed: what was not sent is in the wallet again")
+        raise click.ClickException("The payment has failed: what was not sent is back in the wallet")
 
 
 def _pay(
@@ -110,7 +111,7 @@ def _pay(
     tell(f"The payment is {payment.id}")
 
     def has_ended(found: OutgoingPayment) -> bool:
-        # One for a received amount may end below its debit amount; then the grant has spent no more than was sent.
+        # A payment of a receive amount may end below its debit amount; the grant has then spent only what was sent.
         spent = op.outgoing_payment.get_grant_spent_amounts(me, grant).spent_debit_amount
         return bool(found.failed) or found.sent_amount == spent
 
@@ -133,9 +134,8 @@ def _pay(
 @kid_option
 @with_session
 def request(session: Session, /, method: str, url: str, body: IO[bytes] | None, **options: Any) -> None:
-    """What the server answers is printed: the status on standard error, the body on standard output. The exit code is 1
-    for a status of 400 or above.
-    """
+    """The status of the answer goes to standard error, the body to standard output. The exit code is 1 for a status of
+    400 or above."""
     content = body.read() if body else b""
     headers, _ = _signed(method.upper(), url, content, **options)
     try:
@@ -164,9 +164,8 @@ def request(session: Session, /, method: str, url: str, body: IO[bytes] | None, 
 @kid_option
 @with_session
 def sign(session: Session, /, method: str, url: str, body: IO[bytes] | None, **options: Any) -> None:
-    """The headers of one signed request are printed, as `curl -H @headers --data-binary @grant.json` takes them. With
-    --json there is the signature base too.
-    """
+    """Prints the headers of one signed request, as `curl -H @headers --data-binary @grant.json` takes them. With --json
+    the signature base is printed too."""
     headers, base = _signed(method.upper(), url, body.read() if body else b"", **options)
     lines = "\n".join(f"{name}: {value}" for name, value in headers.items())
     session.show({"headers": headers, "signatureBase": base}, lines)
@@ -180,18 +179,17 @@ def sign(session: Session, /, method: str, url: str, body: IO[bytes] | None, **o
     ),
 )
 @click.argument("message", type=InputFile())
-@click.option("--url", metavar="URL", help="The URL that was asked; from Host, and https, if left out.")
+@click.option("--url", metavar="URL", help="The URL of the request; by default https and the Host.")
 @click.option("--client", metavar="WALLET", help="The wallet address whose keys may have signed.")
 @click.option("--jwk", type=InputFile(), metavar="FILE", help="Or the public JWK.")
 @click.option("--pem", type=InputFile(), metavar="FILE", help="Or the key in PEM, under any key id.")
 @click.option(
-    "--max-age", type=WholeNumber(1, None), metavar="SECONDS", help="How old it may be; signature_max_age if left out."
+    "--max-age", type=WholeNumber(1, None), metavar="SECONDS", help="The maximum age; by default signature_max_age."
 )
 @with_session
 def verify(session: Session, /, message: IO[bytes], url: str | None, max_age: int | None, **keys: Any) -> None:
-    """MESSAGE is a file with the request as it was sent: request line, headers, an empty line, body. What is printed is
-    whether a server would accept the signature, why not, and the signature base that it computes.
-    """
+    """MESSAGE is a file with the request as it was sent: request line, headers, an empty line, body. The command prints
+    whether a server would accept the signature, why not, and the signature base that it computes."""
     sent = _read_message(message.read(), url)
     read = describe(sent).base
     base = None if read is None else read.decode("utf-8", "replace")
@@ -214,7 +212,7 @@ def verify(session: Session, /, message: IO[bytes], url: str | None, max_age: in
 
 
 def _url(urls: Urls, text: str) -> str:
-    """The URL of a wallet address or payment pointer, or of a wallet here by its path. Raises InvalidReceiver."""
+    """The URL of a wallet address, a payment pointer, or the path of a wallet here. Raises InvalidReceiver."""
     if text.startswith("$"):
         return typed_url(urls, text)
     return text if "://" in text else urls.wallet(text)
@@ -229,7 +227,7 @@ def _wallet(op: Client, address: str) -> WalletAddress:
 
 @contextmanager
 def _in_sentences(*unknown: type[OpenPaymentsError]) -> Iterator[None]:
-    """Turns an error of the client into one sentence; `unknown` are those after which money may have been sent."""
+    """Turns an error of the client into one sentence; `unknown` are the errors after which money may have been sent."""
     try:
         yield
     except (OpenPaymentsError, ValueError) as error:
@@ -266,7 +264,7 @@ def _signed(
 
 
 def _read_message(data: bytes, url: str | None) -> Message:
-    """A request as it was sent, with line ends of either kind."""
+    """A request as it was sent, with LF or CRLF line ends."""
     head, _, body = data.partition(b"\r\n\r\n" if b"\r\n\r\n" in data else b"\n\n")
     first, *lines = head.decode("latin-1").splitlines() or [""]
     method, _, rest = first.partition(" ")
@@ -275,7 +273,9 @@ def _read_message(data: bytes, url: str | None) -> Message:
         raise click.UsageError("MESSAGE begins with a line such as `POST /quotes HTTP/1.1`, then `Name: value` lines")
     fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     if fields.get("content-length", "").isdigit():
-        body = body[: int(fields["content-length"])]  # what follows is of the file alone, such as its last line end
+        body = body[
+            : int(fields["content-length"])
+        ]  # the rest, such as a last line end, is of the file and not of the body
     host = fields.get("host", "")
     scheme = "http" if is_loopback(host.partition(":")[0]) else "https"
     url = url or (target if "://" in target else f"{scheme}://{host}{target}")

@@ -1,4 +1,4 @@
-"""Commands made of operations, as each is declared in `payres.operator.declarations`."""
+"""Commands made from operations that are declared with `payres.operator.declarations`."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def commands_of(modules: Sequence[str], group: str) -> Mapping[str, click.Command]:
-    """The commands of a group that the operations of these modules make, by name."""
+    """The commands of a group that are declared in these modules, by name."""
     found = [one for one in declared(*modules) if one.command.split()[:1] == [group]]
     return {one.command.split()[1]: _command(one) for one in found}
 
@@ -56,16 +56,16 @@ def _command(operation: Operation) -> click.Command:
     for argument, word in zip(reversed(arguments), reversed(capitals), strict=True):
         is_required = not word.startswith("[")
         found = click.argument(argument.name, metavar=word, type=_type(argument), required=is_required)(found)
-    # A line that goes on with the one above begins with spaces.
+    # A line that continues the one above begins with spaces.
     lines = operation.example.split("\n")
     example = "\n".join(line if line.startswith(" ") else f"payres {name} {line}".rstrip() for line in lines)
-    # What the decorators of click have noted, in the order of the lines above the function.
+    # The parameters that click's decorators have collected, in the order of the lines above the function.
     params = list(reversed(getattr(found, "__click_params__", [])))
     return Command(words[1], callback=found, params=params, help=operation.docstring, example=example)
 
 
 def _unit(operation: Operation, given: Mapping[str, Any], work: Work) -> Any:
-    """What the command prints."""
+    """The unit whose result the command prints."""
     typed = _typed(work, operation, given)
     page = {"page": PageQuery(given["limit"])} if operation.is_paged else {}
     found = operation.run(work, typed | page)
@@ -84,9 +84,9 @@ def _export(session: Session, operation: Operation, given: Mapping[str, Any]) ->
 
 
 def _write(session: Session, export: Export) -> None:
-    """Writes it all, a batch in each transaction."""
+    """Writes the whole export, a batch in each transaction."""
     if session.as_json:
-        raise click.UsageError("An export is a table and no single object: use --format jsonl")
+        raise click.UsageError("An export is a table, not a single object: use --format jsonl")
     if sys.stdout is None:
         raise click.ClickException("There is no standard output to write to")
     with _progress(export) as show:
@@ -96,7 +96,7 @@ def _write(session: Session, export: Export) -> None:
 
 
 def _print(text: str) -> None:
-    """Prints it all now: when the program ends, a full disk would be no error in a sentence any more."""
+    """Flushes too: an error at exit, such as a full disk, could no longer be reported in a sentence."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -116,7 +116,7 @@ def _progress(export: Export) -> Iterator[Callable[[], None]]:
 
 
 def _typed(work: Work | Environment, operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was typed as the rule takes it."""
+    """The arguments of the rule, from those of the command line."""
     inputs = operation.inputs
     return {
         name: inputs[name].extra["typed"](work, value) if "typed" in inputs[name].extra else value
@@ -139,7 +139,7 @@ def _show(session: Session, operation: Operation, found: Any, given: Mapping[str
 
 
 def table_text(columns: Sequence[Column], things: Sequence[Any]) -> str:
-    """A line for each thing, below the labels; columns without a text are left out."""
+    """A line for each thing, below the labels; empty columns are left out."""
     shown: list[list[str]] = []
     for column in columns:
         cells = [column.cell(one) for one in things]
@@ -171,7 +171,7 @@ def _option(one: Input) -> Decorator:
 
 
 def _type(one: Input) -> Any:
-    """The type of an argument or an option. Words are `click`'s own where it has any."""
+    """The type of an argument or option, click's own if there is one."""
     if get_origin(one.type) is Literal:
         return click.Choice(get_args(one.type))
     if "is_time" in one.extra:
@@ -181,7 +181,7 @@ def _type(one: Input) -> Any:
 
 
 def _check(operation: Operation, options: Sequence[Input], given: Mapping[str, Any]) -> None:
-    """Raises UsageError where a secret is missing, or a change changes nothing."""
+    """Raises UsageError if a secret is missing, or a change has no members."""
     for one in options:
         if "secret" in one.extra and one.is_required:
             require_secret(one.name, given[one.name])

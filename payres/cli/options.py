@@ -15,13 +15,18 @@ FILE_HELP: Final = "The same from a file, - for stdin."
 
 
 class WholeNumber(click.IntRange):
-    """A number from one bound to another; click calls the type of what is none an "integer range" in its sentence."""
+    """A number within bounds; click's sentence for other input calls the type an "integer range"."""
 
     name = "whole number"
 
 
 limit_option = click.option(
-    "--limit", type=WholeNumber(1, 10_000), default=50, show_default=True, metavar="N", help="At most so many."
+    "--limit",
+    type=WholeNumber(1, 10_000),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="The maximum number of rows.",
 )
 
 
@@ -53,10 +58,10 @@ class InputFile(click.File):
 def secret_option(
     name: str, metavar: str | None, help_text: str = "", file_help: str = FILE_HELP
 ) -> Callable[[Callback], Callback]:
-    """Gives a command the options `--NAME METAVAR` and `--NAME-file FILE`; without a metavar, only that of the file.
-    What a file holds cannot be seen in `ps`.
+    """Gives a command the options `--NAME METAVAR` and `--NAME-file FILE`; without a metavar, only the latter. The
+    content of a file cannot be seen in `ps`.
 
-    The command gets one keyword, None when neither was given. Of several such decorators the first reads standard input
+    The command gets one keyword, None if neither was given. Of several such decorators the first reads standard input
     first.
     """
     keyword = name.replace("-", "_")
@@ -76,7 +81,7 @@ def secret_option(
 
 
 def require_secret(name: str, text: str | None) -> None:
-    """Raises UsageError where a secret was not given."""
+    """Raises UsageError if the secret was not given."""
     if text is None:
         flag, what = name.replace("_", "-"), name.replace("_", " ")
         kind = name.rpartition("_")[2].upper()
@@ -84,7 +89,7 @@ def require_secret(name: str, text: str | None) -> None:
 
 
 def _secret(name: str, text: str | None, file: IO[bytes] | None) -> str | None:
-    """The text, or the file's next line without its end; spaces count."""
+    """The text, or the file's next line without its line end; spaces count."""
     if file is None:
         return text
     what = name.replace("-", " ")
@@ -93,5 +98,5 @@ def _secret(name: str, text: str | None, file: IO[bytes] | None) -> str | None:
     try:
         return file.readline().decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
-        # Without its cause, which would show what the file holds.
+        # Without its cause, which would show the content of the file.
         raise click.ClickException(f"The file with the {what} is not text in UTF-8") from None

@@ -1,4 +1,4 @@
-"""`payres payment refund`: this command asks the other server for an offer, where the money goes back to one."""
+"""`payres payment refund`: written by hand because a refund may need an offer of another server."""
 
 import asyncio
 from functools import partial
@@ -37,21 +37,21 @@ def _refund_line(made: Refund) -> str:
     )
 )
 @click.argument("id")
-@click.option("--amount", metavar="AMOUNT", help="So much; all that is left when left out.")
-@click.option("--to", metavar="WALLET_ADDRESS", help="Where money that came from another server goes.")
+@click.option("--amount", metavar="AMOUNT", help="The amount; by default all that is left.")
+@click.option("--to", metavar="WALLET_ADDRESS", help="The receiver of money that came from another server.")
 @click.option(
     "--reference",
     required=True,
     metavar="TEXT",
-    help="Your own name for it: what has it already is not done again.",
+    help="Your own name for it; a repetition with the same name changes nothing.",
 )
 @with_session
 def refund(session: Session, id: str, amount: str | None, to: str | None, reference: str) -> None:
     """Send back what an incoming payment received.
 
-    It goes to the wallets here that had paid it, the last payer first. What came from another server goes to a wallet
-    address, which you name with --to: the server, which must be running, sends it, and `payres payment show` has what
-    became of it. Never more goes back than was received.
+    It goes to the wallets here that paid, the last payer first. Money from another server goes to a wallet address,
+    which you name with --to: the server, which must be running, sends it, and `payres payment show` has the outcome. No
+    more is sent back than was received.
     """
     wanted = refunds.Wanted(id.rpartition("/")[2], reference, amount, to)
     offer = None if to is None else asyncio.run(_find_offer(session, wanted))
@@ -60,7 +60,7 @@ def refund(session: Session, id: str, amount: str | None, to: str | None, refere
 
 
 async def _find_offer(session: Session, wanted: refunds.Wanted) -> Offer | None:
-    from payres.application import open_quotes  # only here, for it loads much
+    from payres.application import open_quotes  # imported here, because it loads slowly
 
     session.database()
     session.require_writable()

@@ -1,4 +1,4 @@
-"""`payres peer`: what the declared commands of peers leave to be said."""
+"""`payres peer`: the help of the group, and the command that is written by hand."""
 
 import click
 
@@ -10,10 +10,10 @@ from payres.operator.unresolved_packets import Outcome
 
 @click.group(cls=Group, old_names={"doubts": "unresolved"})
 def peer() -> None:
-    """A peer is a server that payments go to and come from. What one owes the other is settled outside of payres, by
-    bank for example, and recorded with `payres peer deposit` and `payres peer withdraw`.
+    """A peer is a server that payments go to and come from. Debts are settled outside of payres, for example by bank,
+    and recorded with `payres peer deposit` and `payres peer withdraw`.
 
-    Tokens on the command line can be read by others on the machine (`ps`). Files keep them secret.
+    Others on the machine can read tokens on the command line (`ps`). Use files to keep them secret.
     """
 
 
@@ -23,13 +23,13 @@ def peer() -> None:
 @click.option("--returned", is_flag=True, help="It did not arrive: nothing is owed.")
 @with_session
 def resolve(session: Session, packet: str, delivered: bool, returned: bool) -> None:
-    """Record what became of an unresolved packet.
+    """Record the outcome of an unresolved packet.
 
-    PACKET is its id in `payres peer unresolved`. The payer has the money back, so what was delivered is owed to the
+    PACKET is its id in `payres peer unresolved`. The payer has the money back, so a delivered packet is owed to the
     peer out of your liquidity.
     """
     if delivered == returned:
-        raise click.UsageError("Say what became of it, with either --delivered or --returned")
+        raise click.UsageError("Give the outcome, with either --delivered or --returned")
     outcome: Outcome = "delivered" if delivered else "returned"
     one = session.write(lambda work: unresolved_packets.resolve(work, packet, outcome))
     session.show(one, f"Packet {one.id} with {one.amount} {one.asset_code} is recorded as {outcome}")

@@ -1,4 +1,4 @@
-"""`payres sandbox`: a throw-away server that tests in any language start and control."""
+"""`payres sandbox`: a temporary server that tests in any language start and control."""
 
 import asyncio
 import fcntl
@@ -33,9 +33,9 @@ from payres.testing.sandbox import Options, Sandbox
 
 POLL_SECONDS = 0.5
 FOLDER = "payres-sandbox-"
-YOUNG_SECONDS = 10  # of a folder that may not be locked yet
+YOUNG_SECONDS = 10  # the age of a folder that may not be locked yet
 MOST_PEERS = 9
-TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # of a Bearer token (RFC 6750 section 2.1)
+TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # the form of a Bearer token (RFC 6750 section 2.1)
 
 
 def _pairs(_: click.Context, __: click.Parameter, texts: Sequence[str]) -> dict[str, str]:
@@ -68,26 +68,29 @@ def _token(_: click.Context, __: click.Parameter, text: str | None) -> str | Non
     type=click.IntRange(1, MOST_PEERS),
     default=1,
     metavar="N",
-    help="So many servers, each a peer of the others.",
+    help="The number of servers, each a peer of the others.",
 )
 @click.option(
     "--consent",
     type=click.Choice(["ask", "approve", "deny"]),
     default="ask",
     show_default=True,
-    help="How grants are decided on for which there is no rule.",
+    help="The decision on grants without a rule.",
 )
 @click.option("--webhook", metavar="URL", help="Where all events go.")
 @click.option("--token", metavar="TEXT", callback=_token, help="The token of the control API.  [default: a new one]")
-@click.option("--control-from", default="", metavar="NETWORK", help="Who besides this machine may control it.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", callback=_pairs, help="A setting. Repeat.")
+@click.option(
+    "--control-from", default="", metavar="NETWORK", help="Networks besides this machine that may control it."
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", callback=_pairs, help="A setting. May be repeated."
+)
 @click.option("--log", "level", type=click.Choice(["warning", "info", "debug"]), default="warning", show_default=True)
 @click.option("--keep", is_flag=True, help="Do not end with the parent process and standard input.")
 def sandbox(host: str, first_port: int, base_url: str | None, count: int, level: str, keep: bool, **given: Any) -> None:
-    """It listens on loopback and prints one line of JSON: where it is, its wallets, a client with its key, and the
-    token of its control API. It ends, and its data with it, when its standard input closes or its parent process ends.
-    Neither payres.toml nor PAYRES_* is read.
-    """
+    """It listens on loopback and prints one line of JSON: its URL, its wallets, a client with its key, and the token of
+    its control API. It ends, and its data with it, when its standard input closes or its parent process ends. Neither
+    payres.toml nor PAYRES_* is read."""
     parent, has_leash = os.getppid(), _is_leash()
     logs.configure("text", level)
     wake = _signals()
@@ -105,11 +108,11 @@ def sandbox(host: str, first_port: int, base_url: str | None, count: int, level:
         click.echo(f"Error: The sandbox did not start: {error}", err=True)
         status = 2
     sys.stdout.flush()
-    os._exit(status)  # what is under way is cut: nothing of it is kept
+    os._exit(status)  # requests in progress are cut: nothing is kept anyway
 
 
 def _signals() -> socket.socket:
-    """What can be read once a signal has come to stop."""
+    """A file descriptor that becomes readable at a signal to stop."""
     wake, woken = socket.socketpair()
     for one in (wake, woken):
         one.setblocking(False)
@@ -121,7 +124,7 @@ def _signals() -> socket.socket:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """A new folder, which is locked as long as this process lives; those of processes that were killed are removed."""
+    """A new folder, which is locked as long as this process lives; those of killed processes are removed."""
     for left in Path(gettempdir()).glob(f"{FOLDER}*"):
         with suppress(OSError):
             if time.time() - left.stat().st_mtime > YOUNG_SECONDS:
@@ -137,7 +140,7 @@ def _folder() -> Iterator[Path]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Raises OSError when another process has it."""
+    """Raises OSError if another process has the lock."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -147,7 +150,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _origins(host: str, base_url: str | None, ports: Sequence[int]) -> list[str]:
-    """Where clients call the servers that listen on these ports of a host."""
+    """The origins at which clients reach the servers on these ports."""
     if base_url is None:
         return [local_url(host, port) for port in ports]
     named = urlsplit(base_url)
@@ -156,7 +159,7 @@ def _origins(host: str, base_url: str | None, ports: Sequence[int]) -> list[str]
 
 
 def _start(sandbox: Sandbox, listeners: Sequence[socket.socket]) -> None:
-    """Serves on a thread, and prints the line once it answers. Raises RuntimeError when it does not come up."""
+    """Serves on a thread, and prints the line once the server answers. Raises RuntimeError if it does not start."""
     apps = [Control(sandbox, server) for server in sandbox.servers]
     served = [uvicorn.Server(uvicorn.Config(app, lifespan="off", server_header=False, **settings_of())) for app in apps]
     ready, problems = threading.Event(), list[str]()
@@ -182,13 +185,13 @@ def _start(sandbox: Sandbox, listeners: Sequence[socket.socket]) -> None:
 
 
 def _wait(wake: socket.socket, parent: int | None, has_leash: bool) -> None:
-    """Returns when a signal came; with a parent, also when that process ended or standard input was closed."""
+    """Returns at a signal; with a parent, also when the parent ends or standard input closes."""
     with selectors.DefaultSelector() as selector:
         selector.register(wake, selectors.EVENT_READ)
         if parent is not None and has_leash:
             selector.register(0, selectors.EVENT_READ)
         watched = None
-        with suppress(AttributeError, OSError):  # not on Linux, or for the parent of a container's first process
+        with suppress(AttributeError, OSError):  # not on Linux, or the parent is outside of the container
             watched = None if parent is None else os.pidfd_open(parent)
         if watched is not None:
             selector.register(watched, selectors.EVENT_READ)
@@ -208,7 +211,7 @@ def _read() -> bytes:
 
 
 def _is_leash() -> bool:
-    """Whether standard input is open, and something that whoever started this can close."""
+    """Whether standard input is a pipe or socket, which the process that started this one can close."""
     try:
         mode = os.fstat(0).st_mode
     except OSError:

@@ -50,8 +50,8 @@ DEMO_WALLETS = {"alice": "1000.00", "bob": None}
 
 
 class Superseded(click.ClickException):
-    """Another server has taken this one's place. With an exit code of its own, so that systemd does not start this one
-    again: see deploy/payres.service."""
+    """Another server has taken over. The exit code is its own, so that systemd does not start this one again: see
+    deploy/payres.service."""
 
     exit_code = 3
 
@@ -59,11 +59,11 @@ class Superseded(click.ClickException):
 @click.command(cls=Command, example="payres init --database shop.db")
 @with_session
 def init(session: Session) -> None:
-    """Safe to repeat: what is there stays as it is."""
+    """Safe to repeat: existing files are kept."""
     database = session.settings.database
     is_new = not Path(database).exists()
     session.create_database()
-    # In another folder, the settings of a service that has this database are those to go by.
+    # In another folder, the settings of a service on this database count.
     is_service = settings_file() == SYSTEM_CONFIG and load_settings().database == database
     config = str(SYSTEM_CONFIG) if is_service else CONFIG
     is_written = not is_service and _write_config(Path(CONFIG), database)
@@ -91,32 +91,31 @@ def init(session: Session) -> None:
 @with_session
 def serve(session: Session, demo: bool, quiet: bool, read_only: bool) -> None:
     """It stops on SIGTERM or Ctrl-C, after finishing the requests in progress; Ctrl-C again cuts them. It does not
-    start when another payres takes payments at the base URL, with a later or earlier state of the database.
-    """
+    start when another payres takes payments at the base URL, with a later or earlier state of the database."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
     if read_only:
         session = Session(msgspec.structs.replace(session.settings, read_only=True), session.as_json)
     if demo:
         _require_loopback(session)
-    _require_address(session)  # before it listens, or it would ask itself
+    _require_address(session)  # before it listens: otherwise it would ask itself
     with _bound(session.settings) as listener:
         if not session.settings.read_only:
             with server_lock(session.settings.database):
-                pass  # a second server fails here, with one sentence; the application takes the lock when it starts
+                pass  # a second server fails here with one sentence; the application takes the lock when it starts
         session = Session(_with_real_port(session.settings, listener), session.as_json)
         _allow_connections()
         server = _build(session.settings, quiet)
         _announce(session, demo, listener)
-        # What is loaded by now stays to the end; unfrozen, each full collection would look at all of it again.
+        # What is loaded now stays to the end; full garbage collections skip it once it is frozen.
         gc.freeze()
         server.run(sockets=[listener])
 
 
 def _require_address(session: Session) -> None:
-    """Raises ClickException when another server takes payments at the base URL: both would spend the same money.
+    """Raises ClickException if another server takes payments at the base URL: both would spend the same money.
 
-    It is Superseded when the other has taken this one's place, which is remembered, or one did before.
+    It is Superseded if the other has taken over from this one, now or in an earlier check, which is stored.
     """
     settings = session.settings
     database = Path(settings.database)
@@ -146,7 +145,7 @@ def _require_address(session: Session) -> None:
         session.write(partial(record_takeover, base_url=settings.base_url, restored_at=other.restored_at))
         raise Superseded(f"{said}. It has taken this one's place, so leave this one stopped")
     raise click.ClickException(
-        f"{said}. Stop that one for good before this one takes its place; to try a backup out, choose another base_url"
+        f"{said}. Stop that one for good before this one takes its place; to try a backup, choose another base_url"
     )
 
 
@@ -158,7 +157,7 @@ def _require_current(work: Work) -> None:
 
 
 def _require_loopback(session: Session) -> None:
-    """Raises ClickException where other machines could reach wallets whose passwords are in the README."""
+    """Raises ClickException if other machines could reach wallets whose passwords are in the README."""
     settings = session.settings
     for name, host in (("host", settings.host), ("base_url", session.environment.urls.host)):
         if not is_loopback(host):
@@ -169,7 +168,7 @@ def _require_loopback(session: Session) -> None:
 
 
 def _allow_connections() -> None:
-    """Lets the process have as many files open as connections may need, as far as the system lets it."""
+    """Raises the limit of open files to what the connections may need, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_CONNECTIONS + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -178,8 +177,8 @@ def _allow_connections() -> None:
 
 
 def _write_config(path: Path, database: str) -> bool:
-    """Whether it was written, for this user alone, because it may come to hold a secret; a file that is there is never
-    touched."""
+    """Writes the settings file if there is none, readable only by this user, since it may come to hold a secret.
+    Returns whether it was written."""
     text = (Path(__file__).parents[1] / "templates" / "payres.toml").read_text(encoding="utf-8")
     default = Settings().database
     if database != default:  # so that the next command finds the same file; a JSON string is a TOML string too
@@ -193,8 +192,8 @@ def _write_config(path: Path, database: str) -> bool:
 
 
 def _bound(settings: Settings) -> socket.socket:
-    """A socket of the port, taken before anything else so that one in use is said in one sentence. It does not listen
-    yet: whoever gets a connection finds all that the server begins with."""
+    """A socket bound to the port before anything else, so that a port in use gives one sentence. It does not listen
+    yet: the server is set up completely before the first connection."""
     host, port = settings.host, settings.port
     try:
         family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -205,7 +204,7 @@ def _bound(settings: Settings) -> socket.socket:
                 listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             listener.bind(address)
             failure.pop_all()
-    except (socket.gaierror, ValueError) as error:  # ValueError: it cannot be a name
+    except (socket.gaierror, ValueError) as error:  # ValueError: it is not a valid host name
         why = error.strerror if isinstance(error, OSError) else error
         raise click.ClickException(f"The host {host} is not an address of this machine: {why}") from error
     except OSError as error:
@@ -220,7 +219,7 @@ def _bound(settings: Settings) -> socket.socket:
 
 
 def _with_real_port(settings: Settings, listener: socket.socket) -> Settings:
-    """With port 0 the system has chosen one; a base URL that was to follow it does so now."""
+    """With port 0 the system has chosen one; a base URL that is made from the port follows it here."""
     if settings.port != 0:
         return settings
     port: int = listener.getsockname()[1]
@@ -229,7 +228,7 @@ def _with_real_port(settings: Settings, listener: socket.socket) -> Settings:
 
 
 def _announce(session: Session, demo: bool, listener: socket.socket) -> None:
-    """Listens and prints what serves where, once the database and the demo wallets are there."""
+    """Listens and prints the URLs, once the database and the demo wallets exist."""
     settings = session.settings
     if not settings.read_only:
         session.create_database()
@@ -253,9 +252,9 @@ def _announce(session: Session, demo: bool, listener: socket.socket) -> None:
 
 
 def _in_another_terminal(settings: Settings, words: str) -> str:
-    """A command as it has to be given there, without the variables and flags of this one."""
+    """The command line for another terminal, without the variables and flags of this one."""
     there = load_settings(environment={})
-    is_found = shutil.which("payres") or not Path(sys.argv[0]).name.startswith("payres")  # but __main__.py
+    is_found = shutil.which("payres") or not Path(sys.argv[0]).name.startswith("payres")  # such as __main__.py
     program = "payres" if is_found else sys.argv[0]
     variable = "" if there.base_url == settings.base_url else f"PAYRES_BASE_URL={settings.base_url} "
     flag = "" if there.database == settings.database else f" --database {shlex.quote(settings.database)}"
@@ -263,7 +262,8 @@ def _in_another_terminal(settings: Settings, words: str) -> str:
 
 
 def _open_demo_wallets(work: Work) -> Sequence[JsonObject]:
-    """Opens the demo wallets if the database has no wallets; those that have their first password, with it."""
+    """Opens the demo wallets if the database has no wallets; returns those that still have their first password, with
+    it."""
     if count_wallets(work) == 0:
         for path, balance in DEMO_WALLETS.items():
             wallets.create_wallet(work, path, "USD", 2, path.capitalize(), f"{path}-demo")
@@ -278,7 +278,7 @@ def _open_demo_wallets(work: Work) -> Sequence[JsonObject]:
 
 
 def _ask_for_consent(work: Work) -> str:
-    """The consent page of a grant request for money of the first demo wallet, in the name of the second."""
+    """The consent page of a grant request for money of the first demo wallet, by the second as client."""
     payer, app = (work.urls.wallet(path) for path in DEMO_WALLETS)
     limits = {"debitAmount": {"value": "500", "assetCode": "USD", "assetScale": 2}}
     item = {"type": "outgoing-payment", "actions": ["create", "read"], "identifier": payer, "limits": limits}
@@ -289,9 +289,9 @@ def _ask_for_consent(work: Work) -> str:
 
 
 def _introduced(found: Sequence[JsonObject], consent: str, pages: str) -> Sequence[str]:
-    """What says to a newcomer what the addresses are, how to sign in, and what to try."""
+    """What a newcomer needs: what the addresses are, how to sign in, and what to try."""
     if not found:
-        return ["The demo wallets are not here: this database has wallets of its own", pages]
+        return ["There are no demo wallets: this database has other wallets", pages]
     return [
         "Wallet addresses:",
         *(

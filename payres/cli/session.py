@@ -1,7 +1,7 @@
 """One run of a command: its settings, its work on the database file, and what it prints.
 
-The file may belong to a running server at the same time; SQLite keeps the two apart, and what a command commits holds
-for the server's next request.
+A running server may use the file at the same time; SQLite isolates the two, and what a command commits holds for the
+server's next request.
 """
 
 import os
@@ -40,14 +40,14 @@ T = TypeVar("T")
 JsonObject = Mapping[str, Any]
 Connect = Callable[[str], sqlite3.Connection]
 
-# What SQLite reports of files that may not be opened or written, and of directories.
+# SQLite's error codes for files without permission, and for directories.
 DENIED: Final = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}
 BESIDE: Final = ("", "-wal", "-shm")
 SETTING_FLAGS = ("database", "host", "port", "base_url")
 
 
 class Session:
-    """What a command works with."""
+    """The settings and the database of a command."""
 
     def __init__(self, settings: Settings, as_json: bool) -> None:
         self.settings = settings
@@ -56,15 +56,15 @@ class Session:
 
     @property
     def is_standby(self) -> bool:
-        """Whether the database may only be read: another program writes it."""
+        """Whether the database is only read, because another program writes it."""
         return self.settings.read_only or is_followed(self.settings.database)
 
     def write(self, unit: Callable[[Work], T], *, if_replaced: bool = False) -> T:
         """The unit's result, once its work is committed.
 
-        Unless `if_replaced`, nothing is stored where another server has taken this one's place.
+        Unless `if_replaced`, nothing is stored if another server has taken over.
         """
-        from payres.operator.backups import require_current  # what only reads need not load it
+        from payres.operator.backups import require_current  # commands that only read need not load it
 
         self.require_writable()
 
@@ -76,7 +76,8 @@ class Session:
         return self._run(current, "BEGIN IMMEDIATE", connect_writer)
 
     def require_writable(self) -> None:
-        """Raises ClickException with `read_only`. A file that Litestream writes is refused where it is opened."""
+        """Raises ClickException if the database is `read_only`. A file that Litestream writes is refused when it is
+        opened."""
         if self.settings.read_only:
             raise click.ClickException("read_only is on, so nothing is stored here: run this on the primary server")
 
@@ -92,12 +93,12 @@ class Session:
             pass
 
     def read(self, unit: Callable[[Work], T]) -> T:
-        """The unit's result over one snapshot; the server goes on writing meanwhile."""
+        """The unit's result over one snapshot, while the server can write."""
         return self._run(unit, "BEGIN", connect_standby if self.is_standby else connect_writer)
 
     def write_if_possible(self, unit: Callable[[Work], object]) -> None:
-        """Commits what the unit writes, or does nothing on a standby, while another program writes, and where the
-        database fails."""
+        """Commits what the unit writes, or does nothing on a standby, while another program writes, or if the database
+        fails."""
         if self.is_standby:
             return
         with suppress(click.ClickException), self._connection(self.database()) as connection:
@@ -107,27 +108,27 @@ class Session:
             connection.execute("COMMIT")
 
     def show(self, resource: JsonObject | msgspec.Struct, text: str) -> None:
-        """Prints the resource: as one JSON object when that was asked for, as text otherwise."""
+        """Prints the resource: as one JSON object with --json, otherwise as text."""
         click.echo(msgspec.json.format(msgspec.json.encode(resource), indent=2) if self.as_json else text)
 
     def database(self, otherwise: str = "name another with --database PATH") -> str:
-        """The path of the database, which must be there; `otherwise` is what the user can do besides `payres init`."""
+        """The path of the database, which must exist; `otherwise` is the user's alternative to `payres init`."""
         path = Path(self.settings.database)
         try:
-            found = path.stat().st_size > 0  # SQLite would make one of an empty file
+            found = path.stat().st_size > 0  # SQLite would make a database of an empty file
         except (FileNotFoundError, NotADirectoryError):
             found = False
         except PermissionError:
             if named_by(self.settings.database) is not None:
                 raise
-            found = False  # nobody said that it is in a working directory which this user may not enter
+            found = False  # nobody named it, and this user may not enter the working directory
         if not found:
             raise click.ClickException(_no_database(self.settings.database, otherwise))
         return self.settings.database
 
     def in_steps(self, operation: "Callable[[Units], Coroutine[Any, Any, T]]") -> T:
         """The result of an operation of several units of work."""
-        import asyncio  # what is one unit need not load it
+        import asyncio  # an operation of one unit need not load it
 
         return asyncio.run(operation(_Steps(self)))
 
@@ -140,7 +141,7 @@ class Session:
 
     @contextmanager
     def _connection(self, path: str, connect: Connect = connect_writer) -> Iterator[sqlite3.Connection]:
-        """A connection for the block; one that writes makes or migrates the file as needed."""
+        """A connection for the block; for writing, the file is created or migrated as needed."""
         connection = None
         try:
             connection = connect(path)
@@ -152,11 +153,11 @@ class Session:
             raise click.ClickException(f"The database {path} cannot be used: {reason}") from error
         finally:
             if connection is not None:
-                connection.close()  # which undoes what was not committed
+                connection.close()  # undoes what was not committed
 
 
 def _no_database(path: str, otherwise: str) -> str:
-    """The sentences that say where it was looked for and why, and what to do."""
+    """The sentences that say which path was tried and why, and what to do."""
     named, config = named_by(path), settings_file()
     if named is not None:
         why = f"{named} names it"
@@ -166,7 +167,7 @@ def _no_database(path: str, otherwise: str) -> str:
         why = f"nothing names one that may be read: {explain_denial(SYSTEM_CONFIG)}"
     else:
         why = f"nothing names one: no {CONFIG} is in {Path.cwd()} or in {SYSTEM_CONFIG.parent}"
-    # A path that is relative names another file in each folder, also in the settings of the service.
+    # A relative path names another file in each folder, also in the settings of the service.
     folder = "" if named and Path(path).is_absolute() else "run this in the folder of an existing one, "
     missing = f"There is no database at {Path(path).absolute()} ({why})"
     return f"{missing}. Make one with `payres init`, {folder}or {otherwise}"
@@ -185,12 +186,12 @@ class _Steps(NamedTuple):
 
 
 def _user() -> str:
-    """Whoever runs the command, also with sudo."""
+    """The user who runs the command, also with sudo."""
     return os.environ.get("SUDO_USER") or user_name(os.getuid())
 
 
 def warn(sentence: str | None) -> None:
-    """Prints a warning, if there is one, on standard error: standard output belongs to the resource."""
+    """Prints a warning, if there is one, on standard error: standard output is for the resource."""
     if sentence is not None:
         click.echo(f"Warning: {sentence}", err=True)
 
@@ -220,25 +221,25 @@ def errors_in_sentences() -> Iterator[None]:
     except (DomainError, SettingsError, UnusableDatabase) as error:
         raise click.ClickException(str(error) + _denial(error.__cause__)) from error
     except FailStop as error:
-        raise click.ClickException(f"What is stored cannot be right ({error}); run `payres ledger check`") from error
+        raise click.ClickException(f"The stored data is invalid ({error}); run `payres ledger check`") from error
     except UnicodeEncodeError as error:
         raise click.ClickException(f"{error.object!r} is not text in {error.encoding.upper()}") from error
     except BrokenPipeError:
-        raise  # the reader of our output has closed it; click ends without a word
+        raise  # the reader has closed our output; click ends silently
     except OSError as error:
         sentence = f"{error.filename or 'The system'}: {error.strerror or error}"
         raise click.ClickException(sentence + _denial(error)) from error
 
 
 def _denial(error: BaseException | None) -> str:
-    """What follows the sentence for an error when the system has denied a file; nothing for other errors."""
+    """The explanation that follows the error if a file may not be used; empty for other errors."""
     if isinstance(error, PermissionError) and error.filename is not None:
         return f"; {explain_denial(error.filename)}"
     return ""
 
 
 def explain_denial(path: str | Path) -> str:
-    """Whose a file is that may not be used, or the directory that keeps it from being found or made."""
+    """Who owns the file that may not be used, or the directory that prevents it from being found or created."""
     nearest, found = _nearest(Path(path).absolute())
     if os.statvfs(nearest).f_flag & os.ST_RDONLY and os.access(nearest, os.R_OK, effective_ids=True):
         return f"{nearest} is on a file system that is mounted read-only: remount it for writing"
@@ -255,7 +256,7 @@ def explain_denial(path: str | Path) -> str:
 
 
 def explain_database_denial(error: sqlite3.Error, database: str) -> str | None:
-    """The same for the file among those of a database that SQLite could not use; None when that is not the reason."""
+    """The same for the file of the database that SQLite could not use; None if that is not the reason."""
     if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF not in DENIED:
         return None
     files = (database + suffix for suffix in BESIDE)
@@ -266,7 +267,7 @@ def explain_database_denial(error: sqlite3.Error, database: str) -> str | None:
 
 
 def _may_use(path: str) -> bool:
-    """Whether a file may be read and written; one that does not exist, whether it can be seen that it does not."""
+    """Whether a file may be read and written; for a missing one, whether this user can see that it is missing."""
     try:
         is_directory = stat.S_ISDIR(os.stat(path).st_mode)
     except FileNotFoundError:
@@ -277,7 +278,7 @@ def _may_use(path: str) -> bool:
 
 
 def _nearest(path: Path) -> tuple[Path, os.stat_result]:
-    """The path, or the directory nearest to it of which the system says anything."""
+    """The path, or the nearest directory above it that is visible."""
     try:
         return path, path.stat()
     except OSError:
@@ -285,7 +286,7 @@ def _nearest(path: Path) -> tuple[Path, os.stat_result]:
 
 
 def user_name(uid: int) -> str:
-    """The name of a user, or the number where the system has none, as in a container."""
+    """The name of a user, or the number if the system has no name for it, as in a container."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""What an operator looks at: `payres status` on one screen, `payres doctor` for what is wrong, `payres ledger`."""
+"""`payres status` for an overview, `payres doctor` for problems, `payres ledger` for the checks."""
 
 import click
 from msgspec.structs import asdict
@@ -18,10 +18,9 @@ from payres.store.work import Work
 @click.command(cls=Command, example="payres status")
 @with_session
 def status(session: Session) -> None:
-    """It reads the database, and says whether a server has it; it asks no server.
+    """It reads the database, and says whether a server runs on it; it sends no requests.
 
-    Balances are those of all wallets, of the liquidity and of the collected fees, by asset. `payres doctor` looks for
-    what is wrong.
+    Balances are the totals of wallets, liquidity and collected fees, by asset. `payres doctor` looks for problems.
     """
     found = session.read(lambda work: read_status(work, is_running=is_served(work.settings.database)))
     session.show(found, STATUS.text(found))
@@ -31,9 +30,8 @@ def status(session: Session) -> None:
 @with_session
 def doctor(session: Session) -> None:
     """It checks the files, the money and the links in the database, the server on this machine, and its public address
-    as clients see it: TLS, redirects, the clock; and whether the servers of peers answer. The exit code is 1 when
-    something should be fixed (FIX); what may need it (WARN) leaves it at 0.
-    """
+    as clients see it: TLS, redirects, the clock; and whether the servers of peers answer. The exit code is 1 if
+    something should be fixed (FIX); warnings (WARN) leave it at 0."""
     findings = examine_all(session.read, session.environment, is_standby=session.is_standby)
     bad = [finding for finding in findings if finding.fix is not None and not finding.warning]
     session.show(
@@ -59,8 +57,8 @@ def ledger() -> None:
 def check(session: Session) -> None:
     """Check every invariant of the ledger.
 
-    Reads one snapshot of the database while the server goes on serving. The exit code is 1 when an invariant is
-    broken, and the first broken one is named.
+    Reads one snapshot of the database while the server goes on serving. The exit code is 1 if an invariant is broken,
+    and the first broken one is named.
     """
     at, findings = session.read(lambda work: (work.now, invariant_checks.check(work)))
     broken = invariant_checks.first_broken(findings)

@@ -1,4 +1,4 @@
-"""`payres wallet`: opening one, and its password, which is asked for or read from a file."""
+"""`payres wallet`: opening a wallet, and its password, which is prompted for or read from a file."""
 
 import warnings
 from getpass import GetPassWarning
@@ -17,9 +17,8 @@ from payres.store.work import Work
 
 @click.group(cls=Group)
 def wallet() -> None:
-    """PATH is what follows the base URL in the wallet address: `alice` in http://127.0.0.1:8080/alice. The whole wallet
-    address works too.
-    """
+    """PATH follows the base URL in the wallet address: `alice` in http://127.0.0.1:8080/alice. The whole wallet address
+    works too."""
 
 
 @wallet.command(example="payres wallet create alice --asset USD --scale 2 --name Alice")
@@ -56,7 +55,7 @@ def create(
 @wallet.command(example="payres wallet password alice")
 @click.argument("path")
 @secret_option(
-    "password", None, file_help="A file whose first line is the new password, - for stdin; asked for when left out."
+    "password", None, file_help="A file whose first line is the new password, - for stdin; prompted for by default."
 )
 @click.option(
     "--forget-browsers", is_flag=True, help="Somebody else had the password: no browser counts as the owner's any more."
@@ -75,11 +74,11 @@ def password(session: Session, path: str, password: str | None, forget_browsers:
 
 
 def _ask_for_password() -> str:
-    """A password from the terminal, which does not show it."""
+    """A password from the terminal, without echo."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error", GetPassWarning)  # of a password that would be shown
+        warnings.simplefilter("error", GetPassWarning)  # of a password that would be echoed
         try:
-            # The prompt goes to standard error: standard output belongs to the resource.
+            # The prompt goes to standard error: standard output is for the resource.
             return str(click.prompt("New password", hide_input=True, confirmation_prompt=True, err=True))
         except GetPassWarning as error:
             sentence = "There is no terminal to ask for the password on: give it with --password-file FILE, - for stdin"

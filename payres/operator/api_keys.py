@@ -1,4 +1,4 @@
-"""API keys: which programs may use the operator's API, and for what.
+"""API keys: which programs may use the operator's API, and with which scopes.
 
 A key is `payres_<id>_<secret>`. The id is public. The secret has 256 random bits, and only its SHA-256 is stored.
 """
@@ -40,7 +40,7 @@ SCOPES: Final[Mapping[str, str]] = {
     "webhooks:write": "test, rotate and remove webhooks; with events:read, add them and replay deliveries",
     "webhooks:private": "add webhooks on this machine or in its network",
     "events:read": "read events",
-    "status:read": "see how the server and its money stand",
+    "status:read": "see the state of the server and its money",
     "ledger:read": "read ledger entries and run the invariant checks",
     "backup:write": "make backups in the backup directory",
     "keys:read": "see API keys",
@@ -54,10 +54,15 @@ USE_NOTED_EVERY: Final = MINUTE
 
 Scopes = Annotated[
     Sequence[str],
-    said("What the key is for, such as payments:read. Repeat.", option="--scope", metavar="SCOPE", choices=SCOPES),
+    said(
+        "What the key is for, such as payments:read. May be repeated.",
+        option="--scope",
+        metavar="SCOPE",
+        choices=SCOPES,
+    ),
 ]
-Expiry = Annotated[TimeText, said("When it ends, such as 2027-01-31; never when left out.", option="--expires")]
-KeepMade = Annotated[bool, said("Leave the keys that were made with it.")]
+Expiry = Annotated[TimeText, said("When it ends, such as 2027-01-31; never by default.", option="--expires")]
+KeepMade = Annotated[bool, said("Keep the keys that were created with it.")]
 
 
 class ApiKey(Resource, frozen=True, kw_only=True):
@@ -121,7 +126,7 @@ def page_of_api_keys(work: Work, page: PageQuery) -> tuple[Sequence[ApiKeyRecord
 def list_api_keys(work: Work) -> Sequence[ApiKeyRecord]:
     """List keys, newest first.
 
-    Each with its scopes and when it was last used.
+    With their scopes and their last use.
     """
     return operators.list_api_keys(work)
 
@@ -139,7 +144,7 @@ def create_api_key(work: Work, name: Name, scopes: Scopes, expires_at: Expiry | 
 def create_key_with(
     work: Work, maker: ApiKeyRecord | None, name: str, scopes: Collection[str], expires_at: str | None
 ) -> CreatedApiKey:
-    """A new key; one that a program makes has no more scopes than the program's own key, and ends with it or before.
+    """A new key; one that a program creates has no more scopes than the program's own key, and expires no later.
 
     Raises InvalidRequest, InsufficientAccess.
     """
@@ -154,9 +159,9 @@ def create_key_with(
     last = maker.expires_at if maker else None
     ends_at = last if expires_at is None else require_time(expires_at, "expiresAt")
     if ends_at is not None and ends_at <= work.now:
-        raise InvalidRequest("The time at which a key expires must lie in the future", field="expiresAt")
+        raise InvalidRequest("The time at which a key expires must be in the future", field="expiresAt")
     if last is not None and ends_at is not None and ends_at > last:
-        sentence = f"The key that makes another expires at {format_time(last)}, and the other cannot expire later"
+        sentence = f"The creating key expires at {format_time(last)}, and the new one cannot expire later"
         raise InvalidRequest(sentence, field="expiresAt")
     secret, ordered = work.new_secret(), [scope for scope in SCOPES if scope in scopes]
     made_by = maker.id if maker else None
@@ -172,12 +177,12 @@ def create_key_with(
     "/api-keys/{id}",
     "API key",
     "Revoke the key",
-    "Requests with this key, and with those that were made with it, are refused from now on. None can be brought back.",
+    "Requests with this key, and with those that were created with it, are refused from now on. This cannot be undone.",
     API_KEY,
     is_over=lambda key: key.revoked_at,
 )
 def revoke_api_key(work: Work, id: str, keep_made: KeepMade = False) -> ApiKeyRecord:
-    """End a key at once, and the keys that programs made with it.
+    """Revoke a key, and the keys that programs created with it.
 
     ID is the one in `payres api-key list`, or the part of the key between its underscores.
     """
@@ -187,7 +192,7 @@ def revoke_api_key(work: Work, id: str, keep_made: KeepMade = False) -> ApiKeyRe
             API_KEYS.update(work, key.id, revoked_at=work.now)
             audit.record(work, "api_key.revoke", key.id)
         if not keep_made:
-            keys += operators.keys_made_with(work, key.id)  # whose turn comes in this loop
+            keys += operators.keys_made_with(work, key.id)  # the loop reaches them too
     return require_api_key(work, id)
 
 
@@ -197,7 +202,7 @@ def authenticate(work: Work, text: str) -> ApiKeyRecord:
     key_id, _, secret = rest.partition("_")
     key = API_KEYS.get(work, key_id) if prefix == PREFIX else None
     if key is None or not hmac.compare_digest(key.secret_hash, hash_secret(secret)):
-        raise TokenInvalid("The API key is not known; create one with `payres api-key create`", reason="unknown_token")
+        raise TokenInvalid("The API key is unknown; create one with `payres api-key create`", reason="unknown_token")
     if key.revoked_at is not None:
         raise TokenInvalid("The API key was revoked; create another", reason="revoked_token")
     if key.expires_at is not None and work.now >= key.expires_at:
@@ -206,7 +211,7 @@ def authenticate(work: Work, text: str) -> ApiKeyRecord:
 
 
 def require_scope(key: ApiKeyRecord, scope: str) -> None:
-    """Raises InsufficientAccess; `scope` may be several with blanks between, of which it names the first that lacks."""
+    """Raises InsufficientAccess, naming the first missing scope; `scope` may be several, separated by spaces."""
     for one in scope.split():
         if one not in key.scopes:
             raise InsufficientAccess(

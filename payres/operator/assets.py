@@ -34,14 +34,14 @@ ExactRate = Annotated[str, Meta(max_length=MAX_RATE_LENGTH, description="An exac
 
 
 class AssetFee(Resource, frozen=True, kw_only=True):
-    """What sending costs: a fixed amount, and ten-thousandths of what is sent."""
+    """The fee for sending: a fixed amount, and ten-thousandths of what is sent."""
 
     fixed: str
     basis_points: int
 
 
 class Asset(Resource, frozen=True, kw_only=True):
-    """`liquidity` and `fees` are what of the operator's money in the asset is free."""
+    """`liquidity` and `fees` are the operator's free money in the asset."""
 
     asset_code: str
     asset_scale: int
@@ -51,7 +51,8 @@ class Asset(Resource, frozen=True, kw_only=True):
 
 
 class Rate(Resource, frozen=True, kw_only=True):
-    """One unit of `base` buys `rate` units of `counter`. What the rates service set ends, and is used until then."""
+    """One unit of `base` buys `rate` units of `counter`. A rate of the rates service expires, and is used until
+    then."""
 
     base: str
     counter: str
@@ -100,13 +101,13 @@ def rate(work: Work, record: RateRecord) -> Rate:
 
 
 def require_asset(work: Work, code: str, scale: int) -> AssetRecord:
-    """An asset that is in use here already. Raises NotFound."""
+    """An asset that is in use here. Raises NotFound."""
     found = assets.find_asset(work, code, scale)
     return require(found, f"No account is kept in {code} with scale {scale}; `payres asset list` shows all")
 
 
 def _costs(one: Asset) -> str:
-    """What sending costs; a share, which is rounded up, costs a smallest unit at least."""
+    """The cost of sending; a share is rounded up, so it is at least one smallest unit."""
     said = f"{one.fee.fixed} + {one.fee.basis_points} basis points"
     unit = amounts.Asset(one.asset_code, one.asset_scale)
     least = format_decimal(parse_decimal(one.fee.fixed, unit) + 1, unit)
@@ -137,7 +138,7 @@ RATE: Final = Shape(
 def list_assets(work: Work) -> Sequence[AssetRecord]:
     """List the assets that accounts are kept in.
 
-    Liquidity pays receivers in the asset when the sender pays in another; fees is what was collected for sending.
+    Liquidity pays receivers in the asset when the sender pays in another; fees are what was charged for sending.
     """
     return assets.list_assets(work)
 
@@ -145,7 +146,7 @@ def list_assets(work: Work) -> Sequence[AssetRecord]:
 def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
     """The asset, created on first use. Warns of a new one whose code is in use with other scales.
 
-    Raises InvalidRequest for a code in small letters, or one that cannot be sent.
+    Raises InvalidRequest for a code in small letters, or one that the protocol cannot carry.
     """
     _check_code(work, code)
     if not 0 <= scale <= MAX_SCALE:
@@ -165,10 +166,10 @@ def open_asset(work: Work, code: str, scale: int) -> AssetRecord:
 def set_fee(
     work: Work, code: str, scale: AssetScale, fixed: FixedFee = "0", basis_points: BasisPoints = 0
 ) -> AssetRecord:
-    """Set what sending from wallets of an asset costs.
+    """Set the fee for sending from wallets of an asset.
 
-    A share of the amount is rounded up to the smallest unit, so it costs each payment at least that: of 0.02 USD with
-    50 basis points it is 0.01 USD. New quotes use the new fee.
+    A share of the amount is rounded up to the smallest unit, so each payment costs at least one: of 0.02 USD with 50
+    basis points it is 0.01 USD. New quotes use the new fee.
     """
     found = open_asset(work, code, scale)
     try:
@@ -193,9 +194,9 @@ def list_rates(work: Work) -> Sequence[RateRecord]:
     "rate set BASE COUNTER RATE", "USD EUR 0.92", text=lambda rate: f"1 {rate.base} buys {rate.rate} {rate.counter}"
 )
 def set_rate(work: Work, base: str, counter: str, rate: ExactRate) -> RateRecord:
-    """Set how many units of COUNTER one unit of BASE buys. The way back is the inverse, unless you set it too.
+    """Set how many units of COUNTER one unit of BASE buys. The reverse is the inverse, unless you set it too.
 
-    New quotes use it in place of rates of the rates service.
+    New quotes use it instead of a rate of the rates service.
     """
     _check_code(work, base)
     _check_code(work, counter)
@@ -231,7 +232,7 @@ def list_liquidity(
 ) -> tuple[Sequence[MovementRecord], PageBounds]:
     """List deposits into the liquidity of an asset, and withdrawals."""
     found = find_operator_account(work, require_asset(work, code, scale).id, "liquidity")
-    account = require(found, f"The liquidity in {code} with scale {scale} was not used yet")
+    account = require(found, f"The liquidity in {code} with scale {scale} has not been used yet")
     return page_of_movements(work, account.id, page)
 
 
@@ -240,7 +241,7 @@ def list_liquidity(
 def deposit_liquidity(
     work: Work, code: str, scale: AssetScale, amount: Amount, reference: Reference | None = None
 ) -> MovementRecord:
-    """Put money into the liquidity of an asset.
+    """Deposit money into the liquidity of an asset.
 
     CODE and SCALE name the asset (USD 2 counts cents), AMOUNT is a decimal in its units.
     """
@@ -253,7 +254,7 @@ def deposit_liquidity(
 def withdraw_liquidity(
     work: Work, code: str, scale: AssetScale, amount: Amount, reference: Reference | None = None
 ) -> MovementRecord:
-    """Take money out of the liquidity of an asset.
+    """Withdraw money from the liquidity of an asset.
 
     What is held for payments in progress stays.
     """
@@ -266,7 +267,7 @@ def withdraw_liquidity(
 def withdraw_fees(
     work: Work, code: str, scale: AssetScale, amount: Amount, reference: Reference | None = None
 ) -> MovementRecord:
-    """Take collected fees out."""
+    """Withdraw collected fees."""
     account = _account(work, require_asset(work, code, scale), "fees")
     return movements.move(work, account, "withdrawal", amount, reference)
 
@@ -277,7 +278,7 @@ def asset_name(asset: AssetRecord) -> str:
 
 
 def _warn_of_unused_rate(work: Work, base: str, counter: str) -> None:
-    """Warns if rates are set for both ways and one of them is not used, because the other gives less."""
+    """Warns if rates are set in both directions and one of them is not used, because the other gives less."""
     for one, other in ((base, counter), (counter, base)):
         found = assets.find_rate(work, one, other)
         if found is not None and rate_between(work, one, other) < parse_rate(found.rate):
@@ -289,10 +290,10 @@ def _warn_of_unused_rate(work: Work, base: str, counter: str) -> None:
 
 
 def _check_code(work: Work, code: str) -> None:
-    """Raises InvalidRequest for what is no asset code, or looks misspelt and is not in use already.
+    """Raises InvalidRequest for an invalid asset code, or one that looks misspelt and is not in use.
 
-    Codes are of ISO 4217, such as USD, or other printable ASCII characters, such as USDC.e. Only small
-    letters, or three letters that are not all capitals, count as misspelt.
+    Codes are those of ISO 4217, such as USD, or other printable ASCII characters, such as USDC.e. Only small letters,
+    or three letters that are not all capitals, count as misspelt.
     """
     if not 1 <= len(code) <= MAX_ASSET_CODE_LENGTH or not all("!" <= character <= "~" for character in code):
         raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""The audit log, as operators read it. What changes something writes it: `payres.store.audit`."""
+"""The audit log, as operators read it. Changes are written by `payres.store.audit`."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -13,7 +13,7 @@ from payres.store.rows import PageBounds, PageQuery, select_page
 from payres.store.work import Work
 from payres.wire import Resource, encode
 
-# Where there are pages of what actions are about, by the noun of the action.
+# The section with the page of an action's object, by the noun of the action.
 OWN: Final = ("wallet", "peer", "grant", "payment", "webhook")
 SECTIONS: Final = {one: f"{one}s" for one in OWN} | {"key": "wallets", "api_key": "api-keys"}
 
@@ -32,11 +32,11 @@ def entry(work: Work, record: AuditRecord) -> AuditEntry:
 
 
 class AuditQuery(Query, frozen=True, kw_only=True):
-    """`actor`, `action` and `object` are parts of what an entry has there."""
+    """`actor`, `action` and `object` are substrings of those members of an entry."""
 
-    actor: Annotated[Name | UnsetType, said("Only what was done by who has this in the name.")] = UNSET
+    actor: Annotated[Name | UnsetType, said("Only by actors with this in the name.")] = UNSET
     action: Annotated[Name | UnsetType, said("Only with this in the action, such as wallet.")] = UNSET
-    object: Annotated[Name | UnsetType, said("Only with this in what was changed.")] = UNSET
+    object: Annotated[Name | UnsetType, said("Only with this in the object.")] = UNSET
     from_: Annotated[TimeText | UnsetType, said("On this day (UTC), or at this time, or later.")] = FROM
     to: Annotated[TimeText | UnsetType, said("Before then.")] = UNSET
 
@@ -47,14 +47,14 @@ def _actor(entry: AuditEntry) -> Cell:
 
 
 def _object(entry: AuditEntry) -> Cell:
-    """With the page of what was changed, unless that is no more, or the action names something else."""
+    """The object, with a link to its page unless it was removed, or the action names something else."""
     noun, _, verb = entry.action.partition(".")
     section = None if verb in {"remove", "replay"} else SECTIONS.get(noun)
     return Cell(entry.object, "long", path_of(section, entry.object) if section else None)
 
 
 def _details(entry: AuditEntry) -> str:
-    """What an entry says besides who did what to what, in a line."""
+    """The details of an entry in one line."""
     said = (
         (name, value if isinstance(value, str) else encode(value).decode()) for name, value in entry.details.items()
     )
@@ -75,7 +75,7 @@ ENTRY: Final = Shape(
 @command("audit list", "--limit 10")
 @lists(
     "entries",
-    "Nothing was changed yet",
+    "Nothing has been changed yet",
     "Audit log",
     about="What operators changed, with the command, the API or these pages.",
 )

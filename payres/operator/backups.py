@@ -38,8 +38,8 @@ class BackupError(Exception):
 
 
 class Backup(msgspec.Struct, frozen=True):
-    """A verified copy: its file, the version of the database in it, its size in bytes, and when its ledger was checked,
-    which that of an older version is not."""
+    """A verified copy: its file, its schema version, its size in bytes, and when its ledger was checked, None for an
+    older schema version."""
 
     path: Path
     version: int
@@ -66,12 +66,13 @@ def shown(database: str, made: Backup) -> MadeBackup:
 
 
 def make_backup(database: Path, destination: Path, overwrite: bool, now: int) -> Backup:
-    """Copies the database, verifies the copy and gives it its name. A directory gets a file named by the time.
+    """Copies the database, verifies the copy and renames it to its final name. In a directory, the name is made of the
+    time.
 
     Raises BackupError, UnusableDatabase, sqlite3.Error, OSError. A copy that fails the verification is named `.broken`.
     """
     target = destination / f"{database.stem}-{stamp(now)}{database.suffix}" if destination.is_dir() else destination
-    # Reading it applies the write-ahead log beside it, which may belong to another name of the file.
+    # Reading it applies the write-ahead log beside this path, which may belong to another hard link of the file.
     check_not_linked(str(database))
     _require_free(database, target, overwrite)
     with copied(database, beside=target, pause=PAUSE_MILLISECONDS) as partial:
@@ -94,13 +95,13 @@ def record_backup(work: Work, made: Backup) -> None:
 
 
 def record_restore(work: Work, source: Path) -> None:
-    """Writes a restore into the audit log of the database that it puts in place, which from then on is a later state
-    than all others of that database: see `payres.federation.takeover`."""
+    """Records a restore in the audit log of the restored database, which makes it the latest state of that database:
+    see `payres.federation.takeover`."""
     audit.record(work, "database.restore", str(source))
 
 
 def record_takeover(work: Work, base_url: str, restored_at: str | None) -> None:
-    """Writes into the audit log that another server, with a later state of the database, answers at our base URL."""
+    """Records in the audit log that another server, with a later state of the database, answers at the base URL."""
     audit.record(work, "database.superseded", base_url, restoredAt=restored_at)
 
 
@@ -122,10 +123,10 @@ def restore_backup(
 ) -> Restored:
     """Verifies and migrates a copy of the backup, renames the old database, and puts the copy in its place.
 
-    `finish` is a last change, in a transaction of the copy, without which the copy is not put in place.
-    Raises BackupError, UnusableDatabase when a server has the database, OSError; the database is then unchanged.
+    `finish` is a last change, in a transaction of the copy; if it fails, the database is not replaced. Raises
+    BackupError, UnusableDatabase when a server has the database open, OSError; the database is then unchanged.
     """
-    database = database.resolve()  # so that a symbolic link to the database stays one
+    database = database.resolve()  # so that a symbolic link to the database is kept
     _require_replaceable(source, database)
     with server_lock(str(database)):
         replaced = side_file(database, f".replaced-{stamp(now)}")
@@ -146,7 +147,7 @@ def restore_backup(
         except (sqlite3.Error, UnusableDatabase) as error:
             raise BackupError(f"{source} cannot be restored: {error}") from error
         except DatabaseOpen as error:
-            raise BackupError(f"{error}; end what uses it (a command, Litestream) and try again") from error
+            raise BackupError(f"{error}; stop what uses it (a command, Litestream) and try again") from error
     return Restored(version, replaced if was_there else None)
 
 
@@ -156,7 +157,7 @@ def stamp(now: int) -> str:
 
 
 def _require_free(database: Path, target: Path, overwrite: bool) -> None:
-    """Raises BackupError for a name that is taken, or is that of a database in use."""
+    """Raises BackupError for a name that exists, or is that of a database in use."""
     folder = target.parent
     if not folder.is_dir():
         raise BackupError(f"There is no directory {folder}")
@@ -186,13 +187,13 @@ def _require_replaceable(source: Path, database: Path) -> None:
     if not os.access(database, os.W_OK):
         raise BackupError(f"{database} is read-only for this user; make it writable, or move it away, and try again")
     if database.stat().st_uid != os.geteuid():  # the new file would be this user's, and the server could not open it
-        raise BackupError(f"{database} belongs to another user; run this as that user, with `sudo -u` say")
+        raise BackupError(f"{database} belongs to another user; run this as that user, for example with `sudo -u`")
 
 
 def _verify(tx: sqlite3.Connection) -> tuple[int, str | None]:
-    """The version of a database, and what is wrong with it.
+    """The schema version of a database, and what is wrong with it.
 
-    The ledger of an older version is not checked. Raises UnusableDatabase when it is not a database of payres.
+    The ledger of an older version is not checked. Raises UnusableDatabase if it is not a payres database.
     """
     require_payres(tx)
     try:

@@ -1,8 +1,8 @@
-"""What operators can do: each operation is declared once, where its rule is.
+"""What operators can do: each operation is declared once, above its rule.
 
-A declaration makes of a rule a command with its options and help, an endpoint with its part of the OpenAPI document, a
-list or a form among the pages. Their words are the rule's docstring and what `said` says of its parameters. What is
-special about one of them, such as a command that reads a file, is written by hand in `cli/`, `admin/` or `pages/`.
+A declaration gives a rule a command with its options and help, an endpoint with its part of the OpenAPI document, and a
+list or a form on the operator's pages. Their texts are the rule's docstring and the `said` of its parameters. Anything
+special, such as a command that reads a file, is written by hand in `cli/`, `admin/` or `pages/`.
 """
 
 import re
@@ -38,20 +38,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 REQUIRED: Final = Parameter.empty
-# The rules with operations, in the order of the endpoints.
+# The modules that declare operations, in the order of the endpoints.
 NOUNS: Final = (
     *("wallets", "keys", "grants", "assets", "peers", "unresolved_packets", "payments", "payment_history", "webhooks"),
     *("status", "ledger", "exports", "api_keys", "audit"),
 )
-# Rows that a unit of work changes at most. What changes more does it in several, and others have their turn between.
+# The most rows that one unit of work changes. An operation on more takes several units, and others run in between.
 ROWS_AT_ONCE: Final = 256
 
 
 class Units(Protocol):
     """Runs the units of work of an operation that takes several, each in a transaction of its own.
 
-    One that may take long only reads, and delays nobody. After a crash between two that write, the operation can be
-    repeated, and does what is left.
+    A unit that may take long only reads, and delays nobody. After a crash between two units that write, repeating the
+    operation does the rest.
     """
 
     async def read(self, unit: Callable[[Work], T]) -> T: ...
@@ -59,7 +59,7 @@ class Units(Protocol):
 
 
 class Input(NamedTuple):
-    """A parameter: `kind` is its annotation, `type` that without bounds, None and UNSET."""
+    """A parameter: `kind` is its annotation, `type` the annotation without bounds, None and UNSET."""
 
     name: str
     kind: Any
@@ -85,15 +85,16 @@ class Input(NamedTuple):
 
     @property
     def is_mark(self) -> bool:
-        """Whether it is on or off."""
+        """Whether it is a flag."""
         return self.type is bool
 
 
 class Listing(NamedTuple):
-    """How a list is shown: as `member` of the JSON that the command prints; `none` is said of an empty list.
+    """How a list is shown: the command prints it as the `member` of a JSON object, and as text prints `none` if it is
+    empty.
 
-    With a `title` the list is a page, at the path of the endpoint or at `page`; `{name}` in the title is a segment of
-    the path. `also` is a link to another list.
+    With a `title` the list is also a page, at the path of the endpoint or at `page`; `{name}` in the title stands for a
+    segment of the path. `also` is a link to another list.
     """
 
     member: str
@@ -105,12 +106,12 @@ class Listing(NamedTuple):
 
 
 class Form(NamedTuple):
-    """A page with a form that carries an operation out, for operators who may change something.
+    """A page with a form that carries out an operation, for operators with write access.
 
-    The page says what it is `about`, which the path names, and what `will` happen; nothing of what `is_over`. Behind it
-    comes the page one segment above, or `back`, which names segments of the path or members of the thing. The button
-    has a word, or there is one for each value of a parameter; with a `question` these are its answers. What moves money
-    takes the operator's password again.
+    The page shows the thing that it is `about`, which the path names, and what `will` happen; nothing will to one that
+    `is_over`. The next page is the one a segment above, or `back`, whose placeholders are segments of the path or
+    members of the thing. There is one button, or one for each value of a parameter; with a `question` these are its
+    answers. A form that `moves_money` asks for the operator's password again.
     """
 
     path: str
@@ -125,7 +126,7 @@ class Form(NamedTuple):
 
     @property
     def buttons(self) -> Mapping[str, str]:
-        """What is on each, by the choice that it sends."""
+        """The text of each button, by the value that it sends."""
         return {self.button.split()[0].lower(): self.button} if isinstance(self.button, str) else self.button
 
     def sentences(self, thing: Any) -> Sequence[str]:
@@ -137,7 +138,7 @@ class Form(NamedTuple):
 
 
 class Operation:
-    """A rule with what was declared of it."""
+    """A rule with its declarations."""
 
     method = path = scope = command = example = ""
     shows: Shape | None = None
@@ -175,7 +176,7 @@ class Operation:
 
     @property
     def status(self) -> int:
-        """Of the answer when all went well."""
+        """The HTTP status of success."""
         return 201 if self.method == "POST" else 200
 
     @property
@@ -184,7 +185,7 @@ class Operation:
 
     @property
     def is_async(self) -> bool:
-        """Whether it is more than one unit of work, and gets the `call` in place of one."""
+        """Whether it takes several units of work, and so gets a `call` instead of one."""
         return iscoroutinefunction(self.function)
 
     @property
@@ -193,13 +194,13 @@ class Operation:
 
     @cached_property
     def whole(self) -> str:
-        """The parameter that is a struct of the inputs, where there is one."""
+        """The name of the parameter that takes all inputs as one struct; empty if there is none."""
         kinds = ((name, kind) for name, kind in self.hints.items() if name not in {"page", "return"})
         return next((name for name, kind in kinds if isinstance(kind, type) and issubclass(kind, Body | Query)), "")
 
     @cached_property
     def inputs(self) -> Mapping[str, Input]:
-        """What it takes besides its unit and a page, by name."""
+        """The parameters by name, without the unit of work, the call and the page."""
         found: list[Input] = []
         for name, parameter in signature(self.function).parameters.items():
             if name == self.whole:
@@ -211,12 +212,12 @@ class Operation:
 
     @cached_property
     def segments(self) -> Sequence[str]:
-        """The names in the path."""
+        """The names of the parameters in the path."""
         return re.findall(r"{(\w+)}", self.path or (self.form.path if self.form else ""))
 
     @cached_property
     def struct(self) -> type[msgspec.Struct] | None:
-        """What the body has, or the query of a GET or DELETE; None when nothing is taken there."""
+        """The struct of the body, or of the query of a GET or DELETE; None if there are no parameters for it."""
         if self.whole:
             found: type[msgspec.Struct] = self.hints[self.whole]
             return found
@@ -235,7 +236,7 @@ class Operation:
 
     @cached_property
     def decoder(self) -> msgspec.json.Decoder[Any]:
-        """Reads a body."""
+        """Decodes a body."""
         return msgspec.json.Decoder(self.struct or Body)
 
     @cached_property
@@ -248,7 +249,7 @@ class Operation:
         return many[shown] if self.is_paged or self.listing else shown
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What the function gets by name; a page is one of them."""
+        """The keyword arguments of the function; a page is one of them."""
         if not self.whole:
             return {**given}
         kind = self.hints[self.whole]
@@ -256,7 +257,7 @@ class Operation:
         return {name: one for name, one in given.items() if name not in taken} | {self.whole: kind(**taken)}
 
     def run(self, work: Work, given: Mapping[str, Any]) -> Any:
-        """The answer: what the rule returns, as it is shown."""
+        """Calls the rule, and returns its result in the form of the answer."""
         found = self.function(work, **self.arguments(given))
         if self.shows is None:
             return found
@@ -280,11 +281,11 @@ def endpoint(
 ) -> Callable[[F], F]:
     """Serves a rule in the operator's API, for keys with the scope; `request` is a method and a path.
 
-    A `scope` may be several with blanks between. Parameters that the path does not name are members of the body, or of
-    the query of a GET or DELETE; `page: PageQuery` makes it a paged list. What the rule returns is answered as the
-    struct that `shows` makes of it.
+    `scope` may be several, separated by spaces. Parameters that are not in the path are members of the body, or of the
+    query of a GET or DELETE; `page: PageQuery` makes it a paged list. `shows` makes the struct of the answer of what
+    the rule returns.
 
-    An answer with a secret is not kept for an Idempotency-Key. `stream` answers whoever accepts its media types.
+    An answer with a secret is not stored for an Idempotency-Key. `stream` answers requests that accept its media types.
     """
     method, _, path = request.partition(" ")
     answer = {"shows_secret": shows_secret, "stream": stream, "media_types": media_types}
@@ -299,10 +300,11 @@ def command(
     then: Shape | None = None,
     text: Callable[[Any], str] | None = None,
 ) -> Callable[[F], F]:
-    """Makes a command of a rule, which names its arguments in capitals, in the order of the parameters.
+    """Makes a rule a command; `words` name its arguments in capitals, in the order of the parameters.
 
-    The other parameters are options, `limit` only here. It prints what the endpoint answers, or of `then` what the
-    path names, as `text` writes it or with the labels of its shape. Of the example, lines begin with the command.
+    The other parameters are options; only commands have `limit`. The command prints the answer of the endpoint, or with
+    `then` the thing that the path names, as `text` formats it or with the labels of its shape. The help shows each line
+    of `example` after the name of the command.
     """
     return _declare(shows=shows, command=words, example=example, then=then, text=text)
 
@@ -320,7 +322,7 @@ def _declare(shows: Shape | None = None, **members: Any) -> Callable[[F], F]:
 
 
 def _declares(member: str, make: Callable[P, Any]) -> Callable[P, Callable[[F], F]]:
-    """A decorator that takes what `make` takes."""
+    """A decorator with the parameters of `make`; what `make` returns is the `member` of the operation."""
     return lambda *args, **options: _declare(**{member: make(*args, **options)})
 
 
@@ -329,7 +331,8 @@ form = _declares("form", Form)
 
 
 def declared(*modules: str) -> Sequence[Operation]:
-    """The operations of these modules, such as `operator.wallets`, of all rules when none is named; in their order."""
+    """The operations of these modules, such as `operator.wallets`, in their order; without arguments, those of all
+    rules."""
     names = [f"payres.{module}" for module in modules or (f"operator.{noun}" for noun in NOUNS)]
     for name in names:
         import_module(name)
@@ -337,12 +340,12 @@ def declared(*modules: str) -> Sequence[Operation]:
 
 
 def operation_of(function: Callable[..., Any]) -> Operation:
-    """What was declared of a rule."""
+    """The operation that the rule is declared as."""
     return _DECLARED[function]
 
 
 def _reduced(kind: Any) -> tuple[Any, list[Meta]]:
-    """A type without what is said of it, and None and UNSET; and what is said of it, inner things first."""
+    """A type without annotations, None and UNSET; and its annotations, the innermost first."""
     origin = get_origin(kind)
     if origin is Annotated:
         inner, *said_here = get_args(kind)

@@ -1,4 +1,4 @@
-"""The doctor: finds problems, present and coming, in a server's files, money and links, and at its public address, and
+"""The doctor: finds present and future problems in a server's files, money and links and at its public address, and
 says how to fix them."""
 
 import os
@@ -29,7 +29,7 @@ from payres.store.peers import PeerRecord
 from payres.store.work import Environment, Work
 from payres.urls import is_loopback
 
-if TYPE_CHECKING:  # it loads slowly, and only who looks from outside needs it
+if TYPE_CHECKING:  # it loads slowly, and only checks over HTTP need it
     import httpx2
 
 LOW_FREE_BYTES: Final = 10 * MIN_FREE_BYTES
@@ -38,20 +38,19 @@ OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 BACKUP_DAYS: Final = 2
 CHECK_DAYS: Final = 1  # more than a server takes for tens of millions of payments
 TIMEOUT_SECONDS: Final = 10
-CLOCK_SECONDS: Final = 5  # how far a clock may be off; not much more and signatures are rejected
-# A certificate with less left than these days, and than this part of its lifetime, was not renewed when it should be.
+CLOCK_SECONDS: Final = 5  # the most that a clock may be off; soon above that, signatures are rejected
+# A certificate should have been renewed if it has less left than this, and than this part of its lifetime.
 CERTIFICATE_SECONDS: Final = 14 * 86400
 CERTIFICATE_PART: Final = 6
-STANDBY_SECONDS: Final = 300  # without a change, after which something is likely to be wrong
+STANDBY_SECONDS: Final = 300  # after so long without a change, something is probably wrong
 
-# The subject, what was seen of it, whether that is wrong, and what to do then.
+# The subject, its state, whether that is a problem, and how to fix it.
 Look = tuple[str, str, object, str]
 Read = Callable[[Callable[[Work], Any]], Any]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A checked subject and its state; `fix` says what to do, None if nothing is wrong. A `warning` may be no
-    fault."""
+    """A checked subject and its state; `fix` says what to do, None if nothing is wrong. A `warning` may be harmless."""
 
     subject: str
     seen: str
@@ -60,7 +59,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def examine(work: Work) -> Sequence[Finding]:
-    """The findings about the database and the settings; of one that was replaced, only that it was. Raises OSError."""
+    """The findings about the database and the settings; if another server has taken over, only that. Raises OSError."""
     taken = status.takeover(work)
     if taken is not None:
         return [Finding("database", f"another server has taken this one's place: {describe(taken)}", AFTER_TAKEOVER)]
@@ -69,9 +68,9 @@ def examine(work: Work) -> Sequence[Finding]:
 
 
 def examine_all(read: Read, environment: Environment, *, is_standby: bool) -> Sequence[Finding]:
-    """The findings of `examine`, and those about this machine, the running server or a standby's replication, what
-    clients see of the server and of a wallet, and the servers of peers. For a replaced database, only those about the
-    data and the machine. Raises OSError."""
+    """The findings of `examine`, and those about this machine, the running server or a standby's replication, the
+    public address and the servers of peers. After a takeover, only those about the data and the machine. Raises
+    OSError."""
 
     def unit(work: Work) -> tuple[Sequence[Finding], bool, str | None, Sequence[PeerRecord]]:
         wallet = next((one.path for one in wallets.list_wallets(work) if one.active), None)
@@ -96,9 +95,9 @@ def _files(work: Work) -> Iterator[Look]:
         mode = stat.S_IMODE(os.stat(config).st_mode)
         fix = f"It may hold metrics_token, a secret: chmod 600 {config}"
         yield "settings file", f"{config} has mode {mode:04o}", mode & OTHERS, fix
-    fix = f"Make room: below {format_size(MIN_FREE_BYTES)} no payments are taken"
+    fix = f"Free some space: below {format_size(MIN_FREE_BYTES)} no payments are accepted"
     yield "disk", f"{format_size(free)} are free in {path.parent}", free < LOW_FREE_BYTES, fix
-    fix = "Something has kept one state of the database open for long: end it, a backup tool or a shell of SQLite"
+    fix = "Some program keeps an old read transaction open, perhaps a backup tool or a SQLite shell: stop it"
     yield "write-ahead log", f"the write-ahead log has {format_size(log)}", log > LARGE_LOG_BYTES, fix
 
 
@@ -109,7 +108,7 @@ def _backups(work: Work) -> Iterator[Look]:
         work.now - BACKUP_DAYS * DAY,
     )
     if directory and not (os.path.isdir(directory) and os.access(directory, os.W_OK)):
-        fix = "The operator's API can make no backups: make it, or name another one in backup_directory"
+        fix = "The operator's API cannot make backups: create the directory, or set backup_directory to another one"
         yield "backup_directory", f"{directory} is not a directory that payres may write to", True, fix
     if made_at is None:
         fix = "Make one with `payres backup`, or let Litestream copy the database: docs/how-to/backup.md"
@@ -122,20 +121,18 @@ def _backups(work: Work) -> Iterator[Look]:
 
 def _ledger(work: Work) -> Iterator[Look]:
     broken, checked_at, earliest = status.broken_invariant(work), status.last_check(work), work.now - CHECK_DAYS * DAY
-    fix = (
-        "Check it with `payres ledger check`. A running server does so all the time: when it does not, its log says why"
-    )
+    fix = "Check it with `payres ledger check`. A running server does so all the time; its log says why it does not"
     if broken is not None:
-        fix = "Take no payments until it does: docs/operating.md"
+        fix = "Accept no payments until it does: docs/operating.md"
         yield "ledger", f"its invariant `{broken}` did not hold", True, fix
     elif checked_at is not None:
         yield "ledger", f"all its invariants held at {format_time(checked_at)}", checked_at < earliest, fix
     else:
-        yield "ledger", "it was not checked yet", _has_money_since(work, earliest), fix
+        yield "ledger", "it has not been checked yet", _has_money_since(work, earliest), fix
 
 
 def _has_money_since(work: Work, time: int) -> bool:
-    """Whether money was moved then, or earlier."""
+    """Whether any money was moved before this time."""
     first = status.first_transfer(work)
     return first is not None and first < time
 
@@ -143,7 +140,7 @@ def _has_money_since(work: Work, time: int) -> bool:
 def _liquidity(work: Work) -> Iterator[Look]:
     for code, scale, balance in status.low_liquidity(work):
         seen = f"{format_decimal(balance, Asset(code, scale))} is left, little of what there was"
-        fix = f"Put more in with `payres liquidity deposit {code} {scale} AMOUNT`, or payments into it fail"
+        fix = f"Deposit more with `payres liquidity deposit {code} {scale} AMOUNT`, or exchanges into it will fail"
         yield f"liquidity {code}", seen, True, fix
 
 
@@ -165,7 +162,7 @@ def _rates(work: Work) -> Iterator[Look]:
     lacking = ["/".join(pair) for pair in combinations(codes, 2) if frozenset(pair) not in good]
     if len(codes) > 1:
         seen = f"no valid rate for {', '.join(lacking)}" if lacking else "there is a valid rate between all currencies"
-        fix = "Set one with `payres rate set`, or a service with rates_url, unless nobody is to pay across them"
+        fix = "Set one with `payres rate set`, or a service with rates_url, unless nobody exchanges between them"
         yield "exchange rates", seen, lacking, fix
 
 
@@ -174,10 +171,10 @@ def _peers(work: Work) -> Iterator[Look]:
         subject = f"peer {peer.name}"
         if peer.balance - peer.held - peer.floor < -peer.floor // LOW_PART:
             owed, credit = format_decimal(-peer.balance, peer.asset), format_decimal(-peer.floor, peer.asset)
-            fix = "Have it pay, and record that with `payres peer deposit`: beyond its credit, packets are rejected"
+            fix = "Ask it to settle, and record that with `payres peer deposit`: above the limit, packets are rejected"
             yield subject, f"it owes {owed} of {credit} {peer.asset_code} credit", True, fix
         elif peer.last_error_at is not None and peer.last_error_at > work.now - DAY:
-            fix = f"`payres peer show {peer.name}` shows what is set: compare it with its operator"
+            fix = f"Compare the settings in `payres peer show {peer.name}` with its operator"
             yield subject, f"at {format_time(peer.last_error_at)}: {peer.last_error}", True, fix
     unresolved = status.count_unresolved_packets(work)
     if unresolved:
@@ -188,19 +185,21 @@ def _peers(work: Work) -> Iterator[Look]:
 def _webhooks(work: Work) -> Iterator[Look]:
     for webhook in events.list_webhooks(work):
         if not webhook.active:
-            fix = f"Once it is there again: `payres webhook test {webhook.id}`, or `payres webhook remove {webhook.id}`"
+            fix = f"When it works again: `payres webhook test {webhook.id}`. Else: `payres webhook remove {webhook.id}`"
             yield f"webhook {webhook.url}", "it answered 410 Gone and is disabled", True, fix
         elif webhook.last_error is not None:
-            fix = f"`payres webhook deliveries` lists what it did not take, `payres webhook test {webhook.id}` tries it"
+            fix = (
+                f"`payres webhook deliveries` lists what it did not accept, `payres webhook test {webhook.id}` tries it"
+            )
             yield f"webhook {webhook.url}", f"the last attempt failed: {webhook.last_error}", True, fix
     failed = status.count_failed_deliveries(work)
     if failed:
-        fix = "When the webhooks are well again: `payres webhook replay --failed`"
+        fix = "When the webhooks work again: `payres webhook replay --failed`"
         yield "events", f"{failed} were not delivered and are not sent again", True, fix
 
 
 def _clock() -> Iterator[Finding]:
-    """Whether the clock is synchronized, where systemd knows: not of a container, or a machine whose host sets it."""
+    """Whether the clock is synchronized, if systemd knows: not in a container, or where the host sets the clock."""
     command = shutil.which("timedatectl")
     if command is None:
         return
@@ -215,10 +214,10 @@ def _clock() -> Iterator[Finding]:
 
 
 def _followed(environment: Environment) -> Iterator[Look]:
-    """Litestream can stop following without a word, and the primary changes something every half a minute."""
+    """Whether Litestream still follows. It can stop silently; the primary commits at least every half a minute."""
     changed, earliest = changed_at(environment.settings.database), environment.clock.now() - STANDBY_SECONDS * SECOND
     seen = "never" if changed is None else f"at {format_time(changed)}"
-    fix = "Restart what follows, litestream-follow say. Does Litestream run on the primary? docs/how-to/standby.md"
+    fix = "Restart litestream-follow, and check that Litestream runs on the primary: docs/how-to/standby.md"
     yield "standby", f"Litestream last brought a change {seen}", changed is None or changed < earliest, fix
 
 
@@ -226,7 +225,7 @@ def _server(environment: Environment, wallet: str | None) -> Iterator[Look]:
     """Whether the server runs here and can take payments, and what clients see of it."""
     settings = environment.settings
     if not is_served(settings.database):
-        yield "server", f"no server has {settings.database}", True, "Start it: `payres serve`"
+        yield "server", f"no server runs on {settings.database}", True, "Start it: `payres serve`"
         return
     url = f"{local_url(settings.host, settings.port)}/readyz"
     answer = _ask("GET", url)
@@ -249,7 +248,7 @@ def _public(environment: Environment, wallet: str | None) -> Iterator[Look]:
         yield "public address", f"{urls.auth_server} does not answer: {answer}", True, fix
         return
     # Clients sign the URL that they use, and the server checks that against base_url.
-    fix = f"Let the proxy hand on everything under {urls.base} unchanged, and set base_url to what clients use"
+    fix = f"Let the proxy forward everything under {urls.base} unchanged, and set base_url to the URL that clients use"
     other = _other(answer, urls.auth_server)
     yield "public address", f"{answer.url} {other or 'is this server'}", other, fix
     if wallet is not None:
@@ -263,7 +262,7 @@ def _public(environment: Environment, wallet: str | None) -> Iterator[Look]:
 
 
 def _other(answer: "httpx2.Response", auth_server: str) -> str:
-    """What answers in place of this server; nothing if it is this one."""
+    """How the answer differs from this server's; empty if it does not."""
     if answer.is_redirect:
         return f"redirects to {answer.headers.get('location')}"
     try:
@@ -274,7 +273,7 @@ def _other(answer: "httpx2.Response", auth_server: str) -> str:
 
 
 def _connections(settings: Settings, url: str) -> Iterator[Look]:
-    """Whether connections are kept open between requests, and for how long their certificate is good."""
+    """Whether connections are kept open between requests, and how long the certificate is valid."""
     import httpx2
 
     used: list[object] = []
@@ -290,20 +289,21 @@ def _connections(settings: Settings, url: str) -> Iterator[Look]:
     if len(used) < 2 or used[0] != used[1]:
         fix = (
             "Let the proxy keep the connections of clients open between requests, with HTTP/1.1 or later: nginx's"
-            " keepalive_timeout, Caddy's timeouts idle. Now each request waits for a new connection, and for its TLS"
+            " keepalive_timeout, Caddy's timeouts idle. Without that, each request waits for a new handshake"
         )
-        yield "keep-alive", f"{url} closes the connection of a client after one answer", True, fix
+        yield "keep-alive", f"{url} closes the connection after each answer", True, fix
     else:
         yield "keep-alive", f"{url} answers two requests on one connection{_kept(settings)}", False, ""
     if certificate:
         start, end = (ssl.cert_time_to_seconds(certificate[name]) for name in ("notBefore", "notAfter"))
         is_late = end - time.time() < min((end - start) // CERTIFICATE_PART, CERTIFICATE_SECONDS)
         fix = "Renew the certificate; a proxy such as Caddy does so by itself"
-        yield "TLS", f"the certificate is good until {format_time(end * SECOND)}", is_late, fix
+        yield "TLS", f"the certificate is valid until {format_time(end * SECOND)}", is_late, fix
 
 
 def _kept(settings: Settings) -> str:
-    """What follows where a proxy may have connections to the server: one that both end at once loses a request."""
+    """A clause about idle connections for a server behind a proxy: a request is lost if both close one at the same
+    time."""
     url = local_url(settings.host, settings.port)
     answer = "" if settings.base_url == url else _ask("GET", f"{url}/healthz")
     if isinstance(answer, str) or "keep-alive" not in answer.headers:
@@ -313,9 +313,9 @@ def _kept(settings: Settings) -> str:
 
 
 def _reach(peer: PeerRecord) -> Iterator[Look]:
-    """Whether there is a server at the URL of a peer, even if it takes no such request. No packet is sent."""
+    """Whether a server answers at the URL of a peer, if only with a 4xx. No packet is sent."""
     answer = _ask("OPTIONS", peer.url)
-    fix = f"Ask its operator; if the URL is another one now, `payres peer change {peer.name} --url URL`"
+    fix = f"Ask its operator; if the URL has changed, `payres peer change {peer.name} --url URL`"
     if isinstance(answer, str):
         yield f"peer {peer.name}", f"{peer.url} does not answer: {answer}", True, fix
     else:
@@ -324,14 +324,14 @@ def _reach(peer: PeerRecord) -> Iterator[Look]:
 
 
 def _transport(settings: Settings, answer: "httpx2.Response") -> Iterator[Look]:
-    """Whether the proxy has the right time, and says who asks."""
-    with suppress(KeyError, ValueError, OverflowError):  # without a time, or with none that can be read
+    """Whether the proxy's clock is right, and whether it forwards the addresses of clients."""
+    with suppress(KeyError, ValueError, OverflowError):  # the Date is missing or invalid
         off = abs(parsedate_to_datetime(answer.headers["date"]).timestamp() - time.time())
-        fix = "Set the clocks of this machine and of its proxy right: signatures carry the time"
+        fix = "Correct the clocks of this machine and its proxy: signatures carry the time"
         if off > CLOCK_SECONDS:
             yield "clock", f"the proxy's clock is {off:.0f} seconds off", True, fix
     if not is_loopback(answer.url.host) and not isinstance(seen := _ask("GET", f"{settings.base_url}/metrics"), str):
-        fix = "The proxy must send X-Forwarded-For, or the Host that clients use: without, others count as this machine"
+        fix = "The proxy must send X-Forwarded-For, or the client's Host; otherwise all clients look like this machine"
         if seen.status_code == 200 and not settings.metrics_token:
             yield "metrics", "everyone can read /metrics at the public address", True, fix
 

@@ -1,7 +1,7 @@
 """Exports: payments, the ledger, and the statement of a wallet, row by row in bounded memory.
 
-Times are from `since` until just before `until`, in microseconds. Rows are made a batch with each step, each in a
-transaction of its own, so that no snapshot is held; what is written after the first step is left out.
+A period is from `since` until just before `until`, in microseconds. Each step makes a batch of rows in its own
+transaction, so that no snapshot is held; rows written after the first step are left out.
 """
 
 import csv
@@ -28,14 +28,14 @@ from payres.store.work import Work
 
 Row = Mapping[str, str | int | None]
 Format = Literal["csv", "jsonl"]
-# Yields rows with the part of all that has come by then, from 0 to 1, and is sent the unit to make the next rows in.
+# Yields rows and the progress, from 0 to 1; takes the unit of work for the next rows.
 Walk = Generator[tuple[Sequence[Row], float], Work, None]
 
 MEDIA_TYPES: Final[Mapping[Format, str]] = {"csv": "text/csv", "jsonl": "application/jsonl"}
 FILES: Final = tuple(MEDIA_TYPES.values())
-BATCH_TRANSFERS: Final = 2_000  # of which those of other wallets or times are skipped
+BATCH_TRANSFERS: Final = 2_000  # those of other wallets or times are skipped
 BATCH_PAYMENTS: Final = 1_000
-SLACK: Final = DAY  # how far the time in an id, which is of the machine, may be from that of the payment
+SLACK: Final = DAY  # how far the time in an id, from the machine's clock, may be from that of the payment
 LEDGER: Final = (
     *("id", "createdAt", "kind", "amount", "assetCode", "assetScale", "debitAccount", "creditAccount"),
     *("outgoingPayment", "incomingPayment"),
@@ -46,19 +46,19 @@ PAYMENTS: Final = (
     *("failure", "metadata", "createdAt", "endedAt"),
 )
 
-WalletName = Annotated[str, said("Of this wallet only.", metavar="PATH", typed=named_wallet)]
+WalletName = Annotated[str, said("Only this wallet.", metavar="PATH", typed=named_wallet)]
 
 
 class PeriodQuery(Query, frozen=True, kw_only=True):
-    """A period from a day or a time until just before another, and the form of the file."""
+    """A period from a day or a time until just before another, and the format of the file."""
 
-    from_: Annotated[TimeText | UnsetType, said("From a day or a time on (UTC).")] = FROM
-    to: Annotated[TimeText | UnsetType, said("Until just before it (UTC).")] = UNSET
+    from_: Annotated[TimeText | UnsetType, said("From this day or time on (UTC).")] = FROM
+    to: Annotated[TimeText | UnsetType, said("Until just before this day or time (UTC).")] = UNSET
     format: Format = "csv"
 
     @property
     def period(self) -> tuple[int, int]:
-        """The times that it begins and ends at. Raises InvalidRequest."""
+        """The beginning and the end of the period. Raises InvalidRequest."""
         begins = require_time(self.from_, "from") if self.from_ else 0
         ends = require_time(self.to, "to") if self.to else LATEST
         if begins >= ends:
@@ -73,7 +73,7 @@ class ExportQuery(PeriodQuery, frozen=True, kw_only=True):
 class Export:
     """A table that comes in batches, one with each step until `done`; the file is called `name`.
 
-    `columns` are the names of all members of a row, in their order; `part` is how much has come, from 0 to 1.
+    `columns` are the names of all members of a row, in order; `part` is the progress, from 0 to 1.
     """
 
     def __init__(self, name: str, columns: Sequence[str], walk: Callable[[Work], Walk], form: Format) -> None:
@@ -98,7 +98,7 @@ class Export:
         return rows
 
     def text(self, work: Work) -> str:
-        """The next rows, a line each, or several for a text of several lines in CSV (RFC 4180), which has a heading."""
+        """The next rows as text. CSV (RFC 4180) begins with a heading, and a text of several lines takes several."""
         heading = [] if self._walk is not None else [self.columns]
         rows = self.step(work)
         if self.form == "jsonl":
@@ -152,17 +152,17 @@ def export_ledger(query: ExportQuery) -> Export:
 @endpoint("GET /wallets/{wallet}/statement", "ledger:read", media_types=FILES)
 @command("export statement", "--wallet alice --from 2026-01-01 --to 2026-02-01")
 def export_statement(wallet: WalletName, query: PeriodQuery) -> Export:
-    """Export what went into a wallet and out of it.
+    """Export the movements of money into a wallet and out of it.
 
-    Each line has the balance after it. The first is the opening balance, the last the closing one.
+    Each line has the balance after it. The first is the opening balance, the last the closing balance.
     """
     since, until = query.period
 
     def walk(work: Work) -> Walk:
-        """Of a period that goes on, the closing balance is that at the first step."""
+        """For a period that has not ended, the closing balance is that at the first step."""
         record = require_wallet(work, wallet)
         if since > work.now:
-            raise InvalidRequest("from is in the future, and what the balance will be is not known", field="from")
+            raise InvalidRequest("from is in the future, where the balance is not known", field="from")
         closes_at, last, balance = min(until, work.now), entries.last_transfer(work), 0
         for first, end in _batches(last):
             balance += entries.net_change(work, record.account_id, first, end, since)
@@ -213,7 +213,7 @@ def _line(work: Work, account_id: int, one: TransferLine, balance: int) -> Row:
         "balance": format_decimal(balance, one.asset),
         "assetCode": one.asset_code,
         "counterpart": (None if one.kind == "fee" else counterpart) or (one.debit if is_credit else one.credit),
-        # What was received goes back from the payment that received it to the one that paid.
+        # A refund goes back from the incoming payment to the outgoing one.
         "payment": one.incoming_payment_id if is_credit != (one.kind == "refund") else one.outgoing_payment_id,
     }
 

@@ -47,12 +47,12 @@ StateFilter = Annotated[State | UnsetType, said("Only grants in this state.")]
 WithoutConsent = Annotated[bool, said("Also grants that need no owner's consent.", option="--all")]
 
 
-REFUSED: Final = frozenset({"denied", "expired", "lapsed"})  # states of grants that never permitted anything
+REFUSED: Final = frozenset({"denied", "expired", "lapsed"})  # states in which a grant has never permitted anything
 
 
 class Consent(Resource, frozen=True, kw_only=True):
     """`redirect` is where the client sends its user, `finish` where the user goes afterwards. `decidedBy` is null for
-    a decision of the time before it was stored."""
+    decisions older than this member."""
 
     redirect: str
     finish: str | None
@@ -62,7 +62,7 @@ class Consent(Resource, frozen=True, kw_only=True):
 
 
 class GrantSpending(Resource, frozen=True, kw_only=True):
-    """What was spent in the window that is open now, and what the limits leave; null where there is no limit."""
+    """What was spent in the current window, and what the limits leave; null where there is no limit."""
 
     debit: str
     debit_left: str | None
@@ -75,7 +75,7 @@ class GrantSpending(Resource, frozen=True, kw_only=True):
 
 
 class Grant(Resource, frozen=True, kw_only=True):
-    """`access` and `subject` are as granted. `spending` is null for a grant that pays nothing, or not now."""
+    """`access` and `subject` are as granted. `spending` is null if the grant permits no payments, or none now."""
 
     id: str
     state: State
@@ -91,14 +91,15 @@ class Grant(Resource, frozen=True, kw_only=True):
 
 
 class GrantDecision(Resource, frozen=True, kw_only=True):
-    """`redirect` is where the owner's browser would go next, which informs the client; null where it gave no URL."""
+    """`redirect` is where the owner's browser would go next, which informs the client; null if the client gave no
+    URL."""
 
     grant: Grant
     redirect: str | None
 
 
 def grant(work: Work, record: GrantRecord) -> Grant:
-    """With what it has spent and has left."""
+    """The struct of a grant, with what it has spent and has left."""
     owner, found = record.wallet_address_id, grants.interaction_of_grant(work, record.id)
     state = state_of(record, found, work.now)
     return represent(
@@ -120,7 +121,7 @@ def require_grant(work: Work, id: str) -> GrantRecord:
 
 
 def state_of(record: GrantRecord, interaction: InteractionRecord | None, now: int) -> State:
-    """The stored state, or `expired` or `lapsed` when the time for the next step is over."""
+    """The stored state, or `expired` or `lapsed` if the time for the next step is over."""
     if interaction is None:
         return cast("State", record.state)
     if record.state == "pending" and now >= interaction.expires_at:
@@ -129,7 +130,7 @@ def state_of(record: GrantRecord, interaction: InteractionRecord | None, now: in
 
 
 def _client(one: Grant) -> str:
-    """The client, with its own name for itself in quotes: only the address is verified."""
+    """The client, with its self-chosen name in quotes: only the address is verified."""
     name = visible_name(one.client_name, one.client)
     return f"{one.client} “{name}”" if name else one.client
 
@@ -148,7 +149,7 @@ def _left(one: Grant) -> str | None:
 
 
 def _purpose(one: Grant) -> str:
-    """What it is for, in few words: payments, with their limits, before all else."""
+    """A short description of the access: payments with their limits, if there are any."""
     spends = [item for item in one.access if item["type"] == "outgoing-payment" and "create" in item["actions"]]
     words = [f"payments {_limits(item) or 'of any amount'}" for item in spends]
     return "; ".join(words or map(_actions, one.access)) or "to know who the owner is"
@@ -159,7 +160,7 @@ def _actions(item: Mapping[str, Any]) -> str:
 
 
 def _limits(item: Mapping[str, Any]) -> str:
-    """How far the item lets the client spend, in words; empty when it has no limits."""
+    """The limits of the item, as text; empty if there are none."""
     limits, parts = item.get("limits", {}), []
     for field, words in (("debitAmount", "sending at most"), ("receiveAmount", "delivering at most")):
         if field in limits:
@@ -206,13 +207,13 @@ GRANT: Final = Shape(
 
 @endpoint("GET /grants", "grants:read", GRANT)
 @command("grant list", "--state pending")
-@lists("grants", "No client has asked for such a grant", "Grants")
+@lists("grants", "There are no such grants", "Grants")
 def list_grants(
     work: Work, page: PageQuery, state: StateFilter = UNSET, without_consent: WithoutConsent = False
 ) -> tuple[Sequence[GrantRecord], PageBounds]:
     """List grants that owners decide on, newest first.
 
-    With owners and amounts. The others, for quotes and incoming payments, can spend nothing.
+    Each with its owner and amounts. Others, for quotes and incoming payments, can spend nothing.
     """
     return page_of_grants(work, state or None, page, work.now, without_consent)
 
@@ -220,7 +221,7 @@ def list_grants(
 @endpoint("GET /grants/{id}", "grants:read", GRANT)
 @command("grant show REF", "http://127.0.0.1:8080/interact/0198.../7mC...")
 def show_grant(work: Work, id: GrantName) -> GrantRecord:
-    """Show a grant: who asks, for what, and where it stands."""
+    """Show a grant: its client, what it permits, and its state."""
     return require_grant(work, id)
 
 
@@ -228,7 +229,7 @@ def show_grant(work: Work, id: GrantName) -> GrantRecord:
 def decide(work: Work, id: str, approve: bool) -> GrantDecision:
     """Consent to a grant, or refuse it, in the owner's name.
 
-    Raises WrongState when it was decided before, InvalidInteraction when it has expired.
+    Raises WrongState if it is already decided, InvalidInteraction if it has expired.
     """
     record, interaction = require_grant(work, id), grants.interaction_of_grant(work, id)
     if interaction is None:
@@ -247,8 +248,8 @@ def _decided(word: str, decision: GrantDecision) -> str:
 def approve(work: Work, id: GrantName) -> GrantDecision:
     """Consent to a grant in the owner's name.
 
-    A browser that has the consent page open goes on to the finish URL by itself, which informs the client; it is
-    printed too. Whoever has the page's URL can do so: approve what the owner wants, not what somebody else sends you.
+    A browser that has the consent page open goes on to the finish URL by itself, which informs the client; the URL is
+    printed too. Anyone with the page's URL can do so: approve what the owner wants, not what somebody else sends you.
     """
     return decide(work, id, approve=True)
 
@@ -257,7 +258,7 @@ def approve(work: Work, id: GrantName) -> GrantDecision:
 def deny(work: Work, id: GrantName) -> GrantDecision:
     """Refuse a grant in the owner's name.
 
-    A browser that has the consent page open goes on to the finish URL by itself, which informs the client; it is
+    A browser that has the consent page open goes on to the finish URL by itself, which informs the client; the URL is
     printed too.
     """
     return decide(work, id, approve=False)
@@ -269,7 +270,7 @@ def deny(work: Work, id: GrantName) -> GrantDecision:
     "/grants/{id}/revoke",
     "Revoke a grant",
     "Revoke the grant",
-    "The grant and its tokens end at once, and cannot be brought back. What was paid stays paid.",
+    "The grant and its tokens end at once; this cannot be undone. What was paid stays paid.",
     GRANT,
     is_over=lambda grant: grant.ended_at,
 )
@@ -289,7 +290,7 @@ def _consent(work: Work, found: InteractionRecord) -> Consent:
 
 
 def _spending(work: Work, record: GrantRecord) -> GrantSpending | None:
-    """What a grant has spent in the current window; None when it does not permit payments or has no current window."""
+    """What a grant has spent in the current window; None if it permits no payments or has no current window."""
     items = [item for item in granted_access(record.access) if isinstance(item, OutgoingPaymentAccess)]
     item = next((item for item in items if "create" in item.actions), None)
     if item is None or record.wallet_address_id is None:

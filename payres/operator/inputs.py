@@ -1,7 +1,7 @@
-"""What operators write: the types of members and parameters, and how amounts and times are read.
+"""The inputs of operators: the types of members and parameters, and how amounts and times are read.
 
-Amounts are decimal texts in units of their asset, times RFC 3339. All are read here, so that each command and each
-endpoint has the same errors.
+Amounts are decimal texts in units of their asset, times RFC 3339. Both are read here, so that each command and each
+endpoint gives the same errors.
 """
 
 from collections.abc import Callable, Collection
@@ -32,11 +32,11 @@ def said(
     choices: Collection[str] = (),
     **schema: Any,
 ) -> Meta:
-    """What is said of a parameter: the help of an option, the note of a form's field, its description in OpenAPI.
+    """Describes a parameter: the help of its option, the note of its form field, its description in OpenAPI.
 
-    `option` and `metavar` are those of the command, which turns what was `typed` into what the rule takes. `least` and
-    `most` are bounds, and `choices` words, that commands check and endpoints leave to the rule. A `secret` can be read
-    from a file.
+    `option` and `metavar` are for the command, and `typed` converts its argument to that of the rule. Commands check
+    the bounds `least` and `most` and the words in `choices`; for endpoints the rule does. A `secret` can be read from a
+    file.
     """
     extra: dict[str, Any] = {"option": option, "metavar": metavar, "typed": typed, "least": least, "most": most}
     extra |= {"secret": secret, "choices": choices}
@@ -45,11 +45,11 @@ def said(
 
 
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
-# A form without one has the form's own, so that it is carried out once.
+# If it is left empty in a form, the form's own id is used, so that the form is carried out once.
 Reference = Annotated[
     str,
     Meta(
-        description="Your own name for it: what has it already is not done again.",
+        description="Your own name for it; a repetition with the same name changes nothing.",
         min_length=1,
         max_length=MAX_REFERENCE_LENGTH,
         extra={"is_reference": True},
@@ -61,12 +61,12 @@ Code = Annotated[AssetCode, Meta(examples=["USD"])]
 TimeText = Annotated[str, Meta(max_length=64, examples=["2027-01-31T09:30:00Z"], extra={"is_time": True})]
 
 
-# The default of a member that is called so.
+# The default of a member that is called `from` on the wire.
 FROM: Final[Any] = msgspec.field(name="from", default=msgspec.UNSET)
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base of the parameters in a query."""
+    """Base of structs for the parameters in a query."""
 
 
 def require_time(text: str, field: str) -> int:

@@ -23,17 +23,17 @@ from payres.store.work import Transaction, Work
 from payres.worker import Worker
 
 BATCH_ROWS: Final = 1000
-BATCH_ACCOUNTS: Final = 100_000  # the accounts whose transfers are summed up in memory at once
+BATCH_ACCOUNTS: Final = 100_000  # the accounts whose transfers are summed in memory at once
 MAX_PAGES: Final = 16_384  # the largest file that is checked in the background; a larger one would take seconds
 PAUSE_SECONDS: Final = 60.0
-RECENT_SHARE: Final = 100  # checking what was used lately takes at most one part in so many of the time
+RECENT_SHARE: Final = 100  # checking recent rows takes at most one part in this many of the time
 ALL_SHARE: Final = 50
 
 log = logging.getLogger("payres.operator")
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """The result for one invariant: how many rows of which kind were examined, and the first few breaches in words."""
+    """The result for one invariant: how many rows of which kind were examined, and the first few breaches as text."""
 
     name: str
     claim: str
@@ -47,7 +47,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Scan:
-    """One invariant, checked a batch of rows with each step, in one transaction or each in its own, until `done`."""
+    """One invariant, checked a batch of rows with each step until `done`; the steps may share a transaction or not."""
 
     def __init__(self, invariant: Invariant) -> None:
         self.invariant = invariant
@@ -68,8 +68,8 @@ class Scan:
 class BalancesScan(Scan):
     """The scan of the balances.
 
-    No index leads from an account to its transfers, so all transfers are summed up, a batch at a time: they never
-    change. The step that reads the last of them compares the balances.
+    No index leads from an account to its transfers, so all transfers, which never change, are summed a batch at a time.
+    The step that reads the last of them compares the balances.
     """
 
     def __init__(self, invariant: Invariant) -> None:
@@ -91,7 +91,7 @@ class BalancesScan(Scan):
         for account_id, balance in invariants.balances(tx, accounts[0], accounts[-1]):
             self._sums[account_id] -= balance
         missed = [
-            f"account {account_id} has a balance that its transfers miss by {difference} minor units"
+            f"account {account_id} has a balance that differs from its transfers by {difference} minor units"
             for account_id, difference in self._sums.items()
             if difference
         ]
@@ -103,17 +103,17 @@ class BalancesScan(Scan):
 
 
 def check(tx: Transaction) -> Sequence[Finding]:
-    """One finding for each invariant, the money's first and then the file's. Only reads."""
+    """One finding for each invariant, of the ledger first and then of the file. Only reads."""
     return [_find(tx, list(group)) for _, group in groupby(scans(tx), key=lambda scan: scan.invariant.name)]
 
 
 def check_ledger(tx: Transaction) -> Sequence[Finding]:
-    """One finding for each invariant of the money. Only reads."""
+    """One finding for each invariant of the ledger. Only reads."""
     return [_find(tx, [scan]) for scan in ledger_scans()]
 
 
 def note(work: Work, findings: Sequence[Finding], checked_at: int) -> None:
-    """Stores what was found at a time."""
+    """Stores the result of a check and its time."""
     broken = first_broken(findings)
     status.note_check(work, checked_at, None if broken is None else broken.name)
 
@@ -124,7 +124,7 @@ def first_broken(findings: Sequence[Finding]) -> Finding | None:
 
 
 def scans(tx: Transaction) -> Sequence[Scan]:
-    """A scan for each invariant, the money's first and then the file's; those of the references have one name."""
+    """A scan for each invariant, of the ledger first and then of the file; the scans of foreign keys share one name."""
     return [*ledger_scans(), *map(Scan, invariants.reference_invariants(tx)), Scan(FILE)]
 
 
@@ -133,7 +133,7 @@ def ledger_scans() -> Sequence[Scan]:
 
 
 def _find(tx: Transaction, group: Sequence[Scan]) -> Finding:
-    """What scans of one name find together."""
+    """The combined finding of scans with one name."""
     invariant, examined, breaches = group[0].invariant, 0, list[str]()
     try:
         examined = invariants.examined(tx, invariant)
@@ -148,13 +148,13 @@ def _find(tx: Transaction, group: Sequence[Scan]) -> Finding:
 
 
 class BackgroundCheck:
-    """Stops all writing when an invariant no longer holds, also when another program changed the database.
+    """Stops all writing when an invariant no longer holds, also if another program changed the database.
 
     `run` lasts until it is cancelled.
 
-    Once a minute it checks the balances, what is held, and what was used lately. Beside that it goes through all
-    invariants in short steps with long pauses: through a small database every minute, through one with a million
-    payments in half an hour. Neither the write-ahead log nor the work is held up by it.
+    Once a minute it checks the balances, the holds and the recent rows. Beside that it goes through all invariants in
+    short steps with long pauses: through a small database every minute, through one with a million payments in half an
+    hour. This delays neither checkpoints of the write-ahead log nor requests.
     """
 
     def __init__(self, database: Database) -> None:
@@ -168,15 +168,15 @@ class BackgroundCheck:
             tasks.create_task(self.repeat(self.check_all, 0))
 
     async def check_recent(self) -> None:
-        """Checks what takes constant time however many payments there are, and the rows that were used lately."""
+        """Checks what takes constant time for any number of payments, and the recent rows."""
         for invariant in LEDGER_INVARIANTS:
             unit = partial(invariants.recent_breaches, invariant=invariant)
             self._judge(invariant, await self._database.examine(unit))
 
     async def check_all(self) -> None:
-        """Checks every invariant once, and stops at the first breach; notes when they were found to hold.
+        """Checks every invariant once, and stops at the first breach; if all hold, stores the time.
 
-        The file is left out where it is large: its one step would take seconds.
+        A large file is left out: its one step would take seconds.
         """
         began_at, pages, found = await self._database.examine(
             lambda work: (work.now, invariants.examined(work, FILE), scans(work))

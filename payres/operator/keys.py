@@ -48,7 +48,7 @@ def wallet_key(work: Work, record: KeyRecord) -> WalletKey:
 
 
 def require_key(work: Work, wallet: str, kid: str) -> KeyRecord:
-    """A key, which may be revoked; of several under one kid the last. Raises NotFound."""
+    """A key, which may be revoked; the last one if several have this kid. Raises NotFound."""
     owner = require_wallet(work, wallet)
     found = [one for one in wallets.list_keys(work, owner.id, True) if one.kid == kid]
     if not found:
@@ -79,10 +79,10 @@ def list_keys(work: Work, wallet: WalletName, revoked: Revoked = False) -> Seque
 
 @endpoint("POST /wallets/{wallet}/keys", "wallets:write", KEY)
 def add_key(work: Work, wallet: WalletName, jwk: JWK, name: Name | None = None) -> KeyRecord:
-    """Store a client's public key with its wallet, which is good for signatures from now on.
+    """Store a client's public key with its wallet; signatures with it are accepted from now on.
 
-    If the key exists, only its name changes, if one is given. The name is the operator's own. Raises WrongState when
-    the wallet has another valid key under this kid.
+    If the key exists, only its name changes, if one is given. The name is for the operator only. Raises WrongState if
+    the wallet has another valid key with this kid.
     """
     if name is not None:
         check_name(name, "key's")
@@ -109,13 +109,13 @@ def add_key(work: Work, wallet: WalletName, jwk: JWK, name: Name | None = None) 
     "/wallets/{wallet}/keys/{kid}",
     "Key of a client",
     "Revoke the key",
-    "What is signed with this key is refused from now on. It is no longer served in jwks.json.",
+    "Requests signed with this key are refused from now on. It is no longer served in jwks.json.",
     KEY,
     back="/wallets/{wallet}",
     is_over=lambda key: key.revoked_at,
 )
 def revoke_key(work: Work, wallet: WalletName, kid: str) -> KeyRecord:
-    """End a key at once.
+    """Revoke a key.
 
     The next request that is signed with it is rejected.
     """

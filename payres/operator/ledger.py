@@ -1,4 +1,4 @@
-"""The ledger as operators read it: its entries, and what the invariant checks found."""
+"""The ledger as operators read it: its entries, and the results of the invariant checks."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -21,12 +21,13 @@ from payres.store.rows import PageBounds, PageQuery
 from payres.store.work import Work
 from payres.wire import Resource
 
-# As an entry names it: `wallet alice`, `peer second` or `liquidity USD 2`.
+# In the form of an entry: `wallet alice`, `peer second` or `liquidity USD 2`.
 AccountName = Annotated[str, Meta(max_length=300)]
 
 
 class LedgerEntry(Resource, frozen=True, kw_only=True):
-    """A transfer between two accounts of one asset, each a kind such as `wallet` and, of those, whose."""
+    """A transfer between two accounts of one asset, each named by its kind and, for kinds such as `wallet`, its
+    owner."""
 
     id: str
     kind: str
@@ -84,7 +85,7 @@ ENTRY: Final = Shape(ledger_entry)
 def list_entries(
     work: Work, page: PageQuery, payment: Name | UnsetType = UNSET, account: AccountName | UnsetType = UNSET
 ) -> tuple[Sequence[EntryRecord], PageBounds]:
-    """List the transfers of the ledger, or those of one account, which are looked for one by one."""
+    """List the transfers of the ledger, or of one account, which takes a scan of the ledger."""
     account_id = _find_account(work, account) if account else None
     record = require_payment(work, payment) if payment else None
     return page_of_entries(work, page, account_id=account_id, payment=record)
@@ -93,7 +94,7 @@ def list_entries(
 def _find_account(work: Work, name: str) -> int:
     """The id of an account such as `wallet alice`, `peer second` or `liquidity USD 2`.
 
-    Raises NotFound, InvalidRequest for another kind of name.
+    Raises NotFound, InvalidRequest for a name of another form.
     """
     kind, _, whose = name.partition(" ")
     if kind == "wallet":
@@ -103,9 +104,9 @@ def _find_account(work: Work, name: str) -> int:
     code, _, scale = whose.rpartition(" ")
     if kind not in {"liquidity", "fees", "external"} or not (scale.isascii() and scale.isdigit() and len(scale) <= 3):
         raise InvalidRequest(
-            f"{name!r} names no account: write `wallet alice`, `peer second`, `liquidity USD 2`, `fees USD 2` or"
+            f"{name!r} is not an account: write `wallet alice`, `peer second`, `liquidity USD 2`, `fees USD 2` or"
             " `external USD 2`",
             field="account",
         )
     found = accounts.find_operator_account(work, require_asset(work, code, int(scale)).id, kind)
-    return require(found, f"The account {name} was not used yet").id
+    return require(found, f"The account {name} has not been used yet").id

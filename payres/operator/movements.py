@@ -31,7 +31,7 @@ EVENTS: Final[Mapping[Kind, str]] = {"deposit": "wallet.deposited", "withdrawal"
 
 
 class Movement(Resource, frozen=True, kw_only=True):
-    """A deposit from the world outside, or a withdrawal to it."""
+    """A deposit from outside, or a withdrawal."""
 
     id: str
     kind: str
@@ -60,7 +60,8 @@ MOVEMENT: Final = Shape(
 
 
 class NamedAccount(msgspec.Struct, frozen=True):
-    """An account that money moves into or out of. `name` is what the audit log has for it, `holder` what a sentence."""
+    """An account that money moves into or out of. `name` is its name in the audit log, `holder` its name in
+    sentences."""
 
     id: int
     asset: AssetRecord
@@ -95,7 +96,7 @@ def move(work: Work, account: NamedAccount, kind: Kind, text: str, reference: st
 
 
 def _find(work: Work, account: NamedAccount, kind: Kind, amount: int, reference: str | None) -> MovementRecord | None:
-    """This movement, if it was made before."""
+    """The movement with this reference, if there is one."""
     if reference is None:
         return None
     check_reference(reference)

@@ -22,7 +22,7 @@ from payres.urls import LINK_PATH, is_loopback
 from payres.wire import Resource
 
 LINK_LIFETIME: Final = 15 * MINUTE
-ReadOnly = Annotated[bool, said("They may look at everything and change nothing.")]
+ReadOnly = Annotated[bool, said("The operator can see everything and change nothing.")]
 
 
 class ShownLink(Resource, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class Link(NamedTuple):
 @command("admin link", "--name ann", text=lambda made: str(made.url))
 def show_link(
     work: Work,
-    name: Annotated[str, said("Who it is for, as the audit log names them.")] = "admin",
+    name: Annotated[str, said("The operator's name, as in the audit log.")] = "admin",
     read_only: ReadOnly = False,
 ) -> ShownLink:
     """Print a URL with which an operator sets a password.
@@ -55,7 +55,7 @@ def show_link(
     base = settings.base_url if is_reachable else local_url(settings.host, settings.port)
     if base != settings.base_url:
         work.warn(
-            "The pages are there for this machine alone: open the URL here or through an SSH tunnel, or let others in"
+            "Only this machine can reach the pages: open the URL here or through an SSH tunnel, or let others in"
             " with the setting admin_hosts"
         )
     url, expires_at = f"{base}{LINK_PATH}{made.secret}", format_time(made.operator.link_expires_at)
@@ -63,7 +63,7 @@ def show_link(
 
 
 def make_link(work: Work, name: str, *, read_only: bool) -> Link:
-    """A link for an operator, who may be new. An old password and old sessions end, and no browser is known any more.
+    """A link for an operator, who may be new. The old password, sessions and known browsers of the operator end.
 
     Raises InvalidRequest for the name.
     """

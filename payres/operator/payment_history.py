@@ -1,4 +1,4 @@
-"""A payment with its full history, also in plain sentences in the order of time."""
+"""A payment with its full history, also as sentences in the order of time."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -73,9 +73,9 @@ class Packet(Resource, frozen=True, kw_only=True):
 
 
 class Refund(Resource, frozen=True, kw_only=True):
-    """`amount` leaves the wallet of the receiver, `returned` has come back, each in its own asset. It is that of
-    `outgoingPayment`, whose payer has it back, or is sent by `returnPayment` to the wallet address `to`; `sent` has
-    left the receiver's wallet for good, or is held there while the state is `sending`."""
+    """`amount` leaves the receiver's wallet and `returned` has come back, each in its own asset: to the payer of
+    `outgoingPayment`, or to the wallet address `to` by `returnPayment`. `sent` has left the receiver's wallet for good,
+    or is held there while the state is `sending`."""
 
     id: str
     incoming_payment: str
@@ -106,7 +106,7 @@ class PaymentEvent(Resource, frozen=True, kw_only=True):
 
 
 class PaymentHistory(Resource, frozen=True, kw_only=True):
-    """What came before a payment and what became of it: of payers, refunds, ledger entries and packets, the newest
+    """A payment with what led to it and what followed; of payers, refunds, ledger entries and packets, the newest
     hundred.
 
     `payers` are the outgoing payments here that paid an incoming one.
@@ -157,8 +157,8 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
 
 
 async def send_back(call: Units, wanted: refunds.Wanted, offer: Offer | None) -> List[Refund]:
-    """Makes a refund, in several units of work where it goes back to very many payments. `offer` is that of another
-    server. Repeated, it makes what a crash has left. Raises what `refunds.plan` and `refunds.make` raise."""
+    """Makes a refund, in several units of work if there are very many payments to refund. `offer` is that of another
+    server. After a crash, repeating it does the rest. Raises the errors of `refunds.plan` and `refunds.make`."""
     offered = None if offer is None else offer.terms.debit
     found = await call.read(partial(refunds.plan, wanted=wanted, offered=offered))
     made = [*found.made]
@@ -170,7 +170,7 @@ async def send_back(call: Units, wanted: refunds.Wanted, offer: Offer | None) ->
 
 def refund(work: Work, record: RefundRecord) -> Refund:
     receiver = WALLETS.by_id(work, INCOMING.by_id(work, record.incoming_payment_id).wallet_address_id)
-    # The payer's payment, or that to the wallet address which the operator named.
+    # The payer's payment, or the one to the wallet address that the operator named.
     back = OUTGOING.by_id(work, record.outgoing_payment_id or record.return_payment_id or "")
     payer = WALLETS.by_id(work, back.wallet_address_id) if record.outgoing_payment_id else None
     returned = payer.asset if payer else back.terms.asset
@@ -205,7 +205,7 @@ def _quote(work: Work, record: QuoteRecord) -> PaymentQuote:
 def _events(
     work: Work, record: PaymentRecord, entries: Sequence[EntryRecord], sent_back: Sequence[RefundRecord]
 ) -> Sequence[EventRecord]:
-    """Those of the times at which the payment began, received something, ended and was refunded."""
+    """The events at the times at which the payment began, received something, ended and was refunded."""
     moments = {record.created_at, record.ended_at}
     if record.direction == "incoming":
         moments |= {payments.expiry_event_at(work, record.id), *(one.created_at for one in entries)}
@@ -220,7 +220,7 @@ def _money(amount: int, asset: Asset) -> Money:
 
 
 class Moment(NamedTuple):
-    """What happened at a time; `said` are the parts of a sentence, some of which lead somewhere."""
+    """A point in time with a sentence about it; `said` are the parts of the sentence, some with links."""
 
     at: Cell
     said: Sequence[Cell]
@@ -231,7 +231,7 @@ def is_above_zero(amount: str) -> bool:
 
 
 def _sum(direction: str, member: str) -> Callable[[PaymentHistory], str | None]:
-    """An amount that is said of payments of one direction alone, and what was sent back only if there is any."""
+    """A member for payments of one direction only; the refunded amount only if there is one."""
 
     def said(one: PaymentHistory) -> str | None:
         found = getattr(one.payment, member) if one.payment.direction == direction else None
@@ -261,7 +261,7 @@ HISTORY: Final = Shape(
     fact("Failure", lambda one: one.payment.failure),
     fact("Created (UTC)", lambda one: one.payment.created_at, "time"),
     fact("Ended (UTC)", lambda one: one.payment.ended_at, "time"),
-    fact("Takes money until (UTC)", lambda one: one.payment.expires_at, "time"),
+    fact("Accepts money until (UTC)", lambda one: one.payment.expires_at, "time"),
     fact("Paid by", "payers", "code"),
 )
 
@@ -284,13 +284,13 @@ def _event_line(event: PaymentEvent) -> str:
 def show_payment(work: Work, id: PaymentName) -> PaymentRecord:
     """Show a payment with its history.
 
-    What it was granted and quoted, what the ledger moved, which packets were sent, what was sent back, and its events.
+    Its grant and quote, its ledger entries, its packets, refunds and events.
     """
     return require_payment(work, id)
 
 
 def story_of(history: PaymentHistory, urls: Urls | None = None) -> Sequence[Moment]:
-    """The moments, oldest first; of one time, what causes comes before what follows from it."""
+    """The moments, oldest first; at the same time, causes before their effects."""
     payment = history.payment
     moments = [
         *_agreed(history),
@@ -300,11 +300,11 @@ def story_of(history: PaymentHistory, urls: Urls | None = None) -> Sequence[Mome
         *_ended(history),
         *(_refund(payment, one) for one in history.refunds),
     ]
-    return sorted(moments, key=lambda one: one.at.text)  # which keeps the order of what has one time
+    return sorted(moments, key=lambda one: one.at.text)  # a stable sort, which keeps the order at one time
 
 
 def _agreed(history: PaymentHistory) -> Iterator[Moment]:
-    """What was granted and quoted."""
+    """The moments of the grant and the quote."""
     grant, quote = history.grant, history.quote
     if grant is not None:
         asked = f"The client {grant.client} asked for "
@@ -324,7 +324,7 @@ def _begun(payment: Payment, urls: Urls | None) -> Moment:
         return _moment(payment.created_at, asked, wallet, ".")
     url = payment.receiver or ""
     own = urls and urls.resource_id("incoming-payments", url)
-    receiver = _link("payments", own, url) if own else url  # one of this server has a page
+    receiver = _link("payments", own, url) if own else url  # a payment of this server has a page
     why: list[Cell | str] = []
     if payment.refund_of is not None:
         why = [", as a refund of ", _link("payments", payment.refund_of, "a payment")]
@@ -346,7 +346,7 @@ def _entry(entry: LedgerEntry) -> Moment:
 
 
 def _account(name: str) -> Cell | str:
-    """An account as an entry names it, with the page of its wallet or peer."""
+    """An account as named in an entry, with a link to the page of its wallet or peer."""
     kind, _, whose = name.partition(" ")
     return _link(f"{kind}s", whose, f"the {kind} {whose}") if kind in {"wallet", "peer"} else f"the account {name}"
 

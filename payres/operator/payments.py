@@ -1,4 +1,4 @@
-"""Payments of both directions as operators see them, and the search for them."""
+"""Payments in both directions as operators see them, and the search for them."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -25,9 +25,9 @@ PaymentName = Annotated[str, said(typed=lambda work, text: text.rpartition("/")[
 
 
 class Payment(Resource, frozen=True, kw_only=True):
-    """`amount` is what an incoming payment wants, null for any, or what an outgoing one may debit; `moved` is what was
-    received, or sent. `refunded` left the wallet again or is about to, or came back to it. `refundOf` is the incoming
-    payment of which an outgoing one sends a refund to a wallet address. Both that and `grant` are ids."""
+    """`amount` is what an incoming payment requests, null for any, or the most that an outgoing one may debit; `moved`
+    is what was received or sent. `refunded` was sent back or is held for that, or came back. `refundOf` is the id of
+    the incoming payment that an outgoing one refunds to a wallet address; `grant` is an id too."""
 
     id: str
     direction: Direction
@@ -51,23 +51,23 @@ class Payment(Resource, frozen=True, kw_only=True):
 
 
 class PaymentQuery(Query, frozen=True, kw_only=True):
-    """`counterpart` is a wallet here, by path or address, or what a remote URL begins with.
+    """`counterpart` is a wallet here, by path or address, or the beginning of a remote URL.
 
-    `reason` is a part of the failure. `min` and `max` are of what was received or sent, and need the wallet, in whose
-    asset they are.
+    `reason` is a part of the failure. `min` and `max` bound what was received or sent; they are in the asset of the
+    wallet, which they need.
     """
 
-    wallet: Annotated[Name | UnsetType, said("Only of this wallet.", metavar="PATH", typed=named_wallet)] = UNSET
+    wallet: Annotated[Name | UnsetType, said("Only this wallet.", metavar="PATH", typed=named_wallet)] = UNSET
     direction: Annotated[Direction | UnsetType, said("Only incoming, or outgoing.")] = UNSET
     state: Annotated[State | UnsetType, said("Only in this state.")] = UNSET
-    from_: Annotated[TimeText | UnsetType, said("Made on this day (UTC), or at this time, or later.")] = FROM
-    to: Annotated[TimeText | UnsetType, said("Made before then.")] = UNSET
+    from_: Annotated[TimeText | UnsetType, said("Created on this day (UTC), or at this time, or later.")] = FROM
+    to: Annotated[TimeText | UnsetType, said("Created before then.")] = UNSET
     counterpart: Annotated[
         Text | UnsetType, said("Another wallet here, or the beginning of a URL on another server.", metavar="WHO")
     ] = UNSET
-    min: Annotated[DecimalText | UnsetType, said("Received or sent at least so much; needs --wallet.")] = UNSET
-    max: Annotated[DecimalText | UnsetType, said("Received or sent at most so much; needs --wallet.")] = UNSET
-    reason: Annotated[Name | UnsetType, said("Failed with this in the reason.")] = UNSET
+    min: Annotated[DecimalText | UnsetType, said("Received or sent at least this amount; needs --wallet.")] = UNSET
+    max: Annotated[DecimalText | UnsetType, said("Received or sent at most this amount; needs --wallet.")] = UNSET
+    reason: Annotated[Name | UnsetType, said("Failed with this text in the reason.")] = UNSET
 
 
 def payment(work: Work, record: PaymentRecord) -> Payment:
@@ -97,7 +97,8 @@ def require_payment(work: Work, id: str) -> PaymentRecord:
 
 
 def _moved_of_all(one: Payment) -> Cell:
-    """What was received or sent, and of how much where that is not all: what is left of a debit never left."""
+    """What was received or sent, and the full amount if that is more; the rest of a completed debit never left the
+    wallet."""
     moved, wanted, back = (Cell(text or "0", "number").shown for text in (one.moved, one.amount, one.refunded))
     is_outgoing = one.direction == "outgoing"
     is_done = one.amount is None or (is_outgoing and one.state == "completed")
@@ -130,7 +131,7 @@ PAYMENT: Final = Shape(
     "payments",
     "There are no such payments",
     "Payments",
-    about="The amount is what a payment has received or sent, and of how much where that is not all.",
+    about="The amount is what a payment has received or sent, and of how much if not all.",
 )
 def list_payments(work: Work, page: PageQuery, query: PaymentQuery) -> tuple[Sequence[PaymentRecord], PageBounds]:
     """List payments, newest first."""
@@ -153,7 +154,7 @@ def list_payments(work: Work, page: PageQuery, query: PaymentQuery) -> tuple[Seq
 
 
 def _refund_of(work: Work, record: PaymentRecord) -> str | None:
-    """Payments of clients have a grant, so that only the server's own are looked up."""
+    """Payments of clients have a grant, so only the server's own are looked up."""
     if record.direction == "incoming" or record.grant_id is not None:
         return None
     found = payments.refund_by_return_payment(work, record.id)

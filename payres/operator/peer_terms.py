@@ -1,4 +1,4 @@
-"""What is agreed with an Interledger peer, and what can be agreed."""
+"""The terms agreed with an Interledger peer, and their validation."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -46,7 +46,7 @@ class NewPeer(Body, frozen=True, kw_only=True):
         CreditLimit, said(f"{CREDIT} Without it the peer can only receive, or send what it paid before.")
     ] = "0"
     routes: Annotated[
-        Sequence[Text], said("More addresses reached through it. Repeat.", option="--route", metavar="PREFIX")
+        Sequence[Text], said("More addresses reached through it. May be repeated.", option="--route", metavar="PREFIX")
     ] = ()
 
     def __repr__(self) -> str:
@@ -54,16 +54,18 @@ class NewPeer(Body, frozen=True, kw_only=True):
 
 
 class PeerChange(Body, frozen=True, kw_only=True):
-    """What is left out stays. A `max_packet` of 0 takes the bound away."""
+    """Members that are left out do not change. A `max_packet` of 0 removes the bound."""
 
     url: Annotated[Text | None, said("Where the peer takes packets now.", metavar="URL")] = None
     outgoing_token: Annotated[Token | None, said("What we show the peer from now on.")] = None
     incoming_token: Annotated[Token | None, said("What the peer shows us from now on.")] = None
     max_packet: Annotated[MaxPacket, said(f"{MAX_PACKET}; 0 for any.", metavar="N", least=0, most=MAX_LEDGER)] = None
     credit_limit: CreditLimit | None = None
-    add_routes: Annotated[Sequence[Text], said("One more route. Repeat.", option="--route", metavar="PREFIX")] = ()
+    add_routes: Annotated[
+        Sequence[Text], said("A route to add. May be repeated.", option="--route", metavar="PREFIX")
+    ] = ()
     remove_routes: Annotated[
-        Sequence[Text], said("One route less. Repeat.", option="--no-route", metavar="PREFIX")
+        Sequence[Text], said("A route to remove. May be repeated.", option="--no-route", metavar="PREFIX")
     ] = ()
 
     def __repr__(self) -> str:

@@ -1,6 +1,6 @@
-"""The operator's rules of Interledger peers: what was agreed with each, and settlements.
+"""The operator's rules of Interledger peers: the terms agreed with each, and settlements.
 
-The balance of a peer's account is what we owe it; below zero it is what the peer owes us, up to its credit limit.
+The balance of a peer's account is what we owe the peer; below zero it is what the peer owes us, up to its credit limit.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +43,8 @@ class PacketSum(Resource, frozen=True, kw_only=True):
 
 
 class Peer(Resource, frozen=True, kw_only=True):
-    """A peer without its tokens. `balance` is what we owe it, below zero what it owes; `left` is what it can send."""
+    """A peer without its tokens. `balance` is what we owe it, below zero what it owes us; `left` is what it can still
+    send."""
 
     name: str
     ilp_address: str
@@ -145,16 +146,16 @@ PEER: Final = Shape(
 @command("peer list")
 @lists("peers", "There are no peers; `payres peer add` connects to another server", "Peers")
 def list_peers(work: Work) -> Sequence[PeerRecord]:
-    """List all peers with who owes whom."""
+    """List all peers and their balances."""
     return peers.list_peers(work)
 
 
 @endpoint("GET /peers/{name}", "peers:read", PEER)
 @command("peer show NAME", "first-bank")
 def show_peer(work: Work, name: str) -> PeerRecord:
-    """Show a peer: who owes whom, its routes, its limits.
+    """Show a peer: its balance, its routes, its limits.
 
-    What went wrong last with it is there too. Tokens are never shown.
+    The last error is shown too. Tokens are never shown.
     """
     return require_peer(work, name)
 
@@ -169,7 +170,8 @@ def show_peer(work: Work, name: str) -> PeerRecord:
 def add_peer(work: Work, new: NewPeer) -> PeerRecord:
     """Add a peer, from the next packet on.
 
-    Both sides keep the link in one currency. Each shows the other a token: what is outgoing here is incoming there.
+    Both sides keep the link in one currency. Each authenticates to the other with a token: the outgoing token here is
+    the incoming one there.
     """
     check_peer_name(work, new.name)
     check_address(work, new.ilp_address)
@@ -214,10 +216,10 @@ def add_peer(work: Work, new: NewPeer) -> PeerRecord:
 @endpoint("PATCH /peers/{name}", "peers:write", PEER)
 @command("peer change NAME", "first-bank --credit-limit 2500.00 --route g")
 def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
-    """Change what was agreed with a peer, from the next packet on.
+    """Change the terms of a peer, from the next packet on.
 
-    What is not named does not change. The asset and the address of a peer cannot be changed: remove the peer and add it
-    again.
+    Options that are left out change nothing. The asset and the address of a peer cannot be changed: remove the peer and
+    add it again.
     """
     peer = require_peer(work, name)
     columns: dict[str, Any] = {"max_packet": peer.max_packet}
@@ -253,8 +255,8 @@ def change_peer(work: Work, name: str, change: PeerChange) -> PeerRecord:
 def remove_peer(work: Work, name: str) -> PeerRecord:
     """End the peering with a peer. Settle with it first.
 
-    It is refused while packets are in flight or something is owed. The history stays in the ledger. The name, the
-    token and the address can be used again.
+    It is refused while packets are in flight or something is owed. The history stays in the ledger. The name, the token
+    and the address can be used again.
     """
     peer = require_peer(work, name)
     count, _ = packets.count_and_sum(work, peer.id, "prepared")
@@ -281,7 +283,7 @@ def remove_peer(work: Work, name: str) -> PeerRecord:
 
 @endpoint("GET /peers/{name}/movements", "peers:read", MOVEMENT)
 def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[MovementRecord], PageBounds]:
-    """List what was settled with a peer."""
+    """List the settlements with a peer."""
     return page_of_movements(work, require_peer(work, name).account_id, page)
 
 
@@ -290,7 +292,7 @@ def list_settlements(work: Work, name: str, page: PageQuery) -> tuple[Sequence[M
 def deposit(work: Work, name: str, amount: Amount, reference: Reference | None = None) -> MovementRecord:
     """Record what the peer paid us outside of payres.
 
-    It then owes us less, or we owe it more. AMOUNT is a decimal in units of the currency.
+    The peer then owes us less, or we owe it more. AMOUNT is a decimal in units of the currency.
     """
     return movements.move(work, _account(work, name), "deposit", amount, reference)
 
@@ -300,8 +302,7 @@ def deposit(work: Work, name: str, amount: Amount, reference: Reference | None =
 def withdraw(work: Work, name: str, amount: Amount, reference: Reference | None = None) -> MovementRecord:
     """Record what we paid the peer outside of payres.
 
-    We then owe it less, or it owes us more, which its credit limit bounds. AMOUNT is a decimal in units of the
-    currency.
+    We then owe the peer less, or it owes us more, up to its credit limit. AMOUNT is a decimal in units of the currency.
     """
     return movements.move(work, _account(work, name), "withdrawal", amount, reference)
 

@@ -1,4 +1,4 @@
-"""Shapes: how operators see a thing, and its labelled facts, of which command text, pages and CSV are made."""
+"""Shapes: how operators see a thing, as labelled values that command text, pages and CSV are made from."""
 
 import csv
 import io
@@ -26,16 +26,16 @@ FORMULA: Final = re.compile(r"(?!-[0-9]+(?:\.[0-9]+)?\Z)[=+\-@\t\r]")
 _WHOLE: Final = re.compile("[0-9]+")
 _UUID: Final = re.compile("(?:[a-z]+_)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _URL: Final = re.compile(r"https?://([^/]+)/\S{24,}")
-LAST: Final = 8  # characters of a long id or URL by which people tell it from another
+LAST: Final = 8  # characters that identify a long id or URL when it is shortened
 R = TypeVar("R", bound=Resource)
 
 Kind = Literal["text", "long", "number", "time", "code", "state"]
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """A value: its text as in CSV, what it is, and the page that it leads to. A `long` text may be broken anywhere.
+    """A value: its text as in CSV, its kind, and the page that it links to. A `long` text may be broken anywhere.
 
-    `unit` is the currency of an amount whose text is without.
+    `unit` is the currency of an amount, if the text does not include it.
     """
 
     text: str
@@ -45,7 +45,7 @@ class Cell(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The text as a page has it: digits in groups, times to the second."""
+        """The text on a page: digits in groups, times to the second."""
         if self.kind == "number":
             sign, number = ("−", self.text[1:]) if self.text.startswith("-") else ("", self.text)
             whole = _WHOLE.match(number)
@@ -54,7 +54,7 @@ class Cell(msgspec.Struct, frozen=True):
 
     @property
     def brief(self) -> str:
-        """The same where there is little room: of an id its end, and of a long URL its host and its end."""
+        """The text where space is short: the end of an id, and the host and the end of a long URL."""
         found = _UUID.fullmatch(self.text) or _URL.fullmatch(self.text)
         if not found:
             return self.shown
@@ -62,17 +62,17 @@ class Cell(msgspec.Struct, frozen=True):
 
     @property
     def printed(self) -> str:
-        """The text as a command prints it."""
+        """The text in the output of a command."""
         return self.text if self.kind in {"number", "time"} else visible_text(self.text)
 
     @property
     def written(self) -> str:
-        """The text as CSV has it."""
+        """The text in CSV."""
         return inert(self.printed)
 
     @property
     def tone(self) -> str:
-        """Of a state."""
+        """How a state is coloured."""
         tones = {"good": GOOD, "bad": BAD, "waiting": WAITING}
         return next((tone for tone, states in tones.items() if self.text in states), "plain")
 
@@ -81,10 +81,10 @@ Fact = tuple[str, Cell]
 
 
 class Column(NamedTuple):
-    """A label, and what a thing has under it: a field of its struct, or what a function makes of it.
+    """A label, and a value of each thing: a field of its struct, or the result of a function.
 
-    With a `section`, the value names a thing that has a page there. Lists have only what is `listed`: on pages, in
-    commands and files, or in both.
+    With a `section`, the value names a thing that has a page in that section. Lists only have columns that are
+    `listed`: on pages, in commands and files, or in both.
     """
 
     label: str
@@ -94,7 +94,7 @@ class Column(NamedTuple):
     listed: bool | Literal["on pages", "in files"] = True
 
     def cell(self, thing: Any) -> Cell:
-        """What a thing has under the label."""
+        """The value of a thing in this column."""
         found = getattr(thing, self.value) if isinstance(self.value, str) else self.value(thing)
         if isinstance(found, Cell):
             return found
@@ -104,9 +104,9 @@ class Column(NamedTuple):
 
 
 class Shape:
-    """How operators see the things of a kind: `show` makes a record of the store the struct of an answer.
+    """How operators see things of one kind: `show` turns a record of the store into the struct of an answer.
 
-    `read` finds the record by what the path of an endpoint or a page names.
+    `read` finds the record by the names in the path of an endpoint or a page.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Shape:
 
     @property
     def listed(self) -> Sequence[Column]:
-        """The columns of a list that a command prints, or a file has."""
+        """The columns of a list in a command or a file."""
         return [column for column in self.columns if column.listed in {True, "in files"}]
 
     @property
@@ -128,21 +128,22 @@ class Shape:
 
     @cached_property
     def names(self) -> Sequence[str]:
-        """What `read` goes by."""
+        """The parameters of `read`."""
         return [] if self.read is None else [*signature(self.read).parameters][1:]
 
     def find(self, work: Work, **names: Any) -> Any:
-        """The struct of what is named. Raises NotFound."""
+        """The struct of the thing with these names. Raises NotFound."""
         assert self.read is not None
         return self.show(work, self.read(work, **names))
 
     def text(self, thing: Any) -> str:
-        """A line for each fact that there is, as a command prints them."""
+        """A line for each value that is not empty, as a command prints them."""
         return labelled(*((label, cell.printed) for label, cell in facts_of(self.columns, thing) if cell.text))
 
 
 def represent(struct: type[R], record: object, **made: Any) -> R:
-    """The struct of a record: the members that were `made`, and the record's own of the same names, times as texts."""
+    """A struct from a record: the members in `made`, and the others from the record's fields of the same names, times
+    as texts."""
 
     for name in struct.__struct_fields__:
         if name not in made:
@@ -152,17 +153,18 @@ def represent(struct: type[R], record: object, **made: Any) -> R:
 
 
 def fact(label: str, value: str | Callable[[Any], Any], kind: Kind = "text", section: str | None = None) -> Column:
-    """What is said of a thing by itself, and not in a list."""
+    """A column that is shown for a single thing, and not in lists."""
     return Column(label, value, kind, section, listed=False)
 
 
 def facts_of(columns: Iterable[Column], thing: Any) -> list[Fact]:
-    """What is said of one thing."""
+    """The labels and values of one thing."""
     return [(column.label, column.cell(thing)) for column in columns]
 
 
 def cell_of(value: object, kind: Kind = "text", section: str | None = None) -> Cell:
-    """Nothing for None; the texts of a list with spaces between. With a `section`, it names what has a page there."""
+    """The cell of a value: empty for None; for a list, its texts separated by spaces. With a `section`, it links to the
+    page there."""
     if value is None or value == "":
         return Cell("", "text" if kind == "time" else kind)
     text = " ".join(value) if isinstance(value, list | tuple) else str(value)
@@ -170,12 +172,12 @@ def cell_of(value: object, kind: Kind = "text", section: str | None = None) -> C
 
 
 def path_of(*names: str) -> str:
-    """The path of the page of a thing: a section, then the names that lead to it."""
+    """The path of a page: a section, then the names of the thing."""
     return "/".join(["/admin", *(quote(name, safe="") for name in names)])
 
 
 class Table(NamedTuple):
-    """`none` stands for a table without rows."""
+    """`none` is the text for a table without rows."""
 
     name: str
     headings: Sequence[Cell]
@@ -195,7 +197,7 @@ def make_table(name: str, columns: Sequence[Column], records: Iterable[Any], non
 
 
 def inert(text: str) -> str:
-    """A text for CSV, with a `'` before what a spreadsheet would run."""
+    """A text for CSV, with a `'` before what a spreadsheet would evaluate."""
     return f"'{text}" if FORMULA.match(text) else text
 
 
@@ -209,7 +211,7 @@ def as_csv(table: Table) -> str:
 
 
 def labelled(*rows: tuple[str, object]) -> str:
-    """One line a row: the label, and the value in a column of its own."""
+    """One line a row: the label, and the value in an aligned column."""
     width = max(len(label) for label, _ in rows)
     return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
 

@@ -1,4 +1,4 @@
-"""How the server and its money stand: for the command, the operator's API and the overview."""
+"""The state of the server and its money: for the command, the operator's API and the overview."""
 
 import os
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class PaymentCounts(Resource, frozen=True, kw_only=True):
 
 
 class PeerStatus(Resource, frozen=True, kw_only=True):
-    """What last went wrong with a peer; null where nothing has."""
+    """The last error of a peer; null if there is none."""
 
     name: str
     last_error: str | None
@@ -45,7 +45,7 @@ class PeerStatus(Resource, frozen=True, kw_only=True):
 
 
 class WebhookStatus(Resource, frozen=True, kw_only=True):
-    """Of all webhooks: how many are `active`, and how many events are no longer sent again (`failed`)."""
+    """All webhooks: how many are `active` or disabled, and how many deliveries have `failed` for good."""
 
     active: int
     disabled: int
@@ -54,10 +54,10 @@ class WebhookStatus(Resource, frozen=True, kw_only=True):
 
 
 class Status(Resource, frozen=True, kw_only=True):
-    """Sizes are bytes; `running` is whether a server has the database; `lastBackupAt` is of those that payres made.
+    """Sizes are in bytes; `running` is whether a server runs on the database; `lastBackupAt` is of backups by payres.
 
-    `lastCheckAt` is when all invariants of the ledger were last found to hold.
-    `followedAt` is when Litestream last wrote the file, where it follows another server's database into it.
+    `lastCheckAt` is when all invariants of the ledger were last found to hold. `followedAt` is when Litestream last
+    wrote the file, if it follows another server's database.
     """
 
     version: str
@@ -82,7 +82,7 @@ class Status(Resource, frozen=True, kw_only=True):
 
 @endpoint("GET /status", "status:read")
 def show_status(work: Work) -> Status:
-    """Read how the server and its money stand."""
+    """Read the state of the server and its money."""
     return read_status(work, is_running=True)
 
 
@@ -158,7 +158,7 @@ def _webhooks(found: Status) -> Cell:
 
 
 def _waiting(count: int, words: str, link: str) -> Cell:
-    """What an operator has to look at; nothing if there is none."""
+    """A count that needs the operator's attention; empty if it is zero."""
     return Cell(f"{count:,} {words}" if count else "", link=link)
 
 

@@ -1,9 +1,9 @@
-"""Unresolved packets: nobody knows whether they arrived. How an operator resolves them with the peer.
+"""Unresolved packets: nobody knows whether they arrived. An operator resolves them with the peer.
 
 The payer has the money back. So if a packet was delivered, the operator's liquidity pays the peer for it; if it was
 not, no money moves.
 
-Packets from a peer of which the peer may not know that they arrived are listed with them, to be compared with it.
+The packets from a peer that the peer may not have counted are listed with them, so that both sides can compare.
 """
 
 from collections.abc import Sequence
@@ -31,13 +31,13 @@ from payres.wire import Resource
 
 Outcome = Literal["delivered", "returned"]
 SENT: Final = "Whether the peer counts it as delivered"
-RECEIVED: Final = "Taken just before this server was killed: whether the peer counts it, or has sent the money again"
+RECEIVED: Final = "Accepted just before this server was killed: whether the peer counts it, or has sent the money again"
 
 
 class UnresolvedPacket(Resource, frozen=True, kw_only=True):
     """An unresolved packet; `amount` is what the peer would be owed.
 
-    Or one that came from the peer, and was taken, at `received_at`: it has no `id`, and may have no `payment` here.
+    Or a packet from the peer that was accepted at `received_at`: it has no `id`, and possibly no `payment` here.
     """
 
     id: str | None
@@ -77,7 +77,7 @@ def packet(work: Work, record: PacketRecord | TakenPacket) -> UnresolvedPacket:
 
 
 def require_unresolved(work: Work, id: str) -> PacketRecord:
-    """Raises NotFound, WrongState for a packet whose outcome is known or is still being found out."""
+    """Raises NotFound, and WrongState for a packet whose outcome is known or still being determined."""
     sentence = f"There is no packet {id!r}; `payres peer unresolved NAME` lists those of a peer"
     packet = require(PACKETS.get(work, id), sentence)
     if packet.state != "doubtful":
@@ -95,7 +95,7 @@ def _peer_of(work: Work, packet: PacketRecord) -> PeerRecord:
 
 def _will(one: UnresolvedPacket) -> Sequence[str]:
     return [
-        "Ask the operator of the peer first what became of the packet; this cannot be taken back.",
+        "Ask the operator of the peer first whether the packet was delivered; this cannot be undone.",
         f"Delivered: the peer is owed {one.amount} {one.asset_code}, which is paid out of your liquidity.",
         "Returned: nothing is owed, and the grant of the payment gets back what it had counted for it.",
     ]
@@ -121,23 +121,23 @@ PACKET: Final = Shape(
 def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacket]:
     """List the unresolved packets of a peer and those to compare.
 
-    The peer did not answer, and the receiver's figures do not show whether they arrived. Their payers have the money
-    back. `payres peer resolve` records what the peer can show.
+    The peer did not answer, and the receiver's balance does not show whether they arrived. Their payers have the money
+    back. `payres peer resolve` records what the peer can prove.
 
-    Those from the peer were taken in the last 5 seconds before the server was killed, in the last 30 days. A peer that
-    repeats no request may have got no answer, and send the money again: compare the balances.
+    Packets from the peer are those accepted in the last 5 seconds before the server was killed, within the last 30
+    days. A peer that does not repeat requests may have got no answer, and send the money again: compare the balances.
     """
     peer = require_peer(work, name)
     return [*packets.unresolved_packets(work, peer.id), *runs.unsure_packets(work, peer, work.now)]
 
 
 def begin_run(work: Work) -> Sequence[str]:
-    """A run of the server begins; what is to be said of the last, if that did not end in order."""
+    """Records the start of a run of the server; returns warnings if the last run did not end in order."""
     if not runs.begin(work):
         return []
     found = ((peer.name, len(runs.unsure_packets(work, peer, work.now))) for peer in peers.list_peers(work))
     return [
-        f"the server was killed: {count} packets from the peer {name} may be taken here and not be counted there;"
+        f"the server was killed: {count} packets from the peer {name} may be accepted here and not counted there;"
         f" `payres peer unresolved {name}` lists them"
         for name, count in found
         if count
@@ -152,17 +152,17 @@ def begin_run(work: Work) -> Sequence[str]:
     _will,
     PACKET,
     back="/peers/{peer}",
-    question="What became of it?",
+    question="What happened to it?",
     moves_money=True,
 )
 def resolve(work: Work, id: str, outcome: Outcome) -> ResolvedPacket:
-    """Record what became of an unresolved packet."""
+    """Record the outcome of an unresolved packet."""
     packet = require_unresolved(work, id)
     peer, payment = _peer_of(work, packet), payment_of(work, packet)
     if outcome == "delivered":
         _pay_out(work, packet, peer.account_id, packet.amount, "payment")
         peers.count_sent(work, peer.id)
-    elif accounts.transferred_of_packet(work, payment.id, packet.id):  # a version before 0.2 charged it
+    elif accounts.transferred_of_packet(work, payment.id, packet.id):  # a version before 0.2 charged the payer
         payer = WALLETS.by_id(work, payment.wallet_address_id)
         _pay_out(work, packet, payer.account_id, packet.source_amount, "exchange")
     else:

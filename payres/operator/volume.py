@@ -16,7 +16,7 @@ from payres.store.rows import first_row_from
 from payres.store.work import Work
 
 DAYS: Final = 90
-BATCH: Final = 100_000  # transfers that one call counts
+BATCH: Final = 100_000  # the most transfers that one call counts
 
 
 class Volume(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ class DailyVolume:
 
 
 def _count(work: Work, after: int | None) -> tuple[int, Counter[Flow], int, bool]:
-    """The first day, what this call has counted, the id of the next transfer to count, and whether there are none."""
+    """The first day, what this call has counted, the id of the next transfer to count, and whether all are counted."""
     first_day = work.now // DAY - DAYS + 1
     first = first_row_from(work, "transfer", "id", first_day * DAY) if after is None else after
     end = last_transfer(work)

@@ -1,4 +1,4 @@
-"""The operator's rules of wallets: opening, deposits and withdrawals, password, deactivating."""
+"""The operator's rules of wallets: opening, deposits and withdrawals, password, deactivation."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
@@ -29,7 +29,7 @@ from payres.wire import Resource, Scale
 
 
 def named_wallet(work: Work | Environment, text: str) -> str:
-    """The path of a wallet of this server, which may be given as its whole wallet address. Raises InvalidRequest."""
+    """The path of a wallet of this server, given as path or wallet address. Raises InvalidRequest."""
     path = work.urls.wallet_path(text) if "://" in text else text
     if path is None:
         raise InvalidRequest(f"{text} is not a wallet address under {work.urls.base}")
@@ -75,7 +75,7 @@ def wallet(work: Work, record: WalletRecord) -> Wallet:
 
 
 def require_wallet(work: Work, wallet: str) -> WalletRecord:
-    """The wallet at a path, active or not. Raises NotFound, InvalidRequest when it is no path."""
+    """The wallet at a path, active or not. Raises NotFound, InvalidRequest for an invalid path."""
     clean = require_wallet_path(wallet)
     return require(wallets.find_wallet(work, clean), f"There is no wallet {clean}; `payres wallet list` shows all")
 
@@ -114,7 +114,7 @@ def list_wallets(work: Work) -> Sequence[WalletRecord]:
 def open_wallet(
     work: Work, path: Name, asset_code: Code, asset_scale: Scale, public_name: Name | None = None
 ) -> WalletRecord:
-    """Open a wallet. The owner's password is set by itself."""
+    """Open a wallet. The owner's password is set separately."""
     return create_wallet(work, path, asset_code, asset_scale, public_name, None)
 
 
@@ -132,7 +132,7 @@ def change_wallet(
     public_name: Name | UnsetType | None = UNSET,
     state: Literal["active", "inactive"] | UnsetType = UNSET,
 ) -> WalletRecord:
-    """Rename, deactivate or activate a wallet. What is left out stays; a public name of null is taken away."""
+    """Rename, deactivate or activate a wallet. Members that are left out do not change; null removes the name."""
     found = require_wallet(work, wallet)
     if not isinstance(public_name, UnsetType):
         found = rename(work, wallet, public_name)
@@ -189,7 +189,7 @@ def deposit(work: Work, wallet: WalletName, amount: Amount, reference: Reference
     found = require_wallet(work, wallet)
     if not found.active:
         raise WrongState(
-            f"The wallet {found.path} is inactive and takes no money in; activate it first", path=found.path
+            f"The wallet {found.path} is inactive and receives no money; activate it first", path=found.path
         )
     return movements.move(work, _account(work, found), "deposit", amount, reference)
 
@@ -211,7 +211,7 @@ def withdraw(work: Work, wallet: WalletName, amount: Amount, reference: Referenc
 
 @endpoint("GET /wallets/{wallet}/movements", "wallets:read", MOVEMENT)
 @command("wallet movements PATH", "alice")
-@lists("movements", "Nothing was deposited or withdrawn yet", "Deposits and withdrawals of {wallet}")
+@lists("movements", "There are no deposits or withdrawals yet", "Deposits and withdrawals of {wallet}")
 def list_movements(work: Work, wallet: WalletName, page: PageQuery) -> tuple[Sequence[MovementRecord], PageBounds]:
     """List deposits and withdrawals of a wallet, newest first."""
     return page_of_movements(work, require_wallet(work, wallet).account_id, page)
@@ -219,7 +219,7 @@ def list_movements(work: Work, wallet: WalletName, page: PageQuery) -> tuple[Seq
 
 @command("wallet rename PATH NAME", 'alice "Alice Smith"', WALLET)
 def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRecord:
-    """Change the public name of a wallet. An empty NAME takes it away; the wallet address stays."""
+    """Change the public name of a wallet. An empty NAME removes it; the wallet address stays."""
     found = require_wallet(work, wallet)
     name = public_name or None
     if name is not None:
@@ -234,7 +234,7 @@ def rename(work: Work, wallet: WalletName, public_name: str | None) -> WalletRec
     "/wallets/{wallet}/deactivate",
     "Deactivate a wallet",
     "Deactivate the wallet",
-    "Its wallet address is taken off the net: no payment in or out can begin. Money and history stay.",
+    "Its wallet address answers 404: no payment in or out can begin. Money and history stay.",
     WALLET,
 )
 def deactivate(work: Work, wallet: WalletName) -> WalletRecord:
@@ -247,7 +247,7 @@ def deactivate(work: Work, wallet: WalletName) -> WalletRecord:
     "/wallets/{wallet}/activate",
     "Activate a wallet",
     "Activate the wallet",
-    "Its wallet address is put back on the net, and payments can begin again.",
+    "Its wallet address answers again, and payments can begin.",
     WALLET,
 )
 def activate(work: Work, wallet: WalletName) -> WalletRecord:
@@ -256,8 +256,8 @@ def activate(work: Work, wallet: WalletName) -> WalletRecord:
 
 
 def set_password(work: Work, path: str, password_hash: str, forget_browsers: bool = False) -> WalletRecord:
-    """Gives the owner a new password (see hash_password) and ends every browser session that the old one opened, and a
-    link that would set another.
+    """Gives the owner a new password (see hash_password), and ends every browser session under the old one and any link
+    that sets a password.
 
     The counts of wrong passwords are cleared. Browsers stay known unless `forget_browsers`, for when somebody else had
     the password. Raises NotFound.
@@ -277,8 +277,9 @@ def set_password(work: Work, path: str, password_hash: str, forget_browsers: boo
 def make_password_link(work: Work, wallet: WalletName) -> PasswordLink:
     """Make a URL with which an owner sets a password.
 
-    For one who forgot it or never had one. It is valid once, for an hour, and until a password is set or another link
-    is made. Who has it has the wallet: give it to nobody but the owner. The old password stays until then.
+    For an owner who forgot the password or never had one. It is valid once, for an hour, and until a password is set or
+    another link is made. Whoever has it controls the wallet: give it to nobody but the owner. The old password is valid
+    until then.
     """
     found, secret, ends_at = require_wallet(work, wallet), work.new_secret(), work.now + LINK_LIFETIME
     wallets.set_password_link(work, found.id, hash_secret(secret), ends_at)

@@ -1,4 +1,4 @@
-"""Webhooks: which events go where, secrets, tests and replays, and what became of the events that were not taken."""
+"""Webhooks: which events are sent where, secrets, tests and replays, and the deliveries that failed at first."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -33,9 +33,9 @@ Patterns = Annotated[
 ]
 Private = Annotated[bool, said("It is on this machine or in your network; http will do.")]
 StateFilter = Annotated[DeliveryState | UnsetType, said("Only those in this state.")]
-# How many events are counted at most, so that showing a webhook stays fast.
+# The most events that are counted, so that showing a webhook stays fast.
 MOST_COUNTED: Final = 1000
-# Deliveries of a webhook that one call replays.
+# The most deliveries of a webhook that one call replays.
 MOST_REPLAYED: Final = 10_000
 
 
@@ -47,7 +47,7 @@ class Added(msgspec.Struct, frozen=True):
 
 
 class Webhook(Resource, frozen=True, kw_only=True):
-    """`secret` is only present when it is new. `behind` counts those of the next thousand events that it wants."""
+    """`secret` is only present when it is new. `behind` counts the matching ones of the next thousand events."""
 
     id: str
     url: str
@@ -63,7 +63,7 @@ class Webhook(Resource, frozen=True, kw_only=True):
 
 
 class EventDelivery(Resource, frozen=True, kw_only=True):
-    """What became of an event at a webhook. `attempts` counts from the last replay on."""
+    """The delivery of an event to a webhook. `attempts` counts from the last replay on."""
 
     webhook: str
     state: str
@@ -75,14 +75,14 @@ class EventDelivery(Resource, frozen=True, kw_only=True):
 
 
 class Delivery(EventDelivery, frozen=True, kw_only=True):
-    """A delivery with the event that it is of."""
+    """A delivery with its event."""
 
     event: str
     type: str
 
 
 class WebhookTest(Resource, frozen=True, kw_only=True):
-    """`status` is what the endpoint answered, `error` why that is no success; null where it is one."""
+    """`status` is the status of the endpoint's answer, `error` why that is a failure; null on success."""
 
     event: str
     webhook: str
@@ -91,7 +91,7 @@ class WebhookTest(Resource, frozen=True, kw_only=True):
 
 
 class Replayed(Resource, frozen=True, kw_only=True):
-    """How many deliveries are due again."""
+    """How many deliveries will be repeated."""
 
     deliveries: int
 
@@ -158,7 +158,7 @@ DELIVERY: Final = Shape(
     "webhooks",
     "There are no webhooks; `payres webhook add` adds one",
     "Webhooks",
-    also=("Deliveries that were not taken at once", "/admin/webhooks/deliveries"),
+    also=("Deliveries that failed at first", "/admin/webhooks/deliveries"),
 )
 def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
     """List webhooks, each with its latest attempt."""
@@ -169,7 +169,7 @@ def list_webhooks(work: Work) -> Sequence[WebhookRecord]:
 def add(work: Work, url: Text, events: Patterns = (), private: Private = False) -> Added:
     """Send events from now on to a URL. Prints the secret for verifying signatures once.
 
-    NAMES are events, or the beginning of some with a * behind it, with commas between; the option may be repeated.
+    NAMES are event types, or prefixes followed by *, separated by commas; the option may be repeated.
     """
     _check_url(url, is_public=not (private or work.settings.allow_private_hosts))
     if len(stored.list_webhooks(work)) >= MAX_WEBHOOKS:
@@ -214,7 +214,7 @@ async def remove(call: Units, id: str) -> Webhook:
 
 
 def _begin_removal(work: Work, id: str) -> Webhook:
-    """The webhook as it was. From now on it gets nothing more, also when a crash comes before its end."""
+    """The webhook before its removal. It is disabled from now on, also if a crash interrupts the removal."""
     removed: Webhook = WEBHOOK.find(work, id=id)
     WEBHOOKS.update(work, id, state="disabled")
     audit.record(work, "webhook.remove", id, url=removed.url)
@@ -224,9 +224,9 @@ def _begin_removal(work: Work, id: str) -> Webhook:
 @endpoint("POST /webhooks/{id}/secrets", "webhooks:write", WEBHOOK, shows_secret=True)
 @command("webhook rotate ID", "0198c2f0-5d1e-7c53-9a57-2f6f0c1f8d11")
 def rotate(work: Work, id: str) -> Added:
-    """Make a new secret, and print it once. The old one signs too for 24 hours.
+    """Make a new secret, and print it once. For 24 hours, deliveries are signed with the old one too.
 
-    A secret that an earlier rotation replaced no longer signs.
+    A secret that an earlier rotation replaced is no longer used.
     """
     webhook = require_webhook(work, id)
     secret = new_secret(work)
@@ -243,12 +243,15 @@ def rotate(work: Work, id: str) -> Added:
     "There are no such deliveries",
     "Deliveries",
     page="/webhooks/deliveries",
-    about="Events that a webhook did not take at once, or gets again; a hundred at most.",
+    about="Events that a webhook did not accept at once, or gets again; a hundred at most.",
 )
 def list_deliveries(
     work: Work, webhook: Name | UnsetType = UNSET, state: StateFilter = UNSET, limit: int = MAX_PAGE
 ) -> Sequence[DeliveryRecord]:
-    """List events that were not taken at once, or are sent again. What was taken the first time is not listed."""
+    """List deliveries that failed at first, or are repeated.
+
+    Events that were accepted at the first attempt are not listed.
+    """
     found = [
         one
         for of in ([require_webhook(work, webhook)] if webhook else stored.list_webhooks(work))
@@ -266,9 +269,9 @@ async def replay(
     failed: bool = False,
     since: TimeText | None = None,
 ) -> Replayed:
-    """Send an event again, or all that has failed; `since` takes what was last tried at that time or later."""
+    """Send an event again, or all failed ones; with `since`, those last attempted at that time or later."""
     if bool(event) == failed or (since and not failed):
-        raise InvalidRequest("Name either an event, or failed, which since is for", field="event")
+        raise InvalidRequest("Name either an event, or failed; since is for failed only", field="event")
     if event:
         return await call.write(partial(_replay_event, event=event, webhook=webhook))
     begins = require_time(since, "since") if since else 0
@@ -298,7 +301,7 @@ def _failed(work: Work, webhook: str | None, since: int) -> Sequence[tuple[int, 
 
 
 def _replay_failed(work: Work, due: Sequence[tuple[int, str]], first: int) -> int:
-    """Replays some, from that index on; the audit log has all of them as one change."""
+    """Replays a batch, beginning at an index; the audit log has all batches as one change."""
     if first == 0:
         audit.record(work, "webhook.replay", "failed", deliveries=len(due))
     work.changed.append(NEWS)
@@ -313,12 +316,12 @@ def _replay_failed(work: Work, due: Sequence[tuple[int, str]], first: int) -> in
     WEBHOOK,
 )
 async def replay_failed(call: Units, id: str) -> Replayed:
-    """Send again all that has failed for a webhook."""
+    """Send again all events that have failed for a webhook."""
     return await replay(call, webhook=id, failed=True)
 
 
 def make_test(work: Work, id: str) -> tuple[EventRecord, Target]:
-    """The event that tests a webhook, and where it goes; only the caller sends it. Raises NotFound."""
+    """The event that tests a webhook, and its target; the caller sends it. Raises NotFound."""
     webhook = require_webhook(work, id)
     audit.record(work, "webhook.test", id)
     work.emit(TEST, id, WebhookEvent(webhook=id, url=webhook.url))
@@ -327,7 +330,8 @@ def make_test(work: Work, id: str) -> tuple[EventRecord, Target]:
 
 
 def record_test(work: Work, id: str, attempt: Attempt) -> None:
-    """Stores the result of a test. If it succeeds, a disabled webhook continues where it was."""
+    """Stores the result of a test. After a success, a disabled webhook is active again, and continues where it
+    stopped."""
     note_attempt(work, id, attempt)
     if attempt.error is None:
         WEBHOOKS.update(work, id, state="active")
@@ -335,7 +339,7 @@ def record_test(work: Work, id: str, attempt: Attempt) -> None:
 
 
 def deliveries_of(work: Work, event: EventRecord) -> Sequence[DeliveryRecord]:
-    """What became of an event at each webhook that gets it; one that is not sent yet is `pending`, without attempts."""
+    """The delivery of an event to each of its webhooks; one that has not been sent is `pending`, without attempts."""
     found = {one.webhook_id: one for one in stored.deliveries_of_event(work, event.sequence)}
     return [
         found.get(webhook.id) or _unstored(webhook, event)
@@ -345,29 +349,29 @@ def deliveries_of(work: Work, event: EventRecord) -> Sequence[DeliveryRecord]:
 
 
 def _unstored(webhook: WebhookRecord, event: EventRecord) -> DeliveryRecord:
-    """The delivery of an event that the webhook took the first time, or still has before it."""
+    """The delivery of an event that the webhook accepted at the first attempt, or has not reached."""
     state, attempts = ("delivered", 1) if event.sequence <= webhook.cursor else ("pending", 0)
     return DeliveryRecord(event.sequence, webhook.id, state, attempts, None, None, None, None)
 
 
 def _active_webhooks(work: Work, webhook: str | None) -> Sequence[WebhookRecord]:
-    """The one that is named, or all. Raises NotFound, and WrongState for one that is disabled."""
+    """The webhook of this id, or all. Raises NotFound, and WrongState for a disabled one."""
     if webhook is None:
         return [one for one in stored.list_webhooks(work) if one.active]
     found = require_webhook(work, webhook)
     if not found.active:
         raise WrongState(
-            "The webhook is disabled, because its endpoint answered 410. When it answers well again,"
-            f" `payres webhook test {webhook}` takes it up"
+            "The webhook is disabled, because its endpoint answered 410. When it works again,"
+            f" `payres webhook test {webhook}` enables it"
         )
     return [found]
 
 
 def _check_url(url: str, is_public: bool) -> None:
-    """Raises InvalidRequest for what is no URL, and for a private address or http where only the public is asked."""
+    """Raises InvalidRequest for an invalid URL, and for a private address or http unless the webhook is private."""
     if not is_http_url(url) or not url.isascii() or "#" in url:
         raise InvalidRequest(
-            "The URL must be an absolute http or https URL, without blanks, user information and fragment", field="url"
+            "The URL must be an absolute http or https URL, without spaces, user information and fragment", field="url"
         )
     if is_public and not url.lower().startswith("https://"):
         raise InvalidRequest(
@@ -382,12 +386,12 @@ def _check_url(url: str, is_public: bool) -> None:
 
 
 def _checked_patterns(patterns: Iterable[str]) -> str:
-    """Names and patterns such as `incoming_payment.*`, each once; all events when there are none."""
+    """Names and patterns such as `incoming_payment.*`, each once; all events if there are none."""
     named = [name.strip() for text in patterns for name in text.split(",")]
     for name in named:
         if not any(matches(name, known) for known in EVENT_TYPES) or ALL in name[:-1]:
             raise InvalidRequest(
-                f"{name!r} is no event, nor the beginning of some with a * behind it; there are: "
+                f"{name!r} is neither an event nor a prefix of events followed by *; the events are: "
                 f"{', '.join(EVENT_TYPES)}",
                 field="events",
             )

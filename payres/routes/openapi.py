@@ -208,7 +208,7 @@ def _operation(method: str, path: str, operation: Operation) -> openapi.Schema:
             *([] if operation.body is None else [DIGEST]),
         ],
         204 if operation.answer is None else 201 if creates else 200,
-        "Done" if operation.answer is None else "What was asked for",
+        "Done" if operation.answer is None else "The result",
         answers,
         {status: ERRORS_HERE[status] for status in statuses},
         operation.body,

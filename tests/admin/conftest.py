@@ -12,7 +12,7 @@ BASE = "/admin/v1"
 
 
 class Program:
-    """A program of the operator with a key of its own."""
+    """A program of the operator with its own key."""
 
     def __init__(self, instance: Instance, http: httpx2.Client, *scopes: str) -> None:
         self.instance = instance
@@ -37,7 +37,7 @@ class Program:
         return self._good(self.ask(method, path, body), 200)
 
     def audited(self) -> list[tuple[str, str, str, Json]]:
-        """What the audit log has, newest first: actor, action, object, details."""
+        """The audit log, newest first: actor, action, object, details."""
         return [
             (one["actor"], one["action"], one["object"], one["details"]) for one in self.get("/audit-log")["result"]
         ]
@@ -60,7 +60,7 @@ def http() -> Iterator[httpx2.Client]:
 
 @pytest.fixture(scope="module")
 def program(payres: Instance, http: httpx2.Client) -> Program:
-    """A program that may do everything."""
+    """A program with all scopes."""
     return Program(payres, http)
 
 

@@ -39,7 +39,7 @@ def keys_by_state(program: Program, state: str) -> set[str]:
 
 
 def made_with(maker: Program, **members: str) -> tuple[Json, Program]:
-    """A key that this program makes, and the program that has it."""
+    """A key that this program creates, and the program that uses it."""
     made = maker.post("/api-keys", {"name": "Made", "scopes": ["keys:read", "keys:write"], **members})
     has_it = copy(maker)
     has_it.key, has_it.id = made["key"], made["id"]

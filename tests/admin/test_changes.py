@@ -1,4 +1,4 @@
-"""What programs change over the API: each change happens, and is in the audit log with nothing secret."""
+"""Changes by programs over the API: each happens, and is in the audit log without secrets."""
 
 import secrets
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.instance import Instance, run_instance
 
 @pytest.fixture
 def wallet(program: Program) -> str:
-    """The path of a wallet of the test's own, which has a slash in it, with 100.00 USD."""
+    """The path of a wallet for one test, with a slash in it and 100.00 USD."""
     path = f"made/{secrets.token_hex(4)}"
     program.instance.create_wallet(path, deposit="100.00")
     return path
@@ -227,7 +227,7 @@ def test_backup_goes_where_the_settings_say_and_nowhere_else(program: Program, t
 def test_key_that_ends_while_it_is_used_does_nothing(
     payres: Instance, program: Program, monkeypatch: pytest.MonkeyPatch, kind: Any
 ) -> None:
-    """Between the look at the key and the transaction, another request may revoke it."""
+    """Another request may revoke the key between the authentication and the transaction."""
     user = Program(payres, program.http)
     given = serving._given
 

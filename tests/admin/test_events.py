@@ -1,4 +1,4 @@
-"""Events over the operator's API: what there is, what comes, and webhooks."""
+"""Events over the operator's API: existing and future ones, and webhooks."""
 
 import json
 import threading
@@ -37,7 +37,7 @@ def deposit(payres: Instance) -> None:
 
 
 def latest(program: Program) -> int:
-    """The sequence of the last event there is."""
+    """The sequence of the last event."""
     after = 0
     while found := program.get("/events", after=after)["result"]:
         after = found[-1]["sequence"]
@@ -45,7 +45,7 @@ def latest(program: Program) -> int:
 
 
 def watchers(payres: Instance) -> int:
-    """How many wait for events, the webhooks among them."""
+    """How many tasks wait for events, those of webhooks among them."""
     return len(payres.context.changes._watchers.get(EVENTS, ()))
 
 
@@ -94,7 +94,7 @@ def test_stream_from_nowhere_is_refused(payres: Instance, program: Program) -> N
 
 
 class Stream:
-    """A stream of server-sent events, read in a thread of its own."""
+    """A stream of server-sent events, read in its own thread."""
 
     def __init__(self, program: Program, after: int, last: str | None = None) -> None:
         self.events: list[Json] = []

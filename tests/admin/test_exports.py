@@ -1,4 +1,4 @@
-"""Exports over the operator's API: what they have, and readers that stop, go, or have no right any more."""
+"""Exports over the operator's API: their content, and readers that stop, disconnect, or lose their access."""
 
 import asyncio
 import csv
@@ -25,7 +25,7 @@ from tests.admin.conftest import BASE, NewProgram, Program
 from tests.helpers import TIMEOUT, usd, wait_until
 from tests.instance import Instance
 
-MANY = 110_000  # transfers of the wallet `rich`, of one cent each
+MANY = 110_000  # transfers of one cent each, of the wallet `rich`
 
 
 def make_many(work: Work) -> None:
@@ -70,7 +70,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[Export]:
 
 @pytest.fixture
 def cut(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Why answers ended before their end, as the log of requests has it."""
+    """The reasons in the log of requests for answers that ended early."""
     why, reasons = observation._why, list[str]()
 
     def noted(error: BaseException) -> str:
@@ -83,7 +83,7 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @contextmanager
 def download(program: Program, path: str) -> Iterator[http.client.HTTPResponse]:
-    """An answer that is read no faster than the test does; little fits between the server and the test."""
+    """An answer that is read no faster than the test reads it; little fits between the server and the test."""
     parts = urlsplit(program.instance.base_url)
     with closing(http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=TIMEOUT)) as connection:
         connection.connect()
@@ -99,7 +99,7 @@ def connections(payres: Instance) -> list[HttpProtocol]:
 
 
 def stuck(payres: Instance) -> Callable[[], bool]:
-    """Says whether some client does not read what it has asked for."""
+    """Whether a client does not read its answer."""
     return lambda: any(one.flow.write_paused for one in connections(payres))
 
 
@@ -127,7 +127,7 @@ def test_exports_are_what_the_command_exports(payres: Instance, program: Program
     ):
         answer = program.ask("GET", f"{path}{'&' if '?' in path else '?'}format={form}")
         printed = command(payres, "export", *arguments, "--format", form)
-        if arguments[0] == "statement" and form == "csv":  # whose last line says when it was made
+        if arguments[0] == "statement" and form == "csv":  # its last line has the time at which it was made
             assert answer.text.splitlines()[:-1] == printed.splitlines()[:-1]
         elif arguments[0] != "statement":
             assert answer.text == printed

@@ -1,4 +1,4 @@
-"""The OpenAPI document against the program: answers are what it says."""
+"""The OpenAPI document against the program: answers are as documented."""
 
 import json
 from typing import Any
@@ -45,7 +45,7 @@ def test_nothing_undocumented_is_found(
     # Values at the bounds of each schema and beyond, and one method that no path has.
     schema.config.phases.coverage.unexpected_methods = {"TRACE"}
     schema.config.phases.fuzzing.enabled = schema.config.phases.stateful.enabled = False
-    # There are rules that no schema tells: wallets must exist, amounts fit their assets.
+    # Some rules are in no schema: wallets must exist, amounts must fit their assets.
     schema.config.checks.positive_data_acceptance.enabled = False
     made = run(schema)
     record_property("cases", made.cases)

@@ -14,7 +14,7 @@ from tests.instance import Instance
 
 
 class Shop:
-    """A wallet that is paid by others, whose payments are the test's own."""
+    """A wallet that others pay, with payments for one test."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance

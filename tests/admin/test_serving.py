@@ -165,7 +165,7 @@ def test_scripts_of_other_origins_are_never_let_in(payres: Instance, http: httpx
 
 
 def test_key_is_looked_at_though_its_address_guesses(http: httpx2.Client, tmp_path: Path) -> None:
-    """Others behind the same proxy may have made the address guess."""
+    """Other clients behind the same proxy may have guessed keys from its address."""
     with run_instance(tmp_path / "payres.db", rate_limit_unauthenticated=1, admin_hosts="203.0.113.0/24") as instance:
         program = Program(instance, http, "keys:read")
         url, from_there = f"{instance.base_url}{BASE}/api-keys", {"X-Forwarded-For": "203.0.113.1"}

@@ -16,7 +16,7 @@ from tests.helpers import set_system_config
 
 
 class Command(Protocol):
-    """Runs `payres` with these arguments on the test's own database."""
+    """Runs `payres` with these arguments on the database of the test."""
 
     def __call__(self, *arguments: str, input: str | None = None) -> Result: ...  # noqa: A002 - click's own name
 
@@ -28,12 +28,12 @@ AsJson = Callable[..., Any]
 
 
 def rows_in(text: str) -> list[list[str]]:
-    """The cells of a table that a command printed, without those that are empty."""
+    """The non-empty cells of a table that a command printed."""
     return [re.split(" {2,}", line.strip()) for line in text.splitlines()]
 
 
 def facts_in(text: str) -> dict[str, str]:
-    """What a command printed of one thing, by its labels."""
+    """The values that a command printed for one thing, by label."""
     return {cells[0]: "  ".join(cells[1:]) for cells in rows_in(text)}
 
 
@@ -46,7 +46,7 @@ def facts_of(result: Result) -> dict[str, str]:
 
 
 def one_sentence(result: Result) -> str:
-    """What a command that failed and printed nothing says."""
+    """The sentence of a command that failed and printed nothing else."""
     assert (result.exit_code, result.stdout) == (1, "")
     (line,) = result.stderr.splitlines()
     return line
@@ -63,7 +63,7 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def etc(database: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that stands for /etc/payres in this test."""
+    """The folder that replaces /etc/payres in this test."""
     folder = database.parent / "etc"
     folder.mkdir()
     set_system_config(monkeypatch, folder / "payres.toml")
@@ -96,7 +96,7 @@ def as_json(payres: Command) -> AsJson:
 
 @pytest.fixture
 def tx(database: Path) -> Iterator[Work]:
-    """A connection to the test's database, autocommitting as a server that runs beside the commands would."""
+    """A connection to the database of the test, autocommitting as a server beside the commands would."""
     connection = connect_writer(str(database))
     yield Work(connection, Environment.of(Settings()))
     connection.close()

@@ -37,7 +37,7 @@ def test_link_is_one_by_which_the_pages_can_be_reached(
     monkeypatch.setenv("PAYRES_ADMIN_HOSTS", hosts)
     printed = payres("admin", "link")
     assert printed.stdout.startswith(f"{url}/admin/link/")
-    assert ("for this machine alone" in printed.stderr) == (url != "https://pay.example")
+    assert ("Only this machine" in printed.stderr) == (url != "https://pay.example")
 
 
 def test_name_that_cannot_be_is_refused(payres: Command, tx: Work) -> None:

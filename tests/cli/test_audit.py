@@ -22,8 +22,8 @@ from tests.instance import Instance, run_instance
 from tests.operator.test_operations import ARGUMENT, CASES, OPERATIONS
 
 COMMANDS = commands()
-# The changes that are not in the table of operations, in this order: what comes later may need what came before.
-# Braces name what `prepared` has made.
+# The changes that are not in the table of operations, in this order: later ones may need earlier ones.
+# Braces name things made by `prepared`.
 CHANGES = {
     "wallet create new --asset USD --scale 2": ("wallet.create", "new"),
     "wallet rename new Newer": ("wallet.rename", "new"),
@@ -43,7 +43,7 @@ CHANGES = {
     "admin link --name Carla": ("admin.link", "Carla"),
     "backup {backup}": ("database.backup", "{backup}"),
 }
-# These change nothing, or need more than this: an endpoint that answers, and a server that is stopped.
+# These change nothing, or need something else: an endpoint that answers, or a server that is stopped.
 OTHERS = {
     *(
         "payres init",
@@ -73,7 +73,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Instance, 
 
 
 def prepared(instance: Instance, folder: Path) -> Json:
-    """What the commands are about: grants to decide, a paid bill, fees, an unresolved packet, files."""
+    """The objects of the commands: grants to decide, a paid bill, fees, an unresolved packet, files."""
     instance.write(lambda work: assets.set_fee(work, "USD", 2, "0.10", 0).id)
     bill = receiver_of(instance, 500)
     paid = last_segment(instance.client.pay(instance.wallet("alice"), bill)["id"])

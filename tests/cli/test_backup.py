@@ -28,7 +28,7 @@ def test_backup_and_restore_say_what_they_did(payres: Command) -> None:
     first, second = result.stdout.splitlines()
     assert first == "payres.db: restored from backup.db and verified"
     kept, _, meaning = second.partition(": ")
-    assert meaning == "what was there before"
+    assert meaning == "the old database"
     assert rows_of(payres("wallet", "list"))[1][:2] == ["alice", "10.00"]
     assert rows_of(payres("wallet", "list", "--database", kept))[1][:2] == ["alice", "15.00"]
 

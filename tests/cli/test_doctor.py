@@ -27,7 +27,7 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 
 @pytest.fixture
 def findings(payres: Command, instance: Instance, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
-    """What `payres doctor` finds of the instance under a base URL, by subject; the last of each."""
+    """The findings of `payres doctor` about the instance at a base URL, by subject; the last of each."""
 
     def run(base_url: str = instance.base_url) -> dict[str, Any]:
         monkeypatch.setenv("PAYRES_BASE_URL", base_url)
@@ -39,13 +39,13 @@ def findings(payres: Command, instance: Instance, monkeypatch: pytest.MonkeyPatc
         assert result.exit_code == int(any(seen.startswith("FIX") for seen in shown.values()))
         return shown
 
-    monkeypatch.setattr("payres.operator.doctor._clock", lambda: iter(()))  # this machine's is not what is tested
+    monkeypatch.setattr("payres.operator.doctor._clock", lambda: iter(()))  # the clock of this machine is not tested
     return run
 
 
 @contextmanager
 def proxy(answer: Callable[[BaseHTTPRequestHandler], None], tls: ssl.SSLContext | None = None) -> Iterator[str]:
-    """The public address, where something other than the server answers."""
+    """The public address, at which something other than the server answers."""
     with serving(answer, tls) as port:
         yield f"{'http' if tls is None else 'https'}://localhost:{port}"
 
@@ -73,7 +73,7 @@ def test_no_server(payres: Command, database: Path) -> None:
     payres("init")
     result = payres("doctor")
     assert result.exit_code == 1
-    assert f"FIX  server: no server has {database.name}\n     Start it: `payres serve`" in result.stdout
+    assert f"FIX  server: no server runs on {database.name}\n     Start it: `payres serve`" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_public_address_that_nobody_answers(findings: Callable[..., dict[str, An
 
 
 def described(handler: BaseHTTPRequestHandler, scheme: str = "http") -> None:
-    """As a proxy in front of the server answers."""
+    """The answer of a proxy in front of the server."""
     reply(handler, 200, f'{{"grant_request_endpoint": "{scheme}://{handler.headers["Host"]}/"}}'.encode())
 
 
@@ -148,7 +148,7 @@ def test_certificate_that_nobody_has_renewed(
     tls = server_tls(pem, "localhost", timedelta(days=90 - days), timedelta(days=days))
     monkeypatch.setenv("SSL_CERT_FILE", str(pem))
     with proxy(lambda handler: described(handler, "https"), tls) as url:
-        assert findings(url)["TLS"].startswith(f"{seen}the certificate is good until ")
+        assert findings(url)["TLS"].startswith(f"{seen}the certificate is valid until ")
 
 
 @pytest.mark.parametrize("date", ["yesterday", "Tue, 01 Jan 99999 00:00:00 GMT", ""])

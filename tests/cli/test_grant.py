@@ -157,7 +157,7 @@ def test_approval_that_can_be_continued_no_more_is_not_approved(as_json: AsJson,
 
 
 def states_of(as_json: AsJson, asked: Asked) -> list[str]:
-    """The states under which the grant is listed, one of which is shown."""
+    """The states under which the grant is listed; one of them is shown."""
     found = [state for state in get_args(State) if as_json("grant", "list", "--state", state)["grants"]]
     assert as_json("grant", "show", asked.id)["state"] in found
     return found

@@ -11,7 +11,7 @@ from tests.cli.conftest import Command
 from tests.helpers import commands
 
 ALL = {name.removeprefix("payres "): command for name, command in commands().items()}
-WITHOUT_DATABASE = {"demo", "sandbox", "completion", "man"}  # theirs is their own, or they have none
+WITHOUT_DATABASE = {"demo", "sandbox", "completion", "man"}  # their help is written by hand, or they have none
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -62,7 +62,7 @@ def test_mistyped_command_is_a_usage_error_that_says_what_was_meant(
 
 
 def test_no_mistake_leads_to_a_command_that_takes_something_away(payres: Command) -> None:
-    """Each command with one letter missing or two exchanged."""
+    """Each command with one letter missing or two letters swapped."""
     for name in [*COMMANDS, *ALL]:
         *group, command = name.split()
         missing = [command[:at] + command[at + 1 :] for at in range(len(command))]

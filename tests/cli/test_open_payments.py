@@ -24,14 +24,14 @@ BODY = '{"receiver":"https://pay.example/incoming-payments/1"}'
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    """A server by the machine's clock."""
+    """A server with the machine's clock."""
     with run_instance(tmp_path_factory.mktemp("server") / "payres.db") as instance:
         yield instance
 
 
 @pytest.fixture
 def signing(database: Path) -> list[str]:
-    """Options with a key, whose public half is beside it in `public.jwk`."""
+    """Options with a key; the public key is beside it in `public.jwk`."""
     key = generate_private_key()
     Path("private.pem").write_bytes(private_pem(key))
     Path("public.jwk").write_text(encode_jwk(jwk_from_public_bytes("k-1", key.public_key().public_bytes_raw())))
@@ -104,7 +104,7 @@ def test_pay_says_whether_it_is_known(
 
 
 def approved(server: Instance, grants: Grants[httpx2.Client], pending: PendingGrant) -> Grant:
-    """What is granted at once."""
+    """The access that is granted without consent."""
     server.approve(pending.redirect)
     found = grants.continue_(pending.continue_uri, pending.continue_token)
     assert isinstance(found, Grant)

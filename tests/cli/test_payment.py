@@ -1,4 +1,4 @@
-"""`payres payment`, over payments that a server made; the rules are in tests/operator."""
+"""`payres payment` on payments that a server made; tests/operator has the rules."""
 
 import json
 from collections.abc import Callable, Iterator

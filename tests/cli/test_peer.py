@@ -24,7 +24,7 @@ def made(payres: Command) -> None:
 
 
 def refused(result: Result, exit_code: int = 1) -> str:
-    """The sentence of a refusal, which has no output besides and never a token."""
+    """The sentence of a refusal; there is no other output, and never a token."""
     assert (result.exit_code, result.stdout) == (exit_code, "")
     assert OUT not in result.output
     assert IN not in result.output

@@ -26,12 +26,12 @@ GRANT, PAYMENT = "grant", "0198c2f0-5d1e-7c53-9a57-000000000000"
 UNKNOWN = [f"0198c2f0-5d1e-7c53-9a57-00000000000{number}" for number in (1, 2)]
 EXPIRY = 1_700_000_000_000_000
 DEBIT, FEE, SENT, UNRESOLVED = 1000, 20, 400, 150
-RATE = Fraction(9, 10)  # of what the receiver gets for each unit of the payer's
+RATE = Fraction(9, 10)  # what the receiver gets for each unit of the payer
 
 
 @pytest.fixture(params=["USD", "EUR"])
 def given_up(request: pytest.FixtureRequest, tx: Work) -> str:
-    """The asset of the link, in which the packets are worth the same or half."""
+    """The asset of the link, with packets worth the same or half."""
     code = str(request.param)
     give_up(tx, code, "alice")
     return code
@@ -207,7 +207,7 @@ def test_peer_with_unresolved_packets_is_not_removed(payres: Command, as_json: A
 def test_packet_that_an_earlier_version_charged_is_resolved_too(
     outcome: str, as_json: AsJson, tx: Work, given_up: str
 ) -> None:
-    """Before 0.2 the payer paid for unresolved packets, and the operator's liquidity had the money."""
+    """Before 0.2 the payer was charged for unresolved packets, and the operator's liquidity got the money."""
     wallet = wallets.require_wallet(tx, "alice")
     tx.execute(
         "UPDATE outgoing_payment SET unresolved_debit = 0, unresolved_receive = 0, sent = sent + ?", (UNRESOLVED,)

@@ -1,4 +1,4 @@
-"""Commands that the system denies a file: whose it is, and who runs the command."""
+"""Commands without permission for a file: they name its owner, and the user who runs them."""
 
 import os
 import pwd
@@ -19,7 +19,7 @@ NOBODY = 65534
 
 @contextmanager
 def powerless() -> Iterator[str]:
-    """Runs the block as a user without rights, and says who that is: root goes without its own for so long."""
+    """Runs the block as a user without rights, and returns the user; root drops its rights meanwhile."""
     before = os.geteuid()
     os.seteuid(before or NOBODY)
     try:
@@ -29,7 +29,7 @@ def powerless() -> Iterator[str]:
 
 
 def run(payres: Command, *arguments: str) -> tuple[str, str]:
-    """The one sentence that a command fails with, and who ran it."""
+    """The one sentence that a command fails with, and the user who ran it."""
     with powerless() as user:
         result = payres(*arguments)
     assert (result.exit_code, result.stdout) == (1, "")
@@ -50,7 +50,7 @@ def check(line: str, path: Path, user: str) -> None:
 
 @pytest.fixture
 def made(payres: Command, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A database in a directory of its own, which everyone may use: that of pytest is closed to other users."""
+    """A database in its own directory, which everyone may use: that of pytest is closed to other users."""
     with TemporaryDirectory() as name:
         directory = Path(name).resolve()
         directory.chmod(0o777)
@@ -130,7 +130,7 @@ def test_settings_of_a_service_that_may_not_be_read_are_left_to_it(
     [("payres.db-wal", "Error: "), ("payres.toml", "Error: payres.toml cannot be read: Permission denied; ")],
 )
 def test_file_of_another_user_beside_the_database_is_named(payres: Command, made: Path, name: str, says: str) -> None:
-    """A log is left behind by a command that root ran."""
+    """A command that root ran has left a log behind."""
     made.chmod(0o666)
     file = made.with_name(name)
     file.touch()

@@ -34,7 +34,7 @@ from tests.helpers import (
 
 
 def serving(*options: str, **settings: str) -> AbstractContextManager["subprocess.Popen[str]"]:
-    """A server in a process of its own, ended at the latest with the block."""
+    """A server in its own process, which ends with the block at the latest."""
     command = [sys.executable, "-m", "payres", "serve", "--port", "0", *options]
     return child(command, env=free_of_settings() | settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
@@ -89,7 +89,7 @@ def test_template_shows_every_setting_with_its_default() -> None:
 
 
 def open_alice(payres: Command) -> None:
-    """A wallet without a password: `--demo` hashes those of its wallets with all of Argon2's work."""
+    """A wallet without a password: `--demo` hashes passwords with the full work of Argon2."""
     assert payres(*CREATE).exit_code == 0
 
 
@@ -125,13 +125,13 @@ def test_serve_stops_cleanly_when_it_has_hardly_begun() -> None:
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=TIMEOUT)
     assert (process.returncode, output) == (0, "")
-    if errors:  # it had begun
+    if errors:  # it was in progress
         check_log_of_a_clean_end(errors)
 
 
 @pytest.mark.usefixtures("database")
 def test_serve_cuts_what_is_under_way_at_a_second_signal() -> None:
-    """The request gets no answer, which would have to say what became of it; the log gets no traceback."""
+    """The request gets no answer, since its outcome is not known; the log gets no traceback."""
     with quiet() as process:
         address = urlsplit(announced(process)["baseUrl"])
         with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
@@ -145,11 +145,11 @@ def test_serve_cuts_what_is_under_way_at_a_second_signal() -> None:
         _, errors = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0
     check_log_of_a_clean_end(errors)
-    assert not [*Path().glob("payres.db-*")]  # SQLite's files, which a database closed well has not
+    assert not [*Path().glob("payres.db-*")]  # SQLite's files, which do not exist after a clean close
 
 
 def strange_connections() -> Iterator[tuple[bytes, str]]:
-    """What somebody may send without any right to, and when he hangs up."""
+    """What anybody can send without access, and when they disconnect."""
     start = b"POST / HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\n"
     offer = b"GET /healthz HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
     refused = [b"garbage\r\n\r\n", b"\x16\x03\x01\x02\x00", b"GET / HTTP/1.1\r\n\r\n", b"GET /" + b"a" * 2**16]
@@ -161,7 +161,7 @@ def strange_connections() -> Iterator[tuple[bytes, str]]:
 
 
 def test_serve_logs_nothing_that_clients_send(payres: Command) -> None:
-    """A line for each, and anybody could fill the disk; a traceback for each, and nobody would find the others."""
+    """A line for each would let anybody fill the disk; a traceback for each would hide the others."""
     open_alice(payres)
     with quiet() as process:
         address = urlsplit(announced(process)["baseUrl"])

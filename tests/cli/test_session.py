@@ -213,7 +213,7 @@ def test_refused_command_changes_nothing(payres: Command, as_json: AsJson) -> No
         ("peer list", "There are no peers; `payres peer add`"),
         ("webhook list", "There are no webhooks; `payres webhook add`"),
         ("api-key list", "There are no API keys yet"),
-        ("audit list", "Nothing was changed yet"),
+        ("audit list", "Nothing has been changed yet"),
     ],
 )
 def test_list_of_nothing_says_so(payres: Command, as_json: AsJson, command: str, says: str) -> None:
@@ -231,6 +231,6 @@ def test_list_of_nothing_says_so(payres: Command, as_json: AsJson, command: str,
     ],
 )
 def test_standard_input_that_is_closed_is_told(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", None)  # as Python has it then
+    monkeypatch.setattr("sys.stdin", None)  # as Python sets it then
     with pytest.raises(click.BadParameter, match="standard input is closed"):
         main(command.split(), standalone_mode=False)

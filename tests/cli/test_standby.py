@@ -13,7 +13,7 @@ from tests.http_server import reply, serving
 
 @contextmanager
 def answering(restored_at: str | None) -> Iterator[str]:
-    """A base URL at which a server is that was restored then."""
+    """A base URL with a server whose database was restored at this time."""
     body = json.dumps({"details": {"restoredAt": restored_at}}).encode()
     with serving(lambda handler: reply(handler, 200, body)) as port:
         yield f"http://127.0.0.1:{port}"
@@ -21,7 +21,7 @@ def answering(restored_at: str | None) -> Iterator[str]:
 
 @pytest.fixture
 def followed(payres: Command, database: Path) -> Path:
-    """A database with a wallet, of which `standby.db` is the file that Litestream writes."""
+    """A database with a wallet; `standby.db` is the file that Litestream writes."""
     assert payres(*CREATE).exit_code == 0
     assert payres("wallet", "deposit", "alice", "10.00").exit_code == 0
     standby = database.with_name("standby.db")
@@ -52,7 +52,7 @@ def test_doctor_says_when_litestream_brings_nothing_more(payres: Command, follow
 
     assert finding() == ""
     os.utime(followed, (0, followed.stat().st_mtime - 600))
-    assert finding().startswith("Restart what follows")
+    assert finding().startswith("Restart litestream-follow")
 
 
 def test_commands_change_nothing_where_only_reading_is_allowed(
@@ -79,12 +79,12 @@ def test_server_that_was_replaced_stays_stopped_until_it_is_restored(payres: Com
 
     with answering("2026-01-01T00:00:00.000Z") as base_url:
         assert "It has taken this one's place" in serve(base_url)
-    # The other server is not there at this moment, as when it is restarted.
+    # The other server does not answer now, as during a restart.
     assert f"Another server has taken this one's place: {base_url} was" in serve(base_url)
     (finding,) = (line for line in payres("doctor").stdout.splitlines() if line.startswith("FIX"))
     assert "another server has taken this one's place" in finding
     assert "restored at 2026-01-01T00:00:00.000Z, as was found at " in finding
-    assert "no server has" not in payres("doctor").stdout
+    assert "no server runs" not in payres("doctor").stdout
     deposit = payres("wallet", "deposit", "alice", "1.00")
     assert deposit.exit_code == 1
     assert "Leave this one stopped" in deposit.stderr

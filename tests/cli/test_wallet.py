@@ -123,7 +123,7 @@ def test_password_cannot_be_asked_for_without_a_terminal(payres: Command, databa
     payres(*CREATE)
     command = [sys.executable, "-m", "payres", "wallet", "password", "alice"]
     for given in ("secret words\nsecret words\n", ""):
-        # A session of its own has no terminal, not even behind the back of its standard input.
+        # A process in a new session has no terminal, not even one besides its standard input.
         found = subprocess.run(
             command,
             env=free_of_settings(),
@@ -221,7 +221,7 @@ def test_create_says_who_sees_a_password_on_the_command_line(payres: Command) ->
 
 def test_movements_are_listed_with_their_references(payres: Command, as_json: AsJson) -> None:
     payres(*CREATE)
-    assert "Nothing was deposited" in payres("wallet", "movements", "alice").stdout
+    assert "There are no deposits" in payres("wallet", "movements", "alice").stdout
     for _ in range(2):
         payres("wallet", "deposit", "alice", "10.00", "--reference", "bank-1")
     payres("wallet", "withdraw", "alice", "3.00")

@@ -1,4 +1,4 @@
-"""`payres webhook`, beside a server that runs and without one."""
+"""`payres webhook`, with and without a running server."""
 
 import json
 import re
@@ -21,7 +21,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Runs a command on a database that is there."""
+    """Runs a command on an existing database."""
     path = str(tmp_path / "payres.db")
     connect_writer(path).close()
 

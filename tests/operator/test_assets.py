@@ -14,7 +14,7 @@ from tests.works import NOW, work_at
 
 @pytest.mark.parametrize("code", ["usd", "Usd", "usdc", "usdc.e", "x"])
 def test_small_letters_are_refused_unless_they_are_in_use(tx: Work, code: str) -> None:
-    """`usd` would be another currency than USD, which no receiver on another server has."""
+    """`usd` would be another currency than USD, and no receiver on another server has it."""
     for make in (
         lambda: assets.open_asset(tx, code, 2),
         lambda: assets.set_rate(tx, code, "EUR", "0.9"),
@@ -24,7 +24,7 @@ def test_small_letters_are_refused_unless_they_are_in_use(tx: Work, code: str) -
             make()
         assert refusal.value.status == 400
     assert asset_store.list_assets(tx) == []
-    asset_store.ensure_asset(tx, code, 2)  # as an earlier version made it
+    asset_store.ensure_asset(tx, code, 2)  # as an earlier version created it
     assert assets.set_fee(tx, code, 2, "0.10", 0).fee_fixed == 10
     assets.set_rate(tx, code, "EUR", "0.9")
 

@@ -43,7 +43,7 @@ def corrupt(path: str, change: str) -> None:
 
 
 def count_time(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """Each look at the time is so many seconds after the one before; servers of other tests keep the real time."""
+    """Each reading of the clock is this many seconds after the last; servers of other tests keep the real time."""
     times, ours = count(0, step), threading.get_ident()
     monkeypatch.setattr(
         "payres.operator.invariant_checks.perf_counter",
@@ -74,9 +74,9 @@ WALLET = "(SELECT account_id FROM wallet_address WHERE path = '{}')"
         (
             f"UPDATE account SET balance = balance + iif(id = {WALLET.format('bob')}, 500, -500)"
             f" WHERE id IN ({WALLET.format('alice')}, {WALLET.format('bob')})",
-            "has a balance that its transfers miss by 500 minor units",
+            "has a balance that differs from its transfers by 500 minor units",
         ),
-        ("DELETE FROM transfer", "has a balance that its transfers miss by -1000 minor units"),
+        ("DELETE FROM transfer", "has a balance that differs from its transfers by -1000 minor units"),
         ("DELETE FROM asset", "account row 1 refers to a missing asset"),
         ("UPDATE wallet_address SET state = 'odd' WHERE path = 'bob'", "CHECK constraint failed"),
     ],

@@ -97,7 +97,7 @@ def test_backup_never_replaces_what_the_database_is_made_of(database: Path, suff
 
 def bind(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path.name)  # because the path of a socket is short
+        listener.bind(path.name)  # because the path of a socket must be short
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -322,7 +322,7 @@ def test_restore_over_a_database_that_is_not_this_users_is_refused(
     database: Path, backup: Path, monkeypatch: pytest.MonkeyPatch, name: str, answer: object, sentence: str
 ) -> None:
     before = names(database.parent)
-    monkeypatch.setattr(os, name, answer)  # root may all
+    monkeypatch.setattr(os, name, answer)  # root may do everything
     with pytest.raises(BackupError, match=rf"payres\.db {sentence}"):
         restore_backup(backup, database, NOW)
     assert names(database.parent) == before
@@ -341,7 +341,7 @@ def test_restore_is_refused_while_a_server_or_another_program_has_the_database(
     with server_lock(str(database)), pytest.raises(DatabaseServed, match="stop that one first"):
         restore_backup(backup, database, NOW)
     monkeypatch.setattr(copies, "LOCK_TIMEOUT_SECONDS", 0.01)
-    with closing(connect_writer(str(database))), pytest.raises(BackupError, match="open; end what uses it"):
+    with closing(connect_writer(str(database))), pytest.raises(BackupError, match="open; stop what uses it"):
         restore_backup(backup, database, NOW)
     assert balance(database) == 1000
 

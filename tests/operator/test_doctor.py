@@ -23,7 +23,7 @@ LOCAL = "http://127.0.0.1:8080"
 
 @pytest.fixture
 def work(tmp_path: Path) -> Iterator[Work]:
-    """On a database that was backed up a day ago."""
+    """A unit of work on a database that was backed up a day ago."""
     path = tmp_path / "payres.db"
     with closing(connect_writer(str(path))) as connection:
         audit.record(work_at(connection, NOW - DAY), "database.backup", "/backups/payres.db")

@@ -13,7 +13,7 @@ from tests.instance import Instance
 
 
 def shown(payres: Instance) -> tuple[Json | None, str | None]:
-    """What the newest grant has spent, and the words that a command has for what is left."""
+    """What the newest grant has spent, and the command's text for what is left."""
     [newest] = payres.read(lambda work: work.execute('SELECT max(id) FROM "grant"').fetchone())
     words = ["grant", "show", newest, "--database", payres.context.database.path]
     text, printed = (CliRunner().invoke(main, [*words, *more]).stdout for more in ((), ("--json",)))

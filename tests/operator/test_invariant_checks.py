@@ -1,4 +1,4 @@
-"""A small ledger with every kind of payment in it, and each invariant broken behind its back."""
+"""A small ledger with every kind of payment, and each invariant broken by direct changes to the database."""
 
 from pathlib import Path
 
@@ -269,7 +269,7 @@ def test_steps_count_transfers_that_come_in_between(tx: Work, monkeypatch: pytes
         while not scan.done:
             assert scan.step(tx) == []
             number += 1
-            if number < 20:  # each time one transfer is looked at, and one is added
+            if number < 20:  # each time one transfer is read, and one is added
                 wallets.deposit(tx, "alice", "1.00")
 
 

@@ -1,4 +1,5 @@
-"""Every operation that is a command and an endpoint, or a form too: the same answer, audit and refusals on each."""
+"""Operations on several surfaces, a command, an endpoint or a form: each gives the same answer, audit entry and
+refusals."""
 
 import json
 import re
@@ -25,14 +26,14 @@ from tests.pages.admin.browser import PASSWORD, Browser, words_of
 
 Given = dict[str, Any]
 OPERATIONS: Final = {one.id: one for one in all_operations()}
-# What differs each time, and what the sender of webhooks changes meanwhile.
+# Members that differ each time, or that the sender of webhooks changes meanwhile.
 CHANGING: Final = r"id|secret|timestamp|sequence|behind|lastStatus|lastError|deliveries|\w+At"
 VOLATILE: Final = re.compile(rf'"({CHANGING})":("[^"]*"|null|\d+|\[[^\]]*\])')
 ARGUMENT: Final = re.compile(r"\[?[A-Z]+\]?")
 
 
 class New:
-    """Things that nobody has used, each with a name of its own; a program and an operator's browser to use them."""
+    """Makes unused things, each with a new name; a program and an operator's browser use them."""
 
     def __init__(self, instance: Instance, program: Program, browser: Browser) -> None:
         self.instance = instance
@@ -105,7 +106,7 @@ def _terms(name: str) -> Given:
 
 
 class Case(NamedTuple):
-    """What an operation is given, on each surface something new; and what the audit log has of it, if anything."""
+    """The arguments of an operation, with a new thing on each surface; and the audit entry, if there is one."""
 
     id: str
     given: Callable[[New], Given]
@@ -151,7 +152,7 @@ CASES: Final = (
     Case("api_keys.revoke_api_key", lambda new: {"id": new.api_key()}, "api_key.revoke"),
     Case("audit.list_entries", lambda new: {}),
 )
-# Given besides what a thing new has; and what is said then, on each surface.
+# Arguments besides those of a new thing, and the refusal, which is the same on each surface.
 REFUSALS: Final = (
     ("wallets.deposit", {"amount": "1.001"}, "'1.001' is not an amount of USD"),
     ("wallets.deposit", {"amount": "0.00"}, "0.00 USD cannot be used: an amount lies from 0.01 USD to"),
@@ -193,7 +194,7 @@ def _moved(new: New, amount: str) -> Given:
 
 
 class Outcome(NamedTuple):
-    """The answer of a surface, without what differs each time, or what it said in its place; None of what it lacks."""
+    """The answer of a surface, without what differs each time, or its refusal; None for the part that it lacks."""
 
     answer: Json | None
     refusal: str
@@ -254,14 +255,14 @@ def by_form(new: New, operation: Operation, given: Given) -> Outcome:
 
 
 def surfaces(operation: Operation) -> dict[str, Callable[[New, Operation, Given], Outcome]]:
-    """How an operation can be carried out, by the beginning of what the audit log then has for the actor."""
+    """How an operation can be carried out, by the beginning of the actor in the audit log."""
     found = {"shell:": operation.command, "api:": operation.method, "page:ann": operation.form}
     ways = zip(found, (by_command, by_request, by_form), strict=True)
     return {actor: way for actor, way in ways if found[actor]}
 
 
 def plain(new: New, found: Any) -> Any:
-    """Without what differs each time, and the names of what is new."""
+    """Without what differs each time, and the names of new things."""
     text = msgspec.json.encode(found).decode()
     for name in sorted(new.made, key=len, reverse=True):
         text = text.replace(name, "NEW")
@@ -269,8 +270,8 @@ def plain(new: New, found: Any) -> Any:
 
 
 def test_each_operation_of_several_surfaces_is_in_the_table() -> None:
-    """But exports, which are files, what is written by hand on a surface, fees, of which there are none, and a link,
-    which is another each time."""
+    """Except exports, which are files; operations that are written by hand on a surface; collected fees, of which there
+    are none; and links, which differ each time."""
     derived = {one.id for one in OPERATIONS.values() if len(surfaces(one)) > 1}
     others = {"unresolved_packets.resolve", "assets.withdraw_fees", "steps.send_back", "wallets.make_password_link"}
     others |= {f"exports.export_{what}" for what in ("payments", "ledger", "statement")}
@@ -293,7 +294,7 @@ def test_operation_is_the_same_on_each_surface(case: Case, new: New) -> None:
         if case.action is not None:
             assert newest[0].startswith(actor)
             written = f"{newest[2]} {newest[3]}"
-            # A replay of failed deliveries is written down with their number alone.
+            # A replay of failed deliveries has only their number in the audit log.
             for name, value in given.items() if case.action != "webhook.replay" else ():
                 assert all((str(one) in written) is not name.endswith("_token") for one in _each(value)), name
             details = {name: value for name, value in newest[3].items() if name != "reference"}
@@ -304,7 +305,7 @@ def test_operation_is_the_same_on_each_surface(case: Case, new: New) -> None:
 
 
 def _members(operation: Operation, answer: Json | None) -> Any:
-    """A list is a member of what a command prints, and the result of an answer."""
+    """A list is a member of the command's output, and the `result` of the API's answer."""
     assert answer is not None
     if operation.listing is None:
         return answer

@@ -35,7 +35,7 @@ def another(**changes: Any) -> NewPeer:
 
 
 def owner(tx: Work, token: str) -> int | None:
-    """The peer that shows a token."""
+    """The peer with this token."""
     found = peer_store.peer_by_token(tx, hash_secret(token))
     return None if found is None else found.id
 
@@ -44,7 +44,7 @@ def check_books(tx: Transaction) -> None:
     assert invariant_checks.first_broken(invariant_checks.check(tx)) is None
 
 
-# What a member cannot be, and the field that the refusal names.
+# An invalid value of a member, and the field that the refusal names.
 WRONG: dict[str, tuple[str, list[Any]]] = {
     "name": ("name", ["", "two words", "-option", "a" * 65]),
     "ilp_address": (
@@ -211,7 +211,7 @@ def test_remove_waits_for_packets_from_and_to_the_peer(tx: Work, name: str) -> N
 
 
 def _prepare(tx: Work, payer: str, amount: int) -> PacketRecord:
-    """A packet that one peer sent and that is under way to the peer `second`."""
+    """A packet that one peer sent and that is in flight to the peer `second`."""
     source, target = peers.require_peer(tx, payer), peers.require_peer(tx, "second")
     packet = PacketRecord("p", target.id, None, source.id, None, amount, amount, b"prepare", NOW, "prepared")
     PACKETS.insert(tx, packet)

@@ -29,7 +29,7 @@ from payres.visible import visible_text
 
 FEW: Final = PageQuery(10, None, "older")
 LIVE_SECONDS: Final = 5
-NO_MOVEMENTS: Final = "Nothing was deposited or withdrawn yet"
+NO_MOVEMENTS: Final = "There are no deposits or withdrawals yet"
 
 
 def _listed(work: Work, rule: Any, **given: Any) -> Any:

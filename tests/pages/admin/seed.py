@@ -71,7 +71,7 @@ def _pay(instance: Instance) -> tuple[str, str]:
 
 
 def _leave_undelivered(work: Work, paid: OutgoingRecord) -> None:
-    """A webhook that is gone, which did not take the events of a payment."""
+    """A webhook that is gone, which did not accept the events of a payment."""
     webhook = webhooks.add(work, "https://hooks.example/" + "a-long-path/" * 5).webhook
     error = f"it answered 410 {HOSTILE}"
     for event in events.events_of(work, paid.id, [paid.created_at]):

@@ -33,7 +33,7 @@ def test_grant_is_revoked(payres: Instance, ann: Browser) -> None:
     newest, *_ = ann.rows("/admin/grants", withoutConsent="true")
     path = f"/admin/grants/{newest['Grant']}"
     assert f'href="{path}/revoke"' in ann.get(path).text
-    assert "The grant and its tokens end at once, and cannot be brought back" in ann.words(f"{path}/revoke")
+    assert "The grant and its tokens end at once; this cannot be undone" in ann.words(f"{path}/revoke")
     assert ann.send(f"{path}/revoke", choice="revoke").headers["location"] == path
     assert "There is nothing left to do here." in ann.words(f"{path}/revoke")
     assert payres.client.post("/incoming-payments", {"walletAddress": wallet}, token).status_code == 401
@@ -59,7 +59,7 @@ def test_keys_that_a_key_made_are_revoked_with_it_or_kept(
         return maker.id, made.id
 
     maker, made = payres.write(unit)
-    assert "Leave the keys that were made with it." in ann.words(f"/admin/api-keys/{maker}")
+    assert "Keep the keys that were created with it." in ann.words(f"/admin/api-keys/{maker}")
     assert ann.send(f"/admin/api-keys/{maker}", choice="revoke", **fields).status_code == 303
     revoked = payres.read(lambda work: [API_KEYS.by_id(work, key).revoked_at for key in (maker, made)])
     assert [one is None for one in revoked] == [False, bool(fields)]
