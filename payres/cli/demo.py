@@ -6,12 +6,12 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from payres.amounts import describe_amount
 from payres.cli.commands import Command
+from payres.cli.open_payments import in_words
 from payres.client import Grant, access, money
 from payres.operator import assets
 from payres.testing.instance import Instance, run_instance
-from payres.wire import Amount, IncomingPayment
+from payres.wire import IncomingPayment
 
 FINISH_URI = "https://shop.example/finish"
 METADATA = {"description": "Order 42"}
@@ -60,9 +60,9 @@ class Demonstration:
 
         self._step("The shop makes a bill: an incoming payment.")
         amount = money("25.00", self.bob)
-        _sent(f"POST /incoming-payments  walletAddress: bob's, incomingAmount: {_money(amount)}")
+        _sent(f"POST /incoming-payments  walletAddress: bob's, incomingAmount: {in_words(amount)}")
         bill = self.shop.incoming_payment.create(self.bob, billing, incoming_amount=amount, metadata=METADATA)
-        received = _money(bill.received_amount)
+        received = in_words(bill.received_amount)
         _answered("201  the incoming payment", id=bill.id, receivedAmount=received, expiresAt=bill.expires_at)
         return billing, bill
 
@@ -71,17 +71,17 @@ class Demonstration:
         quoting = self.shop.grant.obtain(self.alice, access.quote("create", identifier=self.alice.id))
         _sent("POST /quotes  walletAddress: alice's, receiver: the incoming payment, method: ilp")
         quote = self.shop.quote.create(self.alice, quoting, receiver=bill.id)
-        leaves = f"{_money(quote.debit_amount)}  leaves alice's wallet, the fee included"
+        leaves = f"{in_words(quote.debit_amount)}  leaves alice's wallet, the fee included"
         _answered(
-            "201  the quote", debitAmount=leaves, receiveAmount=f"{_money(quote.receive_amount)}  arrives in bob's"
+            "201  the quote", debitAmount=leaves, receiveAmount=f"{in_words(quote.receive_amount)}  arrives in bob's"
         )
 
         spending = self._ask_for_consent()
         self._step("The shop pays: an outgoing payment from alice's wallet on the terms of the quote.")
         _sent("POST /outgoing-payments  walletAddress: alice's, quoteId: the quote")
         payment = self.shop.outgoing_payment.create(self.alice, spending, quote_id=quote.id, metadata=METADATA)
-        left = f"{_money(payment.debit_amount)}  has left alice's wallet"
-        spent = f"{_money(payment.grant_spent_debit_amount or payment.debit_amount)} of USD 50.00"
+        left = f"{in_words(payment.debit_amount)}  has left alice's wallet"
+        spent = f"{in_words(payment.grant_spent_debit_amount or payment.debit_amount)} of USD 50.00"
         _answered("201  the outgoing payment", id=payment.id, debitAmount=left, grantSpent=spent)
 
         self._step("The receipt: both ends as they are now.")
@@ -90,14 +90,14 @@ class Demonstration:
         assert received.completed
         assert not sent.failed
         _sent("GET /outgoing-payments/...")
-        _answered("200  the outgoing payment", sentAmount=f"{_money(sent.sent_amount)}, failed: no")
+        _answered("200  the outgoing payment", sentAmount=f"{in_words(sent.sent_amount)}, failed: no")
         _sent("GET /incoming-payments/...")
-        _answered("200  the incoming payment", receivedAmount=f"{_money(received.received_amount)}, completed: yes")
+        _answered("200  the incoming payment", receivedAmount=f"{in_words(received.received_amount)}, completed: yes")
 
     def _ask_for_consent(self) -> Grant:
         self._step("The shop asks for access to alice's money. That needs her consent.")
         allowance = money("50.00", self.alice)
-        _sent(f"POST /  access: outgoing-payment, create and read, at most {_money(allowance)}")
+        _sent(f"POST /  access: outgoing-payment, create and read, at most {in_words(allowance)}")
         item = access.outgoing_payment("create", "read", identifier=self.alice.id, debit_amount=allowance)
         pending = self.shop.grant.start(self.alice, item, finish=FINISH_URI)
         _answered("200  where alice decides, and how the shop continues", redirect=pending.redirect)
@@ -126,7 +126,3 @@ def _answered(answer: str, **members: object) -> None:
     click.echo(f"   <- {answer}")
     for name, value in members.items():
         click.echo(f"      {name:<14}  {value}")
-
-
-def _money(amount: Amount) -> str:
-    return describe_amount(int(amount.value), amount.asset)

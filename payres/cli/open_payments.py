@@ -76,12 +76,12 @@ def pay(session: Session, /, address: str, amount: str | None, payer: str, clien
     """
     urls = session.environment.urls
     receiver, payer, signer = (_url(urls, one) for one in (address, payer, client or payer))
-    key = _private_key(options["key"])
-    with _in_sentences(), Client(signer, key, _kid(key, options["kid"])) as op:
+    key = _private_key(options["key"], options["kid"])
+    with _in_sentences(), Client(signer, *key) as op:
         # Standard output is the payment's when that is asked for as JSON.
         tell = partial(click.echo, err=session.as_json)
         payment = _pay(op, receiver, amount, payer, options["note"], options["timeout"], tell)
-    rows = ("Payment", payment.id), ("Receiver", payment.receiver), ("Sent", _money(payment.sent_amount))
+    rows = ("Payment", payment.id), ("Receiver", payment.receiver), ("Sent", in_words(payment.sent_amount))
     session.show(payment, labelled(*rows))
     if payment.failed:
         raise click.ClickException("The payment has failed: what was not sent is in the wallet again")
@@ -100,7 +100,7 @@ def _pay(
         receiver = op.incoming_payment.create(you, billing, metadata=metadata).id
     quoting = op.grant.obtain(me, access.quote("create", identifier=me.id))
     quote = op.quote.create(me, quoting, receiver=receiver, debit_amount=fixed)
-    tell(f"{_money(quote.debit_amount)} leaves {me.id}, {_money(quote.receive_amount)} arrives.")
+    tell(f"{in_words(quote.debit_amount)} leaves {me.id}, {in_words(quote.receive_amount)} arrives.")
     spending = access.outgoing_payment("create", "read", identifier=me.id, debit_amount=quote.debit_amount)
     pending = op.grant.start(me, spending)
     tell(f"The owner decides at {pending.redirect}")
@@ -239,26 +239,22 @@ def _in_sentences(*unknown: type[OpenPaymentsError]) -> Iterator[None]:
         raise kind(f"{where}{error}") from error
 
 
-def _private_key(file: IO[bytes]) -> bytes | Mapping[str, Any]:
-    data = file.read()
+def _private_key(file: IO[bytes], kid: str | None) -> tuple[bytes | Mapping[str, Any], str]:
+    """The private key in a file, and the key id, which a JWK has itself."""
+    data, jwk = file.read(), dict[str, Any]()
     with suppress(ValueError):
-        return msgspec.json.decode(data, type=dict[str, Any])
-    return data
-
-
-def _kid(private: bytes | Mapping[str, Any], kid: str | None) -> str:
-    kid = kid or (private.get("kid") if isinstance(private, Mapping) else None)
+        jwk = msgspec.json.decode(data, type=dict[str, Any])
+    kid = kid or jwk.get("kid")
     if kid is None:
         raise click.UsageError("A PEM names no kid; give one with --kid, the same that the server knows the key by")
-    return kid
+    return jwk or data, kid
 
 
 def _signed(
     method: str, address: str, body: bytes, *, token: str | None, key: IO[bytes], kid: str | None
 ) -> tuple[dict[str, str], str]:
     """The headers of a signed request, and the base of its signature."""
-    private = _private_key(key)
-    kid = _kid(private, kid)
+    private, kid = _private_key(key, kid)
     headers = {"content-type": "application/json"} if body else {}
     headers |= {"authorization": f"GNAP {token}"} if token else {}
     with _in_sentences():
@@ -299,5 +295,6 @@ def _public_keys(
     return {key.kid: key for key in found}
 
 
-def _money(amount: Amount) -> str:
+def in_words(amount: Amount) -> str:
+    """An amount as "USD 5.00"."""
     return describe_amount(int(amount.value), amount.asset)

@@ -36,13 +36,13 @@ LONGEST_PAUSE: Final = 15
 
 
 class Reading(Options, total=False):
-    """With `wait`, the response comes after the resource has changed, or after so many seconds."""
+    """What reads take. `wait` is in seconds."""
 
     wait: int | None
 
 
 class Creating(Options, total=False):
-    """`idempotency_key` is generated if none is given, and not sent if it is empty."""
+    """What creations take. `idempotency_key` is generated if none is given, and not sent if it is empty."""
 
     idempotency_key: str | None
 
@@ -91,14 +91,20 @@ class Resources(Part[Http], Generic[Resource, Http]):
         return checks.resource(self.core, answer, self.kind)
 
     async def _create(
-        self, server: Server, access_token: Token, asked: checks.Asked, options: Creating, repeat: Repeat = "always"
+        self,
+        server: Server,
+        access_token: Token,
+        asked: checks.Asked,
+        repeat: Repeat = "always",
+        *,
+        idempotency_key: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - of an attempt
     ) -> Resource:
-        key = options.get("idempotency_key")
-        key = str(uuid4()) if key is None else key
+        key = str(uuid4()) if idempotency_key is None else idempotency_key
         if key and not (key.isascii() and key.isprintable() and not set(key) & {'"', "\\"}):
             raise ConfigurationError("An idempotency_key is printable ASCII without quotes and backslashes")
-        timeout = options.get("timeout")
-        call = Call(f"{self.name}.create", "POST", self._url(server), 201, asked, None, key, None, timeout, repeat)
+        url, name = self._url(server), f"{self.name}.create"
+        call = Call(name, "POST", url, 201, asked, key=key, timeout=timeout, repeat=repeat)
         return checks.resource(self.core, await exchange(self.core, access_token, call), self.kind, asked)
 
     def _url(self, server: Server) -> str:
@@ -196,7 +202,7 @@ class IncomingPayments(Payments[IncomingPayment, Http]):
             expires_at=expires_at or UNSET,
             metadata=_json(metadata),
         )
-        return await self._create(server, access_token, asked, options)
+        return await self._create(server, access_token, asked, **options)
 
     @method
     async def get_public(self, url: str, **options: Unpack[Reading]) -> PublicIncomingPayment:
@@ -240,7 +246,7 @@ class Quotes(Resources[Quote, Http]):
             debit_amount=debit_amount or UNSET,
             receive_amount=receive_amount or UNSET,
         )
-        return await self._create(server, access_token, asked, options)
+        return await self._create(server, access_token, asked, **options)
 
 
 class OutgoingPayments(Payments[OutgoingPayment, Http]):
@@ -273,7 +279,7 @@ class OutgoingPayments(Payments[OutgoingPayment, Http]):
             debit_amount=debit_amount or UNSET,
             metadata=_json(metadata),
         )
-        return await self._create(server, access_token, asked, options, "quoted" if quote_id else "keyed")
+        return await self._create(server, access_token, asked, "quoted" if quote_id else "keyed", **options)
 
     @method
     async def get_grant_spent_amounts(

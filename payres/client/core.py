@@ -113,7 +113,7 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
         request, base = await self._request(call)
         started, status, code = time.perf_counter(), 0, "no_answer"
         try:
-            answer = await self._send(request)
+            answer: httpx2.Response = await self.ask(self.http.send, request)
             status, code = answer.status_code, "-"
             if "idempotency-key" in answer.headers:
                 self.keeping.add(urlsplit(call.url).netloc)
@@ -124,22 +124,17 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
             if isinstance(error, errors.SignatureRejected):
                 error.our_base = base
             raise error
+        except httpx2.HTTPError as failure:
+            kind = errors.NotSent if isinstance(failure, NEVER_SENT) else errors.AnswerLost
+            raise kind(str(failure) or type(failure).__name__) from failure
         finally:
             ms = (time.perf_counter() - started) * 1000
             log.debug("%s %s %s %s %.1f ms", call.name, request.url.host, status, code, ms)
 
-    async def _send(self, request: httpx2.Request) -> httpx2.Response:
-        if self.http.is_closed:
-            raise errors.ConfigurationError("The client is closed")
-        try:
-            answer: httpx2.Response = await self.ask(self.http.send, request)
-        except httpx2.HTTPError as error:
-            kind = errors.NotSent if isinstance(error, NEVER_SENT) else errors.AnswerLost
-            raise kind(str(error) or type(error).__name__) from error
-        return answer
-
     async def _request(self, call: Call) -> tuple[httpx2.Request, str | None]:
         """The request to send, and its signature base if it is signed, by the same rule as the JavaScript client."""
+        if self.http.is_closed:
+            raise errors.ConfigurationError("The client is closed")
         url = self._url(call.url)
         body = b"" if call.body is None else msgspec.json.encode(call.body)
         headers, base = _headers(call), None

@@ -74,11 +74,6 @@ class Said(msgspec.Struct):
     description: str = ""
     details: dict[str, Any] = {}
 
-    def detail(self, name: str) -> str | None:
-        """A detail, if it is a string."""
-        value = self.details.get(name)
-        return value if isinstance(value, str) else None
-
 
 class _Body(msgspec.Struct):
     error: str | Said
@@ -90,8 +85,9 @@ class ApiError(OpenPaymentsError):
     def __init__(self, status: int, said: Said, headers: Mapping[str, str]) -> None:
         self.status = status
         self.code, self.description, self.details = said.code, said.description, said.details
-        self.reason, self.hint = said.detail("reason"), said.detail("hint")
-        named = self.reason or said.detail("field")
+        texts = {name: value for name, value in said.details.items() if isinstance(value, str)}
+        self.reason, self.hint = texts.get("reason"), texts.get("hint")
+        named = self.reason or texts.get("field")
         about = f" ({named})" if named else ""
         super().__init__(f"{status} {said.code}{about}: {self.hint or said.description}".removesuffix(": "))
         self.request_id = headers.get("x-request-id")
@@ -146,21 +142,17 @@ class ServerError(ApiError):
     """The server failed."""
 
 
-CODES: Final[Mapping[str, type[ApiError]]] = {
+# By the code of an error, else by its description (the codes of Rafiki are numbers), else by the status.
+KINDS: Final[Mapping[str | int, type[ApiError]]] = {
     "invalid_token": TokenError,
     "request_denied": InsufficientAccess,
     "user_denied": InsufficientAccess,
     "insufficient_access": InsufficientAccess,
     "limit_exceeded": LimitExceeded,
     "insufficient_funds": InsufficientFunds,
-}
-# Descriptions of Rafiki, whose codes are numbers.
-DESCRIPTIONS: Final[Mapping[str, type[ApiError]]] = {
     "Inactive Token": TokenError,
     "Invalid Token": TokenError,
     "insufficient balance": InsufficientFunds,
-}
-STATUSES: Final[Mapping[int, type[ApiError]]] = {
     401: SignatureRejected,
     403: InsufficientAccess,
     404: NotFound,
@@ -177,5 +169,5 @@ def api_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
         said = Said(description=body[:200].decode("utf-8", "replace"))
     if isinstance(said, str):  # the short form of GNAP
         said = Said(code=said)
-    kind = CODES.get(said.code) or DESCRIPTIONS.get(said.description) or STATUSES.get(status)
-    return (kind or (ServerError if status >= 500 else BadRequest))(status, said, headers)
+    kinds = (KINDS[mark] for mark in (said.code, said.description, status) if mark in KINDS)
+    return next(kinds, ServerError if status >= 500 else BadRequest)(status, said, headers)
