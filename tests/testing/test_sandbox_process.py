@@ -127,8 +127,13 @@ def test_fault_of_a_client_that_has_gone_is_no_fault_of_the_sandbox(tmp_path: Pa
     with started(tmp_path, stderr=subprocess.PIPE) as (process, line), Sandbox(line) as sandbox:
         sandbox.ask("POST", "/faults", {"fault": "no_answer", "seconds": 0.2})
         address = urlsplit(sandbox.base_url)
-        with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
-            connection.sendall(b"GET /alice HTTP/1.1\r\nHost: x\r\n\r\n")
+        token = f"Host: {address.netloc}\r\nAuthorization: {sandbox.token['Authorization']}\r\n"
+        for head in (
+            f"POST /_sandbox/reset HTTP/1.1\r\n{token}Content-Length: 2\r\n",
+            "GET /alice HTTP/1.1\r\nHost: x\r\n",
+        ):
+            with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
+                connection.sendall(f"{head}\r\n".encode())
         [asked] = sandbox.ask("GET", f"/requests?wait={MAX_WAIT_SECONDS}")["requests"]
         assert asked["fault"] == "no_answer"
         assert process.stdin is not None
