@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -21,6 +22,7 @@ from payres.identifiers import base64url_decoded
 Key = str | bytes | Path | Mapping[str, Any] | Ed25519PrivateKey | Signer
 Transport = TypeVar("Transport")
 SYSTEM_CLOCK: Final = SystemClock()
+NO_COOKIES: Final = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # a server could send any number
 
 
 class _Client(Generic[Http, Transport]):
@@ -69,7 +71,7 @@ class _Client(Generic[Http, Transport]):
 class Client(_Client[httpx2.Client, httpx2.BaseTransport]):
     """A thread-safe Open Payments client; not for use across `fork`. Close it, or use it with `with`."""
 
-    _open = staticmethod(partial(httpx2.Client, event_hooks={"response": [bound]}))
+    _open = staticmethod(partial(httpx2.Client, cookies=NO_COOKIES, event_hooks={"response": [bound]}))
 
     def close(self) -> None:
         """Closes its connections."""
@@ -85,7 +87,7 @@ class Client(_Client[httpx2.Client, httpx2.BaseTransport]):
 class AsyncClient(_Client[httpx2.AsyncClient, httpx2.AsyncBaseTransport]):
     """An Open Payments client for all tasks of one loop. Close it, or use it with `async with`."""
 
-    _open = staticmethod(partial(httpx2.AsyncClient, event_hooks={"response": [bound_async]}))
+    _open = staticmethod(partial(httpx2.AsyncClient, cookies=NO_COOKIES, event_hooks={"response": [bound_async]}))
 
     async def aclose(self) -> None:
         """Closes its connections."""

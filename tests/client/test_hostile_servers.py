@@ -136,3 +136,9 @@ def test_pages_without_payments_end() -> None:
     with scripted(httpx2.MockTransport(respond)) as client:
         assert len(list(client.outgoing_payment.iterate(BASE, "token", wallet_address=WALLET))) == 1
     assert next(numbers) == 2
+
+
+def test_cookies_of_servers_are_not_kept() -> None:
+    with scripted(Script(answer(200, MADE, set_cookie="a=b"))) as client:
+        client.outgoing_payment.get(f"{BASE}/outgoing-payments/1", "token")
+        assert not client._core.http.cookies
