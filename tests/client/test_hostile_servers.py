@@ -87,6 +87,18 @@ def test_body_that_drips_ends_with_the_timeout(get: Get) -> None:
         get(f"http://127.0.0.1:{port}/alice", timeout=1)
 
 
+def test_head_that_does_not_end_ends_with_the_timeout_of_a_task() -> None:
+    def send(handler: BaseHTTPRequestHandler) -> None:
+        try:
+            while True:
+                handler.wfile.write(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+        except OSError:
+            pass
+
+    with serving(send) as port, pytest.raises(errors.AnswerLost, match="did not end in time"):
+        by_task(f"http://127.0.0.1:{port}/alice", timeout=0.5)
+
+
 @pytest.mark.parametrize(
     "url", ["https://a..b/", f"https://{'a' * 70}.example/", "https://pay.example:99999/", "https://x/\ud800"]
 )
