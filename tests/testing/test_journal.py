@@ -127,6 +127,13 @@ def test_body_that_is_nested_too_deeply_is_answered_and_noted(sandbox: Sandbox) 
     assert (answer.status_code, last(sandbox)["status"]) == (401, 401)
 
 
+def test_body_that_is_too_long_is_not_kept_for_a_fault(sandbox: Sandbox) -> None:
+    sandbox.ask("POST", "/faults", {"fault": "unavailable", "operation": "get-quote"})
+    answer = httpx2.post(f"{sandbox.base_url}/quotes", content=(b"x" * 65_536 for _ in range(100)))
+    assert answer.status_code == 413
+    assert len(last(sandbox)["body"]) < 1_000_000
+
+
 def test_waits_for_a_request_that_fits(sandbox: Sandbox) -> None:
     httpx2.get(sandbox.bob)
     cursor = sandbox.ask("GET", "/requests")["cursor"]
