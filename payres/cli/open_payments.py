@@ -3,7 +3,6 @@ signature."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import IO, Any, Final
 
 import click
@@ -28,6 +27,7 @@ from payres.signatures.sign import Message
 from payres.signatures.verify import Verified, describe, parse, with_likely_cause
 from payres.signatures.verify import verify as verify_signature
 from payres.urls import Urls, is_http_url, is_loopback
+from payres.visible import visible_text
 from payres.wire import Amount, OutgoingPayment, WalletAddress
 
 REQUEST_SECONDS: Final = 60
@@ -80,10 +80,12 @@ def pay(session: Session, /, address: str, amount: str | None, payer: str, clien
     key = _private_key(options["key"], options["kid"])
     with _in_sentences(), Client(signer, *key) as op:
         # Standard output is the payment's when that is asked for as JSON.
-        tell = partial(click.echo, err=session.as_json)
+        def tell(text: str) -> None:
+            click.echo(visible_text(text), err=session.as_json)
+
         payment = _pay(op, receiver, amount, payer, options["note"], options["timeout"], tell)
     rows = ("Payment", payment.id), ("Receiver", payment.receiver), ("Sent", in_words(payment.sent_amount))
-    session.show(payment, labelled(*rows))
+    session.show(payment, labelled(*((label, visible_text(value)) for label, value in rows)))
     if payment.failed:
         raise click.ClickException("The payment has failed: what was not sent is back in the wallet")
 
@@ -141,7 +143,7 @@ def request(session: Session, /, method: str, url: str, body: IO[bytes] | None, 
     try:
         with httpx2.Client(trust_env=False, timeout=REQUEST_SECONDS) as http:
             answer = http.request(method.upper(), url, headers=headers, content=content or None)
-    except httpx2.HTTPError as error:
+    except (httpx2.HTTPError, UnicodeError) as error:
         raise click.ClickException(f"{url} does not answer: {error}") from error
     found: Any = answer.text
     with suppress(ValueError):
@@ -234,7 +236,7 @@ def _in_sentences(*unknown: type[OpenPaymentsError]) -> Iterator[None]:
         kind = OutcomeUnknown if isinstance(error, unknown) else click.ClickException
         cause = error.__cause__
         where = f"No answer from {cause.request.url}: " if isinstance(cause, httpx2.RequestError) else ""
-        raise kind(f"{where}{error}") from error
+        raise kind(visible_text(f"{where}{error}")) from error
 
 
 def _private_key(file: IO[bytes], kid: str | None) -> tuple[bytes | Mapping[str, Any], str]:

@@ -1,8 +1,10 @@
 """Both clients, with their calls by resource, and the forms of private keys."""
 
+import asyncio
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -21,6 +23,7 @@ from payres.identifiers import base64url_decoded
 Key = str | bytes | Path | Mapping[str, Any] | Ed25519PrivateKey | Signer
 Transport = TypeVar("Transport")
 SYSTEM_CLOCK: Final = SystemClock()
+NO_COOKIES: Final = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # a server could send any number
 
 
 class _Client(Generic[Http, Transport]):
@@ -69,7 +72,7 @@ class _Client(Generic[Http, Transport]):
 class Client(_Client[httpx2.Client, httpx2.BaseTransport]):
     """A thread-safe Open Payments client; not for use across `fork`. Close it, or use it with `with`."""
 
-    _open = staticmethod(partial(httpx2.Client, event_hooks={"response": [bound]}))
+    _open = staticmethod(partial(httpx2.Client, cookies=NO_COOKIES, event_hooks={"response": [bound]}))
 
     def close(self) -> None:
         """Closes its connections."""
@@ -82,10 +85,22 @@ class Client(_Client[httpx2.Client, httpx2.BaseTransport]):
         self.close()
 
 
+class _AsyncHttp(httpx2.AsyncClient):
+    """Ends each attempt in time, also if a head comes byte by byte or after endless 1xx answers, of which httpx times
+    only the pauses."""
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        try:
+            async with asyncio.timeout(2 * request.extensions["timeout"]["read"]):  # to connect, and to be answered
+                return await super().send(request, **options)
+        except TimeoutError as error:
+            raise httpx2.ReadTimeout("The answer did not end in time") from error
+
+
 class AsyncClient(_Client[httpx2.AsyncClient, httpx2.AsyncBaseTransport]):
     """An Open Payments client for all tasks of one loop. Close it, or use it with `async with`."""
 
-    _open = staticmethod(partial(httpx2.AsyncClient, event_hooks={"response": [bound_async]}))
+    _open = staticmethod(partial(_AsyncHttp, cookies=NO_COOKIES, event_hooks={"response": [bound_async]}))
 
     async def aclose(self) -> None:
         """Closes its connections."""

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from payres.amounts import parse_value
+from payres.amounts import format_decimal, parse_value
 from payres.clock import SECOND
 from payres.errors import InteractionUnknown, InvalidAmount, InvalidInteraction, WrongState
 from payres.gnap import OutgoingPaymentAccess, interaction_hash
@@ -162,10 +162,11 @@ def lowered(access: str, limit: str) -> str:
         kind = "debit_amount" if limits and limits.debit_amount else "receive_amount"
         amount = getattr(limits, kind) if limits else None
         if limits and amount:
-            value = require_amount(limit, amount.asset)
-            if value > parse_value(amount.value):
+            asked = parse_value(amount.value)  # may be more than any amount in the ledger
+            value = asked if limit == format_decimal(asked, amount.asset) else require_amount(limit, amount.asset)
+            if value > asked:
                 raise InvalidAmount("The limit can be lowered and not raised", field="limit")
-            if value < parse_value(amount.value):  # an equal limit keeps the access byte for byte
+            if value < asked:  # an equal limit keeps the access byte for byte
                 less = msgspec.structs.replace(limits, **{kind: msgspec.structs.replace(amount, value=str(value))})
                 lower = msgspec.structs.replace(item, limits=less)
                 return encode([lower if one == item else one for one in items]).decode()

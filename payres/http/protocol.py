@@ -70,7 +70,7 @@ class Exchange(RequestResponseCycle):
         try:
             await app(scope, receive, send)
         except CutShort as cut:
-            if cut.is_reset:  # in the sandbox
+            if cut.is_reset and not self.transport.is_closing():  # in the sandbox
                 self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
             self._cut()
         except asyncio.CancelledError:

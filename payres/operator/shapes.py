@@ -21,8 +21,9 @@ GIBIBYTE: Final = 1024 * MEBIBYTE
 GOOD: Final = frozenset({"active", "completed", "valid", "issued", "approved", "fulfilled", "delivered"})
 BAD: Final = frozenset({"failed", "revoked", "denied", "inactive", "disabled", "doubtful", "unresolved"})
 WAITING: Final = frozenset({"pending", "sending"})
-# What a spreadsheet would take for a formula (OWASP, CSV injection); a number is none, though it be negative.
-FORMULA: Final = re.compile(r"(?!-[0-9]+(?:\.[0-9]+)?\Z)[=+\-@\t\r]")
+# What a spreadsheet would take for a formula (OWASP, CSV injection), also in full width; a number is none, though it be
+# negative.
+FORMULA: Final = re.compile(r"(?!-[0-9]+(?:\.[0-9]+)?\Z)[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _WHOLE: Final = re.compile("[0-9]+")
 _UUID: Final = re.compile("(?:[a-z]+_)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _URL: Final = re.compile(r"https?://([^/]+)/\S{24,}")

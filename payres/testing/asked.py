@@ -134,5 +134,5 @@ def _decoded(body: bytes, otherwise: T) -> T:
     """The body decoded as the type of `otherwise`, or `otherwise` if it is invalid."""
     try:
         return msgspec.json.decode(body, type=type(otherwise))
-    except ValueError:
+    except (ValueError, RecursionError):
         return otherwise

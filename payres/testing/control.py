@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import unquote
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -62,6 +62,8 @@ class Control:
         except DomainError as error:
             kind = CODES.get(error.status, type(error))
             return json_error(error if isinstance(error, kind) else kind(str(error), **error.details))
+        except ClientDisconnect:
+            return Response(status_code=HTTPStatus.BAD_REQUEST)  # nobody reads it
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"])
             return json_error(ServerFailed("The sandbox failed; the fault is not yours"))

@@ -188,17 +188,18 @@ def check(fault: Fault) -> None:
         raise InvalidRequest("deliver is for partial_failure, which needs it", field="deliver")
 
 
-async def read_body(receive: Receive) -> tuple[bytes, Receive]:
-    """The body, and a `receive` that replays it."""
-    messages = [await receive()]
-    while messages[-1].get("more_body"):
+async def read_body(receive: Receive, most: int) -> tuple[bytes, Receive]:
+    """The body, of one longer than `most` bytes a part, and a `receive` that replays it."""
+    messages, body, more = list[Message](), bytearray(), True
+    while more and len(body) <= most:
         messages.append(await receive())
-    body = b"".join(message.get("body", b"") for message in messages)
+        body += messages[-1].get("body", b"")
+        more = messages[-1].get("more_body", False)
 
     async def again() -> Message:
         return messages.pop(0) if messages else await receive()
 
-    return body, again
+    return bytes(body), again
 
 
 async def _drop(_: Message) -> None:

@@ -72,7 +72,7 @@ class Interference:
         if not self.rules:
             await answer(scope, receive, send)
             return
-        body, receive = await read_body(receive)
+        body, receive = await read_body(receive, self._server.settings.max_body_bytes)
         asked = Asked()
         with suppress(DomainError):  # during a reset
             asked = await self._server.read(partial(find_asked, scope=scope, body=body))

@@ -180,8 +180,8 @@ def move(clock: MovableClock, given: Move) -> None:
         raise InvalidRequest(f"set is no time: {error}", field="set") from error
     if seconds < 0:
         raise WrongState("The clock goes forward; only a reset moves it back")
-    if seconds > MOST_SECONDS:
-        raise InvalidRequest("The clock goes forward by a hundred years at most", field="advance")
+    if seconds + (clock.now() - clock.outside()) / SECOND > MOST_SECONDS:
+        raise InvalidRequest("The clock is at most a hundred years ahead of the machine's", field="advance")
     clock.advance(seconds)
     if given.frozen is not None:
         clock.freeze(given.frozen)

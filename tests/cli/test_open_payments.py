@@ -1,5 +1,6 @@
 """`payres pay`, `request`, `sign` and `verify`, against a server and against each other."""
 
+import inspect
 import json
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_pub
 from payres.testing.instance import Instance, run_instance
 from tests.cli.conftest import AsJson, Command, facts_of, one_sentence
 from tests.helpers import TIMEOUT, Json, child, free_of_settings
+from tests.http_server import reply, serving
 
 URL = "https://pay.example/quotes?a=1"
 BODY = '{"receiver":"https://pay.example/incoming-payments/1"}'
@@ -136,6 +138,17 @@ def test_pay_refuses_in_a_sentence(
     assert one_sentence(result).startswith(sentence.format_map(names))
 
 
+def test_pay_sends_no_escapes_of_servers_to_the_terminal(
+    payres: Command, signing: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    escapes = "\x1b]0;title\x07\x1b[2K\rPaid\u202e"
+    refusal = json.dumps({"error": {"code": escapes, "description": escapes}}).encode()
+    monkeypatch.setattr(httpx2.Client, "send", inspect.unwrap(httpx2.Client.send))  # no payres answers like that
+    with serving(lambda handler: reply(handler, 400, refusal)) as port:
+        url = f"http://127.0.0.1:{port}/"
+        assert one_sentence(payres("pay", url, "5.00", "--from", url, *signing)).isprintable()
+
+
 def test_request(server: Instance, payres: Command, as_json: AsJson) -> None:
     app = app_of(server, "requesting")
     key, wallet = app[:-2], app[-1]
@@ -148,7 +161,8 @@ def test_request(server: Instance, payres: Command, as_json: AsJson) -> None:
     assert (result.exit_code, result.stderr) == (1, "404 Not Found\n")
     assert json.loads(result.stdout)["error"]["code"] == "not_found"
     assert one_sentence(payres("request", "GET", "nonsense", *key)).endswith("is no URL of http or https")
-    assert "does not answer" in one_sentence(payres("request", "GET", "http://127.0.0.1:9/", *key))
+    for url in ("http://127.0.0.1:9/", "https://a..b/"):
+        assert "does not answer" in one_sentence(payres("request", "GET", url, *key))
 
 
 def message(payres: Command, *options: str, url: str = URL, body: str = BODY) -> str:

@@ -87,6 +87,18 @@ def test_body_that_drips_ends_with_the_timeout(get: Get) -> None:
         get(f"http://127.0.0.1:{port}/alice", timeout=1)
 
 
+def test_head_that_does_not_end_ends_with_the_timeout_of_a_task() -> None:
+    def send(handler: BaseHTTPRequestHandler) -> None:
+        try:
+            while True:
+                handler.wfile.write(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+        except OSError:
+            pass
+
+    with serving(send) as port, pytest.raises(errors.AnswerLost, match="did not end in time"):
+        by_task(f"http://127.0.0.1:{port}/alice", timeout=0.5)
+
+
 @pytest.mark.parametrize(
     "url", ["https://a..b/", f"https://{'a' * 70}.example/", "https://pay.example:99999/", "https://x/\ud800"]
 )
@@ -136,3 +148,9 @@ def test_pages_without_payments_end() -> None:
     with scripted(httpx2.MockTransport(respond)) as client:
         assert len(list(client.outgoing_payment.iterate(BASE, "token", wallet_address=WALLET))) == 1
     assert next(numbers) == 2
+
+
+def test_cookies_of_servers_are_not_kept() -> None:
+    with scripted(Script(answer(200, MADE, set_cookie="a=b"))) as client:
+        client.outgoing_payment.get(f"{BASE}/outgoing-payments/1", "token")
+        assert not client._core.http.cookies

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from payres.amounts import MAX_VALUE
 from payres.errors import InvalidAmount
 from payres.grants.consent import lowered
 from tests.helpers import Json
@@ -24,6 +25,14 @@ def test_limit_is_lowered_and_all_else_stays(kind: str) -> None:
     less[1]["limits"][kind]["value"] = "1250"
     assert json.loads(lowered(asked, "12.50")) == less
     assert lowered(asked, "20.00") == asked
+
+
+def test_limit_beyond_the_ledger_is_approved_as_asked_or_lowered() -> None:
+    asked = access(value=str(MAX_VALUE))
+    assert lowered(asked, "184467440737095516.15") == asked
+    assert json.loads(lowered(asked, "12.50"))[1]["limits"]["debitAmount"]["value"] == "1250"
+    with pytest.raises(InvalidAmount):
+        lowered(asked, "184467440737095516.16")
 
 
 @pytest.mark.parametrize("limit", ["20.01", "0", "0.00", "-1", "0.001", "1e1", "many", "", "99999999999999999999"])

@@ -83,7 +83,10 @@ def pay(work: Work, payment_id: str, bill_id: str | None = None) -> None:
 @pytest.mark.parametrize(
     ("text", "written"),
     [
-        *((text, f"'{text}") for text in ("=1+2", "+1", "-1+2", "@SUM(A1)", "-", "-A1", "\t=1", "-1\n=1")),
+        *(
+            (text, f"'{text}")
+            for text in ("=1+2", "+1", "-1+2", "@SUM(A1)", "-", "-A1", "\t=1", "-1\n=1", "\n=1", "\uff1d1+2")
+        ),
         *((text, text) for text in ("-1.00", "-100", "1.00", "a=1", "{}", "")),
     ],
 )

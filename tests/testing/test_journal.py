@@ -122,6 +122,18 @@ def test_verdict_on_a_signature_that_was_not_looked_at(sandbox: Sandbox) -> None
     old.close()
 
 
+def test_body_that_is_nested_too_deeply_is_answered_and_noted(sandbox: Sandbox) -> None:
+    answer = httpx2.post(sandbox.base_url, content=b'{"a":' * 10_000, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, last(sandbox)["status"]) == (401, 401)
+
+
+def test_body_that_is_too_long_is_not_kept_for_a_fault(sandbox: Sandbox) -> None:
+    sandbox.ask("POST", "/faults", {"fault": "unavailable", "operation": "get-quote"})
+    answer = httpx2.post(f"{sandbox.base_url}/quotes", content=(b"x" * 65_536 for _ in range(100)))
+    assert answer.status_code == 413
+    assert len(last(sandbox)["body"]) < 1_000_000
+
+
 def test_waits_for_a_request_that_fits(sandbox: Sandbox) -> None:
     httpx2.get(sandbox.bob)
     cursor = sandbox.ask("GET", "/requests")["cursor"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from payres.limits import MAX_WAIT_SECONDS
 from tests.events.endpoint import Endpoint
 from tests.helpers import TIMEOUT, child, free_of_settings, is_refused, wait_until
 from tests.testing.sandboxes import Sandbox, started
@@ -119,3 +121,22 @@ def _port_of(process: "subprocess.Popen[str]") -> int:
     inodes = {os.readlink(one) for one in Path(f"/proc/{process.pid}/fd").iterdir()}
     rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return next(int(row[1].split(":")[1], 16) for row in rows if f"socket:[{row[9]}]" in inodes and row[3] == "0A")
+
+
+def test_fault_of_a_client_that_has_gone_is_no_fault_of_the_sandbox(tmp_path: Path) -> None:
+    with started(tmp_path, stderr=subprocess.PIPE) as (process, line), Sandbox(line) as sandbox:
+        sandbox.ask("POST", "/faults", {"fault": "no_answer", "seconds": 0.2})
+        address = urlsplit(sandbox.base_url)
+        token = f"Host: {address.netloc}\r\nAuthorization: {sandbox.token['Authorization']}\r\n"
+        for head in (
+            f"POST /_sandbox/reset HTTP/1.1\r\n{token}Content-Length: 2\r\n",
+            "GET /alice HTTP/1.1\r\nHost: x\r\n",
+        ):
+            with socket.create_connection((address.hostname, address.port), timeout=TIMEOUT) as connection:
+                connection.sendall(f"{head}\r\n".encode())
+        [asked] = sandbox.ask("GET", f"/requests?wait={MAX_WAIT_SECONDS}")["requests"]
+        assert asked["fault"] == "no_answer"
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""

@@ -46,9 +46,6 @@ def _show(visit: Visit, problems: Problems, status: int) -> Response:
 
 async def change(visit: Visit, form: Form) -> Response:
     """Changes the password, which signs out every other browser."""
-    hashed, problems = await _hashed(visit.language, form)
-    if hashed is None:
-        return _show(visit, problems, 400)
     wallet = visit.wallet
     session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
     try:
@@ -56,6 +53,9 @@ async def change(visit: Visit, form: Form) -> Response:
     except (SignInFailed, TooManyRequests, Unavailable) as error:
         noted = note_error(visit.request, error)
         return _show(visit, {"current": problem_of(visit.language, noted)}, noted.status)
+    hashed, problems = await _hashed(visit.language, form)  # as costly as a check, but not limited
+    if hashed is None:
+        return _show(visit, problems, 400)
     browser = browser_of(visit.request)
     unit = partial(passwords.change_password, verified=wallet, password_hash=hashed, browser=browser)
     signed_in = await visit.write(unit)
