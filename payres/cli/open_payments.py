@@ -275,9 +275,8 @@ def _read_message(data: bytes, url: str | None) -> Message:
         raise click.UsageError("MESSAGE begins with a line such as `POST /quotes HTTP/1.1`, then `Name: value` lines")
     fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     if fields.get("content-length", "").isdigit():
-        body = body[
-            : int(fields["content-length"])
-        ]  # the rest, such as a last line end, is of the file and not of the body
+        # The rest, such as a last line end, is of the file and not of the body.
+        body = body[: int(fields["content-length"])]
     host = fields.get("host", "")
     scheme = "http" if is_loopback(host.partition(":")[0]) else "https"
     url = url or (target if "://" in target else f"{scheme}://{host}{target}")
