@@ -8,11 +8,12 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import httpcore2
 import httpx2
 import pytest
 from argon2 import PasswordHasher
@@ -155,6 +156,16 @@ def cheap_passwords() -> Iterator[None]:
     assert defaults is not None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PasswordHasher.__init__, "__defaults__", (1, 8, 1, *defaults[3:]))  # passes, KiB, lanes
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_trust() -> Iterator[None]:
+    """Reads the certificates that this machine trusts once; each client of httpx2 would, for 40 milliseconds."""
+    read = httpcore2.default_ssl_context
+    one = cache(lambda file, **options: read(**options))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpcore2, "default_ssl_context", lambda **options: one(os.getenv("SSL_CERT_FILE"), **options))
         yield
 
 
