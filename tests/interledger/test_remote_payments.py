@@ -46,8 +46,8 @@ FUNDS = 100_000
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packets in flight are looked at every hundredth of a second: tests move the clock that they expire by."""
-    monkeypatch.setattr(unanswered, "TICK_SECONDS", 0.01)
+    """Packets in flight are looked at again and again: tests move the clock that they expire by."""
+    monkeypatch.setattr(unanswered, "TICK_SECONDS", 0.03)
 
 
 @pytest.fixture
