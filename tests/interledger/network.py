@@ -132,7 +132,7 @@ class Waits:
             await pause(clock, due)
 
         monkeypatch.setattr(UnansweredPackets, "settled", noted_settled)
-        monkeypatch.setattr(unanswered, "TICK_SECONDS", 0.03)
+        monkeypatch.setattr(unanswered, "TICK_SECONDS", 0.01)
         monkeypatch.setattr(unanswered, "pause", noted_pause)
 
     def has(self, instance: Instance, created: Json) -> bool:
