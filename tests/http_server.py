@@ -7,11 +7,17 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128  # a connection that finds the queue full, 5 long else, is tried again after a second
+
+
 @contextmanager
 def serving(answer: Callable[[BaseHTTPRequestHandler], None], tls: ssl.SSLContext | None = None) -> Iterator[int]:
     """The port where each request is answered until the block ends; with `tls` it speaks HTTPS."""
 
     class Handler(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True  # or a body waits until its headers are acknowledged, which takes 40 ms
+
         def do_GET(self) -> None:
             answer(self)
 
@@ -20,7 +26,7 @@ def serving(answer: Callable[[BaseHTTPRequestHandler], None], tls: ssl.SSLContex
         def log_message(self, *_: object) -> None:
             """Says nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with Server(("127.0.0.1", 0), Handler) as server:
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))

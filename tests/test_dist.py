@@ -5,9 +5,6 @@ import re
 import tarfile
 from pathlib import Path
 
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
-
 from deploy import dist
 from payres import __version__
 from tests.helpers import ROOT
@@ -30,6 +27,9 @@ def test_the_same_commit_makes_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_materials_are_those_of_the_lock_file(tmp_path: Path) -> None:
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator  # takes two seconds, which no other test should wait for
+
     dist.list_materials(tmp_path / "materials.json")
     text = (tmp_path / "materials.json").read_text()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None

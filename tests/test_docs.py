@@ -147,11 +147,13 @@ def test_version_is_that_of_the_newest_changes() -> None:
     assert __version__ == (f"{newest}.dev0" if unreleased else newest)
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/testing.md"])
-def test_shown_tests_pass(document: str, pytester: pytest.Pytester) -> None:
-    examples = blocks(text_of(document), "python")
-    assert examples
-    for number, example in enumerate(examples):
-        pytester.path.joinpath(f"test_example_{number}.py").write_text(example, encoding="utf-8")
-    shown = sum(example.count("\ndef test_") + example.startswith("def test_") for example in examples)
+def test_shown_tests_pass(pytester: pytest.Pytester) -> None:
+    shown = 0
+    for document in ("README", "docs/testing"):
+        examples = blocks(text_of(f"{document}.md"), "python")
+        assert examples
+        for number, example in enumerate(examples):
+            name = f"test_{document.rpartition('/')[2]}_{number}.py"
+            pytester.path.joinpath(name).write_text(example, encoding="utf-8")
+            shown += example.count("\ndef test_") + example.startswith("def test_")
     pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:schemathesis").assert_outcomes(passed=shown)

@@ -35,22 +35,22 @@ def nginx(folder: Path, text: str, port: int) -> Sequence[str]:
     return ["nginx", "-e", "stderr", "-p", str(folder), "-c", str(folder / "nginx.conf")]
 
 
-@pytest.fixture(params=[(caddy, "Caddyfile"), (nginx, "nginx.conf")], ids=["caddy", "nginx"])
-def behind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sandbox]:
+@pytest.fixture(scope="module", params=[(caddy, "Caddyfile"), (nginx, "nginx.conf")], ids=["caddy", "nginx"])
+def behind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """A sandbox whose base URL is that of the proxy."""
     command_of: Callable[[Path, str, int], Sequence[str]]
     command_of, name = request.param
     if shutil.which(command_of.__name__) is None:
         pytest.skip(f"{command_of.__name__} is not installed")
-    own, outside = free_port(), free_port()
+    own, outside, folder = free_port(), free_port(), tmp_path_factory.mktemp("proxy")
     text = (ROOT / "deploy" / name).read_text(encoding="utf-8")
     assert UPSTREAM in text
-    command = command_of(tmp_path, text.replace(UPSTREAM, f"127.0.0.1:{own}"), outside)
-    environment = os.environ | {"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    command = command_of(folder, text.replace(UPSTREAM, f"127.0.0.1:{own}"), outside)
+    environment = os.environ | {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
     options = ("--port", str(own), "--base-url", f"http://127.0.0.1:{outside}", "--consent", "approve")
     with (
         child(command, env=environment, stderr=subprocess.DEVNULL),
-        started(tmp_path, *options) as (_, line),
+        started(folder, *options) as (_, line),
         Sandbox(line) as sandbox,
     ):
         wait_until(lambda: is_up(sandbox))

@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 
 import httpx2
 import pytest
+from click.testing import CliRunner
 
+from payres.cli import main
 from payres.grants.sign_in import csrf_token
 from tests.crash.server import free_port
 from tests.helpers import ROOT, TIMEOUT, child, free_of_settings, sign_in_token
@@ -70,7 +72,8 @@ class Reader:
 
     def balances(self) -> dict[str, str]:
         """What `payres wallet list` shows."""
-        lines = self.run("payres wallet list").splitlines()[1:]
+        with chdir(self.folder):
+            lines = CliRunner().invoke(main, ["wallet", "list"], env=self.environment).stdout.splitlines()[1:]
         return {line.split()[0]: next(word for word in line.split() if "." in word) for line in lines}
 
 
@@ -149,7 +152,8 @@ def test_on_behalf_of_an_owner(reader: Callable[[str], Reader]) -> None:
                 assert paying.stdout is not None
                 said = paying.stdout.read()
                 assert (paying.wait(TIMEOUT) == 0) == said.startswith("Paying 500 cents") == (command == approve), said
-            assert (app.balances()["alice"], app.balances()["bob"]) == amounts
+            balances = app.balances()
+            assert (balances["alice"], balances["bob"]) == amounts
         assert "hold" in app.run("payres ledger check")
 
 

@@ -79,6 +79,8 @@ def receive_webhooks(instance: Instance, *patterns: str) -> Iterator[WebhookRece
     `incoming_payment.*`."""
 
     class Handler(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True  # or each answer waits 40 ms for an acknowledgement
+
         def do_POST(self) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
             self.send_response(receiver.take(headers, self.rfile.read(int(headers["content-length"]))))
@@ -88,7 +90,10 @@ def receive_webhooks(instance: Instance, *patterns: str) -> Iterator[WebhookRece
         def log_message(self, *_: object) -> None:
             """Logs nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 128  # an overflow costs the sender a second
+
+    with Server(("127.0.0.1", 0), Handler) as server:
         receiver = WebhookReceiver(instance, f"http://127.0.0.1:{server.server_port}/", patterns)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()

@@ -121,9 +121,9 @@ class Meter:
 Metered = tuple[Instance, Meter]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def metered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metered]:
-    """A server, and the meter of its work."""
+    """A server, and the meter of its work, which is also called for each step of every other database opened now."""
     meter = Meter()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sqlite3, "connect", meter.connect)

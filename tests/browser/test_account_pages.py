@@ -1,10 +1,9 @@
 """The pages of owners, and those for everyone, as people see them: narrow and wide, light and dark, read out loud."""
 
 from collections.abc import Iterator
-from typing import Literal
 
 import pytest
-from playwright.async_api import Page, ViewportSize, expect
+from playwright.async_api import Page, expect
 
 from payres.clock import DAY
 from payres.operator import keys
@@ -13,15 +12,12 @@ from payres.owner import requests
 from payres.pages.language import CODES
 from payres.store.work import Work
 from tests.browser.conftest import PASSWORD, OpenPage
-from tests.browser.test_admin_pages import AXE, breaches
+from tests.browser.screens import AXE, check
 from tests.helpers import Json, last_segment, new_jwk, usd
 from tests.instance import Instance, run_instance
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-SCREENS: list[tuple[int, Literal["light", "dark"]]] = [
-    *((320, "light"), (320, "dark"), (390, "light"), (390, "dark"), (1280, "light"), (1280, "dark"))
-]
 # `{name}` is what `seeded` has.
 FOR_EVERYONE = (
     *("/pay/{open}", "/pay/{free}", "/pay/{part}", "/pay/{paid}", "/pay/{cancelled}", "/pay/{hostile}", "/carol"),
@@ -99,17 +95,6 @@ async def sign_in(page: Page, server: Instance) -> None:
     await page.keyboard.type(PASSWORD)
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("button", name="Sign out")).to_be_visible()
-
-
-async def check(page: Page, url: str = "") -> None:
-    """That the page there, or the one that is open, fits all widths, in light and dark, and that axe finds nothing."""
-    if url:
-        await page.goto(url)
-    for width, scheme in SCREENS:
-        await page.set_viewport_size(ViewportSize(width=width, height=844))
-        await page.emulate_media(color_scheme=scheme)
-        assert await page.evaluate("document.documentElement.scrollWidth") == width, (page.url, width)
-        assert await breaches(page) == [], (page.url, width, scheme)
 
 
 async def test_every_page_for_everyone_fits_and_can_be_read(

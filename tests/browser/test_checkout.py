@@ -7,8 +7,7 @@ from playwright.async_api import expect
 
 from payres.testing.peering import peer
 from tests.browser.conftest import PASSWORD, OpenPage
-from tests.browser.test_account_pages import check
-from tests.browser.test_admin_pages import AXE
+from tests.browser.screens import AXE, check
 from tests.browser.test_consent_pages import press
 from tests.helpers import last_segment, receiver_of
 from tests.instance import Instance

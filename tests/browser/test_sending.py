@@ -12,8 +12,7 @@ from payres.pages.account import payment
 from payres.store.payments import OUTGOING
 from payres.testing.peering import peer
 from tests.browser.conftest import PASSWORD, OpenPage
-from tests.browser.test_account_pages import check
-from tests.browser.test_admin_pages import AXE
+from tests.browser.screens import AXE, check
 from tests.helpers import Json
 from tests.instance import Instance
 from tests.interledger.network import network

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from payres.errors import Unavailable
-from payres.interledger import balances, quoting, remote_payments
+from payres.interledger import balances, quoting, remote_payments, unanswered
 from payres.interledger.link import Link
 from payres.interledger.remote_payments import LONGEST, MAX_ATTEMPTS, next_step
 from payres.interledger.sending.connection import SendingFailed
@@ -42,6 +42,12 @@ from tests.works import sending_payment
 
 Pair = Sequence[Instance]
 FUNDS = 100_000
+
+
+@pytest.fixture(autouse=True)
+def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packets in flight are looked at again and again: tests move the clock that they expire by."""
+    monkeypatch.setattr(unanswered, "TICK_SECONDS", 0.03)
 
 
 @pytest.fixture

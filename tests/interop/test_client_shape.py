@@ -45,6 +45,7 @@ class Recorder(ThreadingHTTPServer):
 
 class Recording(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     server: Recorder
 
     def _answer(self) -> None:

@@ -26,14 +26,14 @@ BOTH = pytest.mark.parametrize("version", VERSIONS)
 Begin = Callable[..., "Case"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """Another than that of the other programs: its clock is moved."""
     with run_node(tmp_path_factory.mktemp("paying") / "payres.db") as node:
         yield node
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def elsewhere() -> Iterator[OpenPaymentsServer]:
     with run_open_payments_server() as server:
         yield server
