@@ -16,8 +16,8 @@ from payres.cli.options import InputFile, WholeNumber, secret_option
 from payres.cli.session import Session, with_session
 from payres.client import Client, OpenPaymentsError, access, money
 from payres.client.clients import signer_of
-from payres.client.core import unsigned_request
 from payres.client.errors import AnswerLost, InvalidAnswer, NotFound, ServerError
+from payres.client.sending import unsigned_request
 from payres.clock import SystemClock
 from payres.operator.shapes import labelled
 from payres.owner.sending import typed_url

@@ -10,9 +10,10 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from payres.client import checks
-from payres.client.core import Call, Http, Options, Part, Repeat, iteration, method
 from payres.client.errors import ConfigurationError, InvalidAnswer, WaitTimeout
-from payres.client.grants import Server, Token, exchange
+from payres.client.grants import Server
+from payres.client.sending import Call, Http, Options, Part, Repeat, iteration, method
+from payres.client.tokens import Token, send_with_token
 from payres.signatures.jwk import JWK
 from payres.wire import (
     Amount,
@@ -87,7 +88,7 @@ class Resources(Part[Http], Generic[Resource, Http]):
     @method
     async def get(self, url: str, access_token: Token, **options: Unpack[Reading]) -> Resource:
         """The resource; with `wait`, after it has changed or after so many seconds."""
-        answer = await exchange(self.core, access_token, Call(f"{self.name}.get", "GET", url, **options))
+        answer = await send_with_token(self.core, access_token, Call(f"{self.name}.get", "GET", url, **options))
         return checks.resource(self.core, answer, self.kind)
 
     async def _create(
@@ -105,7 +106,7 @@ class Resources(Part[Http], Generic[Resource, Http]):
             raise ConfigurationError("An idempotency_key is printable ASCII without quotes and backslashes")
         url, name = self._url(server), f"{self.name}.create"
         call = Call(name, "POST", url, 201, asked, key=key, timeout=timeout, repeat=repeat)
-        return checks.resource(self.core, await exchange(self.core, access_token, call), self.kind, asked)
+        return checks.resource(self.core, await send_with_token(self.core, access_token, call), self.kind, asked)
 
     def _url(self, server: Server) -> str:
         return f"{_base(server)}/{self.name.replace('_', '-')}s"
@@ -131,7 +132,7 @@ class Payments(Resources[Payment, Http]):
         # application/x-www-form-urlencoded as in browsers (WHATWG URL).
         text = urlencode({name: value for name, value in query.items() if value}, safe="*").replace("~", "%7E")
         call = Call(f"{self.name}.list", "GET", f"{self._url(server)}?{text}", **options)
-        return checks.page(self.core, await exchange(self.core, access_token, call), self.kind)
+        return checks.page(self.core, await send_with_token(self.core, access_token, call), self.kind)
 
     @iteration
     async def iterate(
@@ -168,7 +169,7 @@ class Payments(Resources[Payment, Http]):
         while True:
             begun = time.monotonic()
             call = Call(f"{self.name}.wait", "GET", url, wait=max(0, min(WAIT_SECONDS, int(deadline - begun))))
-            answer = await exchange(self.core, access_token, call)
+            answer = await send_with_token(self.core, access_token, call)
             found = checks.resource(self.core, answer, self.kind)
             if (until or _has_ended)(found):
                 return found
@@ -214,7 +215,7 @@ class IncomingPayments(Payments[IncomingPayment, Http]):
     async def complete(self, url: str, access_token: Token, **options: Unpack[Options]) -> IncomingPayment:
         """Completes the incoming payment, which then accepts no more money."""
         call = Call("incoming_payment.complete", "POST", f"{url}/complete", **options)
-        answer = await exchange(self.core, access_token, call)
+        answer = await send_with_token(self.core, access_token, call)
         payment = checks.resource(self.core, answer, IncomingPayment, has_methods=False)
         if not payment.completed:
             raise InvalidAnswer(answer.status_code, ["completed is false"])
@@ -288,7 +289,7 @@ class OutgoingPayments(Payments[OutgoingPayment, Http]):
         """The amounts spent under a grant."""
         url = f"{_base(server)}/outgoing-payment-grant"
         call = Call("outgoing_payment.get_grant_spent_amounts", "GET", url, **options)
-        return checks.decoded(await exchange(self.core, access_token, call), GrantSpending)
+        return checks.decoded(await send_with_token(self.core, access_token, call), GrantSpending)
 
 
 def _has_ended(payment: IncomingPayment | OutgoingPayment) -> bool:

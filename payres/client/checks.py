@@ -14,8 +14,8 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from payres.amounts import parse_value
-from payres.client.core import Core
 from payres.client.errors import InvalidAnswer
+from payres.client.sending import Core
 from payres.urls import canonical
 from payres.wire import (
     Amount,

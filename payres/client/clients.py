@@ -15,8 +15,9 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from payres.client import errors
 from payres.client.calls import IncomingPayments, OutgoingPayments, Quotes, WalletAddresses
 from payres.client.checks import bound, bound_async
-from payres.client.core import Core, Http, Signer
-from payres.client.grants import Grant, Grants, Tokens
+from payres.client.grants import Grant, Grants
+from payres.client.sending import Core, Http, Signer
+from payres.client.tokens import Tokens
 from payres.clock import Clock, SystemClock
 from payres.identifiers import base64url_decoded
 

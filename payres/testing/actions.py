@@ -13,7 +13,7 @@ from payres.errors import InvalidRequest, WrongState
 from payres.identifiers import new_secret
 from payres.routes.requests import other_parameters
 from payres.store.work import EVENTS
-from payres.testing import looking, state
+from payres.testing import looking, set_up
 from payres.testing.faults import Fault, check
 from payres.testing.journal import ADDED
 from payres.testing.rules import ConsentRule, Rules
@@ -50,9 +50,9 @@ class Call(msgspec.Struct, frozen=True):
 Action = Callable[[Call], Coroutine[Any, Any, Answer]]
 
 
-def read_query(request: Request, act: Action) -> state.Given:
+def read_query(request: Request, act: Action) -> set_up.Given:
     """Decodes the query. Raises InvalidRequest, which lists the valid parameters."""
-    kind = QUERIES.get(act, state.Nothing)
+    kind = QUERIES.get(act, set_up.Nothing)
     try:
         return msgspec.convert(other_parameters(request, ()), kind, strict=False)
     except msgspec.ValidationError as error:
@@ -66,35 +66,35 @@ async def show_state(call: Call) -> Answer:
 
 
 async def reset(call: Call) -> Answer:
-    call.read(state.Nothing)
+    call.read(set_up.Nothing)
     return 200, {"generation": await call.sandbox.reset()}
 
 
 async def keep_baseline(call: Call) -> Answer:
-    call.read(state.Nothing)
+    call.read(set_up.Nothing)
     await call.sandbox.keep_baseline()
     return 200, {"generation": call.sandbox.generation}
 
 
 async def put_wallet(call: Call) -> Answer:
-    wanted = call.read(state.WalletState)
-    is_new, shown = await call.server.write(partial(state.put_wallet, path=call.named["path"], wanted=wanted))
+    wanted = call.read(set_up.WalletState)
+    is_new, shown = await call.server.write(partial(set_up.put_wallet, path=call.named["path"], wanted=wanted))
     return 201 if is_new else 200, shown
 
 
 async def post_wallet(call: Call) -> Answer:
-    wanted = call.read(state.WalletState)
-    return 201, (await call.server.write(partial(state.put_wallet, path=_unused("wallet"), wanted=wanted)))[1]
+    wanted = call.read(set_up.WalletState)
+    return 201, (await call.server.write(partial(set_up.put_wallet, path=_unused("wallet"), wanted=wanted)))[1]
 
 
 async def post_client(call: Call) -> Answer:
-    name = call.read(state.Named).name
-    return 201, await call.server.write(partial(state.open_client, path=_unused("client"), name=name))
+    name = call.read(set_up.Named).name
+    return 201, await call.server.write(partial(set_up.open_client, path=_unused("client"), name=name))
 
 
 async def decide(call: Call) -> Answer:
-    given = call.read(state.Decided)
-    shown, asked = await call.server.write(partial(state.decide, given=given))
+    given = call.read(set_up.Decided)
+    shown, asked = await call.server.write(partial(set_up.decide, given=given))
     shown["redirect"] = shown["redirect"] and (
         call.server.faults.falsified(shown["redirect"], asked) or shown["redirect"]
     )
@@ -132,7 +132,7 @@ async def read_clock(call: Call) -> Answer:
 
 
 async def move_clock(call: Call) -> Answer:
-    state.move(call.sandbox.clock, call.read(state.Move))
+    set_up.move(call.sandbox.clock, call.read(set_up.Move))
     settled = await call.sandbox.settle()
     status, clock = await read_clock(call)
     return status, {**clock, "settled": settled}
@@ -164,7 +164,7 @@ async def list_events(call: Call) -> Answer:
     return 200, {"events": found, "cursor": _cursor(call, last), "timed_out": len(found) < wanted.count}
 
 
-def _unit(unit: Callable[..., Any], given: type[state.Given] | None = None, status: int = 200) -> Action:
+def _unit(unit: Callable[..., Any], given: type[set_up.Given] | None = None, status: int = 200) -> Action:
     """An action of one unit of work, which gets the path parameters, and the body as `given` if declared."""
 
     async def act(call: Call) -> Answer:
@@ -206,11 +206,11 @@ ACTIONS: Final[Mapping[tuple[str, str], Action]] = {
     ("POST", "/reset"): reset,
     ("POST", "/baseline"): keep_baseline,
     ("POST", "/wallets"): post_wallet,
-    ("GET", _WALLET): _unit(state.show_wallet),
+    ("GET", _WALLET): _unit(set_up.show_wallet),
     ("PUT", _WALLET): put_wallet,
     ("POST", "/clients"): post_client,
-    ("PUT", _KEY): _unit(state.put_key, state.GivenKey),
-    ("DELETE", _KEY): _unit(state.delete_key, status=204),
+    ("PUT", _KEY): _unit(set_up.put_key, set_up.GivenKey),
+    ("DELETE", _KEY): _unit(set_up.delete_key, status=204),
     ("POST", "/consents"): decide,
     ("POST", "/consent-rules"): post_rule,
     ("POST", "/faults"): post_fault,
@@ -220,13 +220,13 @@ ACTIONS: Final[Mapping[tuple[str, str], Action]] = {
     ("DELETE", _RULE): delete_rules,
     ("GET", "/clock"): read_clock,
     ("POST", "/clock"): move_clock,
-    ("POST", "/expire"): _unit(state.expire, state.Expired, status=204),
+    ("POST", "/expire"): _unit(set_up.expire, set_up.Expired, status=204),
     ("GET", "/requests"): list_requests,
     ("DELETE", "/requests"): delete_requests,
     ("GET", "/events"): list_events,
 }
 # The structs of queries; other actions have none.
-QUERIES: Final[Mapping[Action, type[state.Given]]] = {
+QUERIES: Final[Mapping[Action, type[set_up.Given]]] = {
     list_requests: looking.RequestsWanted,
     list_events: looking.EventsWanted,
 }

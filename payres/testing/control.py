@@ -1,4 +1,4 @@
-"""The control API of a sandbox, below `/_sandbox`. `payres serve` does not have it."""
+"""The control API of a sandbox, below `/_sandbox`: access to it and its `ACTIONS`. `payres serve` does not have it."""
 
 import asyncio
 import hmac

@@ -1,4 +1,5 @@
-"""Faults that tests inject into future requests, to see how an app handles them."""
+"""Faults that tests inject into future requests, to see how an app handles them. `payres.testing.interference` applies
+them."""
 
 import asyncio
 import re

@@ -29,7 +29,7 @@ from payres.settings import Settings
 from payres.store import wallets as stored_wallets
 from payres.store.payments import OUTGOING
 from payres.store.work import Transaction, Work
-from payres.testing import state
+from payres.testing import set_up
 from payres.testing.defaults import BALANCE, CLIENT, CLIENT_NAME, SETTINGS, WALLETS, shorten_timeouts
 from payres.wire import IncomingPayment, OutgoingPayment
 
@@ -104,7 +104,7 @@ class Instance:
 
     def new_app(self, path: str, name: str | None = None, kid: str = "key-1") -> dict[str, Any]:
         """Opens a wallet with a key, and returns the arguments for `Client(**app)`."""
-        return self.write(lambda work: state.open_client(work, path, name, kid))
+        return self.write(lambda work: set_up.open_client(work, path, name, kid))
 
     def new_client(self, path: str, name: str | None = None, kid: str = "key-1") -> Client:
         """A client with its own wallet address and registered key."""
@@ -145,11 +145,11 @@ class Instance:
 
     def approve(self, redirect: str) -> str | None:
         """Approves a grant as the wallet's owner, and returns the finish URL, if any."""
-        return self._decide(state.Decided(redirect=redirect, decision="approve"))
+        return self._decide(set_up.Decided(redirect=redirect, decision="approve"))
 
     def deny(self, redirect: str) -> str | None:
         """Denies a grant as the wallet's owner, and returns the finish URL, if any."""
-        return self._decide(state.Decided(redirect=redirect, decision="deny"))
+        return self._decide(set_up.Decided(redirect=redirect, decision="deny"))
 
     def wait_for(self, payment: OutgoingPayment, seconds: float = 10) -> OutgoingPayment:
         """Waits until an outgoing payment to another server has ended, and returns it.
@@ -197,8 +197,8 @@ class Instance:
                 raise AssertionError(f"{url} is still in progress after {seconds:g} s: {shown}")
             await asyncio.sleep(POLL_SECONDS)
 
-    def _decide(self, given: state.Decided) -> str | None:
-        shown, _ = self.write(partial(state.decide, given=given))
+    def _decide(self, given: set_up.Decided) -> str | None:
+        shown, _ = self.write(partial(set_up.decide, given=given))
         return shown["redirect"]
 
 

@@ -17,7 +17,7 @@ from payres.limits import MAX_WAIT_SECONDS
 from payres.store import events
 from payres.store.work import Work
 from payres.testing.journal import Entry, Journal
-from payres.testing.state import Given
+from payres.testing.set_up import Given
 
 FILTERS: Final = ("operation", "client", "wallet", "status", "fault")
 MOST_EVENTS: Final = 10_000  # read for one response

@@ -21,7 +21,7 @@ from payres.operator.peers import add_peer
 from payres.settings import SettingsError, settings_of_texts
 from payres.store.events import last_sequence
 from payres.store.work import EVENTS, Work
-from payres.testing import state
+from payres.testing import set_up
 from payres.testing.defaults import BALANCE, CLIENT, CLIENT_NAME, SETTINGS, WALLETS
 from payres.testing.peering import peers_of
 from payres.testing.rules import ConsentRule
@@ -94,7 +94,7 @@ class Sandbox:
                 await server.open()
                 server.line = await server.write(partial(self._furnish, server=server))
             for one, other in combinations(self.servers, 2):
-                terms = peers_of(one.settings, other.settings, state.DOLLARS, CREDIT_LIMIT)
+                terms = peers_of(one.settings, other.settings, set_up.DOLLARS, CREDIT_LIMIT)
                 for server, new in zip((one, other), terms, strict=True):
                     await server.write(partial(add_peer, new=new))
             first, *others = (server.line for server in self.servers)
@@ -146,19 +146,19 @@ class Sandbox:
 
     def _furnish(self, work: Work, server: Server) -> dict[str, Any]:
         for path, name in WALLETS.items():
-            state.put_wallet(work, path, state.WalletState(name=name, balance=BALANCE))
+            set_up.put_wallet(work, path, set_up.WalletState(name=name, balance=BALANCE))
         server.api_key = api_keys.create_api_key(work, "sandbox", [*api_keys.SCOPES]).key
         base_url = server.settings.base_url
         webhook = {}
         if self._webhook is not None:  # all servers sign with the secret of the first
             secret = None if server is self.servers[0] else self.servers[0].line["webhook"]["secret"]
-            webhook = {"webhook": state.add_webhook(work, self._webhook, secret)}
+            webhook = {"webhook": set_up.add_webhook(work, self._webhook, secret)}
         return {
             "base_url": base_url,
             "control_url": base_url + ROOT,
             "control_token": self.token,
-            "wallets": {path: state.show_wallet(work, path) for path in WALLETS},
-            "client": state.open_client(work, CLIENT, CLIENT_NAME),
+            "wallets": {path: set_up.show_wallet(work, path) for path in WALLETS},
+            "client": set_up.open_client(work, CLIENT, CLIENT_NAME),
             "peers": [],
             **webhook,
         }

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from payres.amounts import Asset
-from payres.client import AsyncClient, Client, Grant, PendingGrant, access, core, decimal, errors, money
+from payres.client import AsyncClient, Client, Grant, PendingGrant, access, decimal, errors, money, sending
 from payres.signatures.jwk import generate_private_key, private_pem
 from payres.wire import Amount
 from tests.client.clients import Script, opened
@@ -52,13 +52,13 @@ def error(code: str, description: str = "", **details: str) -> Json:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds that the client would pause, and does not."""
     found: list[float] = []
-    sleep = core.Core.sleep
+    sleep = sending.Core.sleep
 
-    async def skip(self: core.Core[Any], seconds: float) -> None:
+    async def skip(self: sending.Core[Any], seconds: float) -> None:
         found.append(seconds)
         await sleep(self, 0)
 
-    monkeypatch.setattr(core.Core, "sleep", skip)
+    monkeypatch.setattr(sending.Core, "sleep", skip)
     return found
 
 
