@@ -4,29 +4,22 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
-
-class Server(ThreadingHTTPServer):
-    request_queue_size = 128  # a connection that finds the queue full, 5 long else, is tried again after a second
+from payres.testing.receiver import QuickHandler, QuickServer
 
 
 @contextmanager
 def serving(answer: Callable[[BaseHTTPRequestHandler], None], tls: ssl.SSLContext | None = None) -> Iterator[int]:
     """The port where each request is answered until the block ends; with `tls` it speaks HTTPS."""
 
-    class Handler(BaseHTTPRequestHandler):
-        disable_nagle_algorithm = True  # or a body waits until its headers are acknowledged, which takes 40 ms
-
-        def do_GET(self) -> None:
+    class Handler(QuickHandler):
+        def respond(self) -> None:
             answer(self)
 
-        do_OPTIONS = do_POST = do_DELETE = do_GET  # noqa: N815 - as it is there
+        do_GET = do_OPTIONS = do_POST = do_DELETE = respond  # noqa: N815 - as http.server calls them
 
-        def log_message(self, *_: object) -> None:
-            """Says nothing."""
-
-    with Server(("127.0.0.1", 0), Handler) as server:
+    with QuickServer(("127.0.0.1", 0), Handler) as server:
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))

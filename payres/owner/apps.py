@@ -18,7 +18,7 @@ from payres.store.wallets import KeyRecord, WalletRecord, last_key
 from payres.store.work import Work
 from payres.visible import ShownUrl, visible_name, visible_url
 
-# Grants in force may spend, or only read ("looks"). The others have ended: the limit is spent ("paid"), the last
+# Active grants may spend, or only read ("looks"). The others have ended: the limit is spent ("paid"), the last
 # interval is over, the app never continued the grant ("lapsed"), it was revoked ("stopped"), or it was denied.
 Standing = Literal["spends", "looks", "paid", "over", "lapsed", "stopped", "denied"]
 IN_FORCE: Final[frozenset[Standing]] = frozenset({"spends", "looks"})
@@ -100,7 +100,7 @@ def budgets(work: Work, wallet: WalletRecord) -> Budgets:
 
 
 def running(work: Work, wallet: WalletRecord) -> Sequence[App]:
-    """The grants in force, newest first."""
+    """The active grants, newest first."""
     # The many grants for a single payment need no further reads.
     records = (one for one in grants.grants_in_force(work, wallet.id) if not _is_used_up(one))
     found = (_app(work, wallet, record) for record in records)

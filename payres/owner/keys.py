@@ -27,7 +27,7 @@ PRIVATE: Final = re.compile(r"""PRIVATE KEY|MC4CAQAwBQYDK2Vw|["']d["']\s*:""")
 
 
 class OwnKey(NamedTuple):
-    """A valid key: its last use, the amount paid with it in the last 30 days, and its grants in force."""
+    """A valid key: its last use, the amount paid with it in the last 30 days, and its active grants."""
 
     key: KeyRecord
     last_used_at: int | None

@@ -81,7 +81,7 @@ class Database:
         writing, reading = opened
         writer = WriteLane(writing, environment, presence)
         reader = ReadLane(reading, environment, writer)
-        return cls(path, writer, reader, [Examiner(path, environment, writer.fail_stop) for _ in range(EXAMINERS)])
+        return cls(path, writer, reader, [ExamineLane(path, environment, writer.fail_stop) for _ in range(EXAMINERS)])
 
     @classmethod
     def open_standby(cls, path: str, environment: Environment) -> "Database":
@@ -120,7 +120,7 @@ class Database:
             await lane.close()
 
 
-class Examiner(Lane):
+class ExamineLane(Lane):
     """Runs reads that may take long on other threads, on a connection that the first of them opens."""
 
     def __init__(self, path: str, environment: Environment, on_stop: Callable[[FailStop], None]) -> None:
@@ -153,7 +153,7 @@ class Examiner(Lane):
         self.disconnect()
 
 
-class StandbyLane(Examiner):
+class StandbyLane(ExamineLane):
     """Opens the file anew for each batch.
 
     Litestream writes pages under SQLite's lock, but SQLite notices only changes of the first page: a connection that

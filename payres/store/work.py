@@ -47,7 +47,7 @@ def _ignore(sentence: str) -> None:
 
 class Environment(msgspec.Struct, frozen=True):
     """The dependencies of the application and its units of work: settings, URLs, clock, actor, metrics, a function that
-    shows warnings to the operator, and whether a power loss may undo commits because the data is a test's."""
+    shows warnings to the operator, and whether the data is a test's: a power loss may then undo commits."""
 
     settings: Settings
     urls: Urls

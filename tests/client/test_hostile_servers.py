@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -47,12 +48,10 @@ def test_body_that_is_too_long_is_not_kept(get: Get, status: int) -> None:
     def send(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(status)
         handler.end_headers()
-        try:
+        with suppress(OSError):
             for number in itertools.count():
                 handler.wfile.write(b"[" * 1024 * 1024)
                 sent.append(number)
-        except OSError:
-            pass
 
     with serving(send) as port, pytest.raises(errors.InvalidAnswer, match="longer than"):
         get(f"http://127.0.0.1:{port}/alice", timeout=30)
@@ -77,11 +76,9 @@ def test_body_that_drips_ends_with_the_timeout(get: Get) -> None:
     def send(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.end_headers()
-        try:
+        with suppress(OSError):
             while True:
                 handler.wfile.write(b" ")
-        except OSError:
-            pass
 
     with serving(send) as port, pytest.raises(errors.AnswerLost, match="did not end in time"):
         get(f"http://127.0.0.1:{port}/alice", timeout=1)
@@ -89,11 +86,9 @@ def test_body_that_drips_ends_with_the_timeout(get: Get) -> None:
 
 def test_head_that_does_not_end_ends_with_the_timeout_of_a_task() -> None:
     def send(handler: BaseHTTPRequestHandler) -> None:
-        try:
+        with suppress(OSError):
             while True:
                 handler.wfile.write(b"HTTP/1.1 103 Early Hints\r\n\r\n")
-        except OSError:
-            pass
 
     with serving(send) as port, pytest.raises(errors.AnswerLost, match="did not end in time"):
         by_task(f"http://127.0.0.1:{port}/alice", timeout=0.5)

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from payres.client import AsyncClient, OpenPaymentsError
 from payres.clock import SECOND, MovableClock
 from payres.signatures.jwk import generate_private_key, private_pem
+from payres.testing.receiver import QuickHandler, QuickServer
 from payres.wire import Amount
 from tests.client.clients import opened
 from tests.helpers import Json
@@ -31,7 +31,7 @@ Calls = list[tuple[list[Any], list[Any], Json]]
 NO_KEY: Json = {"idempotency_key": ""}
 
 
-class Recorder(ThreadingHTTPServer):
+class Recorder(QuickServer):
     """Answers everything with {}, and keeps it."""
 
     def __init__(self) -> None:
@@ -43,9 +43,8 @@ class Recorder(ThreadingHTTPServer):
         return found
 
 
-class Recording(BaseHTTPRequestHandler):
+class Recording(QuickHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
     server: Recorder
 
     def _answer(self) -> None:
@@ -58,9 +57,6 @@ class Recording(BaseHTTPRequestHandler):
         self.wfile.write(b"{}")
 
     do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - as http.server calls them
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        pass
 
 
 @pytest.fixture
