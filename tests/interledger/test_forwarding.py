@@ -19,6 +19,7 @@ from payres.operator import assets
 from payres.operator import peers as operator_peers
 from payres.operator.assets import set_rate
 from payres.operator.unresolved_packets import PACKET, begin_run, list_unresolved
+from payres.operator.unresolved_payments import UNRESOLVED_PAYMENT, list_unresolved_payments
 from payres.store import peers, runs, status
 from payres.store.accounts import ACCOUNTS
 from payres.store.peers import PeerRecord, account_of_peer
@@ -403,3 +404,12 @@ async def test_packets_just_before_a_kill_are_listed_of_a_peer_that_does_not_rep
     assert [one.amount for one in found] == listed
     known = (None, None) if is_passed_on else (payment, "alice")
     assert all((one.payment, one.wallet, one.id, one.expired_at) == (*known, None, None) for one in found)
+    grouped = await node.database.read(
+        lambda tx: [UNRESOLVED_PAYMENT.show(tx, one) for one in list_unresolved_payments(tx, "near")]
+    )
+    for group in grouped:
+        assert (group.direction, group.payment, group.wallet) == ("incoming", *known)
+        assert (group.packets, group.amount, group.first_at < group.last_at) == (2, "0.70", True)
+        assert group.forwarded_to == ("far" if is_passed_on else None)
+        assert (group.least, group.most) == ((None, None) if is_passed_on else ("0.30", "1.00"))
+    assert len(grouped) == bool(listed)
