@@ -30,10 +30,11 @@ def peer() -> None:
 @click.option("--packets", "is_each", is_flag=True, help="List each packet, with its id for `payres peer resolve`.")
 @with_session
 def unresolved(session: Session, name: str, is_each: bool) -> None:
-    """List what is unresolved with a peer, by payment, and what to compare.
+    """List the payments with unresolved packets of a peer.
 
-    The peer did not answer packets of our payments, and the receiver's balance does not show whether they arrived.
-    Their payers have the money back. `payres peer resolve` records what the peer can prove.
+    Each has the figures to compare with the peer's operator. The peer did not answer packets of our payments, and the
+    receiver's balance does not show whether they arrived. Their payers have the money back. `payres peer resolve`
+    records what the peer can prove.
 
     Packets from the peer are those accepted in the last 5 seconds before the server was killed, within the last 30
     days. A peer that does not repeat requests may have got no answer, and send the money again: compare the balances.
