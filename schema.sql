@@ -425,6 +425,18 @@ create table answered_request (
 ) strict, without rowid;
 create index answered_request_age on answered_request (answered_at);
 
+-- Answers to rejected packets with a Request-Id, until the packets expire: the peer's payer has the money back, so a
+-- repeated request must not be fulfilled any more.
+create table rejected_request (
+  peer_id integer not null references peer,
+  request_id text not null,
+  condition blob not null,
+  reply blob not null,
+  purge_at integer not null,
+  primary key (peer_id, request_id)
+) strict, without rowid;
+create index rejected_request_purge on rejected_request (purge_at);
+
 -- Runs of the server that were killed: killed_after is the time of the last sign of life. It is null for the current
 -- run, whose row is deleted when it ends cleanly.
 create table server_run (

@@ -124,6 +124,8 @@ MAX_UNREPEATED: Final = 16
 MAX_UNREPEATED_OF_WALLET: Final = 8  # The same from one wallet.
 # One part in this many may arrive beyond the incomingAmount (0.5 %), or one unit if that is more.
 OVERPAY_TOLERANCE: Final = 200
+# Seconds for which a Reject of a packet with a Request-Id is stored, if the packet does not expire earlier.
+MAX_REJECT_SECONDS: Final = 600
 DRAIN_SECONDS: Final = 5  # Seconds to wait for answers to packets in flight when the server stops.
 
 # Rates, per second.

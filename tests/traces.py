@@ -1,4 +1,4 @@
-"""What SQLite runs for units of work, and units and commits that are held up."""
+"""What SQLite runs for units of work, and units and commits that are held up or fail."""
 
 import asyncio
 import sqlite3
@@ -16,6 +16,12 @@ def trace(work: Work, report: Callable[[str], Any] | None) -> None:
     """Reports each statement on the unit's connection from now on; None ends that."""
     connection: sqlite3.Connection = cast("Any", work.execute).__self__
     connection.set_trace_callback(report)
+
+
+def break_commit(tx: Transaction) -> None:
+    """Refers to a wallet address that does not exist; the constraint is first looked at by COMMIT."""
+    tx.execute("PRAGMA defer_foreign_keys = ON")
+    tx.execute("INSERT INTO session (id_hash, wallet_address_id, created_at, expires_at) VALUES (x'00', 404, 0, 1)")
 
 
 class Gate:

@@ -56,7 +56,7 @@ COMMANDS: Mapping[str, Noun] = {
     "peer": Noun(
         "peer",
         "Connect to other Interledger servers, and settle with them.",
-        "operator.peers operator.unresolved_packets",
+        "operator.peers",
     ),
     "webhook": Noun("webhook", "Send events to your programs, and list their deliveries.", "operator.webhooks"),
     "ledger": Noun("status", "Check the ledger."),

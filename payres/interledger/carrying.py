@@ -5,7 +5,8 @@ always show what was sent and possibly sent. An unanswered packet stays in fligh
 expired (`payres.interledger.unanswered`).
 
 A peer that has lost a response repeats its request unchanged, even after the packet has expired, and gets the outcome:
-responses are cached for peers that send a Request-Id (ILP over HTTP), so that no money moves twice.
+responses are stored for peers that send a Request-Id (ILP over HTTP), so that no money moves twice. A Reject too: the
+peer's payer has the money back, so a second copy of the request, from a proxy for example, must not be fulfilled.
 """
 
 from collections.abc import Callable
@@ -32,6 +33,7 @@ from payres.interledger.packets import (
     fulfills,
 )
 from payres.interledger.routing import Hop, next_hop
+from payres.limits import MAX_REJECT_SECONDS
 from payres.store import peers, retention
 from payres.store.database import Database
 from payres.store.packets import PACKETS, PacketRecord
@@ -165,7 +167,7 @@ class Carrier:
 
 
 def find_response(work: Work, request: Request) -> bytes | NoReply | None:
-    """The cached reply to a fulfilled request, or the reason why there is none yet; None for a new request."""
+    """The stored reply to a request, or the reason why there is none yet; None for a new request."""
     if request.request_id is None:
         return None
     found = peers.find_request(work, request.peer_id, request.request_id)
@@ -178,16 +180,29 @@ def find_response(work: Work, request: Request) -> bytes | NoReply | None:
 
 
 def require_new(work: Work, request: Request) -> None:
-    """Raises Rejected if the request was fulfilled or forwarded before: `find_response` has its answer."""
+    """Raises Rejected if the request was answered or forwarded before: `find_response` has its answer."""
     if find_response(work, request) is not None:
         raise Rejected(Code.INTERNAL_ERROR, "The request was made before")
 
 
 def store_response(work: Work, request: Request, reply: Fulfill) -> None:
-    """Caches the reply to a request that was fulfilled in this unit."""
+    """Stores the reply to a request that was fulfilled in this unit."""
     if request.request_id is None:
         return
     peers.insert_answer(work, request.peer_id, request.request_id, request.condition, encode(reply), work.now)
     # By time, so that a peer cannot choose moments when nothing is purged.
     if work.now // MILLISECOND % PURGE_INTERVAL == 0:
         retention.purge(work, retention.ANSWERS, work.now)
+
+
+def confirm_reject(work: Work, request: Request, expires_at: int, reject: Reject) -> bytes | NoReply:
+    """The reply to a packet that is rejected: the Reject, stored until the packet expires, or the earlier reply."""
+    found, reply = find_response(work, request), encode(reject)
+    if found is not None:
+        return found
+    if request.request_id is None or work.now >= expires_at:
+        return reply
+    retention.purge(work, retention.REJECTS, work.now)
+    purge_at = min(expires_at, work.now + MAX_REJECT_SECONDS * SECOND)
+    peers.insert_reject(work, request.peer_id, request.request_id, request.condition, reply, purge_at)
+    return reply

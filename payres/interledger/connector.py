@@ -11,7 +11,7 @@ from payres.amounts import MAX_LEDGER
 from payres.clock import MILLISECOND, SECOND, Clock
 from payres.errors import Unavailable
 from payres.interledger import oer
-from payres.interledger.carrying import Carrier, NoReply, Payer, Request, find_response
+from payres.interledger.carrying import Carrier, NoReply, Payer, Request, confirm_reject
 from payres.interledger.credentials import CredentialSource
 from payres.interledger.oer import CodecError
 from payres.interledger.packets import (
@@ -52,7 +52,7 @@ log = logging.getLogger("payres.interledger")
 
 
 class Connector:
-    """Answers the packets of peers. Answers that moved money are sent after the commit."""
+    """Answers the packets of peers. Answers to packets with money are sent after the commit."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Connector:
         if isinstance(outcome, Reject):
             log.debug("a packet of %d from peer %s is answered with %s", prepare.amount, peer.name, describe(outcome))
         if isinstance(outcome, Reject) and prepare.amount and request_id is not None:
-            return await self._confirmed(request, outcome)
+            return await self._confirmed(request, prepare.expires_at, outcome)
         return encode(outcome)
 
     async def _process(self, peer: InboundPeer, prepare: Prepare, request: Request) -> Outcome:
@@ -150,17 +150,17 @@ class Connector:
             raise Rejected(Code.INSUFFICIENT_TIMEOUT, "The packet expires too soon to be forwarded")
         return expires_at - expires_at % MILLISECOND
 
-    async def _confirmed(self, request: Request, reject: Reject) -> bytes | NoReply:
-        """The Reject, unless the same request was fulfilled before.
+    async def _confirmed(self, request: Request, expires_at: int, reject: Reject) -> bytes | NoReply:
+        """The Reject once it is stored, or the reply that the same request got before.
 
         Checked by the writer, after everything in its queue: for a peer that repeats a request, a Reject means that its
-        packet was never fulfilled.
+        packet was never fulfilled, and never will be. What cannot be stored is not answered.
         """
+        unit = partial(confirm_reject, request=request, expires_at=expires_at, reject=reject)
         try:
-            found = await self._database.write(partial(find_response, request=request))
+            return await self._database.write(unit)
         except Unavailable:
             return NoReply.OUTCOME_UNKNOWN
-        return encode(reject) if found is None else found
 
 
 def _configuration(peer: InboundPeer, prepare: Prepare) -> Fulfill:

@@ -40,7 +40,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 REQUIRED: Final = Parameter.empty
 # The modules that declare operations, in the order of the endpoints.
 NOUNS: Final = (
-    *("wallets", "keys", "grants", "assets", "peers", "unresolved_packets", "payments", "payment_history", "webhooks"),
+    *("wallets", "keys", "grants", "assets", "peers", "unresolved_packets", "unresolved_payments", "payments"),
+    *("payment_history", "webhooks"),
     *("status", "ledger", "exports", "api_keys", "audit"),
 )
 # The most rows that one unit of work changes. An operation on more takes several units, and others run in between.

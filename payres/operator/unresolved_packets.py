@@ -15,7 +15,7 @@ from payres import ledger
 from payres.amounts import format_decimal
 from payres.clock import format_time
 from payres.errors import InsufficientFunds, WrongState, require
-from payres.operator.declarations import command, endpoint, form, lists
+from payres.operator.declarations import endpoint, form, lists
 from payres.operator.peers import require_peer
 from payres.operator.shapes import Column, Shape
 from payres.payments.settlement import payment_of, release_unresolved, warn_of_low
@@ -30,6 +30,7 @@ from payres.store.work import Work
 from payres.wire import Resource
 
 Outcome = Literal["delivered", "returned"]
+NONE: Final = "No packet is unresolved"
 SENT: Final = "Whether the peer counts it as delivered"
 RECEIVED: Final = "Accepted just before this server was killed: whether the peer counts it, or has sent the money again"
 
@@ -78,11 +79,11 @@ def packet(work: Work, record: PacketRecord | TakenPacket) -> UnresolvedPacket:
 
 def require_unresolved(work: Work, id: str) -> PacketRecord:
     """Raises NotFound, and WrongState for a packet whose outcome is known or still being determined."""
-    sentence = f"There is no packet {id!r}; `payres peer unresolved NAME` lists those of a peer"
+    sentence = f"There is no packet {id!r}; `payres peer unresolved NAME --packets` lists those of a peer"
     packet = require(PACKETS.get(work, id), sentence)
     if packet.state != "doubtful":
         what = "in flight, or the server is finding out" if packet.state == "prepared" else f"{packet.state} already"
-        raise WrongState(f"The packet is {what}; only what `payres peer unresolved` lists can be resolved")
+        raise WrongState(f"The packet is {what}; only what `payres peer unresolved --packets` lists can be resolved")
     return packet
 
 
@@ -116,17 +117,9 @@ PACKET: Final = Shape(
 
 
 @endpoint("GET /peers/{name}/unresolved-packets", "peers:read", PACKET)
-@command("peer unresolved NAME", "first-bank")
-@lists("packets", "No packet to {name} is unresolved")
+@lists("packets", NONE, "Unresolved packets of {name}")
 def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacket]:
-    """List the unresolved packets of a peer and those to compare.
-
-    The peer did not answer, and the receiver's balance does not show whether they arrived. Their payers have the money
-    back. `payres peer resolve` records what the peer can prove.
-
-    Packets from the peer are those accepted in the last 5 seconds before the server was killed, within the last 30
-    days. A peer that does not repeat requests may have got no answer, and send the money again: compare the balances.
-    """
+    """List the unresolved packets of a peer and those to compare."""
     peer = require_peer(work, name)
     return [*packets.unresolved_packets(work, peer.id), *runs.unsure_packets(work, peer, work.now)]
 

@@ -1,7 +1,8 @@
 """Refunds: return what an incoming payment received.
 
 Money from local wallets returns to them, last payer first. Across assets the exchange is reversed at the payment's
-rate, rounded down: the receiver's money goes into the operator's liquidity, and the payer's comes out of it.
+rate: the receiver's money goes into the operator's liquidity, and the payer's comes out of it. Rounded down is the sum
+of all refunds of a payment, not each, so that refunds in parts return as much as one.
 
 Money from another server goes to a wallet address that the operator names, by an outgoing payment without a grant or
 fee, which is recovered, ended and shown in events like any other. The part that was not sent can be refunded again.
@@ -31,6 +32,7 @@ from payres.store.payments import (
     REFUNDS,
     IncomingRecord,
     RefundRecord,
+    came_back,
     count_under,
     delivered_here,
     open_part,
@@ -177,15 +179,20 @@ def _with_parts(work: Work, found: Plan, amount: int) -> Plan:
 
 
 def _returned(work: Work, receiver: WalletRecord, payer_id: str, amount: int) -> tuple[WalletRecord, int]:
-    """The paying wallet, and what it gets, in its own asset. Raises WrongState, InvalidAmount."""
+    """The paying wallet, and what it gets, in its own asset: with what it got before, its share of all that was sent
+    back, rounded down. Raises WrongState, InvalidAmount.
+    """
     payer = OUTGOING.by_id(work, payer_id)
     wallet = WALLETS.by_id(work, payer.wallet_address_id)
     if not wallet.active:
         raise WrongState(f"The payer's wallet {wallet.path} is inactive and takes no money in", path=wallet.path)
-    net = payer.terms.debit - payer.terms.fee
-    returned = amount if wallet.asset_id == receiver.asset_id else amount * net // payer.terms.receive
+    if wallet.asset_id == receiver.asset_id:
+        return wallet, amount
+    taken, net = payer.terms.receive, payer.terms.debit - payer.terms.fee
+    sent = taken - open_part(work, payer_id) + amount
+    returned = sent * net // taken - came_back(work, payer_id)
     if not returned:
-        raise InvalidAmount("Of this amount nothing would arrive in the payer's currency")
+        raise InvalidAmount("Of this amount nothing would arrive in the payer's currency; send back more at once")
     return wallet, returned
 
 

@@ -74,3 +74,12 @@ def count_and_sum(tx: Transaction, to_peer_id: int, state: State) -> tuple[int, 
     of_peer = f"SELECT count(*), coalesce(sum(amount), 0) FROM packet WHERE state = '{state}' AND to_peer_id = ?"
     count, amount = tx.execute(of_peer, (to_peer_id,)).fetchone()
     return count, amount
+
+
+def delivered_amount(tx: Transaction, outgoing_payment_id: str, to_peer_id: int) -> int:
+    """The sum of the payment's fulfilled packets to a peer, in the peer's asset."""
+    delivered = (
+        "SELECT coalesce(sum(amount), 0) FROM packet"
+        " WHERE outgoing_payment_id = ? AND state = 'fulfilled' AND to_peer_id = ?"
+    )
+    return number(tx, delivered, outgoing_payment_id, to_peer_id)

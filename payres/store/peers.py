@@ -56,7 +56,8 @@ PEERS = Table(PeerRecord, _SOURCE, prefix="p.", balance="a.balance", held="a.hel
 ACTIVE = "p.removed_at IS NULL"
 _FIND_REQUEST = """
 SELECT condition, reply FROM answered_request WHERE peer_id = ?1 AND request_id = ?2 UNION ALL
-SELECT NULL, prepare FROM packet WHERE from_peer_id = ?1 AND from_request_id = ?2 AND prepare IS NOT NULL
+SELECT NULL, prepare FROM packet WHERE from_peer_id = ?1 AND from_request_id = ?2 AND prepare IS NOT NULL UNION ALL
+SELECT condition, reply FROM rejected_request WHERE peer_id = ?1 AND request_id = ?2
 """
 
 
@@ -137,7 +138,7 @@ def outgoing_token(tx: Transaction, peer: PeerRecord) -> str:
 
 
 def find_request(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes | None, bytes] | None:
-    """The condition and reply of a fulfilled request; None and the Prepare of a forwarded one without an outcome."""
+    """The condition and reply of an answered request; None and the Prepare of a forwarded one without an outcome."""
     row = tx.execute(_FIND_REQUEST, (peer_id, request_id)).fetchone()
     return (row[0], row[1]) if row else None
 
@@ -145,3 +146,10 @@ def find_request(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes 
 def insert_answer(tx: Transaction, peer_id: int, request_id: str, condition: bytes, reply: bytes, now: int) -> None:
     columns = {"peer_id": peer_id, "request_id": request_id, "condition": condition, "reply": reply}
     insert_row(tx, "answered_request", **columns, answered_at=now)
+
+
+def insert_reject(
+    tx: Transaction, peer_id: int, request_id: str, condition: bytes, reply: bytes, purge_at: int
+) -> None:
+    columns = {"peer_id": peer_id, "request_id": request_id, "condition": condition, "reply": reply}
+    insert_row(tx, "rejected_request", **columns, purge_at=purge_at)

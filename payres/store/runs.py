@@ -11,7 +11,7 @@ import msgspec
 
 from payres.clock import DAY, SECOND
 from payres.store.peers import PeerRecord
-from payres.store.rows import first_row_from
+from payres.store.rows import first_row_from, number
 from payres.store.work import Transaction
 
 UNSURE: Final = 5 * SECOND  # before a kill, in which answers may have been lost
@@ -27,8 +27,9 @@ UPDATE server_run SET killed_after = max(
 ) WHERE killed_after IS NULL
 """
 _TAKEN = """
-SELECT t.id, t.amount, t.incoming_payment_id, w.path, t.created_at FROM transfer t
+SELECT t.id, t.amount, t.incoming_payment_id, w.path, p.name, t.created_at FROM transfer t
 LEFT JOIN incoming_payment i ON i.id = t.incoming_payment_id LEFT JOIN wallet_address w ON w.id = i.wallet_address_id
+LEFT JOIN packet k ON k.id = t.packet_id LEFT JOIN peer p ON p.id = k.to_peer_id
 WHERE t.id >= ? AND t.id < ? AND t.debit_account_id = ? AND t.kind IN ('payment', 'exchange') AND NOT EXISTS
   (SELECT 1 FROM answered_request WHERE peer_id = ? AND answered_at = t.created_at)
 ORDER BY t.id
@@ -36,12 +37,14 @@ ORDER BY t.id
 
 
 class TakenPacket(msgspec.Struct, frozen=True):
-    """A packet from a peer, its amount on the link, and the payment and wallet it paid unless it was forwarded."""
+    """A packet from a peer, its amount on the link, and the payment and wallet that it paid, or the name of the peer
+    that it was forwarded to."""
 
     peer: PeerRecord
     amount: int
     incoming_payment_id: str | None
     wallet: str | None
+    forwarded_to: str | None
     created_at: int
 
 
@@ -78,3 +81,9 @@ def unsure_packets(tx: Transaction, peer: PeerRecord, now: int) -> Sequence[Take
         rows = tx.execute(_TAKEN, (first, beyond, peer.account_id, peer.id))
         found |= {transfer_id: TakenPacket(peer, *row) for transfer_id, *row in rows.fetchall()}
     return [*found.values()]
+
+
+def received_amount(tx: Transaction, peer: PeerRecord, incoming_payment_id: str) -> int:
+    """The sum of the packets from the peer that an incoming payment has received, in the peer's asset."""
+    received = "SELECT coalesce(sum(amount), 0) FROM transfer WHERE incoming_payment_id = ? AND debit_account_id = ?"
+    return number(tx, received, incoming_payment_id, peer.account_id)

@@ -19,6 +19,7 @@ PATHS = (
     *("/wallets/alice/keys/{kid}", "/wallets/alice/deposit", "/wallets/alice/deactivate", "/payments", "/grants"),
     *("/payments/{incoming}", "/payments/{outgoing}", "/payments/{failed}", "/payments?state=sending"),
     *("/payments/{incoming}/refund", "/grants/{grant}", "/grants/{grant}/revoke", "/peers", "/peers/second"),
+    "/peers/second/unresolved-packets",
     *("/packets/{packet}", "/webhooks", "/webhooks/deliveries", "/api-keys", "/api-keys/{api_key}", "/audit-log"),
     *("/exports", "/settings", "/wallets/nobody", "/nonsense"),
 )

@@ -93,29 +93,71 @@ def test_unresolved_lists_each_packet_with_its_payment_wallet_amount_and_time(
     payres: Command, as_json: AsJson, given_up: str
 ) -> None:
     amount = "1.50" if given_up == "USD" else "0.75"
-    assert as_json("peer", "unresolved", "bank") == {
-        "packets": [
-            {
-                "id": packet_id,
-                "peer": "bank",
-                "payment": PAYMENT,
-                "wallet": "alice",
-                "amount": amount,
-                "assetCode": given_up,
-                "assetScale": 2,
-                "expiredAt": "2023-11-14T22:13:20.000Z",
-                "receivedAt": None,
-            }
-            for packet_id in UNKNOWN
-        ]
-    }
+    assert as_json("peer", "unresolved", "bank")["packets"] == [
+        {
+            "id": packet_id,
+            "peer": "bank",
+            "payment": PAYMENT,
+            "wallet": "alice",
+            "amount": amount,
+            "assetCode": given_up,
+            "assetScale": 2,
+            "expiredAt": "2023-11-14T22:13:20.000Z",
+            "receivedAt": None,
+        }
+        for packet_id in UNKNOWN
+    ]
     assert payres("peer", "doubts", "bank").stdout == payres("peer", "unresolved", "bank").stdout
-    assert rows_of(payres("peer", "unresolved", "bank"))[1:] == [
+    assert rows_of(payres("peer", "unresolved", "bank", "--packets"))[1:] == [
         [packet_id, "bank", PAYMENT, "alice", amount, given_up, "2023-11-14T22:13:20.000Z", TO_COMPARE]
         for packet_id in UNKNOWN
     ]
     unresolved = as_json("peer", "show", "bank")["inDoubt"]
     assert unresolved == {"packets": 2, "amount": "3.00" if given_up == "USD" else "1.50"}
+
+
+def test_unresolved_is_a_row_for_each_payment_with_the_figures_to_compare(
+    payres: Command, as_json: AsJson, given_up: str
+) -> None:
+    least, amount, most = ("4.00", "3.00", "7.00") if given_up == "USD" else ("2.00", "1.50", "3.50")
+    when = "2023-11-14T22:13:20.000Z"
+    [found] = as_json("peer", "unresolved", "bank")["payments"]
+    assert found == {
+        "peer": "bank",
+        "direction": "outgoing",
+        "payment": PAYMENT,
+        "wallet": "alice",
+        "receiver": "https://elsewhere.example/incoming-payments/1",
+        "forwardedTo": None,
+        "packets": 2,
+        "amount": amount,
+        "assetCode": given_up,
+        "assetScale": 2,
+        "firstAt": when,
+        "lastAt": when,
+        "least": least,
+        "most": most,
+    }
+    compare = f"For the whole payment the peer counts {least} if none of these arrived, {most} if all did"
+    assert rows_of(payres("peer", "unresolved", "bank"))[1:] == [
+        [PAYMENT, "outgoing", "alice", "2", amount, given_up, when, when, compare]
+    ]
+    as_json("peer", "resolve", UNKNOWN[0], "--returned")
+    [left] = as_json("peer", "unresolved", "bank")["payments"]
+    assert left["packets"] == 1
+
+
+def test_many_packets_of_few_payments_are_few_rows(payres: Command, tx: Work, given_up: str) -> None:
+    """As after a series of kills. Each still has its packets."""
+    known, peer = OUTGOING.by_id(tx, PAYMENT), peers.require_peer(tx, "bank")
+    for number in range(13):
+        again = msgspec.structs.replace(known, id=f"{PAYMENT[:-2]}{number + 10}", quote_id=None)
+        OUTGOING.insert(tx, again)
+        for at in range(36):
+            one = PacketRecord(tx.new_id(), peer.id, again.id, None, None, 9, 9, None, EXPIRY + at, "doubtful")
+            PACKETS.insert(tx, one)
+    assert len(rows_of(payres("peer", "unresolved", "bank"))) == 1 + 14
+    assert len(rows_of(payres("peer", "unresolved", "bank", "--packets"))) == 1 + 2 + 13 * 36
 
 
 @pytest.mark.usefixtures("given_up")
@@ -150,7 +192,7 @@ def test_delivered_packets_are_owed_to_the_peer_out_of_liquidity(as_json: AsJson
         assert peer_balance(tx) == owed + number * worth
         assert liquidity(tx, given_up) == pool - number * worth
         assert as_json("ledger", "check")["ok"] is True
-    assert as_json("peer", "unresolved", "bank") == {"packets": []}
+    assert as_json("peer", "unresolved", "bank") == {"payments": [], "packets": []}
     assert as_json("peer", "show", "bank")["packetsSent"] == 3
     assert as_json("wallet", "show", "alice") == wallet
     assert spent(tx) == counted  # it was delivered

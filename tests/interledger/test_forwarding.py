@@ -19,6 +19,7 @@ from payres.operator import assets
 from payres.operator import peers as operator_peers
 from payres.operator.assets import set_rate
 from payres.operator.unresolved_packets import PACKET, begin_run, list_unresolved
+from payres.operator.unresolved_payments import UNRESOLVED_PAYMENT, list_unresolved_payments
 from payres.store import peers, runs, status
 from payres.store.accounts import ACCOUNTS
 from payres.store.peers import PeerRecord, account_of_peer
@@ -93,20 +94,6 @@ async def test_money_is_reserved_while_the_packet_is_under_way(node: Node) -> No
         answer.set()
         assert await first == THANKS
     assert await node.balance("near") == -400
-
-
-async def test_rejected_request_may_be_repeated_and_goes_again(node: Node) -> None:
-    answers: list[Reply] = [FAR_REJECT, THANKS]
-
-    async def behave(request: Request) -> bytes:
-        return answered(answers.pop(0), request.number)
-
-    async with FakePeer(behave) as far:
-        near, prepare = await pair(node, far), far_prepare(node, 500, FULFILLMENT)
-        assert await node.send(near, prepare, "number") == FAR_REJECT
-        assert await node.send(near, prepare, "number") == THANKS
-        assert len({request.number for request in far.requests}) == 2
-    assert await node.balance("near") == -500
 
 
 UNKNOWN = NoReply.OUTCOME_UNKNOWN
@@ -315,7 +302,7 @@ async def test_peer_whose_packets_are_held_leaves_others_places_on_the_next_link
         assert await node.send(other, prepare, "number") == THANKS
         holding.let_go.set()
         assert await asyncio.gather(*held) == [THANKS] * MAX_PASSED_ON_OF_PEER
-        assert await node.send(near, prepare, "one more") == THANKS
+        assert await node.send(near, prepare, "another") == THANKS
     assert await node.balance("near") == -500 * (MAX_PASSED_ON_OF_PEER + 1)
 
 
@@ -330,7 +317,7 @@ async def test_packets_passed_on_to_one_peer_are_limited(node: Node, monkeypatch
         assert code(await node.send(third, prepare, "number")) == "T03"
         holding.let_go.set()
         assert await asyncio.gather(*held) == [THANKS] * MAX_PASSED_ON
-        assert await node.send(third, prepare, "number") == THANKS
+        assert await node.send(third, prepare, "another") == THANKS
 
 
 # Packets of our own while they wait for their slot on a link
@@ -417,3 +404,12 @@ async def test_packets_just_before_a_kill_are_listed_of_a_peer_that_does_not_rep
     assert [one.amount for one in found] == listed
     known = (None, None) if is_passed_on else (payment, "alice")
     assert all((one.payment, one.wallet, one.id, one.expired_at) == (*known, None, None) for one in found)
+    grouped = await node.database.read(
+        lambda tx: [UNRESOLVED_PAYMENT.show(tx, one) for one in list_unresolved_payments(tx, "near")]
+    )
+    for group in grouped:
+        assert (group.direction, group.payment, group.wallet) == ("incoming", *known)
+        assert (group.packets, group.amount, group.first_at < group.last_at) == (2, "0.70", True)
+        assert group.forwarded_to == ("far" if is_passed_on else None)
+        assert (group.least, group.most) == ((None, None) if is_passed_on else ("0.30", "1.00"))
+    assert len(grouped) == bool(listed)

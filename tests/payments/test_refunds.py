@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres import ledger
-from payres.amounts import format_decimal
+from payres.amounts import Asset, format_decimal
 from payres.errors import DomainError, InsufficientFunds, InvalidAmount, InvalidRequest, WrongState
 from payres.operator import assets, invariant_checks, wallets
 from payres.operator.payment_history import send_back
@@ -36,6 +36,7 @@ from tests.works import (
     work_at,
 )
 
+EUR = Asset("EUR", 2)
 ASSETS = {"alice": "USD", "bob": "USD", "emma": "EUR"}
 
 
@@ -89,15 +90,54 @@ def test_exchange_is_undone_at_the_rate_of_the_payment_without_its_fee(tx: Work)
     [third] = refund(tx, Wanted("bill", "r-1", "1.00"))
     assert (third.amount, third.returned) == (100, 66), "rounded down"
     [rest] = refund(tx, Wanted("bill", "r-2"))
-    assert (rest.amount, rest.returned) == (200, 133)
-    assert (balance(tx, "emma"), balance(tx, "shop")) == ("999.89", "0.00")
+    assert (rest.amount, rest.returned) == (200, 134), "with the part of a cent that was left of the first"
+    assert (balance(tx, "emma"), balance(tx, "shop")) == ("999.90", "0.00")
     check_books(tx)
+
+
+def test_refund_in_many_parts_returns_as_much_as_one(tx: Work) -> None:
+    pay(tx, "emma", 1056, debit=1000)
+    parts = [refund(tx, Wanted("bill", f"r-{n}", "0.12"))[0] for n in range(88)]
+    assert sum(one.returned for one in parts) == 1000
+    assert {one.returned for one in parts} == {11, 12}
+    assert balance(tx, "emma") == "1000.00"
+    check_books(tx)
+
+
+@given(
+    payers=st.lists(st.tuples(st.integers(1, 3_000), st.integers(1, 3_000)), min_size=1, max_size=3),
+    parts=st.lists(st.integers(1, 800), max_size=12),
+)
+@examples(60)
+def test_refunds_in_any_parts_return_what_one_of_their_sum_would(
+    payers: list[tuple[int, int]], parts: list[int]
+) -> None:
+    """At any time, whoever paid at whichever rate. A part of which nothing would arrive is refused."""
+    with closing(connect_writer(":memory:")) as connection:
+        work = work_at(connection, NOW)
+        keep_books(work)
+        for receive, net in payers:
+            pay(work, "emma", receive, debit=net + 7, fee=7)
+        work.execute("SAVEPOINT paid")
+        total = 0
+        for at, part in enumerate(parts):
+            with suppress(InvalidAmount), savepoint(work):
+                total += sum(one.amount for one in refund(work, Wanted("bill", f"r-{at}", format_decimal(part, EUR))))
+        before = balance(work, "emma"), balance(work, "shop")
+        work.execute("ROLLBACK TO paid")
+        if total:
+            refund(work, Wanted("bill", "r", format_decimal(total, EUR)))
+        assert before == (balance(work, "emma"), balance(work, "shop"))
+        check_books(work)
 
 
 def test_refund_that_would_bring_nothing_is_refused(tx: Work) -> None:
     pay(tx, "emma", 300, debit=2)
     with pytest.raises(InvalidAmount, match="nothing would arrive"):
         refund(tx, Wanted("bill", "r-1", "0.01"))
+    for number, (part, returned) in enumerate([("1.50", 1), ("1.50", 1)]):
+        [made] = refund(tx, Wanted("bill", f"r-{number}", part))
+        assert made.returned == returned
 
 
 def test_refund_across_assets_needs_liquidity_and_warns_when_little_is_left(tx: Work) -> None:

@@ -19,7 +19,7 @@ from payres.store.database import EXAMINERS, Database
 from payres.store.lanes import READS_PER_TURN
 from payres.store.work import Transaction
 from tests.helpers import TIMEOUT, examples
-from tests.traces import Gate, commit_held, trace
+from tests.traces import Gate, break_commit, commit_held, trace
 
 Unit = Callable[[Transaction], object]
 
@@ -69,12 +69,6 @@ def answer_with(number: int) -> Unit:
         return tx.execute("SELECT ?", (number,)).fetchone()[0]
 
     return unit
-
-
-def break_commit(tx: Transaction) -> None:
-    """Refers to a wallet address that does not exist; the constraint is first looked at by COMMIT."""
-    tx.execute("PRAGMA defer_foreign_keys = ON")
-    tx.execute("INSERT INTO session (id_hash, wallet_address_id, created_at, expires_at) VALUES (x'00', 404, 0, 1)")
 
 
 def kept(tx: Transaction) -> set[str]:

@@ -7,7 +7,7 @@ import msgspec
 from starlette.responses import Response
 
 from payres.grants.spending import spending_of
-from payres.operator import keys, payments, peers, unresolved_packets, wallets
+from payres.operator import keys, payments, peers, wallets
 from payres.operator.declarations import operation_of
 from payres.operator.exports import PeriodQuery
 from payres.operator.grants import GRANT
@@ -17,7 +17,7 @@ from payres.operator.payment_history import HISTORY, is_above_zero, show_payment
 from payres.operator.payments import PAYMENT, Payment
 from payres.operator.peers import PEER
 from payres.operator.shapes import Cell, Column, cell_of, facts_of, make_table, path_of
-from payres.operator.unresolved_packets import PACKET
+from payres.operator.unresolved_payments import UNRESOLVED_PAYMENT, list_unresolved_payments
 from payres.operator.wallets import WALLET
 from payres.pages.admin.operations import filters_of
 from payres.pages.admin.sign_in import Visit
@@ -29,6 +29,7 @@ from payres.visible import visible_text
 
 FEW: Final = PageQuery(10, None, "older")
 LIVE_SECONDS: Final = 5
+KNOWN: Final = "The outcome of each packet is known"
 NO_MOVEMENTS: Final = "There are no deposits or withdrawals yet"
 
 
@@ -138,13 +139,13 @@ async def peer_page(visit: Visit) -> Response:
     name = visit.segments["name"]
 
     def unit(work: Work) -> dict[str, Any]:
-        unresolved = _listed(work, unresolved_packets.list_unresolved, name=name)
+        unresolved = _listed(work, list_unresolved_payments, name=name)
         settlements = _listed(work, peers.list_settlements, page=FEW, name=name)
-        own = [column for column in PACKET.listed if column.section != "peers"]
         return {
             "facts": facts_of(PEER.columns, PEER.find(work, name=name)),
-            "packets": make_table("Unresolved packets", own, unresolved, "The outcome of each is known"),
+            "unresolved": make_table("Unresolved payments", UNRESOLVED_PAYMENT.on_pages, unresolved, KNOWN),
             "settlements": make_table("Settlements", MOVEMENT.listed, settlements, "Nothing was settled yet"),
         }
 
-    return visit.show("peer.html", title=name, **await visit.read(unit))
+    packets = path_of("peers", name, "unresolved-packets")
+    return visit.show("peer.html", title=name, packets=packets, **await visit.read(unit))

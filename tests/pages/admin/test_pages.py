@@ -127,7 +127,11 @@ def test_grant_is_told_in_words_with_what_is_left(ann: Browser, seeded: Seeded) 
 
 def test_peer_has_its_unresolved_packets(ann: Browser, seeded: Seeded) -> None:
     assert "Unresolved packets USD 5.00 in 1 packet " in ann.words("/admin/peers/second")
-    [packet] = _table(ann, "/admin/peers/second", "Unresolved packets")
+    [payment] = _table(ann, "/admin/peers/second", "Unresolved payments")
+    assert (payment["Payment"], payment["Packets"], payment["Amount"]) == (seeded.failed, "1", "5.00")
+    assert "counts 0.00 if none of these arrived, 5.00 if all did" in payment["To compare"]
+    assert '<a href="/admin/peers/second/unresolved-packets">Each packet</a>' in ann.get("/admin/peers/second").text
+    [packet] = ann.rows("/admin/peers/second/unresolved-packets")
     assert (packet["Packet"], packet["Payment"], packet["Amount"]) == (seeded.packet, seeded.failed, "5.00")
     [peer] = ann.rows("/admin/peers")
     assert (peer["Peer"], peer["Unresolved packets"]) == ("second", "5.00 in 1 packet")
