@@ -104,9 +104,9 @@ def render(
 
 
 def language_of(request: Request) -> Language:
-    """The reader's language, by Accept-Language, and time zone."""
-    code = preferred(request.headers.get("accept-language", ""))
-    return Language(code, context_of(request).clock.now(), zone_of(request))
+    """The reader's language and region, by Accept-Language, and time zone."""
+    code, region = preferred(request.headers.get("accept-language", ""))
+    return Language(code, context_of(request).clock.now(), zone_of(request), region)
 
 
 def load_templates(*names: str) -> None:
