@@ -59,6 +59,11 @@ MAX_IDEMPOTENCY_KEY_LENGTH: Final = 255  # Characters of an Idempotency-Key, wit
 MIN_PASSWORD_LENGTH: Final = 8
 MAX_PASSWORD_LENGTH: Final = 1024  # Characters of a password.
 
+# Incoming payments.
+
+# Days after its expiry for which an incoming payment without an incomingAmount that received nothing can be read.
+EMPTY_PAYMENT_DAYS: Final = 7
+
 # Grants.
 
 # Seconds in which a client must continue an approved grant; then the approval has lapsed.
