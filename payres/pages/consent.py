@@ -45,6 +45,12 @@ from payres.urls import canonical
 # Refresh intervals in seconds: while only the operator can decide, and while the owner reads the request.
 WAITING_SECONDS: Final = 5
 READING_SECONDS: Final = 30
+# Loads the page again every five seconds, to show a decision made in another place, until something is typed, clicked
+# or loading; and not while a field has a text that was typed, as after the browser's Back.
+LOOK_AGAIN: Final = (
+    'let t=setInterval(()=>[...document.querySelectorAll("input")].some(i=>i.value!=i.defaultValue)||location.reload(),'
+    '5e3);for(let e of["input","keydown","click","toggle","beforeunload"])addEventListener(e,()=>clearInterval(t),true)'
+)
 
 
 async def answer(request: Request) -> Response:
@@ -78,14 +84,14 @@ async def _show(request: Request, found: ConsentRequest) -> Response:
         return _explain(request, found, error)
     seconds = -(-(found.interaction.expires_at - now) // SECOND)
     if found.session is not None:
-        response = await _show_request(request, found, found.session)
+        response = await _show_request(request, found, found.session, script=LOOK_AGAIN)
         spending = spending_of(found.grant.access)
-        if spending is None or spending.value is None:  # a refresh would clear a limit being typed
+        if spending is None or spending.value is None:  # without a script, a refresh would clear a limit being typed
             seconds = READING_SECONDS
     elif found.wallet.password_hash is None:
         response, seconds = _show_sign_in(request, found), WAITING_SECONDS
-    else:  # no refresh before expiry: it would clear a password being typed
-        response = _show_sign_in(request, found)
+    else:  # without a script, no refresh before expiry: it would clear a password being typed
+        response = _show_sign_in(request, found, script=LOOK_AGAIN)
     response.headers["Refresh"] = str(seconds)
     return response
 
@@ -176,14 +182,21 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
     return response
 
 
-def _show_sign_in(request: Request, found: ConsentRequest, problem: str | None = None, status: int = 200) -> Response:
+def _show_sign_in(
+    request: Request, found: ConsentRequest, problem: str | None = None, status: int = 200, script: str = ""
+) -> Response:
     """The sign-in form, or an explanation for a wallet without a password."""
     values = _parties(request, found) | {"problem": problem, "here": _path(request)}
-    return forms.render_sign_in(request, "consent/sign_in.html", values, status)
+    return forms.render_sign_in(request, "consent/sign_in.html", values, status, script=script)
 
 
 async def _show_request(
-    request: Request, found: ConsentRequest, session: str, refused: str | None = None, problem: str = ""
+    request: Request,
+    found: ConsentRequest,
+    session: str,
+    refused: str | None = None,
+    problem: str = "",
+    script: str = "",
 ) -> Response:
     """The request and the decision form; `refused` is an invalid limit, and `problem` says why if it is not one."""
     context, language = context_of(request), html.language_of(request)
@@ -207,6 +220,7 @@ async def _show_request(
         "limit": _limit(spending, around, refused, language),
         "is_refused": refused is not None,
         "problem": problem,
+        "here": _path(request),
         "finish": visible.visible_url(finish) if finish else None,
         "until": found.interaction.expires_at,
         "csrf": csrf_token(session),
@@ -214,7 +228,7 @@ async def _show_request(
     }
     status = 400 if refused is not None else 200
     values |= _parties(request, found)
-    return html.render(request, "consent/request.html", values, status, form_action=_form_action(finish))
+    return html.render(request, "consent/request.html", values, status, _form_action(finish), script)
 
 
 def _limit(spending: Spending | None, around: Surroundings, refused: str | None, language: Language) -> str | None:
