@@ -322,7 +322,7 @@ def test_empty_payment_without_an_amount_goes_seven_days_after_it_expired(tx: Tr
 @pytest.mark.parametrize("kept", ["has an amount", "was paid", "was paid after", "was completed", "not noticed"])
 def test_other_incoming_payments_stay(tx: Transaction, kept: str) -> None:
     payment_id = empty(tx, START, amount=100 if kept == "has an amount" else None)
-    wallet = wallets.require_wallet(tx, "alice")
+    wallet = wallets.require_wallet(work_at(tx, START), "alice")
     if kept == "was paid":
         incoming.credit(work_at(tx, START), wallet, INCOMING.by_id(tx, payment_id), 5)
     if kept == "was completed":

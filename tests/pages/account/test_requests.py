@@ -160,26 +160,26 @@ def test_request_that_ends_paid_in_part_says_what_came_and_leads_to_the_rest(pay
         if ends == "is cancelled":
             owner.send(path, "cancel")
     payres.clock.advance(DAY + 1)
-    with OwnersBrowser(payres, owner.path) as owner:
+    with OwnersBrowser(payres, owner.path) as later:
         movement, has_ended = (
             path.replace(PATH, "/account/payments"),
             "has expired" if ends == "expires" else "was cancelled",
         )
         came = "10.00 of {}25.00 came. The rest can no longer be paid."
         for place in ("/account", "/account/activity"):
-            assert came.format("") in owner.words(place)
-            assert ("expired" if ends == "expires" else "cancelled") in owner.words(place)
+            assert came.format("") in later.words(place)
+            assert ("expired" if ends == "expires" else "cancelled") in later.words(place)
         for place in (path, movement):
-            assert f"This request {has_ended}" in owner.words(place)
-            assert f"USD {came.format('USD ')}" in owner.words(place)
+            assert f"This request {has_ended}" in later.words(place)
+            assert f"USD {came.format('USD ')}" in later.words(place)
             assert (
-                f'href="{PATH}?amount=15.00&amp;note=Lunch%20%26%20tea">Ask for the rest' in owner.http.get(place).text
+                f'href="{PATH}?amount=15.00&amp;note=Lunch%20%26%20tea">Ask for the rest' in later.http.get(place).text
             )
-        assert f'href="{path}"' in owner.http.get(movement).text
-        form = owner.http.get(PATH, params={"amount": "15.00", "note": "Lunch & tea"}).text
+        assert f'href="{path}"' in later.http.get(movement).text
+        form = later.http.get(PATH, params={"amount": "15.00", "note": "Lunch & tea"}).text
         assert 'value="15.00"' in form
         assert 'value="Lunch &amp; tea"' in form
-        bill = owner.words(path.replace("account/request", "pay"))
+        bill = later.words(path.replace("account/request", "pay"))
         assert "USD 10.00 of USD 25.00 was paid. The rest can no longer be paid here: ask Asker for a new bill." in bill
 
 
