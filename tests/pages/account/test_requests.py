@@ -163,7 +163,7 @@ def test_request_that_ends_paid_in_part_says_what_came_and_leads_to_the_rest(pay
     with OwnersBrowser(payres, owner.path) as later:
         movement, has_ended = (
             path.replace(PATH, "/account/payments"),
-            "has expired" if ends == "expires" else "was cancelled",
+            "for money has expired" if ends == "expires" else "was cancelled",
         )
         came = "10.00 of {}25.00 came. The rest can no longer be paid."
         for place in ("/account", "/account/activity"):
