@@ -240,7 +240,8 @@ create table password_link (
 -- Incoming payments. received is the total paid in; `payres ledger check` compares it with the transfers. The
 -- *_event_at columns are the times of the last partial payment event, and of the expiry event. listed is the key in the
 -- owner's activity list, comparable with the ids of outgoing payments: it starts with the time of the first receipt, or
--- before that is the id, while the payment is open and has an amount. Others are null, and not shown.
+-- before that is the id, while the payment is open and has an amount. Others are null, and not shown. At purge_at the
+-- payment is deleted: it has expired, without an amount and with nothing received. Null for all others.
 create table incoming_payment (
   id text primary key,
   wallet_address_id integer not null references wallet_address,
@@ -253,13 +254,15 @@ create table incoming_payment (
   completed_at integer,
   partial_event_at integer,
   expiry_event_at integer,
-  listed text
+  listed text,
+  purge_at integer
 ) strict, without rowid;
 create index incoming_payment_of_wallet on incoming_payment (wallet_address_id, id);
 create index incoming_payment_of_client on incoming_payment (client_id, wallet_address_id, id);
 create index incoming_payment_listed on incoming_payment (wallet_address_id, listed) where listed is not null;
 create index incoming_payment_to_expire on incoming_payment (expires_at)
   where completed_at is null and expiry_event_at is null;
+create index incoming_payment_to_purge on incoming_payment (purge_at) where purge_at is not null;
 
 -- Payments of local incoming payments from wallets on other servers, started in a payer's browser. id_hash is the
 -- SHA-256 of the secret in the URL that the payer returns to, browser_hash that of the secret in the browser's cookie.
@@ -282,7 +285,7 @@ create table checkout (
   check ((state in ('asked', 'returned', 'made')) = (pending is not null))
 ) strict, without rowid;
 create index checkout_purge on checkout (purge_at);
-create index checkout_paid on checkout (incoming_payment_id, payer) where state = 'paid';
+create index checkout_of_incoming_payment on checkout (incoming_payment_id, state, payer);
 
 -- Quotes. incoming_payment_id is set if the receiver is local; otherwise path is the probed path to it, as JSON. At
 -- purge_at the quote is deleted if unused; null once a payment is known to have used it. wish is the owner's input, as
@@ -306,6 +309,7 @@ create table quote (
 ) strict, without rowid;
 create index quote_of_client on quote (client_id);
 create index quote_to_purge on quote (purge_at) where purge_at is not null;
+create index quote_to_incoming_payment on quote (incoming_payment_id) where incoming_payment_id is not null;
 
 -- Outgoing payments. sent has left the wallet, fee included; delivered has arrived at the receiver. window_start is the
 -- start of the grant's interval that the payment counts in, 0 if the grant has no interval. path is as in quote.
@@ -347,6 +351,8 @@ create index outgoing_payment_of_wallet on outgoing_payment (wallet_address_id, 
 create index outgoing_payment_of_client on outgoing_payment (client_id, wallet_address_id, id);
 create index outgoing_payment_of_grant on outgoing_payment (grant_id, created_at, sent) where grant_id is not null;
 create index outgoing_payment_sending on outgoing_payment (id) where state = 'sending';
+create index outgoing_payment_to_incoming_payment on outgoing_payment (incoming_payment_id)
+  where incoming_payment_id is not null;
 create index outgoing_payment_to_receiver on outgoing_payment (receiver, ended_at) where incoming_payment_id is null;
 
 -- The sums that a grant has spent or holds in each window of its interval, in the sender's asset and each receiver's.

@@ -10,7 +10,13 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from payres.limits import MAX_ACCESS_ITEMS, MAX_INTERVAL_LENGTH, MAX_NONCE_LENGTH
+from payres.limits import (
+    MAX_ACCESS_ITEMS,
+    MAX_INTERVAL_LENGTH,
+    MAX_NONCE_LENGTH,
+    MAX_START_MODE_LENGTH,
+    MAX_START_MODES,
+)
 from payres.wire import Amount, Body, Resource, Text
 
 Nonce = Annotated[str, Meta(min_length=1, max_length=MAX_NONCE_LENGTH)]
@@ -77,8 +83,14 @@ class Finish(msgspec.Struct, frozen=True):
     hash_method: Literal["sha-256"] | UnsetType = UNSET
 
 
+# Those other than "redirect" are ignored: the list says what the client can do (RFC 9635 section 2.5.1).
+StartMode = (
+    Annotated[str, Meta(max_length=MAX_START_MODE_LENGTH)] | Annotated[dict[str, Raw], Meta(max_length=MAX_START_MODES)]
+)
+
+
 class Interact(msgspec.Struct, frozen=True):
-    start: list[Literal["redirect"]]
+    start: Annotated[list[StartMode], Meta(max_length=MAX_START_MODES)]
     finish: Finish | UnsetType = UNSET
 
 

@@ -49,6 +49,9 @@ MAX_QUERY_BYTES: Final = 4096  # Bytes of a list's query. Its longest part is a 
 DEFAULT_PAGE: Final = 20  # Items of a page by default.
 MAX_PAGE: Final = 100  # Items of a page.
 MAX_ACCESS_ITEMS: Final = 3  # Access items of a grant request: one of each type.
+# Interaction start modes in a grant request, of which only redirect counts, and members of one that is an object.
+MAX_START_MODES: Final = 16
+MAX_START_MODE_LENGTH: Final = 256  # Characters of the name of a start mode.
 # Nesting depth of metadata, itself included. Programs that read it have limits too (RFC 8259 section 9).
 MAX_METADATA_DEPTH: Final = 128
 # Bytes of metadata as written. It is stored with its payment, and a page shows a hundred of them.
@@ -58,6 +61,11 @@ MAX_IDEMPOTENCY_KEY_LENGTH: Final = 255  # Characters of an Idempotency-Key, wit
 # Minimum characters of a new password; older, shorter ones remain valid.
 MIN_PASSWORD_LENGTH: Final = 8
 MAX_PASSWORD_LENGTH: Final = 1024  # Characters of a password.
+
+# Incoming payments.
+
+# Days after its expiry for which an incoming payment without an incomingAmount that received nothing can be read.
+EMPTY_PAYMENT_DAYS: Final = 7
 
 # Grants.
 

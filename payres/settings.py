@@ -18,6 +18,7 @@ from payres import brand_settings, limits
 from payres.identifiers import is_ilp_address
 from payres.logs import LogFormat, LogLevel
 from payres.urls import is_http_url
+from payres.visible import is_visible
 
 PREFIX = "PAYRES_"
 TEXTS = {"environment", "set"}  # origins whose values are text
@@ -254,7 +255,7 @@ def _link(url: str) -> str:
 
 
 def _name(text: str) -> str:
-    if len(text) > MAX_NAME_LENGTH or not text.isprintable():
+    if len(text) > MAX_NAME_LENGTH or not is_visible(text):
         raise ValueError(f"must be a name of at most {MAX_NAME_LENGTH} characters")
     return text.strip()
 

@@ -13,6 +13,8 @@ MAX_NOTE_LENGTH = 300
 URL_CHARACTERS = "%:/?#[]@!$&'()*+,;=-._~"
 # Some scripts and emoji need the joiners; other format characters are only used to deceive.
 JOINERS = "\u200c\u200d"
+FIRST_JOINED = "\u0590"  # no letter before it, such as a Latin or Cyrillic one, looks different beside a joiner
+VIRAMA = 9  # the combining class of the marks that a joiner may follow at the end of a word (RFC 5892 appendix A)
 # Invisible letters and symbols: Hangul fillers and the Braille pattern without dots.
 BLANKS = "\u115f\u1160\u2800\u3164\uffa0"
 INVISIBLE_CATEGORIES = ("Cc", "Cf", "Cs", "Co", "Cn")
@@ -45,12 +47,24 @@ def visible_name(name: str | None, wallet_address: str | None) -> str | None:
     line = "" if name is None or name == wallet_address else " ".join(visible_text(name).split())
     if not any(unicodedata.category(character)[0] in "LNPS" for character in line):
         return None
-    return line if len(line) <= MAX_NAME_LENGTH else line[: MAX_NAME_LENGTH - 1] + "…"
+    return _shortened(line, MAX_NAME_LENGTH)
 
 
 def visible_text(text: str) -> str:
-    """A text without characters that hide text or change its direction; blanks and line breaks become spaces."""
-    return "".join(" " if character.isspace() else character for character in text if not _is_hidden(character))
+    """A text without characters that hide text or change its direction; blanks and line breaks become spaces.
+
+    Joiners stay where they change what is seen: between letters of some scripts, and between symbols.
+    """
+    found = "".join(" " if character.isspace() else character for character in text if not _is_hidden(character))
+    if not any(joiner in found for joiner in JOINERS):
+        return found
+    around = zip(" " + found, found, found[1:] + " ", strict=False)
+    return "".join(one for before, one, after in around if one not in JOINERS or _joins(before, after))
+
+
+def is_visible(text: str) -> bool:
+    """Whether all of a text on one line can be seen: it has only printable characters, and joiners that join."""
+    return all(character.isprintable() or character in JOINERS for character in text) and visible_text(text) == text
 
 
 def note_of(metadata: str | None) -> str:
@@ -61,8 +75,7 @@ def note_of(metadata: str | None) -> str:
         found = msgspec.json.decode(members.get("description", b'""'), type=str)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return ""
-    line = " ".join(visible_text(found).split())
-    return line if len(line) <= MAX_NOTE_LENGTH else f"{line[: MAX_NOTE_LENGTH - 1]}…"
+    return _shortened(" ".join(visible_text(found).split()), MAX_NOTE_LENGTH)
 
 
 def described(note: str) -> str | None:
@@ -79,6 +92,17 @@ def visible_url(url: str) -> ShownUrl:
     scheme, _, rest = text.partition("//")
     host = urlsplit(text).netloc
     return ShownUrl(f"{scheme}//", host, rest[len(host) :])
+
+
+def _shortened(line: str, length: int) -> str:
+    return line if len(line) <= length else f"{line[: length - 1].rstrip(JOINERS)}…"
+
+
+def _joins(before: str, after: str) -> bool:
+    """Whether a joiner between these characters changes how they look."""
+    if unicodedata.combining(before) == VIRAMA:
+        return True
+    return all(one >= FIRST_JOINED and unicodedata.category(one)[0] in "LMS" for one in (before, after))
 
 
 def _is_hidden(character: str) -> bool:

@@ -74,6 +74,7 @@ NO_AMOUNTS = {
     "digits and a decimal point only": (
         *(("-1", USD), ("+1", USD), ("1e3", USD), (" 1", USD), ("1 000", USD), ("1,000.00", USD), (".5", USD)),
         *(("5.", USD), ("\u0661", USD), ("1" * 100_000, USD)),
+        *(("1,000", Asset("KWD", 3)), ("1’000", USD), ("1\n2", USD), ("12\n", USD)),
     ),
     "largest amount is 184467440737095516.15 USD": (("184467440737095516.16", USD),),
 }

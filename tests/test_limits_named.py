@@ -10,7 +10,7 @@ from starlette.requests import Request
 from payres import limits
 from payres.admin.steps import NewPassword
 from payres.errors import DomainError
-from payres.gnap import AccessTokenRequest, ContinueRequest
+from payres.gnap import AccessTokenRequest, ContinueRequest, Interact
 from payres.grants.intervals import parse_interval
 from payres.grants.sign_in import hash_password
 from payres.http.responses import check_accept
@@ -99,6 +99,9 @@ HELD: list[tuple[str, Callable[[int], bool]]] = [
         holds(lambda size: read_signatures(padded('sig1=("@method");x="', "a", '"', size).encode(), b"sig1=:AAAA:")),
     ),
     ("MAX_SIGNATURE_HEADER_BYTES", digest_header),
+    ("MAX_START_MODES", holds(lambda count: decoded(Interact, start=["redirect"] * count))),
+    ("MAX_START_MODES", holds(lambda count: decoded(Interact, start=[{f"m{n}": 1 for n in range(count)}]))),
+    ("MAX_START_MODE_LENGTH", holds(lambda size: decoded(Interact, start=["a" * size]))),
     ("MAX_URL_LENGTH", lambda size: is_http_url("https://a/" + "b" * (size - 10))),
     ("MAX_WALLET_PATH_LENGTH", holds(lambda size: require_wallet_path("a" * size))),
 ]

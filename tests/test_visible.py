@@ -4,7 +4,48 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.visible import MAX_NAME_LENGTH, visible_name, visible_url
+from payres.visible import JOINERS, MAX_NAME_LENGTH, is_visible, visible_name, visible_text, visible_url
+
+FAMILY = "👨\u200d👩\u200d👧"
+NAMES_WITH_JOINERS = (
+    "می\u200cخواهم",
+    FAMILY,
+    f"Shop {FAMILY}",
+    "❤️\u200d🔥",
+    "👩🏽\u200d🚀",
+    "ක්\u200dෂ",
+    "മോഹന്\u200d",  # at the end, after a virama
+)
+# What only hides, and how it is shown.
+HIDING = {
+    "Shop\u200d": "Shop",
+    "\u200cShop": "Shop",
+    "\u200d": None,
+    "Pay\u200cPal": "PayPal",
+    "Ра\u200dу": "Рау",  # Cyrillic
+    "Super \u200dShop": "Super Shop",
+    "می\u200c\u200cخواهم": "میخواهم",
+    f"{FAMILY}\u200d": FAMILY,
+    "می\u202eخواهم": "میخواهم",
+    "\u3164": None,
+}
+
+
+@pytest.mark.parametrize("name", NAMES_WITH_JOINERS)
+def test_names_keep_the_joiners_that_their_script_or_emoji_needs(name: str) -> None:
+    assert visible_name(name, None) == name
+    assert is_visible(name)
+
+
+@pytest.mark.parametrize(("name", "shown"), HIDING.items())
+def test_joiners_that_only_hide_are_not_shown(name: str, shown: str | None) -> None:
+    assert visible_name(name, None) == shown
+    assert not is_visible(name)
+
+
+@given(st.text(st.one_of(st.characters(), st.sampled_from("aی👩\u094d" + JOINERS)), max_size=40))
+def test_visible_text_stays_as_it_is(text: str) -> None:
+    assert visible_text(visible_text(text)) == visible_text(text)
 
 
 @pytest.mark.parametrize(
@@ -25,6 +66,7 @@ from payres.visible import MAX_NAME_LENGTH, visible_name, visible_url
         ("https://shop.example/pay", None),
         ("x" * 200, "x" * 200),
         ("x" * 201, "x" * 199 + "…"),
+        ("x" + "ی\u200c" * 100 + "ی", "x" + "ی\u200c" * 98 + "ی…"),
     ],
 )
 def test_visible_name_keeps_what_can_be_seen(name: str | None, shown: str | None) -> None:

@@ -14,6 +14,7 @@ from payres.federation.targets import origin_of
 from payres.limits import MAX_JWKS_KEYS, MAX_URL_LENGTH
 from payres.signatures.jwk import JWK, parse_jwk
 from payres.urls import is_http_url
+from payres.visible import visible_text
 from payres.wire import AssetCode, Scale
 
 MAX_NAME_LENGTH = 128
@@ -58,8 +59,7 @@ async def fetch_wallet_address(client: GuardedClient, url: str) -> RemoteWallet:
         raise bad_content(f"{url} names a wallet address on another server as its id")
     if not wallet.asset_code.isprintable():
         raise bad_content(f"{url} is not a wallet address: its assetCode is not printable")
-    # Control characters, and marks that change the writing direction, could disguise the name.
-    name = "".join(filter(str.isprintable, wallet.public_name or ""))[:MAX_NAME_LENGTH].strip()
+    name = visible_text(wallet.public_name or "")[:MAX_NAME_LENGTH].strip()
     return msgspec.structs.replace(wallet, public_name=name or None)
 
 

@@ -4,13 +4,13 @@ The owner, signed in, decides on the request exactly as shown; the operator may 
 """
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from payres.amounts import format_decimal, parse_value
+from payres.amounts import Asset, parse_value
 from payres.clock import SECOND
 from payres.errors import InteractionUnknown, InvalidAmount, InvalidInteraction, WrongState
 from payres.gnap import OutgoingPaymentAccess, interaction_hash
@@ -34,7 +34,10 @@ from payres.store.sessions import OF_WALLETS
 from payres.store.wallets import WALLETS, KeyRecord, WalletRecord
 from payres.store.work import Transaction, Work
 from payres.urls import Urls
-from payres.wire import encode, require_amount
+from payres.wire import encode
+
+# Reads what the owner typed, in the minor unit of the asset asked for; raises InvalidAmount.
+ReadLimit = Callable[[Asset], int]
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -129,7 +132,7 @@ def check_open(request: ConsentRequest, now: int) -> None:
 
 
 def decide_as_owner(
-    work: Work, request: ConsentRequest, approve: bool, csrf: str, shown: str, limit: str | None = None
+    work: Work, request: ConsentRequest, approve: bool, csrf: str, shown: str, limit: ReadLimit | None = None
 ) -> str | None:
     """`decide` for the owner. The form's `csrf` and `shown` prove that this browser was shown the request. Approved
     access is reduced to `limit`, see `lowered`.
@@ -151,10 +154,10 @@ def decide_as_owner(
     return decide(work, request, approve, "owner")
 
 
-def lowered(access: str, limit: str) -> str:
-    """The access (JSON text) with the limit per window reduced to `limit`, a decimal such as "12.50".
+def lowered(access: str, limit: ReadLimit) -> str:
+    """The access (JSON text) with the limit per window reduced to `limit`.
 
-    Raises InvalidAmount if it is above the requested limit, is zero, or none was requested.
+    Raises InvalidAmount if it is above the requested limit, or none was requested.
     """
     items = list(granted_access(access))
     for item in _spending(access):
@@ -162,8 +165,7 @@ def lowered(access: str, limit: str) -> str:
         kind = "debit_amount" if limits and limits.debit_amount else "receive_amount"
         amount = getattr(limits, kind) if limits else None
         if limits and amount:
-            asked = parse_value(amount.value)  # may be more than any amount in the ledger
-            value = asked if limit == format_decimal(asked, amount.asset) else require_amount(limit, amount.asset)
+            asked, value = parse_value(amount.value), limit(amount.asset)
             if value > asked:
                 raise InvalidAmount("The limit can be lowered and not raised", field="limit")
             if value < asked:  # an equal limit keeps the access byte for byte

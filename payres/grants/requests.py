@@ -36,6 +36,7 @@ from payres.urls import app_scheme, canonical_host, is_loopback, with_ascii_host
 from payres.wire import encode
 
 ITEMS = "access_token.access"  # the member of a grant request
+REDIRECT = "redirect"  # the only interaction start mode
 
 
 def request_grant(
@@ -144,6 +145,10 @@ def _check(
 
     Raises for a request that cannot be granted.
     """
+    start = request.interact.start if request.interact else [REDIRECT]
+    if REDIRECT not in start and (start or asks_for_consent(request)):
+        needed = "Owners decide in a browser: interact.start needs redirect among its modes"
+        raise InvalidRequest(needed, field="interact.start")
     asked = request.access_token.access if request.access_token else []
     if not asked and not request.subject:
         raise InvalidRequest("Ask for access_token.access, for subject, or for both", field="access_token")

@@ -15,6 +15,7 @@ from payres.clock import parse_day_or_time
 from payres.errors import InvalidRequest
 from payres.payments.idempotency import MAX_REFERENCE_LENGTH
 from payres.store.work import Work
+from payres.visible import is_visible
 from payres.wire import AssetCode
 
 MAX_NAME_LENGTH: Final = 200
@@ -79,5 +80,5 @@ def require_time(text: str, field: str) -> int:
 
 def check_name(name: str, kind: str) -> None:
     """Raises InvalidRequest for an invalid name of this kind."""
-    if not 1 <= len(name.strip()) <= MAX_NAME_LENGTH or not name.isprintable():
+    if not 1 <= len(name.strip()) <= MAX_NAME_LENGTH or not is_visible(name):
         raise InvalidRequest(f"A {kind} name has 1 to {MAX_NAME_LENGTH} printable characters", field="name")

@@ -23,8 +23,9 @@ from payres.store.wallets import WALLETS, WalletRecord
 from payres.store.work import Work
 from payres.visible import ShownUrl, note_of, visible_url
 
-# `unpaid` and `part paid`: open requests for money. `part sent`: the payment failed after part of it was delivered.
-State = Literal["sending", "unpaid", "part paid", "done", "failed", "part sent"]
+# `unpaid` and `part paid`: open requests for money; `expired` and `cancelled`: those that ended after a part was paid.
+# `part sent`: the payment failed after part of it was delivered.
+State = Literal["sending", "unpaid", "part paid", "expired", "cancelled", "done", "failed", "part sent"]
 Show = Literal["all", "in", "out", "failed"]
 # The grouping key of payments: the app with its key, the receiver, and the day.
 Alike = tuple[object, int | str, date]
@@ -185,7 +186,7 @@ class Reader:
     def _movement(self, record: ListedRecord) -> Movement:
         is_out = record.source in {"sent", "withdrawal", "sent back"}
         whole = record.moved if record.wanted is None else int(record.wanted)
-        state, moment = _state(record, whole), _time(record)
+        state, moment = _state(record, whole, self._work.now), _time(record)
         is_refund, counterpart = self._counterpart(record)
         size = whole if state in {"sending", "unpaid", "failed"} else record.moved
         app, alike = None, None
@@ -201,7 +202,7 @@ class Reader:
             app=app,
             note=note_of(record.metadata),
             amount=-size if is_out else size,
-            whole=whole if state in {"part paid", "part sent"} else None,
+            whole=whole if state in {"part paid", "expired", "cancelled", "part sent"} else None,
             state=state,
             reason=record.failure,
             time=moment,
@@ -273,8 +274,12 @@ def _time(record: ListedRecord) -> int:
     return record.created_at if record.key == record.id or record.source != "received" else moment_of(record.key)
 
 
-def _state(record: ListedRecord, whole: int) -> State:
-    if record.state == "open" and record.wanted is not None and record.moved < whole:
+def _state(record: ListedRecord, whole: int, now: int) -> State:
+    if record.source == "received" and record.wanted is not None and record.moved < whole:
+        if record.moved and record.state != "open":
+            return "cancelled"
+        if record.moved and now >= (record.expires_at or 0):
+            return "expired"
         return "part paid" if record.moved else "unpaid"
     if record.state == "failed":
         return "part sent" if record.moved else "failed"

@@ -23,6 +23,8 @@ from payres.visible import ShownUrl, visible_name, visible_url
 Standing = Literal["spends", "looks", "paid", "over", "lapsed", "stopped", "denied"]
 IN_FORCE: Final[frozenset[Standing]] = frozenset({"spends", "looks"})
 BATCH: Final = 64  # grants read at a time, most of which are shown
+# Where the Web Monetization extension sends its user after consent.
+EXTENSION: Final = "https://webmonetization.org/"
 
 
 class Who(NamedTuple):
@@ -60,6 +62,11 @@ class App(msgspec.Struct, frozen=True, kw_only=True):
     window: int | None
     renews_at: int | None
     ends_at: int | None
+
+    @property
+    def is_extension(self) -> bool:
+        """Whether it is the Web Monetization extension, which uses a key of the wallet."""
+        return self.who.is_own and is_extension(self.grant.finish_uri)
 
     @property
     def may_spend(self) -> bool:
@@ -122,6 +129,11 @@ def require_app(work: Work, wallet: WalletRecord, grant_id: str) -> App:
     """A grant of this wallet. Raises NotFound, also for a grant of another wallet."""
     record = grants.decided_grant(work, wallet.id, grant_id)
     return _app(work, wallet, require(record, "There is no such app here"))
+
+
+def is_extension(finish_uri: str | None) -> bool:
+    """Whether a program with this finish URI is the Web Monetization extension."""
+    return (finish_uri or "").startswith(EXTENSION)
 
 
 def stop(work: Work, wallet: WalletRecord, grant_id: str) -> App:

@@ -27,12 +27,14 @@ PRIVATE: Final = re.compile(r"""PRIVATE KEY|MC4CAQAwBQYDK2Vw|["']d["']\s*:""")
 
 
 class OwnKey(NamedTuple):
-    """A valid key: its last use, the amount paid with it in the last 30 days, and its active grants."""
+    """A valid key: its last use, the amount paid with it in the last 30 days, its active grants, and whether the Web
+    Monetization extension uses it."""
 
     key: KeyRecord
     last_used_at: int | None
     spent: int
     apps: Sequence[App]
+    is_extension: bool
 
 
 def own_keys(work: Work, wallet: WalletRecord) -> Sequence[OwnKey]:
@@ -41,11 +43,13 @@ def own_keys(work: Work, wallet: WalletRecord) -> Sequence[OwnKey]:
     running = apps.running(work, wallet)
     found = []
     for key in reversed(wallets.list_keys(work, wallet.id)):
-        last, spent = (None, 0)
+        last, spent, finish_uri = None, 0, None
         if client is not None:
+            finish_uri = grants.finish_uri_with_key(work, client.id, wallet.id, key.kid)
             last = grants.key_used_at(work, client.id, wallet.id, key.kid)
             spent = grants.spent_with_key(work, client.id, wallet.id, key.kid, work.now - RECENT)
-        found.append(OwnKey(key, last, spent, [app for app in running if app.who.key == key]))
+        its_apps = [app for app in running if app.who.key == key]
+        found.append(OwnKey(key, last, spent, its_apps, apps.is_extension(finish_uri)))
     return found
 
 

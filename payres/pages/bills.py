@@ -52,6 +52,11 @@ class Bill(NamedTuple):
         """Whether it accepts money."""
         return self.state in {"unpaid", "part", "open"}
 
+    @property
+    def is_part_paid(self) -> bool:
+        """Whether a part of the requested amount has come, and not all."""
+        return bool(self.payment.received and self.payment.remaining)
+
 
 def bill_of(work: Work, payment: IncomingRecord, wallet: WalletRecord) -> Bill:
     """The bill of an incoming payment into this wallet."""

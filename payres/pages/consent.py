@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres import visible
+from payres.amounts import MAX_VALUE, Asset
 from payres.clock import SECOND
 from payres.errors import (
     DomainError,
@@ -30,9 +31,10 @@ from payres.grants.sign_in import check_csrf, close_session, csrf_token
 from payres.grants.spending import Spending, spending_of
 from payres.owner.apps import Budgets, budgets
 from payres.pages import forms, html
+from payres.pages.amounts import Mistyped, typed_amount
 from payres.pages.error_sentences import problem_of
 from payres.pages.grant_words import length_words, limit_words, other_words
-from payres.pages.language import Language, as_written
+from payres.pages.language import Language
 from payres.pages.visits import open_session
 from payres.routes.context import context_of
 from payres.routes.error_answers import note_error
@@ -43,6 +45,12 @@ from payres.urls import canonical
 # Refresh intervals in seconds: while only the operator can decide, and while the owner reads the request.
 WAITING_SECONDS: Final = 5
 READING_SECONDS: Final = 30
+# Loads the page again every five seconds, to show a decision made in another place, until something is typed, clicked
+# or loading; and not while a field has a text that was typed, as after the browser's Back.
+LOOK_AGAIN: Final = (
+    'let t=setInterval(()=>[...document.querySelectorAll("input")].some(i=>i.value!=i.defaultValue)||location.reload(),'
+    '5e3);for(let e of["input","keydown","click","toggle","beforeunload"])addEventListener(e,()=>clearInterval(t),true)'
+)
 
 
 async def answer(request: Request) -> Response:
@@ -76,14 +84,14 @@ async def _show(request: Request, found: ConsentRequest) -> Response:
         return _explain(request, found, error)
     seconds = -(-(found.interaction.expires_at - now) // SECOND)
     if found.session is not None:
-        response = await _show_request(request, found, found.session)
+        response = await _show_request(request, found, found.session, script=LOOK_AGAIN)
         spending = spending_of(found.grant.access)
-        if spending is None or spending.value is None:  # a refresh would clear a limit being typed
+        if spending is None or spending.value is None:  # without a script, a refresh would clear a limit being typed
             seconds = READING_SECONDS
     elif found.wallet.password_hash is None:
         response, seconds = _show_sign_in(request, found), WAITING_SECONDS
-    else:  # no refresh before expiry: it would clear a password being typed
-        response = _show_sign_in(request, found)
+    else:  # without a script, no refresh before expiry: it would clear a password being typed
+        response = _show_sign_in(request, found, script=LOOK_AGAIN)
     response.headers["Refresh"] = str(seconds)
     return response
 
@@ -134,19 +142,28 @@ async def _sign_out(request: Request, form: dict[str, str]) -> Response:
 
 async def _decide(request: Request, form: dict[str, str], approve: bool) -> Response:
     find, csrf, shown, limit = _finder(request), form.get("csrf", ""), form.get("shown", ""), form.get("limit")
-    written = None if limit is None else as_written(limit)
+    typed = None if limit is None else partial(_typed_limit, html.language_of(request), limit)
     try:
         finish = await context_of(request).database.write(
-            lambda work: consent.decide_as_owner(work, find(work), approve, csrf, shown, written)
+            lambda work: consent.decide_as_owner(work, find(work), approve, csrf, shown, typed)
         )
     except InvalidAmount as error:
         found = await _find(request)
         assert found.session is not None, "decide_as_owner requires a session"
         note_error(request, error)
-        return await _show_request(request, found, found.session, limit)
+        cause = error.__cause__
+        return await _show_request(request, found, found.session, limit, str(cause) if cause else "")
     except (SignInFailed, InsufficientAccess, WrongState, InvalidInteraction) as error:
         return _explain(request, await _find(request), error)
     return html.redirect(finish or _path(request))
+
+
+def _typed_limit(language: Language, text: str, asset: Asset) -> int:
+    """Raises InvalidAmount from the sentence for the owner."""
+    try:
+        return typed_amount(language, text, asset, most=MAX_VALUE)  # an app may ask for more than any balance
+    except Mistyped as error:
+        raise InvalidAmount("The limit is not typed as an amount", field="limit") from error
 
 
 def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Response:
@@ -165,14 +182,23 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
     return response
 
 
-def _show_sign_in(request: Request, found: ConsentRequest, problem: str | None = None, status: int = 200) -> Response:
+def _show_sign_in(
+    request: Request, found: ConsentRequest, problem: str | None = None, status: int = 200, script: str = ""
+) -> Response:
     """The sign-in form, or an explanation for a wallet without a password."""
     values = _parties(request, found) | {"problem": problem, "here": _path(request)}
-    return forms.render_sign_in(request, "consent/sign_in.html", values, status)
+    return forms.render_sign_in(request, "consent/sign_in.html", values, status, script=script)
 
 
-async def _show_request(request: Request, found: ConsentRequest, session: str, refused: str | None = None) -> Response:
-    """The request and the decision form; `refused` is an invalid limit."""
+async def _show_request(
+    request: Request,
+    found: ConsentRequest,
+    session: str,
+    refused: str | None = None,
+    problem: str = "",
+    script: str = "",
+) -> Response:
+    """The request and the decision form; `refused` is an invalid limit, and `problem` says why if it is not one."""
     context, language = context_of(request), html.language_of(request)
 
     def unit(work: Work) -> tuple[Surroundings, Budgets]:
@@ -193,6 +219,8 @@ async def _show_request(request: Request, found: ConsentRequest, session: str, r
         "receiver": visible.visible_url(spending.receiver) if spending and spending.receiver else None,
         "limit": _limit(spending, around, refused, language),
         "is_refused": refused is not None,
+        "problem": problem,
+        "here": _path(request),
         "finish": visible.visible_url(finish) if finish else None,
         "until": found.interaction.expires_at,
         "csrf": csrf_token(session),
@@ -200,7 +228,7 @@ async def _show_request(request: Request, found: ConsentRequest, session: str, r
     }
     status = 400 if refused is not None else 200
     values |= _parties(request, found)
-    return html.render(request, "consent/request.html", values, status, form_action=_form_action(finish))
+    return html.render(request, "consent/request.html", values, status, _form_action(finish), script)
 
 
 def _limit(spending: Spending | None, around: Surroundings, refused: str | None, language: Language) -> str | None:

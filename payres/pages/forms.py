@@ -50,12 +50,13 @@ def render_sign_in(
     values: Mapping[str, object],
     status: int,
     form_action: str = "'self'",
+    script: str = "",
 ) -> Response:
     """A page with a form that needs no session. Its CSRF token is bound to a cookie, so that another site cannot sign
     this browser in to an account of its own."""
     secret = _cookies(request).get(FORM) or new_secret()
     values = {**values, "csrf": csrf_token(secret)}
-    response = render(request, template, values, status, form_action)
+    response = render(request, template, values, status, form_action, script)
     # Lax: opening a page by a link from another site must not replace the secret of open pages.
     _set(request, response, FORM, secret, None, "lax")
     return response

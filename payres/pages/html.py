@@ -1,7 +1,7 @@
 """HTML pages: rendering of templates, headers, and error pages.
 
-Pages have no scripts and load only their icon; the style is inline, with its hash in the Content-Security-Policy. Their
-headers forbid framing, caching and referrers.
+Pages load only their icon. The style is inline, and so is the one line of script that consent pages have, each with its
+hash in the Content-Security-Policy; no other script runs. The headers forbid framing, caching and referrers.
 """
 
 import base64
@@ -84,19 +84,29 @@ def render(
     values: Mapping[str, object],
     status: int = 200,
     form_action: str = "'self'",
+    script: str = "",
 ) -> Response:
-    """Renders a template. `form_action` limits the targets of its forms and of the redirects that follow."""
+    """Renders a template. `form_action` limits the targets of its forms and of the redirects that follow; `script` is
+    the one that may run."""
     is_operators, brand = template.startswith(OPERATORS), brand_of(context_of(request).settings)
     style, style_hash = _style(OPERATORS_STYLE_SHEETS if is_operators else STYLE_SHEETS, brand.style)
     host = context_of(request).urls.base.partition("://")[2]
     language = Language("en", context_of(request).clock.now()) if is_operators else language_of(request)
-    common = {"style": style, "server": host, "language": language, "say": language.say, "count": language.count}
+    common = {
+        "style": style,
+        "script": script,
+        "server": host,
+        "language": language,
+        "say": language.say,
+        "count": language.count,
+    }
     common |= {"brand": brand, "why": partial(failure_of, language)}
     text = _environment().get_template(template).render({**common, **values})
     policy = (
         f"default-src 'none'; style-src {style_hash}; img-src 'self'; form-action {form_action}; base-uri 'none';"
         " frame-ancestors 'none'"
     )
+    policy += f"; script-src {_hash_source(script)}" if script else ""
     headers = HEADERS | {"Content-Security-Policy": policy}
     if status == HTTPStatus.UNAUTHORIZED:
         headers |= where_to_ask(request)
@@ -104,9 +114,9 @@ def render(
 
 
 def language_of(request: Request) -> Language:
-    """The reader's language, by Accept-Language, and time zone."""
-    code = preferred(request.headers.get("accept-language", ""))
-    return Language(code, context_of(request).clock.now(), zone_of(request))
+    """The reader's language and region, by Accept-Language, and time zone."""
+    code, region = preferred(request.headers.get("accept-language", ""))
+    return Language(code, context_of(request).clock.now(), zone_of(request), region)
 
 
 def load_templates(*names: str) -> None:
@@ -158,8 +168,12 @@ def _capital(text: str) -> str:
 def _style(names: tuple[str, ...], more: str) -> tuple[str, str]:
     """The style sheets followed by `more`, and the hash as a Content-Security-Policy source."""
     text = "".join(map(_read, names)) + more
-    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    return text, f"'sha256-{digest}'"
+    return text, _hash_source(text)
+
+
+def _hash_source(text: str) -> str:
+    """The Content-Security-Policy source that allows an inline style or script."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _read(name: str) -> str:

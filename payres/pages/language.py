@@ -22,15 +22,24 @@ Code = Literal["en", "de", "es"]
 TRANSLATED: Final[tuple[Code, ...]] = ("de", "es")  # the columns of the catalogue
 CODES: Final[tuple[Code, ...]] = ("en", *TRANSLATED)
 MAX_UNBROKEN: Final = 24  # characters of an amount that fit a line
-WEIGHTED: Final = re.compile(r"\s*([a-z]{1,8})(?:-[a-z0-9-]+)?\s*(?:;\s*q=([01](?:\.[0-9]{0,3})?))?\s*")
+WEIGHTED: Final = re.compile(
+    r"\s*([a-z]{1,8})(?:-[a-z]{4})?(?:-([a-z]{2}|[0-9]{3}))?(?:-[a-z0-9-]+)?\s*(?:;\s*q=([01](?:\.[0-9]{0,3})?))?\s*"
+)
+# The marks for thousands and decimals by language, and the regions that write numbers in another way (Unicode CLDR).
+MARKS: Final[Mapping[Code, str]] = {"en": ",.", "de": ".,", "es": ".,"}
+REGIONS: Final[Mapping[Code, tuple[str, frozenset[str]]]] = {
+    "de": ("’.", frozenset({"ch", "li"})),
+    "es": (",.", frozenset({"419", "bz", "cu", "do", "gt", "hn", "mx", "ni", "pa", "pe", "pr", "sv", "us"})),
+}
 
 
 class Language(msgspec.Struct, frozen=True):
-    """A language with the reader's time zone; `now` is in microseconds UTC."""
+    """A language with the reader's time zone and region, in lower case or empty; `now` is in microseconds UTC."""
 
     code: Code
     now: int
     zone: tzinfo = UTC
+    region: str = ""
 
     def say(self, sentence: str, /, **values: object) -> Markup:
         """The translated sentence, formatted with the values."""
@@ -44,18 +53,26 @@ class Language(msgspec.Struct, frozen=True):
     @property
     def thousands(self) -> str:
         """The thousands separator."""
-        return "," if self.code == "en" else "."
+        return self._marks[0]
+
+    @property
+    def point(self) -> str:
+        """The decimal mark."""
+        return self._marks[1]
+
+    @property
+    def _marks(self) -> str:
+        marks, regions = REGIONS.get(self.code, ("", frozenset()))
+        return marks if self.region in regions else MARKS[self.code]
 
     def decimal(self, value: int, asset: Asset) -> str:
         """An amount in minor units as a decimal without currency, for form fields: `12.50`, or `12,50`."""
-        text = format_decimal(value, asset)
-        return text if self.code == "en" else text.replace(".", ",")
+        return format_decimal(value, asset).replace(".", self.point)
 
     def grouped(self, value: int, asset: Asset) -> str:
         """An amount in minor units with thousands separators: `1,204.50`."""
         whole, point, decimals = format_decimal(value, asset).partition(".")
-        mark = "." if self.code == "en" else ","
-        return f"{int(whole):,}".replace(",", self.thousands) + point.replace(".", mark) + decimals
+        return f"{int(whole):,}".replace(",", self.thousands) + point.replace(".", self.point) + decimals
 
     def money(self, value: int, asset: Asset) -> Markup:
         """An amount with its currency, without line breaks unless it is longer than a line."""
@@ -129,27 +146,23 @@ class Language(msgspec.Struct, frozen=True):
         return datetime.fromtimestamp(min(moment, LATEST - DAY) // SECOND, self.zone)
 
 
-def as_written(amount: str) -> str:
-    """A typed amount with its decimal comma replaced by a period."""
-    text = amount.strip().replace("\u00a0", "")
-    return text.replace(",", ".") if text.count(",") == 1 and "." not in text else text
-
-
 def marked(sentence: str) -> str:
     """Marks a sentence for translation; it is passed to `say` later."""
     return sentence
 
 
-def preferred(accept_language: str) -> Code:
-    """The preferred language (RFC 9110 section 12.5.4); English if none is supported."""
-    found: dict[Code, float] = {}
+def preferred(accept_language: str) -> tuple[Code, str]:
+    """The preferred language (RFC 9110 section 12.5.4) and its region, which may be empty; English if none is
+    supported."""
+    found: dict[tuple[Code, str], float] = {}
     for member in accept_language[:256].lower().split(","):
         match = WEIGHTED.fullmatch(member)
         for code in CODES:
             if match and match[1] == code:
-                found[code] = max(found.get(code, 0), float(match[2] or 1))
-    best: Code = max(found, key=lambda code: found[code], default="en")
-    return best if found.get(best) else "en"
+                one = (code, match[2] or "")
+                found[one] = max(found.get(one, 0), float(match[3] or 1))
+    best = max(found, key=lambda one: found[one], default=None)
+    return best if best and found[best] else ("en", "")
 
 
 @lru_cache(maxsize=1)

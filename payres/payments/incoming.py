@@ -11,7 +11,7 @@ from payres.errors import InvalidAmount, InvalidExpiry, InvalidReceiver, WrongSt
 from payres.grants.access import Caller
 from payres.identifiers import ID_TIME, first_identifier
 from payres.limits import OVERPAY_TOLERANCE
-from payres.store import activity, payments, wallets
+from payres.store import activity, payments, retention, wallets
 from payres.store.database import Database
 from payres.store.payments import INCOMING, IncomingRecord
 from payres.store.wallets import WALLETS, WalletRecord, active_wallet
@@ -52,6 +52,7 @@ def create(work: Work, caller: Caller, asked: IncomingPaymentRequest) -> Incomin
 
 def add(work: Work, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:
     """Inserts a new incoming payment, and writes its event. If it has an incomingAmount, the owner sees it at once."""
+    retention.purge(work, retention.INCOMING_PAYMENTS, work.now)
     listed = None if payment.incoming_value is None else payment.id
     INCOMING.insert(work, msgspec.structs.replace(payment, listed=listed))
     return _emit(work, "incoming_payment.created", wallet, payment)

@@ -9,6 +9,7 @@ import msgspec
 
 from payres.amounts import MAX_LEDGER
 from payres.store.accounts import AccountRecord
+from payres.store.retention import EMPTY_PAYMENT
 from payres.store.rows import first_row_from
 from payres.store.work import Transaction
 
@@ -117,10 +118,12 @@ def _ends(tx: Transaction, ordered: str, value: str) -> Sequence[Any]:
 
 
 def note_expiry(tx: Transaction, payment_id: str, now: int) -> None:
-    """Records that the expiry event was written, and unlists a payment that received nothing."""
+    """Records that the expiry event was written. A payment that received nothing is no longer listed, and without an
+    amount it is purged later."""
     tx.execute(
-        "UPDATE incoming_payment SET expiry_event_at = ?, listed = iif(received > 0, listed, NULL) WHERE id = ?",
-        (now, payment_id),
+        "UPDATE incoming_payment SET expiry_event_at = ?, listed = iif(received > 0, listed, NULL),"
+        " purge_at = iif(received > 0 OR incoming_value IS NOT NULL, NULL, expires_at + ?) WHERE id = ?",
+        (now, EMPTY_PAYMENT, payment_id),
     )
 
 

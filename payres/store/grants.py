@@ -73,6 +73,7 @@ class DecidedRecord(GrantRecord, frozen=True):
     decided_by: Decider | None = None
     client: str = ""
     spent: int = 0
+    finish_uri: str | None = None
 
 
 GRANTS = Table(GrantRecord, '"grant"')
@@ -86,6 +87,7 @@ DECIDED = Table(
     decided_at="i.decided_at",
     decided_by="i.decided_by",
     client="c.identity",
+    finish_uri="i.finish_uri",
     spent="coalesce((SELECT sum(debit) FROM grant_spending WHERE grant_id = g.id), 0)",
 )
 INTERACTIONS = Table(InteractionRecord, "interaction")
@@ -142,6 +144,16 @@ def key_used_at(tx: Transaction, client_id: int, wallet_id: int, kid: str) -> in
     paid = f'SELECT max(({newest})) FROM "grant" g WHERE client_id = ? AND kid = ? AND wallet_address_id = ?'
     times = find_number(tx, asked, client_id, kid), find_number(tx, paid, client_id, kid, wallet_id)
     return max((time for time in times if time is not None), default=None)
+
+
+def finish_uri_with_key(tx: Transaction, client_id: int, wallet_id: int, kid: str) -> str | None:
+    """The finish URI of the newest request for consent that a client signed with a key."""
+    asked = (
+        'SELECT i.finish_uri FROM "grant" g JOIN interaction i ON i.grant_id = g.id'
+        " WHERE g.client_id = ? AND g.kid = ? AND g.wallet_address_id = ? ORDER BY g.id DESC LIMIT 1"
+    )
+    row = tx.execute(asked, (client_id, kid, wallet_id)).fetchone()
+    return row[0] if row else None
 
 
 def spent_with_key(tx: Transaction, client_id: int, wallet_id: int, kid: str, since: int) -> int:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from payres.clock import DAY, HOUR, SECOND
+from payres.limits import EMPTY_PAYMENT_DAYS
 from payres.store.rows import Row
 from payres.store.work import Transaction
 
@@ -19,12 +20,15 @@ UNUSED_GRANT: Final = DAY  # after its last token expired, which can still be ro
 DECIDED_GRANT: Final = 30 * DAY  # after it was denied, or approved and not continued
 UNUSED_QUOTE: Final = DAY  # after it expired: longer than the response of its creation is cached
 UNPAID_CHECKOUT: Final = DAY  # after it was created
+# After it expired: longer than quotes to it, payments begun at its page, and the response of its creation are kept.
+EMPTY_PAYMENT: Final = EMPTY_PAYMENT_DAYS * DAY
 UNUSED_CLIENT: Final = DAY  # after it was first seen; its keys and nonces are valid for minutes
 
 EVENT: Final = 30 * DAY  # or longer, until it is delivered
 EVENTS_AT_ONCE: Final = 64  # each with up to 16 deliveries
 ENDED_TOKENS_KEPT: Final = 8  # the newest rotated or revoked tokens of a grant
 TOKENS_AT_ONCE: Final = 64
+QUOTES_AT_ONCE: Final = 8  # quotes to an incoming payment, and checkouts of it
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -74,11 +78,30 @@ def _delete_quote(tx: Transaction, row: Row, now: int) -> None:
         _delete_client(tx, (client_id,), now)
 
 
+def _delete_incoming_payment(tx: Transaction, row: Row, now: int) -> None:
+    """Deletes an empty incoming payment with the quotes to it and its checkouts, a batch at a time, and its client if
+    that is unused."""
+    payment_id, client_id, is_needed = row
+    if is_needed:  # it was paid after the clock was set back
+        tx.execute("UPDATE incoming_payment SET purge_at = NULL WHERE id = ?", (payment_id,))
+        return
+    to_it = "WHERE incoming_payment_id = ? LIMIT ?"
+    some = payment_id, QUOTES_AT_ONCE + 1
+    quotes = tx.execute(f"SELECT {_QUOTE} FROM quote {to_it}", some).fetchall()
+    for quote in quotes[:QUOTES_AT_ONCE]:
+        _delete_quote(tx, quote, now)
+    checkouts = tx.execute(f"SELECT id_hash FROM checkout {to_it}", some).fetchall()
+    tx.executemany("DELETE FROM checkout WHERE id_hash = ?", checkouts[:QUOTES_AT_ONCE])
+    if max(len(quotes), len(checkouts)) <= QUOTES_AT_ONCE:
+        tx.execute("DELETE FROM incoming_payment WHERE id = ?", (payment_id,))
+        _delete_client(tx, (client_id,), now)
+
+
 def _delete_client(tx: Transaction, row: Row, now: int) -> None:
     """Deletes a client unless something refers to it."""
     client = {"client": row[0]}
     if tx.execute(f"SELECT {NEEDS_CLIENT}", client).fetchone()[0]:
-        # It is tried again when its last grant or quote is purged.
+        # It is tried again when its last grant, quote or incoming payment is purged.
         tx.execute("UPDATE client SET purge_at = NULL WHERE id = :client", client)
     elif tx.execute("SELECT EXISTS (SELECT 1 FROM signature_nonce WHERE client_id = :client)", client).fetchone()[0]:
         # Its signatures must not be replayed while they are valid.
@@ -93,10 +116,15 @@ NEEDS_CLIENT: Final = " OR ".join(
     for table in ("grant", "incoming_payment", "quote", "outgoing_payment", "idempotency_key")
 )
 _QUOTE: Final = "id, client_id, EXISTS (SELECT 1 FROM outgoing_payment WHERE quote_id = quote.id)"
+_INCOMING_PAYMENT: Final = (
+    "id, client_id, received > 0 OR completed_at IS NOT NULL"
+    " OR EXISTS (SELECT 1 FROM outgoing_payment WHERE incoming_payment_id = incoming_payment.id)"
+)
 
-# Unused grants, quotes and clients. More clients, because each deleted grant or quote may leave one.
+# Unused grants, quotes, incoming payments and clients. More clients, because each of the others may leave one.
 GRANTS = Rule('"grant"', "purge_at", "id, client_id", at_once=2, delete=_delete_grant)
 QUOTES = Rule("quote", "purge_at", _QUOTE, at_once=2, delete=_delete_quote)
+INCOMING_PAYMENTS = Rule("incoming_payment", "purge_at", _INCOMING_PAYMENT, at_once=2, delete=_delete_incoming_payment)
 CLIENTS = Rule("client", "purge_at", "id", at_once=4, delete=_delete_client)
 # Longer than a request can wait for other servers and the database before its nonce is stored.
 NONCES = Rule("signature_nonce", "expires_at", "client_id, kid, nonce", after=300 * SECOND, at_once=2)

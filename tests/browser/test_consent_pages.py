@@ -2,15 +2,19 @@
 
 import base64
 import hashlib
+import json
 from urllib.parse import parse_qs, urlsplit
 
+import playwright.async_api
 import pytest
 from playwright.async_api import Page, Response, expect
 
+from payres.clock import SECOND
 from payres.grants.sign_in import Browser, open_session
 from payres.operator import grants
 from payres.operator.wallets import require_wallet
 from payres.pages import consent
+from payres.store.grants import GRANTS
 from payres.store.sessions import OF_WALLETS
 from tests.browser.conftest import PASSWORD, ClientSite, OpenPage
 from tests.helpers import Json, usd
@@ -239,3 +243,113 @@ async def test_open_page_goes_on_by_itself_after_the_operators_decision(
     await expect(page.get_by_role("heading", level=1)).to_have_text("Back at the shop")
     [arrival] = client_site.arrivals
     assert asked.go_on(arrival) == 200
+
+
+DESKTOP = {"width": 1280, "height": 800}
+A_WHILE = 60_000  # milliseconds, of the page's own clock
+
+
+async def open_watched(open_page: OpenPage) -> tuple[Page, list[str]]:
+    """A page of a browser with scripts whose clock stands still, and the URLs that it loads."""
+    page, loaded = await open_page(java_script_enabled=True, viewport=DESKTOP), list[str]()
+    await page.clock.install()
+    page.on("request", lambda request: loaded.append(request.url) if request.is_navigation_request() else None)
+    return page, loaded
+
+
+@pytest.mark.parametrize("is_signed_in", [True, False])
+async def test_open_page_goes_on_by_itself_after_the_operators_approval(
+    wallet_server: Instance, client_site: ClientSite, open_page: OpenPage, is_signed_in: bool
+) -> None:
+    """As the tab that the Web Monetization extension has opened, which nobody has touched."""
+    asked = Asked(wallet_server, f"{client_site.url}/done")
+    page, loaded = await open_watched(open_page)
+    await page.goto(asked.url)
+    if is_signed_in:
+        await sign_in(page, asked)
+    async with page.expect_navigation():
+        await page.clock.fast_forward(5_000)
+    assert loaded[-1] == asked.url, "it has looked, and nobody has decided"
+    wallet_server.write(lambda work: grants.decide(work, asked.grant_id, approve=True))
+    await page.clock.fast_forward(5_000)
+    await expect(page.get_by_role("heading")).to_have_text("Back at the shop")
+    assert asked.go_on(client_site.arrivals[0]) == 200
+
+
+@pytest.mark.parametrize("touch", ["password", "password and nothing", "limit", "opened", "key"])
+async def test_page_that_was_touched_is_not_loaded_again(
+    wallet_server: Instance, open_page: OpenPage, touch: str
+) -> None:
+    asked = Asked(wallet_server)
+    page, loaded = await open_watched(open_page)
+    if "password" in touch:
+        await page.goto(asked.url)
+        await page.get_by_label("Password").press_sequentially("corr")
+        if "nothing" in touch:
+            await page.get_by_label("Password").fill("")
+    else:
+        await sign_in(page, asked)
+        if touch == "key":
+            await page.keyboard.press("Tab")
+        else:
+            await page.get_by_text("Allow less").click()
+        if touch == "limit":
+            await page.get_by_label("Your limit").fill("12")
+    before = list(loaded)
+    await page.clock.run_for(A_WHILE)
+    assert loaded == before
+    if touch == "password":
+        assert await page.get_by_label("Password").input_value() == "corr"
+    if touch == "limit":
+        assert await page.get_by_label("Your limit").input_value() == "12"
+        await press(page, "Allow USD 20.00")
+        assert json.loads(wallet_server.read(lambda tx: GRANTS.by_id(tx, asked.grant_id)).access)[0]["limits"] == {
+            "debitAmount": usd(1200)
+        }
+
+
+@pytest.mark.parametrize("end", ["denied", "lapsed"])
+async def test_page_stops_looking_when_there_is_nothing_left_to_decide(
+    wallet_server: Instance, open_page: OpenPage, end: str
+) -> None:
+    asked = Asked(wallet_server)
+    page, loaded = await open_watched(open_page)
+    await page.goto(asked.url)
+    if end == "denied":
+        wallet_server.write(lambda work: grants.decide(work, asked.grant_id, approve=False))
+    else:
+        lifetime = wallet_server.context.settings.interaction_lifetime
+        wallet_server.write(
+            lambda work: work.execute(
+                "UPDATE interaction SET expires_at = expires_at - ? WHERE grant_id = ?",
+                (lifetime * SECOND, asked.grant_id),
+            ).fetchall()
+        )
+    async with page.expect_navigation():
+        await page.clock.fast_forward(5_000)
+    title = "Already answered" if end == "denied" else "This request has expired"
+    await expect(page.get_by_role("heading", level=1)).to_have_text(title)
+    before = list(loaded)
+    await page.clock.run_for(A_WHILE)
+    assert loaded == before
+
+
+async def test_page_without_scripts_has_a_link_that_looks_again(wallet_server: Instance, open_page: OpenPage) -> None:
+    asked = Asked(wallet_server)
+    page = await open_page(viewport=DESKTOP)
+    await sign_in(page, asked)
+    wallet_server.write(lambda work: grants.decide(work, asked.grant_id, approve=True))
+    await page.get_by_role("link", name="Load this page again").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Allowed")
+
+
+async def test_no_other_script_runs(wallet_server: Instance, chromium: playwright.async_api.Browser) -> None:
+    """With a context of its own: those of `open_page` may break no policy."""
+    context = await chromium.new_context()
+    page, said = await context.new_page(), list[str]()
+    page.on("console", lambda message: said.append(message.text))
+    await page.goto(Asked(wallet_server).url)
+    await page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'x = 1'}))")
+    assert await page.evaluate("typeof x") == "undefined"
+    assert any("script-src" in text for text in said)
+    await context.close()

@@ -95,10 +95,10 @@ def test_list_shows_every_wallet(payres: Command, as_json: AsJson) -> None:
 def test_rename_changes_the_public_name_and_nothing_else(payres: Command, as_json: AsJson) -> None:
     payres(*CREATE, "--name", "Alice")
     before = as_json("wallet", "show", "alice")
-    for name in ("Alice Smith", "Ålice"):
+    for name in ("Alice Smith", "Ålice", "می\u200cخواهم", "👨\u200d👩\u200d👧"):
         assert as_json("wallet", "rename", "alice", name) == before | {"publicName": name}
     assert as_json("wallet", "rename", "http://127.0.0.1:8080/alice", "") == before | {"publicName": None}
-    for name in (" ", "two\nlines", "x" * 201):
+    for name in (" ", "two\nlines", "x" * 201, "Ali\u200dce", "Alice\u200d", "a\u202eb"):
         result = payres("wallet", "rename", "alice", name)
         assert (result.exit_code, result.stderr) == (1, "Error: A public name has 1 to 200 printable characters\n")
     assert "There is no wallet bob" in payres("wallet", "rename", "bob", "Bob").stderr

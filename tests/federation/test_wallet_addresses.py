@@ -45,6 +45,8 @@ async def test_fetch_wallet_address_returns_what_the_server_says(site: Site) -> 
         (" \u202e ", None),
         ("Zo\u00eb \u5e97 & S\u00f6hne", "Zo\u00eb \u5e97 & S\u00f6hne"),
         ("pay\u202egnp.exe\r\n\x00", "paygnp.exe"),
+        ("\u200cمی\u200cخواهم\u200d", "می\u200cخواهم"),
+        ("👨\u200d👩\u200d👧", "👨\u200d👩\u200d👧"),
         ("n" * 5000, "n" * 128),
     ],
 )

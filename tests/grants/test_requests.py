@@ -139,7 +139,20 @@ def test_access_that_cannot_be_granted_is_refusal(
         ({"client": {"walletAddress": "{alice}", "display": {}}}, "client.display"),
         ({"interact": None}, "interact"),
         ({"interact": {}}, "interact.start"),
-        ({"interact": {"start": ["app"]}}, "interact.start[0]"),
+        *(
+            ({"interact": {"start": start}}, "interact.start")
+            for start in (
+                [],
+                ["app"],
+                ["Redirect"],
+                [{"mode": "redirect"}],
+                ["user_code", {"mode": "card"}],
+                ["a"] * 17,
+            )
+        ),
+        ({"interact": {"start": "redirect"}}, "interact.start"),
+        ({"interact": {"start": ["redirect", 7]}}, "interact.start[1]"),
+        ({"interact": {"start": ["redirect", "a" * 257]}}, "interact.start[1]"),
         (finishing(method="push"), None),
         ({"interact": POLLED | {"finish": {"method": "redirect", "uri": "https://a"}}}, None),
         (finishing(nonce=""), "interact.finish.nonce"),
@@ -182,6 +195,8 @@ def test_request_that_breaks_a_rule_is_refusal(
         ([limited(interval="R-1/P1M/2030-01-01T00:00:00Z")], {}, True),
         ([limited(interval="R11/2096-01-01T00:00:00+01:00/2096-02-01T00:00:00Z")], {}, True),
         ([spending()], finishing(hash_method="sha-256"), True),
+        ([spending()], {"interact": {"start": ["redirect", "card", "user_code"]}}, True),
+        ([spending()], {"interact": {"start": [{"mode": "card", "issuer": {"a": [1]}}, "redirect"]}}, True),
         ([spending()], finishing(uri="com.example.app:/"), True),
         ([spending()], finishing(uri="Com.a-1.App+x:/?a#b"), True),
         ([limited(receiver="{payment}", receiveAmount=amount("1"))], {}, True),

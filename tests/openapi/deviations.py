@@ -217,6 +217,7 @@ DEVIATIONS = (
 
 NO_AUTHORIZATION = "without Authorization"
 NO_WALLET_ADDRESS = "without walletAddress"
+MORE_START_MODES = "with further modes in `interact.start`"
 MORE_IN_ACCESS = "with unknown members in access items"
 
 LENIENCIES = (
@@ -235,6 +236,11 @@ LENIENCIES = (
         ("create-incoming-payment",),
         NO_WALLET_ADDRESS,
         "The grant names it. The document demands it, and says beside that all members are optional",
+    ),
+    Leniency(
+        ("post-request",),
+        MORE_START_MODES,
+        "The list says what the client can do (RFC 9635 section 2.5.1). `redirect` is used, and must be in it",
     ),
     Leniency(
         ("post-request",),

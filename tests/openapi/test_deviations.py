@@ -20,7 +20,14 @@ from tests.helpers import TIMEOUT, Json, read_to_end, receiver_of, usd
 from tests.instance import Instance
 from tests.openapi import documents
 from tests.openapi.conformance import UndocumentedAnswerError, is_documented
-from tests.openapi.deviations import DEVIATIONS, LENIENCIES, MORE_IN_ACCESS, NO_AUTHORIZATION, NO_WALLET_ADDRESS
+from tests.openapi.deviations import (
+    DEVIATIONS,
+    LENIENCIES,
+    MORE_IN_ACCESS,
+    MORE_START_MODES,
+    NO_AUTHORIZATION,
+    NO_WALLET_ADDRESS,
+)
 from tests.openapi.documents import Operation
 
 
@@ -195,6 +202,7 @@ PROVOKE: dict[tuple[int, str], Spoil] = {
 SPOIL: dict[str, Spoil] = {
     NO_AUTHORIZATION: partial(send, token=None),
     NO_WALLET_ADDRESS: partial(send, body={}),
+    MORE_START_MODES: with_members(interact={"start": ["redirect", "card"]}),
     MORE_IN_ACCESS: with_members(
         access_token={"access": [{"type": "quote", "actions": ["read"], "datatypes": ["all"]}]}
     ),

@@ -22,7 +22,14 @@ from payres.operator import wallets
 from tests.instance import Instance, run_instance
 from tests.openapi import documents
 from tests.openapi.conformance import is_documented
-from tests.openapi.deviations import MORE_IN_ACCESS, NO_AUTHORIZATION, NO_WALLET_ADDRESS, find_deviation, takes
+from tests.openapi.deviations import (
+    MORE_IN_ACCESS,
+    MORE_START_MODES,
+    NO_AUTHORIZATION,
+    NO_WALLET_ADDRESS,
+    find_deviation,
+    takes,
+)
 from tests.openapi.documents import AUTH_SERVER, MAX_UINT64, RESOURCE_SERVER, WALLET_ADDRESS_SERVER
 from tests.openapi.traffic import GeneratedCase, Token, Traffic
 
@@ -166,6 +173,10 @@ def peculiarities(checks: set[str], case: GeneratedCase, response: Response) -> 
     known = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
     if not all(item.keys() <= ACCESS_MEMBERS for item in known):
         yield MORE_IN_ACCESS
+    interact = body.get("interact")
+    start = interact.get("start") if isinstance(interact, Mapping) else None
+    if isinstance(start, list) and any(mode != "redirect" for mode in start):
+        yield MORE_START_MODES
 
 
 def code_of(response: Response) -> str:

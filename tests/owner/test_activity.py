@@ -172,15 +172,18 @@ def test_each_kind_of_movement_is_shown_to_those_it_is_of(tx: Work) -> None:
 def test_what_has_expired_unpaid_or_was_cancelled_is_hidden(tx: Work, is_noticed: bool) -> None:
     bill(tx, "bob", 500, HOUR)
     cancelled = bill(tx, "bob", 600)
-    part = bill(tx, "bob", 900, HOUR)
+    part, cancelled_part = bill(tx, "bob", 900, HOUR), bill(tx, "bob", 800)
     pay(tx, "alice", part, 100)
-    assert [line[2] for line in lines(tx, "bob")] == [100, 600, 500]
+    pay(tx, "alice", cancelled_part, 200)
+    assert [line[2] for line in lines(tx, "bob")] == [200, 100, 600, 500]
     wallet = require_wallet(tx, "bob")
-    incoming.complete(tx, wallet, payments.INCOMING.by_id(tx, cancelled))
+    for one in (cancelled, cancelled_part):
+        incoming.complete(tx, wallet, payments.INCOMING.by_id(tx, one))
     later = at(tx, NOW + 2 * HOUR)
     if is_noticed:
         incoming._expire_due(later)
-    assert [line[2] for line in lines(later, "bob")] == [100]
+    shown = [(one.amount, one.whole, one.state) for one in all_of(page(later, "bob").rows)]
+    assert shown == [(200, 800, "cancelled"), (100, 900, "expired")], "what has come says what has not"
 
 
 def test_payments_of_one_app_to_one_receiver_on_one_day_are_one_row(tx: Work) -> None:

@@ -30,11 +30,20 @@ def path_of(owner: Client) -> str:
     return last_segment(owner.wallet_address)
 
 
-def ask(client: Client, owner: Client, limits: Json | None = None, *actions: str) -> tuple[str, str]:
+# How the Web Monetization extension asks for consent.
+EXTENSION: Json = {
+    "interact": {
+        "start": ["redirect"],
+        "finish": {"method": "redirect", "uri": "https://webmonetization.org/welcome", "nonce": "n"},
+    }
+}
+
+
+def ask(client: Client, owner: Client, limits: Json | None = None, *actions: str, **members: Any) -> tuple[str, str]:
     """A grant that the owner allows: its id, and its token."""
     item: Json = {"type": "outgoing-payment", "actions": list(actions or ["create"])}
     item |= {"identifier": owner.wallet_address} | ({} if limits is None else {"limits": limits})
-    answer = client.obtain_grant(item)
+    answer = client.obtain_grant(item, **members)
     return last_segment(answer["continue"]["uri"]), answer["access_token"]["value"]
 
 

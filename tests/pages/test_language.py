@@ -61,22 +61,26 @@ def test_every_sentence_is_in_the_catalogue_in_each_language_and_none_besides() 
 
 
 @pytest.mark.parametrize(
-    ("header", "code"),
+    ("header", "code", "region"),
     [
-        ("", "en"),
-        ("de", "de"),
-        ("de-AT,de;q=0.9,en;q=0.8", "de"),
-        ("fr-FR,fr;q=0.9,es;q=0.5,en;q=0.4", "es"),
-        ("en-GB,en;q=0.9,de;q=0.8", "en"),
-        ("es;q=0,de;q=0.1", "de"),
-        ("es;q=0", "en"),
-        ("*", "en"),
-        ("xx;;q=,de", "de"),
-        ("de" * 5000, "en"),
+        ("", "en", ""),
+        ("de", "de", ""),
+        ("de-AT,de;q=0.9,en;q=0.8", "de", "at"),
+        ("de-CH,de;q=0.9", "de", "ch"),
+        ("es;q=0.8,es-MX", "es", "mx"),
+        ("es-419,es;q=0.9", "es", "419"),
+        ("es-Latn-MX", "es", "mx"),
+        ("fr-FR,fr;q=0.9,es;q=0.5,en;q=0.4", "es", ""),
+        ("en-GB,en;q=0.9,de;q=0.8", "en", "gb"),
+        ("es;q=0,de;q=0.1", "de", ""),
+        ("es;q=0", "en", ""),
+        ("*", "en", ""),
+        ("xx;;q=,de", "de", ""),
+        ("de" * 5000, "en", ""),
     ],
 )
-def test_language_is_the_one_that_the_browser_prefers(header: str, code: str) -> None:
-    assert preferred(header) == code
+def test_language_and_region_are_those_that_the_browser_prefers(header: str, code: str, region: str) -> None:
+    assert preferred(header) == (code, region)
 
 
 def test_what_is_put_into_a_sentence_is_escaped() -> None:
@@ -91,6 +95,10 @@ def test_amounts_are_written_as_in_the_language() -> None:
     assert (english.signed(2000, USD), english.signed(-1250, USD)) == ("+20.00", "\u221212.50")
     assert english.count(1204, "{number} day", "{number} days") == "1,204 days"
     assert german.count(1204, "{number} day", "{number} days") == "1.204 Tage"
+    mexican, swiss = Language("es", NOW, region="mx"), Language("de", NOW, region="ch")
+    assert (mexican.grouped(123450, USD), mexican.decimal(123450, USD)) == ("1,234.50", "1234.50")
+    assert (swiss.grouped(123450, USD), swiss.decimal(123450, USD)) == ("1’234.50", "1234.50")
+    assert swiss.count(1204, "{number} day", "{number} days") == "1’204 Tage"
     assert german.count(1, "{number} day", "{number} days") == "1 Tag"
 
 

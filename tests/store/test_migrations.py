@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from payres.clock import DAY
 from payres.store import migrations
 from payres.store.connections import connect_writer
 from payres.store.copies import copied
@@ -68,6 +69,35 @@ def test_only_the_missing_steps_are_run_and_the_rows_stay(
         assert version_of(connection) == NEWEST + 2
         assert connection.execute("SELECT * FROM secret").fetchall() == [("kept", b"\x01", "one; two")]
         assert first_difference(connection) is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "purge_at"),
+    [
+        ("NULL, 0, NULL, 6", 5 + 7 * DAY),
+        ("'100', 0, NULL, 6", None),
+        ("NULL, 1, NULL, 6", None),
+        ("NULL, 0, 4, NULL", None),
+        ("NULL, 0, NULL, NULL", None),  # the worker has not seen yet that it has expired
+    ],
+)
+def test_empty_payments_that_expired_before_the_upgrade_are_purged_too(
+    path: str, columns: str, purge_at: int | None
+) -> None:
+    with plain(path) as connection:
+        for number in range(FIRST, 24):
+            connection.executescript(migrations.migrations()[number])
+        connection.execute("PRAGMA user_version = 23")
+        connection.executescript(
+            "INSERT INTO asset (id, code, scale) VALUES (1, 'EUR', 2);"
+            "INSERT INTO account (id, kind, asset_id) VALUES (1, 'wallet', 1);"
+            "INSERT INTO wallet_address (id, path, asset_id, account_id, created_at) VALUES (1, 'alice', 1, 1, 1);"
+            "INSERT INTO client (id, identity, wallet_address, created_at) VALUES (1, 'c', 'c', 1);"
+            "INSERT INTO incoming_payment (id, wallet_address_id, client_id, created_at, expires_at, incoming_value,"
+            f" received, completed_at, expiry_event_at) VALUES ('1', 1, 1, 1, 5, {columns})"
+        )
+    with closing(connect_writer(path)) as connection:
+        assert connection.execute("SELECT purge_at FROM incoming_payment").fetchall() == [(purge_at,)]
 
 
 def test_database_of_the_first_version_keeps_its_rows(path: str) -> None:

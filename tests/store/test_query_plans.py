@@ -197,6 +197,8 @@ INSERT INTO "grant" (id, client_id, state, access, continue_hash, waits_from, cr
 INSERT INTO quote (id, wallet_address_id, client_id, receiver, debit_value, receive_value, receive_code,
   receive_scale, fee_value, created_at, expires_at, purge_at)
   VALUES ('1', 1, 1, '', '1', '1', 'EUR', 2, '0', 1, 1, 1);
+INSERT INTO incoming_payment (id, wallet_address_id, client_id, created_at, expires_at, purge_at)
+  VALUES ('1', 1, 1, 1, 1, 1);
 INSERT INTO peer (id, name, account_id, ilp_address, url, outgoing_token, incoming_token_hash, created_at)
   VALUES (1, 'peer', 2, 'test.peer', 'https://peer.example', x'00', x'00', 1);
 INSERT INTO answered_request VALUES (1, '1', x'00', x'00', 0);
@@ -312,7 +314,8 @@ def test_few_rows_are_searched_and_then_sorted(connection: RecordingConnection, 
 
 
 @pytest.mark.parametrize(
-    "table", ["grant", "client", "access_token", "interaction", "session", "idempotency_key", "quote"]
+    "table",
+    ["grant", "client", "access_token", "interaction", "session", "idempotency_key", "quote", "incoming_payment"],
 )
 def test_what_refers_to_a_deleted_row_is_searched_in_an_index(connection: RecordingConnection, table: str) -> None:
     """SQLite looks for rows that refer to the one that goes, in every table that may have some."""
@@ -334,7 +337,10 @@ def test_what_refers_to_a_deleted_row_is_searched_in_an_index(connection: Record
 
 @pytest.mark.parametrize(
     ("table", "index"),
-    [*((table, f"{table}_to_purge") for table in ("grant", "client", "quote")), ("outgoing_payment", "%_sending")],
+    [
+        *((table, f"{table}_to_purge") for table in ("grant", "client", "quote", "incoming_payment")),
+        ("outgoing_payment", "%_sending"),
+    ],
 )
 def test_index_of_what_goes_or_is_under_way_has_nothing_else(
     connection: RecordingConnection, table: str, index: str

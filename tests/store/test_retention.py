@@ -2,10 +2,11 @@
 
 from contextlib import closing
 
+import httpx2
 import msgspec
 import pytest
 
-from payres.clock import DAY, HOUR, MINUTE, SECOND
+from payres.clock import DAY, HOUR, MINUTE, SECOND, format_time
 from payres.errors import DomainError
 from payres.gnap import GrantRequest, GrantResponse, IncomingPaymentAccess, OutgoingPaymentAccess
 from payres.grants import clients
@@ -19,11 +20,14 @@ from payres.settings import Settings
 from payres.signatures.jwk import generate_private_key, jwk_from_public_bytes
 from payres.store import clients as client_store
 from payres.store import grants, retention
+from payres.store.checkouts import CheckoutRecord, insert_checkout
 from payres.store.clients import Client, use_nonce
 from payres.store.grants import GRANTS, TOKENS, TokenRecord
+from payres.store.payments import INCOMING
 from payres.store.quotes import QUOTES
 from payres.store.retention import (
     DECIDED_GRANT,
+    EMPTY_PAYMENT,
     ENDED_TOKENS_KEPT,
     NONCES,
     TOKENS_AT_ONCE,
@@ -36,7 +40,7 @@ from payres.store.retention import (
 from payres.store.work import Transaction
 from payres.wire import Amount, IncomingPaymentRequest, QuoteRequest
 from tests.conftest import Refused
-from tests.helpers import Json, client_with_key, last_segment, usd
+from tests.helpers import TIMEOUT, Json, client_with_key, last_segment, usd
 from tests.instance import Instance
 from tests.works import NOW as START
 from tests.works import caller_of, work_at
@@ -135,7 +139,7 @@ def count(tx: Transaction, table: str) -> int:
 def purge_all(tx: Transaction, now: int) -> None:
     """As very many new grants, quotes and clients would do."""
     for _ in range(200):
-        for rule in (retention.GRANTS, retention.QUOTES, retention.CLIENTS):
+        for rule in (retention.GRANTS, retention.QUOTES, retention.INCOMING_PAYMENTS, retention.CLIENTS):
             purge(tx, rule, now)
 
 
@@ -280,6 +284,87 @@ def test_client_goes_with_its_last_quote(tx: Transaction, receiver: str) -> None
     assert tx.execute("SELECT 1 FROM client WHERE id = ?", (client_id,)).fetchone() is None
 
 
+# Incoming payments
+
+
+def empty(tx: Transaction, now: int, client_id: int | None = None, amount: int | None = None) -> str:
+    """The id of an incoming payment of alice that expires after an hour, and has."""
+    asked = IncomingPaymentRequest(
+        wallet_address=ALICE,
+        expires_at=format_time(now + HOUR),
+        incoming_amount=Amount(value=str(amount), asset_code="USD", asset_scale=2) if amount else msgspec.UNSET,
+    )
+    maker = client_of(tx, 1, now) if client_id is None else client_id
+    return last_segment(incoming.create(work_at(tx, now, SETTINGS), caller(maker), asked).id)
+
+
+def expire(tx: Transaction, now: int) -> None:
+    incoming._expire_due(work_at(tx, now))
+
+
+GONE = HOUR + EMPTY_PAYMENT
+
+
+def test_empty_payment_without_an_amount_goes_seven_days_after_it_expired(tx: Transaction) -> None:
+    gone = empty(tx, START)
+    expire(tx, START + HOUR)
+    purge(tx, retention.INCOMING_PAYMENTS, START + GONE - 1)
+    assert INCOMING.get(tx, gone) is not None
+    purge(tx, retention.INCOMING_PAYMENTS, START + GONE)
+    assert count(tx, "incoming_payment") == 0
+    assert count(tx, "client") == 0, "nothing else needs its client"
+    assert [row[0] for row in tx.execute("SELECT type FROM event WHERE subject = ? ORDER BY sequence", (gone,))] == [
+        "incoming_payment.created",
+        "incoming_payment.expired",
+    ]
+
+
+@pytest.mark.parametrize("kept", ["has an amount", "was paid", "was paid after", "was completed", "not noticed"])
+def test_other_incoming_payments_stay(tx: Transaction, kept: str) -> None:
+    payment_id = empty(tx, START, amount=100 if kept == "has an amount" else None)
+    wallet = wallets.require_wallet(work_at(tx, START), "alice")
+    if kept == "was paid":
+        incoming.credit(work_at(tx, START), wallet, INCOMING.by_id(tx, payment_id), 5)
+    if kept == "was completed":
+        incoming.complete(work_at(tx, START), wallet, INCOMING.by_id(tx, payment_id))
+    if kept != "not noticed":
+        expire(tx, START + HOUR)
+    if kept == "was paid after":  # by a clock that was set back
+        incoming.credit(work_at(tx, START), wallet, INCOMING.by_id(tx, payment_id), 5)
+    purge_all(tx, START + 1000 * DAY)
+    assert INCOMING.get(tx, payment_id) is not None
+    due = tx.execute("SELECT count(*) FROM incoming_payment WHERE purge_at IS NOT NULL").fetchone()
+    assert due == (0,), "it is looked at once"
+
+
+def test_quotes_and_checkouts_go_with_their_payment_a_few_at_a_time(tx: Transaction) -> None:
+    gone = empty(tx, START)
+    url = f"http://h/incoming-payments/{gone}"
+    for number in range(20):
+        quote(tx, url, client_of(tx, 100 + number, START), START)
+        record = CheckoutRecord(b"%d" % number, gone, b"browser", "https://a.example", 1, "asked", START)
+        insert_checkout(tx, record, "{}")
+    expire(tx, START + HOUR)
+    left = []
+    for _ in range(4):
+        purge(tx, retention.INCOMING_PAYMENTS, START + GONE)
+        left.append((count(tx, "quote"), count(tx, "checkout"), count(tx, "incoming_payment")))
+    assert left == [(12, 12, 1), (4, 4, 1), (0, 0, 0), (0, 0, 0)]
+    assert count(tx, "client") == 0
+    assert tx.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+def test_empty_payments_are_bounded_by_those_of_a_while(tx: Transaction) -> None:
+    """Ten an hour that expire after an hour: what is there is a week's worth and a bit."""
+    now = START
+    for _ in range(24 * 10):
+        now += HOUR
+        for _ in range(10):
+            empty(tx, now)
+        expire(tx, now)
+    assert count(tx, "incoming_payment") <= 10 * (24 * 7 + 3)
+
+
 # Nonces
 
 
@@ -397,4 +482,41 @@ def test_over_http_a_quote_that_was_not_used_is_forgotten(payres: Instance, refu
     looked_at = payres.read(lambda tx: QUOTES.get(tx, last_segment(used)))
     assert looked_at is not None
     assert looked_at.purge_at is None, "it is looked at once"
+    payres.check_ledger()
+
+
+def test_over_http_an_empty_payment_is_forgotten_and_what_names_it_goes_on(payres: Instance, refused: Refused) -> None:
+    client, wallet = payres.client, payres.create_wallet("carol")
+    soon = format_time(payres.clock.now() + HOUR)
+    listing: Json = {"type": "incoming-payment", "actions": ["create", "read", "list"]}
+    body = {"walletAddress": wallet, "expiresAt": soon}
+    keyed = client.request("POST", "/incoming-payments", body, client.grant(listing), {"idempotency-key": "one"})
+    empties = [keyed.json()["id"], *(client.create_incoming_payment(wallet, expiresAt=soon)["id"] for _ in range(2))]
+    asks = client.create_incoming_payment(wallet, usd(5), expiresAt=soon)["id"]
+    paid = client.create_incoming_payment(wallet, expiresAt=soon)["id"]
+    quoted = client.create_quote(payres.wallet("alice"), empties[0], debitAmount=usd(5))["id"]
+    client.pay(payres.wallet("alice"), paid, debitAmount=usd(7))
+    payres.clock.advance(3600)
+    payres.write(incoming._expire_due)
+    payres.clock.advance(7 * 86400)
+    token = client.grant(listing)
+    cursor = last_segment(empties[1])  # a page that ended there goes on
+    for _ in range(3):
+        newest = client.create_incoming_payment(wallet)["id"]
+    for url in empties:
+        refused(client.get(url, token), 404, "not_found")
+        assert httpx2.get(url, headers={"Accept": "application/json"}, timeout=TIMEOUT).status_code == 404
+        assert httpx2.get(url.replace("incoming-payments", "pay"), timeout=TIMEOUT).status_code == 404
+    refused(client.get(quoted, client.grant({"type": "quote", "actions": ["read"]})), 404, "not_found")
+    listed = [one["id"] for one in client.get(f"/incoming-payments?wallet-address={wallet}", token).json()["result"]]
+    assert listed[0] == newest
+    assert listed[-2:] == [paid, asks]
+    assert len(listed) == 5
+    for page, shown in ((f"first=5&cursor={cursor}", []), (f"last=5&cursor={cursor}", listed)):
+        answer = client.get(f"/incoming-payments?wallet-address={wallet}&{page}", token)
+        assert [one["id"] for one in answer.json()["result"]] == shown
+    again = client.request("POST", "/incoming-payments", {"walletAddress": wallet}, token, {"idempotency-key": "one"})
+    assert again.status_code == 201, "the key was forgotten long before"
+    subjects = payres.read(lambda tx: {row[0] for row in tx.execute("SELECT subject FROM event")})
+    assert {last_segment(url) for url in empties} <= subjects, "events stay for their time"
     payres.check_ledger()

@@ -12,6 +12,7 @@ from payres.pages.html import redirect
 from payres.pages.language import marked
 from payres.pages.visits import Form
 from payres.routes.context import context_of
+from payres.store.work import Work
 
 PATH: Final = "/settings/developer-keys"
 SETTINGS: Final = "/settings"
@@ -60,8 +61,15 @@ async def revoke(visit: Visit, form: Form) -> Response:
         return await _show(visit, {"key_id": visit.language.say(NONE_TICKED)}, status=HTTPStatus.BAD_REQUEST)
     if not all(one.isascii() and one.isdecimal() and len(one) <= MOST_DIGITS for one in ticked):
         raise nothing_here()
-    await visit.write(lambda work: keys.revoke(work, visit.wallet, {int(one) for one in ticked}))
-    return redirect(f"{PATH}?revoked={len(set(ticked))}")
+
+    def unit(work: Work) -> bool:
+        ids = {int(one) for one in ticked}
+        is_extension = any(one.is_extension for one in keys.own_keys(work, visit.wallet) if one.key.id in ids)
+        keys.revoke(work, visit.wallet, ids)
+        return is_extension
+
+    is_extension = await visit.write(unit)
+    return redirect(f"{PATH}?revoked={len(set(ticked))}{'&extension=1' if is_extension else ''}")
 
 
 async def _show(
@@ -77,6 +85,7 @@ async def _show(
         keys=found,
         added=added,
         revoked="revoked" in query,
+        was_extension="extension" in query,
         problems=problems or {},
         given=given or {},
         address=context_of(visit.request).urls.wallet(visit.wallet.path),

@@ -26,8 +26,8 @@ async def show(visit: Visit) -> Response:
         reader = Reader(work, visit.wallet, visit.language.zone)
         found = payments.find(work, visit.wallet, reader, visit.segments["payment"])
         bill = found.incoming
-        is_open_request = bill and bill.open_at(work.now) and requests.is_request(work, visit.wallet, bill)
-        return found, _way_back(work, found), bool(is_open_request)
+        is_request = bill is not None and requests.is_request(work, visit.wallet, bill)
+        return found, _way_back(work, found), is_request
 
     found, back, is_request = await visit.read(unit)
     payment, one = found.outgoing, found.shown

@@ -23,8 +23,8 @@ LOOK_SECONDS: Final = 10  # until the page of an open request refreshes
 
 
 async def show(visit: Visit) -> Response:
-    """GET /account/request."""
-    return await _show(visit, {}, {})
+    """GET /account/request: the form, filled in from a link."""
+    return await _show(visit, {}, visit.request.query_params)
 
 
 async def show_one(visit: Visit) -> Response:

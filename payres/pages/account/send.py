@@ -193,8 +193,7 @@ def _rate(visit: Visit, net: int, terms: Terms) -> str:
     """The exchange rate, such as `1 USD = 0.9219 EUR`."""
     own, theirs = visit.wallet.asset, terms.asset
     spent, arrives = Decimal(net).scaleb(-own.scale), Decimal(terms.receive).scaleb(-theirs.scale)
-    figures = f"{Context(prec=4).divide(arrives, spent):f}"
-    figures = figures if visit.language.code == "en" else figures.replace(".", ",")
+    figures = f"{Context(prec=4).divide(arrives, spent):f}".replace(".", visit.language.point)
     return f"1 {own.code} = {figures} {theirs.code}"
 
 

@@ -5,7 +5,7 @@ import pytest
 from payres.operator import keys
 from tests.helpers import receiver_of, refusal, usd
 from tests.instance import Instance
-from tests.owner.test_apps import ask, new_owner, path_of, pay
+from tests.owner.test_apps import EXTENSION, ask, new_owner, path_of, pay
 from tests.pages.account.browser import OwnersBrowser
 from tests.pages.admin.browser import words_of
 
@@ -46,6 +46,22 @@ def test_stop_can_take_the_key_and_its_other_budgets_along(shared: Instance) -> 
             assert "Laptop revoked" in shown
     body = {"walletAddress": owner.wallet_address, "incomingPayment": receiver_of(shared), "debitAmount": usd(100)}
     refusal(owner.post("/outgoing-payments", body, token), 401, "invalid_client")
+
+
+RECONNECT = "To use it again, disconnect your wallet in the extension, then connect it again."
+
+
+@pytest.mark.parametrize("asks_as", ["extension", "another program of the owner", "an app that says it is"])
+def test_page_that_ends_the_extension_says_how_it_goes_on(shared: Instance, asks_as: str) -> None:
+    owner = new_owner(shared)
+    asking, members = (shared.client if "app" in asks_as else owner), ({} if "program" in asks_as else EXTENSION)
+    grant_id, _ = ask(asking, owner, {"debitAmount": usd(2000)}, **members)
+    with OwnersBrowser(shared, path_of(owner)) as browser:
+        is_said = [RECONNECT in browser.words(f"{TAB}/{grant_id}")]
+        assert RECONNECT not in browser.words(TAB)
+        assert browser.send(f"{TAB}/{grant_id}", "stop").status_code == 303
+        is_said += [RECONNECT in browser.words(path) for path in (f"{TAB}/{grant_id}", TAB, f"{TAB}/ended")]
+    assert set(is_said) == {asks_as == "extension"}
 
 
 def test_only_receiver_of_an_app_is_called_by_name_here_and_by_host_elsewhere(shared: Instance) -> None:

@@ -16,8 +16,9 @@ from payres.store import audit
 from payres.store.wallets import KeyRecord, list_keys
 from tests.helpers import Json, receiver_of, refusal, usd
 from tests.instance import Instance
-from tests.owner.test_apps import ask, new_owner, path_of, pay
+from tests.owner.test_apps import EXTENSION, ask, new_owner, path_of, pay
 from tests.pages.account.browser import OwnersBrowser
+from tests.pages.account.test_apps import RECONNECT
 from tests.pages.admin.browser import words_of
 from tests.signing_client import Client
 
@@ -74,6 +75,22 @@ def test_pasted_key_signs_the_next_request_until_it_is_revoked(shared: Instance,
     program.close()
     done = shared.read(lambda work: audit.AUDIT.list(work, "WHERE actor = ? ORDER BY id", f"owner:{browser.path}"))
     assert [one.action for one in done] == ["key.add", "grant.revoke", "key.revoke", "key.add"]
+
+
+@pytest.mark.parametrize("members", [{}, EXTENSION], ids=["another program", "extension"])
+def test_page_that_revokes_the_key_of_the_extension_says_how_it_goes_on(
+    shared: Instance, browser: OwnersBrowser, members: Json
+) -> None:
+    private, jwk = new_pair("a1b2-c4")
+    shared.write(lambda work: keys.add_key(work, browser.path, jwk, "Laptop"))
+    program = Client(shared.wallet(browser.path), private, jwk, shared.base_url, shared.clock, shared.approve)
+    ask(program, program, {"debitAmount": usd(2000)}, **members)
+    program.close()
+    [key] = valid_keys(shared, browser.path)
+    is_said = [RECONNECT in browser.words(PAGE)]
+    revoked = browser.send(PAGE, "revoke", {"key_id": str(key.id)}).headers["location"]
+    is_said += [RECONNECT in browser.words(revoked)]
+    assert is_said == [members == EXTENSION] * 2
 
 
 # The same in each run, as all that a test is named by.

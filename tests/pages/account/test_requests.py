@@ -5,7 +5,7 @@ from html import unescape
 
 import pytest
 
-from payres.clock import HOUR
+from payres.clock import HOUR, SECOND, format_time
 from payres.operator import audit
 from payres.operator.wallets import deposit, require_wallet
 from payres.owner import requests
@@ -150,6 +150,48 @@ def test_expired_request_says_so(payres: Instance) -> None:
         words = words_of(http.get(path.replace("account/request", "pay")))
         assert "This bill has expired" in words
         assert "Ask Asker for a new one" in words
+
+
+@pytest.mark.parametrize("ends", ["expires", "is cancelled"])
+def test_request_that_ends_paid_in_part_says_what_came_and_leads_to_the_rest(payres: Instance, ends: str) -> None:
+    with Owner(payres) as owner:
+        path = make(owner, "25.00", "Lunch & tea", "1")
+        pay(payres, path, 1000)
+        if ends == "is cancelled":
+            owner.send(path, "cancel")
+    payres.clock.advance(DAY + 1)
+    with OwnersBrowser(payres, owner.path) as later:
+        movement, has_ended = (
+            path.replace(PATH, "/account/payments"),
+            "for money has expired" if ends == "expires" else "was cancelled",
+        )
+        came = "10.00 of {}25.00 came. The rest can no longer be paid."
+        for place in ("/account", "/account/activity"):
+            assert came.format("") in later.words(place)
+            assert ("expired" if ends == "expires" else "cancelled") in later.words(place)
+        for place in (path, movement):
+            assert f"This request {has_ended}" in later.words(place)
+            assert f"USD {came.format('USD ')}" in later.words(place)
+            assert (
+                f'href="{PATH}?amount=15.00&amp;note=Lunch%20%26%20tea">Ask for the rest' in later.http.get(place).text
+            )
+        assert f'href="{path}"' in later.http.get(movement).text
+        form = later.http.get(PATH, params={"amount": "15.00", "note": "Lunch & tea"}).text
+        assert 'value="15.00"' in form
+        assert 'value="Lunch &amp; tea"' in form
+        bill = later.words(path.replace("account/request", "pay"))
+        assert "USD 10.00 of USD 25.00 was paid. The rest can no longer be paid here: ask Asker for a new bill." in bill
+
+
+def test_bill_of_a_shop_that_ends_paid_in_part_says_so(payres: Instance) -> None:
+    with Owner(payres) as owner:
+        expires_at = format_time(payres.clock.now() + 60 * SECOND)
+        bill = last_segment(receiver_of(payres, 2500, owner.path, expiresAt=expires_at))
+        pay(payres, bill, 1000)
+        payres.clock.advance(61)
+        words = owner.words(f"/account/payments/{bill}")
+        assert "This bill has expired USD 10.00 of USD 25.00 came. The rest can no longer be paid." in words
+        assert f'href="/pay/{bill}"' in owner.http.get(f"/account/payments/{bill}").text
 
 
 def test_requests_of_others_are_not_there(shared: Instance, owner: Owner) -> None:
