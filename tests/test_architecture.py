@@ -36,8 +36,8 @@ ROOMS: dict[str, set[str]] = {
     "wire": {"amounts", "errors", "limits", "urls"},
     "visible": {"urls"},
     "gnap": {"limits", "wire"},
-    "client": {"amounts", "clock", "gnap", "identifiers", "limits", "signatures", "urls", "wire"},
     "event_types": {"wire"},
+    "client": {"amounts", "clock", "event_types", "gnap", "identifiers", "limits", "signatures", "urls", "wire"},
     "store": {
         *("amounts", "clock", "errors", "event_types", "identifiers", "limits", "counters"),
         *("settings", "terms", "urls", "visible", "wire"),
