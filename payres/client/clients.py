@@ -59,7 +59,7 @@ class _Client(Generic[Http, Transport]):
         - `use_http`: asks all servers with plain http, for tests. Otherwise http needs a wallet address of http.
         - `timeout`: seconds for connecting, and again until the whole answer has come, of each attempt.
         - `max_retries`: how often a call is repeated, if it can have no second effect.
-        - `strict`: refuses answers with members that are not in the standard, which are else logged once.
+        - `strict`: refuses answers with members that are not in the standard, which are otherwise logged once.
         - `on_rotate`: is called with each Grant that has a new token, before the token is used; store it then.
         - `proxy`: an HTTP proxy for all requests, such as http://user:password@proxy.example:3128.
         - `ca`: a PEM file with the certificates to trust instead of the system's, or an SSLContext. The variables

@@ -29,7 +29,7 @@ class WaitTimeout(OpenPaymentsError):
 
 
 class WebhookRejected(OpenPaymentsError):
-    """A webhook is not from the server, or not from just now: answer it with 400."""
+    """A webhook is not signed with the secret, or was not sent just now: answer it with 400."""
 
 
 class InvalidAnswer(OpenPaymentsError):
