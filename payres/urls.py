@@ -9,12 +9,13 @@ import re
 from contextlib import suppress
 from functools import lru_cache
 from socket import inet_aton, inet_ntoa
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 from payres.errors import InvalidRequest
 from payres.limits import MAX_HOST_LENGTH, MAX_URL_LENGTH, MAX_WALLET_PATH_LENGTH
 
+T = TypeVar("T")
 # Where Interledger peers post packets; it has its own limits.
 ILP: Final = "/ilp"
 # The roots of the operator's pages and API.
@@ -136,6 +137,14 @@ class Urls:
             if normal.startswith(base) and normal[len(base) : len(base) + 1] == "/":
                 return normal[len(base) + 1 :]
         return None
+
+
+def pointed(address: T) -> T | str:
+    """The URL that a payment pointer such as $pay.example/bob stands for (paymentpointers.org); all else unchanged."""
+    if not isinstance(address, str) or not address.startswith("$"):
+        return address
+    host, _, path = address[1:].partition("/")
+    return f"https://{host}/{path or ROOT_WALLET_PATH}"
 
 
 @lru_cache(maxsize=256)

@@ -81,7 +81,9 @@ LONGEST = (
     "test_dist.py",
     "cli/test_open_payments.py",
     "crash/test_kill.py",
+    "client/test_hostile_servers.py",
     "client/test_client.py",
+    "client/test_errors.py",
     "interop/test_official_client_elsewhere.py",
 )
 

@@ -17,7 +17,7 @@ def serving(answer: Callable[[BaseHTTPRequestHandler], None], tls: ssl.SSLContex
         def respond(self) -> None:
             answer(self)
 
-        do_GET = do_OPTIONS = do_POST = do_DELETE = respond  # noqa: N815 - as http.server calls them
+        do_GET = do_OPTIONS = do_POST = do_DELETE = do_CONNECT = respond  # noqa: N815 - as http.server calls them
 
     with QuickServer(("127.0.0.1", 0), Handler) as server:
         if tls is not None:

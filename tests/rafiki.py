@@ -38,8 +38,8 @@ CALLS = {
 BODIES = {
     "quoting": ({"access_token", "client"}, {"interact"}),
     "grant": ({"access_token", "client", "interact"}, set()),
-    "continue": ({"interact_ref"}, set()),
-    "quote": ({"walletAddress", "receiver", "method", "receiveAmount"}, set()),
+    "continue": (set(), {"interact_ref"}),
+    "quote": ({"walletAddress", "receiver", "method"}, {"receiveAmount", "debitAmount"}),
     "create": ({"walletAddress", "quoteId"}, {"metadata"}),
 }
 TOKENS = {"continue": "going-on", "cancel": "going-on", "quote": "quoting", "create": "paying", "read": "paying"}
@@ -103,8 +103,8 @@ class Rafiki:
                 access = body["access_token"]["access"]
                 return 200, {"access_token": {"value": "quoting", "access": access, **token}, "continue": going_on}
             case "grant":
-                finish = body["interact"]["finish"]
-                self.nonce, self.back, self.granted = finish["nonce"], finish["uri"], self.clock.now()
+                finish = body["interact"].get("finish", {})
+                self.nonce, self.back, self.granted = finish.get("nonce"), finish.get("uri"), self.clock.now()
                 self.access = body["access_token"]["access"]
                 redirect = f"{self.url}/auth/interact/1/2?clientName=Shop&clientUri={quote(body['client'], safe='')}"
                 going_on["wait"] = self.wait
@@ -115,7 +115,7 @@ class Rafiki:
                     "continue": going_on,
                 }
             case "quote":
-                receive = body["receiveAmount"]
+                receive = body.get("receiveAmount") or body["debitAmount"]
                 self.quoted = {"receiver": body["receiver"], "receiveAmount": receive, "debitAmount": receive}
                 more = {"expiresAt": "2026-11-23T14:07:00.000Z", "createdAt": CREATED}
                 return 201, {"id": f"{self.url}/tenant/quotes/1", "walletAddress": self.wallet, **self.quoted} | {
@@ -180,6 +180,10 @@ class Rafiki:
             self._check_grant(name, body)
         elif name == "continue" and self.clock.now() < self.granted + self.wait * SECOND:
             raise Refused(400, "too_fast", 'continued grant faster than "wait" period')
+        elif name == "continue" and ("interact_ref" in body) != (self.back is not None):
+            raise Refused(
+                401, "request_denied", "grant cannot be polled" if self.back else "grant interaction not approved"
+            )
         elif name == "quote" and (body["method"] != "ilp" or "/incoming-payments/" not in body["receiver"]):
             raise Refused(400, "400", "invalid receiver")
         elif name == "create" and body["quoteId"] != f"{self.url}/tenant/quotes/1":
@@ -190,16 +194,18 @@ class Rafiki:
         identifier, one amount at most, and a client whose wallet address has a name."""
         [item] = body["access_token"]["access"]
         if name == "quoting":
-            if item != {"type": "quote", "actions": ["create"]}:
+            if item not in (
+                {"type": "quote", "actions": ["create"]} | more for more in ({}, {"identifier": self.wallet})
+            ):
                 raise Refused(400, "invalid_request", f"access item {item}")
             return
         limits = item["limits"]
         if item.keys() != {"type", "actions", "identifier", "limits"} or item["type"] != "outgoing-payment":
             raise Refused(400, "invalid_request", "access identifier required")
-        if limits != {"receiver": self.quoted["receiver"], "debitAmount": self.quoted["debitAmount"]}:
+        if not {"debitAmount"} <= limits.keys() or any(limits[name] != self.quoted[name] for name in limits):
             raise Refused(400, "invalid_request", "only one access amount allowed")
         finish = body["interact"].get("finish", {})
-        if body["interact"].get("start") != ["redirect"] or finish.keys() != {"method", "uri", "nonce"}:
+        if body["interact"].get("start") != ["redirect"] or (finish and finish.keys() != {"method", "uri", "nonce"}):
             raise Refused(400, "invalid_request", "missing required request field 'interact'")
         if not _fetch(body["client"]).get("publicName"):
             raise Refused(400, "invalid_client", "missing required request field 'client'")

@@ -36,8 +36,8 @@ ROOMS: dict[str, set[str]] = {
     "settings": {"brand_settings", "errors", "identifiers", "limits", "logs", "urls", "visible"},
     "wire": {"amounts", "errors", "limits", "urls"},
     "gnap": {"limits", "wire"},
-    "client": {"amounts", "clock", "gnap", "identifiers", "limits", "signatures", "urls", "wire"},
     "event_types": {"wire"},
+    "client": {"amounts", "clock", "event_types", "gnap", "identifiers", "limits", "signatures", "urls", "wire"},
     "store": {
         *("amounts", "clock", "errors", "event_types", "identifiers", "limits", "counters"),
         *("settings", "terms", "urls", "visible", "wire"),

@@ -1,7 +1,7 @@
 """`payres pay`, `request`, `sign` and `verify`: an Open Payments client on the command line, and the server's view of a
 signature."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import IO, Any, Final
 
@@ -15,9 +15,11 @@ from payres.cli.key import read_key
 from payres.cli.options import InputFile, WholeNumber, secret_option
 from payres.cli.session import Session, with_session
 from payres.client import Client, OpenPaymentsError, access, money
-from payres.client.clients import signer_of
-from payres.client.errors import AnswerLost, InvalidAnswer, NotFound, ServerError
-from payres.client.sending import unsigned_request
+from payres.client.clients import signer_of, trusted
+from payres.client.deadlines import TimedTransport
+from payres.client.errors import AnswerLost, InvalidAnswer, NotFound
+from payres.client.resources import OutgoingPayment
+from payres.client.sending import cause_of, unsigned_request
 from payres.clock import SystemClock
 from payres.operator.shapes import labelled
 from payres.owner.sending import typed_url
@@ -28,7 +30,7 @@ from payres.signatures.verify import Verified, describe, parse, with_likely_caus
 from payres.signatures.verify import verify as verify_signature
 from payres.urls import Urls, is_http_url, is_loopback
 from payres.visible import visible_text
-from payres.wire import Amount, OutgoingPayment, WalletAddress
+from payres.wire import Amount, WalletAddress
 
 REQUEST_SECONDS: Final = 60
 OWNERS_SECONDS: Final = 600
@@ -91,12 +93,20 @@ def pay(session: Session, /, address: str, amount: str | None, payer: str, clien
 
 
 def _pay(
-    op: Client, receiver: str, amount: str | None, payer: str, note: str | None, timeout: int, tell: Any
+    op: Client,
+    receiver: str,
+    amount: str | None,
+    payer: str,
+    note: str | None,
+    timeout: int,
+    tell: Callable[[str], None],
 ) -> OutgoingPayment:
     me = _wallet(op, payer)
     metadata = None if note is None else {"description": note}
-    fixed = None
-    if amount is not None:
+    fixed = received = None
+    if amount is None:
+        received = op.incoming_payment.get_public(receiver).received_amount or None
+    else:
         fixed = money(amount, me)
         you = _wallet(op, receiver)
         billing = op.grant.obtain(you, access.incoming_payment("create", identifier=you.id))
@@ -108,17 +118,11 @@ def _pay(
     pending = op.grant.start(me, spending)
     tell(f"The owner decides at {pending.redirect}")
     grant = op.grant.wait(pending, timeout)
-    with _in_sentences(AnswerLost, InvalidAnswer, ServerError):
+    with _in_sentences(AnswerLost, InvalidAnswer):
         payment = op.outgoing_payment.create(me, grant, quote_id=quote.id, metadata=metadata)
     tell(f"The payment is {payment.id}")
-
-    def has_ended(found: OutgoingPayment) -> bool:
-        # A payment of a receive amount may end below its debit amount; the grant has then spent only what was sent.
-        spent = op.outgoing_payment.get_grant_spent_amounts(me, grant).spent_debit_amount
-        return bool(found.failed) or found.sent_amount == spent
-
     with _in_sentences(OpenPaymentsError):
-        return op.outgoing_payment.wait(payment.id, grant, has_ended, timeout)
+        return op.outgoing_payment.wait(payment.id, grant, timeout=timeout, received_before=received)
 
 
 @click.command(
@@ -140,11 +144,13 @@ def request(session: Session, /, method: str, url: str, body: IO[bytes] | None, 
     400 or above."""
     content = body.read() if body else b""
     headers, _ = _signed(method.upper(), url, content, **options)
+    with _in_sentences():
+        transport = TimedTransport(verify=trusted())
     try:
-        with httpx2.Client(trust_env=False, timeout=REQUEST_SECONDS) as http:
+        with httpx2.Client(transport=transport, trust_env=False, timeout=REQUEST_SECONDS) as http:
             answer = http.request(method.upper(), url, headers=headers, content=content or None)
     except (httpx2.HTTPError, UnicodeError) as error:
-        raise click.ClickException(f"{url} does not answer: {error}") from error
+        raise click.ClickException(f"{url} does not answer: {cause_of(error)}") from error
     found: Any = answer.text
     with suppress(ValueError):
         found = answer.json()
@@ -234,9 +240,7 @@ def _in_sentences(*unknown: type[OpenPaymentsError]) -> Iterator[None]:
         yield
     except (OpenPaymentsError, ValueError) as error:
         kind = OutcomeUnknown if isinstance(error, unknown) else click.ClickException
-        cause = error.__cause__
-        where = f"No answer from {cause.request.url}: " if isinstance(cause, httpx2.RequestError) else ""
-        raise kind(visible_text(f"{where}{error}")) from error
+        raise kind(visible_text(str(error))) from error
 
 
 def _private_key(file: IO[bytes], kid: str | None) -> tuple[bytes | Mapping[str, Any], str]:

@@ -1,9 +1,10 @@
 """An Open Payments client, for threads and for asyncio.
 
-It depends on nothing in payres but HTTP messages and their signatures, so that it can be published separately.
+It depends on nothing in payres but HTTP messages, their signatures and the structs of events, so that it can be
+published separately.
 """
 
-from payres.client import access, errors
+from payres.client import access, errors, webhooks
 from payres.client.clients import AsyncClient, Client
 from payres.client.errors import OpenPaymentsError
 from payres.client.grants import Grant, PendingGrant
@@ -19,4 +20,5 @@ __all__ = [
     "decimal",
     "errors",
     "money",
+    "webhooks",
 ]

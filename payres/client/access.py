@@ -1,7 +1,11 @@
 """Access items of grant requests: `access.quote("create", identifier=wallet.id)`."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from msgspec import UNSET
 
+from payres.client.checks import given, valid
 from payres.gnap import (
     INCOMING_ACTIONS,
     OUTGOING_ACTIONS,
@@ -11,34 +15,39 @@ from payres.gnap import (
     OutgoingPaymentAccess,
     QuoteAccess,
 )
+from payres.urls import pointed
 from payres.wire import Amount
 
 
 def incoming_payment(*actions: INCOMING_ACTIONS, identifier: str | None = None) -> IncomingPaymentAccess:
     """Access to incoming payments at the wallet address `identifier`, or at any of the server."""
-    return IncomingPaymentAccess(actions=list(actions), identifier=identifier or UNSET)
+    item = IncomingPaymentAccess(actions=list(actions), identifier=given(pointed(identifier)))
+    return valid(item, IncomingPaymentAccess)
 
 
 def quote(*actions: QUOTE_ACTIONS, identifier: str | None = None) -> QuoteAccess:
     """Access to quotes for payments from the wallet address `identifier`."""
-    return QuoteAccess(actions=list(actions), identifier=identifier or UNSET)
+    return valid(QuoteAccess(actions=list(actions), identifier=given(pointed(identifier))), QuoteAccess)
 
 
 def outgoing_payment(
     *actions: OUTGOING_ACTIONS,
     identifier: str,
-    debit_amount: Amount | None = None,
-    receive_amount: Amount | None = None,
+    debit_amount: Amount | Mapping[str, Any] | None = None,
+    receive_amount: Amount | Mapping[str, Any] | None = None,
     receiver: str | None = None,
     interval: str | None = None,
 ) -> OutgoingPaymentAccess:
     """Access to outgoing payments from the wallet address `identifier`, within these limits."""
     limits = Limits(
-        receiver=receiver or UNSET,
-        debit_amount=debit_amount or UNSET,
-        receive_amount=receive_amount or UNSET,
-        interval=interval or UNSET,
+        receiver=given(receiver),
+        debit_amount=given(debit_amount),
+        receive_amount=given(receive_amount),
+        interval=given(interval),
     )
-    return OutgoingPaymentAccess(
-        actions=list(actions), identifier=identifier, limits=UNSET if limits == Limits() else limits
+    item = OutgoingPaymentAccess(
+        actions=list(actions),
+        identifier=pointed(identifier),
+        limits=UNSET if limits == Limits() else valid(limits, Limits),
     )
+    return valid(item, OutgoingPaymentAccess)

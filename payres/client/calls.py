@@ -1,7 +1,8 @@
 """Calls to resource servers and wallet addresses."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from datetime import datetime
 from typing import Any, Final, Generic, TypeVar, Unpack
 from urllib.parse import urlencode
 from uuid import uuid4
@@ -10,21 +11,21 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from payres.client import checks
-from payres.client.errors import ConfigurationError, InvalidAnswer, WaitTimeout
+from payres.client.checks import given
+from payres.client.errors import ConfigurationError, InvalidAnswer, OpenPaymentsError, WaitTimeout
 from payres.client.grants import Server
+from payres.client.resources import IncomingPayment, OutgoingPayment, Quote
 from payres.client.sending import Call, Http, Options, Part, Repeat, iteration, method
 from payres.client.tokens import Token, send_with_token
 from payres.signatures.jwk import JWK
+from payres.urls import pointed
 from payres.wire import (
     Amount,
     GrantSpending,
-    IncomingPayment,
     IncomingPaymentRequest,
-    OutgoingPayment,
     OutgoingPaymentRequest,
     Page,
     PublicIncomingPayment,
-    Quote,
     QuoteRequest,
     WalletAddress,
     WalletResource,
@@ -32,18 +33,21 @@ from payres.wire import (
 
 Resource = TypeVar("Resource", bound=WalletResource)
 Payment = TypeVar("Payment", bound=IncomingPayment | OutgoingPayment)
+AnyAmount = Amount | Mapping[str, Any]  # such as {"value": "500", "assetCode": "USD", "assetScale": 2}
 WAIT_SECONDS: Final = 20
 LONGEST_PAUSE: Final = 15
 
 
 class Reading(Options, total=False):
-    """What reads take. `wait` is in seconds."""
+    """`wait` is how many seconds the server may wait for a change. `timeout` is in seconds, for connecting, and again
+    until the whole answer has come; by default the client's."""
 
     wait: int | None
 
 
 class Creating(Options, total=False):
-    """What creations take. `idempotency_key` is generated if none is given, and not sent if it is empty."""
+    """`idempotency_key` is generated if none is given, and not sent if it is empty. `timeout` is in seconds, for
+    connecting, and again until the whole answer has come; by default the client's."""
 
     idempotency_key: str | None
 
@@ -59,14 +63,14 @@ class WalletAddresses(Part[Http]):
 
     @method
     async def get(self, url: str, **options: Unpack[Options]) -> WalletAddress:
-        """The wallet address, with its asset and servers."""
-        answer = await self.core.exchange(Call("wallet_address.get", "GET", url, **options))
+        """The wallet address at a URL or payment pointer, with its asset and servers."""
+        answer = await self.core.exchange(Call("wallet_address.get", "GET", pointed(url), **options))
         return checks.decoded(answer, WalletAddress)
 
     @method
     async def get_keys(self, url: str, **options: Unpack[Options]) -> list[JWK]:
         """The public keys of the wallet address."""
-        call = Call("wallet_address.get_keys", "GET", f"{url.rstrip('/')}/jwks.json", **options)
+        call = Call("wallet_address.get_keys", "GET", f"{pointed(url).rstrip('/')}/jwks.json", **options)
         answer = await self.core.exchange(call)
         found = checks.decoded(answer, KeySet)
         checks.notice(self.core, answer, checks.members(answer), KeySet)
@@ -75,7 +79,7 @@ class WalletAddresses(Part[Http]):
     @method
     async def get_did_document(self, url: str, **options: Unpack[Options]) -> dict[str, Any]:
         """The DID document of the wallet address."""
-        call = Call("wallet_address.get_did_document", "GET", f"{url.rstrip('/')}/did.json", **options)
+        call = Call("wallet_address.get_did_document", "GET", f"{pointed(url).rstrip('/')}/did.json", **options)
         return checks.members(await self.core.exchange(call))
 
 
@@ -104,6 +108,7 @@ class Resources(Part[Http], Generic[Resource, Http]):
         key = str(uuid4()) if idempotency_key is None else idempotency_key
         if key and not (key.isascii() and key.isprintable() and not set(key) & {'"', "\\"}):
             raise ConfigurationError("An idempotency_key is printable ASCII without quotes and backslashes")
+        asked = checks.valid(asked, type(asked))
         url, name = self._url(server), f"{self.name}.create"
         call = Call(name, "POST", url, 201, asked, key=key, timeout=timeout, repeat=repeat)
         return checks.resource(self.core, await send_with_token(self.core, access_token, call), self.kind, asked)
@@ -152,26 +157,20 @@ class Payments(Resources[Payment, Http]):
                 return
             seen.add(cursor)
 
-    @method
-    async def wait(
+    async def _wait(
         self,
         url: str,
         access_token: Token,
-        until: Callable[[Payment], bool] | None = None,
-        timeout: float = 600,  # noqa: ASYNC109 - of all attempts
+        has_ended: Callable[[Payment], Awaitable[bool]],
+        timeout: float,  # noqa: ASYNC109 - of all attempts
     ) -> Payment:
-        """Polls the payment until `until` is true: by default, until it is completed, sent or failed.
-
-        An outgoing payment with a fixed receive amount may end below its `debitAmount`; read the incoming payment
-        then. Raises WaitTimeout.
-        """
         deadline, pause = time.monotonic() + timeout, 1.0
         while True:
             begun = time.monotonic()
             call = Call(f"{self.name}.wait", "GET", url, wait=max(0, min(WAIT_SECONDS, int(deadline - begun))))
             answer = await send_with_token(self.core, access_token, call)
             found = checks.resource(self.core, answer, self.kind)
-            if (until or _has_ended)(found):
+            if await has_ended(found):
                 return found
             left = deadline - time.monotonic()
             if left <= 0:
@@ -182,6 +181,8 @@ class Payments(Resources[Payment, Http]):
 
 
 class IncomingPayments(Payments[IncomingPayment, Http]):
+    """Incoming payments, at the receiver's server."""
+
     name, kind = "incoming_payment", IncomingPayment
 
     @method
@@ -191,16 +192,16 @@ class IncomingPayments(Payments[IncomingPayment, Http]):
         access_token: Token,
         *,
         wallet_address: str | None = None,
-        incoming_amount: Amount | None = None,
-        expires_at: str | None = None,
+        incoming_amount: AnyAmount | None = None,
+        expires_at: datetime | str | None = None,
         metadata: Mapping[str, Any] | None = None,
         **options: Unpack[Creating],
     ) -> IncomingPayment:
         """Creates an incoming payment. Retried if the response is lost, because no money moves."""
         asked = IncomingPaymentRequest(
             wallet_address=_wallet(server, wallet_address),
-            incoming_amount=incoming_amount or UNSET,
-            expires_at=expires_at or UNSET,
+            incoming_amount=given(incoming_amount),
+            expires_at=given(expires_at),
             metadata=_json(metadata),
         )
         return await self._create(server, access_token, asked, **options)
@@ -221,8 +222,26 @@ class IncomingPayments(Payments[IncomingPayment, Http]):
             raise InvalidAnswer(answer.status_code, ["completed is false"])
         return payment
 
+    @method
+    async def wait(
+        self,
+        url: str,
+        access_token: Token,
+        until: Callable[[IncomingPayment], bool] | None = None,
+        timeout: float = 600,  # noqa: ASYNC109 - of all attempts
+    ) -> IncomingPayment:
+        """Polls the payment until `until` is true: by default, until it is completed. Raises WaitTimeout after
+        `timeout` seconds."""
+
+        async def has_ended(payment: IncomingPayment) -> bool:
+            return payment.completed if until is None else until(payment)
+
+        return await self._wait(url, access_token, has_ended, timeout)
+
 
 class Quotes(Resources[Quote, Http]):
+    """Quotes, at the payer's server."""
+
     name, kind = "quote", Quote
 
     @method
@@ -233,24 +252,27 @@ class Quotes(Resources[Quote, Http]):
         *,
         receiver: str,
         wallet_address: str | None = None,
-        debit_amount: Amount | None = None,
-        receive_amount: Amount | None = None,
+        debit_amount: AnyAmount | None = None,
+        receive_amount: AnyAmount | None = None,
         **options: Unpack[Creating],
     ) -> Quote:
-        """Creates a quote for paying `receiver`. Retried if the response is lost, because no money moves."""
+        """Creates a quote for paying `receiver`, the URL of an incoming payment. Retried if the response is lost,
+        because no money moves."""
         if debit_amount and receive_amount:
             raise ConfigurationError("Fix debit_amount or receive_amount, not both")
         asked = QuoteRequest(
             wallet_address=_wallet(server, wallet_address),
             receiver=receiver,
             method="ilp",
-            debit_amount=debit_amount or UNSET,
-            receive_amount=receive_amount or UNSET,
+            debit_amount=given(debit_amount),
+            receive_amount=given(receive_amount),
         )
         return await self._create(server, access_token, asked, **options)
 
 
 class OutgoingPayments(Payments[OutgoingPayment, Http]):
+    """Outgoing payments, at the payer's server."""
+
     name, kind = "outgoing_payment", OutgoingPayment
 
     @method
@@ -262,7 +284,7 @@ class OutgoingPayments(Payments[OutgoingPayment, Http]):
         wallet_address: str | None = None,
         quote_id: str | None = None,
         incoming_payment: str | None = None,
-        debit_amount: Amount | None = None,
+        debit_amount: AnyAmount | None = None,
         metadata: Mapping[str, Any] | None = None,
         **options: Unpack[Creating],
     ) -> OutgoingPayment:
@@ -276,8 +298,8 @@ class OutgoingPayments(Payments[OutgoingPayment, Http]):
         asked = OutgoingPaymentRequest(
             wallet_address=_wallet(server, wallet_address),
             quote_id=quote_id or UNSET,
-            incoming_payment=incoming_payment or UNSET,
-            debit_amount=debit_amount or UNSET,
+            incoming_payment=given(incoming_payment),
+            debit_amount=given(debit_amount),
             metadata=_json(metadata),
         )
         return await self._create(server, access_token, asked, "quoted" if quote_id else "keyed", **options)
@@ -291,11 +313,46 @@ class OutgoingPayments(Payments[OutgoingPayment, Http]):
         call = Call("outgoing_payment.get_grant_spent_amounts", "GET", url, **options)
         return checks.decoded(await send_with_token(self.core, access_token, call), GrantSpending)
 
+    @method
+    async def wait(
+        self,
+        url: str,
+        access_token: Token,
+        until: Callable[[OutgoingPayment], bool] | None = None,
+        timeout: float = 600,  # noqa: ASYNC109 - of all attempts
+        *,
+        received_before: AnyAmount | None = None,
+    ) -> OutgoingPayment:
+        """Polls the payment until `until` is true: by default, until it has failed, all of it was sent, or the receiver
+        has got its `receive_amount` and no more is sent: a payer may send less than `debit_amount`.
 
-def _has_ended(payment: IncomingPayment | OutgoingPayment) -> bool:
-    if isinstance(payment, IncomingPayment):
-        return payment.completed
-    return bool(payment.failed) or int(payment.sent_amount.value) >= int(payment.debit_amount.value)
+        If the receiver had received something before, give its `received_amount` of that time as `received_before`.
+        Raises WaitTimeout after `timeout` seconds.
+        """
+        earlier = 0 if not received_before else int(checks.valid(received_before, Amount).value)
+
+        async def has_ended(payment: OutgoingPayment) -> bool:
+            if until is not None:
+                return until(payment)
+            if payment.failed or payment.sent_amount == payment.debit_amount:
+                return True
+            if not int(payment.sent_amount.value) or not await self._has_arrived(payment, earlier):
+                return False
+            await self.core.sleep(1)
+            return (await OutgoingPayments.get(self, url, access_token)).sent_amount == payment.sent_amount
+
+        return await self._wait(url, access_token, has_ended, timeout)
+
+    async def _has_arrived(self, payment: OutgoingPayment, earlier: int) -> bool:
+        """Whether the receiver says that it has received the payment, apart from what it had `earlier`."""
+        try:
+            received = (await IncomingPayments.get_public(self, payment.receiver)).received_amount
+        except OpenPaymentsError:
+            return False
+        wanted = payment.receive_amount
+        if received is UNSET or received.asset != wanted.asset:
+            return False
+        return int(received.value) - earlier >= int(wanted.value)
 
 
 def _json(metadata: Mapping[str, Any] | None) -> Raw | UnsetType:
@@ -308,7 +365,7 @@ def _base(server: Server) -> str:
 
 def _wallet(server: Server, named: str | None) -> str:
     if named is not None:
-        return named
+        return pointed(named)
     if not isinstance(server, WalletAddress):
         raise ConfigurationError("Name the wallet_address, or give a WalletAddress as the server")
     return server.id

@@ -1,4 +1,5 @@
-"""Validation of responses: their size, the checks of the official JavaScript client, and that they match the request.
+"""Validation of requests; and of responses: their size, the checks of the official JavaScript client, and that they
+match the request.
 
 Non-standard members that the JavaScript client refuses are logged once, because new ones must not stop payments. A
 strict client refuses them too.
@@ -14,28 +15,43 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from payres.amounts import parse_value
-from payres.client.errors import InvalidAnswer
+from payres.client.errors import ConfigurationError, InvalidAnswer
+from payres.client.resources import IncomingPayment, OutgoingPayment, Quote, decode
 from payres.client.sending import Core
 from payres.urls import canonical
 from payres.wire import (
     Amount,
-    IncomingPayment,
     IncomingPaymentRequest,
-    OutgoingPayment,
     OutgoingPaymentRequest,
     Page,
     Pagination,
-    Quote,
     QuoteRequest,
     WalletResource,
 )
 
 log = logging.getLogger("payres.client")
 T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 R = TypeVar("R", bound=WalletResource)
 Asked = IncomingPaymentRequest | QuoteRequest | OutgoingPaymentRequest
 MOST_BYTES: Final = 8 * 1024 * 1024
 CREATED_ONLY: Final = ("grantSpentDebitAmount", "grantSpentReceiveAmount")
+
+
+def valid(asked: S | Mapping[str, Any], kind: type[S]) -> S:
+    """What is asked, with structs where the caller gave dicts. Raises ConfigurationError."""
+    try:
+        found = msgspec.json.decode(msgspec.json.encode(asked), type=kind)
+        _check_amounts(found)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        amount = 'money("5.00", wallet) or {"value": "500", "assetCode": "USD", "assetScale": 2}'
+        raise ConfigurationError(f"Nothing was sent: {error}. An amount is {amount}") from None
+    return found
+
+
+def given(value: Any) -> Any:
+    """An optional argument as a member: only None is absent, because an empty text may be a mistake."""
+    return UNSET if value is None else value
 
 
 def bound(answer: httpx2.Response) -> None:
@@ -69,9 +85,12 @@ def _bounds(answer: httpx2.Response) -> Callable[[bytes], bytes]:
 def decoded(answer: httpx2.Response, kind: type[T]) -> T:
     """Decodes the body of a response. Raises InvalidAnswer."""
     try:
-        return msgspec.json.decode(answer.content, type=kind)
+        found = decode(answer.content, kind)
+        if isinstance(found, Struct):
+            _check_amounts(found)
     except (ValueError, RecursionError) as error:
         raise InvalidAnswer(answer.status_code, [str(error)]) from None
+    return found
 
 
 def resource(
@@ -126,9 +145,7 @@ def _require(answer: httpx2.Response, problems: Iterable[str]) -> None:
 
 def _problems(found: WalletResource, *, has_methods: bool = True) -> Iterator[str]:
     """What no resource may be. Raises ValueError for an amount without a value."""
-    amounts = [value for name in found.__struct_fields__ if isinstance(value := getattr(found, name), Amount)]
-    for amount in amounts:
-        parse_value(amount.value)
+    _check_amounts(found)
     match found:
         case IncomingPayment():
             if found.incoming_amount and found.incoming_amount.asset != found.received_amount.asset:
@@ -145,6 +162,13 @@ def _problems(found: WalletResource, *, has_methods: bool = True) -> Iterator[st
                 yield "sentAmount is more than debitAmount"
             elif found.failed and sent == debit:
                 yield "it failed and all was sent"
+
+
+def _check_amounts(found: Struct) -> None:
+    """Raises ValueError for an amount without a value."""
+    for name in found.__struct_fields__:
+        if isinstance(amount := getattr(found, name), Amount):
+            parse_value(amount.value)
 
 
 def _differences(found: WalletResource, asked: Asked) -> Iterator[str]:

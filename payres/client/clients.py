@@ -1,8 +1,10 @@
 """Both clients, with their calls by resource, and the forms of private keys."""
 
 import asyncio
+import ssl
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
@@ -15,11 +17,13 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from payres.client import errors
 from payres.client.calls import IncomingPayments, OutgoingPayments, Quotes, WalletAddresses
 from payres.client.checks import bound, bound_async
+from payres.client.deadlines import TimedTransport
 from payres.client.grants import Grant, Grants
 from payres.client.sending import Core, Http, Signer
 from payres.client.tokens import Tokens
 from payres.clock import Clock, SystemClock
 from payres.identifiers import base64url_decoded
+from payres.urls import pointed
 
 Key = str | bytes | Path | Mapping[str, Any] | Ed25519PrivateKey | Signer
 Transport = TypeVar("Transport")
@@ -29,6 +33,7 @@ NO_COOKIES: Final = CookieJar(DefaultCookiePolicy(allowed_domains=()))  # a serv
 
 class _Client(Generic[Http, Transport]):
     _open: Callable[..., Http]
+    _connect: Callable[..., Transport]
 
     def __init__(
         self,
@@ -41,13 +46,36 @@ class _Client(Generic[Http, Transport]):
         max_retries: int = 2,
         strict: bool = False,
         on_rotate: Callable[[Grant], object] | None = None,
+        proxy: str | None = None,
+        ca: str | Path | ssl.SSLContext | None = None,
         transport: Transport | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        """Opens nothing yet.
+
+        - `wallet_address`: the client's own, a URL or a payment pointer; other servers read its keys there.
+        - `private_key`, `kid`: the Ed25519 key (PEM, 32 raw bytes, a JWK, a Path of a PEM file, or a function that
+          signs bytes), and the id that it is published under. Without them only public resources can be read.
+        - `use_http`: asks all servers with plain http, for tests. Otherwise http needs a wallet address of http.
+        - `timeout`: seconds for connecting, and again until the whole answer has come, of each attempt.
+        - `max_retries`: how often a call is repeated, if it can have no second effect.
+        - `strict`: refuses answers with members that are not in the standard, which are otherwise logged once.
+        - `on_rotate`: is called with each Grant that has a new token, before the token is used; store it then.
+        - `proxy`: an HTTP proxy for all requests, such as http://user:password@proxy.example:3128.
+        - `ca`: a PEM file with the certificates to trust instead of the system's, or an SSLContext. The variables
+          SSL_CERT_FILE and SSL_CERT_DIR are respected too; no others of the environment are.
+        - `transport`: of httpx, in place of `proxy` and `ca`, for example one that guards addresses. A Client for
+          threads leaves it to this one to end in time; `payres.client.deadlines.TimedTransport` does.
+        - `clock`: for tests.
+        """
         if isinstance(private_key, Mapping):
             kid = kid or private_key.get("kid")
+        if transport is None:
+            transport = self._connect(verify=trusted(ca), proxy=_proxy(proxy))
+        elif proxy is not None or ca is not None:
+            raise errors.ConfigurationError("Give a transport, or proxy and ca")
         self._core = core = Core(
-            wallet_address=wallet_address,
+            wallet_address=pointed(wallet_address),
             signer=None if private_key is None else signer_of(private_key),
             kid=kid,
             use_http=use_http,
@@ -74,6 +102,7 @@ class Client(_Client[httpx2.Client, httpx2.BaseTransport]):
     """A thread-safe Open Payments client; not for use across `fork`. Close it, or use it with `with`."""
 
     _open = staticmethod(partial(httpx2.Client, cookies=NO_COOKIES, event_hooks={"response": [bound]}))
+    _connect = TimedTransport
 
     def close(self) -> None:
         """Closes its connections."""
@@ -102,6 +131,7 @@ class AsyncClient(_Client[httpx2.AsyncClient, httpx2.AsyncBaseTransport]):
     """An Open Payments client for all tasks of one loop. Close it, or use it with `async with`."""
 
     _open = staticmethod(partial(_AsyncHttp, cookies=NO_COOKIES, event_hooks={"response": [bound_async]}))
+    _connect = httpx2.AsyncHTTPTransport
 
     async def aclose(self) -> None:
         """Closes its connections."""
@@ -112,6 +142,32 @@ class AsyncClient(_Client[httpx2.AsyncClient, httpx2.AsyncBaseTransport]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def trusted(ca: str | Path | ssl.SSLContext | None = None) -> ssl.SSLContext:
+    """What servers' certificates are verified with. Raises ConfigurationError."""
+    if isinstance(ca, ssl.SSLContext):
+        return ca
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if ca is None:
+            return httpx2.create_ssl_context()
+        context.load_verify_locations(ca)
+    except OSError as error:  # also that of ssl
+        named = "SSL_CERT_FILE or SSL_CERT_DIR" if ca is None else repr(str(ca))
+        raise errors.ConfigurationError(f"No certificates can be read from {named}: {error}") from error
+    return context
+
+
+def _proxy(url: str | None) -> httpx2.Proxy | None:
+    """Raises ConfigurationError."""
+    if url is None:
+        return None
+    with suppress(httpx2.InvalidURL, ValueError):
+        proxy = httpx2.Proxy(url)
+        if proxy.url.scheme == "http" and proxy.url.host:  # no other kind would keep to the timeout
+            return proxy
+    raise errors.ConfigurationError("proxy is a URL such as http://user:password@proxy.example:3128")
 
 
 def signer_of(key: Key) -> Signer:

@@ -1,13 +1,19 @@
 """The errors of the client; all are subclasses of `OpenPaymentsError`."""
 
+import copyreg
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 
 
 class OpenPaymentsError(Exception):
-    """The base class of all errors."""
+    """The base class of all errors. They can be copied and pickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # `BaseException` would call `__init__` with the text alone.
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class ConfigurationError(OpenPaymentsError):
@@ -22,8 +28,12 @@ class WaitTimeout(OpenPaymentsError):
     """A wait ended without its result."""
 
 
+class WebhookRejected(OpenPaymentsError):
+    """A webhook is not signed with the secret, or was not sent just now: answer it with 400."""
+
+
 class InvalidAnswer(OpenPaymentsError):
-    """A response violates the standard, or does not match the request."""
+    """A response violates the standard, or does not match the request, which may have succeeded: check first."""
 
     def __init__(self, status: int, problems: list[str]) -> None:
         super().__init__(f"The answer ({status}) cannot be used: {'; '.join(problems)}")
@@ -139,17 +149,23 @@ class TooManyRequests(ApiError):
 
 
 class ServerError(ApiError):
-    """The server failed."""
+    """The server failed, and may have done what was asked. Of an outgoing payment it is AnswerLost."""
 
 
-# By the code of an error, else by its description (the codes of Rafiki are numbers), else by the status.
+# By the code of an error, else by its description (the codes of Rafiki are numbers), else by the status: of 4xx those
+# that HTTP defines, except 408, because gateways send it for requests that the server has got.
 KINDS: Final[Mapping[str | int, type[ApiError]]] = {
+    **{status.value: BadRequest for status in HTTPStatus if 400 <= status < 500 and status != 408},
+    "invalid_request": BadRequest,
+    "too_slow": BadRequest,
     "invalid_token": TokenError,
     "request_denied": InsufficientAccess,
     "user_denied": InsufficientAccess,
     "insufficient_access": InsufficientAccess,
     "limit_exceeded": LimitExceeded,
     "insufficient_funds": InsufficientFunds,
+    "invalid_continuation": NotFound,
+    "401 Unauthorized": NotFound,  # Rafiki, of an unknown id
     "Inactive Token": TokenError,
     "Invalid Token": TokenError,
     "insufficient balance": InsufficientFunds,
@@ -161,13 +177,16 @@ KINDS: Final[Mapping[str | int, type[ApiError]]] = {
 }
 
 
-def api_error(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """The error of a response with any body."""
+def error_of(status: int, headers: Mapping[str, str], body: bytes) -> ApiError | InvalidAnswer:
+    """The error of a response with any body and another status than the one expected."""
     try:
         said = msgspec.json.decode(body, type=_Body).error
     except (ValueError, RecursionError):
         said = Said(description=body[:200].decode("utf-8", "replace"))
     if isinstance(said, str):  # the short form of GNAP
         said = Said(code=said)
-    kinds = (KINDS[mark] for mark in (said.code, said.description, status) if mark in KINDS)
-    return next(kinds, ServerError if status >= 500 else BadRequest)(status, said, headers)
+    marks = said.code, f"{said.code} {said.description}", said.description, status
+    kind = next((KINDS[mark] for mark in marks if mark in KINDS), None) if 400 <= status < 500 else None
+    if 500 <= status < 600:  # whatever it says, because only a 4xx means that nothing was done
+        kind = ServerError
+    return InvalidAnswer(status, ["unexpected status"]) if kind is None else kind(status, said, headers)

@@ -11,8 +11,10 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from payres.client import checks, errors
+from payres.client.resources import AccessToken, GrantResponse
 from payres.client.sending import Call, Core, Http, Options, Part, method
-from payres.gnap import Access, AccessToken, GrantResponse, interaction_hash
+from payres.gnap import Access, Limits, interaction_hash
+from payres.urls import pointed
 from payres.wire import WalletAddress
 
 Server = str | WalletAddress
@@ -35,6 +37,9 @@ class Kept(msgspec.Struct, kw_only=True, dict=True):
         """Restores the result of `dump`."""
         return msgspec.json.decode(text, type=cls)
 
+    def __copy__(self) -> Self:
+        return self.load(self.dump())
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} ...{self.continue_token[-4:]}>"
 
@@ -53,11 +58,8 @@ class Grant(Kept, kw_only=True):
 
     def take(self, token: AccessToken) -> None:
         """Replaces the token."""
-        try:
-            self.access = msgspec.json.decode(token.access, type=list[dict[str, Any]])
-        except msgspec.ValidationError as error:
-            raise errors.InvalidAnswer(200, [f"access: {error}"]) from None
-        self.value, self.manage, self.expires_in = token.value, token.manage, token.expires_in or None
+        self.value, self.manage, self.access = token.value, token.manage, token.access
+        self.expires_in = token.expires_in or None
 
 
 class PendingGrant(Kept, kw_only=True):
@@ -108,14 +110,14 @@ class Grants(Part[Http]):
         """Requests a grant."""
         if not access and not subject:
             raise errors.ConfigurationError("Ask for access, a subject, or both")
-        items: list[dict[str, Any]] = [msgspec.to_builtins(item) for item in access]
+        items = [_item(item) for item in access]
         if any({"debitAmount", "receiveAmount"} <= (item.get("limits") or {}).keys() for item in items):
             raise errors.ConfigurationError("Limit debitAmount or receiveAmount, not both")
         given = {
             "access_token": {"access": items} if items else None,
             "subject": subject,
             "interact": interact,
-            "client": client or self.core.wallet_address,
+            "client": pointed(client or self.core.wallet_address),
         }
         body = {name: value for name, value in given.items() if value}
         if "client" not in body:
@@ -181,8 +183,8 @@ class Grants(Part[Http]):
 
     @method
     async def wait(self, pending: PendingGrant, timeout: float = 600) -> Grant:  # noqa: ASYNC109 - of all attempts
-        """Polls for the grant until the owner has consented, as often as the server permits. Raises GrantDenied,
-        WaitTimeout."""
+        """Polls for the grant until the owner has consented, as often as the server permits. Raises GrantDenied, and
+        WaitTimeout after `timeout` seconds."""
         deadline, pause = time.monotonic() + timeout, max(pending.wait, 1)
         while pause <= deadline - time.monotonic():  # a server may ask for more seconds than a float can have
             await self.core.sleep(pause)
@@ -211,6 +213,16 @@ class Grants(Part[Http]):
             if error.reason in LAPSED or error.code == "invalid_continuation":
                 raise errors.GrantLapsed(str(error)) from error
             raise
+
+
+def _item(item: Item) -> dict[str, Any]:
+    """An access item as it is sent. Raises ConfigurationError for limits that a server could read in another way."""
+    found: dict[str, Any] = msgspec.to_builtins(item)
+    if found.get("limits") is not None:
+        checks.valid(found["limits"], Limits)
+    if "identifier" in found:
+        found["identifier"] = pointed(found["identifier"])
+    return found
 
 
 async def _granted(core: Core[Any], call: Call) -> Grant | PendingGrant:

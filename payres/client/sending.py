@@ -7,11 +7,24 @@ import asyncio
 import inspect
 import logging
 import random
+import ssl
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from functools import wraps
-from typing import Any, Concatenate, Final, Generic, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar, overload
+from typing import (
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    get_type_hints,
+    overload,
+)
 from urllib.parse import urlsplit
 
 import httpx2
@@ -33,7 +46,9 @@ Repeat = Literal["always", "never", "quoted", "keyed"]
 LONGEST_PAUSE: Final = 10  # seconds; a longer Retry-After ends the retries
 FIRST_PAUSE: Final = 0.25
 UNAVAILABLE: Final = (502, 503, 504)
-NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+NEVER_SENT: Final = (
+    *(httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol),
+)
 
 
 class Call(NamedTuple):
@@ -89,16 +104,17 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
             try:
                 return await self._attempt(call)
             except (errors.NoAnswer, errors.ApiError) as failure:
-                status = failure.status if isinstance(failure, errors.ApiError) else None
-                is_unknown = status in UNAVAILABLE or isinstance(failure, errors.AnswerLost)
-                is_lost = is_lost or is_unknown
+                is_silent = isinstance(failure, errors.AnswerLost)
+                is_lost = is_lost or is_silent or isinstance(failure, errors.ServerError)
                 is_safe = isinstance(failure, errors.NotSent | errors.TooManyRequests)
+                is_passing = is_silent or getattr(failure, "status", None) in UNAVAILABLE
                 pause = None
-                if attempt < self.max_retries and (is_safe or (is_unknown and self._may_repeat(call))):
+                if attempt < self.max_retries and (is_safe or (is_passing and self._may_repeat(call))):
                     pause = _pause(failure, attempt)
                 if pause is None:
                     if is_lost and call.repeat in ("quoted", "keyed"):  # even if a retry failed with a 4xx
-                        sentence = f"{call.name}: the answer was lost, and the server may have done it"
+                        where = f"{call.name} at {urlsplit(call.url).netloc}"
+                        sentence = f"{where}: the answer was lost, and the server may have done it ({failure})"
                         raise errors.AnswerLost(sentence, call.key) from failure
                     raise
             await self.sleep(pause)
@@ -119,14 +135,16 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
                 self.keeping.add(urlsplit(call.url).netloc)
             if status == call.status:
                 return answer
-            error = errors.api_error(status, answer.headers, answer.content)
-            code = error.code or "-"
+            error = errors.error_of(status, answer.headers, answer.content)
+            code = getattr(error, "code", "") or "-"
             if isinstance(error, errors.SignatureRejected):
                 error.our_base = base
             raise error
         except httpx2.HTTPError as failure:
-            kind = errors.NotSent if isinstance(failure, NEVER_SENT) else errors.AnswerLost
-            raise kind(str(failure) or type(failure).__name__) from failure
+            where = f"{call.name} at {request.url.netloc.decode()}"
+            if isinstance(failure, NEVER_SENT):
+                raise errors.NotSent(f"{where} was not sent: {cause_of(failure)}") from failure
+            raise errors.AnswerLost(f"{where} got no answer: {cause_of(failure)}", call.key) from failure
         finally:
             ms = (time.perf_counter() - started) * 1000
             log.debug("%s %s %s %s %.1f ms", call.name, request.url.host, status, code, ms)
@@ -136,6 +154,8 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
         if self.http.is_closed:
             raise errors.ConfigurationError("The client is closed")
         url = self._url(call.url)
+        seconds = (self.timeout if call.timeout is None else call.timeout) + (call.wait or 0)
+        extensions = {"timeout": httpx2.Timeout(seconds).as_dict()}
         body = b"" if call.body is None else msgspec.json.encode(call.body)
         headers, base = _headers(call), None
         if call.method == "POST" or call.token is not None:
@@ -150,8 +170,6 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
                 raise errors.ConfigurationError("The signer gave no bytes; one that is awaited needs an AsyncClient")
             headers |= unsigned.signed(signature)
             base = unsigned.base.decode("utf-8", "replace")
-        seconds = (self.timeout if call.timeout is None else call.timeout) + (call.wait or 0)
-        extensions = {"timeout": httpx2.Timeout(seconds).as_dict()}
         return httpx2.Request(call.method, url, headers=headers, content=body or None, extensions=extensions), base
 
     def _url(self, text: str) -> httpx2.URL:
@@ -170,7 +188,7 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
 
 
 class Options(TypedDict, total=False):
-    """What every call takes. `timeout` is in seconds, for each attempt."""
+    """`timeout` is in seconds, for connecting, and again until the whole answer has come; by default the client's."""
 
     timeout: float | None
 
@@ -190,6 +208,7 @@ class Method(Generic[P, Given, Awaited]):
 
     def __init__(self, function: Callable[Concatenate[Any, P], Awaited], give: Callable[[Awaited], Given]) -> None:
         self._function, self._give = function, give
+        self._signature, self._help = _with_options(function)
 
     @overload
     def __get__(self, part: None, owner: object) -> Callable[Concatenate[Any, P], Awaited]: ...
@@ -206,6 +225,7 @@ class Method(Generic[P, Given, Awaited]):
             made = self._function(part, *args, **kwargs)
             return made if isinstance(part.core.http, httpx2.AsyncClient) else self._give(made)
 
+        bound.__signature__, bound.__doc__ = self._signature, self._help  # type: ignore[attr-defined]
         return bound
 
 
@@ -219,6 +239,18 @@ def iteration(
 ) -> Method[P, Iterator[T], AsyncGenerator[T, None]]:
     """Makes an asynchronous generator function a method of both clients."""
     return Method(function, _items)
+
+
+def _with_options(function: Callable[..., Any]) -> tuple[inspect.Signature, str]:
+    """The signature and the help of a call as a method, with each of its options."""
+    whole, text = inspect.signature(function), inspect.getdoc(function) or ""
+    _, *named = whole.parameters.values()
+    if named and named[-1].kind is inspect.Parameter.VAR_KEYWORD:
+        [options] = named.pop().annotation.__args__
+        text = f"{text}\n\n{inspect.getdoc(options)}"
+        for name, kind in get_type_hints(options).items():
+            named.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind))
+    return whole.replace(parameters=named), text
 
 
 def _result(steps: Coroutine[Any, Any, T]) -> T:
@@ -260,6 +292,18 @@ def _headers(call: Call) -> dict[str, str]:
     if call.wait:
         headers["prefer"] = f"wait={call.wait}"
     return headers
+
+
+def cause_of(failure: Exception) -> str:
+    """Why there is no answer, and what to do if it is a certificate."""
+    cause: BaseException | None = failure
+    while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
+        cause = cause.__cause__ or cause.__context__
+    if cause is None:
+        return str(failure) or type(failure).__name__
+    host = failure.request.url.host if isinstance(failure, httpx2.RequestError) else "the server"
+    advice = "for a private CA, set SSL_CERT_FILE or give ca"
+    return f"the certificate of {host} is not trusted ({cause.verify_message}); {advice}"
 
 
 def _pause(failure: Exception, attempt: int) -> float | None:

@@ -8,8 +8,8 @@ import httpx2
 
 from payres.client import checks, errors
 from payres.client.grants import Grant
+from payres.client.resources import AccessToken, TokenResponse
 from payres.client.sending import Call, Core, Http, Options, Part, method
-from payres.gnap import AccessToken, TokenResponse
 
 Token = str | Grant
 

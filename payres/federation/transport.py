@@ -147,12 +147,19 @@ async def open_connection(
 
 @cache
 def system_tls() -> ssl.SSLContext:
-    """The certificates that the operating system trusted at the first call: reading them takes tens of milliseconds.
-    Unlike `create_default_context`, it ignores the environment.
+    """The certificates that the operating system trusted at the first call, or those of SSL_CERT_FILE and SSL_CERT_DIR:
+    reading them takes tens of milliseconds. Unlike `create_default_context`, it respects no other variables.
 
     OpenSSL uses a directory of hashed names or a file, depending on the distribution.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    given = [os.environ.get(name) or None for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")]
+    if any(given):
+        try:
+            context.load_verify_locations(*given)
+        except OSError as error:  # also that of ssl
+            log.warning("SSL_CERT_FILE or SSL_CERT_DIR cannot be read, so that no other server is trusted: %s", error)
+        return context
     paths = ssl.get_default_verify_paths()
     directory = paths.openssl_capath if _has_hashed_names(paths.openssl_capath) else None
     candidates = (paths.openssl_cafile, *(() if directory else _CERTIFICATE_FILES))

@@ -6,19 +6,22 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
-from payres.client import Grant, PendingGrant
+from payres.client import Grant, PendingGrant, sending
 from payres.client.calls import OutgoingPayments
 from payres.client.errors import AnswerLost, NotSent, WaitTimeout
 from payres.client.grants import Grants
 from payres.signatures.jwk import encode_jwk, generate_private_key, jwk_from_public_bytes, private_pem
 from payres.testing.instance import Instance, run_instance
 from tests.cli.conftest import AsJson, Command, facts_of, one_sentence
-from tests.helpers import TIMEOUT, Json, child, free_of_settings
+from tests.helpers import TIMEOUT, Json, child, free_of_settings, usd
 from tests.http_server import reply, serving
+from tests.rafiki import run_rafiki
+from tests.tls import privately_issued
 
 URL = "https://pay.example/quotes?a=1"
 BODY = '{"receiver":"https://pay.example/incoming-payments/1"}'
@@ -41,9 +44,9 @@ def signing(database: Path) -> list[str]:
     return ["--key", "private.pem", "--kid", "k-1"]
 
 
-def app_of(server: Instance, path: str) -> list[str]:
+def app_of(server: Instance, path: str, name: str | None = None) -> list[str]:
     """Options of a new app with its key."""
-    app = server.new_app(path)
+    app = server.new_app(path, name)
     Path("private.pem").write_text(app["private_key"])
     return ["--key", "private.pem", "--kid", app["kid"], "--client", app["wallet_address"]]
 
@@ -80,6 +83,47 @@ def test_pay_a_bill_from_a_wallet_by_its_path(server: Instance, database: Path) 
         paid = json.loads(process.stdout.read())
         assert process.wait(TIMEOUT) == 0
     assert (paid["receiver"], paid["sentAmount"]["value"]) == (bill, "700")
+
+
+async def at_once(core: sending.Core[Any], seconds: float) -> None:
+    """In place of a pause."""
+
+
+@pytest.mark.parametrize("earlier", [None, "3.00"])
+def test_pay_ends_where_the_payer_sends_less_than_it_quoted(
+    server: Instance, payres: Command, monkeypatch: pytest.MonkeyPatch, earlier: str | None
+) -> None:
+    """As a Rafiki wallet does that pays another server: 7.06 of 7.07, and all has arrived."""
+    monkeypatch.setattr(httpx2.Client, "send", inspect.unwrap(httpx2.Client.send))  # it answers as Rafiki does
+    monkeypatch.setattr(sending.Core, "sleep", at_once)
+    payer = f"pays-{earlier}"
+    server.create_wallet(payer, deposit="20.00")
+    bill = server.bill("bob", "10.00" if earlier else "7.00").id
+    if earlier:
+        server.pay(payer, bill, earlier)
+
+    def quote(body: Json) -> tuple[int, Json]:
+        status, found = rafiki.usual("quote", body | {"receiveAmount": usd(700)})
+        rafiki.quoted["debitAmount"] = usd(707)
+        return status, found | rafiki.quoted
+
+    def read(body: Json) -> tuple[int, Json]:
+        looks.append(body)
+        if len(looks) == 1:
+            return rafiki.with_members("read", sentAmount=usd(300))(body)
+        if len(looks) == 2:
+            server.pay(payer, bill, "7.00")
+        return rafiki.with_members("read", sentAmount=usd(706))(body)
+
+    looks: list[Json] = []
+    with run_rafiki(server.clock) as rafiki:
+        rafiki.answers |= {"quote": quote, "read": read}
+        result = payres(
+            "pay", bill, "--from", rafiki.wallet, "--timeout", "60", *app_of(server, f"app-{earlier}", "App")
+        )
+    assert (result.exit_code, rafiki.refused) == (0, [])
+    assert facts_of(result)["Sent"] == "USD 7.06"
+    assert len(looks) == 3  # the amount that was sent before the last was not yet all
 
 
 @pytest.mark.parametrize(
@@ -121,7 +165,7 @@ def approved(server: Instance, grants: Grants[httpx2.Client], pending: PendingGr
         (["{base}/alice", "5,00", "--from", "{base}/bob"], "Error: "),
         (
             ["http://127.0.0.1:1/alice", "5.00", "--from", "{base}/bob"],
-            "Error: No answer from http://127.0.0.1:1/alice: ",
+            "Error: wallet_address.get at 127.0.0.1:1 was not sent: ",
         ),
         (["https://pay.example/alice", "5.00", "--from", "ftp://pay.example/bob"], "Error: 'ftp://pay.example/bob'"),
         (
@@ -163,6 +207,26 @@ def test_request(server: Instance, payres: Command, as_json: AsJson) -> None:
     assert one_sentence(payres("request", "GET", "nonsense", *key)).endswith("is no URL of http or https")
     for url in ("http://127.0.0.1:9/", "https://a..b/"):
         assert "does not answer" in one_sentence(payres("request", "GET", url, *key))
+
+
+def test_certificate_that_is_not_trusted_is_called_so(
+    payres: Command, signing: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ca, tls = privately_issued(tmp_path, "localhost")
+    monkeypatch.setattr(httpx2.Client, "send", inspect.unwrap(httpx2.Client.send))  # no payres answers like that
+    with serving(lambda handler: reply(handler, 404), tls) as port:
+        url = f"https://localhost:{port}/alice"
+        commands = ["pay", url, "5.00", "--from", url], ["request", "GET", url]
+        for command in commands:
+            sentence = one_sentence(payres(*command, *signing))
+            assert "the certificate of localhost is not trusted (unable to get local issuer certificate)" in sentence
+            assert "SSL_CERT_FILE" in sentence
+        monkeypatch.setenv("SSL_CERT_FILE", str(ca))
+        assert one_sentence(payres(*commands[0], *signing)) == f"Error: There is no wallet at {url}"
+        assert payres(*commands[1], *signing).stderr == "404 Not Found\n"
+        monkeypatch.setenv("SSL_CERT_FILE", "none.pem")
+        for command in commands:
+            assert "No certificates can be read from SSL_CERT_FILE" in one_sentence(payres(*command, *signing))
 
 
 def message(payres: Command, *options: str, url: str = URL, body: str = BODY) -> str:

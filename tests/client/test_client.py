@@ -209,7 +209,7 @@ def test_rotation(expired: Any, rotation: Any, raised: type[Exception] | None) -
         (404, b"", errors.NotFound, "404 "),
         (409, b"[1]", errors.Conflict, "409 : [1]"),
         (502, b"\xff", errors.ServerError, "502 : \ufffd"),
-        (204, b"", errors.BadRequest, "204 "),
+        (422, b"", errors.BadRequest, "422 "),
     ],
 )
 def test_any_error_is_an_api_error(status: int, body: bytes, kind: type[errors.ApiError], text: str) -> None:

@@ -4,10 +4,13 @@ import asyncio
 import gzip
 import itertools
 import json
+import socket
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
+from threading import Event
 from typing import Any
 
 import httpx2
@@ -84,14 +87,62 @@ def test_body_that_drips_ends_with_the_timeout(get: Get) -> None:
         get(f"http://127.0.0.1:{port}/alice", timeout=1)
 
 
-def test_head_that_does_not_end_ends_with_the_timeout_of_a_task() -> None:
+@flavours
+def test_interim_answers_without_end_end_with_the_timeout(get: Get) -> None:
     def send(handler: BaseHTTPRequestHandler) -> None:
         with suppress(OSError):
             while True:
                 handler.wfile.write(b"HTTP/1.1 103 Early Hints\r\n\r\n")
 
-    with serving(send) as port, pytest.raises(errors.AnswerLost, match="did not end in time"):
-        by_task(f"http://127.0.0.1:{port}/alice", timeout=0.5)
+    with serving(send) as port, pytest.raises(errors.AnswerLost, match=r"in time|timed out"):
+        get(f"http://127.0.0.1:{port}/alice", timeout=0.5)
+
+
+@flavours
+def test_head_that_comes_byte_by_byte_ends_with_the_timeout(get: Get) -> None:
+    """Each byte comes in time, and all together long after it."""
+
+    def send(handler: BaseHTTPRequestHandler) -> None:
+        document = json.dumps(
+            {"id": "i", "assetCode": "USD", "assetScale": 2, "authServer": "a", "resourceServer": "r"}
+        )
+        head = f"HTTP/1.1 200 OK\r\nX-Padding: {'a' * 800}\r\nContent-Length: {len(document)}\r\n\r\n"
+        with suppress(OSError):
+            for character in head:
+                handler.wfile.write(character.encode())
+                time.sleep(0.01)
+            handler.wfile.write(document.encode())
+
+    with serving(send) as port, pytest.raises(errors.AnswerLost, match=r"in time|timed out"):
+        get(f"http://127.0.0.1:{port}/alice", timeout=0.5)
+
+
+@flavours
+def test_handshake_that_comes_byte_by_byte_ends_with_the_timeout(get: Get) -> None:
+    def send(taken: socket.socket) -> None:
+        with taken, suppress(OSError):
+            taken.sendall(b"\x16\x03\x03\x40\x00")  # a record of 16 KiB
+            while not is_left.wait(0.01):
+                taken.sendall(b"\x02")
+
+    is_left = Event()
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as thread:
+        sending = thread.submit(lambda: send(server.accept()[0]))
+        try:
+            with pytest.raises(errors.NotSent, match=r"wallet_address.get at 127\.0\.0\.1:[0-9]+ was not sent"):
+                get(f"https://127.0.0.1:{server.getsockname()[1]}/alice", timeout=0.5)
+        finally:
+            is_left.set()
+        sending.result()
+
+
+@flavours
+def test_request_that_is_not_read_ends_with_the_timeout(get: Get) -> None:
+    """The server accepts the connection and reads nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/{'a' * 60_000}"
+        with pytest.raises(errors.AnswerLost, match="got no answer"):
+            get(url, timeout=0.5)
 
 
 @pytest.mark.parametrize(

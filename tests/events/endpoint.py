@@ -7,9 +7,12 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from typing import NamedTuple
 
+import msgspec
 import pytest
 from standardwebhooks import Webhook
 
+from payres.client import webhooks
+from payres.clock import SECOND, MovableClock
 from tests.helpers import Json, wait_until
 from tests.http_server import reply, serving
 
@@ -27,9 +30,13 @@ class Received(NamedTuple):
         return found
 
     def verified(self, secret: str) -> Json:
-        """The event, as the official library gives it to a receiver with this secret."""
+        """The event, as the official library gives it to a receiver with this secret; our own takes it too."""
         with self.at_its_time():
             found: Json = Webhook(secret).verify(self.body, dict(self.headers))
+        sent_at = MovableClock(int(self.headers["webhook-timestamp"]) * SECOND, frozen=True)
+        event = webhooks.verify(self.body, self.headers, secret, clock=sent_at)
+        assert (event.id, event.type, event.sequence) == (found["id"], found["type"], found["sequence"])
+        assert isinstance(event.data, msgspec.Struct), event.type
         return found
 
     @contextmanager

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from standardwebhooks import WebhookVerificationError
 
-from payres.clock import DAY, HOUR, MINUTE, SECOND, MovableClock, format_time, parse_time
+from payres.clock import DAY, HOUR, MINUTE, SECOND, MovableClock, SystemClock, format_time, parse_time
 from payres.counters import Metrics
 from payres.errors import DomainError
 from payres.event_types import EVENT_TYPES
@@ -535,15 +535,15 @@ def test_pauses_are_those_of_the_table() -> None:
     assert [int(count) * UNITS[unit] for _, count, unit in rows] == list(RETRY_PAUSES)
 
 
-def test_shown_receiver_verifies_and_acts() -> None:
+def test_shown_receiver_verifies_and_acts(monkeypatch: pytest.MonkeyPatch) -> None:
     [code] = re.findall(r"^```python\n(.*?)^```$", TEXT, re.M | re.S)
     [body] = re.findall(r"^```json\n(\{\n  \"id\": \"evt_.*?)^```$", TEXT, re.M | re.S)
-    sent = body.replace('"completed": true', '"metadata": {"externalRef": "INV-4711"}').encode()
+    sent = body.encode()
     secret = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
     shipped: list[str] = []
     headers = signed_headers("evt_1", 1_800_000_000, sent, [secret])
     names: dict[str, Any] = {"SECRET": secret, "ship": shipped.append}
     exec(code, names)
-    with Received("/", headers, sent).at_its_time():
-        names["receive"](sent, dict(headers))
+    monkeypatch.setattr(SystemClock, "now", lambda _: 1_800_000_000 * SECOND)
+    names["receive"](sent, dict(headers))
     assert shipped == ["INV-4711"]

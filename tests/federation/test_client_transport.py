@@ -54,7 +54,7 @@ async def test_requests_are_those_of_the_guarded_client(site: Site) -> None:
         (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", errors.InvalidAnswer),
         (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", errors.InvalidAnswer),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 8194\r\n\r\n{}" + LONG, errors.InvalidAnswer),
-        (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n", errors.ApiError),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n", errors.InvalidAnswer),
     ],
 )
 async def test_answer_that_cannot_be_used(serve: Serve, answer: bytes, kind: type[Exception]) -> None:

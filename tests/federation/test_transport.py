@@ -8,12 +8,13 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from payres.federation import http
 from payres.federation.connection import FetchFailed, NoAnswer
 from payres.federation.http import GuardedClient
 from payres.federation.transport import system_tls
 from tests.federation.conftest import UNHURRIED, Elapse, Serve, failure_of, loopback
 from tests.internet import PUBLIC, Internet
-from tests.tls import Tls
+from tests.tls import Tls, privately_issued
 
 OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
 FAILED = "The connection to {} failed; check that it is up"
@@ -122,3 +123,24 @@ def test_certificates_are_those_of_the_system() -> None:
     ours, theirs = system_tls(), httpx2.create_ssl_context(trust_env=False)
     assert ours.cert_store_stats() == theirs.cert_store_stats()
     assert (ours.verify_mode, ours.check_hostname) == (ssl.CERT_REQUIRED, True)
+
+
+async def test_certificates_are_those_that_the_variable_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serve: Serve
+) -> None:
+    ca, tls = privately_issued(tmp_path, "localhost")
+    monkeypatch.setattr(http, "system_tls", system_tls.__wrapped__)
+    url = f"https://localhost:{await serve(OK, tls)}/"
+    async with loopback() as client:
+        with pytest.raises(NoAnswer):
+            await client.get_json(url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(ca))
+        assert (await client.get_json(url))[0] == {}
+
+
+def test_variable_that_names_no_certificates_has_none_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    assert system_tls.__wrapped__().cert_store_stats()["x509"] == 0
+    assert "SSL_CERT_FILE or SSL_CERT_DIR cannot be read" in caplog.text

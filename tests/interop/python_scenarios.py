@@ -37,7 +37,13 @@ def facts(value: Any) -> Any:
         return {**token, **({"subject": value.subject} if value.subject else {})}
     if isinstance(value, PendingGrant):
         return {"interact": {"redirect": value.redirect, "finish": value.server_nonce}}
-    return json.loads(encode(value))
+    return json.loads(encode(value), object_hook=_written)
+
+
+def _written(members: Json) -> Json:
+    """An object whose times are as servers write them, to the millisecond."""
+    times = {name: datetime.fromisoformat(members[name]) for name in ("createdAt", "expiresAt") if name in members}
+    return members | {name: time.isoformat(timespec="milliseconds")[:-6] + "Z" for name, time in times.items()}
 
 
 class Told:

@@ -248,7 +248,7 @@ def _refusals(steps: Mapping[str, Json]) -> dict[str, tuple[int, str, str | None
 
 # What payres.client does not send.
 UNSENT = {
-    *("create with an unknown member", "quote both amounts"),
+    *("create with an amount that is none", "create with an unknown member", "quote both amounts"),
     *("pay with a quote and an amount", "pay with neither"),
 }
 REFUSALS = {

@@ -1,0 +1,92 @@
+"""Webhooks: `webhooks.verify(body, headers, secret)` gives the event (Standard Webhooks 1.0)."""
+
+import base64
+import hmac
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from payres import event_types
+from payres.client.errors import ConfigurationError, WebhookRejected
+from payres.client.resources import IncomingPayment, OutgoingPayment, Time, decode
+from payres.clock import SECOND, Clock, SystemClock
+
+PREFIX: Final = "whsec_"
+SYSTEM_CLOCK: Final = SystemClock()
+
+
+class OutgoingPaymentEvent(OutgoingPayment, frozen=True, kw_only=True):
+    """The payment with the id of its `grant`, or with `refund_of`, the incoming payment that it refunds; and the reason
+    if it failed."""
+
+    grant: str | UnsetType = UNSET
+    refund_of: str | UnsetType = UNSET
+    failure: str | UnsetType = UNSET
+
+
+class GrantEvent(event_types.GrantEvent, frozen=True, kw_only=True):
+    """A grant with its client, named as the owner saw it, and the requested access items."""
+
+    access: list[dict[str, Any]]  # type: ignore[assignment]
+
+
+# The struct of `data`, by the first part of an event's type or by all of it.
+DATA: Final[Mapping[str, type[msgspec.Struct]]] = {
+    "incoming_payment": IncomingPayment,
+    "outgoing_payment": OutgoingPaymentEvent,
+    "grant": GrantEvent,
+    "refund": event_types.RefundEvent,
+    "wallet": event_types.WalletEvent,
+    "liquidity": event_types.LiquidityEvent,
+    "peer.credit_low": event_types.PeerEvent,
+    "peer.packet_unresolved": event_types.PacketEvent,
+    "webhook": event_types.WebhookEvent,
+}
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that has happened at `timestamp`. The same `id` may come more than once; `sequence` gives the order.
+
+    `data` is a struct of its type, such as an IncomingPayment; of types that this version does not know, a dict.
+    """
+
+    id: str
+    type: str
+    timestamp: Time
+    sequence: int
+    data: Any
+
+
+def verify(
+    body: bytes, headers: Mapping[str, str], secret: str, *, tolerance: float = 300, clock: Clock = SYSTEM_CLOCK
+) -> Event:
+    """The event of a webhook, given the bytes of its body as they came, its headers, and the endpoint's secret.
+
+    Raises WebhookRejected if none of its signatures is made with the secret, or if it was sent more than `tolerance`
+    seconds ago or ahead, so that nobody can repeat it later.
+    """
+    named = {name.lower(): value.encode("utf-8", "replace") for name, value in headers.items()}
+    identifier, moment, signatures = (named.get(f"webhook-{name}", b"") for name in ("id", "timestamp", "signature"))
+    try:
+        key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except ValueError:
+        key = b""
+    if not key:
+        raise ConfigurationError("The secret is not one that `payres webhook add` printed: whsec_...")
+    signature = hmac.digest(key, b".".join((identifier, moment, body)), "sha256")
+    expected = b"v1," + base64.b64encode(signature)
+    # All are compared, in constant time.
+    matches = [hmac.compare_digest(expected, one) for one in signatures.split(b" ")]
+    if not identifier or not any(matches):
+        raise WebhookRejected("No signature of this webhook is made with the secret, over the body as it came")
+    is_moment = moment.isdigit() and len(moment) < 12
+    if not is_moment or abs(clock.now() / SECOND - int(moment)) > tolerance:
+        raise WebhookRejected(f"The webhook was not sent in the last {tolerance:g} seconds: check this machine's clock")
+    try:
+        event = decode(body, Event)
+        kind = DATA.get(event.type) or DATA.get(event.type.partition(".")[0])
+        return event if kind is None else msgspec.structs.replace(event, data=msgspec.convert(event.data, kind))
+    except (ValueError, RecursionError) as error:
+        raise WebhookRejected(f"The body is not an event: {error}") from error

@@ -1,0 +1,155 @@
+"""Webhooks, as payres signs and sends them, and as others forge them."""
+
+import hmac
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pytest
+
+from payres.client import errors, webhooks
+from payres.client.resources import IncomingPayment
+from payres.clock import SECOND, MovableClock
+from payres.event_types import EVENT_TYPES
+from payres.events.sender import _signature, signed_headers
+from tests.helpers import Json, usd
+
+NOW: Final = 1_790_000_000
+SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+OLD: Final = "whsec_" + "QUFB" * 8
+BILL: Final[Json] = {
+    "id": "https://pay.example/incoming-payments/1",
+    "walletAddress": "https://pay.example/alice",
+    "completed": True,
+    "receivedAmount": usd(500),
+    "createdAt": "2026-09-21T14:13:20.125Z",
+    "metadata": {"externalRef": "order-42"},
+}
+EVENT: Final[Json] = {"id": "evt_1", "type": "incoming_payment.completed", "sequence": 5, "data": BILL}
+EVENT["timestamp"] = "2026-09-21T14:13:20.125Z"
+BODY: Final = json.dumps(EVENT).encode()
+
+
+def headers(body: bytes = BODY, secrets: tuple[str, ...] = (SECRET,), seconds: int = NOW) -> dict[str, str]:
+    return dict(signed_headers("evt_1", seconds, body, secrets))
+
+
+def verify(body: bytes, given: Mapping[str, str], secret: str = SECRET, **options: Any) -> webhooks.Event:
+    return webhooks.verify(body, given, secret, clock=MovableClock(NOW * SECOND, frozen=True), **options)
+
+
+def test_event_is_typed() -> None:
+    event = verify(BODY, headers())
+    assert (event.id, event.type, event.sequence) == ("evt_1", "incoming_payment.completed", 5)
+    assert event.timestamp == datetime(2026, 9, 21, 14, 13, 20, 125000, tzinfo=UTC)
+    assert isinstance(event.data, IncomingPayment)
+    assert event.data.metadata == {"externalRef": "order-42"}
+    assert event.data.received_amount.value == "500"
+
+
+@pytest.mark.parametrize("change", [str.title, str.upper, str.lower])
+def test_names_of_headers_are_of_any_case(change: Any) -> None:
+    assert verify(BODY, {change(name): value for name, value in headers().items()})
+
+
+def test_secret_that_was_rotated_is_valid_beside_the_new_one() -> None:
+    both = headers(secrets=(SECRET, OLD))
+    assert verify(BODY, both) == verify(BODY, both, OLD) == verify(BODY, headers(), SECRET.removeprefix("whsec_"))
+    with pytest.raises(errors.WebhookRejected):
+        verify(BODY, headers(), OLD)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"webhook-signature": ""},
+        {"webhook-signature": "v1,"},
+        {"webhook-signature": "v1a," + headers()["webhook-signature"][3:]},
+        {"webhook-signature": headers()["webhook-signature"][3:]},
+        {"webhook-signature": headers()["webhook-signature"].swapcase().replace("V1,", "v1,")},
+        {"webhook-signature": "v1,☕ \x00 \udc80"},
+        {"webhook-id": "evt_2"},
+        {"webhook-id": ""},
+        {"webhook-timestamp": str(NOW + 1)},
+        {"webhook-timestamp": ""},
+        {"webhook-timestamp": "٥"},
+    ],
+    ids=str,
+)
+def test_headers_that_are_not_ours_are_rejected(changed: Json) -> None:
+    with pytest.raises(errors.WebhookRejected, match="No signature"):
+        verify(BODY, headers() | changed)
+
+
+@pytest.mark.parametrize("body", [BODY + b" ", BODY.replace(b"500", b"900"), b"", json.dumps(EVENT, indent=1).encode()])
+def test_body_that_is_not_ours_is_rejected(body: bytes) -> None:
+    with pytest.raises(errors.WebhookRejected, match="No signature"):
+        verify(body, headers())
+
+
+def test_missing_headers_are_rejected() -> None:
+    for name in headers():
+        with pytest.raises(errors.WebhookRejected):
+            verify(BODY, {other: value for other, value in headers().items() if other != name})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "tolerance", "is_taken"),
+    [(-300, 300, True), (-301, 300, False), (300, 300, True), (301, 300, False), (-3600, 3600, True), (-1, 0, False)],
+)
+def test_webhook_cannot_be_repeated_later(seconds: int, tolerance: float, is_taken: bool) -> None:
+    given = headers(seconds=NOW + seconds)
+    if is_taken:
+        assert verify(BODY, given, tolerance=tolerance)
+    else:
+        with pytest.raises(errors.WebhookRejected, match="was not sent in the last"):
+            verify(BODY, given, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("moment", ["1e9", "-1", "1.5", "9" * 5000, "９"])
+def test_moment_that_was_signed_but_is_none_is_rejected(moment: str) -> None:
+    given = headers()
+    content = f"evt_1.{moment}.".encode() + BODY
+    given |= {"webhook-timestamp": moment, "webhook-signature": f"v1,{_signature(SECRET, content)}"}
+    with pytest.raises(errors.WebhookRejected, match="was not sent in the last"):
+        verify(BODY, given)
+
+
+@pytest.mark.parametrize("secret", ["", "whsec_", "whsec_!", "secret ", "whsec_ä"])
+def test_secret_that_is_none_is_a_mistake_of_the_app(secret: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match="whsec_"):
+        verify(BODY, headers(), secret)
+
+
+def test_all_signatures_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared, compare = [], hmac.compare_digest
+
+    def counted(ours: bytes, theirs: bytes) -> bool:
+        compared.append(theirs)
+        return compare(ours, theirs)
+
+    monkeypatch.setattr(hmac, "compare_digest", counted)
+    verify(BODY, headers(secrets=(SECRET, OLD, OLD)))
+    assert len(compared) == 3
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[1]", b"x", BODY.replace(b"true", b"1"), b"[" * 100_000])
+def test_body_that_is_signed_but_no_event_is_rejected(body: bytes) -> None:
+    with pytest.raises(errors.WebhookRejected, match="not an event"):
+        verify(body, headers(body))
+
+
+def test_event_of_a_type_that_is_not_known_yet_is_plain() -> None:
+    body = json.dumps(EVENT | {"type": "card.created", "data": {"id": 1}}).encode()
+    assert verify(body, headers(body)).data == {"id": 1}
+
+
+def test_number_in_metadata_stops_no_event() -> None:
+    body = BODY.replace(b'"order-42"', b"1e400")
+    assert verify(body, headers(body)).data.metadata == {"externalRef": float("inf")}
+
+
+def test_every_type_of_event_has_its_struct() -> None:
+    for name in EVENT_TYPES:
+        assert name in webhooks.DATA or name.partition(".")[0] in webhooks.DATA
