@@ -133,6 +133,9 @@ DRAIN_SECONDS: Final = 5  # Seconds to wait for answers to packets in flight whe
 BURST_SECONDS: Final = 5  # Seconds' worth of a rate that may come at once.
 # Requests of one client, by its signature; the default of `rate_limit_per_client`.
 DEFAULT_RATE_PER_CLIENT: Final = 10_000
+# Incoming payments and quotes that one client creates, which needs nobody's consent; the default of
+# `rate_limit_creations`.
+DEFAULT_RATE_CREATIONS: Final = 200
 DEFAULT_RATE_PER_ADDRESS: Final = 10_000  # Requests from one address; the default of `rate_limit_per_address`.
 # Requests from one address that fail without a valid signature or token, or ask for a grant; the default of
 # `rate_limit_unauthenticated`.

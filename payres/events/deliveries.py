@@ -53,7 +53,8 @@ JITTER: Final = 0.1
 CHANCE: Final = SystemRandom()
 # Events examined at a time. A cursor so far behind is stored even if no event was wanted.
 READ_AT_ONCE: Final = 256
-# Events of a round while the server is idle. While it is busy with requests, a round is as many as are in flight.
+# Maximum events of a round. It has as many as are in flight while requests keep the server busy, and then twice as many
+# as the one before.
 SENT_AT_ONCE: Final = 64
 # Seconds after which a round begins to send no more events: their results are to be stored, and others have their turn.
 ROUND_SECONDS: Final = 0.1
@@ -181,10 +182,10 @@ class Deliveries:
 
     async def _serve(self, webhook_id: str) -> None:
         """Sends a webhook its events round by round, until it is no longer active."""
-        name, queue = f"webhook {webhook_id}", Queue()
+        name, queue, most = f"webhook {webhook_id}", Queue(), MAX_DELIVERIES_OF_WEBHOOK
         with self._changes.watch(NEWS) as news:
             while True:
-                most = await _give_way()
+                most = min(2 * most, SENT_AT_ONCE) if await _give_way() else MAX_DELIVERIES_OF_WEBHOOK
                 news.clear()
                 search = partial(find, webhook_id=webhook_id, queue=queue)
                 found = await retry(name, self._database, partial(self._database.read, search), RETRY_SECONDS)
@@ -326,12 +327,12 @@ def _delivery(webhook_id: str, sent: ToSend, attempt: Attempt) -> DeliveryRecord
     )
 
 
-async def _give_way() -> int:
-    """Pauses in proportion to the time that the event loop takes for a turn. Returns the size of the next round."""
+async def _give_way() -> bool:
+    """Pauses in proportion to the time that the event loop takes for a turn. Returns whether that is short."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     for _ in range(TIMED_TURNS):
         await asyncio.sleep(0)
     turn = (loop.time() - began) / TIMED_TURNS
     await asyncio.sleep(min(REST_FACTOR * turn, LONGEST_REST_SECONDS))
-    return SENT_AT_ONCE if turn < BUSY_SECONDS else MAX_DELIVERIES_OF_WEBHOOK
+    return turn < BUSY_SECONDS
