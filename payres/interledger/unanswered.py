@@ -32,6 +32,7 @@ from payres.federation.connection import FetchFailed
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.interledger import balances
 from payres.interledger.carrying import Carrier, land_forwarded
+from payres.interledger.connector import LONGEST_LIFE
 from payres.interledger.link import BOUNDS
 from payres.interledger.packets import Code, Fulfill, Outcome, Reject, Rejected, Unanswered, decode_prepare, fulfills
 from payres.payments.settlement import end_remote, has_arrived, payment_of
@@ -99,9 +100,13 @@ class UnansweredPackets:
     async def _look(self) -> int | None:
         """Starts the due cases of one page. Returns when the next one is due, or None while tasks are working."""
         page = await self._database.read(partial(packets.prepared_packets, limit=PAGE, after=self._after))
-        self._after = page[-1].id if len(page) == PAGE else ""
         now, later = self._clock.now(), []
-        self._due = {case: due for case, due in self._due.items() if due > now - LONGEST_WAIT}
+        ahead = [packet.id for packet in page if packet.expires_at > now + LONGEST_LIFE]
+        if ahead:  # recorded while the clock was ahead
+            await self._database.write(partial(packets.limit_expiry, ids=ahead, latest=now + LONGEST_LIFE))
+            return None
+        self._after = page[-1].id if len(page) == PAGE else ""
+        self._due = {case: due for case, due in self._due.items() if abs(due - now) <= LONGEST_WAIT}
         for packet in page:
             case = packet.outgoing_payment_id or packet.id
             if case in self._tasks or packet.id in self._carrier.awaited:

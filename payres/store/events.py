@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from payres.clock import SECOND
+from payres.clock import HOUR, SECOND, lasts
 from payres.identifiers import event_id, sequence_of
+from payres.limits import ROTATION_HOURS
 from payres.store import secrets
 from payres.store.rows import Table, first_row_from, number
 from payres.store.work import Transaction
@@ -176,8 +177,8 @@ def advance(tx: Transaction, webhook_id: str, cursor: int, ahead: Mapping[int, i
 
 def signing_secrets(tx: Transaction, webhook: WebhookRecord, now: int) -> Sequence[str]:
     """The secrets to sign with, newest first."""
-    found = [webhook.secret]
-    if webhook.previous_secret is not None and webhook.previous_until is not None and now < webhook.previous_until:
+    found, until = [webhook.secret], webhook.previous_until
+    if webhook.previous_secret is not None and until is not None and lasts(until, now, ROTATION_HOURS * HOUR):
         found.append(webhook.previous_secret)
     return [secrets.decrypt(tx, WEBHOOK_SECRETS, one) for one in found]
 
