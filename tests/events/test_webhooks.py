@@ -256,6 +256,18 @@ def test_retries_take_turns_too_and_leave_half_of_a_round_to_new_events(tx: Work
     assert send_round(later, webhook, queue, 20) == []
 
 
+def test_what_failed_or_was_replayed_while_the_clock_was_ahead_is_sent_again_at_once(tx: Work) -> None:
+    webhook, ahead = webhooks.add(tx, URL).webhook, work_at(tx, NOW + 30 * DAY)
+    failed, replayed, later = emit(tx, None, 3)
+    send_round(ahead, webhook, Queue(), 8, *[Attempt(ahead.now, 500, "no")] * 2)
+    in_steps(webhooks.replay, ahead, events.EVENTS.by_id(tx, replayed).id, webhook.id)
+    assert send_round(tx, webhook, Queue(), 8, *[Attempt(NOW, 500, "no")] * 3) == [failed, later, replayed]
+    queue = Queue()
+    assert send_round(tx, webhook, queue, 8) == [], "now they wait for the usual pause"
+    assert send_round(work_at(tx, NOW + 6 * SECOND), webhook, queue, 8) == [replayed, later]
+    assert send_round(work_at(tx, NOW + 330 * SECOND), webhook, queue, 8) == [failed]
+
+
 def test_event_that_is_replayed_before_its_turn_is_sent_once_and_skips_none(tx: Work) -> None:
     webhook, (alice, _) = webhooks.add(tx, URL).webhook, open_wallets(tx)
     first, second, third = emit(tx, alice, 3)
