@@ -190,6 +190,22 @@ async def test_packet_that_left_while_the_clock_was_ahead_is_asked_for_soon(
     assert await state(node, packet) == "rejected"
 
 
+async def test_backlog_is_examined_page_by_page_without_a_pause_of_a_second(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAGE", 2)
+    monkeypatch.setattr(module, "TICK_SECONDS", 2 * TIMEOUT)
+    async with FakePeer(replying(FAR_REJECT)) as far:
+        near, _, _ = await lose(node, far, "0")
+        kept, far.behaviour = far.behaviour, hanging_up
+        for number in range(1, 5):
+            await node.answer(near, far_prepare(node, 1, FULFILLMENT), str(number))
+        far.behaviour = kept
+        node.clock.advance(LIFETIME / SECOND + 1)
+        async with recovering(node):
+            await settled(node)
+
+
 async def test_packet_that_somebody_waits_for_is_left_alone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     reached = asyncio.Event()
 
