@@ -615,13 +615,15 @@ create unique index idempotency_key_of_api_key on idempotency_key (api_key_id, k
 create index idempotency_key_age on idempotency_key (created_at);
 
 -- The outbox: events in order. A row is written in the transaction of the change, and never changed. subject is the id
--- of the payment, grant, packet or webhook; data is JSON.
+-- of the payment, grant, packet or webhook; data is JSON. wallet_address_id is null for events of no wallet, and for
+-- those from before version 24.
 create table event (
   sequence integer primary key autoincrement,
   type text not null,
   subject text,
   data blob not null,
-  created_at integer not null
+  created_at integer not null,
+  wallet_address_id integer references wallet_address
 ) strict;
 
 -- Webhooks. events are comma-separated names and patterns. Each event up to cursor was attempted once or is not wanted;
@@ -643,6 +645,16 @@ create table webhook (
   last_error text
 ) strict, without rowid;
 
+-- Wallets take turns: of a wallet with a row here, each event up to this cursor was attempted once or is not wanted,
+-- although the webhook's own cursor is lower. wallet_address_id is 0 for events of no wallet.
+create table webhook_turn (
+  webhook_id text not null references webhook,
+  wallet_address_id integer not null,
+  cursor integer not null,
+  primary key (webhook_id, wallet_address_id)
+) strict, without rowid;
+create index webhook_turn_cursor on webhook_turn (webhook_id, cursor);
+
 -- Events that a webhook did not accept at the first attempt, or that are sent again; next_at is when a pending one is
 -- due.
 create table delivery (
@@ -658,4 +670,5 @@ create table delivery (
   check ((state = 'pending') = (next_at is not null))
 ) strict, without rowid;
 create index delivery_due on delivery (webhook_id, next_at) where next_at is not null;
+create index delivery_changed on delivery (webhook_id, coalesce(last_attempt_at, next_at)) where next_at is not null;
 create index delivery_of_webhook on delivery (webhook_id, state, sequence);

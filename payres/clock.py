@@ -15,6 +15,9 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
+# A clock that is set back by so much ends nothing that was begun before.
+CORRECTION = MINUTE
+
 EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 EARLIEST = (date(1, 1, 1).toordinal() - EPOCH_ORDINAL) * DAY  # 0001-01-01T00:00:00Z
 LATEST = (date(9999, 12, 31).toordinal() - EPOCH_ORDINAL + 1) * DAY - 1  # the last microsecond of the year 9999
@@ -89,6 +92,12 @@ class MovableClock:
     def reset(self) -> None:
         """Sets the clock to the system clock, running."""
         self._offset, self._frozen = 0, False
+
+
+def lasts(until: int, now: int, lifetime: int) -> bool:
+    """Whether what ends at `until` has not ended. What would last longer than its lifetime was stored while the clock
+    was ahead, and has ended: otherwise it would last until that time."""
+    return now < until <= now + lifetime + CORRECTION
 
 
 def format_time(us: int) -> str:

@@ -116,6 +116,8 @@ FAILED_SERVER_SECONDS: Final = 5
 
 MAX_WEBHOOKS: Final = 16  # Registered endpoints.
 MAX_DELIVERIES_OF_WEBHOOK: Final = 4  # Events in flight to one endpoint; endpoints never wait for each other.
+# Events that wait for one endpoint by turns of their wallets; further ones wait until there are fewer.
+MAX_EVENTS_IN_TURNS: Final = 100_000
 DELIVERY_SECONDS: Final = 15  # Seconds in which an endpoint must answer.
 MAX_RETRY_AFTER_SECONDS: Final = 24 * 3600  # Seconds by which an endpoint's `Retry-After` can delay the next attempt.
 ROTATION_HOURS: Final = 24  # Hours for which the previous secret also signs after a rotation.
@@ -141,6 +143,9 @@ DRAIN_SECONDS: Final = 5  # Seconds to wait for answers to packets in flight whe
 BURST_SECONDS: Final = 5  # Seconds' worth of a rate that may come at once.
 # Requests of one client, by its signature; the default of `rate_limit_per_client`.
 DEFAULT_RATE_PER_CLIENT: Final = 10_000
+# Incoming payments and quotes that one client creates, which needs nobody's consent; the default of
+# `rate_limit_creations`.
+DEFAULT_RATE_CREATIONS: Final = 200
 DEFAULT_RATE_PER_ADDRESS: Final = 10_000  # Requests from one address; the default of `rate_limit_per_address`.
 # Requests from one address that fail without a valid signature or token, or ask for a grant; the default of
 # `rate_limit_unauthenticated`.

@@ -64,6 +64,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     allow_private_hosts: bool = False
     max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=16 * 1024 * 1024)] = limits.DEFAULT_BODY_BYTES
     rate_limit_per_client: Rate = limits.DEFAULT_RATE_PER_CLIENT
+    rate_limit_creations: Rate = limits.DEFAULT_RATE_CREATIONS
     rate_limit_per_address: Rate = limits.DEFAULT_RATE_PER_ADDRESS
     rate_limit_unauthenticated: Rate = limits.DEFAULT_RATE_UNAUTHENTICATED
     rate_limit_per_peer: Rate = limits.DEFAULT_RATE_PER_PEER

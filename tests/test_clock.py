@@ -5,7 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from payres import clock
-from payres.clock import EARLIEST, LATEST, SECOND, MovableClock, SystemClock, format_time, parse_time
+from payres.clock import (
+    CORRECTION,
+    EARLIEST,
+    HOUR,
+    LATEST,
+    SECOND,
+    MovableClock,
+    SystemClock,
+    format_time,
+    lasts,
+    parse_time,
+)
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -139,3 +150,17 @@ def test_parse_time_raises_nothing_but_value_error(text: str) -> None:
     except ValueError:
         return
     assert EARLIEST <= us <= LATEST
+
+
+@pytest.mark.parametrize(
+    ("now", "is_over"),
+    [
+        (0, False),
+        (-CORRECTION, False),
+        (-CORRECTION - 1, True),  # the clock was ahead when it began
+        (HOUR - 1, False),
+        (HOUR, True),
+    ],
+)
+def test_what_would_last_longer_than_its_lifetime_has_ended(now: int, is_over: bool) -> None:
+    assert lasts(HOUR, now, HOUR) is not is_over

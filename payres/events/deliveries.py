@@ -2,8 +2,9 @@
 
 A webhook gets its events in rounds: a few are sent at a time, and when all have been answered, their results are stored
 together with the webhook's cursor. So a slow webhook delays no other, and a restart continues from the rows. The cursor
-is the last event up to which each was attempted once, or was not wanted. An event that was not accepted has a row with
-the time of the next attempt. After a crash, the events of a round are sent again, with the same ids.
+is the last event up to which each was attempted once, or was not wanted. Wallets take turns, so that the events of one
+delay no other's; one that is ahead of the webhook's cursor has a cursor of its own. An event that was not accepted has
+a row with the time of the next attempt. After a crash, the events of a round are sent again, with the same ids.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import zip_longest
 from secrets import SystemRandom
 from typing import Final
 
@@ -20,11 +22,25 @@ from payres.clock import HOUR, MINUTE, SECOND
 from payres.event_types import WebhookEvent
 from payres.events.changes import Changes
 from payres.events.sender import GONE, Attempt, Sender, Target, target_of
-from payres.limits import MAX_DELIVERIES_OF_WEBHOOK
+from payres.events.turns import Turn, Turns
+from payres.limits import MAX_DELIVERIES_OF_WEBHOOK, MAX_EVENTS_IN_TURNS
 from payres.store import events, retention
 from payres.store.database import Database
-from payres.store.events import DELIVERIES, WEBHOOKS, DeliveryRecord, EventRecord, WebhookRecord
-from payres.store.work import ACTIVE_WEBHOOK, EVENTS, Work
+from payres.store.events import (
+    DELIVERIES,
+    EVENTS,
+    WEBHOOKS,
+    DeliveryRecord,
+    Due,
+    EventRecord,
+    Waiting,
+    WebhookRecord,
+    due_deliveries,
+    find_delivery,
+    unattempted,
+)
+from payres.store.work import ACTIVE_WEBHOOK, Work
+from payres.store.work import EVENTS as NEWS
 from payres.worker import Worker, cancel_all, retry
 
 # Pauses between attempts; after the last attempt the delivery has failed.
@@ -35,19 +51,26 @@ RETRY_PAUSES: Final = (
 # The random part of a pause, so that deliveries that failed together are not retried together.
 JITTER: Final = 0.1
 CHANCE: Final = SystemRandom()
-# Events examined per round. A cursor so far behind is stored even if no event was wanted.
-READ_AT_ONCE: Final = 64
-# Maximum number of retries in a round: they must not delay new events.
-AGAIN_AT_ONCE: Final = MAX_DELIVERIES_OF_WEBHOOK // 2
+# Events examined at a time. A cursor so far behind is stored even if no event was wanted.
+READ_AT_ONCE: Final = 256
+# Maximum events of a round. It has as many as are in flight while requests keep the server busy, and then twice as many
+# as the one before.
+SENT_AT_ONCE: Final = 64
+# Seconds after which a round begins to send no more events: their results are to be stored, and others have their turn.
+ROUND_SECONDS: Final = 0.1
 # Seconds between searches for webhooks and events of other processes, and for due retries.
 LOOK_SECONDS: Final = 1.0
-# Minimum seconds between searches for events, because under load every commit has some.
+# Minimum seconds between searches for events when none is left, because under load every commit has some.
 PAUSE_SECONDS: Final = 0.02
 RETRY_SECONDS: Final = 5.0
 PURGE_SECONDS: Final = 60.0  # between searches for events that are old enough to delete
-# After a round a webhook pauses for this multiple of the event loop's lateness: payments have priority.
+# The event loop's turns that are timed after a round, and the seconds that one takes when requests keep it busy.
+TIMED_TURNS: Final = 8
+BUSY_SECONDS: Final = 0.001
+# After a round a webhook pauses for this multiple of the time of a turn: payments have priority.
 REST_FACTOR: Final = 20
 LONGEST_REST_SECONDS: Final = 1.0
+FIRST_DUE: Final = Due(0, 0, 0)
 ALL: Final = "*"
 TEST: Final = "webhook.test"  # sent only to its webhook, on creation
 
@@ -60,17 +83,74 @@ class ToSend(msgspec.Struct, frozen=True):
     event: EventRecord
     delivery: DeliveryRecord | None = None
 
+    @property
+    def turn(self) -> Turn:
+        return Turn(self.event.wallet_address_id or 0, self.event.sequence)
+
 
 class Round(msgspec.Struct, frozen=True):
-    """The next events to send to a webhook. `cursor` is the last event examined."""
+    """Events to send to a webhook, one after another."""
 
     target: Target
     to_send: Sequence[ToSend]
-    cursor: int
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What waits for a webhook besides what is known: the wanted ones of the next events up to `seen`, and `due`."""
+
+    webhook: WebhookRecord
+    wanted: Sequence[Waiting]
+    seen: int
+    due: Sequence[Due]
+
+
+class Queue:
+    """What waits for one webhook. It is lost in a crash, and found again from the rows."""
+
+    def __init__(self) -> None:
+        self.seen = 0  # the last event examined
+        self.due_after = FIRST_DUE
+        self._new = Turns()
+        self._again = Turns()
+        self._retried: set[int] = set()  # the sequences in `_again`
+
+    def __len__(self) -> int:
+        return len(self._new) + len(self._again)
 
     @property
-    def is_worth_storing(self) -> bool:
-        return bool(self.to_send) or self.cursor >= self.target.webhook.cursor + READ_AT_ONCE
+    def room(self) -> int:
+        """How many more events may be examined."""
+        return max(min(READ_AT_ONCE, MAX_EVENTS_IN_TURNS - len(self)), 0)
+
+    @property
+    def cursor(self) -> int:
+        """The last event up to which none waits."""
+        first = self._new.first()
+        return self.seen if first is None else first - 1
+
+    def add(self, found: Found) -> None:
+        self.seen = found.seen
+        for one in found.wanted:
+            self._new.add(Turn(one.wallet_id, one.sequence))
+        for due in found.due:
+            if due.sequence not in self._retried:
+                self._retried.add(due.sequence)
+                self._again.add(Turn(due.wallet_id, due.sequence))
+        # From the start again after the last, for those that became due meanwhile.
+        self.due_after = found.due[-1] if len(found.due) >= READ_AT_ONCE else FIRST_DUE
+
+    def take(self, most: int) -> Sequence[Turn]:
+        """Takes the next events. At most every other is a retry: retries must not delay new events."""
+        again = self._again.take(most // 2)
+        self._retried.difference_update(one.sequence for one in again)
+        new = self._new.take(most - len(again))
+        return [one for pair in zip_longest(again, new) for one in pair if one is not None]
+
+    def put_back(self, unsent: Sequence[ToSend]) -> None:
+        """Makes events that were taken together the next ones again."""
+        self._new.put_back([one.turn for one in unsent if one.delivery is None])
+        self._again.put_back([one.turn for one in unsent if one.delivery is not None])
+        self._retried.update(one.event.sequence for one in unsent if one.delivery is not None)
 
 
 class Deliveries:
@@ -102,27 +182,50 @@ class Deliveries:
 
     async def _serve(self, webhook_id: str) -> None:
         """Sends a webhook its events round by round, until it is no longer active."""
-        name, cursor = f"webhook {webhook_id}", 0
-        with self._changes.watch(EVENTS) as news:
+        name, queue, most = f"webhook {webhook_id}", Queue(), MAX_DELIVERIES_OF_WEBHOOK
+        with self._changes.watch(NEWS) as news:
             while True:
-                await asyncio.sleep(PAUSE_SECONDS)
+                most = min(2 * most, SENT_AT_ONCE) if await _give_way() else MAX_DELIVERIES_OF_WEBHOOK
                 news.clear()
-                search = partial(self._database.read, partial(find_round, webhook_id=webhook_id, after=cursor))
-                found = await retry(name, self._database, search, RETRY_SECONDS)
+                search = partial(find, webhook_id=webhook_id, queue=queue)
+                found = await retry(name, self._database, partial(self._database.read, search), RETRY_SECONDS)
                 if found is None:
                     return
-                cursor = found.cursor
-                if found.is_worth_storing:
-                    attempts = await asyncio.gather(
-                        *(self._sender.send(found.target, one.event) for one in found.to_send)
-                    )
-                    unit = partial(store_round, found=found, attempts=attempts)
-                    await retry(name, self._database, partial(self._database.write, unit), RETRY_SECONDS)
-                    await _rest()
-                else:
+                is_all = found.seen == queue.seen
+                queue.add(found)
+                if queue or queue.cursor >= found.webhook.cursor + READ_AT_ONCE:
+                    await self._send_round(name, found.webhook, queue, most)
+                elif is_all:
                     with suppress(TimeoutError):
                         async with asyncio.timeout(LOOK_SECONDS):
                             await news.wait()
+                if not queue:
+                    await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _send_round(self, name: str, webhook: WebhookRecord, queue: Queue, most: int) -> None:
+        """Sends the next events, and stores the results."""
+        read = partial(find_round, webhook=webhook, taken=queue.take(most))
+        found = await retry(name, self._database, partial(self._database.read, read), RETRY_SECONDS)
+        if found is not None:
+            attempts = await self._send(found)
+            queue.put_back(found.to_send[len(attempts) :])
+            unit = partial(store_round, found=found, attempts=attempts, cursor=queue.cursor)
+            await retry(name, self._database, partial(self._database.write, unit), RETRY_SECONDS)
+
+    async def _send(self, found: Round) -> Sequence[Attempt]:
+        """The attempts to send the first events of a round: all, unless the endpoint is slow."""
+        loop, left = asyncio.get_running_loop(), enumerate(found.to_send)
+        attempts: dict[int, Attempt] = {}
+        ends_at = loop.time() + ROUND_SECONDS
+
+        async def send_in_turn() -> None:
+            for number, one in left:
+                attempts[number] = await self._sender.send(found.target, one.event)
+                if loop.time() >= ends_at:
+                    return
+
+        await asyncio.gather(*(send_in_turn() for _ in range(MAX_DELIVERIES_OF_WEBHOOK)))
+        return [attempts[number] for number in range(len(attempts))]
 
 
 async def purge_events(database: Database) -> None:
@@ -137,40 +240,49 @@ async def purge_events(database: Database) -> None:
     await Worker("the purge of events", database, purge, PURGE_SECONDS).run()
 
 
-def find_round(work: Work, webhook_id: str, after: int) -> Round | None:
-    """The next events to send to a webhook, after its cursor and `after`; None unless it is active."""
+def find(work: Work, webhook_id: str, queue: Queue) -> Found | None:
+    """What waits for a webhook and is not in its queue; None unless it is active."""
     webhook = WEBHOOKS.get(work, webhook_id)
     if webhook is None or not webhook.active:
         return None
-    due = events.due_deliveries(work, webhook_id, work.now, AGAIN_AT_ONCE)
-    to_send = [ToSend(event, delivery) for delivery, event in due]
-    cursor = max(webhook.cursor, after)
-    for event in events.events_after(work, cursor, READ_AT_ONCE):
-        if len(to_send) == MAX_DELIVERIES_OF_WEBHOOK:
-            break
-        cursor = event.sequence
-        if wants(webhook, event):
-            to_send.append(ToSend(event))
-    target = target_of(work, webhook) if to_send else Target(webhook, ())
-    return Round(target, to_send, cursor)
+    found, seen = unattempted(work, webhook_id, max(webhook.cursor, queue.seen), queue.room)
+    wanted = [one for one in found if wants(webhook, one.type)]
+    next_at, sequence, _ = queue.due_after
+    return Found(webhook, wanted, seen, due_deliveries(work, webhook_id, work.now, next_at, sequence, queue.room))
+
+
+def find_round(work: Work, webhook: WebhookRecord, taken: Sequence[Turn]) -> Round:
+    """These events, and their deliveries if they have been sent before."""
+    to_send = []
+    for turn in taken:
+        event, delivery = EVENTS.get(work, turn.sequence), find_delivery(work, turn.sequence, webhook.id)
+        if event is not None and (delivery is None or delivery.next_at is not None):
+            to_send.append(ToSend(event, delivery))
+    return Round(target_of(work, webhook), to_send)
 
 
 def is_all_sent(work: Work) -> bool:
     """Whether no active webhook has an event or retry to be sent now."""
-    found = (find_round(work, webhook.id, 0) for webhook in events.list_webhooks(work))
-    return not any(one is not None and one.is_worth_storing for one in found)
+    queues = [(one, find(work, one.id, Queue())) for one in events.list_webhooks(work)]
+    return not any(
+        found is not None and (found.wanted or found.due or found.seen >= webhook.cursor + READ_AT_ONCE)
+        for webhook, found in queues
+    )
 
 
-def store_round(work: Work, found: Round, attempts: Sequence[Attempt]) -> None:
-    """Stores the results of a round, and the cursor; nothing if the webhook was removed."""
-    webhook = WEBHOOKS.get(work, found.target.webhook.id)
+def store_round(work: Work, found: Round, attempts: Sequence[Attempt], cursor: int) -> None:
+    """Stores the results of a round, and the cursors; nothing if the webhook was removed."""
+    webhook, sent = WEBHOOKS.get(work, found.target.webhook.id), found.to_send[: len(attempts)]
     if webhook is None:
         return
-    WEBHOOKS.update(work, webhook.id, cursor=found.cursor)
-    for sent, attempt in zip(found.to_send, attempts, strict=True):
-        note_attempt(work, webhook.id, attempt)
-        if sent.delivery is not None or attempt.error is not None:
-            DELIVERIES.replace(work, _delivery(webhook.id, sent, attempt))
+    first_attempts = [one.turn for one in sent if one.delivery is None]
+    ahead = {turn.wallet_id: turn.sequence for turn in first_attempts if turn.sequence > cursor}
+    events.advance(work, webhook.id, cursor, ahead, READ_AT_ONCE)
+    for one, attempt in zip(sent, attempts, strict=True):
+        if one.delivery is not None or attempt.error is not None:
+            DELIVERIES.replace(work, _delivery(webhook.id, one, attempt))
+    if attempts:
+        note_attempt(work, webhook.id, attempts[-1])
     if webhook.active and any(attempt.status == GONE for attempt in attempts):
         log.warning("webhook %s answered 410 Gone and is disabled", webhook.id)
         WEBHOOKS.update(work, webhook.id, state="disabled")  # until a test succeeds
@@ -183,9 +295,9 @@ def note_attempt(work: Work, webhook_id: str, attempt: Attempt) -> None:
     WEBHOOKS.update(work, webhook_id, **columns)
 
 
-def wants(webhook: WebhookRecord, event: EventRecord) -> bool:
+def wants(webhook: WebhookRecord, name: str) -> bool:
     """Whether the webhook gets events of this type. Tests go only to the tested webhook."""
-    return event.type != TEST and any(matches(pattern, event.type) for pattern in webhook.events.split(","))
+    return name != TEST and any(matches(pattern, name) for pattern in webhook.events.split(","))
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -215,9 +327,12 @@ def _delivery(webhook_id: str, sent: ToSend, attempt: Attempt) -> DeliveryRecord
     )
 
 
-async def _rest() -> None:
-    """Pauses in proportion to the event loop's lateness."""
+async def _give_way() -> bool:
+    """Pauses in proportion to the time that the event loop takes for a turn. Returns whether that is short."""
     loop = asyncio.get_running_loop()
-    due = loop.time() + PAUSE_SECONDS
-    await asyncio.sleep(PAUSE_SECONDS)
-    await asyncio.sleep(min(REST_FACTOR * (loop.time() - due), LONGEST_REST_SECONDS))
+    began = loop.time()
+    for _ in range(TIMED_TURNS):
+        await asyncio.sleep(0)
+    turn = (loop.time() - began) / TIMED_TURNS
+    await asyncio.sleep(min(REST_FACTOR * turn, LONGEST_REST_SECONDS))
+    return turn < BUSY_SECONDS

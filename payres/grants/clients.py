@@ -9,7 +9,7 @@ from functools import lru_cache
 import msgspec
 from msgspec import UNSET
 
-from payres.clock import SECOND
+from payres.clock import SECOND, lasts
 from payres.errors import InvalidClient
 from payres.gnap import ClientInstance
 from payres.limits import MAX_PRESENTED_KIDS
@@ -62,7 +62,8 @@ def find_keys(work: Work, client: Client, kids: Sequence[str]) -> dict[str, JWK]
         found = {kid: wallets.find_key(work, path, kid) for kid in kids}
         return {kid: stored_jwk(kid, x) for kid, x in found.items() if x is not None}
     remote = clients.client_keys(work, client.identity)
-    return {one.kid: stored_jwk(one.kid, one.x) for one in remote if one.good_until and work.now < one.good_until}
+    fresh = [one for one in remote if one.good_until and lasts(one.good_until, work.now, REMOTE_KEY_LIFETIME)]
+    return {one.kid: stored_jwk(one.kid, one.x) for one in fresh}
 
 
 def is_remote(urls: Urls, client: Client) -> bool:

@@ -103,6 +103,8 @@ class SignInGuard:
         if account.unlocked_at is not None and account.unlocked_at <= now:
             since = max(since, account.unlocked_at)  # the operator cleared the counts
         limits = _limits(account, guesser)
+        for key in limits.keys() & self._attempts.keys():  # the clock was set back: nobody may be locked out
+            self._attempts[key] = [min(moment, now) for moment in self._attempts[key]]
         recent = {key: [moment for moment in self._attempts.get(key, ()) if moment > since] for key in limits}
         for key, moments in recent.items():
             if len(moments) >= limits[key]:

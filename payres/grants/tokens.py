@@ -103,7 +103,7 @@ def emit(work: Work, event: str, grant: GrantRecord) -> None:
     """Writes an event of a grant that needed consent. Other grants have none, because anyone can request them."""
     if grant.wallet_address_id is not None:
         wallet = WALLETS.by_id(work, grant.wallet_address_id)
-        work.emit(event, grant.id, representations.grant_event(work.urls, wallet, grant))
+        work.emit(event, grant.id, representations.grant_event(work.urls, wallet, grant), wallet.id)
 
 
 def require_still_valid(work: Work, caller: Caller) -> None:

@@ -39,6 +39,7 @@ class RateLimits:
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._clients = RateLimiter(settings.rate_limit_per_client, clock)
+        self._creations = RateLimiter(settings.rate_limit_creations, clock)
         self._addresses = RateLimiter(settings.rate_limit_per_address, clock)
         self._unauthenticated = RateLimiter(settings.rate_limit_unauthenticated, clock)
         self._refetches = RateLimiter(KEY_REFETCH_RATE, clock)
@@ -60,6 +61,12 @@ class RateLimits:
         wait = self._clients.take(identity)
         if wait:
             raise too_many(wait, "Too many requests of this client. Wait as Retry-After says")
+
+    def check_creation(self, identity: str) -> None:
+        """Counts the creation of what needs nobody's consent for its client. Raises TooManyRequests."""
+        wait = self._creations.take(identity)
+        if wait:
+            raise too_many(wait, "Too many incoming payments and quotes of this client. Wait as Retry-After says")
 
     def may_fetch_again(self, identity: str) -> bool:
         """Whether a client's fresh keys may be fetched again because a signature does not match them."""

@@ -90,10 +90,11 @@ def leave_unresolved(work: Work, packet: PacketRecord) -> None:
     count_unresolved(work, packet)
     peer = peers.peer_by_id(work, packet.to_peer_id)
     if peer is not None:  # with a removed peer nothing can be resolved
-        payment = work.urls.resource("outgoing-payments", packet.outgoing_payment_id)
+        payment = OUTGOING.by_id(work, packet.outgoing_payment_id)
+        url = work.urls.resource("outgoing-payments", payment.id)
         owed = representations.amount(packet.amount, peer.asset)
-        data = PacketEvent(id=packet.id, peer=peer.name, outgoing_payment=payment, amount=owed)
-        work.emit("peer.packet_unresolved", packet.id, data)
+        data = PacketEvent(id=packet.id, peer=peer.name, outgoing_payment=url, amount=owed)
+        work.emit("peer.packet_unresolved", packet.id, data, payment.wallet_address_id)
 
 
 def reject(work: Work, packet_id: str, state: packets.State = "rejected") -> bool:

@@ -59,7 +59,7 @@ class Link:
 
     async def note_failure(self, peer: PeerRecord, why: str, now: int) -> None:
         """Stores a peer's failure for the operator. If that fails, it is only logged."""
-        if peer.last_error == why and peer.last_error_at is not None and now - peer.last_error_at < SECOND:
+        if peer.last_error == why and peer.last_error_at is not None and 0 <= now - peer.last_error_at < SECOND:
             return
         try:
             await self._database.write(partial(peers.note_error, peer_id=peer.id, error=why, now=now))

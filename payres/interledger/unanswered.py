@@ -27,11 +27,12 @@ from typing import Final
 import msgspec
 
 from payres.amounts import format_decimal
-from payres.clock import HOUR, MINUTE, SECOND, Clock
+from payres.clock import HOUR, MILLISECOND, MINUTE, SECOND, Clock
 from payres.federation.connection import FetchFailed
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.interledger import balances
 from payres.interledger.carrying import Carrier, land_forwarded
+from payres.interledger.connector import LONGEST_LIFE
 from payres.interledger.link import BOUNDS
 from payres.interledger.packets import Code, Fulfill, Outcome, Reject, Rejected, Unanswered, decode_prepare, fulfills
 from payres.payments.settlement import end_remote, has_arrived, payment_of
@@ -56,7 +57,8 @@ ASKED_AT_ONCE: Final = 16
 ASKED_AT_ONCE_OF_ONE: Final = 8
 TICK_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 5.0
-PAGE: Final = 512  # rows examined per second
+PAGE: Final = 512  # rows examined at a time
+PAGE_PAUSE: Final = 50 * MILLISECOND  # before the next page, so that a backlog delays no packet by much
 MAX_SUMS: Final = 4096  # distinct sums of packets: few, because packets of a payment have few sizes
 NOT_REPEATED: Final = Unanswered("The peer does not repeat answers")
 UNPROVED: Final = (
@@ -97,11 +99,15 @@ class UnansweredPackets:
             await asyncio.sleep(TICK_SECONDS)
 
     async def _look(self) -> int | None:
-        """Starts the due cases of one page. Returns when the next one is due, or None while tasks are working."""
+        """Starts the due cases of one page. Returns when to look again, or None for a second from now."""
         page = await self._database.read(partial(packets.prepared_packets, limit=PAGE, after=self._after))
-        self._after = page[-1].id if len(page) == PAGE else ""
         now, later = self._clock.now(), []
-        self._due = {case: due for case, due in self._due.items() if due > now - LONGEST_WAIT}
+        ahead = [packet.id for packet in page if packet.expires_at > now + LONGEST_LIFE]
+        if ahead:  # recorded while the clock was ahead
+            await self._database.write(partial(packets.limit_expiry, ids=ahead, latest=now + LONGEST_LIFE))
+            return None
+        self._after = page[-1].id if len(page) == PAGE else ""
+        self._due = {case: due for case, due in self._due.items() if abs(due - now) <= LONGEST_WAIT}
         for packet in page:
             case = packet.outgoing_payment_id or packet.id
             if case in self._tasks or packet.id in self._carrier.awaited:
@@ -112,6 +118,8 @@ class UnansweredPackets:
                 later.append(due)
             elif self._slots.try_take(*slot):
                 self._tasks[case] = asyncio.create_task(self._take_up(case, packet, slot))
+        if self._after:
+            return now + PAGE_PAUSE
         return None if self._tasks or self._carrier.awaited else min(later, default=None)
 
     async def _take_up(self, case: str, packet: PacketRecord, slot: tuple[Hashable, ...]) -> None:

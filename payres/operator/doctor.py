@@ -104,7 +104,7 @@ def _files(work: Work) -> Iterator[Look]:
 def _backups(work: Work) -> Iterator[Look]:
     directory, made_at, earliest = (
         work.settings.backup_directory,
-        status.last_backup(work),
+        status.last_backup(work, work.now),
         work.now - BACKUP_DAYS * DAY,
     )
     if directory and not (os.path.isdir(directory) and os.access(directory, os.W_OK)):

@@ -21,6 +21,7 @@ from payres.store import audit, entries
 from payres.store.accounts import ACCOUNTS
 from payres.store.assets import ASSETS, AssetRecord
 from payres.store.entries import MOVEMENTS, MovementRecord
+from payres.store.wallets import find_wallet
 from payres.store.work import Work
 from payres.wire import Resource, require_amount
 
@@ -139,4 +140,5 @@ def _emit(work: Work, account: NamedAccount, kind: Kind, amount: int, reference:
         balance=representations.amount(balance, asset),
         reference=UNSET if reference is None else reference,
     )
-    work.emit(EVENTS[kind], None, data)
+    wallet = find_wallet(work, account.name)
+    work.emit(EVENTS[kind], None, data, None if wallet is None else wallet.id)

@@ -6,7 +6,7 @@ operator's password.
 
 from typing import Annotated, Final, NamedTuple
 
-from payres.clock import MINUTE, format_time
+from payres.clock import MINUTE, format_time, lasts
 from payres.errors import NotFound
 from payres.grants import sign_in
 from payres.grants.sign_in import Account, Browser, SignedIn
@@ -81,7 +81,7 @@ def make_link(work: Work, name: str, *, read_only: bool) -> Link:
 def open_link(work: Work, secret: str) -> OperatorRecord:
     """The operator of a link. Raises NotFound for one that was used, has expired or never existed."""
     operator = operators.operator_of_link(work, hash_secret(secret))
-    if operator is None or work.now >= operator.link_expires_at:
+    if operator is None or not lasts(operator.link_expires_at, work.now, LINK_LIFETIME):
         raise NotFound("This link was used or has expired; `payres admin link` makes another")
     return operator
 

@@ -113,7 +113,7 @@ def read_status(work: Work, *, is_running: bool) -> Status:
             failed=status.count_failed_deliveries(work),
             oldest_pending_at=format_time_if_any(status.oldest_pending_event(work)),
         ),
-        last_backup_at=format_time_if_any(status.last_backup(work)),
+        last_backup_at=format_time_if_any(status.last_backup(work, work.now)),
         last_check_at=format_time_if_any(status.last_check(work)),
         broken_invariant=status.broken_invariant(work),
         followed_at=format_time_if_any(changed_at(path)) if is_followed(path) else None,

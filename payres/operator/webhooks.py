@@ -98,12 +98,13 @@ class Replayed(Resource, frozen=True, kw_only=True):
 
 def webhook(work: Work, found: WebhookRecord | Added) -> Webhook:
     record, secret = (found.webhook, found.secret) if isinstance(found, Added) else (found, UNSET)
+    unattempted, _ = stored.unattempted(work, record.id, record.cursor, MOST_COUNTED)
     return represent(
         Webhook,
         record,
         events=record.events.split(","),
         private=bool(record.is_private),
-        behind=sum(wants(record, one) for one in stored.events_after(work, record.cursor, MOST_COUNTED)),
+        behind=sum(wants(record, one.type) for one in unattempted),
         secret=secret,
     )
 
@@ -286,7 +287,7 @@ def _replay_event(work: Work, event: str, webhook: str | None) -> Replayed:
     found = stored.find_event(work, event)
     if found is None or found.type == TEST:
         raise NotFound(f"There is no event {event!r}; events are kept for 30 days")
-    due = [one.id for one in _active_webhooks(work, webhook) if webhook or wants(one, found)]
+    due = [one.id for one in _active_webhooks(work, webhook) if webhook or wants(one, found.type)]
     audit.record(work, "webhook.replay", event, webhooks=len(due))
     for webhook_id in due:
         DELIVERIES.replace(work, DeliveryRecord(found.sequence, webhook_id, "pending", 0, work.now, None, None, None))
@@ -342,15 +343,15 @@ def deliveries_of(work: Work, event: EventRecord) -> Sequence[DeliveryRecord]:
     """The delivery of an event to each of its webhooks; one that has not been sent is `pending`, without attempts."""
     found = {one.webhook_id: one for one in stored.deliveries_of_event(work, event.sequence)}
     return [
-        found.get(webhook.id) or _unstored(webhook, event)
+        found.get(webhook.id) or _unstored(work, webhook, event)
         for webhook in stored.list_webhooks(work)
-        if webhook.id in found or (wants(webhook, event) and webhook.created_at <= event.created_at)
+        if webhook.id in found or (wants(webhook, event.type) and webhook.created_at <= event.created_at)
     ]
 
 
-def _unstored(webhook: WebhookRecord, event: EventRecord) -> DeliveryRecord:
+def _unstored(work: Work, webhook: WebhookRecord, event: EventRecord) -> DeliveryRecord:
     """The delivery of an event that the webhook accepted at the first attempt, or has not reached."""
-    state, attempts = ("delivered", 1) if event.sequence <= webhook.cursor else ("pending", 0)
+    state, attempts = ("delivered", 1) if stored.is_attempted(work, webhook, event) else ("pending", 0)
     return DeliveryRecord(event.sequence, webhook.id, state, attempts, None, None, None, None)
 
 

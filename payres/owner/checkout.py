@@ -85,11 +85,12 @@ class Checkout(NamedTuple):
 
     def is_late(self, now: int) -> bool:
         """Whether the money is overdue."""
-        return now - self.record.changed_at > LATE
+        return abs(now - self.record.changed_at) > LATE  # in the future if the clock was ahead
 
     def wait(self, now: int) -> int:
         """The seconds until the payer's server accepts a continuation."""
-        return 0 if self.asked is None else -(-(self.asked.not_before - now) // SECOND)
+        seconds = 0 if self.asked is None else -(-(self.asked.not_before - now) // SECOND)
+        return seconds if seconds <= LONGEST_WAIT else 0  # the clock was ahead
 
 
 async def begin(

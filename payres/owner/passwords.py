@@ -6,7 +6,7 @@ Setting a password signs out and forgets every other browser.
 from payres.errors import NotFound
 from payres.grants.sign_in import Browser, SignedIn, open_session, wrong_password
 from payres.identifiers import hash_secret
-from payres.operator.wallets import set_password
+from payres.operator.wallets import LINK_LIFETIME, set_password
 from payres.store import audit, wallets
 from payres.store.sessions import OF_WALLETS, delete_sessions
 from payres.store.wallets import WALLETS, WalletRecord
@@ -25,7 +25,7 @@ def change_password(work: Work, verified: WalletRecord, password_hash: str, brow
 
 def open_link(work: Work, secret: str) -> WalletRecord:
     """The wallet of a reset link. Raises NotFound if the link is used, expired or unknown."""
-    found = wallets.wallet_of_link(work, hash_secret(secret), work.now)
+    found = wallets.wallet_of_link(work, hash_secret(secret), work.now, LINK_LIFETIME)
     if found is None:
         raise NotFound("This link was used or has expired; `payres wallet reset-link` makes another")
     return found

@@ -206,7 +206,7 @@ def credit(work: Work, wallet: WalletRecord, payment: IncomingRecord, amount: in
 def _emit(work: Work, name: str, wallet: WalletRecord, payment: IncomingRecord) -> IncomingPayment:
     """Writes the event of this name. Returns the payment as shown in it."""
     shown = representations.incoming_payment(work.urls, wallet, payment)
-    work.emit(name, payment.id, shown)
+    work.emit(name, payment.id, shown, wallet.id)
     return shown
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from payres import ledger
 from payres.amounts import MAX_LEDGER
+from payres.clock import lasts
 from payres.errors import InsufficientFunds, InvalidAmount, InvalidQuote, InvalidRequest, WrongState
 from payres.grants.access import Caller
 from payres.grants.limits import Spent, check_limits
@@ -173,7 +174,7 @@ def _quoted_terms(
         raise InvalidQuote("quoteId is not a quote of this client for this wallet address", field="quoteId")
     if is_used:
         raise WrongState("The quote has been used; ask for a new one", field="quoteId")
-    if work.now >= quote.expires_at:
+    if not lasts(quote.expires_at, work.now, quote.expires_at - quote.created_at):
         raise InvalidQuote("The quote has expired; ask for a new one", field="quoteId")
     if quote.terms.incoming_payment_id is None:
         return quote.terms, None

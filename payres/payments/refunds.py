@@ -226,7 +226,8 @@ def _send_back(work: Work, found: Plan, payer_id: str, amount: int) -> RefundRec
             f"The {reason} has {lack.free} {code} free, in the smallest unit, which is less than the refund needs",
             reason=reason,
         ) from lack
-    work.emit("refund.completed", made.id, representations.refund_event(work.urls, made, receiver.asset, wallet.asset))
+    data = representations.refund_event(work.urls, made, receiver.asset, wallet.asset)
+    work.emit("refund.completed", made.id, data, receiver.id)
     return made
 
 

@@ -46,10 +46,10 @@ def emit(work: Work, wallet: WalletRecord, payment: OutgoingRecord, *names: str)
     """Writes these events, and that of a refund that has arrived by it. Returns the payment as its client sees it."""
     shown = representations.outgoing_payment(work.urls, wallet, payment)
     refund = None if payment.grant_id else refund_by_return_payment(work, payment.id)
-    work.emit(names, payment.id, representations.outgoing_payment_event(work.urls, shown, payment, refund))
+    work.emit(names, payment.id, representations.outgoing_payment_event(work.urls, shown, payment, refund), wallet.id)
     if refund is not None and payment.state == "completed":
         arrived = representations.refund_event(work.urls, refund, wallet.asset, payment.terms.asset)
-        work.emit("refund.completed", refund.id, arrived)
+        work.emit("refund.completed", refund.id, arrived, wallet.id)
     return shown
 
 

@@ -78,8 +78,8 @@ async def authorize_reading(
         raise
     _count_for(holder.client)
     _, has_asked_remote = await _verify(request, holder.client, unverified, holder.keys)
-    if action == "create" and holder.client.jwk is not None:
-        context.rate_limits.check_unauthenticated(request.scope)  # anyone can have a key, and creations are stored
+    if action == "create":
+        _count_creation(request, holder.client, kind)
     if has_asked_remote:  # that may have taken seconds, in which the token or grant may have been revoked
         holder, outcome = await context.database.read(unit)
         record = holder.record
@@ -87,6 +87,14 @@ async def authorize_reading(
     if isinstance(outcome, DomainError):
         raise outcome
     return outcome
+
+
+def _count_creation(request: Request, client: Client, kind: AccessType) -> None:
+    limits = context_of(request).rate_limits
+    if client.jwk is not None:
+        limits.check_unauthenticated(request.scope)  # anyone can have a key, and creations are stored
+    if kind != "outgoing-payment":  # an owner has consented to these
+        limits.check_creation(client.identity)
 
 
 def _prove_if_verified(request: Request, unverified: Unverified, holder: Holder) -> None:

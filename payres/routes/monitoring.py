@@ -173,7 +173,7 @@ def _stored(work: Work) -> Iterator[Family]:
     sums = {(one.asset_code, str(one.asset_scale), one.kind): one.balance for one in status.ledger_sums(work)}
     meaning = "Balances, in the asset's minor unit."
     yield "gauge", "payres_ledger_minor_units", meaning, sums, "asset", "scale", "kind"
-    made_at, checked_at = status.last_backup(work), status.last_check(work)
+    made_at, checked_at = status.last_backup(work, work.now), status.last_check(work)
     if made_at is not None:
         age = max(work.now - made_at, 0) / SECOND
         yield "gauge", "payres_backup_age_seconds", "Since the last backup by payres.", age

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from payres.amounts import Asset
+from payres.clock import lasts
 from payres.store.rows import Table
 from payres.store.work import Transaction
 
@@ -34,7 +35,7 @@ class RateRecord(msgspec.Struct, frozen=True):
 
     def holds_at(self, now: int) -> bool:
         """Whether the rate has not expired."""
-        return self.expires_at is None or now < self.expires_at
+        return self.expires_at is None or lasts(self.expires_at, now, self.expires_at - self.set_at)
 
 
 ASSETS = Table(AssetRecord, "asset")

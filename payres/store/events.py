@@ -2,13 +2,14 @@
 the first attempt, or that are sent again.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
-from payres.clock import SECOND
+from payres.clock import HOUR, SECOND, lasts
 from payres.identifiers import event_id, sequence_of
+from payres.limits import ROTATION_HOURS
 from payres.store import secrets
 from payres.store.rows import Table, first_row_from, number
 from payres.store.work import Transaction
@@ -25,6 +26,7 @@ class EventRecord(msgspec.Struct, frozen=True):
     subject: str | None
     data: bytes
     created_at: int
+    wallet_address_id: int | None = None
 
     @property
     def id(self) -> str:
@@ -101,6 +103,22 @@ class DeliveryRecord(msgspec.Struct, frozen=True):
     last_error: str | None
 
 
+class Waiting(NamedTuple):
+    """An event that a webhook may have to be sent. `wallet_id` is 0 for an event of no wallet."""
+
+    sequence: int
+    wallet_id: int
+    type: str
+
+
+class Due(NamedTuple):
+    """A delivery that is due, with the wallet of its event, or 0."""
+
+    next_at: int
+    sequence: int
+    wallet_id: int
+
+
 WEBHOOKS = Table(WebhookRecord, "webhook")
 DELIVERIES = Table(DeliveryRecord, "delivery")
 
@@ -111,31 +129,79 @@ def list_webhooks(tx: Transaction) -> Sequence[WebhookRecord]:
 
 
 def delete_webhook(tx: Transaction, webhook_id: str, rows: int) -> bool:
-    """Deletes up to `rows` of the webhook's deliveries, and the webhook if none are left. Whether it is deleted."""
-    found = tx.execute("SELECT sequence FROM delivery WHERE webhook_id = ? LIMIT ?", (webhook_id, rows + 1)).fetchall()
-    gone = [(sequence, webhook_id) for (sequence,) in found[:rows]]
-    tx.executemany("DELETE FROM delivery WHERE sequence = ? AND webhook_id = ?", gone)
-    if len(found) <= rows:
+    """Deletes up to `rows` rows of each table of the webhook's, and the webhook if none are left. Whether it is
+    deleted."""
+    is_last = True
+    for table, key in (("delivery", "sequence"), ("webhook_turn", "wallet_address_id")):
+        of_webhook = f"SELECT {key} FROM {table} WHERE webhook_id = ? LIMIT ?"
+        found = tx.execute(of_webhook, (webhook_id, rows + 1)).fetchall()
+        gone = [(one, webhook_id) for (one,) in found[:rows]]
+        tx.executemany(f"DELETE FROM {table} WHERE {key} = ? AND webhook_id = ?", gone)
+        is_last = is_last and len(found) <= rows
+    if is_last:
         tx.execute("DELETE FROM webhook WHERE id = ?", (webhook_id,))
-    return len(found) <= rows
+    return is_last
+
+
+def unattempted(tx: Transaction, webhook_id: str, sequence: int, limit: int) -> tuple[Sequence[Waiting], int]:
+    """Those of the next events after a sequence that no attempt was made to send yet, and the last one examined."""
+    rows = tx.execute(
+        "SELECT e.sequence, coalesce(e.wallet_address_id, 0), e.type, e.sequence <= coalesce(t.cursor, 0)"
+        " FROM event e LEFT JOIN webhook_turn t"
+        " ON t.webhook_id = ? AND t.wallet_address_id = coalesce(e.wallet_address_id, 0)"
+        " WHERE e.sequence > ? ORDER BY e.sequence LIMIT ?",
+        (webhook_id, sequence, limit),
+    ).fetchall()
+    return [Waiting(*row[:3]) for row in rows if not row[3]], rows[-1][0] if rows else sequence
+
+
+def is_attempted(tx: Transaction, webhook: WebhookRecord, event: EventRecord) -> bool:
+    """Whether the event was attempted once, or is not wanted."""
+    turn = "SELECT cursor FROM webhook_turn WHERE webhook_id = ? AND wallet_address_id = ?"
+    return event.sequence <= max(webhook.cursor, number(tx, turn, webhook.id, event.wallet_address_id or 0))
+
+
+def advance(tx: Transaction, webhook_id: str, cursor: int, ahead: Mapping[int, int], rows: int) -> None:
+    """Stores the webhook's cursor, and the cursors of wallets that are ahead of it. Deletes up to `rows` that the
+    webhook's has passed."""
+    WEBHOOKS.update(tx, webhook_id, cursor=cursor)
+    turn = (
+        "INSERT INTO webhook_turn (webhook_id, wallet_address_id, cursor) VALUES (?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET cursor = excluded.cursor"
+    )
+    tx.executemany(turn, [(webhook_id, *one) for one in ahead.items()])
+    passed = "SELECT webhook_id, wallet_address_id FROM webhook_turn WHERE webhook_id = ? AND cursor <= ? LIMIT ?"
+    gone = tx.execute(passed, (webhook_id, cursor, rows)).fetchall()
+    tx.executemany("DELETE FROM webhook_turn WHERE webhook_id = ? AND wallet_address_id = ?", gone)
 
 
 def signing_secrets(tx: Transaction, webhook: WebhookRecord, now: int) -> Sequence[str]:
     """The secrets to sign with, newest first."""
-    found = [webhook.secret]
-    if webhook.previous_secret is not None and webhook.previous_until is not None and now < webhook.previous_until:
+    found, until = [webhook.secret], webhook.previous_until
+    if webhook.previous_secret is not None and until is not None and lasts(until, now, ROTATION_HOURS * HOUR):
         found.append(webhook.previous_secret)
     return [secrets.decrypt(tx, WEBHOOK_SECRETS, one) for one in found]
 
 
 def due_deliveries(
-    tx: Transaction, webhook_id: str, now: int, limit: int
-) -> Sequence[tuple[DeliveryRecord, EventRecord]]:
-    """Deliveries that are due, longest due first, with their events."""
-    due = "WHERE webhook_id = ? AND next_at <= ? ORDER BY next_at LIMIT ?"
-    return [
-        (delivery, EVENTS.by_id(tx, delivery.sequence)) for delivery in DELIVERIES.list(tx, due, webhook_id, now, limit)
-    ]
+    tx: Transaction, webhook_id: str, now: int, next_at: int, sequence: int, limit: int
+) -> Sequence[Due]:
+    """The next deliveries that are due, after this one, longest due first; and some that were attempted in the future.
+
+    Those were attempted while the clock was ahead, and are due at once, lest they wait for that time.
+    """
+    due = (
+        "SELECT d.next_at, d.sequence, coalesce(e.wallet_address_id, 0)"
+        " FROM delivery d JOIN event e ON e.sequence = d.sequence WHERE d.webhook_id = ?"
+    )
+    in_order = " AND (d.next_at, d.sequence) > (?, ?) AND d.next_at <= ? ORDER BY d.next_at, d.sequence LIMIT ?"
+    ahead = " AND d.next_at IS NOT NULL AND coalesce(d.last_attempt_at, d.next_at) > ? LIMIT ?"
+    found = tx.execute(due + in_order, (webhook_id, next_at, sequence, now, limit)).fetchall()
+    return [Due(*row) for row in found + tx.execute(due + ahead, (webhook_id, now, limit)).fetchall()]
+
+
+def find_delivery(tx: Transaction, sequence: int, webhook_id: str) -> DeliveryRecord | None:
+    return DELIVERIES.find(tx, "WHERE sequence = ? AND webhook_id = ?", sequence, webhook_id)
 
 
 def deliveries_of(tx: Transaction, webhook_id: str, state: str, limit: int) -> Sequence[DeliveryRecord]:

@@ -6,7 +6,7 @@ from typing import Final, Literal
 import msgspec
 
 from payres.amounts import Asset
-from payres.clock import SECOND
+from payres.clock import SECOND, lasts
 from payres.limits import APPROVAL_SECONDS
 from payres.store.rows import PageBounds, PageQuery, Table, find_number, number, select_page
 from payres.store.work import Damaged, Transaction
@@ -242,6 +242,7 @@ class TokenHolder(msgspec.Struct, frozen=True):
     client_jwk: str | None
     grant_stays: int = 0
     was_rotated: int = 0
+    created_at: int = 0
 
     @property
     def revoked(self) -> bool:
@@ -249,7 +250,7 @@ class TokenHolder(msgspec.Struct, frozen=True):
         return self.revoked_at is not None or self.grant_state != "issued"
 
     def valid_at(self, now: int) -> bool:
-        return not self.revoked and now < self.expires_at
+        return not self.revoked and lasts(self.expires_at, now, self.expires_at - self.created_at)
 
 
 TOKENS = Table(TokenRecord, "access_token")

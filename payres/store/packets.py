@@ -36,6 +36,12 @@ def prepared_packets(tx: Transaction, limit: int, after: str = "") -> Sequence[P
     return PACKETS.list(tx, "WHERE state = 'prepared' AND id > ? ORDER BY id LIMIT ?", after, limit)
 
 
+def limit_expiry(tx: Transaction, ids: Sequence[str], latest: int) -> None:
+    """Makes these packets expire at this time at the latest."""
+    for one in ids:
+        tx.execute("UPDATE packet SET expires_at = min(expires_at, ?) WHERE id = ?", (latest, one))
+
+
 def packets_of_payment(tx: Transaction, outgoing_payment_id: str, state: State) -> Sequence[PacketRecord]:
     """The payment's packets in one state, oldest first."""
     # The state is no parameter: there are partial indexes by state, so SQLite would prepare the statement each time.

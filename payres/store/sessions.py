@@ -4,7 +4,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from payres.clock import DAY, HOUR, MINUTE
+from payres.clock import DAY, HOUR, MINUTE, lasts
 from payres.limits import KNOWN_BROWSER_DAYS, MAX_KNOWN_BROWSERS
 from payres.store.operators import OPERATORS
 from payres.store.retention import BROWSERS, OPERATOR_BROWSERS, OPERATOR_SESSIONS, SESSIONS, Rule, purge
@@ -67,7 +67,8 @@ def insert_session(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int,
 
 def find_session(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> SessionRecord | None:
     """The session, unless it has ended."""
-    return kind.sessions.find(tx, "WHERE id_hash = ? AND expires_at > ?", id_hash, now)
+    found = kind.sessions.find(tx, "WHERE id_hash = ?", id_hash)
+    return found if found is not None and lasts(found.expires_at, now, kind.lifetime) else None
 
 
 def extend_session(tx: Transaction, kind: Kind, id_hash: bytes, now: int) -> None:

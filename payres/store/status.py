@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from payres.store.rows import find_number, number
-from payres.store.work import Transaction
+from payres.store.work import Transaction, Work
 
 
 class LedgerSum(NamedTuple):
@@ -48,9 +48,10 @@ def count_payments_since(tx: Transaction, first_id: str) -> PaymentCounts:
     return PaymentCounts(incoming, *outgoing)
 
 
-def last_backup(tx: Transaction) -> int | None:
-    """When the last backup was made."""
-    return find_number(tx, _LAST_TIME, "database.backup")
+def last_backup(tx: Transaction, now: int) -> int | None:
+    """When the last backup was made, not counting those of a clock that was ahead."""
+    backups = "FROM audit WHERE action = 'database.backup' AND created_at <= ?"
+    return find_number(tx, f"SELECT created_at {backups} ORDER BY id DESC LIMIT 1", now)
 
 
 def last_restore(tx: Transaction) -> int | None:
@@ -69,13 +70,16 @@ def broken_invariant(tx: Transaction) -> str | None:
     return None if row is None else str(row[0])
 
 
-def note_check(tx: Transaction, checked_at: int, broken: str | None = None) -> None:
-    """Stores that all invariants held at a time, or the first that did not."""
-    tx.execute(
+def note_check(work: Work, checked_at: int, broken: str | None = None) -> None:
+    """Stores that all invariants held at a time, or the first that did not, unless a later check is stored.
+
+    One that is stored with a time in the future was made while the clock was ahead, before this one.
+    """
+    work.execute(
         "INSERT INTO ledger_check (id, checked_at, broken) VALUES (1, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET checked_at = excluded.checked_at, broken = excluded.broken"
-        " WHERE excluded.checked_at >= checked_at",
-        (checked_at, broken),
+        " WHERE excluded.checked_at >= checked_at OR checked_at > ?",
+        (checked_at, broken, work.now),
     )
 
 

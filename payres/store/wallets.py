@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from payres.amounts import Asset, Fee
+from payres.clock import lasts
 from payres.errors import InvalidRequest
 from payres.store.rows import R, Table, number
 from payres.store.work import Transaction, Work
@@ -146,10 +147,11 @@ def set_password_link(tx: Transaction, wallet_id: int, link_hash: bytes, expires
     tx.execute("INSERT OR REPLACE INTO password_link VALUES (?, ?, ?)", (wallet_id, link_hash, expires_at))
 
 
-def wallet_of_link(tx: Transaction, link_hash: bytes, now: int) -> WalletRecord | None:
-    """The wallet of an unexpired link."""
-    link = "SELECT wallet_address_id FROM password_link WHERE link_hash = ? AND expires_at > ?"
-    return WALLETS.find(tx, f"WHERE w.id = ({link})", link_hash, now)
+def wallet_of_link(tx: Transaction, link_hash: bytes, now: int, lifetime: int) -> WalletRecord | None:
+    """The wallet of a link that has not expired."""
+    found = tx.execute("SELECT wallet_address_id, expires_at FROM password_link WHERE link_hash = ?", (link_hash,))
+    row = found.fetchone()
+    return WALLETS.get(tx, row[0]) if row is not None and lasts(row[1], now, lifetime) else None
 
 
 def delete_password_link(tx: Transaction, wallet_id: int) -> None:

@@ -26,7 +26,7 @@ MISSING: Final = re.compile(r"no such (table|column)\b|has no column named\b")  
 EVENTS: Final = "events"
 # In `Work.changed`: a webhook was activated.
 ACTIVE_WEBHOOK: Final = "active webhook"
-INSERT_EVENT: Final = "INSERT INTO event (type, subject, data, created_at) VALUES (?, ?, ?, ?)"
+INSERT_EVENT: Final = "INSERT INTO event (type, subject, data, created_at, wallet_address_id) VALUES (?, ?, ?, ?, ?)"
 
 
 class Transaction(Protocol):
@@ -95,15 +95,18 @@ class Work:
         self.warn = environment.warn
         self.changed = [] if changed is None else changed
 
-    def emit(self, kinds: str | Sequence[str], subject: str | None, data: msgspec.Struct) -> None:
+    def emit(
+        self, kinds: str | Sequence[str], subject: str | None, data: msgspec.Struct, wallet_id: int | None = None
+    ) -> None:
         """Writes an event, or several with the same data, to the outbox, in the current transaction.
 
-        Each kind is one of EVENT_TYPES; `subject` is the id of the object.
+        Each kind is one of EVENT_TYPES; `subject` is the id of the object, `wallet_id` that of the wallet concerned:
+        webhooks get the events of wallets in turn.
         """
         kinds = (kinds,) if isinstance(kinds, str) else kinds
         assert EVENT_TYPES.keys() >= set(kinds), kinds
         shown = encode(data)
-        self.executemany(INSERT_EVENT, [(kind, subject, shown, self.now) for kind in kinds])
+        self.executemany(INSERT_EVENT, [(kind, subject, shown, self.now, wallet_id) for kind in kinds])
         self.changed += (EVENTS, *kinds)
         if subject is not None:
             self.changed.append(subject)

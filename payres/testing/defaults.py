@@ -5,9 +5,10 @@ import msgspec
 from payres.clock import MILLISECOND, SECOND
 from payres.interledger.remote_payments import Backoff
 from payres.routes.context import Context
+from payres.settings import Settings
 
 # Tests send many requests from one address, so rate limits are off.
-RATE_LIMITS = ("rate_limit_per_client", "rate_limit_per_address", "rate_limit_unauthenticated", "rate_limit_per_peer")
+RATE_LIMITS = [name for name in Settings.__struct_fields__ if name.startswith("rate_limit_")]
 SETTINGS = {"continue_wait": 0, "allow_private_hosts": True, **dict.fromkeys(RATE_LIMITS, 0)}
 WALLETS = {"alice": "Alice", "bob": "Bob"}
 BALANCE = "1000.00"

@@ -9,7 +9,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from payres.clock import HOUR, SECOND
+from payres.clock import DAY, HOUR, SECOND
+from payres.grants.sign_in import Browser, find_session, known_browser, open_session
+from payres.identifiers import hash_secret
+from payres.operator.wallets import LINK_LIFETIME, make_password_link
+from payres.store.assets import RateRecord, list_rates, refresh_rate
+from payres.store.sessions import OF_WALLETS
+from payres.store.wallets import find_wallet, wallet_of_link
+from payres.store.work import Work
 from payres.testing.peering import peer
 from tests.crash.conftest import check_ready
 from tests.instance import Instance, run_instance
@@ -133,6 +140,45 @@ def test_remote_payment_by_a_wrong_clock_is_refused_or_arrives(jump: int, pair: 
     paid = a.wait_for(a.client.pay(a.wallet("alice"), receiver))
     assert paid["sentAmount"] == amount(500)
     check_books(a, b)
+
+
+def test_what_a_clock_that_was_ahead_has_begun_ends_when_it_is_set_right(pair: Sequence[Instance]) -> None:
+    """Sessions, links, tokens, quotes and rates would last until the time that the clock had."""
+    a, _ = pair
+    month = 30 * DAY // SECOND
+    a.clock.advance(month)
+    alice, now = a.read(lambda work: find_wallet(work, "alice")), a.clock.now()
+    assert alice is not None
+    signed_in = a.write(lambda work: open_session(work, OF_WALLETS, alice, Browser()))
+    link = a.write(lambda work: make_password_link(work, "alice").url.rpartition("/")[2])
+    a.write(lambda work: refresh_rate(work, RateRecord("USD", "EUR", "0.5", now, now + HOUR)))
+    item = {"type": "incoming-payment", "actions": ["create"], "identifier": a.wallet("bob")}
+    token = a.client.obtain_grant(item)["access_token"]
+    offered = a.client.create_quote(a.wallet("alice"), bill(a, a.wallet("bob"), 100))
+    spending = {"type": "outgoing-payment", "actions": ["create"], "identifier": a.wallet("alice")}
+    paying = a.client.obtain_grant(spending | {"limits": {"debitAmount": amount(500)}})["access_token"]
+    assert create(a, token).status_code == 201
+
+    def lasting(work: Work) -> list[bool]:
+        session, known = find_session(work, OF_WALLETS, signed_in.session), {alice.id: signed_in.known}
+        rates = [one.holds_at(work.now) for one in list_rates(work)]
+        by_link = wallet_of_link(work, hash_secret(link), work.now, LINK_LIFETIME)
+        browser = known_browser(work, OF_WALLETS, alice.id, Browser(None, known))
+        return [session is not None, by_link is not None, *rates, browser is not None]
+
+    assert a.read(lasting) == [True] * 4
+    a.clock.advance(-month)
+    assert a.read(lasting) == [False] * 3 + [True], "the owner signs in again, and is no stranger"
+    a.write(lambda work: refresh_rate(work, RateRecord("USD", "EUR", "0.6", work.now, work.now + HOUR)))
+    assert [one.holds_at(a.clock.now()) for one in a.read(list_rates)] == [True]
+    assert create(a, token).json()["error"]["details"]["reason"] == "expired_token"
+    token, paying = (a.client.post(one["manage"], token=one["value"]).json()["access_token"] for one in (token, paying))
+    assert create(a, token).status_code == 201
+    payment = {"walletAddress": a.wallet("alice"), "quoteId": offered["id"]}
+    refused = a.client.post("/outgoing-payments", payment, paying["value"])
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_quote")
+    assert a.wait_for(pay_bob(a))["sentAmount"] == amount(100)
+    check_well(a)
 
 
 def pay_bob(a: Instance) -> dict[str, Any]:

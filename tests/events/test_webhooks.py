@@ -3,7 +3,7 @@
 import asyncio
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from email.utils import formatdate
 from functools import partial
@@ -21,7 +21,7 @@ from payres.counters import Metrics
 from payres.errors import DomainError
 from payres.event_types import EVENT_TYPES
 from payres.events import deliveries
-from payres.events.deliveries import RETRY_PAUSES
+from payres.events.deliveries import RETRY_PAUSES, Queue
 from payres.events.sender import Attempt, Sender, Target, signed_headers
 from payres.limits import (
     DELIVERY_SECONDS,
@@ -174,19 +174,133 @@ def test_what_fails_is_tried_again_with_the_same_id_and_a_new_time(instance: Ins
     assert (shown.last_status, shown.last_error, shown.behind) == (200, None, 0)
 
 
+def send_round(work: Work, webhook: WebhookRecord, queue: Queue, most: int, *answers: Attempt) -> list[int]:
+    """One round of a queue, with attempts on its first events, all if none is given. Returns what it was to send."""
+    found = deliveries.find(work, webhook.id, queue)
+    assert found is not None
+    queue.add(found)
+    due = deliveries.find_round(work, webhook, queue.take(most))
+    attempts = answers or [Attempt(work.now, 200, None)] * len(due.to_send)
+    queue.put_back(due.to_send[len(attempts) :])
+    deliveries.store_round(work, due, attempts, queue.cursor)
+    return [one.event.sequence for one in due.to_send]
+
+
 def attempts_of(tx: Work, attempt: Attempt, times: int) -> list[tuple[str, int | None]]:
     """The state of a delivery after each of so many such attempts, and the seconds to the next one."""
     found: list[tuple[str, int | None]] = []
     added = webhooks.add(tx, URL)
     tx.emit("wallet.deposited", None, Sample(1))
     for _ in range(times):
-        due = deliveries.find_round(tx, added.webhook.id, 0)
-        assert due is not None
-        deliveries.store_round(tx, due, [attempt])
+        send_round(tx, added.webhook, Queue(), MAX_DELIVERIES_OF_WEBHOOK, attempt)
         [delivery] = store.DELIVERIES.list(tx, "")
         found.append((delivery.state, None if delivery.next_at is None else (delivery.next_at - NOW) // SECOND))
         store.DELIVERIES.replace(tx, msgspec.structs.replace(delivery, next_at=delivery.next_at and NOW))
     return found
+
+
+def emit(work: Work, wallet_id: int | None, times: int = 1) -> list[int]:
+    """So many events of a wallet; returns their sequences."""
+    for number in range(times):
+        work.emit("wallet.deposited", None, Sample(number), wallet_id)
+    last = events.last_sequence(work)
+    return list(range(last - times + 1, last + 1))
+
+
+def open_wallets(work: Work) -> Sequence[int]:
+    return [wallets.create_wallet(work, path, "USD", 2, None, None).id for path in ("alice", "bob")]
+
+
+def turns_of(work: Work) -> list[tuple[int, int]]:
+    return work.execute("SELECT wallet_address_id, cursor FROM webhook_turn ORDER BY 1").fetchall()
+
+
+def test_wallets_take_turns_and_a_restart_sends_nothing_twice(tx: Work) -> None:
+    webhook, (alice, bob) = webhooks.add(tx, URL).webhook, open_wallets(tx)
+    storm = emit(tx, alice, 10)
+    [other], [of_none], later = emit(tx, bob), emit(tx, None), emit(tx, bob, 2)
+    queue = Queue()
+    assert send_round(tx, webhook, queue, 4) == [storm[0], other, of_none, storm[1]]
+    found = webhooks.require_webhook(tx, webhook.id)
+    assert (found.cursor, turns_of(tx)) == (storm[1], [(0, of_none), (bob, other)])
+    assert WEBHOOK.show(tx, found).behind == len(storm) - 2 + len(later)
+    stored = [events.EVENTS.by_id(tx, sequence) for sequence in (storm[1], storm[2], other, later[0])]
+    assert [webhooks.deliveries_of(tx, one)[0].state for one in stored] == ["delivered", "pending"] * 2
+    assert send_round(tx, webhook, Queue(), 4) == [storm[2], later[0], storm[3], later[1]], "after a restart"
+    assert send_round(tx, webhook, Queue(), 10) == storm[4:]
+    assert webhooks.require_webhook(tx, webhook.id).cursor == later[1]
+    assert turns_of(tx) == []
+    assert deliveries.is_all_sent(tx)
+
+
+def test_events_that_a_round_could_not_begin_to_send_come_next(tx: Work) -> None:
+    webhook, (alice, bob) = webhooks.add(tx, URL).webhook, open_wallets(tx)
+    storm, [other] = emit(tx, alice, 4), emit(tx, bob)
+    queue, failed = Queue(), Attempt(NOW, 500, "no")
+    assert send_round(tx, webhook, queue, 4, failed) == [storm[0], other, storm[1], storm[2]]
+    assert [(one.sequence, one.attempts) for one in store.DELIVERIES.list(tx, "")] == [(storm[0], 1)]
+    assert (webhooks.require_webhook(tx, webhook.id).cursor, turns_of(tx)) == (storm[0], [])
+    assert send_round(tx, webhook, queue, 4) == [other, *storm[1:]]
+
+
+def test_retries_take_turns_too_and_leave_half_of_a_round_to_new_events(tx: Work) -> None:
+    webhook, (alice, bob) = webhooks.add(tx, URL).webhook, open_wallets(tx)
+    failed = emit(tx, alice, 10) + emit(tx, bob)
+    queue = Queue()
+    send_round(tx, webhook, queue, 20, *[Attempt(NOW, 500, "no")] * 11)
+    later = work_at(tx, NOW + 6 * SECOND)
+    new = emit(later, alice, 4)
+    assert send_round(later, webhook, queue, 4) == [failed[0], new[0], failed[-1], new[1]]
+    assert send_round(later, webhook, queue, 4) == [failed[1], new[2], failed[2], new[3]]
+    assert send_round(later, webhook, queue, 20) == failed[3:-1], "each once, although they are looked for each time"
+    assert send_round(later, webhook, queue, 20) == []
+
+
+def test_what_failed_or_was_replayed_while_the_clock_was_ahead_is_sent_again_at_once(tx: Work) -> None:
+    webhook, ahead = webhooks.add(tx, URL).webhook, work_at(tx, NOW + 30 * DAY)
+    failed, replayed, later = emit(tx, None, 3)
+    send_round(ahead, webhook, Queue(), 8, *[Attempt(ahead.now, 500, "no")] * 2)
+    in_steps(webhooks.replay, ahead, events.EVENTS.by_id(tx, replayed).id, webhook.id)
+    assert send_round(tx, webhook, Queue(), 8, *[Attempt(NOW, 500, "no")] * 3) == [failed, later, replayed]
+    queue = Queue()
+    assert send_round(tx, webhook, queue, 8) == [], "now they wait for the usual pause"
+    assert send_round(work_at(tx, NOW + 6 * SECOND), webhook, queue, 8) == [replayed, later]
+    assert send_round(work_at(tx, NOW + 330 * SECOND), webhook, queue, 8) == [failed]
+
+
+def test_event_that_is_replayed_before_its_turn_is_sent_once_and_skips_none(tx: Work) -> None:
+    webhook, (alice, _) = webhooks.add(tx, URL).webhook, open_wallets(tx)
+    first, second, third = emit(tx, alice, 3)
+    in_steps(webhooks.replay, tx, events.EVENTS.by_id(tx, third).id, webhook.id)
+    sent = send_round(tx, webhook, Queue(), 2)
+    assert sent == [third, first]
+    assert send_round(tx, webhook, Queue(), 4) == [second], "after a restart"
+
+
+def test_no_more_events_are_examined_than_may_wait(tx: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliveries, "MAX_EVENTS_IN_TURNS", 6)
+    webhook, (alice, bob) = webhooks.add(tx, URL).webhook, open_wallets(tx)
+    storm, [other] = emit(tx, alice, 10), emit(tx, bob)
+    queue = Queue()
+    assert send_round(tx, webhook, queue, 4) == storm[:4]
+    assert (queue.seen, queue.room) == (storm[5], 4)
+    assert send_round(tx, webhook, queue, 4) == storm[4:8]
+    assert send_round(tx, webhook, queue, 4) == [storm[8], other, storm[9]]
+
+
+def test_storm_of_one_wallet_delays_no_event_of_another(instance: Instance, add: AddEndpoint) -> None:
+    endpoint, _ = add()
+    goes_on = threading.Event()
+    endpoint.answer = lambda _: (200 if goes_on.wait() else 500, {})
+    storm = 4 * deliveries.READ_AT_ONCE
+    deposit(instance, storm)
+    endpoint.wait_for(MAX_DELIVERIES_OF_WEBHOOK)
+    instance.write(lambda work: wallets.deposit(work, "bob", "1.00"))
+    goes_on.set()
+    of_bob = [one.event["data"]["walletAddress"] == instance.wallet("bob") for one in endpoint.wait_for(storm + 1)]
+    # What is examined in a round may be so much, and the round before has as many events as are sent at once.
+    assert of_bob.index(True) < 6 * deliveries.SENT_AT_ONCE < storm
+    assert len({one.headers["webhook-id"] for one in endpoint.received}) == storm + 1
 
 
 PAUSES = [5, 300, 1800, *(hours * 3600 for hours in (2, 5, 10, 14, 20, 24))]
@@ -511,10 +625,8 @@ def test_webhooks_are_limited(tx: Work) -> None:
 
 @pytest.mark.parametrize("name", sorted(EVENT_TYPES))
 def test_patterns_name_events(tx: Work, name: str) -> None:
-    event = events.EventRecord(1, name, None, b"{}", NOW)
-
     def is_wanted(*patterns: str) -> bool:
-        return deliveries.wants(webhooks.add(tx, URL, patterns).webhook, event)
+        return deliveries.wants(webhooks.add(tx, URL, patterns).webhook, name)
 
     assert {is_wanted(), is_wanted(name), is_wanted(name.partition(".")[0] + ".*"), is_wanted("*")} == {
         name != "webhook.test"

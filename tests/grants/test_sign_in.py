@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import argon2
 import pytest
 
-from payres.clock import MINUTE, SECOND
+from payres.clock import DAY, MINUTE, SECOND
 from payres.errors import DomainError
 from payres.grants import sign_in
 from payres.grants.sign_in import Guesser, SignInGuard, hash_password, verify_password
@@ -128,6 +128,15 @@ async def test_right_password_forgives_the_wrong_ones(guard: SignInGuard) -> Non
     assert await status_of(guard, "right") == 200
     await guess(guard, MAX_WRONG_PASSWORDS)
     assert await status_of(guard, "right") == 429
+
+
+async def test_guesses_while_the_clock_was_ahead_count_for_no_longer_than_others(guard: SignInGuard) -> None:
+    for _ in range(MAX_WRONG_PASSWORDS):
+        await status_of(guard, "wrong", NOW + 30 * DAY)
+    with pytest.raises(DomainError, match="in 15 minutes"):
+        await guard.check_password(wallet(), "right", NOW, NOBODY)
+    assert await status_of(guard, "right", NOW + 15 * MINUTE - 1) == 429
+    assert await status_of(guard, "right", NOW + 15 * MINUTE) == 200
 
 
 async def test_guesses_that_come_at_once_are_all_counted(guard: SignInGuard) -> None:

@@ -14,7 +14,7 @@ from payres.http.observation import OBSERVATION, Observation
 from payres.limits import BURST_SECONDS, MAX_FORM_FIELDS
 from payres.rate_limiter import RateLimiter
 from payres.settings import Settings
-from tests.helpers import Json, client_with_key
+from tests.helpers import Json, client_with_key, usd
 from tests.instance import Instance, run_instance
 from tests.routes.test_ilp import add_peer
 from tests.signing_client import Client
@@ -241,6 +241,30 @@ def test_what_an_unauthenticated_client_creates_counts_for_its_address(
     assert {create(strange_client, strange, {}) for _ in range(2 * BURST)} == {201}, "loopback is nobody's address"
     still.advance(0.5)
     assert [create(strange_client, strange, FROM_A) for _ in range(2)] == [201, 429]
+
+
+def test_creating_without_consent_has_a_share_of_each_client(
+    limited: Instance, monkeypatch: pytest.MonkeyPatch, still: MovableClock
+) -> None:
+    monkeypatch.setattr(limited.context.rate_limits, "_clients", RateLimiter(0, still))
+    monkeypatch.setattr(limited.context.rate_limits, "_creations", RateLimiter(2, still))
+    payer, other, bob = limited.client, limited.new_client("third-shop"), limited.wallet("bob")
+    bill = payer.create_incoming_payment(bob, usd(100))["id"]
+    spending = {"type": "outgoing-payment", "actions": ["create"], "identifier": limited.wallet("alice")}
+    paying = payer.obtain_grant(spending | {"limits": {"debitAmount": usd(100)}})["access_token"]["value"]
+    quoting = payer.grant({"type": "quote", "actions": ["create"]})
+    token, of_other = payer.grant(ACCESS), other.grant(ACCESS)
+    quote = {"walletAddress": limited.wallet("alice"), "receiver": bill, "method": "ilp"}
+    answers = [payer.post("/incoming-payments", {"walletAddress": bob}, token) for _ in range(BURST - 1)]
+    assert {one.status_code for one in answers} == {201}
+    check_too_many(payer.post("/incoming-payments", {"walletAddress": bob}, token))
+    check_too_many(payer.post("/quotes", quote, quoting))
+    payment = {"walletAddress": limited.wallet("alice"), "incomingPayment": bill, "debitAmount": usd(1)}
+    assert payer.post("/outgoing-payments", payment, paying).status_code == 201, "an owner has consented to it"
+    assert payer.get(f"/incoming-payments?wallet-address={bob}", token).status_code == 200
+    assert other.post("/incoming-payments", {"walletAddress": bob}, of_other).status_code == 201
+    still.advance(0.5)
+    assert payer.post("/quotes", quote, quoting).status_code == 201
 
 
 def test_client_is_counted_by_itself_after_it_has_proven_itself(

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from payres.clock import HOUR, SECOND
+from payres.clock import DAY, HOUR, SECOND
 from payres.federation.incoming_payments import RemoteReceivers
 from payres.interledger import balances
 from payres.interledger import unanswered as module
 from payres.interledger.carrying import NoReply, land_forwarded
+from payres.interledger.connector import LONGEST_LIFE
 from payres.interledger.packets import Fulfill, Prepare, Reject, Rejected
 from payres.interledger.unanswered import (
     ASKED_AT_ONCE,
@@ -172,6 +173,37 @@ async def test_nothing_is_asked_or_released_before_the_packet_has_expired_for_a_
             await settled(node)
         assert len(far.requests) == (2 if request_id and repeats else 1)
     assert await state(node, packet) == "rejected"
+
+
+async def test_packet_that_left_while_the_clock_was_ahead_is_asked_for_soon(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with FakePeer(replying(FAR_REJECT)) as far:
+        node.clock.advance(30 * DAY / SECOND)
+        _, _, packet = await lose(node, far)
+        node.clock.advance(-30 * DAY / SECOND)
+        await looked(node, monkeypatch)
+        assert await state(node, packet) == "prepared", "the next peer may still fulfill it"
+        node.clock.advance(LONGEST_LIFE / SECOND + 1)
+        async with recovering(node):
+            await settled(node)
+    assert await state(node, packet) == "rejected"
+
+
+async def test_backlog_is_examined_page_by_page_without_a_pause_of_a_second(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAGE", 2)
+    monkeypatch.setattr(module, "TICK_SECONDS", 2 * TIMEOUT)
+    async with FakePeer(replying(FAR_REJECT)) as far:
+        near, _, _ = await lose(node, far, "0")
+        kept, far.behaviour = far.behaviour, hanging_up
+        for number in range(1, 5):
+            await node.answer(near, far_prepare(node, 1, FULFILLMENT), str(number))
+        far.behaviour = kept
+        node.clock.advance(LIFETIME / SECOND + 1)
+        async with recovering(node):
+            await settled(node)
 
 
 async def test_packet_that_somebody_waits_for_is_left_alone(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

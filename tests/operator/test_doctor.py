@@ -108,6 +108,17 @@ def test_backup_that_is_old_or_missing(work: Work) -> None:
     assert broken(work, LOCAL) == {"backup"}
 
 
+def test_backup_and_check_of_a_clock_that_was_ahead_hide_nothing(work: Work) -> None:
+    ahead = work_at(work, NOW + 30 * DAY)
+    audit.record(ahead, "database.backup", "/backups/payres.db")
+    assert broken(work) == set(), "there is one of the right time"
+    work.execute("DELETE FROM audit WHERE created_at <= ?", (NOW,))
+    assert broken(work) == {"backup"}
+    note_check(ahead, ahead.now)
+    note_check(work, NOW, "balances")
+    assert "ledger" in broken(work)
+
+
 def test_directory_for_backups_that_is_missing(work: Work, tmp_path: Path) -> None:
     assert broken(work, backup_directory=str(tmp_path)) == set()
     for wrong in (tmp_path / "missing", work.settings.database):

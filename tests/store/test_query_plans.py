@@ -1,7 +1,7 @@
 """Every query of a request or worker uses an index, so that its cost does not grow with the tables."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from importlib import import_module
@@ -19,6 +19,7 @@ from payres.store import (
     checkouts,
     clients,
     entries,
+    events,
     grants,
     operators,
     packets,
@@ -54,6 +55,9 @@ VALUES: dict[Any, Any] = {
     Sequence[tuple[str, str]]: [],
     Sequence[tuple[int, str]]: [(1, "1")],
     Iterable[int]: [1],
+    Mapping[int, int]: {1: 1},
+    events.WebhookRecord: events.WebhookRecord("1", "", "*", 0, "active", b"", None, None, 1, 1),
+    events.EventRecord: events.EventRecord(1, "wallet.deposited", None, b"{}", 1),
     Cause: {},
     sessions.Kind: sessions.OF_OPERATORS,
     Asset: Asset("EUR", 2),
