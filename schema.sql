@@ -616,7 +616,7 @@ create index idempotency_key_age on idempotency_key (created_at);
 
 -- The outbox: events in order. A row is written in the transaction of the change, and never changed. subject is the id
 -- of the payment, grant, packet or webhook; data is JSON. wallet_address_id is null for events of no wallet, and for
--- those from before version 24.
+-- those from before version 26.
 create table event (
   sequence integer primary key autoincrement,
   type text not null,
