@@ -11,6 +11,7 @@ MAX_FRAMING_BYTES: Final = 128 * 1024  # of an answer without its body: heads, i
 # Clients see these words if a receiver on another server cannot be paid.
 Reason = Literal[
     "unreachable",  # no permitted address, no connection, no answer in time, or an error of the other server
+    "untrusted_certificate",  # TLS does not accept its certificate
     "busy",  # not sent: too many exchanges or lookups are in progress here
     "bad_content",  # the answer is not HTTP, too long, or of the wrong form
     "refused",  # the other server denies access, or requires consent
