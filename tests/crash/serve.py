@@ -86,6 +86,10 @@ class SharedClock:
             self._values[AWAITED] = due
         await asyncio.sleep(TICK_SECONDS)
 
+    def advance(self, microseconds: int) -> None:
+        """Moves the clock of all servers that run by it."""
+        self._values[OFFSET] += microseconds
+
     def forget(self) -> None:
         """Nobody waits: the server that did may have been killed."""
         self._values[AWAITED] = 0
