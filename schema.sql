@@ -265,8 +265,9 @@ create index incoming_payment_to_expire on incoming_payment (expires_at)
 -- SHA-256 of the secret in the URL that the payer returns to, browser_hash that of the secret in the browser's cookie.
 -- amount is the amount to arrive. pending is encrypted: the consent request in progress, and the token. In state
 -- 'returned' the browser has come back and nothing was created; in 'made' the payer's server was sent the creation of
--- the payment, and received_before is the amount received by then. changed_at is the time of the state. At due_at the
--- next step is tried, after so many attempts since the last progress; silent is the server that did not answer then.
+-- the payment, and received_before is the amount received by then. payment is the URL of that payment; null in state 'made' while
+-- it is not known whether it was created. changed_at is the time of the state. At due_at the next step is tried, after so
+-- many attempts since the last progress; silent is the server that did not answer the last one.
 create table checkout (
   id_hash blob primary key,
   incoming_payment_id text not null references incoming_payment,
@@ -282,6 +283,7 @@ create table checkout (
   due_at integer,
   attempts integer not null default 0,
   silent text,
+  payment text,
   check ((state = 'failed') = (failure is not null)),
   check ((state in ('asked', 'returned', 'made')) = (pending is not null))
 ) strict, without rowid;

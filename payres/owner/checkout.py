@@ -54,7 +54,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """The pending grant of a checkout, stored until the checkout ends.
 
     The payer's server accepts no continuation before `not_before` (microseconds). `query` is what the payer returned
-    with. `token` creates the outgoing payment under the Idempotency-Key `key`, and later reads it at the URL `payment`.
+    with. `token` creates the outgoing payment under the Idempotency-Key `key`, and later reads it.
     """
 
     grant: PendingGrant
@@ -65,7 +65,6 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     query: str = ""
     key: str = ""
     token: str = ""
-    payment: str = ""
 
     def dump(self) -> str:
         """The text to store."""
@@ -91,8 +90,8 @@ class Checkout(NamedTuple):
     @property
     def is_unknown(self) -> bool:
         """Whether the payer's server may have created the payment, and can be asked."""
-        asked = self.asked
-        return self.record.state == "made" and asked is not None and bool(asked.token) and not asked.payment
+        is_asked = self.asked is not None and self.asked.token != ""
+        return self.record.state == "made" and is_asked and self.record.payment is None
 
     @property
     def has_come(self) -> bool:

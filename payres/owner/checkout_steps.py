@@ -83,13 +83,13 @@ class _Attempt:
 
     async def look(self) -> str | None:
         """Reads the payment there, and what has arrived here. Returns the URL of a server that does not answer."""
-        asked, theirs, silent = self._found.asked, None, None
-        if asked is not None and asked.payment:
+        asked, payment, theirs, silent = self._found.asked, self._found.record.payment, None, None
+        if asked is not None and payment is not None:
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
-                    theirs = await self._desk.client.outgoing_payment.get(asked.payment, asked.token)
+                    theirs = await self._desk.client.outgoing_payment.get(payment, asked.token)
             except FAILURES as error:
-                silent = _silent(error, asked.payment)
+                silent = _silent(error, payment)
         if theirs is not None and theirs.failed:
             await self._move("failed", failure=_ended(theirs))
         elif self._found.has_come and (theirs is None or int(theirs.sent_amount.value)):  # others may have paid
@@ -139,7 +139,7 @@ class _Attempt:
             else:
                 await self._postpone(FIRST_PAUSE, _silent(error, asked.resource_server))
         else:
-            await self._store(asked, made)
+            await self._store(made)
 
     async def _recover(self, asked: Asked) -> None:
         """Finds out what became of a creation without an answer, and creates the payment if there is none."""
@@ -165,7 +165,7 @@ class _Attempt:
                 await self._postpone(FIRST_PAUSE, _silent(error, asked.resource_server))
             return
         if made is not None:
-            await self._store(asked, made)
+            await self._store(made)
         else:
             await self._give_up(asked, failure)
 
@@ -199,11 +199,11 @@ class _Attempt:
             cursor = page.pagination.end_cursor
         raise errors.InvalidAnswer(200, ["it lists more payments than were ever made"])
 
-    async def _store(self, asked: Asked, made: OutgoingPayment) -> None:
+    async def _store(self, made: OutgoingPayment) -> None:
         failure = _ended(made)
         after: State = "failed" if failure else "made"
         due_at = self._desk.clock.now() + FIRST_LOOK
-        await self._move(after, replace(asked, payment=made.id), failure, due_at)
+        await self._move(after, None, failure, due_at, payment=made.id)
 
     def _claim(self, work: Work) -> State | None:
         """Advances the state before the creation is sent: to "failed" if the incoming payment has been paid or has
@@ -239,6 +239,7 @@ class _Attempt:
         due_at: int | None = None,
         *,
         is_progress: bool = True,
+        payment: str | None = None,
     ) -> bool:
         """False if the checkout was changed meanwhile. Without progress the pauses go on growing."""
         record, pending = self._found.record, None if asked is None else asked.dump()
@@ -246,7 +247,12 @@ class _Attempt:
 
         def unit(work: Work) -> bool:
             return change_checkout(
-                *(work, record, after, work.now), pending=pending, failure=failure, due_at=due_at, attempts=attempts
+                *(work, record, after, work.now),
+                pending=pending,
+                failure=failure,
+                due_at=due_at,
+                attempts=attempts,
+                payment=payment,
             )
 
         return await self._desk.database.write(unit)

@@ -35,6 +35,7 @@ class CheckoutRecord(msgspec.Struct, frozen=True):
     due_at: int | None = None
     attempts: int = 0
     silent: str | None = None
+    payment: str | None = None
 
     @property
     def begun_at(self) -> int:
@@ -78,6 +79,7 @@ def change_checkout(
     received_before: int | None = None,
     due_at: int | None = None,
     attempts: int = 0,
+    payment: str | None = None,
 ) -> bool:
     """Changes the state, or the pending data in the same state; False if it is no longer as in `record`. The end of a
     checkout deletes its pending data."""
@@ -87,11 +89,12 @@ def change_checkout(
     changed = tx.execute(
         "UPDATE checkout SET state = ?, changed_at = iif(state = ?, changed_at, ?), failure = ?,"
         " purge_at = max(purge_at, ?), pending = iif(?, NULL, coalesce(?, pending)),"
-        " received_before = coalesce(?, received_before), due_at = ?, attempts = ?, silent = iif(?, silent, NULL)"
+        " received_before = coalesce(?, received_before), due_at = ?, attempts = ?, silent = iif(?, silent, NULL),"
+        " payment = coalesce(?, payment)"
         " WHERE id_hash = ? AND state = ?",
         (
             *(after, after, now, failure, purge_at, has_ended, encrypted, received_before),
-            *(None if has_ended else due_at, attempts, failure == "silent", record.id_hash, record.state),
+            *(None if has_ended else due_at, attempts, failure == "silent", payment, record.id_hash, record.state),
         ),
     )
     return changed.rowcount == 1
