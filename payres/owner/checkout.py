@@ -10,7 +10,7 @@ import hmac
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -35,8 +35,8 @@ from payres.wire import Amount, WalletAddress
 BEGIN_SECONDS: Final = 10.0
 LONGEST_WAIT: Final = 60  # seconds; the maximum `wait` of a grant continuation that is respected
 LEASE: Final = 10 * SECOND  # after which the step of a process that died is done again
-# What Rafiki's redirect has where the time for consent is over: nobody said no.
-EXPIRED: Final = ("invalid_interaction", "unknown_interaction")
+# What the redirects of Rafiki and of payres have where the time for consent is over: nobody said no.
+EXPIRED: Final = ("invalid_interaction", "unknown_interaction", "interaction expired")
 
 
 class Desk(NamedTuple):
@@ -171,7 +171,8 @@ async def take_back(desk: Desk, found: Checkout, query: str) -> bool:
         except errors.HashMismatch:
             return False
         except errors.GrantDenied:
-            failure = "expired" if parse_qs(query).get("result", [""])[-1] in EXPIRED else "denied"
+            said = [value for name, value in parse_qsl(query) if name in {"result", "message"}]
+            failure = "denied" if set(said).isdisjoint(EXPIRED) else "expired"
 
     def unit(work: Work) -> None:
         if asked is None or failure:

@@ -1,7 +1,9 @@
 """Paying a bill here from a wallet on another server, in a browser that the servers send to and fro."""
 
 import asyncio
+import html
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,11 +26,13 @@ from payres.store.payments import OUTGOING
 from payres.testing import instance as testing
 from payres.testing.peering import peer
 from tests.helpers import Json, amount, receiver_of, sign_in_token, usd, wait_until
+from tests.http_server import reply, serving
 from tests.instance import Instance, run_instance
 from tests.interledger.network import let_time_pass, network
 from tests.pages.account.browser import signed_out
 from tests.pages.admin.browser import words_of
 from tests.rafiki import WAIT, Rafiki, run_rafiki
+from tests.tls import server_tls
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +168,16 @@ def test_wallet_that_does_not_allow_it(servers: Sequence[Instance], payer: Payer
     assert payer.end(payer.approved(one)).startswith("Paid")
 
 
+def test_wallet_that_was_asked_too_long_ago(servers: Sequence[Instance], payer: Payer) -> None:
+    """Nobody said no there."""
+    there = payer.asked(servers[1].wallet("alice"))
+    let_time_pass(servers, 3600)
+    found = re.search(rf'href="({payer.shop.base_url}{payer.path}/return/[^"]+)"', payer.http.get(there).text)
+    assert found is not None
+    told = "Not paid The time to allow it has expired at your wallet, so no money has left it. You can begin again."
+    assert payer.end(html.unescape(found[1])).startswith(told)
+
+
 def test_bill_that_was_paid_meanwhile_is_not_paid_again(servers: Sequence[Instance], payer: Payer) -> None:
     shop, one, _ = servers
     back = payer.approved(one)
@@ -203,6 +217,12 @@ def test_wallet_that_cannot_be_asked(
     assert told in words_of(answer)
     assert "<title>Error: pay Bob" in answer.text
     assert not typed or f'value="{typed}"' in answer.text
+
+
+def test_certificate_that_is_not_trusted_is_named(payer: Payer, tmp_path: Path) -> None:
+    with serving(lambda handler: reply(handler, 200), server_tls(tmp_path / "tls.pem", "wallet.example")) as port:
+        page = payer.begin(f"https://127.0.0.1:{port}/bob")
+    assert f"The certificate of 127.0.0.1:{port} is not trusted, so it was not asked." in words_of(page)
 
 
 def test_wallet_that_has_too_little_is_asked_and_does_not_pay(servers: Sequence[Instance]) -> None:
