@@ -112,6 +112,7 @@ async def begin(
     reason if the payer's server fails or refuses, Unavailable, TooManyRequests; nothing is stored then.
     """
     secret, refusal = new_secret(), "no_wallet"
+    desk.client.quote.core.keeping.clear()  # payers name any number of servers
     bill, finish = (desk.urls.resource(kind, payment.id) for kind in ("incoming-payments", "pay"))
     try:
         async with asyncio.timeout(BEGIN_SECONDS):
@@ -190,9 +191,7 @@ async def _ask(desk: Desk, wallet: WalletAddress, bill: str, receive: Amount, fi
     client, keeping = desk.client, desk.client.quote.core.keeping
     quoting = await client.grant.obtain(wallet, access.quote("create"))
     quote = await client.quote.create(wallet, quoting.value, receiver=bill, receive_amount=receive)
-    server = urlsplit(wallet.resource_server).netloc
-    keeps_keys = server in keeping
-    keeping.discard(server)  # payers name any number of servers
+    keeps_keys = urlsplit(wallet.resource_server).netloc in keeping
     item = access.outgoing_payment(
         *("create", "read", "list"),  # to learn that the payment failed, and whether it was created
         identifier=wallet.id,

@@ -20,6 +20,7 @@ from payres.clock import SECOND
 from payres.http.server import settings_of
 from payres.limits import BURST_SECONDS, CHECKOUT_RATE
 from payres.owner import checkout_worker
+from payres.owner.checkout import load
 from payres.owner.checkout_steps import TOO_FAST
 from payres.store.checkouts import CHECKOUTS, CheckoutRecord, State, change_checkout
 from payres.store.payments import OUTGOING
@@ -316,6 +317,15 @@ def test_what_is_stored_is_no_secret_in_clear(servers: Sequence[Instance], payer
     )
     secret = urlsplit(back).path.rpartition("/")[2]
     assert not [value for value in row if secret in str(value) or "continue" in str(value)]
+
+
+def test_this_server_is_known_to_keep_keys(servers: Sequence[Instance], payer: Payer) -> None:
+    payer.approved(servers[1])
+    id_hash = row_of(payer).id_hash
+    found = payer.shop.read(lambda work: load(work, id_hash))
+    assert found is not None
+    assert found.asked is not None
+    assert found.asked.keeps_keys
 
 
 def test_begins_are_limited(servers: Sequence[Instance], payer: Payer) -> None:
@@ -696,6 +706,16 @@ def test_lost_answer_to_the_creation(payer: Payer, wallet: Rafiki, keeps_keys: b
     assert (wallet.made("create"), wallet.made("list")) == (1 + again, int(not keeps_keys))
     assert (len(wallet.payments), wallet.refused) == (1, [])
     assert words(payer, wallet.back).startswith("On its way")
+
+
+def test_server_that_is_silent_while_it_pays_is_named(payer: Payer, wallet: Rafiki) -> None:
+    payer.asked(wallet.wallet)
+    wallet.answers["read"] = lambda _: (503, b"")
+    payer.http.get(wallet.approve(), follow_redirects=True)
+    wait_for(payer, lambda: row_of(payer).silent is not None)
+    page = words(payer, wallet.back)
+    assert page.startswith("On its way")
+    assert f"{wallet.url[7:]} does not answer now." in page
 
 
 def test_payment_is_found_among_others(payer: Payer, wallet: Rafiki) -> None:
