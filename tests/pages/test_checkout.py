@@ -787,7 +787,7 @@ def test_clock_that_was_ahead_does_not_delay_it(payer: Payer, wallet: Rafiki) ->
     wallet.answers = {}
     let_time_pass([payer.shop], -40_000)
     wallet.granted = payer.shop.clock.now()
-    wait_for(payer, partial(is_in, payer, "made"))
+    wait_until(partial(is_in, payer, "made"))
 
 
 @pytest.mark.parametrize(
