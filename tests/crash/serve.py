@@ -14,6 +14,7 @@ from payres.events import deliveries
 from payres.interledger import outbound, remote_payments, unanswered
 from payres.interledger.remote_payments import Backoff
 from payres.interledger.sending.connection import Timing
+from payres.owner import checkout_worker
 from payres.routes import monitoring
 from payres.store import lanes, work
 from payres.store.connections import connect_writer
@@ -64,6 +65,7 @@ def serve_by(file: Path) -> None:
         patch.object(remote_payments, "MAX_ATTEMPTS", 1000),
         patch.object(unanswered, "TICK_SECONDS", TICK_SECONDS),
         patch.object(unanswered, "pause", clock.pause),
+        patch.object(checkout_worker, "POLL_SECONDS", TICK_SECONDS),
     ):
         serve()
 
