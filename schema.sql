@@ -267,8 +267,10 @@ create index incoming_payment_to_purge on incoming_payment (purge_at) where purg
 -- Payments of local incoming payments from wallets on other servers, started in a payer's browser. id_hash is the
 -- SHA-256 of the secret in the URL that the payer returns to, browser_hash that of the secret in the browser's cookie.
 -- amount is the amount to arrive. pending is encrypted: the consent request in progress, and the token. In state
--- 'returned' the browser has come back, in 'made' the payer's server has created the payment; received_before is the
--- amount received by then. changed_at is the time of the state.
+-- 'returned' the browser has come back and nothing was created; in 'made' the payer's server was sent the creation of
+-- the payment, and received_before is the amount received by then. payment is the URL of that payment; null in state 'made' while
+-- it is not known whether it was created. changed_at is the time of the state. At due_at the next step is tried, after so
+-- many attempts since the last progress; silent is the server that did not answer the last one.
 create table checkout (
   id_hash blob primary key,
   incoming_payment_id text not null references incoming_payment,
@@ -281,11 +283,17 @@ create table checkout (
   failure text,
   pending blob,
   received_before integer,
+  due_at integer,
+  attempts integer not null default 0,
+  silent text,
+  payment text,
   check ((state = 'failed') = (failure is not null)),
   check ((state in ('asked', 'returned', 'made')) = (pending is not null))
 ) strict, without rowid;
 create index checkout_purge on checkout (purge_at);
-create index checkout_of_incoming_payment on checkout (incoming_payment_id, state, payer);
+create index checkout_paid on checkout (incoming_payment_id, payer) where state = 'paid';
+create index checkout_due on checkout (due_at) where due_at is not null;
+create index checkout_of_payment on checkout (incoming_payment_id, changed_at);
 
 -- Quotes. incoming_payment_id is set if the receiver is local; otherwise path is the probed path to it, as JSON. At
 -- purge_at the quote is deleted if unused; null once a payment is known to have used it. wish is the owner's input, as

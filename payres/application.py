@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from starlette.applications import Starlette
@@ -42,6 +42,7 @@ from payres.logs import RequestLog
 from payres.operator.backups import record_takeover, require_current
 from payres.operator.invariant_checks import PAUSE_SECONDS, BackgroundCheck
 from payres.operator.unresolved_packets import begin_run
+from payres.owner.checkout_worker import CheckoutWorker
 from payres.payments.incoming import report_expired
 from payres.rate_limiter import RateLimiter
 from payres.routes.context import Context
@@ -54,6 +55,9 @@ from payres.store.database import Database
 from payres.store.secrets import ensure_secret, existing_secret
 from payres.store.work import Environment
 from payres.urls import ADMIN_ROOT, PAGE_ROOTS, ROOT_WALLET_PATH, is_loopback
+
+if TYPE_CHECKING:  # it loads slowly
+    from payres.owner.checkout import Desk
 
 # A client may send many requests at a time, each of which fetches its keys if its server forbids caching them.
 KEYS_BOUNDS = Bounds(per_host=16)
@@ -115,6 +119,12 @@ def _page_routes() -> Sequence[Route]:
     from payres.pages.serving import page_routes
 
     return page_routes()
+
+
+def _checkout_desk(context: Context) -> "Desk":
+    from payres.pages.checkout import desk_of
+
+    return desk_of(context)
 
 
 class _Pages:
@@ -185,7 +195,7 @@ class _Opening:
         self._stack.push_async_callback(sender.aclose)
         if not settings.read_only:
             self._start(Deliveries(database, changes, sender).run(), poll_events(database, changes))
-        return Context(
+        context = Context(
             settings=settings,
             urls=environment.urls,
             database=database,
@@ -205,6 +215,9 @@ class _Opening:
             readiness=Readiness(database),
             pages=_Pages(),
         )
+        if not settings.read_only:
+            self._start(CheckoutWorker(database, environment.clock, partial(_checkout_desk, context)).run())
+        return context
 
     async def storage(self) -> Database:
         """The database, with the lock that makes this process its only server, unless it only reads."""

@@ -87,6 +87,7 @@ class InvalidReceiver(
         "no_address": "On pages: the text is no wallet address and no payment pointer",
         "own_wallet": "On pages: it is the wallet that pays",
         "unreachable": "Its server cannot be reached, or has a fault",
+        "untrusted_certificate": "The TLS certificate of its server is not trusted",
         "refused": "Its server does not let this one read it",
         "bad_content": "Its server answers with something other than an incoming payment",
         "completed": "It takes no more money",

@@ -78,6 +78,7 @@ LONGEST = (
     "testing/test_sandbox_process.py",
     "crash/test_power_cut.py",
     "crash/test_remote_kill.py",
+    "crash/test_checkout.py",
     "test_dist.py",
     "cli/test_open_payments.py",
     "crash/test_kill.py",

@@ -10,7 +10,9 @@ from payres.testing.receiver import QuickHandler, QuickServer
 
 
 @contextmanager
-def serving(answer: Callable[[BaseHTTPRequestHandler], None], tls: ssl.SSLContext | None = None) -> Iterator[int]:
+def serving(
+    answer: Callable[[BaseHTTPRequestHandler], None], tls: ssl.SSLContext | None = None, port: int = 0
+) -> Iterator[int]:
     """The port where each request is answered until the block ends; with `tls` it speaks HTTPS."""
 
     class Handler(QuickHandler):
@@ -19,7 +21,7 @@ def serving(answer: Callable[[BaseHTTPRequestHandler], None], tls: ssl.SSLContex
 
         do_GET = do_OPTIONS = do_POST = do_DELETE = do_CONNECT = respond  # noqa: N815 - as http.server calls them
 
-    with QuickServer(("127.0.0.1", 0), Handler) as server:
+    with QuickServer(("127.0.0.1", port), Handler) as server:
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))

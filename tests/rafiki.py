@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import quote
@@ -33,6 +33,7 @@ CALLS = {
     "POST /tenant/quotes": "quote",
     "POST /tenant/outgoing-payments": "create",
     "GET /tenant/outgoing-payments/1": "read",
+    "GET /tenant/outgoing-payments": "list",
 }
 # Members of a body, those that it may lack after them.
 BODIES = {
@@ -42,7 +43,9 @@ BODIES = {
     "quote": ({"walletAddress", "receiver", "method"}, {"receiveAmount", "debitAmount"}),
     "create": ({"walletAddress", "quoteId"}, {"metadata"}),
 }
-TOKENS = {"continue": "going-on", "cancel": "going-on", "quote": "quoting", "create": "paying", "read": "paying"}
+TOKENS = {"continue": "going-on", "cancel": "going-on", "quote": "quoting"} | dict.fromkeys(
+    ("create", "read", "list"), "paying"
+)
 
 
 class Refused(Exception):
@@ -55,7 +58,8 @@ class Refused(Exception):
 
 class Rafiki:
     """`answers` has a test's own by the name of the call; None in the place of one stands for the usual. `asked` has
-    each call with its body, `refused` what a request lacked."""
+    each call with its body, `refused` what a request lacked. The answers to calls in `lost` are not sent. It keeps no
+    Idempotency-Keys, unless it `keeps_keys`, but pays a quote once, and continues a grant once."""
 
     def __init__(self, url: str, clock: Clock) -> None:
         self.url = url
@@ -65,6 +69,21 @@ class Rafiki:
         self.answers: dict[str, Callable[[Json], Answer | None]] = {}
         self.asked: list[tuple[str, Json]] = []
         self.refused: list[str] = []
+        self.lost: set[str] = set()
+        self.keeps_keys = False
+        self.payments: list[Json] = []
+        self._made: dict[str, Json] = {}  # by Idempotency-Key
+        self._is_issued = self._is_cancelled = False
+        self._running = ExitStack()
+
+    def start(self) -> None:
+        """Listens, at the port where it did."""
+        port = int(self.url.rpartition(":")[2] or "0")
+        self.url = f"http://127.0.0.1:{self._running.enter_context(serving(self.answer, port=port))}"
+
+    def stop(self) -> None:
+        """Listens no more; also while it answers."""
+        self._running.close()
 
     @property
     def wallet(self) -> str:
@@ -75,45 +94,36 @@ class Rafiki:
         """Answers a request."""
         content = handler.rfile.read(int(handler.headers.get("content-length", 0)))
         body = json.loads(content or b"{}")
-        name = CALLS.get(f"{handler.command} {handler.path}", "unknown")
+        name = CALLS.get(f"{handler.command} {handler.path.partition('?')[0]}", "unknown")
         name = "quoting" if name == "grant" and '"quote"' in json.dumps(body.get("access_token")) else name
         self.asked.append((name, body))
+        key = handler.headers.get("idempotency-key", "") if self.keeps_keys else ""
         try:
             if name != "wallet":
                 self._check(name, handler, content, body)
             own = self.answers[name](body) if name in self.answers else None
-            status, found = own or self.usual(name, body)
+            status, found = own or self._keyed(name, key) or self.usual(name, body)
+            if key and status == 201:
+                self._made[key] = found
         except Refused as refused:
             self.refused.append(f"{name}: {refused}")
             status, found = refused.answer
+        if name in self.lost:
+            return None
         if isinstance(found, dict) and "location" in found:
             return reply(handler, status, Location=found["location"])
         text = found if isinstance(found, bytes) else json.dumps(found).encode()
-        return reply(handler, status, text, **{"Content-Type": "application/json"})
+        kept = {"Idempotency-Key": key} if key else {}
+        return reply(handler, status, text, **{"Content-Type": "application/json"}, **kept)
 
     def usual(self, name: str, body: Json) -> Answer:
         """What Rafiki answers."""
-        token = {"manage": f"{self.url}/auth/token/1", "expires_in": 600}
-        going_on: Json = {"access_token": {"value": "going-on"}, "uri": f"{self.url}/auth/continue/1"}
+        if name in {"quoting", "grant", "continue", "cancel"}:
+            return self._grant(name, body)
         match name:
             case "wallet":
                 servers = {"authServer": f"{self.url}/auth/tenant", "resourceServer": f"{self.url}/tenant"}
                 return 200, {"id": self.wallet, "publicName": "W", "assetCode": "USD", "assetScale": 2, **servers}
-            case "quoting":
-                access = body["access_token"]["access"]
-                return 200, {"access_token": {"value": "quoting", "access": access, **token}, "continue": going_on}
-            case "grant":
-                finish = body["interact"].get("finish", {})
-                self.nonce, self.back, self.granted = finish.get("nonce"), finish.get("uri"), self.clock.now()
-                self.access = body["access_token"]["access"]
-                redirect = f"{self.url}/auth/interact/1/2?clientName=Shop&clientUri={quote(body['client'], safe='')}"
-                going_on["wait"] = self.wait
-                return 200, {"interact": {"redirect": redirect, "finish": "theirs"}, "continue": going_on}
-            case "continue":
-                return 200, {
-                    "access_token": {"value": "paying", "access": self.access, **token},
-                    "continue": going_on,
-                }
             case "quote":
                 receive = body.get("receiveAmount") or body["debitAmount"]
                 self.quoted = {"receiver": body["receiver"], "receiveAmount": receive, "debitAmount": receive}
@@ -123,13 +133,42 @@ class Rafiki:
                     **more,
                 }
             case "create":
+                if self.payments:
+                    raise Refused(400, "400", "invalid quote")
+                self.payments.append(self._payment())
                 spent = {"grantSpentDebitAmount": usd(0), "grantSpentReceiveAmount": usd(0)}
                 return 201, self._payment() | spent
             case "read":
                 return 200, self._payment()
-            case "cancel":
-                return 204, b""
+            case "list":
+                if "list" not in self.access[0]["actions"]:
+                    raise Refused(403, "403", "Insufficient Grant")
+                return 200, {"pagination": {"hasNextPage": False, "hasPreviousPage": False}, "result": self.payments}
         return 404, {}
+
+    def _grant(self, name: str, body: Json) -> Answer:
+        """What its authorization server answers."""
+        token = {"manage": f"{self.url}/auth/token/1", "expires_in": 600}
+        going_on: Json = {"access_token": {"value": "going-on"}, "uri": f"{self.url}/auth/continue/1"}
+        match name:
+            case "quoting":
+                access = body["access_token"]["access"]
+                return 200, {"access_token": {"value": "quoting", "access": access, **token}, "continue": going_on}
+            case "grant":
+                finish = body["interact"].get("finish", {})
+                self.nonce, self.back, self.granted = finish.get("nonce"), finish.get("uri"), self.clock.now()
+                self.access, self._is_issued = body["access_token"]["access"], False
+                redirect = f"{self.url}/auth/interact/1/2?clientName=Shop&clientUri={quote(body['client'], safe='')}"
+                going_on["wait"] = self.wait
+                return 200, {"interact": {"redirect": redirect, "finish": "theirs"}, "continue": going_on}
+            case "continue" if self._is_issued:
+                raise Refused(401, "request_denied", "grant interaction not approved")
+            case "continue":
+                self._is_issued = True
+                issued = {"value": "paying", "access": self.access, **token}
+                return 200, {"access_token": issued, "continue": going_on}
+        self._is_cancelled = True
+        return 204, b""
 
     def with_members(self, name: str, **members: Any) -> Callable[[Json], Answer]:
         """The usual answer with other members; None leaves one out."""
@@ -152,6 +191,10 @@ class Rafiki:
         """How often a call was made."""
         return [one for one, _ in self.asked].count(name)
 
+    def _keyed(self, name: str, key: str) -> Answer | None:
+        """What was answered under this key before."""
+        return (201, self._made[key]) if name == "create" and key in self._made else None
+
     def _payment(self) -> Json:
         return {
             "id": f"{self.url}/tenant/outgoing-payments/1",
@@ -173,7 +216,8 @@ class Rafiki:
         needed, also = BODIES.get(name, (set[str](), set[str]()))
         if not needed <= body.keys() <= needed | also:
             raise Refused(400, "400", f"Received error validating OpenAPI request: body has {sorted(body)}")
-        if name in TOKENS and headers.get("authorization") != f"GNAP {TOKENS[name]}":
+        token, is_ended = TOKENS.get(name), self._is_cancelled
+        if token and (headers.get("authorization") != f"GNAP {token}" or (is_ended and token == "paying")):
             raise Refused(403, "403", "Inactive Token")
         self._check_signature(handler, content, body.get("client"))
         if name in {"quoting", "grant"}:
@@ -244,9 +288,11 @@ class Rafiki:
 def run_rafiki(clock: Clock) -> Iterator[Rafiki]:
     """One at a free port until the block ends, with the clock of its clients."""
     found = Rafiki("", clock)
-    with serving(found.answer) as port:
-        found.url = f"http://127.0.0.1:{port}"
+    found.start()
+    try:
         yield found
+    finally:
+        found.stop()
 
 
 def _fetch(url: str) -> Mapping[str, Any]:

@@ -16,7 +16,8 @@ _OWN_HEADERS: Final = frozenset({"host", "accept-encoding", "connection", "conte
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Sends requests by a GuardedClient, with its guard, bounds and fair shares. Response headers are dropped.
+    """Sends requests by a GuardedClient, with its guard, bounds and fair shares. Of the response headers only the
+    Idempotency-Key is kept.
 
     Failures become errors of the client, or Unavailable or TooManyRequests if nothing was sent.
     """
@@ -33,7 +34,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise _error(failed) from failed
         if len(answer.body) > MAX_ANSWER_BYTES:
             raise InvalidAnswer(answer.status, [f"it has more than {MAX_ANSWER_BYTES} bytes"])
-        return httpx2.Response(answer.status, content=answer.body, request=request)
+        kept = {name: value for name, value in answer.headers.items() if name == "idempotency-key"}
+        return httpx2.Response(answer.status, headers=kept, content=answer.body, request=request)
 
 
 def _error(failed: FetchFailed) -> Exception:

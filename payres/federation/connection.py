@@ -6,11 +6,14 @@ from typing import Final, Literal, NamedTuple
 import httptools
 import msgspec
 
+from payres.urls import DEFAULT_PORTS
+
 MAX_FRAMING_BYTES: Final = 128 * 1024  # of an answer without its body: heads, interim answers, chunk framing
 
 # Clients see these words if a receiver on another server cannot be paid.
 Reason = Literal[
     "unreachable",  # no permitted address, no connection, no answer in time, or an error of the other server
+    "untrusted_certificate",  # TLS does not accept its certificate
     "busy",  # not sent: too many exchanges or lookups are in progress here
     "bad_content",  # the answer is not HTTP, too long, or of the wrong form
     "refused",  # the other server denies access, or requires consent
@@ -70,6 +73,12 @@ class Server(NamedTuple):
     host: str
     port: int
 
+    @property
+    def authority(self) -> str:
+        """Host and port as in a Host header; without the scheme's default port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
 
 class Connection(asyncio.Protocol):
     """Reads bodies of at most `max_body_bytes`. `reusable` says whether another exchange may follow."""
@@ -123,9 +132,9 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):  # also for bytes after an answer
-            self._fail(_broken(f"The answer of {self.server.host} is not valid HTTP/1.1"))
+            self._fail(_broken(f"The answer of {self.server.authority} is not valid HTTP/1.1"))
         if self._framing_bytes > MAX_FRAMING_BYTES:
-            self._fail(_broken(f"The answer of {self.server.host} has longer headers than are read"))
+            self._fail(_broken(f"The answer of {self.server.authority} has longer headers than are read"))
 
     def eof_received(self) -> None:
         self.reusable = False  # before the loop reports the end
@@ -133,9 +142,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.reusable = False
         if exc is not None:
-            self._fail(NoAnswer(f"The connection to {self.server.host} failed; check that it is up"))
+            self._fail(NoAnswer(f"The connection to {self.server.authority} failed; check that it is up"))
         elif self._in_head or not self._headers.keys().isdisjoint({"content-length", "transfer-encoding"}):
-            self._fail(FetchFailed(f"The answer of {self.server.host} broke off"))
+            self._fail(FetchFailed(f"The answer of {self.server.authority} broke off"))
         else:
             self._answered(reusable=False)  # the end of the connection ends the body
 
@@ -156,13 +165,13 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         if self._headers.get("content-encoding", "identity").lower() != "identity":
-            self._fail(_broken(f"{self.server.host} answered with a content coding although none was accepted"))
+            self._fail(_broken(f"{self.server.authority} answered with a content coding although none was accepted"))
 
     def on_body(self, part: bytes) -> None:
         self._framing_bytes -= len(part)
         self._body += part
         if len(self._body) > self._max_body_bytes:
-            self._fail(bad_content(f"{self.server.host} answered with more than {self._max_body_bytes} bytes"))
+            self._fail(bad_content(f"{self.server.authority} answered with more than {self._max_body_bytes} bytes"))
 
     def on_message_complete(self) -> None:
         if self._parser.get_status_code() >= 200:

@@ -81,7 +81,7 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
                 return await self._exchange(target, request, limit, requester)
         except SlotsBusy as error:
             too_busy = "was not asked: too many requests to other servers are in progress; try again shortly"
-            raise FetchFailed(f"{target.host} {too_busy}", "busy") from error
+            raise FetchFailed(f"{target.authority} {too_busy}", "busy") from error
 
     async def aclose(self) -> None:
         """Closes the idle connections. A later request opens new ones."""
@@ -99,7 +99,7 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
             raise too_many(wait, sentence)
         server = target.authority
         if requester is not None and ((server, None) in self._failed or (server, requester) in self._failed):
-            raise NoAnswer(f"{target.host} did not answer a moment ago; try again in a few seconds")
+            raise NoAnswer(f"{target.authority} did not answer a moment ago; try again in a few seconds")
 
     async def _exchange(self, target: Target, request: bytes, seconds: float, requester: Requester | None) -> Response:
         """Makes one exchange, and records what its outcome says about the server."""
@@ -113,10 +113,10 @@ class GuardedClient(AbstractAsyncContextManager["GuardedClient"]):
                     is_sent = True
                     response = await connection.exchange(request)
             except asyncio.CancelledError as cancelled:
-                cancelled.add_note(target.host)  # names the slow host to callers that time several exchanges
+                cancelled.add_note(target.authority)  # names the slow host to callers that time several exchanges
                 raise
             except TimeoutError as error:
-                raise NoAnswer(f"{target.host} did not answer within {seconds:g} seconds") from error
+                raise NoAnswer(f"{target.authority} did not answer within {seconds:g} seconds") from error
         except FetchFailed as error:
             error.unsent = not is_sent
             if error.reason != "busy":  # not the requester's fault
@@ -151,5 +151,5 @@ def _head(method: str, target: Target, given: Mapping[str, str], body: bytes) ->
     first, lines = f"{method} {target.path} HTTP/1.1", [f"{name}: {value}" for name, value in headers.items()]
     text = "".join((first, *lines))
     if first.count(" ") != 2 or not (text.isascii() and text.isprintable() and _NAMES.fullmatch("".join(headers))):
-        raise FetchFailed(f"The request to {target.host} cannot be written as HTTP", retryable=False)
+        raise FetchFailed(f"The request to {target.authority} cannot be written as HTTP", retryable=False)
     return "\r\n".join((first, *lines, "\r\n")).encode("ascii")

@@ -30,8 +30,7 @@ class Target(NamedTuple):
     @property
     def authority(self) -> str:
         """Host and port as in a Host header; without the scheme's default port."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port is None else f"{host}:{self.port}"
+        return self.server.authority
 
     @property
     def server(self) -> Server:

@@ -114,9 +114,13 @@ class Transport:
                 failure = error
                 if isinstance(error, ssl.SSLError | ValueError):  # ValueError: a name that no certificate can have
                     break
+        if isinstance(failure, ssl.SSLCertVerificationError):
+            raise untrusted(server, failure) from failure
+        if isinstance(failure, ssl.SSLError):
+            raise NoAnswer(f"TLS with {server.authority} failed; check that it speaks HTTPS at this port") from failure
         if isinstance(failure, TimeoutError):
-            raise NoAnswer(f"{server.host} did not take a connection in time") from failure
-        raise NoAnswer(f"The connection to {server.host} failed; check that it is up") from failure
+            raise NoAnswer(f"{server.authority} did not take a connection in time") from failure
+        raise NoAnswer(f"The connection to {server.authority} failed; check that it is up") from failure
 
     async def _permitted(self, host: str, port: int) -> list[str]:
         """The permitted addresses of a host, at least one. Raises FetchFailed."""
@@ -136,6 +140,12 @@ class Transport:
             never = "is at an address that is never asked, such as link-local ones"
             raise FetchFailed(f"{host} {never}", retryable=False)
         raise NoAddress(f"The name {host} has no address")
+
+
+def untrusted(server: Server, error: ssl.SSLCertVerificationError) -> FetchFailed:
+    """The error for a certificate that is not accepted. The server has answered, so it is not avoided for a while."""
+    sentence = f"The certificate of {server.authority} is not trusted: {error.verify_message.rstrip('.')}"
+    return FetchFailed(sentence, "untrusted_certificate")
 
 
 async def open_connection(

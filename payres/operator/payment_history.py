@@ -8,6 +8,7 @@ from payres.amounts import Asset, format_decimal
 from payres.clock import format_time
 from payres.identifiers import moment_of
 from payres.operator import grants, ledger
+from payres.operator.checkouts import Checkout, list_checkouts, sentence_of
 from payres.operator.declarations import Units, command, endpoint
 from payres.operator.grants import Grant
 from payres.operator.ledger import LedgerEntry
@@ -106,8 +107,8 @@ class PaymentEvent(Resource, frozen=True, kw_only=True):
 
 
 class PaymentHistory(Resource, frozen=True, kw_only=True):
-    """A payment with what led to it and what followed; of payers, refunds, ledger entries and packets, the newest
-    hundred.
+    """A payment with what led to it and what followed; of payers, checkouts, refunds, ledger entries and packets, the
+    newest hundred.
 
     `payers` are the outgoing payments here that paid an incoming one.
     """
@@ -117,6 +118,7 @@ class PaymentHistory(Resource, frozen=True, kw_only=True):
     grant: Grant | None
     quote: PaymentQuote | None
     payers: list[str]
+    checkouts: list[Checkout]
     entries: list[LedgerEntry]
     has_earlier_entries: bool
     packets: list[Packet]
@@ -127,7 +129,7 @@ class PaymentHistory(Resource, frozen=True, kw_only=True):
 def history(work: Work, record: PaymentRecord) -> PaymentHistory:
     grant = None if record.grant_id is None else GRANTS.get(work, record.grant_id)
     quote = None if record.quote_id is None else QUOTES.get(work, record.quote_id)
-    sent = OUTGOING.get(work, record.id)
+    sent, wanted = OUTGOING.get(work, record.id), INCOMING.get(work, record.id)
     entries, bounds = page_of_entries(work, PageQuery(MAX_SHOWN, None, "older"), payment=record)
     newest = packets.newest_of_payment(work, record.id, MAX_SHOWN) if sent else []
     sent_back = payments.refunds_of(work, record.direction, record.id, MAX_SHOWN)
@@ -137,6 +139,7 @@ def history(work: Work, record: PaymentRecord) -> PaymentHistory:
         grant=None if grant is None else grants.grant(work, grant),
         quote=None if quote is None else _quote(work, quote),
         payers=[] if sent else [*reversed(payments.payers_of(work, record.id, MAX_SHOWN))],
+        checkouts=list_checkouts(work, wanted, MAX_SHOWN) if wanted else [],
         entries=[ledger.ledger_entry(work, one) for one in reversed(entries)],
         has_earlier_entries=bounds.has_older,
         packets=[
@@ -295,6 +298,7 @@ def story_of(history: PaymentHistory, urls: Urls | None = None) -> Sequence[Mome
     moments = [
         *_agreed(history),
         _begun(payment, urls),
+        *(_moment(one.changed_at, sentence_of(one)) for one in history.checkouts),
         *map(_packet, history.packets),
         *map(_entry, history.entries),
         *_ended(history),

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import DomainError, MethodNotAllowed
-from payres.owner import checkout
+from payres.owner import checkout, checkout_steps
 from payres.owner.checkout import Checkout, Desk
 from payres.owner.sending import typed_url
 from payres.pages import bills
@@ -19,20 +19,23 @@ from payres.pages.error_sentences import problem_of
 from payres.pages.forms import check_sign_in, form_secret, read_form
 from payres.pages.html import PAGE_METHODS, language_of, redirect, render
 from payres.pages.language import marked
-from payres.routes.context import context_of
+from payres.routes.context import Context, context_of
 from payres.routes.error_answers import note_error
 from payres.store.work import Work
 from payres.visible import visible_url
 
-# Refresh intervals in seconds: while the payment is on its way, and once it is late.
-LOOK_SECONDS: Final = 2
-LATE_SECONDS: Final = 30
+LATE_SECONDS: Final = 30  # between the refreshes of a page once the money is overdue
+# Refresh intervals in seconds of pages that go on by themselves.
+REFRESHES: Final[Mapping[str, int]] = {"made": 2, "moment": 2, "waiting": 5, "unclear": 5, "late": LATE_SECONDS}
 STATUSES: Final = {"elsewhere": 403, "forged": 400}  # by page; 200 for all others
 # Sentences on the payer's wallet, by the reason of an error.
 PROBLEMS: Final[Mapping[str, str]] = {
     "no_address": marked("This is no wallet address. It looks like $wallet.example/you; your wallet shows it."),
     "no_wallet": marked("There is no wallet at this address. Check it for typing errors."),
     "unreachable": marked("{host} does not answer. Check the address, or try again in a moment."),
+    "untrusted_certificate": marked(
+        "The certificate of {host} is not trusted, so it was not asked. Check the address."
+    ),
     "bad_content": marked("{host} has no wallet that can be asked to pay. Try another wallet."),
     "refused": marked("Your wallet at {host} cannot pay this, or money does not get from there to here."),
 }
@@ -62,21 +65,18 @@ async def answer_return(request: Request) -> Response:
     context, query, back = context_of(request), request.url.query, await _find(request)
     if not back.found.is_of(form_secret(request)):
         return _show(request, back, "elsewhere")
-    if request.method == "GET" and back.found.record.state == "asked":
-        if not await checkout.finish(_desk(request), back.found, query):
+    if request.method == "GET":
+        is_new = back.found.record.state == "asked"
+        if is_new and not await checkout.take_back(desk_of(context), back.found, query):
             return _show(request, back, "forged" if query else "asked")
-        back = await _find(request)
-        if back.found.record.state == "asked":
-            return _show(request, back, "moment", back.found.wait(context.clock.now()))
+        back, now = await _find(request), context.clock.now()
+        if back.found.record.is_due(now) or (is_new and not back.found.wait(now)):
+            await checkout_steps.advance(desk_of(context), back.found.record.id_hash)
     if query:
         return redirect(request.url.path)
-    await checkout.look(_desk(request), back.found)
+    await checkout_steps.look(desk_of(context), back.found)
     back = await _find(request)
-    record = back.found.record
-    if record.state not in {"returned", "made"}:
-        return _show(request, back, record.failure or record.state)
-    is_late = back.found.is_late(context.clock.now())
-    return _show(request, back, *(("late", LATE_SECONDS) if is_late else ("made", LOOK_SECONDS)))
+    return _show(request, back, _word(back.found, context.clock.now()))
 
 
 async def _begin(request: Request, bill: Bill, form: Mapping[str, str]) -> Response:
@@ -93,7 +93,7 @@ async def _begin(request: Request, bill: Bill, form: Mapping[str, str]) -> Respo
         host = visible_url(payer).host
         context.rate_limits.check_checkout(request.scope)
         assert browser is not None, "check_sign_in requires the cookie"
-        return redirect(await checkout.begin(_desk(request), bill.payment, bill.wallet, amount, payer, browser))
+        return redirect(await checkout.begin(desk_of(context), bill.payment, bill.wallet, amount, payer, browser))
     except Mistyped as error:
         problems, status = {"amount": str(error)}, 400
     except DomainError as error:
@@ -103,23 +103,40 @@ async def _begin(request: Request, bill: Bill, form: Mapping[str, str]) -> Respo
     return bills.show(request, bill, problems, form, status)
 
 
-def _show(request: Request, back: Back, word: str, refresh: int | None = None) -> Response:
+def _word(found: Checkout, now: int) -> str:
+    """The outcome that the page shows."""
+    record = found.record
+    if record.state == "returned":
+        return "waiting" if record.silent else "moment"
+    if record.state != "made":
+        return record.failure or record.state
+    if found.is_unknown:
+        return "unclear"
+    return "late" if found.is_late(now) else "made"
+
+
+def _show(request: Request, back: Back, word: str) -> Response:
     """The page for an outcome `word`."""
     language, record, bill, asked = language_of(request), back.found.record, back.bill, back.found.asked
+    now = context_of(request).clock.now()
     values = {
         "bill": bill,
         "word": word,
         "amount": language.money(record.amount, bill.wallet.asset),
         # Only the browser that began the checkout may see the payer's address.
         "payer": None if word == "elsewhere" else visible_url(record.payer),
+        "host": record.silent or visible_url(record.payer).host,
+        "is_silent": record.silent is not None,
         "paid_at": language.moment(record.changed_at) if word == "paid" else None,
         # Not while the money may still arrive: the payer could pay twice.
-        "again": bill.is_open and word not in {"paid", "made", "late", "moment"},
+        "again": bill.is_open and word not in {"paid", "made", "late", "moment", "unclear"},
         "wallet": asked.grant.redirect if asked and word in {"asked", "forged"} else None,
     }
     response = render(request, "pay_return.html", values, STATUSES.get(word, 200))
-    if refresh is not None:
-        response.headers["Refresh"] = str(refresh)
+    if word in REFRESHES:
+        is_late = word == "unclear" and back.found.is_late(now)
+        seconds = max(REFRESHES[word], back.found.wait(now)) if word == "moment" else REFRESHES[word]
+        response.headers["Refresh"] = str(LATE_SECONDS if is_late else seconds)
     return response
 
 
@@ -133,6 +150,7 @@ async def _find(request: Request) -> Back:
     return await context_of(request).database.read(unit)
 
 
-def _desk(request: Request) -> Desk:
-    context = context_of(request)
-    return Desk(context.database, context.urls, context.clock, context.identity.client(context.http))
+def desk_of(context: Context) -> Desk:
+    """The services for a checkout."""
+    client = context.identity.client(context.http)
+    return Desk(context.database, context.urls, context.clock, client, context.checkout_slots)

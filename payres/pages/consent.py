@@ -175,7 +175,8 @@ def _explain(request: Request, found: ConsentRequest, error: DomainError) -> Res
         return _show_sign_in(request, found, problem_of(html.language_of(request), noted), 401)
     # After expiry the link tells the client; otherwise the owner can open the request again.
     is_over, uri = isinstance(noted, InvalidInteraction), found.interaction.finish_uri
-    link = consent.finish_url(uri, {"result": "grant_rejected"}) if is_over and uri else None
+    expired = {"result": "grant_rejected", "message": "interaction expired"}  # clients know this result; Rafiki's words
+    link = consent.finish_url(uri, expired) if is_over and uri else None
     problem = problem_of(html.language_of(request), noted)
     response = _end(request, found, "expired" if is_over else "failed", link, noted.status, problem)
     response.headers.update(noted.headers)

@@ -39,6 +39,7 @@ OWN: Final = (
 FAILURES: Final = tuple(
     (re.compile(said, re.IGNORECASE), sentence)
     for said, sentence in (
+        (r"certificate of", marked("the certificate of its server is not trusted")),
         (
             r"nothing has arrived|did(?:n't| not) answer|no answer|could not be reached|within",
             marked("nobody answered"),

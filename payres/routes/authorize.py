@@ -199,7 +199,8 @@ def unreadable_client(reason: str, sentence: str, error: FetchFailed) -> DomainE
     of their grants."""
     if error.reason == "busy":
         return Unavailable(error.sentence)
-    if error.reason == "unreachable" and error.retryable and not isinstance(error, NoAddress):
+    is_down = error.reason in {"unreachable", "untrusted_certificate"}
+    if is_down and error.retryable and not isinstance(error, NoAddress):
         return Unavailable(f"{sentence}: {error}", retry_after=FAILED_SERVER_SECONDS)
     return ClientUnproven(f"{sentence}: {error}", reason=reason)
 

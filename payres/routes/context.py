@@ -81,6 +81,8 @@ class Context(msgspec.Struct, frozen=True):
     volume: DailyVolume = field(default_factory=DailyVolume)
     # One slot per client and Idempotency-Key, so that copies of a request wait for its response.
     idempotency_slots: Slots = field(default_factory=lambda: Slots(None, None, 1))
+    # One slot per payment from another wallet while a request for it is sent to the payer's server.
+    checkout_slots: Slots = field(default_factory=lambda: Slots(None, 1))
     # For requests that wait for a change, including event streams.
     waiting_slots: Slots = field(
         default_factory=lambda: Slots(MAX_WAITING_REQUESTS, MAX_WAITING_REQUESTS_OF_CLIENT, MAX_STREAMS_OF_KEY)

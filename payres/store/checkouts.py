@@ -1,17 +1,19 @@
 """SQL of payments from wallets on other servers that were started on a payment page here."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
-from payres.clock import LATEST
+from payres.clock import LATEST, MINUTE
 from payres.store import secrets
 from payres.store.retention import CHECKOUTS as RULE
 from payres.store.retention import UNPAID_CHECKOUT, purge
-from payres.store.rows import Table
+from payres.store.rows import Table, find_number
 from payres.store.work import Transaction
 
 SECRET = "checkouts"  # noqa: S105 - the name of the secret that encrypts `pending`
+LONGEST_PAUSE = 5 * MINUTE  # between attempts
 
 State = Literal["asked", "returned", "made", "paid", "failed"]
 
@@ -30,14 +32,33 @@ class CheckoutRecord(msgspec.Struct, frozen=True):
     failure: str | None = None
     pending: bytes | None = None
     received_before: int | None = None
+    due_at: int | None = None
+    attempts: int = 0
+    silent: str | None = None
+    payment: str | None = None
+
+    @property
+    def begun_at(self) -> int:
+        """When the payer was sent to their wallet; for one that is not paid."""
+        return self.purge_at - UNPAID_CHECKOUT
+
+    def is_due(self, now: int) -> bool:
+        """Whether its next step is due."""
+        return self.due_at is not None and self.due_at <= now
 
 
 CHECKOUTS = Table(CheckoutRecord, "checkout")
 
 
 def insert_checkout(tx: Transaction, record: CheckoutRecord, pending: str) -> None:
-    """Stores a new checkout, and purges a few old ones."""
+    """Stores a new checkout, and purges a few old ones. Others of the browser for the same payment, for which nothing
+    was created yet, are given up: otherwise both could be paid."""
     purge(tx, RULE, record.changed_at)
+    tx.execute(
+        "UPDATE checkout SET state = 'failed', failure = 'replaced', pending = NULL, due_at = NULL, changed_at = ?"
+        " WHERE incoming_payment_id = ? AND browser_hash = ? AND state = 'returned'",
+        (record.changed_at, record.incoming_payment_id, record.browser_hash),
+    )
     encrypted, purge_at = secrets.encrypt(tx, SECRET, pending), record.changed_at + UNPAID_CHECKOUT
     CHECKOUTS.insert(tx, msgspec.structs.replace(record, pending=encrypted, purge_at=purge_at))
 
@@ -56,15 +77,76 @@ def change_checkout(
     pending: str | None = None,
     failure: str | None = None,
     received_before: int | None = None,
+    due_at: int | None = None,
+    attempts: int = 0,
+    payment: str | None = None,
 ) -> bool:
-    """Changes the state; False if it is no longer as in `record`. The end of a checkout deletes its pending data."""
+    """Changes the state, or the pending data in the same state; False if it is no longer as in `record`. The end of a
+    checkout deletes its pending data."""
     encrypted = None if pending is None else secrets.encrypt(tx, SECRET, pending)
     has_ended = after in {"paid", "failed"}
     purge_at = LATEST if after == "paid" else 0  # the page is the payer's receipt, and shows the payee who paid
     changed = tx.execute(
-        "UPDATE checkout SET state = ?, changed_at = ?, failure = ?, purge_at = max(purge_at, ?),"
-        " pending = iif(?, NULL, coalesce(?, pending)), received_before = coalesce(?, received_before)"
+        "UPDATE checkout SET state = ?, changed_at = iif(state = ?, changed_at, ?), failure = ?,"
+        " purge_at = max(purge_at, ?), pending = iif(?, NULL, coalesce(?, pending)),"
+        " received_before = coalesce(?, received_before), due_at = ?, attempts = ?, silent = iif(?, silent, NULL),"
+        " payment = coalesce(?, payment)"
         " WHERE id_hash = ? AND state = ?",
-        (after, now, failure, purge_at, has_ended, encrypted, received_before, record.id_hash, record.state),
+        (
+            *(after, after, now, failure, purge_at, has_ended, encrypted, received_before),
+            *(None if has_ended else due_at, attempts, failure == "silent", payment, record.id_hash, record.state),
+        ),
     )
     return changed.rowcount == 1
+
+
+def begin_attempt(tx: Transaction, record: CheckoutRecord, until: int) -> bool:
+    """Counts an attempt before its first request; it is repeated after `until` if this process dies. False if the state
+    is no longer as in `record`."""
+    changed = tx.execute(
+        "UPDATE checkout SET attempts = attempts + 1, due_at = ? WHERE id_hash = ? AND state = ?",
+        (until, record.id_hash, record.state),
+    )
+    return changed.rowcount == 1
+
+
+def note_failure(tx: Transaction, record: CheckoutRecord, due_at: int, silent: str | None) -> None:
+    """Sets the time of the next attempt, and the server that did not answer in this one."""
+    tx.execute(
+        "UPDATE checkout SET due_at = ?, silent = ? WHERE id_hash = ? AND state = ?",
+        (due_at, silent, record.id_hash, record.state),
+    )
+
+
+def claim_due(tx: Transaction, now: int, until: int, limit: int) -> Sequence[CheckoutRecord]:
+    """The checkouts that are due; they are due again after `until`, and meanwhile do not stand before others."""
+    found = due(tx, now, limit)
+    for record in found:
+        tx.execute("UPDATE checkout SET due_at = ? WHERE id_hash = ?", (until, record.id_hash))
+    return found
+
+
+def due(tx: Transaction, now: int, limit: int) -> Sequence[CheckoutRecord]:
+    """Checkouts whose next step is due, longest due first, and those whose time is of a clock that was ahead."""
+    rows = CHECKOUTS.list(tx, "WHERE due_at <= ? ORDER BY due_at LIMIT ?", now, limit)
+    return [*rows, *CHECKOUTS.list(tx, "WHERE due_at > ? ORDER BY due_at LIMIT ?", now + LONGEST_PAUSE, limit)]
+
+
+def purge_due(tx: Transaction, now: int) -> None:
+    """Deletes a few checkouts that are kept no longer, with their secrets."""
+    purge(tx, RULE, now)
+
+
+def next_purge(tx: Transaction) -> int | None:
+    """When the first checkout is kept no longer."""
+    return find_number(tx, "SELECT min(purge_at) FROM checkout")
+
+
+def checkouts_of(tx: Transaction, incoming_payment_id: str, limit: int) -> Sequence[CheckoutRecord]:
+    """The newest checkouts of an incoming payment whose payers have returned, newest first."""
+    return CHECKOUTS.list(
+        tx,
+        "WHERE incoming_payment_id = ? AND state <> 'asked' ORDER BY changed_at DESC LIMIT ?",
+        incoming_payment_id,
+        limit,
+    )

@@ -16,6 +16,7 @@ CONTEXT.set_forkserver_preload(
         "payres.application",
         "payres.cli.server",
         "payres.http.server",
+        "payres.pages.serving",
         "uvloop",
     ]
 )

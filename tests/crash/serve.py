@@ -14,6 +14,7 @@ from payres.events import deliveries
 from payres.interledger import outbound, remote_payments, unanswered
 from payres.interledger.remote_payments import Backoff
 from payres.interledger.sending.connection import Timing
+from payres.owner import checkout_worker
 from payres.routes import monitoring
 from payres.store import lanes, work
 from payres.store.connections import connect_writer
@@ -64,6 +65,7 @@ def serve_by(file: Path) -> None:
         patch.object(remote_payments, "MAX_ATTEMPTS", 1000),
         patch.object(unanswered, "TICK_SECONDS", TICK_SECONDS),
         patch.object(unanswered, "pause", clock.pause),
+        patch.object(checkout_worker, "POLL_SECONDS", TICK_SECONDS),
     ):
         serve()
 
@@ -85,6 +87,10 @@ class SharedClock:
         if due is not None and due > clock.now():
             self._values[AWAITED] = due
         await asyncio.sleep(TICK_SECONDS)
+
+    def advance(self, microseconds: int) -> None:
+        """Moves the clock of all servers that run by it."""
+        self._values[OFFSET] += microseconds
 
     def forget(self) -> None:
         """Nobody waits: the server that did may have been killed."""

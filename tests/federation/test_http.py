@@ -239,7 +239,7 @@ class Server:
         if self.asked == asked:
             assert isinstance(outcome, NoAnswer)
             assert (outcome.reason, outcome.unsent, outcome.retryable) == ("unreachable", True, True)
-            assert outcome.sentence == "127.0.0.1 did not answer a moment ago; try again in a few seconds"
+            assert outcome.sentence == f"127.0.0.1:{port} did not answer a moment ago; try again in a few seconds"
         return self.asked > asked
 
 

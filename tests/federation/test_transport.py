@@ -1,5 +1,6 @@
 """Which addresses are connected to, and how the server at the other end is verified."""
 
+import asyncio
 import logging
 import socket
 import ssl
@@ -18,6 +19,8 @@ from tests.tls import Tls, privately_issued
 
 OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
 FAILED = "The connection to {} failed; check that it is up"
+UNTRUSTED = "The certificate of wallet.example is not trusted: "
+MISMATCH = f"{UNTRUSTED}Hostname mismatch, certificate is not valid for 'wallet.example'"
 NOT_PUBLIC = "{} has no public address; name a host that all the net can reach"
 
 
@@ -93,8 +96,9 @@ async def test_connection_that_no_address_accepts_is_a_failure(internet: Interne
     assert (type(failure), failure.sentence) == (NoAnswer, "wallet.example did not take a connection in time")
     with socket.socket() as bound:  # so that nobody else gets the port, and nobody listens
         bound.bind(("127.0.0.1", 0))
-        failure = await failure_of(loopback(), f"http://127.0.0.1:{bound.getsockname()[1]}/")
-    assert (type(failure), failure.sentence) == (NoAnswer, FAILED.format("127.0.0.1"))
+        authority = f"127.0.0.1:{bound.getsockname()[1]}"
+        failure = await failure_of(loopback(), f"http://{authority}/")
+    assert (type(failure), failure.sentence) == (NoAnswer, FAILED.format(authority))
 
 
 # TLS
@@ -104,8 +108,11 @@ async def test_connection_that_no_address_accepts_is_a_failure(internet: Interne
 async def test_certificate_must_be_for_the_name(internet: Internet, tls: Tls, serve: Serve, address: str) -> None:
     internet.reached[address] = await serve(OK, tls.server("other.example"))
     internet.point("wallet.example", [address])
-    failure = await failure_of(loopback(), "https://wallet.example/")
-    assert (failure.sentence, failure.unsent) == (FAILED.format("wallet.example"), True)
+    async with loopback() as client:
+        for _ in range(2):  # it has answered, so it does not count as down for a while
+            failure = await failure_of(client, "https://wallet.example/")
+            assert (failure.sentence, failure.unsent, failure.retryable) == (MISMATCH, True, True)
+            assert failure.reason == "untrusted_certificate"
 
 
 async def test_certificate_must_be_trusted_and_not_only_by_the_environment(
@@ -116,7 +123,20 @@ async def test_certificate_must_be_trusted_and_not_only_by_the_environment(
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "server.pem"))
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
     failure = await failure_of(loopback(), "https://wallet.example/")
-    assert (failure.sentence, failure.unsent) == (FAILED.format("wallet.example"), True)
+    assert (failure.sentence, failure.unsent) == (f"{UNTRUSTED}self-signed certificate", True)
+
+
+async def test_server_without_tls_is_no_untrusted_one(internet: Internet) -> None:
+    def speak(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(OK)
+        writer.close()
+
+    async with await asyncio.start_server(speak, "127.0.0.1", 0) as server:
+        internet.reached["127.0.0.1"] = server.sockets[0].getsockname()[1]
+        internet.point("wallet.example", ["127.0.0.1"])
+        failure = await failure_of(loopback(), "https://wallet.example/")
+    told = "TLS with wallet.example failed; check that it speaks HTTPS at this port"
+    assert (failure.sentence, failure.reason, failure.unsent) == (told, "unreachable", True)
 
 
 def test_certificates_are_those_of_the_system() -> None:

@@ -156,7 +156,7 @@ async def test_peer_that_says_nothing_is_waited_for_until_the_packet_expires(nod
         near, prepare = await pair(node, far), far_prepare(node, 500, FULFILLMENT)
         node.clock.advance((LIFETIME - 2 * SECOND) / SECOND)
         assert await node.answer(near, prepare, "number") is NoReply.OUTCOME_UNKNOWN
-    assert await node.last_error() == "127.0.0.1 did not answer within 1 seconds"
+    assert (await node.last_error() or "").endswith(" did not answer within 1 seconds")
 
 
 async def test_expiry_shrinks_and_has_whole_milliseconds(node: Node) -> None:

@@ -1,7 +1,9 @@
 """Paying a bill here from a wallet on another server, in a browser that the servers send to and fro."""
 
 import asyncio
+import html
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,24 +16,34 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from payres.clock import SECOND
 from payres.http.server import settings_of
 from payres.limits import BURST_SECONDS, CHECKOUT_RATE
-from payres.store.checkouts import CHECKOUTS, State, change_checkout
+from payres.owner import checkout_worker
+from payres.owner.checkout import load
+from payres.owner.checkout_steps import TOO_FAST
+from payres.store.checkouts import CHECKOUTS, CheckoutRecord, State, change_checkout
 from payres.store.payments import OUTGOING
 from payres.testing import instance as testing
 from payres.testing.peering import peer
 from tests.helpers import Json, amount, receiver_of, sign_in_token, usd, wait_until
+from tests.http_server import reply, serving
 from tests.instance import Instance, run_instance
 from tests.interledger.network import let_time_pass, network
 from tests.pages.account.browser import signed_out
 from tests.pages.admin.browser import words_of
 from tests.rafiki import WAIT, Rafiki, run_rafiki
+from tests.tls import server_tls
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sequence[Instance]]:
     """The shop's server, and those of two payers; each payer's is a peer of the shop's."""
-    with network(tmp_path_factory.mktemp("checkout"), "shop", "one", "two") as found:
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        network(tmp_path_factory.mktemp("checkout"), "shop", "one", "two") as found,
+    ):
+        patched.setattr(checkout_worker, "POLL_SECONDS", 0.02)
         for payers in found[1:]:
             peer(found[0], payers)
         yield found
@@ -139,7 +151,7 @@ def test_grant_is_for_just_this_payment(servers: Sequence[Instance], payer: Paye
     [item] = json.loads(access)
     assert item == {
         "type": "outgoing-payment",
-        "actions": ["create", "read"],
+        "actions": ["create", "read", "list"],
         "identifier": one.wallet("alice"),
         "limits": {"receiver": payer.bill, "debitAmount": item["limits"]["debitAmount"]},
     }
@@ -155,6 +167,16 @@ def test_wallet_that_does_not_allow_it(servers: Sequence[Instance], payer: Payer
     )
     assert payments_of(one, payer.bill) == 0
     assert payer.end(payer.approved(one)).startswith("Paid")
+
+
+def test_wallet_that_was_asked_too_long_ago(servers: Sequence[Instance], payer: Payer) -> None:
+    """Nobody said no there."""
+    there = payer.asked(servers[1].wallet("alice"))
+    let_time_pass(servers, 3600)
+    found = re.search(rf'href="({payer.shop.base_url}{payer.path}/return/[^"]+)"', payer.http.get(there).text)
+    assert found is not None
+    told = "Not paid The time to allow it has expired at your wallet, so no money has left it. You can begin again."
+    assert payer.end(html.unescape(found[1])).startswith(told)
 
 
 def test_bill_that_was_paid_meanwhile_is_not_paid_again(servers: Sequence[Instance], payer: Payer) -> None:
@@ -196,6 +218,12 @@ def test_wallet_that_cannot_be_asked(
     assert told in words_of(answer)
     assert "<title>Error: pay Bob" in answer.text
     assert not typed or f'value="{typed}"' in answer.text
+
+
+def test_certificate_that_is_not_trusted_is_named(payer: Payer, tmp_path: Path) -> None:
+    with serving(lambda handler: reply(handler, 200), server_tls(tmp_path / "tls.pem", "wallet.example")) as port:
+        page = payer.begin(f"https://127.0.0.1:{port}/bob")
+    assert f"The certificate of 127.0.0.1:{port} is not trusted, so it was not asked." in words_of(page)
 
 
 def test_wallet_that_has_too_little_is_asked_and_does_not_pay(servers: Sequence[Instance]) -> None:
@@ -291,6 +319,15 @@ def test_what_is_stored_is_no_secret_in_clear(servers: Sequence[Instance], payer
     assert not [value for value in row if secret in str(value) or "continue" in str(value)]
 
 
+def test_this_server_is_known_to_keep_keys(servers: Sequence[Instance], payer: Payer) -> None:
+    payer.approved(servers[1])
+    id_hash = row_of(payer).id_hash
+    found = payer.shop.read(lambda work: load(work, id_hash))
+    assert found is not None
+    assert found.asked is not None
+    assert found.asked.keeps_keys
+
+
 def test_begins_are_limited(servers: Sequence[Instance], payer: Payer) -> None:
     token = sign_in_token(payer.http, payer.path)
     fields, many = {"csrf": token, "choice": "any", "payer": "http://127.0.0.1:1/x"}, BURST_SECONDS * CHECKOUT_RATE
@@ -328,10 +365,27 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
 
 @pytest.fixture
 def wallet(servers: Sequence[Instance]) -> Iterator[Rafiki]:
-    with run_rafiki(servers[0].clock) as found:
+    """It is asked again only when the test lets time pass."""
+    let_time_pass(servers, 60)  # or payments would be begun too often
+    with run_rafiki(servers[0].clock) as found, standing_still(*servers):
         yield found
 
 
+@contextmanager
+def standing_still(*servers: Instance) -> Iterator[None]:
+    """Their clocks stand still but for what the test moves, and have the same time afterwards."""
+    for server in servers:
+        server.clock.freeze(True)
+    try:
+        yield
+    finally:
+        latest = max(server.clock.now() for server in servers)
+        for server in servers:
+            server.clock.advance((latest - server.clock.now()) / SECOND)
+            server.clock.freeze(False)
+
+
+INACTIVE = (403, {"error": {"code": "403", "description": "Inactive Token"}})
 DEEP = b"[" * 60_000
 NOT_OPEN, NO_WAY, SILENT = "has no wallet that can be asked to pay", "cannot pay this", "does not answer"
 
@@ -417,7 +471,7 @@ def test_token_goes_to_no_other_server(servers: Sequence[Instance], payer: Payer
     payer.asked(wallet.wallet)
     with run_rafiki(servers[0].clock) as other:
         wallet.answers["create"] = wallet.with_members("create", id=f"{other.url}/tenant/outgoing-payments/1")
-        assert words_of(payer.http.get(wallet.approve(), follow_redirects=True)).startswith("On its way")
+        assert words_of(payer.http.get(wallet.approve(), follow_redirects=True)).startswith("Not known yet")
         assert (other.asked, wallet.made("create")) == ([], 1)
 
 
@@ -477,9 +531,6 @@ def test_payer_chooses_how_much(servers: Sequence[Instance], wallet: Rafiki) -> 
         assert wallet.refused == []
 
 
-INACTIVE = (403, {"error": {"code": "403", "description": "Inactive Token"}})
-
-
 @pytest.mark.parametrize(
     ("name", "answer", "told"),
     [
@@ -491,7 +542,6 @@ INACTIVE = (403, {"error": {"code": "403", "description": "Inactive Token"}})
         ("continue", {"access_token": None}, "Your wallet did not pay"),
         ("continue", (200, b"<html>"), "Your wallet did not answer"),
         ("continue", (200, b" " * 70_000), "Your wallet did not answer"),
-        ("continue", (503, b""), "Your wallet did not answer"),
         ("create", (400, {"error": {"code": "400"}}), "Your wallet did not pay"),
         ("create", INACTIVE, "Your wallet did not pay What it agreed to"),
         ("create", (403, {"error": {"code": "insufficient_funds"}}), "Your wallet did not pay It"),
@@ -530,35 +580,245 @@ def test_wallet_that_agreed_and_does_not_pay(payer: Payer, wallet: Rafiki, name:
 def test_payment_of_unknown_outcome_is_not_made_again(
     servers: Sequence[Instance], payer: Payer, wallet: Rafiki, answer: Any
 ) -> None:
+    """Where the server cannot be asked either what it has."""
     payer.asked(wallet.wallet)
     wallet.answers["create"] = (
         (lambda _: answer) if isinstance(answer, tuple) else wallet.with_members("create", **answer)
     )
+    wallet.answers["list"] = lambda _: INACTIVE
     page = payer.http.get(wallet.approve(), follow_redirects=True)
-    assert words_of(page).startswith("On its way")
+    assert words_of(page).startswith(f"Not known yet {wallet.url[7:]} has not said whether it has paid. It is asked")
+    assert page.headers["refresh"] == "5"
     let_time_pass(servers, 180)
     page = payer.http.get(wallet.approve(), follow_redirects=True)
-    assert words_of(page).startswith("Not here yet Bob has not got it yet. Look in your wallet whether it has paid")
+    assert words_of(page).startswith("Not known yet")
     assert ("Begin again" in page.text, page.headers["refresh"]) == (False, "30")
-    assert (wallet.made("create"), wallet.made("read")) == (1, 0)
+    assert (wallet.made("create"), wallet.made("read"), wallet.made("list") > 0) == (1, 0, True)
     payer.shop.client.pay(payer.shop.wallet("alice"), payer.bill, receiveAmount=usd(1250))
     assert payer.end(wallet.approve()).startswith("Paid")
 
 
-def test_server_that_wants_to_be_waited_for(servers: Sequence[Instance], payer: Payer, wallet: Rafiki) -> None:
-    wallet.wait = WAIT
+# Interruptions
+
+
+def row_of(payer: Payer) -> CheckoutRecord:
+    [record] = payer.shop.read(lambda tx: CHECKOUTS.list(tx, "WHERE incoming_payment_id = ?", payer.id))
+    return record
+
+
+def wait_for(payer: Payer, happens: Callable[[], bool]) -> None:
+    """Time passes on the shop's server until its next step is due, and so on. No browser comes."""
+
+    def has_happened() -> bool:
+        due_at = row_of(payer).due_at
+        if due_at is not None and not happens():
+            payer.shop.clock.advance(max(0, due_at - payer.shop.clock.now()) / SECOND)
+        return happens()
+
+    wait_until(has_happened, lambda: f"{row_of(payer)}", pause=0.05)
+
+
+def is_in(payer: Payer, state: State) -> bool:
+    return row_of(payer).state == state
+
+
+@pytest.mark.parametrize("name", ["continue", "create"])
+def test_server_that_is_down_for_a_while_is_asked_again(payer: Payer, wallet: Rafiki, name: str) -> None:
+    """The consent is not lost, nor does anybody have to come back. Nothing has left the wallet by then."""
     payer.asked(wallet.wallet)
-    page = payer.http.get(wallet.approve())
-    assert (words_of(page)[:10], page.headers["refresh"]) == ("One moment", str(WAIT))
+    back = wallet.approve()
+    if name == "continue":
+        wallet.stop()
+    else:
+        wallet.answers["continue"] = lambda _: wallet.stop()
+    page = payer.http.get(back, follow_redirects=True)
+    told = f"Your wallet does not answer {wallet.url[7:]} does not answer. Your wallet has agreed, and no money"
+    assert (words_of(page)[: len(told)], "Begin again" in page.text) == (told, True)
+    assert page.headers["refresh"] == "5"
+    assert wallet.made("create") == 0
+    wallet.start()
+    wait_for(payer, lambda: wallet.made("read") > 0)
+    assert (wallet.made("continue"), wallet.made("create"), len(wallet.payments)) == (1, 1, 1)
+    assert wallet.refused == []
+    assert words(payer, wallet.back).startswith("On its way")
+
+
+@pytest.mark.parametrize("answer", [(503, b""), (500, b""), (429, b"")])
+def test_consent_outlives_a_server_with_a_fault(payer: Payer, wallet: Rafiki, answer: Any) -> None:
+    payer.asked(wallet.wallet)
+    answers = [answer, answer, None]
+    wallet.answers["continue"] = lambda _: answers.pop(0)
+    page = payer.http.get(wallet.approve(), follow_redirects=True)
+    assert words_of(page).startswith("Your wallet does not answer")
+    wait_for(payer, lambda: wallet.made("read") > 0)
+    assert (answers, len(wallet.payments), wallet.refused) == ([], 1, [])
+
+
+def test_consent_that_lapses_meanwhile_pays_nothing(payer: Payer, wallet: Rafiki) -> None:
+    payer.asked(wallet.wallet)
+    wallet.answers["continue"] = lambda _: (503, b"")
+    payer.http.get(wallet.approve(), follow_redirects=True)
+    lapsed = {"code": "request_denied", "details": {"reason": "approval_expired"}}
+    wallet.answers["continue"] = lambda _: (401, {"error": lapsed})
+    wait_for(payer, partial(is_in, payer, "failed"))
+    assert words(payer, wallet.back).startswith("Not paid The time to allow it has expired at your wallet, so no money")
+    assert (wallet.made("create"), row_of(payer).pending) == (0, None)
+
+
+def test_silent_server_is_given_up_after_an_hour(payer: Payer, wallet: Rafiki) -> None:
+    payer.asked(wallet.wallet)
+    wallet.answers["continue"] = lambda _: (503, b"")
+    payer.http.get(wallet.approve(), follow_redirects=True)
+    wait_for(payer, partial(is_in, payer, "failed"))
+    told = f"Your wallet did not answer {wallet.url[7:]} did not answer. No money has left your wallet; you can begin"
+    assert words(payer, wallet.back).startswith(told)
+    assert wallet.made("continue") < 20
+    wait_until(lambda: wallet.made("cancel"))
+    assert (wallet.made("create"), wallet.made("cancel"), row_of(payer).pending) == (0, 1, None)
+
+
+def test_lost_answer_to_the_continuation_pays_nothing(payer: Payer, wallet: Rafiki) -> None:
+    """It is given once. The token that nobody has is revoked."""
+    payer.asked(wallet.wallet)
+    wallet.lost = {"continue"}
+    payer.http.get(wallet.approve(), follow_redirects=True)
+    wallet.lost = set()
+    wait_for(payer, partial(is_in, payer, "failed"))
+    assert words(payer, wallet.back).startswith("Your wallet did not pay What it agreed to does not hold any more.")
+    wait_until(lambda: wallet.made("cancel"))
+    assert (wallet.made("continue"), wallet.made("create"), wallet.made("cancel")) == (2, 0, 1)
+
+
+@pytest.mark.parametrize("keeps_keys", [True, False], ids=["key", "list"])
+@pytest.mark.parametrize("is_made", [True, False], ids=["made", "not made"])
+def test_lost_answer_to_the_creation(payer: Payer, wallet: Rafiki, keeps_keys: bool, is_made: bool) -> None:
+    """A server that keeps keys is asked the same again, another one first what it has."""
+    wallet.keeps_keys = keeps_keys
+    payer.asked(wallet.wallet)
+    if is_made:
+        wallet.lost = {"create"}
+    else:
+        wallet.answers["create"] = lambda _: (500, b"")
+    page = payer.http.get(wallet.approve(), follow_redirects=True)
+    assert words_of(page).startswith(f"Not known yet {wallet.url[7:]} has not said whether it has paid.")
+    assert "Begin again" not in page.text
+    wallet.lost, wallet.answers = set(), {}
+    wait_for(payer, lambda: wallet.made("read") > 0)
+    again = int(keeps_keys or not is_made)
+    assert (wallet.made("create"), wallet.made("list")) == (1 + again, int(not keeps_keys))
+    assert (len(wallet.payments), wallet.refused) == (1, [])
+    assert words(payer, wallet.back).startswith("On its way")
+
+
+def test_server_that_is_silent_while_it_pays_is_named(payer: Payer, wallet: Rafiki) -> None:
+    payer.asked(wallet.wallet)
+    wallet.answers["read"] = lambda _: (503, b"")
+    payer.http.get(wallet.approve(), follow_redirects=True)
+    wait_for(payer, lambda: row_of(payer).silent is not None)
+    page = words(payer, wallet.back)
+    assert page.startswith("On its way")
+    assert f"{wallet.url[7:]} does not answer now." in page
+
+
+def test_payment_is_found_among_others(payer: Payer, wallet: Rafiki) -> None:
+    payer.asked(wallet.wallet)
+    wallet.lost = {"create"}
+    payer.http.get(wallet.approve(), follow_redirects=True)
+    wallet.lost = set()
+    others = [{**wallet.payments[0], "id": f"{wallet.url}/x/{n}", "quoteId": f"{wallet.url}/q/{n}"} for n in range(5)]
+    pages = [
+        (200, {"pagination": {"hasNextPage": True, "hasPreviousPage": False, "endCursor": "4"}, "result": others}),
+        None,
+    ]
+    wallet.answers["list"] = lambda _: pages.pop(0)
+    wait_for(payer, lambda: wallet.made("read") > 0)
+    assert (pages, wallet.made("create"), wallet.refused) == ([], 1, [])
+
+
+def test_refusal_of_the_second_creation_says_nothing_about_the_first(payer: Payer, wallet: Rafiki) -> None:
+    """The first request was still on its way when the second was sent."""
+    payer.asked(wallet.wallet)
+    wallet.lost = {"create"}
+    payer.http.get(wallet.approve(), follow_redirects=True)
+    wallet.lost = set()
+    empty = {"pagination": {"hasNextPage": False, "hasPreviousPage": False}, "result": []}
+    lists = [(200, empty), None]
+    wallet.answers["list"] = lambda _: lists.pop(0)
+    wait_for(payer, lambda: wallet.made("read") > 0)
+    assert (wallet.refused, len(wallet.payments), wallet.made("create")) == (["create: invalid quote"], 1, 2)
+    assert words(payer, wallet.back).startswith("On its way")
+
+
+def test_payment_is_not_created_for_a_bill_that_was_paid_meanwhile(payer: Payer, wallet: Rafiki) -> None:
+    payer.asked(wallet.wallet)
+    wallet.answers["create"] = lambda _: (500, b"")
+    payer.http.get(wallet.approve(), follow_redirects=True)
+    wallet.answers = {}
+    payer.shop.client.pay(payer.shop.wallet("alice"), payer.bill, receiveAmount=usd(1250))
+    assert payer.end(wallet.back).startswith("Not paid Meanwhile the bill was paid, or it has ended.")
+    wait_until(lambda: wallet.made("cancel"))
+    assert (wallet.payments, wallet.made("create"), wallet.made("list"), wallet.made("cancel")) == ([], 1, 1, 1)
+
+
+def test_who_begins_again_does_not_pay_twice(payer: Payer, wallet: Rafiki) -> None:
+    payer.asked(wallet.wallet)
+    wallet.answers["continue"] = lambda _: (503, b"")
+    first = wallet.approve()
+    payer.http.get(first, follow_redirects=True)
+    wallet.answers = {}
+    payer.asked(wallet.wallet)
+    assert payer.end(first).startswith("Not paid You have begun again since then, so this was given up.")
+    let_time_pass([payer.shop], 60)
+    assert words_of(payer.http.get(wallet.approve(), follow_redirects=True)).startswith("On its way")
+    assert (wallet.made("create"), len(wallet.payments)) == (1, 1)
+
+
+def test_secrets_are_deleted_after_a_day(payer: Payer, wallet: Rafiki) -> None:
+    """Also if nobody begins another payment."""
+    payer.asked(wallet.wallet)
+    let_time_pass([payer.shop], 86_400)
+    wait_until(
+        lambda: not payer.shop.read(lambda tx: CHECKOUTS.list(tx, "WHERE id_hash IS NOT NULL AND state = 'asked'"))
+    )
+
+
+def test_clock_that_was_ahead_does_not_delay_it(payer: Payer, wallet: Rafiki) -> None:
+    let_time_pass([payer.shop], 40_000)
+    payer.asked(wallet.wallet)
+    wallet.answers["continue"] = lambda _: (503, b"")
+    payer.http.get(wallet.approve(), follow_redirects=True)
+    wallet.answers = {}
+    let_time_pass([payer.shop], -40_000)
+    wallet.granted = payer.shop.clock.now()
+    wait_until(partial(is_in, payer, "made"))
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("result=grant_rejected", "Not paid It was not allowed at your wallet"),
+        ("result=invalid_interaction&message=interaction%20expired", "Not paid The time to allow it has expired"),
+        ("result=unknown_interaction&message=unknown%20interaction", "Not paid The time to allow it has expired"),
+    ],
+)
+def test_consent_that_was_not_given(payer: Payer, wallet: Rafiki, query: str, told: str) -> None:
+    payer.asked(wallet.wallet)
+    assert payer.end(f"{wallet.back}?{query}").startswith(told)
+    assert "Begin again" in payer.http.get(wallet.back).text
+
+
+def test_server_that_wants_to_be_waited_for(servers: Sequence[Instance], payer: Payer, wallet: Rafiki) -> None:
+    wallet.wait = WAIT + 1
+    payer.asked(wallet.wallet)
+    page = payer.http.get(wallet.approve(), follow_redirects=True)
+    assert (words_of(page)[:10], page.headers["refresh"]) == ("One moment", str(WAIT + 1))
     assert wallet.made("continue") == 0
-    let_time_pass(servers, WAIT)
     wallet.answers["continue"] = lambda _: (400, {"error": {"code": "too_fast"}})
-    page = payer.http.get(wallet.approve())
-    assert (words_of(page)[:10], page.headers["refresh"]) == ("One moment", "5")
-    assert wallet.made("continue") == 1
+    let_time_pass(servers, WAIT + 1)
+    wait_until(lambda: payer.http.get(wallet.back).headers["refresh"] == str(TOO_FAST // SECOND))
+    assert (words(payer, wallet.back)[:10], wallet.made("continue")) == ("One moment", 1)
     del wallet.answers["continue"]
-    let_time_pass(servers, 5)
-    assert payer.http.get(wallet.approve()).status_code == 303
+    wait_for(payer, lambda: wallet.made("read") > 0)
     assert (wallet.refused, wallet.made("continue"), wallet.made("create")) == ([], 2, 1)
 
 
@@ -568,8 +828,8 @@ def test_wait_that_is_none(servers: Sequence[Instance], payer: Payer, wallet: Ra
     wallet.wait = wait
     payer.asked(wallet.wallet)
     wallet.wait = 0
-    page = payer.http.get(wallet.approve())
-    assert page.headers.get("refresh", "0") == ("0" if wait < 0 else "60")
+    page = payer.http.get(wallet.approve(), follow_redirects=True)
+    assert page.headers["refresh"] == ("2" if wait < 0 else "60")
 
 
 def test_two_returns_at_once_pay_once(payer: Payer, wallet: Rafiki) -> None:
@@ -582,7 +842,7 @@ def test_two_returns_at_once_pay_once(payer: Payer, wallet: Rafiki) -> None:
 
     wallet.answers["continue"] = answer
     assert payer.http.get(wallet.approve(), follow_redirects=True).status_code == 200
-    assert [one[:10] for one in seen] == ["On its way"]
+    assert [one[:10] for one in seen] == ["One moment"]
     assert (wallet.made("continue"), wallet.made("create")) == (1, 1)
 
 
@@ -590,10 +850,11 @@ def test_grant_is_given_back_when_the_bill_was_paid_meanwhile(payer: Payer, wall
     payer.asked(wallet.wallet)
     payer.shop.client.pay(payer.shop.wallet("alice"), payer.bill, receiveAmount=usd(1))
     assert payer.end(wallet.approve()).startswith("Not paid Meanwhile the bill was paid")
+    wait_until(lambda: wallet.made("cancel"))
     assert (wallet.refused, wallet.made("cancel"), wallet.made("continue")) == ([], 1, 0)
 
 
-@pytest.mark.parametrize(("state", "told"), [("asked", "Your wallet did not pay"), ("returned", "On its way")])
+@pytest.mark.parametrize(("state", "told"), [("asked", "Your wallet did not pay"), ("made", "On its way")])
 def test_payment_that_an_earlier_version_has_begun(payer: Payer, wallet: Rafiki, state: State, told: str) -> None:
     """What it has stored cannot be read: nothing is asked, and money that comes is still seen."""
     payer.asked(wallet.wallet)
@@ -668,7 +929,7 @@ def waiting(patient: Instance) -> Iterator[Payer]:
 
 @pytest.fixture
 def slow(patient: Instance) -> Iterator[Rafiki]:
-    with run_rafiki(patient.clock) as found:
+    with run_rafiki(patient.clock) as found, standing_still(patient):
         yield found
 
 
@@ -698,9 +959,9 @@ def test_silent_server_is_asked_once(waiting: Payer, slow: Rafiki, elapse: Elaps
 @pytest.mark.parametrize(
     ("names", "seconds", "told", "reads"),
     [
-        (["continue"], 5, "Your wallet did not answer", 0),
-        (["create"], 5, "On its way", 0),
-        (["continue", "create"], 3.6, "On its way", 0),
+        (["continue"], 5, "Your wallet does not answer", 0),
+        (["create"], 5, "Not known yet", 0),
+        (["continue", "create"], 3.6, "Not known yet", 0),
         (["read"], 3.2, "On its way", 1),
         (["read"], 2.8, "The payment has failed", 1),
     ],

@@ -118,6 +118,26 @@ NEWER = (
 )
 
 
+def test_checkouts_of_the_version_before_may_have_paid(path: str) -> None:
+    """It did not store whether it had sent the creation of a payment."""
+    steps = migrations.migrations()
+    row = "VALUES (?, '1', x'01', 'https://wallet.example/a', 1, ?, 5, 9, ?, ?)"
+    columns = "id_hash, incoming_payment_id, browser_hash, payer, amount, state, changed_at, purge_at, failure, pending"
+    states = ("asked", "returned", "made", "paid", "failed")
+    with plain(path) as connection:
+        for number in range(FIRST, 27):
+            execute_script(connection, steps[number])
+        for state in states:
+            failure = "denied" if state == "failed" else None
+            pending = None if state in {"paid", "failed"} else b"x"
+            connection.execute(f"INSERT INTO checkout ({columns}) {row}", (state.encode(), state, failure, pending))
+        execute_script(connection, steps[27])
+        found = connection.execute("SELECT CAST(id_hash AS TEXT), state, due_at, attempts FROM checkout").fetchall()
+    after = {"returned": "made"}
+    expected = {(one, after.get(one, one), 5 if one in {"returned", "made"} else None, 0) for one in states}
+    assert set(found) == expected
+
+
 @pytest.mark.parametrize(
     ("statements", "sentence"),
     [

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
@@ -35,6 +34,10 @@ PROBLEMS: Final[Mapping[str, tuple[str, str]]] = {
     "completed": ("to", marked("This bill is paid, and takes no more money.")),
     "expired": ("to", marked("This bill has expired. Ask for a new one.")),
     "unreachable": ("to", marked("{host} does not answer. Check the address; if it is right, try again later.")),
+    "untrusted_certificate": (
+        "to",
+        marked("The certificate of {host} is not trusted, so nothing was sent. Check the address."),
+    ),
     "refused": ("to", marked("{host} does not let this server pay it. Ask whoever gave you the address.")),
     "bad_content": ("to", marked("{host} answers with something that cannot be paid. Check the address.")),
     "no_ilp_method": ("to", marked("No way for money leads from here to {host}. Ask whoever runs this server.")),
@@ -210,7 +213,7 @@ def _said(visit: Visit, error: DomainError, wish: Wish, theirs: Asset, free: int
     values: dict[str, Any] = {
         "example": f"${server}/bob",
         "plain": f"{server}/bob",
-        "host": urlsplit(_url(visit, wish)).hostname or "",
+        "host": _host(visit, wish),
         "own": own.code,
         "theirs": theirs.code,
         "free": language.money(free, own),
@@ -221,8 +224,8 @@ def _said(visit: Visit, error: DomainError, wish: Wish, theirs: Asset, free: int
     return field, language.say(sentence, **values)
 
 
-def _url(visit: Visit, wish: Wish) -> str:
+def _host(visit: Visit, wish: Wish) -> str:
     try:
-        return visible_url(sending.typed_url(visit.context.urls, wish.to)).text
+        return visible_url(sending.typed_url(visit.context.urls, wish.to)).host
     except DomainError:
         return ""

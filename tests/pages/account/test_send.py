@@ -25,6 +25,7 @@ from tests.instance import Instance
 from tests.interledger.network import network
 from tests.pages.account.browser import OwnersBrowser
 from tests.pages.admin.browser import words_of
+from tests.tls import server_tls
 
 NUMBERS = count(1)
 SEND = "/account/send"
@@ -130,7 +131,7 @@ def test_receiver_reads_who_has_paid_and_what_for(payres: Instance, sender: Send
         ("{base}/nobody-here", "1", "to", "There is no wallet at this address"),
         ("{base}/pay/nothing", "1", "to", "There is no such bill"),
         ("{base}/incoming-payments/nothing", "1", "to", "There is no such bill"),
-        ("http://127.0.0.1:9/bob", "1", "to", "127.0.0.1 does not answer"),
+        ("http://127.0.0.1:9/bob", "1", "to", "127.0.0.1:9 does not answer"),
         ("bob", "", "amount", "Type an amount, like 12.50."),
         ("bob", "1.234,567", "amount", "USD has 2 decimals."),
         ("bob", "100.01", "amount", "You have USD 100.00. Send that or less."),
@@ -354,7 +355,7 @@ def test_bill_of_another_server_is_paid_by_its_link(pair: Sequence[Instance]) ->
 def test_server_without_a_way_is_said(tmp_path: Path) -> None:
     with network(tmp_path, "a", "b") as (a, b), Sender(a) as sender:
         page = sender.ask(b.wallet("bob"), "5")
-        assert "No way for money leads to 127.0.0.1 now" in problem(page, "to")
+        assert f"No way for money leads to {b.base_url[7:]} now" in problem(page, "to")
         assert a.read(lambda work: number(work, "SELECT count(*) FROM quote WHERE wish IS NOT NULL")) == 0
 
 
@@ -367,6 +368,12 @@ def test_deposit_has_a_page(sender: Sender) -> None:
     assert "salary" in page
     with Sender(instance) as other:
         assert other.http.get(f"/account/payments/{found}").status_code == 404
+
+
+def test_certificate_that_is_not_trusted_is_named(sender: Sender, tmp_path: Path) -> None:
+    with serving(lambda handler: reply(handler, 200), server_tls(tmp_path / "tls.pem", "wallet.example")) as port:
+        said = problem(sender.ask(f"https://127.0.0.1:{port}/bob", "1"), "to")
+    assert said.startswith(f"The certificate of 127.0.0.1:{port} is not trusted, so nothing was sent.")
 
 
 def test_other_servers_that_misbehave(payres: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -385,12 +392,12 @@ def test_other_servers_that_misbehave(payres: Instance, monkeypatch: pytest.Monk
     }
     said = {
         "/gone": "There is no wallet at this address.",
-        "/broken": "127.0.0.1 does not answer.",
+        "/broken": "{host} does not answer.",
         "/moved": "There is no wallet at this address.",
         "/page": "There is no wallet at this address.",
         "/ours": "There is no wallet at this address.",
-        "/wallet": "127.0.0.1 does not let this server pay it.",
-        "/silent": "127.0.0.1 does not answer.",
+        "/wallet": "{host} does not let this server pay it.",
+        "/silent": "{host} does not answer.",
     }
     stopped = Event()
 
@@ -403,7 +410,7 @@ def test_other_servers_that_misbehave(payres: Instance, monkeypatch: pytest.Monk
     with serving(answer) as port, Sender(payres) as sender:
         for path, sentence in said.items():
             page = sender.ask(f"http://127.0.0.1:{port}{path}", "1")
-            assert problem(page, "to").startswith(sentence), path
+            assert problem(page, "to").startswith(sentence.format(host=f"127.0.0.1:{port}")), path
             assert "<script" not in page.text
         stopped.set()
         assert sender.balance == "100.00"
