@@ -25,6 +25,7 @@ from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import watch_rates
 from payres.federation.takeover import watch_base_url
 from payres.federation.transport import Bounds
+from payres.grants.sign_in import PasswordGate, SignInGuard
 from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin
@@ -52,6 +53,7 @@ from payres.store import runs
 from payres.store.connections import server_lock
 from payres.store.database import Database
 from payres.store.secrets import ensure_secret, existing_secret
+from payres.store.sessions import OF_OPERATORS
 from payres.store.work import Environment
 from payres.urls import ADMIN_ROOT, PAGE_ROOTS, ROOT_WALLET_PATH, is_loopback
 
@@ -183,6 +185,8 @@ class _Opening:
             self._start_workers(database, node)
         sender = Sender(environment.clock, settings.allow_private_hosts, environment.metrics)
         self._stack.push_async_callback(sender.aclose)
+        passwords = PasswordGate()
+        self._stack.callback(passwords.close)
         if not settings.read_only:
             self._start(Deliveries(database, changes, sender).run(), poll_events(database, changes))
         return Context(
@@ -204,6 +208,9 @@ class _Opening:
             sender=sender,
             readiness=Readiness(database),
             pages=_Pages(),
+            passwords=passwords,
+            sign_in=SignInGuard(passwords),
+            operator_sign_in=SignInGuard(passwords, OF_OPERATORS),
         )
 
     async def storage(self) -> Database:

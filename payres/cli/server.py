@@ -28,7 +28,7 @@ from payres.cli.session import JsonObject, Session, warn, with_session
 from payres.clock import format_time_if_any
 from payres.gnap import GrantRequest
 from payres.grants.requests import request_grant
-from payres.grants.sign_in import verify_password
+from payres.grants.sign_in import hash_password, verify_password
 from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.logs import RequestLog
 from payres.operator import wallets
@@ -266,7 +266,7 @@ def _open_demo_wallets(work: Work) -> Sequence[JsonObject]:
     it."""
     if count_wallets(work) == 0:
         for path, balance in DEMO_WALLETS.items():
-            wallets.create_wallet(work, path, "USD", 2, path.capitalize(), f"{path}-demo")
+            wallets.create_wallet(work, path, "USD", 2, path.capitalize(), hash_password(f"{path}-demo"))
             if balance is not None:
                 wallets.deposit(work, path, balance)
     found = [record for path in DEMO_WALLETS if (record := find_wallet(work, path))]

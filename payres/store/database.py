@@ -9,6 +9,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -121,15 +122,16 @@ class Database:
 
 
 class ExamineLane(Lane):
-    """Runs reads that may take long on other threads, on a connection that the first of them opens."""
+    """Runs reads that may take long on a thread of its own, on a connection that the first of them opens."""
 
     def __init__(self, path: str, environment: Environment, on_stop: Callable[[FailStop], None]) -> None:
         super().__init__(environment, on_stop)
         self._path = path
+        self._thread = ThreadPoolExecutor(1, "examine")
         self._connection: sqlite3.Connection | None = None
 
     async def run_together(self, batch: list[Queued]) -> list[Any]:
-        return await asyncio.to_thread(self._run, units_of(batch))
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, units_of(batch))
 
     def _run(self, units: Sequence[Unit]) -> list[Any]:
         try:
@@ -151,6 +153,7 @@ class ExamineLane(Lane):
     async def _finish(self) -> None:
         await super()._finish()
         self.disconnect()
+        self._thread.shutdown(wait=False)
 
 
 class StandbyLane(ExamineLane):
