@@ -30,6 +30,7 @@ from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin
 from payres.http.observation import Observer
+from payres.identifiers import new_secret
 from payres.interledger.carrying import Carrier
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
@@ -224,8 +225,11 @@ class _Opening:
         self._stack.push_async_callback(database.close)
         await database.read(require_current)
         with suppress(Unavailable):  # if this fails, the next start cannot report that this run did not end cleanly
-            for sentence in await database.write(begin_run):
+            token = None if self._environment.is_disposable else new_secret()
+            for sentence in await database.write(partial(begin_run, token=token)):
                 log.warning("%s", sentence)
+            if token is not None:
+                await database.watch_commits(token)
         self._stack.push_async_callback(_end_run, database)
         return database
 

@@ -12,8 +12,9 @@ import msgspec
 from payres.clock import SECOND, format_time
 from payres.operator.invariant_checks import check_ledger, first_broken
 from payres.store import audit, status
-from payres.store.connections import check_not_linked, is_followed, server_lock
+from payres.store.connections import check_not_linked, is_followed, require_complete, server_lock
 from payres.store.copies import SIDE_FILES, DatabaseOpen, change, copied, examine, exchange, rename, side_file
+from payres.store.lost_commits import LostCommits, forget_run
 from payres.store.migrations import (
     UnusableDatabase,
     first_fault,
@@ -76,6 +77,7 @@ def make_backup(database: Path, destination: Path, overwrite: bool, now: int) ->
     check_not_linked(str(database))
     _require_free(database, target, overwrite)
     with copied(database, beside=target, pause=PAUSE_MILLISECONDS) as partial:
+        change(partial, forget_run)
         version, fault = examine(partial, _verify)
         if fault is not None:
             broken = side_file(target, ".broken")
@@ -141,6 +143,7 @@ def restore_backup(
                     _, fault = examine(partial, _verify)
                 if fault is not None:
                     raise BackupError(f"The backup is not sound: {fault}. Nothing was replaced; try another backup")
+                change(partial, forget_run)
                 if finish is not None:
                     change(partial, finish)
                 was_there = exchange(database, partial, replaced)
@@ -183,6 +186,10 @@ def _require_replaceable(source: Path, database: Path) -> None:
     if not database.exists():
         return
     if source.samefile(database):
+        try:
+            require_complete(str(database))
+        except LostCommits:  # what is there is to take the place of what was there
+            return
         raise BackupError(f"{source} is the database itself")
     if not os.access(database, os.W_OK):
         raise BackupError(f"{database} is read-only for this user; make it writable, or move it away, and try again")

@@ -17,6 +17,7 @@ from payres.errors import Unavailable
 from payres.settings import Settings
 from payres.store.connections import Presence, connect_reader, connect_standby, connect_writer
 from payres.store.lanes import Lane, OwnedConnection, Queued, ReadLane, WriteLane, units_of
+from payres.store.lost_commits import HighWaterMark
 from payres.store.migrations import UnusableDatabase
 from payres.store.transactions import NOT_READ, Raised, Unit, run_reads
 from payres.store.work import Environment, FailStop, Transaction, Work
@@ -90,6 +91,14 @@ class Database:
         writer, reader, *examiners = (StandbyLane(path, environment, _warn) for _ in range(2 + EXAMINERS))
         writer.stopped = READ_ONLY
         return cls(path, writer, reader, examiners)
+
+    async def watch_commits(self, token: str) -> None:
+        """Notes how far commits get, so that the next start finds out if some of this run are missing.
+
+        `token` is that of the run. Raises OSError.
+        """
+        assert isinstance(self._writer, WriteLane), "a standby stores nothing"
+        await self._writer.watch(HighWaterMark(self.path, token))
 
     async def write(self, unit: Callable[[Work], T]) -> T:
         """The unit's result, once its commit is durable.
