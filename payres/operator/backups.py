@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +13,8 @@ from payres.clock import SECOND, format_time
 from payres.operator.invariant_checks import check_ledger, first_broken
 from payres.store import audit, status
 from payres.store.connections import check_not_linked, is_followed, require_complete, server_lock
-from payres.store.copies import SIDE_FILES, DatabaseOpen, change, copied, examine, exchange, rename, side_file
+from payres.store.copies import SIDE_FILES, DatabaseOpen, change, compare, copied, examine, exchange, rename, side_file
+from payres.store.ended_rights import EndedRight, ended_rights, is_same_database
 from payres.store.lost_commits import LostCommits, forget_run
 from payres.store.migrations import (
     UnusableDatabase,
@@ -23,6 +24,7 @@ from payres.store.migrations import (
     require_payres,
     version_of,
 )
+from payres.store.sessions import end_all
 from payres.store.status import Takeover, note_check
 from payres.store.work import Transaction, Work
 from payres.wire import Resource
@@ -48,11 +50,19 @@ class Backup(msgspec.Struct, frozen=True):
     checked_at: int | None = None
 
 
+class Comparison(msgspec.Struct, frozen=True):
+    """What was ended in another state of the database since the backup and is valid again; or why that is not known."""
+
+    ended: Sequence[EndedRight] = ()
+    unknown: str | None = None
+
+
 class Restored(msgspec.Struct, frozen=True):
     """A restored database, with the version of its backup; `replaced` is the file of the one before, if any."""
 
     version: int
     replaced: Path | None
+    comparison: Comparison
 
 
 class MadeBackup(Resource, frozen=True, kw_only=True):
@@ -121,12 +131,18 @@ def describe(taken: Takeover) -> str:
 
 
 def restore_backup(
-    source: Path, database: Path, now: int, finish: Callable[[sqlite3.Connection], object] | None = None
+    source: Path,
+    database: Path,
+    now: int,
+    finish: Callable[[sqlite3.Connection, Comparison], object] | None = None,
+    compare_with: Path | None = None,
 ) -> Restored:
-    """Verifies and migrates a copy of the backup, renames the old database, and puts the copy in its place.
+    """Verifies and migrates a copy of the backup, renames the old database, and puts the copy in its place. All
+    sessions and links that set passwords end.
 
-    `finish` is a last change, in a transaction of the copy; if it fails, the database is not replaced. Raises
-    BackupError, UnusableDatabase when a server has the database open, OSError; the database is then unchanged.
+    The copy is compared with the old database, or with `compare_with`. `finish` is a last change, in a transaction of
+    the copy; if it fails, the database is not replaced. Raises BackupError, UnusableDatabase when a server has the
+    database open, OSError; the database is then unchanged.
     """
     database = database.resolve()  # so that a symbolic link to the database is kept
     _require_replaceable(source, database)
@@ -143,15 +159,41 @@ def restore_backup(
                     _, fault = examine(partial, _verify)
                 if fault is not None:
                     raise BackupError(f"The backup is not sound: {fault}. Nothing was replaced; try another backup")
-                change(partial, forget_run)
-                if finish is not None:
-                    change(partial, finish)
+                comparison = _compare(partial, source, compare_with or database, now)
+                if compare_with is not None and comparison.unknown is not None:
+                    raise BackupError(f"{comparison.unknown}. Nothing was replaced")
+
+                def last_changes(tx: sqlite3.Connection) -> None:
+                    forget_run(tx)
+                    end_all(tx)
+                    if finish is not None:
+                        finish(tx, comparison)
+
+                change(partial, last_changes)
                 was_there = exchange(database, partial, replaced)
         except (sqlite3.Error, UnusableDatabase) as error:
             raise BackupError(f"{source} cannot be restored: {error}") from error
         except DatabaseOpen as error:
             raise BackupError(f"{error}; stop what uses it (a command, Litestream) and try again") from error
-    return Restored(version, replaced if was_there else None)
+    return Restored(version, replaced if was_there else None, comparison)
+
+
+def _compare(copy: Path, source: Path, other: Path, now: int) -> Comparison:
+    """Compares with a copy of the other database, because reading one that was not closed changes it."""
+    if not other.is_file():
+        return Comparison(unknown="There is no other database to compare the backup with")
+    if source.samefile(other):
+        return Comparison(unknown="What was missing cannot be compared")
+    try:
+        with copied(other, beside=copy, still=True) as old:
+            if examine(old, is_outdated):
+                migrate_copy(old)
+            examine(old, require_payres)
+            if not compare(copy, old, is_same_database):
+                return Comparison(unknown=f"{other} is another database and cannot be compared with the backup")
+            return Comparison(compare(copy, old, lambda tx: ended_rights(tx, now)))
+    except (sqlite3.Error, UnusableDatabase) as error:
+        return Comparison(unknown=f"{other} cannot be compared with the backup: {error}")
 
 
 def stamp(now: int) -> str:
