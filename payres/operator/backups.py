@@ -4,6 +4,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,9 +14,20 @@ from payres.clock import SECOND, format_time
 from payres.operator.invariant_checks import check_ledger, first_broken
 from payres.store import audit, status
 from payres.store.connections import check_not_linked, is_followed, require_complete, server_lock
-from payres.store.copies import SIDE_FILES, DatabaseOpen, change, compare, copied, examine, exchange, rename, side_file
+from payres.store.copies import (
+    LOGS,
+    SIDE_FILES,
+    DatabaseOpen,
+    change,
+    compare,
+    copied,
+    examine,
+    exchange,
+    rename,
+    side_file,
+)
 from payres.store.ended_rights import EndedRight, ended_rights, is_same_database
-from payres.store.lost_commits import LostCommits, forget_run
+from payres.store.lost_commits import LostCommits, forget_complete_run, forget_run, has_log
 from payres.store.migrations import (
     UnusableDatabase,
     first_fault,
@@ -170,7 +182,7 @@ def restore_backup(
                         finish(tx, comparison)
 
                 change(partial, last_changes)
-                was_there = exchange(database, partial, replaced)
+                was_there = _put_in_place(database, partial, replaced)
         except (sqlite3.Error, UnusableDatabase) as error:
             raise BackupError(f"{source} cannot be restored: {error}") from error
         except DatabaseOpen as error:
@@ -178,12 +190,22 @@ def restore_backup(
     return Restored(version, replaced if was_there else None, comparison)
 
 
+def _put_in_place(database: Path, copy: Path, kept: Path) -> bool:
+    """See exchange. The old database starts without its log, if that has been applied to it."""
+    had_log = has_log(str(database))
+    was_there = exchange(database, copy, kept)
+    if was_there and not any(side_file(kept, suffix).exists() for suffix in LOGS):
+        with suppress(sqlite3.Error):  # it may be damaged
+            change(kept, lambda tx: forget_complete_run(tx, str(database), had_log))
+    return was_there
+
+
 def _compare(copy: Path, source: Path, other: Path, now: int) -> Comparison:
     """Compares with a copy of the other database, because reading one that was not closed changes it."""
     if not other.is_file():
         return Comparison(unknown="There is no other database to compare the backup with")
     if source.samefile(other):
-        return Comparison(unknown="What was missing cannot be compared")
+        return Comparison(unknown="The commits that are missing cannot be compared")
     try:
         with copied(other, beside=copy, still=True) as old:
             if examine(old, is_outdated):

@@ -78,27 +78,31 @@ def check_complete(
     Nothing is changed then, so that the log can be put back. `had_log` is whether there was one before SQLite opened
     the database.
     """
-    if not _has_tokens(connection):
+    token = _token_of(connection)
+    if token is None or is_running():  # asked after the token was read, which may be a new server's
         return
-    row = connection.execute("SELECT id, token FROM server_run WHERE killed_after IS NULL AND token NOTNULL").fetchone()
-    if row is None or is_running():  # asked after the row was read, which may be a new server's
-        return
-    lost, warning = _missing(connection, database, row[1], had_log)
+    lost, warning = _missing(connection, database, token, had_log)
     if lost is not None and not may_lack:
         raise LostCommits(lost)
     if lost is not None or warning is not None:
         # Commands have no log; logging prints warnings to standard error.
         log.warning("%s", lost or warning)
-    if lost is not None:
-        return
-    with suppress(sqlite3.OperationalError):  # read-only, or locked by another program
-        connection.execute("UPDATE server_run SET token = NULL WHERE id = ?", (row[0],))
+    if lost is None:
+        with suppress(sqlite3.OperationalError):  # read-only, or locked by another program
+            connection.execute("UPDATE server_run SET token = NULL WHERE token = ?", (token,))
 
 
 def forget_run(tx: Transaction) -> None:
-    """Removes the token of an unfinished run, in a copy that needs no log."""
+    """Removes the token of an unfinished run from a database that needs no log."""
     if _has_tokens(tx):
         tx.execute("UPDATE server_run SET token = NULL WHERE token NOTNULL")
+
+
+def forget_complete_run(tx: Transaction, database: str, had_log: bool) -> None:
+    """The same in a copy of the database with its log, if nothing is missing. See check_complete."""
+    token = _token_of(tx)
+    if token is not None and _missing(tx, database, token, had_log)[0] is None:
+        forget_run(tx)
 
 
 def has_log(database: str) -> bool:
@@ -109,7 +113,7 @@ def has_log(database: str) -> bool:
         return False
 
 
-def _missing(connection: sqlite3.Connection, database: str, token: str, had_log: bool) -> tuple[str | None, str | None]:
+def _missing(connection: Transaction, database: str, token: str, had_log: bool) -> tuple[str | None, str | None]:
     """What is missing; or if nothing is known to be, possibly a warning."""
     log, here, reached = f"{database}-wal", Position.of(connection), _read_mark(database, token)
     if reached is not None and not here.has(reached):
@@ -140,6 +144,14 @@ def _what_to_do(database: str, log: str) -> str:
         f" backup in place with `payres restore BACKUP`, or go on without what is missing with `payres restore"
         f" {database}`: docs/how-to/backup.md#after-a-loss says what that means"
     )
+
+
+def _token_of(tx: Transaction) -> str | None:
+    """The token of the unfinished run."""
+    if not _has_tokens(tx):
+        return None
+    row = tx.execute("SELECT token FROM server_run WHERE killed_after IS NULL AND token NOTNULL").fetchone()
+    return None if row is None else str(row[0])
 
 
 def _has_tokens(connection: Transaction) -> bool:

@@ -239,11 +239,20 @@ def restore(path: Path) -> Path:
     return path
 
 
+def undo_a_restore(path: Path) -> Path:
+    """Another server has run since, so the lock file knows nothing of the old database."""
+    replaced = restore_backup(path.parent.parent / "backup", path, NOW).replaced
+    assert replaced is not None
+    side_file(path, ".lock").unlink()
+    replaced.rename(path)
+    return path
+
+
 @pytest.mark.parametrize(
     "then",
     [
         *(leave, read_by_a_command, read_by_a_command_elsewhere, read_by_another_program, checkpoint, move_all, vacuum),
-        *(copy_by_litestream, put_backup_in_place, copy_after_a_clean_stop, restore),
+        *(copy_by_litestream, put_backup_in_place, copy_after_a_clean_stop, restore, undo_a_restore),
     ],
 )
 async def test_start_with_all_commits_is_not_refused(killed: Path, then: Callable[[Path], Path]) -> None:
@@ -291,3 +300,12 @@ async def test_commands_beside_a_server_look_at_nothing(served: Path) -> None:
         await database.close()
     with plain(served) as connection:
         assert connection.execute("SELECT token FROM server_run").fetchone() == ("token-served",)
+
+
+async def test_database_that_lacks_commits_is_kept_as_it_is(killed: Path) -> None:
+    remove_log(killed)
+    replaced = restore_backup(killed.parent.parent / "backup", killed, NOW).replaced
+    assert replaced is not None
+    side_file(killed, ".lock").rename(side_file(replaced, ".lock"))
+    with pytest.raises(LostCommits):
+        await deposits_at_start(replaced)
