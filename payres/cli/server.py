@@ -35,7 +35,7 @@ from payres.operator import wallets
 from payres.operator.backups import record_takeover, require_current
 from payres.settings import CONFIG, SYSTEM_CONFIG, Settings, load_settings, local_url, settings_file
 from payres.store.clients import Client
-from payres.store.connections import require_complete, server_lock
+from payres.store.connections import server_lock
 from payres.store.lost_commits import LostCommits
 from payres.store.migrations import UnusableDatabase
 from payres.store.status import last_restore
@@ -123,7 +123,7 @@ def _require_address(session: Session) -> None:
     if settings.read_only or not database.exists() or database.stat().st_size == 0:
         return
     try:
-        require_complete(settings.database)
+        session.create_database()  # it is there, and is migrated if an older payres made it
     except LostCommits as error:
         raise StaysStopped(str(error)) from error
     session.read(_require_current)
