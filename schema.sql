@@ -452,10 +452,12 @@ create table rejected_request (
 create index rejected_request_purge on rejected_request (purge_at);
 
 -- Runs of the server that were killed: killed_after is the time of the last sign of life. It is null for the current
--- run, whose row is deleted when it ends cleanly.
+-- run, whose row is deleted when it ends cleanly. token is random: the lock file has it with the position of the last
+-- commit. It is null once it is known that no commit of the run is missing, and for runs from before version 24.
 create table server_run (
   id integer primary key,
-  killed_after integer
+  killed_after integer,
+  token text
 ) strict;
 
 -- Holds of an account's money for an outgoing payment or a packet. remaining is neither posted nor voided.

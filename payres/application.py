@@ -25,10 +25,12 @@ from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import watch_rates
 from payres.federation.takeover import watch_base_url
 from payres.federation.transport import Bounds
+from payres.grants.sign_in import PasswordGate, SignInGuard
 from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin
 from payres.http.observation import Observer
+from payres.identifiers import new_secret
 from payres.interledger.carrying import Carrier
 from payres.interledger.connector import Connector
 from payres.interledger.credentials import CredentialSource
@@ -53,6 +55,7 @@ from payres.store import runs
 from payres.store.connections import server_lock
 from payres.store.database import Database
 from payres.store.secrets import ensure_secret, existing_secret
+from payres.store.sessions import OF_OPERATORS
 from payres.store.work import Environment
 from payres.urls import ADMIN_ROOT, PAGE_ROOTS, ROOT_WALLET_PATH, is_loopback
 
@@ -193,6 +196,8 @@ class _Opening:
             self._start_workers(database, node)
         sender = Sender(environment.clock, settings.allow_private_hosts, environment.metrics)
         self._stack.push_async_callback(sender.aclose)
+        passwords = PasswordGate()
+        self._stack.callback(passwords.close)
         if not settings.read_only:
             self._start(Deliveries(database, changes, sender).run(), poll_events(database, changes))
         context = Context(
@@ -214,6 +219,9 @@ class _Opening:
             sender=sender,
             readiness=Readiness(database),
             pages=_Pages(),
+            passwords=passwords,
+            sign_in=SignInGuard(passwords),
+            operator_sign_in=SignInGuard(passwords, OF_OPERATORS),
         )
         if not settings.read_only:
             self._start(CheckoutWorker(database, environment.clock, partial(_checkout_desk, context)).run())
@@ -230,8 +238,11 @@ class _Opening:
         self._stack.push_async_callback(database.close)
         await database.read(require_current)
         with suppress(Unavailable):  # if this fails, the next start cannot report that this run did not end cleanly
-            for sentence in await database.write(begin_run):
+            token = None if self._environment.is_disposable else new_secret()
+            for sentence in await database.write(partial(begin_run, token=token)):
                 log.warning("%s", sentence)
+            if token is not None:
+                await database.watch_commits(token)
         self._stack.push_async_callback(_end_run, database)
         return database
 

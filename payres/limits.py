@@ -170,7 +170,8 @@ MAX_WRONG_PASSWORDS_PER_ADDRESS: Final = 20
 KNOWN_BROWSER_DAYS: Final = 365  # Days for which a browser stays known after a sign-in.
 # Known browsers of a wallet or an operator; beyond it the least recently used is dropped.
 MAX_KNOWN_BROWSERS: Final = 32
-# Passwords checked at once: each takes 64 MiB and a core for some tens of milliseconds.
+# Passwords checked or set at once: each takes 64 MiB and a core for some tens of milliseconds.
 PASSWORDS_AT_ONCE: Final = 2
-# Waiting passwords from known browsers, and as many from others; further ones are answered 503.
+# Waiting passwords from known browsers, as many from others, and as many new ones; half of that of one wallet,
+# operator or API key. Further ones are answered 503.
 PASSWORDS_WAITING: Final = 32

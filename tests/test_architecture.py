@@ -16,6 +16,17 @@ VALUES = {
     *("amounts", "clock", "counters", "errors", "event_types", "identifiers", "limits", "logs", "rate_limiter"),
     *("brand_settings", "gnap", "settings", "slots", "terms", "urls", "visible", "wire", "worker"),
 }
+# What runs on other threads beside the event loop, and what bounds how much of it there is at a time.
+THREADS = {
+    "payres/grants/sign_in.py": "the slots of PasswordGate, with threads of its own",
+    "payres/store/database.py": "one batch of a lane at a time, on the lane's own thread",
+    "payres/admin/serving.py": "the document, which is cached",
+    "payres/routes/routing.py": "imports, under a lock; the document, which is cached",
+    "payres/admin/steps.py": "one backup at a time, under a slot",
+    "payres/routes/monitoring.py": "milliseconds for each answer of /metrics, to permitted hosts",
+    "payres/testing/sandbox.py": "one reset at a time, under a lock",
+    "payres/federation/ip_addresses.py": "the slots of Lookups",
+}
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
     "limits": set(),
@@ -190,6 +201,14 @@ def test_modules_import_only_what_their_room_may_use() -> None:
 
 def test_asgi_entry_uses_the_application_and_its_settings_alone() -> None:
     assert {room_of(name) for name, _ in imported("app.py")} == {"application", "settings"}
+
+
+def test_what_runs_on_other_threads_is_bounded() -> None:
+    """What is unbounded there keeps all others of the same pool waiting."""
+    servers = [module for module in MODULES if room(module) not in ENTRANCES.keys() - {"testing"}]
+    names = {"to_thread", "run_in_executor", "run_in_threadpool", "run_sync", "Thread"}
+    found = {module for module in servers for name, _ in calls(module) if name in names}
+    assert found - {"payres/testing/instance.py", "payres/testing/receiver.py"} == THREADS.keys()
 
 
 def test_sql_is_written_in_the_store_alone() -> None:

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import yaml
 
-from payres.cli.server import Superseded
+from payres.cli.server import StaysStopped
 from payres.limits import KEEP_ALIVE_SECONDS
 from payres.routes.routing import ROUTES
 from payres.settings import Settings
@@ -93,7 +93,7 @@ def test_unit_runs_serve_with_nothing_to_gain(unit: ConfigParser) -> None:
 
 def test_unit_is_started_again_however_often_it_was_refused_unless_it_was_replaced(unit: ConfigParser) -> None:
     assert unit["Service"]["Restart"] == "on-failure"
-    assert unit["Service"]["RestartPreventExitStatus"] == str(Superseded.exit_code)
+    assert unit["Service"]["RestartPreventExitStatus"] == str(StaysStopped.exit_code)
     assert unit["Unit"]["StartLimitIntervalSec"] == "0"  # systemd gives up after five starts in ten seconds otherwise
 
 

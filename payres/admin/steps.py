@@ -12,7 +12,6 @@ from msgspec import Meta
 
 from payres.admin.serving import ActorRequest, Call
 from payres.errors import Unavailable, WrongState
-from payres.grants.sign_in import hash_password
 from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.operator import api_keys, backups, invariant_checks, payment_history, wallets, webhooks
 from payres.operator.api_keys import CreatedApiKey
@@ -47,7 +46,12 @@ class NewPassword(Body, frozen=True, kw_only=True):
 @endpoint("PUT /wallets/{wallet}/password", "wallets:write")
 async def set_password(call: Call, wallet: str, new: NewPassword) -> Wallet:
     """Give a wallet's owner a new password. Browsers that are signed in must sign in again."""
-    hashed = await asyncio.to_thread(hash_password, new.password)
+
+    def find(work: Work) -> object:
+        return wallets.require_wallet(work, wallet)
+
+    await call.read(find)
+    hashed = await call.context.passwords.hash(new.password, call.key.actor, partial(call.read, find))
 
     def unit(work: Work) -> Wallet:
         return wallets.wallet(work, wallets.set_password(work, wallet, hashed, new.forget_browsers))
@@ -130,10 +134,10 @@ async def make_backup(call: Call) -> MadeBackup:
     directory, database = call.context.settings.backup_directory, call.context.database.path
     if not directory:
         raise WrongState("There is no directory for backups: name one in the setting backup_directory")
-    if not await asyncio.to_thread(Path(directory).is_dir):  # to `make_backup`, it would be the name of the file
-        raise WrongState(f"The setting backup_directory names {directory}, which is not a directory")
     # One at a time: each reads the whole database.
     async with call.context.idempotency_slots.slot("backups", directory):
+        if not await asyncio.to_thread(Path(directory).is_dir):  # to `make_backup`, it would be the name of the file
+            raise WrongState(f"The setting backup_directory names {directory}, which is not a directory")
         asked = partial(backups.make_backup, overwrite=False, now=call.context.clock.now())
         try:
             made = await asyncio.to_thread(asked, Path(database), Path(directory))

@@ -1,8 +1,9 @@
 """`payres backup` and `payres restore`: verified copies of the database."""
 
 import os
+import shlex
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,10 +11,16 @@ import click
 
 from payres.cli.commands import Command
 from payres.cli.session import Session, explain_database_denial, warn, with_session
-from payres.operator import backups
+from payres.operator import backups, ended_rights
 from payres.operator.shapes import format_size
 from payres.store.connections import DatabaseServed
+from payres.store.ended_rights import EndedRight
 from payres.store.work import Work
+
+UNKNOWN = (
+    "grants, tokens, keys and passwords that were ended after the backup was made are valid again."
+    " docs/how-to/backup.md#after-a-loss says what to do"
+)
 
 
 @click.command(cls=Command, example="payres backup /mnt/backups")
@@ -46,28 +53,63 @@ def _record(session: Session, made: backups.Backup) -> None:
 
 @click.command(cls=Command, example="payres restore /mnt/backups/payres-20260131T093000Z.db")
 @click.argument("source", metavar="SOURCE", type=click.Path(path_type=Path))
+@click.option(
+    "--compare",
+    "other",
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    help="Find out what was ended since SOURCE was made in this database, and not in the one that is replaced.",
+)
+@click.option("--carry-over", is_flag=True, help="End that again: grants, tokens, keys, passwords and the like.")
 @with_session
-def restore(session: Session, source: Path) -> None:
+def restore(session: Session, source: Path, other: Path | None, carry_over: bool) -> None:
     """Stop the server and every other program that has the database open first. SOURCE is not changed: a copy of it is
-    verified, migrated if an older payres made it, and put in place of the database. The old database is kept beside
-    it."""
-    database = Path(session.settings.database)
+    verified, migrated if an older payres made it, and put in place of the database. The old database is kept beside it.
 
-    def record(tx: sqlite3.Connection) -> None:
-        backups.record_restore(Work(tx, session.environment), source)
+    Everybody is signed out. What was ended since SOURCE was made, such as grants, keys and passwords, is valid again:
+    it is listed, if the old database can be read, and ended with --carry-over. SOURCE may be the database itself after
+    its write-ahead log was lost."""
+    database, left = Path(session.settings.database), list[str]()
+
+    def finish(tx: sqlite3.Connection, comparison: backups.Comparison) -> None:
+        work = Work(tx, session.environment)
+        backups.record_restore(work, source)
+        if carry_over and comparison.unknown is not None:
+            raise click.ClickException(f"{comparison.unknown}, so nothing can be carried over. Nothing was replaced")
+        if carry_over:
+            left.extend(ended_rights.end_again(work, comparison.ended))
 
     with _sentences(f"{database} cannot be replaced", str(database)):
-        restored = backups.restore_backup(source, database, session.environment.clock.now(), record)
+        restored = backups.restore_backup(source, database, session.environment.clock.now(), finish, other)
+    ended = restored.comparison.ended
     resource = {
         "database": str(database),
         "source": str(source),
         "version": restored.version,
         "replaced": str(restored.replaced) if restored.replaced else None,
+        "compared": restored.comparison.unknown is None,
+        "ended": ended_rights.resources(ended),
+        "carriedOver": carry_over,
     }
-    lines = [f"{database}: restored from {source} and verified"]
+    lines = [f"{database}: restored from {source} and verified; everybody is signed out"]
     if restored.replaced:
         lines.append(f"{restored.replaced}: the old database")
-    session.show(resource, "\n".join(lines))
+    session.show(resource, "\n".join([*lines, *_about_ended(ended, carry_over, source, other or restored.replaced)]))
+    for sentence in left:
+        warn(sentence)
+    if restored.comparison.unknown is not None:
+        warn(f"{restored.comparison.unknown}: {UNKNOWN}")
+
+
+def _about_ended(ended: Sequence[EndedRight], carry_over: bool, source: Path, other: Path | None) -> Sequence[str]:
+    """What was ended since the backup was made, and how to end it again."""
+    if not ended:
+        return []
+    listed = ended_rights.lines(ended)
+    if carry_over:
+        return ["Ended since the backup was made, and ended again:", *listed]
+    again = f"payres restore {shlex.quote(str(source))} --compare {shlex.quote(str(other))} --carry-over"
+    return ["VALID AGAIN, though ended since the backup was made:", *listed, f"To end them before you start: {again}"]
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from payres.cli.session import JsonObject, Session, warn, with_session
 from payres.clock import format_time_if_any
 from payres.gnap import GrantRequest
 from payres.grants.requests import request_grant
-from payres.grants.sign_in import verify_password
+from payres.grants.sign_in import hash_password, verify_password
 from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.logs import RequestLog
 from payres.operator import wallets
@@ -36,6 +36,7 @@ from payres.operator.backups import record_takeover, require_current
 from payres.settings import CONFIG, SYSTEM_CONFIG, Settings, load_settings, local_url, settings_file
 from payres.store.clients import Client
 from payres.store.connections import server_lock
+from payres.store.lost_commits import LostCommits
 from payres.store.migrations import UnusableDatabase
 from payres.store.status import last_restore
 from payres.store.wallets import count_wallets, find_wallet
@@ -49,9 +50,9 @@ if TYPE_CHECKING:  # it loads slowly, and only `serve` needs it
 DEMO_WALLETS = {"alice": "1000.00", "bob": None}
 
 
-class Superseded(click.ClickException):
-    """Another server has taken over. The exit code is its own, so that systemd does not start this one again: see
-    deploy/payres.service."""
+class StaysStopped(click.ClickException):
+    """An operator must act first: another server has taken over, or commits are missing. The exit code is its own, so
+    that systemd does not start this one again: see deploy/payres.service."""
 
     exit_code = 3
 
@@ -115,12 +116,16 @@ def serve(session: Session, demo: bool, quiet: bool, read_only: bool) -> None:
 def _require_address(session: Session) -> None:
     """Raises ClickException if another server takes payments at the base URL: both would spend the same money.
 
-    It is Superseded if the other has taken over from this one, now or in an earlier check, which is stored.
+    It is StaysStopped if the other has taken over from this one, now or in an earlier check, which is stored.
     """
     settings = session.settings
     database = Path(settings.database)
     if settings.read_only or not database.exists() or database.stat().st_size == 0:
         return
+    try:
+        session.create_database()  # it is there, and is migrated if an older payres made it
+    except LostCommits as error:
+        raise StaysStopped(str(error)) from error
     session.read(_require_current)
     if settings.base_url == local_url(settings.host, settings.port):
         return
@@ -143,7 +148,7 @@ def _require_address(session: Session) -> None:
     said = f"Another payres takes payments at {settings.base_url}, whose database was restored {there}, this one {here}"
     if other.is_later:
         session.write(partial(record_takeover, base_url=settings.base_url, restored_at=other.restored_at))
-        raise Superseded(f"{said}. It has taken this one's place, so leave this one stopped")
+        raise StaysStopped(f"{said}. It has taken this one's place, so leave this one stopped")
     raise click.ClickException(
         f"{said}. Stop that one for good before this one takes its place; to try a backup, choose another base_url"
     )
@@ -153,7 +158,7 @@ def _require_current(work: Work) -> None:
     try:
         require_current(work)
     except UnusableDatabase as error:
-        raise Superseded(str(error)) from error
+        raise StaysStopped(str(error)) from error
 
 
 def _require_loopback(session: Session) -> None:
@@ -266,7 +271,7 @@ def _open_demo_wallets(work: Work) -> Sequence[JsonObject]:
     it."""
     if count_wallets(work) == 0:
         for path, balance in DEMO_WALLETS.items():
-            wallets.create_wallet(work, path, "USD", 2, path.capitalize(), f"{path}-demo")
+            wallets.create_wallet(work, path, "USD", 2, path.capitalize(), hash_password(f"{path}-demo"))
             if balance is not None:
                 wallets.deposit(work, path, balance)
     found = [record for path in DEMO_WALLETS if (record := find_wallet(work, path))]

@@ -10,7 +10,7 @@ import sqlite3
 import stat
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
@@ -29,6 +29,7 @@ from payres.settings import (
     settings_file,
 )
 from payres.store.connections import connect_standby, connect_writer, is_followed
+from payres.store.lost_commits import LostCommits
 from payres.store.migrations import UnusableDatabase
 from payres.store.work import Environment, FailStop, Work
 
@@ -94,14 +95,14 @@ class Session:
 
     def read(self, unit: Callable[[Work], T]) -> T:
         """The unit's result over one snapshot, while the server can write."""
-        return self._run(unit, "BEGIN", connect_standby if self.is_standby else connect_writer)
+        return self._run(unit, "BEGIN", connect_standby if self.is_standby else partial(connect_writer, may_lack=True))
 
     def write_if_possible(self, unit: Callable[[Work], object]) -> None:
         """Commits what the unit writes, or does nothing on a standby, while another program writes, or if the database
         fails."""
         if self.is_standby:
             return
-        with suppress(click.ClickException), self._connection(self.database()) as connection:
+        with suppress(click.ClickException, LostCommits), self._connection(self.database()) as connection:
             connection.execute("PRAGMA busy_timeout = 0")
             connection.execute("BEGIN IMMEDIATE")
             unit(Work(connection, self.environment))

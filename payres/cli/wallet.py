@@ -39,9 +39,10 @@ def create(
     session: Session, path: str, asset: str, scale: int, name: str | None, password: str | None, is_new: bool
 ) -> None:
     """Open a wallet and print its wallet address."""
+    hashed = None if password is None else hash_password(password)  # a server waits while the unit writes
 
     def unit(work: Work) -> Wallet:
-        opened = wallets.create_wallet(work, named_wallet(work, path), asset, scale, name, password)
+        opened = wallets.create_wallet(work, named_wallet(work, path), asset, scale, name, hashed)
         return wallets.wallet(work, opened)
 
     if is_new:

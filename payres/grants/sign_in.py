@@ -8,9 +8,11 @@ import hashlib
 import hmac
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -39,6 +41,7 @@ BUSY_SECONDS: Final = 5  # in which a full queue is processed, also on a slow ma
 # The secret in a cookie as a regular expression: 256 bits of URL-safe base64, as `new_secret` makes them.
 COOKIE_VALUE: Final = rb"[A-Za-z0-9_-]{43}"
 
+T = TypeVar("T")
 Key = tuple[object, ...]  # that attempts are counted under
 
 
@@ -60,21 +63,59 @@ class Nobody(msgspec.Struct, frozen=True):
 Account = WalletRecord | OperatorRecord | Nobody
 
 
+class PasswordGate:
+    """All hashing of passwords in a server: PASSWORDS_AT_ONCE at a time, on threads of their own, one for each key.
+
+    Known browsers go straight to it; sign-ins from others and new passwords wait in queues of their own for their turn.
+    """
+
+    def __init__(self) -> None:
+        self._slots, self._new = password_slots(), password_slots()
+        self._threads = ThreadPoolExecutor(PASSWORDS_AT_ONCE, "passwords")
+
+    async def verify(self, account: Account, password: str, key: Hashable) -> bool:
+        """See verify_password. Raises SlotsBusy."""
+        async with self._slots.slot(key):
+            return await self._run(partial(verify_password, account, password))
+
+    async def hash(self, password: str, key: Hashable, check: Callable[[], Awaitable[object]]) -> str:
+        """The hash of a new password, see hash_password. `check` raises when it is not to be set any more.
+
+        Raises InvalidRequest, Unavailable if too many are waiting, and what `check` raises.
+        """
+        try:
+            async with self._new.slot(key), self._slots.slot(key):
+                await check()  # the wait may have been long
+                return await self._run(partial(hash_password, password))
+        except SlotsBusy as busy:
+            raise _too_busy() from busy
+
+    def close(self) -> None:
+        """Lets the threads end."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+
+
+def password_slots() -> Slots:
+    """Slots for passwords, one for each key, so that one account cannot take all of them."""
+    return Slots(PASSWORDS_AT_ONCE, 1, queue=PASSWORDS_WAITING // PASSWORDS_AT_ONCE)
+
+
 class SignInGuard:
-    """Limits wrong passwords in any 15 minutes, and the number of passwords checked at once.
+    """Limits wrong passwords in any 15 minutes.
 
     Known browsers are counted separately and go first, so that guesses from other browsers cannot lock the owner or
     operator out. The counts are in memory and reset by a restart: that helps a guesser less than storing each attempt
     would cost.
     """
 
-    def __init__(self, kind: Kind = OF_WALLETS) -> None:
+    def __init__(self, gate: PasswordGate, kind: Kind = OF_WALLETS) -> None:
+        self._gate = gate
         self._noun = kind.noun
         self._attempts: OrderedDict[Key, list[int]] = OrderedDict()  # when each was made, microseconds UTC
-        # One password of an account at a time, so that one owner cannot take all the slots.
-        queue = PASSWORDS_WAITING // PASSWORDS_AT_ONCE
-        self._others = Slots(PASSWORDS_AT_ONCE, 1, queue=queue)
-        self._hashing = Slots(PASSWORDS_AT_ONCE, 1, queue=queue)
+        self._others = password_slots()
 
     async def check_password(self, account: Account, password: str, now: int, guesser: Guesser) -> None:
         """Raises SignInFailed unless the password is correct, TooManyRequests, Unavailable if too many are waiting."""
@@ -83,12 +124,10 @@ class SignInGuard:
             async with AsyncExitStack() as slots:
                 if guesser.known_browser is None:  # known browsers skip this queue, except for its head
                     await slots.enter_async_context(self._others.slot(account.id))
-                await slots.enter_async_context(self._hashing.slot(account.id))
-                is_right = await asyncio.to_thread(verify_password, account, password)
+                is_right = await self._gate.verify(account, password, (self._noun, account.id))
         except SlotsBusy as busy:
             self._take_back(keys, now)
-            sentence = "Too many people are signing in just now, so your password was not looked at. Try again shortly"
-            raise Unavailable(sentence, retry_after=BUSY_SECONDS) from busy
+            raise _too_busy() from busy
         if not is_right:
             raise wrong_password(self._noun)
         here, *wider = keys  # the wider counts are shared, so only this attempt is removed
@@ -142,6 +181,11 @@ def _too_many(wrong: str, wait: int) -> TooManyRequests:
     unit = "minute" if minutes == 1 else "minutes"
     says = f"There were {wrong}. Try again in {minutes} {unit}"
     return TooManyRequests(says, retry_after=-(-wait // SECOND))
+
+
+def _too_busy() -> Unavailable:
+    sentence = "Too many passwords are waiting just now, so yours was not looked at. Try again shortly"
+    return Unavailable(sentence, retry_after=BUSY_SECONDS)
 
 
 def wrong_password(noun: str = "wallet") -> SignInFailed:

@@ -3,7 +3,8 @@
 import os
 import sqlite3
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,8 +13,21 @@ import msgspec
 from payres.clock import SECOND, format_time
 from payres.operator.invariant_checks import check_ledger, first_broken
 from payres.store import audit, status
-from payres.store.connections import check_not_linked, is_followed, server_lock
-from payres.store.copies import SIDE_FILES, DatabaseOpen, change, copied, examine, exchange, rename, side_file
+from payres.store.connections import check_not_linked, is_followed, require_complete, server_lock
+from payres.store.copies import (
+    LOGS,
+    SIDE_FILES,
+    DatabaseOpen,
+    change,
+    compare,
+    copied,
+    examine,
+    exchange,
+    rename,
+    side_file,
+)
+from payres.store.ended_rights import EndedRight, ended_rights, is_same_database
+from payres.store.lost_commits import LostCommits, forget_complete_run, forget_run, has_log
 from payres.store.migrations import (
     UnusableDatabase,
     first_fault,
@@ -22,6 +36,7 @@ from payres.store.migrations import (
     require_payres,
     version_of,
 )
+from payres.store.sessions import end_all
 from payres.store.status import Takeover, note_check
 from payres.store.work import Transaction, Work
 from payres.wire import Resource
@@ -47,11 +62,19 @@ class Backup(msgspec.Struct, frozen=True):
     checked_at: int | None = None
 
 
+class Comparison(msgspec.Struct, frozen=True):
+    """What was ended in another state of the database since the backup and is valid again; or why that is not known."""
+
+    ended: Sequence[EndedRight] = ()
+    unknown: str | None = None
+
+
 class Restored(msgspec.Struct, frozen=True):
     """A restored database, with the version of its backup; `replaced` is the file of the one before, if any."""
 
     version: int
     replaced: Path | None
+    comparison: Comparison
 
 
 class MadeBackup(Resource, frozen=True, kw_only=True):
@@ -76,6 +99,7 @@ def make_backup(database: Path, destination: Path, overwrite: bool, now: int) ->
     check_not_linked(str(database))
     _require_free(database, target, overwrite)
     with copied(database, beside=target, pause=PAUSE_MILLISECONDS) as partial:
+        change(partial, forget_run)
         version, fault = examine(partial, _verify)
         if fault is not None:
             broken = side_file(target, ".broken")
@@ -119,12 +143,18 @@ def describe(taken: Takeover) -> str:
 
 
 def restore_backup(
-    source: Path, database: Path, now: int, finish: Callable[[sqlite3.Connection], object] | None = None
+    source: Path,
+    database: Path,
+    now: int,
+    finish: Callable[[sqlite3.Connection, Comparison], object] | None = None,
+    compare_with: Path | None = None,
 ) -> Restored:
-    """Verifies and migrates a copy of the backup, renames the old database, and puts the copy in its place.
+    """Verifies and migrates a copy of the backup, renames the old database, and puts the copy in its place. All
+    sessions and links that set passwords end.
 
-    `finish` is a last change, in a transaction of the copy; if it fails, the database is not replaced. Raises
-    BackupError, UnusableDatabase when a server has the database open, OSError; the database is then unchanged.
+    The copy is compared with the old database, or with `compare_with`. `finish` is a last change, in a transaction of
+    the copy; if it fails, the database is not replaced. Raises BackupError, UnusableDatabase when a server has the
+    database open, OSError; the database is then unchanged.
     """
     database = database.resolve()  # so that a symbolic link to the database is kept
     _require_replaceable(source, database)
@@ -141,14 +171,51 @@ def restore_backup(
                     _, fault = examine(partial, _verify)
                 if fault is not None:
                     raise BackupError(f"The backup is not sound: {fault}. Nothing was replaced; try another backup")
-                if finish is not None:
-                    change(partial, finish)
-                was_there = exchange(database, partial, replaced)
+                comparison = _compare(partial, source, compare_with or database, now)
+                if compare_with is not None and comparison.unknown is not None:
+                    raise BackupError(f"{comparison.unknown}. Nothing was replaced")
+
+                def last_changes(tx: sqlite3.Connection) -> None:
+                    forget_run(tx)
+                    end_all(tx)
+                    if finish is not None:
+                        finish(tx, comparison)
+
+                change(partial, last_changes)
+                was_there = _put_in_place(database, partial, replaced)
         except (sqlite3.Error, UnusableDatabase) as error:
             raise BackupError(f"{source} cannot be restored: {error}") from error
         except DatabaseOpen as error:
             raise BackupError(f"{error}; stop what uses it (a command, Litestream) and try again") from error
-    return Restored(version, replaced if was_there else None)
+    return Restored(version, replaced if was_there else None, comparison)
+
+
+def _put_in_place(database: Path, copy: Path, kept: Path) -> bool:
+    """See exchange. The old database starts without its log, if that has been applied to it."""
+    had_log = has_log(str(database))
+    was_there = exchange(database, copy, kept)
+    if was_there and not any(side_file(kept, suffix).exists() for suffix in LOGS):
+        with suppress(sqlite3.Error):  # it may be damaged
+            change(kept, lambda tx: forget_complete_run(tx, str(database), had_log))
+    return was_there
+
+
+def _compare(copy: Path, source: Path, other: Path, now: int) -> Comparison:
+    """Compares with a copy of the other database, because reading one that was not closed changes it."""
+    if not other.is_file():
+        return Comparison(unknown="There is no other database to compare the backup with")
+    if source.samefile(other):
+        return Comparison(unknown="The commits that are missing cannot be compared")
+    try:
+        with copied(other, beside=copy, still=True) as old:
+            if examine(old, is_outdated):
+                migrate_copy(old)
+            examine(old, require_payres)
+            if not compare(copy, old, is_same_database):
+                return Comparison(unknown=f"{other} is another database and cannot be compared with the backup")
+            return Comparison(compare(copy, old, lambda tx: ended_rights(tx, now)))
+    except (sqlite3.Error, UnusableDatabase) as error:
+        return Comparison(unknown=f"{other} cannot be compared with the backup: {error}")
 
 
 def stamp(now: int) -> str:
@@ -183,6 +250,10 @@ def _require_replaceable(source: Path, database: Path) -> None:
     if not database.exists():
         return
     if source.samefile(database):
+        try:
+            require_complete(str(database))
+        except LostCommits:  # what is there is to take the place of what was there
+            return
         raise BackupError(f"{source} is the database itself")
     if not os.access(database, os.W_OK):
         raise BackupError(f"{database} is read-only for this user; make it writable, or move it away, and try again")

@@ -98,6 +98,16 @@ def set_password(work: Work, secret: str, password_hash: str, browser: Browser) 
     return sign_in.open_session(work, OF_OPERATORS, OPERATORS.by_id(work, operator.id), browser)
 
 
+def replace_password(work: Work, name: str, role: str, password_hash: str | None) -> None:
+    """Gives an operator the role and the password of another state of the database; None locks the operator out."""
+    operator = operators.find_operator(work, name)
+    assert operator is not None
+    OPERATORS.update(work, operator.id, role=role, password_hash=password_hash, link_hash=None, unlocked_at=work.now)
+    delete_sessions(work, OF_OPERATORS, operator.id)
+    delete_browsers(work, OF_OPERATORS, operator.id)
+    audit.record(work, "admin.set_password" if password_hash else "admin.lock_out", name, role=role)
+
+
 def find_account(work: Work, name: str, browser: Browser) -> tuple[Account, bytes | None]:
     """The operator of this name, or Nobody, and the hash of the browser if it is known."""
     return sign_in.find_account(work, OF_OPERATORS, name, operators.find_operator(work, name), browser)

@@ -124,9 +124,9 @@ def list_unresolved(work: Work, name: str) -> Sequence[PacketRecord | TakenPacke
     return [*packets.unresolved_packets(work, peer.id), *runs.unsure_packets(work, peer, work.now)]
 
 
-def begin_run(work: Work) -> Sequence[str]:
-    """Records the start of a run of the server; returns warnings if the last run did not end in order."""
-    if not runs.begin(work):
+def begin_run(work: Work, token: str | None = None) -> Sequence[str]:
+    """Records the start of a run of the server (see runs.begin); returns warnings if the last did not end in order."""
+    if not runs.begin(work, token):
         return []
     found = ((peer.name, len(runs.unsure_packets(work, peer, work.now))) for peer in peers.list_peers(work))
     return [

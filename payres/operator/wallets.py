@@ -9,7 +9,6 @@ from payres import ledger
 from payres.amounts import format_decimal
 from payres.clock import HOUR, format_time
 from payres.errors import InvalidRequest, WrongState, require
-from payres.grants.sign_in import hash_password
 from payres.identifiers import hash_secret
 from payres.operator import movements
 from payres.operator.assets import open_asset
@@ -147,7 +146,7 @@ def create_wallet(
     asset_code: str,
     scale: int,
     public_name: str | None,
-    password: str | None,
+    password_hash: str | None,
 ) -> WalletRecord:
     """Opens a wallet with an empty account; `path` is what follows the base URL, such as `alice`.
 
@@ -160,7 +159,6 @@ def create_wallet(
         raise WrongState(f"There is a wallet {clean} already; choose another path", path=clean)
     asset = open_asset(work, asset_code, scale)
     account_id = ledger.open_account(work, "wallet", asset.id)
-    password_hash = None if password is None else hash_password(password)
     WALLETS.create(
         work,
         path=clean,

@@ -17,7 +17,7 @@ from payres.events.sender import Sender
 from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
-from payres.grants.sign_in import SignInGuard
+from payres.grants.sign_in import PasswordGate, SignInGuard
 from payres.grants.tokens import Holders
 from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import RateLimits
@@ -36,7 +36,6 @@ from payres.operator.volume import DailyVolume
 from payres.settings import Settings
 from payres.slots import Slots
 from payres.store.database import Database
-from payres.store.sessions import OF_OPERATORS
 from payres.urls import Urls
 
 if TYPE_CHECKING:  # an import cycle
@@ -75,9 +74,10 @@ class Context(msgspec.Struct, frozen=True):
     sender: Sender
     readiness: "Readiness"
     pages: Pages
+    passwords: PasswordGate
+    sign_in: SignInGuard
+    operator_sign_in: SignInGuard
     holders: Holders = field(default_factory=Holders)
-    sign_in: SignInGuard = field(default_factory=SignInGuard)
-    operator_sign_in: SignInGuard = field(default_factory=lambda: SignInGuard(OF_OPERATORS))
     volume: DailyVolume = field(default_factory=DailyVolume)
     # One slot per client and Idempotency-Key, so that copies of a request wait for its response.
     idempotency_slots: Slots = field(default_factory=lambda: Slots(None, None, 1))

@@ -9,10 +9,10 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Final
 
+from payres.store.lost_commits import check_complete, has_log
 from payres.store.migrations import (
     UnusableDatabase,
     check_unaltered,
@@ -31,11 +31,12 @@ class DatabaseServed(UnusableDatabase):
     """A server, a restore or a migration is using the database; the message says what to do."""
 
 
-def connect_writer(path: str, is_locked: bool = False) -> sqlite3.Connection:
+def connect_writer(path: str, is_locked: bool = False, may_lack: bool = False) -> sqlite3.Connection:
     """A connection that writes; creates and migrates the file first.
 
     With `is_locked` the caller holds the server_lock, and the schema must be exactly that of payres. Without it, an
-    older file is migrated under that lock. Raises DatabaseServed if a server has it, UnusableDatabase, sqlite3.Error.
+    older file is migrated under that lock. With `may_lack` commits may be missing, for a caller that only reads. Raises
+    DatabaseServed if a server has it, LostCommits, UnusableDatabase, sqlite3.Error.
     """
     if path != ":memory:":
         check_not_linked(path)
@@ -47,7 +48,13 @@ def connect_writer(path: str, is_locked: bool = False) -> sqlite3.Connection:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         if not Path(path).exists():
             Path(path).touch(mode=0o600)  # it will hold secrets: never world-readable, not even for a moment
-    return _connect(path, partial(_prepare_writer, path, is_locked))
+    check = _checker(path, is_locked, may_lack)
+
+    def prepare(connection: sqlite3.Connection) -> None:
+        check(connection)
+        _prepare_writer(path, is_locked, connection)
+
+    return _connect(path, prepare)
 
 
 def connect_reader(path: str, cache_kib: int = 2048) -> sqlite3.Connection:
@@ -97,7 +104,6 @@ def _connect(
 
 
 def _prepare_writer(path: str, is_locked: bool, connection: sqlite3.Connection) -> None:
-    check_usable(connection)  # before anything changes a file of another program
     _enter_wal(connection)
     connection.execute("PRAGMA synchronous = FULL")  # a commit survives power loss, not just a crash
     connection.execute("PRAGMA journal_size_limit = 67108864")
@@ -138,6 +144,25 @@ def _enter_wal(connection: sqlite3.Connection) -> None:
             return
         connection.execute("BEGIN EXCLUSIVE")  # this does wait, up to the busy timeout
         connection.execute("COMMIT")
+
+
+def require_complete(path: str) -> None:
+    """Raises LostCommits if commits of a killed server are missing, UnusableDatabase, sqlite3.Error."""
+    _connect(path, _checker(path, is_locked=False, may_lack=False)).close()
+
+
+def _checker(path: str, is_locked: bool, may_lack: bool) -> Callable[[sqlite3.Connection], None]:
+    """The checks of a file that is about to be opened, before anything changes it."""
+    had_log = has_log(path)
+
+    def check(connection: sqlite3.Connection) -> None:
+        check_usable(connection)
+        if path != ":memory:":
+            # An older file would be migrated, after which its log could not be put back.
+            is_read = may_lack and not is_outdated(connection)
+            check_complete(connection, path, had_log, lambda: not is_locked and is_served(path), is_read)
+
+    return check
 
 
 @contextmanager

@@ -52,6 +52,14 @@ def examine(path: Path, unit: Callable[[sqlite3.Connection], T]) -> T:
         return unit(connection)
 
 
+def compare(path: Path, other: Path, unit: Callable[[sqlite3.Connection], T]) -> T:
+    """The result of a function that reads a copy as `main` and another one as `old`. Raises sqlite3.Error."""
+    with closing(_connect(path)) as connection:
+        connection.execute("ATTACH ? AS old", (str(other),))
+        connection.execute("PRAGMA query_only = ON")
+        return unit(connection)
+
+
 def change(path: Path, unit: Callable[[sqlite3.Connection], object]) -> None:
     """Commits the changes of a function to a copy, which remains one file. Raises sqlite3.Error."""
     with closing(_connect(path)) as connection:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -16,6 +17,7 @@ from payres.errors import Unavailable
 from payres.settings import Settings
 from payres.store.connections import Presence, connect_reader, connect_standby, connect_writer
 from payres.store.lanes import Lane, OwnedConnection, Queued, ReadLane, WriteLane, units_of
+from payres.store.lost_commits import HighWaterMark
 from payres.store.migrations import UnusableDatabase
 from payres.store.transactions import NOT_READ, Raised, Unit, run_reads
 from payres.store.work import Environment, FailStop, Transaction, Work
@@ -90,6 +92,14 @@ class Database:
         writer.stopped = READ_ONLY
         return cls(path, writer, reader, examiners)
 
+    async def watch_commits(self, token: str) -> None:
+        """Notes how far commits get, so that the next start finds out if some of this run are missing.
+
+        `token` is that of the run. Raises OSError.
+        """
+        assert isinstance(self._writer, WriteLane), "a standby stores nothing"
+        await self._writer.watch(HighWaterMark(self.path, token))
+
     async def write(self, unit: Callable[[Work], T]) -> T:
         """The unit's result, once its commit is durable.
 
@@ -121,15 +131,16 @@ class Database:
 
 
 class ExamineLane(Lane):
-    """Runs reads that may take long on other threads, on a connection that the first of them opens."""
+    """Runs reads that may take long on a thread of its own, on a connection that the first of them opens."""
 
     def __init__(self, path: str, environment: Environment, on_stop: Callable[[FailStop], None]) -> None:
         super().__init__(environment, on_stop)
         self._path = path
+        self._thread = ThreadPoolExecutor(1, "examine")
         self._connection: sqlite3.Connection | None = None
 
     async def run_together(self, batch: list[Queued]) -> list[Any]:
-        return await asyncio.to_thread(self._run, units_of(batch))
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, units_of(batch))
 
     def _run(self, units: Sequence[Unit]) -> list[Any]:
         try:
@@ -151,6 +162,7 @@ class ExamineLane(Lane):
     async def _finish(self) -> None:
         await super()._finish()
         self.disconnect()
+        self._thread.shutdown(wait=False)
 
 
 class StandbyLane(ExamineLane):

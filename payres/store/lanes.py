@@ -8,6 +8,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from time import perf_counter
 from typing import Any, Final, TypeVar
@@ -18,6 +19,7 @@ from payres.errors import Unavailable
 from payres.event_types import EVENT_TYPES
 from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
 from payres.store.connections import BUSY_TIMEOUT_SECONDS, Presence
+from payres.store.lost_commits import HighWaterMark
 from payres.store.transactions import (
     Raised,
     Unfinished,
@@ -241,6 +243,18 @@ class WriteLane(ThreadLane):
     def __init__(self, connection: OwnedConnection, environment: Environment, presence: Presence) -> None:
         super().__init__(connection, environment)
         self._presence = presence
+        self._mark: HighWaterMark | None = None
+
+    async def watch(self, mark: HighWaterMark) -> None:
+        """Notes the position of each commit from now on, and closes the mark at the end."""
+        self._mark = mark
+
+        def begin(connection: sqlite3.Connection) -> None:
+            mark.note(connection)
+            with suppress(sqlite3.Error):  # so that the database file itself says that a server runs
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+        await self._connection.run(begin)
 
     async def run_together(self, batch: list[Queued]) -> list[Any]:
         started = perf_counter()
@@ -251,10 +265,17 @@ class WriteLane(ThreadLane):
             metrics = self._environment.metrics
             metrics.batch_sizes.observe(len(batch))
             metrics.transaction_seconds.observe(perf_counter() - started)
+        if self._mark is not None:
+            self._mark.note(self._connection.raw)
         if changed:
             metrics.events.update(name for name in changed if name in EVENT_TYPES)
             self.on_change(frozenset(changed))
         return outcomes
+
+    async def _finish(self) -> None:
+        await super()._finish()
+        if self._mark is not None:
+            self._mark.close()
 
     async def _run_and_commit(self, batch: list[Queued], changed: list[str]) -> list[Any]:
         """`changed` collects the names of possible changes, including those of units rolled back."""

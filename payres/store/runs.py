@@ -48,11 +48,12 @@ class TakenPacket(msgspec.Struct, frozen=True):
     created_at: int
 
 
-def begin(tx: Transaction) -> bool:
-    """Starts a run. Whether the last one was killed."""
+def begin(tx: Transaction, token: str | None) -> bool:
+    """Starts a run, with a token for `payres.store.lost_commits`. Whether the last one was killed."""
     was_killed = note_kill(tx)
     if not was_killed:
         tx.execute("INSERT INTO server_run DEFAULT VALUES")
+    tx.execute("UPDATE server_run SET token = ? WHERE killed_after IS NULL", (token,))
     return was_killed
 
 

@@ -86,6 +86,14 @@ def delete_sessions(tx: Transaction, kind: Kind, account_id: int) -> None:
     tx.execute(f"DELETE FROM {kind.session_rule.table} WHERE {kind.account} = ?", (account_id,))
 
 
+def end_all(tx: Transaction) -> None:
+    """Signs everybody out, and ends every link that sets a password."""
+    for kind in (OF_WALLETS, OF_OPERATORS):
+        tx.execute(f"DELETE FROM {kind.session_rule.table}")
+    tx.execute("DELETE FROM password_link")
+    tx.execute("UPDATE operator SET link_hash = NULL")
+
+
 def insert_browser(tx: Transaction, kind: Kind, id_hash: bytes, account_id: int, now: int) -> None:
     """Stores a browser as known to the account; deletes expired ones, and the oldest of too many."""
     table = kind.rule.table

@@ -21,6 +21,7 @@ from payres.application import create_app
 from payres.client import Client, Grant, access, money
 from payres.clock import MovableClock
 from payres.gnap import Access
+from payres.grants.sign_in import hash_password
 from payres.http.server import settings_of
 from payres.logs import RequestLog
 from payres.operator import invariant_checks, wallets
@@ -93,9 +94,10 @@ class Instance:
         password: str | None = None,
     ) -> str:
         """Opens a wallet, deposits `deposit` (a decimal), and returns its wallet address."""
+        hashed = None if password is None else hash_password(password)
 
         def unit(work: Work) -> None:
-            wallets.create_wallet(work, path, asset, scale, name, password)
+            wallets.create_wallet(work, path, asset, scale, name, hashed)
             if deposit is not None:
                 wallets.deposit(work, path, deposit)
 

@@ -43,6 +43,7 @@ INVENTORY = {
     "password guessing": "pages/test_consent grants/test_sign_in",
     "locking an owner out": "attacks/test_owners grants/test_sign_in",
     "floods of sign-ins": "grants/test_sign_in",
+    "floods of new passwords": "attacks/test_owners grants/test_sign_in",
     "stolen password": "attacks/test_owners",
     "passwords of the demo wallets": "cli/test_server",
     "consent swap": "pages/test_consent attacks/test_hostile_input",

@@ -26,7 +26,7 @@ def test_backup_and_restore_say_what_they_did(payres: Command) -> None:
     result = payres("restore", "backup.db")
     assert result.exit_code == 0
     first, second = result.stdout.splitlines()
-    assert first == "payres.db: restored from backup.db and verified"
+    assert first == "payres.db: restored from backup.db and verified; everybody is signed out"
     kept, _, meaning = second.partition(": ")
     assert meaning == "the old database"
     assert rows_of(payres("wallet", "list"))[1][:2] == ["alice", "10.00"]
@@ -39,7 +39,41 @@ def test_json_has_the_files(as_json: AsJson) -> None:
     shown = as_json("backup", "backup.db", "--force")
     assert shown == {"database": "payres.db", "backup": "backup.db", "version": NEWEST, "bytes": size}
     shown = as_json("restore", "backup.db", "--database", "other.db")
-    assert shown == {"database": "other.db", "source": "backup.db", "version": NEWEST, "replaced": None}
+    same = {"database": "other.db", "source": "backup.db", "version": NEWEST, "replaced": None}
+    assert shown == same | {"compared": False, "ended": [], "carriedOver": False}
+
+
+def test_restore_lists_what_was_ended_and_says_how_to_end_it_again(payres: Command, as_json: AsJson) -> None:
+    made = as_json("api-key", "create", "reader", "--scope", "wallets:read")
+    payres("backup", "backup.db")
+    payres("api-key", "revoke", made["id"])
+    lines = payres("restore", "backup.db").stdout.splitlines()
+    replaced = lines[1].partition(": ")[0]
+    again = f"payres restore backup.db --compare {replaced} --carry-over"
+    assert lines[2:] == [
+        "VALID AGAIN, though ended since the backup was made:",
+        "  API keys: 1",
+        f"    {made['id']}  reader",
+        f"To end them before you start: {again}",
+    ]
+    assert [key["state"] for key in as_json("api-key", "list")["apiKeys"]] == ["valid"]
+    os.rename(replaced, "kept.db")  # whose name would be used again in the same second
+    lines = payres(*again.replace(replaced, "kept.db").split()[1:]).stdout.splitlines()
+    assert lines[2] == "Ended since the backup was made, and ended again:"
+    assert [key["state"] for key in as_json("api-key", "list")["apiKeys"]] == ["revoked"]
+    assert as_json("restore", "backup.db", "--compare", "kept.db", "--database", "new.db")["ended"] == [
+        {"kind": "apiKey", "name": made["id"], "about": "reader"}
+    ]
+
+
+def test_restore_without_another_database_says_what_is_not_known(payres: Command) -> None:
+    payres("backup", "backup.db")
+    result = payres("restore", "backup.db", "--database", "new.db")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("Warning: There is no other database to compare the backup with: grants, tokens")
+    error = one_sentence(payres("restore", "backup.db", "--database", "newer.db", "--carry-over"))
+    assert error.endswith("so nothing can be carried over. Nothing was replaced")
+    assert not Path("newer.db").exists()
 
 
 @pytest.mark.usefixtures("second_version")

@@ -6,6 +6,8 @@ Payments stay within the server here; `test_remote_kill.py` kills in the middle 
 
 import http.client
 import json
+import re
+import shutil
 import signal
 import socket
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ import pytest
 
 from payres.clock import SystemClock
 from payres.signatures.sign import Message, sign
+from payres.store.copies import side_file
 from tests.crash.load import DEPOSIT, TABLES, Load
 from tests.crash.server import Server
 from tests.helpers import TIMEOUT, Json, check_log_of_a_clean_end, is_refused, usd, wait_until
@@ -35,6 +38,29 @@ def test_run_that_did_not_end_in_order_is_remembered(server: Server) -> None:
     server.kill()
     server.start()
     assert server.select(runs) == [(1,), (0,)]
+
+
+def test_kill_and_the_log_removed(server: Server, payers: Load) -> None:
+    """The start is refused until an operator has put the log back, or goes on without it."""
+    payers.shoppers[0].buy(1)
+    server.kill()
+    kept = server.folder / "kept"
+    side_file(server.database, "-wal").rename(kept)
+    for command in (["serve"], ["wallet", "deposit", "alice", "1.00"], ["serve"]):
+        refused = server.run(*command)
+        assert refused.returncode == (3 if command == ["serve"] else 1), "systemd does not try again"
+        assert (refused.stdout, len(refused.stderr.splitlines())) == ("", 1), refused.stderr
+        assert re.search(r"that was killed \(events: [1-9]\d*, transfers: [1-9]\d*\b.*\), because", refused.stderr)
+    assert server.run("wallet", "list").stderr.count("lacks commits") == 1
+    shutil.copyfile(kept, side_file(server.database, "-wal"))
+    server.start()
+    payers.check()
+    payers.shoppers[0].buy(1)
+    server.kill()
+    side_file(server.database, "-wal").unlink()
+    restored = server.run("restore", "payres.db")
+    assert restored.returncode == 0, restored.stderr
+    server.start()
 
 
 @pytest.mark.parametrize("command", ["ledger check", "wallet deposit alice 1.00"])

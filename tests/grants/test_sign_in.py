@@ -4,15 +4,15 @@ import asyncio
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import argon2
 import pytest
 
 from payres.clock import DAY, MINUTE, SECOND
-from payres.errors import DomainError
+from payres.errors import DomainError, NotFound
 from payres.grants import sign_in
-from payres.grants.sign_in import Guesser, SignInGuard, hash_password, verify_password
+from payres.grants.sign_in import Guesser, PasswordGate, SignInGuard, hash_password, verify_password
 from payres.limits import (
     MAX_WRONG_PASSWORDS,
     MAX_WRONG_PASSWORDS_PER_ADDRESS,
@@ -20,6 +20,7 @@ from payres.limits import (
     PASSWORDS_AT_ONCE,
     PASSWORDS_WAITING,
 )
+from payres.store.sessions import OF_OPERATORS
 from payres.store.wallets import WalletRecord
 from tests.helpers import TIMEOUT, settle
 
@@ -94,7 +95,7 @@ def test_looking_takes_as_long_when_there_is_nothing_to_compare_with(
 def guard(monkeypatch: pytest.MonkeyPatch) -> SignInGuard:
     """The right password is `right`, and saying so takes no time."""
     monkeypatch.setattr(sign_in, "verify_password", lambda wallet, password: password == "right")
-    return SignInGuard()
+    return SignInGuard(PasswordGate())
 
 
 async def status_of(
@@ -233,7 +234,7 @@ def sign_ins(guard: SignInGuard, numbers: Iterable[int], known: bool = False) ->
 
 
 async def test_known_browsers_go_before_all_others_that_wait(hashing: Hashing) -> None:
-    guard = SignInGuard()
+    guard = SignInGuard(PasswordGate())
     checks = sign_ins(guard, range(PASSWORDS_AT_ONCE + PASSWORDS_WAITING))
     await hashing.begun(PASSWORDS_AT_ONCE)
     checks += sign_ins(guard, [100, 101, 102], known=True)
@@ -250,7 +251,7 @@ async def test_known_browsers_go_before_all_others_that_wait(hashing: Hashing) -
 
 @pytest.mark.parametrize("known", [False, True])
 async def test_sign_ins_beyond_the_queue_are_refused_and_not_counted(hashing: Hashing, known: bool) -> None:
-    guard = SignInGuard()
+    guard = SignInGuard(PasswordGate())
     checks = sign_ins(guard, range(PASSWORDS_AT_ONCE + PASSWORDS_WAITING), known)
     await settle()
     late = Guesser("late", b"late" if known else None)
@@ -267,7 +268,7 @@ async def test_sign_ins_beyond_the_queue_are_refused_and_not_counted(hashing: Ha
 
 
 async def test_one_wallet_never_has_all_the_slots(hashing: Hashing) -> None:
-    guard = SignInGuard()
+    guard = SignInGuard(PasswordGate())
     browsers = [Guesser("a", b"%d" % number) for number in range(10)]
     checks = [asyncio.create_task(status_of(guard, "right", NOW, 1, browser)) for browser in browsers]
     await hashing.begun(1)
@@ -276,3 +277,68 @@ async def test_one_wallet_never_has_all_the_slots(hashing: Hashing) -> None:
     assert hashing.order == [1, 2]
     hashing.release(11)
     assert set(await asyncio.gather(*checks)) == {200}
+
+
+# New passwords pass the same gate
+
+
+async def set_password(gate: PasswordGate, number: int = 1, check: Callable[[], Awaitable[object]] = settle) -> int:
+    try:
+        await gate.hash("battery staple", number, check)
+    except DomainError as refusal:
+        return refusal.status
+    return 200
+
+
+@pytest.fixture
+def setting(hashing: Hashing, monkeypatch: pytest.MonkeyPatch) -> Hashing:
+    """As `hashing`, where each new password is number 0."""
+    monkeypatch.setattr(sign_in, "hash_password", lambda password: hashing(wallet(0), password))
+    return hashing
+
+
+async def test_all_kinds_of_passwords_share_the_slots(setting: Hashing) -> None:
+    gate = PasswordGate()
+    owners, operators = SignInGuard(gate), SignInGuard(gate, OF_OPERATORS)
+    new = [asyncio.create_task(set_password(gate, number)) for number in range(PASSWORDS_AT_ONCE + PASSWORDS_WAITING)]
+    await setting.begun(PASSWORDS_AT_ONCE)
+    known = sign_ins(owners, [100], known=True) + sign_ins(operators, [100], known=True)
+    await settle()
+    assert await set_password(gate, 99) == 503
+    assert setting.order == [0] * PASSWORDS_AT_ONCE
+    setting.release(PASSWORDS_AT_ONCE)
+    await setting.begun(PASSWORDS_AT_ONCE)
+    setting.release(100)
+    assert set(await asyncio.gather(*new, *known)) == {200}
+    assert set(setting.order[: 3 * PASSWORDS_AT_ONCE]) == {0, 100}, "sign-ins do not wait for all new passwords"
+
+
+async def test_threads_of_passwords_are_no_others(setting: Hashing) -> None:
+    """What else runs on threads goes on, however many passwords wait."""
+    gate = PasswordGate()
+    new = [asyncio.create_task(set_password(gate, number)) for number in range(PASSWORDS_AT_ONCE + PASSWORDS_WAITING)]
+    await setting.begun(PASSWORDS_AT_ONCE)
+    names = await asyncio.to_thread(lambda: [thread.name for thread in threading.enumerate()])
+    assert len([name for name in names if name.startswith("passwords")]) == PASSWORDS_AT_ONCE
+    setting.release(100)
+    assert set(await asyncio.gather(*new)) == {200}
+    gate.close()
+
+
+async def test_nothing_is_hashed_that_may_not_be_set_any_more(setting: Hashing) -> None:
+    gate, used = PasswordGate(), asyncio.Event()
+
+    async def check() -> None:
+        if used.is_set():
+            raise NotFound("This link was used")
+
+    first = asyncio.create_task(set_password(gate, check=check))
+    await setting.begun(1)
+    others = [asyncio.create_task(set_password(gate, check=check)) for _ in range(40)]
+    await settle()
+    used.set()
+    setting.release(1)
+    assert await first == 200
+    waited = PASSWORDS_WAITING // PASSWORDS_AT_ONCE
+    assert sorted(await asyncio.gather(*others)) == [404] * waited + [503] * (40 - waited)
+    assert setting.order == [0]

@@ -13,8 +13,9 @@ from tests.works import NOW, work_at
 
 
 def open_wallet(tx: Work, path: str = "alice", password: str | None = None, **terms: Any) -> WalletRecord:
+    hashed = None if password is None else hash_password(password)
     given: dict[str, Any] = {"asset_code": "USD", "scale": 2, "public_name": None} | terms
-    return wallets.create_wallet(tx, path, password=password, **given)
+    return wallets.create_wallet(tx, path, password_hash=hashed, **given)
 
 
 def balance(tx: Work, path: str) -> int:

@@ -73,7 +73,7 @@ OTHERS = {
     ),
     *("entries.transfers", "events.last_sequence", "events.signing_secrets", "grants.authorization_revision"),
     *("grants.spending", "packets.count_and_sum", "packets.newest_of_payment", "payments.page_of_payments"),
-    *("payments.payers_of", "payments.payments_in_order", "peers.outgoing_token"),
+    *("payments.payers_of", "payments.payments_in_order", "peers.outgoing_token", "sessions.end_all"),
     *("payments.delivered_here", "payments.open_parts", "payments.refunds_of"),
     *("wallets.count_wallets", "wallets.find_with_wallet"),
 }

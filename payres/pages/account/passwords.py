@@ -1,7 +1,6 @@
 """An owner's password: changing it, and resetting it by a link from the operator."""
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -17,7 +16,6 @@ from payres.errors import (
     TooManyRequests,
     Unavailable,
 )
-from payres.grants.sign_in import hash_password
 from payres.identifiers import hash_secret
 from payres.limits import MAX_PASSWORD_LENGTH, MIN_PASSWORD_LENGTH
 from payres.owner import passwords
@@ -25,10 +23,10 @@ from payres.pages.account.visits import HOME, Visit
 from payres.pages.error_sentences import problem_of
 from payres.pages.forms import browser_of, check_sign_in, read_form, render_sign_in, set_signed_in
 from payres.pages.html import PAGE_METHODS, language_of, redirect
-from payres.pages.language import Language
 from payres.pages.visits import Form, check_password
 from payres.routes.context import context_of
 from payres.routes.error_answers import note_error
+from payres.store.sessions import OF_WALLETS
 from payres.store.wallets import WalletRecord
 
 LENGTHS: Final = {"least": MIN_PASSWORD_LENGTH, "most": MAX_PASSWORD_LENGTH}
@@ -50,10 +48,10 @@ async def change(visit: Visit, form: Form) -> Response:
     session = hash_secret(visit.session)  # a signed-in browser is exempt from the limit on guesses
     try:
         await check_password(visit.request, visit.context.sign_in, wallet, form.get("current", ""), session)
+        hashed, problems = await _hashed(visit.request, form, wallet, lambda: visit.read(lambda work: None))
     except (SignInFailed, TooManyRequests, Unavailable) as error:
         noted = note_error(visit.request, error)
         return _show(visit, {"current": problem_of(visit.language, noted)}, noted.status)
-    hashed, problems = await _hashed(visit.language, form)  # as costly as a check, but not limited
     if hashed is None:
         return _show(visit, problems, 400)
     browser = browser_of(visit.request)
@@ -67,24 +65,28 @@ async def change(visit: Visit, form: Form) -> Response:
 async def reset(request: Request) -> Response:
     """The page of a reset link: GET shows the form, POST sets the password and signs in."""
     database, secret = context_of(request).database, request.path_params["secret"]
+    find = partial(passwords.open_link, secret=secret)
     try:
-        wallet = await database.read(partial(passwords.open_link, secret=secret))
+        wallet = await database.read(find)
         if request.method != "POST":
             if request.method not in {"GET", "HEAD"}:
                 raise MethodNotAllowed(PAGE_METHODS)
             return _show_reset(request, wallet, {}, 200)
         form = await read_form(request)
-        check_sign_in(request, form)
-        hashed, problems = await _hashed(language_of(request), form)
+        try:
+            check_sign_in(request, form)
+            hashed, problems = await _hashed(request, form, wallet, partial(database.read, find))
+        except (InsufficientAccess, Unavailable) as error:
+            problem = problem_of(language_of(request), note_error(request, error))
+            response = _show_reset(request, wallet, {"": problem}, error.status)
+            response.headers.update(error.headers)
+            return response
         if hashed is None:
             return _show_reset(request, wallet, problems, 400)
         unit = partial(passwords.reset_password, secret=secret, password_hash=hashed, browser=browser_of(request))
         signed_in = await database.write(unit)
     except NotFound as error:
         return _show_reset(request, None, {}, note_error(request, error).status)
-    except InsufficientAccess as error:
-        problem = problem_of(language_of(request), note_error(request, error))
-        return _show_reset(request, wallet, {"": problem}, error.status)
     response = redirect(HOME)
     set_signed_in(request, response, signed_in)
     return response
@@ -96,11 +98,14 @@ def _show_reset(request: Request, wallet: WalletRecord | None, problems: Problem
     return render_sign_in(request, "account/reset.html", values, status)
 
 
-async def _hashed(language: Language, form: Form) -> tuple[str | None, Problems]:
-    """The hash of the new password, or the problems."""
+async def _hashed(
+    request: Request, form: Form, wallet: WalletRecord, check: Callable[[], Awaitable[object]]
+) -> tuple[str | None, Problems]:
+    """The hash of the new password, or the problems. See PasswordGate."""
+    language, gate = language_of(request), context_of(request).passwords
     if form.get("password") != form.get("again"):
         return None, {"again": language.say("The two passwords are not the same. Type the new one twice.")}
     try:
-        return await asyncio.to_thread(hash_password, form.get("password", "")), {}
+        return await gate.hash(form.get("password", ""), (OF_WALLETS.noun, wallet.id), check), {}
     except InvalidRequest:
         return None, {"password": language.say("A password has {least} to {most} characters.", **LENGTHS)}

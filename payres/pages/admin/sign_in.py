@@ -1,6 +1,5 @@
 """Signing in to the operator's pages, by a link that sets a password or by name and password."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
@@ -9,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import DomainError
-from payres.grants.sign_in import authenticate, csrf_token, find_session, hash_password
+from payres.grants.sign_in import authenticate, csrf_token, find_session
 from payres.limits import MIN_PASSWORD_LENGTH
 from payres.operator import operators
 from payres.operator.operators import find_account
@@ -64,8 +63,9 @@ async def find_visit(request: Request, session: str) -> Visit | None:
 async def follow_link(request: Request) -> Response:
     """The page of a sign-in link: GET shows the password form, POST sets the password and signs in."""
     secret = request.path_params["secret"]
-    database = context_of(request).database
-    operator = await database.read(partial(operators.open_link, secret=secret))
+    context, find = context_of(request), partial(operators.open_link, secret=secret)
+    database = context.database
+    operator = await database.read(find)
     if request.method != "POST":
         return _show_link(request, operator.name)
     form = await read_form(request)
@@ -73,10 +73,13 @@ async def follow_link(request: Request) -> Response:
         return _show_link(request, operator.name, "The two passwords are not the same", 400)
     try:
         check_sign_in(request, form)
-        hashed = await asyncio.to_thread(hash_password, form.get("password", ""))
+        key = (OF_OPERATORS.noun, operator.id)
+        hashed = await context.passwords.hash(form.get("password", ""), key, partial(database.read, find))
     except DomainError as error:
         noted = note_error(request, error)
-        return _show_link(request, operator.name, str(noted), noted.status)
+        response = _show_link(request, operator.name, str(noted), noted.status)
+        response.headers.update(noted.headers)
+        return response
     browser = browser_of(request, OPERATOR)
     unit = partial(operators.set_password, secret=secret, password_hash=hashed, browser=browser)
     signed_in, response = await database.write(unit), redirect(HOME)

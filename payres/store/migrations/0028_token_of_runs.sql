@@ -1,0 +1,1 @@
+alter table server_run add column token text;
