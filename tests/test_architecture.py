@@ -26,6 +26,7 @@ THREADS = {
     "payres/routes/monitoring.py": "milliseconds for each answer of /metrics, to permitted hosts",
     "payres/testing/sandbox.py": "one reset at a time, under a lock",
     "payres/federation/ip_addresses.py": "the slots of Lookups",
+    "payres/client/deadlines.py": "a lookup for each new connection of a client for threads, which the server is not",
 }
 # From the ground up, what each room may use besides itself. A room is a package or a module right under payres.
 ROOMS: dict[str, set[str]] = {
