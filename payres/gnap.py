@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from payres.limits import MAX_ACCESS_ITEMS, MAX_INTERVAL_LENGTH, MAX_NONCE_LENGTH
-from payres.wire import Amount, Body, Resource, Text
+from payres.wire import Amount, Body, Resource, Text, Url
 
 Nonce = Annotated[str, Meta(min_length=1, max_length=MAX_NONCE_LENGTH)]
 AccessType = Literal["incoming-payment", "outgoing-payment", "quote"]
@@ -83,7 +83,7 @@ class Interact(msgspec.Struct, frozen=True):
 
 
 class SubjectIdentifier(msgspec.Struct, frozen=True):
-    id: Text
+    id: Annotated[Text, Meta(extra_json_schema={"format": "uri"})]
     format: Literal["uri"]
 
 
@@ -92,7 +92,7 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class GrantRequest(msgspec.Struct, frozen=True):
-    client: str | ClientInstance
+    client: Url | ClientInstance
     access_token: AccessTokenRequest | UnsetType = UNSET
     interact: Interact | UnsetType = UNSET
     subject: Subject | UnsetType = UNSET

@@ -21,6 +21,9 @@ MAX_ASSET_CODE_LENGTH: Final = 32
 AssetCode = Annotated[str, Meta(min_length=1, max_length=MAX_ASSET_CODE_LENGTH)]
 Scale = Annotated[int, Meta(ge=0, le=255)]
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
+# For the OpenAPI document alone; `payres.openapi` knows the formats of most members by their names.
+Url = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
+Uint64 = Annotated[str, Meta(extra_json_schema={"format": "uint64", "pattern": "^[0-9]{1,20}$"})]
 
 # An escaped half of a UTF-16 pair without its other half, after any other escapes.
 UNPAIRED_SURROGATE = re.compile(
@@ -45,7 +48,7 @@ class Body(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Amount(Resource, frozen=True, kw_only=True):
     """An amount (Specification 2.1). value is an unsigned 64-bit number as a decimal text."""
 
-    value: str
+    value: Uint64
     asset_code: AssetCode
     asset_scale: Scale
 
@@ -96,7 +99,7 @@ class PaymentMethod(Resource, frozen=True, kw_only=True):
 class WalletResource(Resource, frozen=True, kw_only=True):
     """A resource of a wallet address."""
 
-    id: str
+    id: Url
     wallet_address: str
 
 
@@ -169,7 +172,7 @@ class List(Resource, Generic[T], frozen=True, kw_only=True):
 
 
 class WalletAddress(Resource, frozen=True, kw_only=True):
-    id: str
+    id: Url
     public_name: str | UnsetType = UNSET
     asset_code: str
     asset_scale: Scale
