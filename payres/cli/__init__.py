@@ -10,6 +10,7 @@ import click
 
 from payres import __version__
 from payres.cli.commands import Group
+from payres.errors import explain_missing
 
 
 class Noun(NamedTuple):
@@ -93,7 +94,10 @@ class LazyGroup(Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return _load(cmd_name) if cmd_name in COMMANDS else None
+        try:
+            return _load(cmd_name) if cmd_name in COMMANDS else None
+        except ModuleNotFoundError as error:
+            raise click.ClickException(explain_missing(error)) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
