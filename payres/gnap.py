@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from payres.limits import MAX_ACCESS_ITEMS, MAX_INTERVAL_LENGTH, MAX_NONCE_LENGTH
-from payres.wire import Amount, Body, Resource, Text, Url
+from payres.wire import Amount, Body, Resource, Text, Url, UrlText
 
 Nonce = Annotated[str, Meta(min_length=1, max_length=MAX_NONCE_LENGTH)]
 AccessType = Literal["incoming-payment", "outgoing-payment", "quote"]
@@ -28,7 +28,7 @@ class Limits(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
     An unknown limit is an error: ignoring it would grant more than was requested.
     """
 
-    receiver: Text | UnsetType = UNSET
+    receiver: UrlText | UnsetType = UNSET
     debit_amount: Amount | UnsetType = UNSET
     receive_amount: Amount | UnsetType = UNSET
     interval: Annotated[str, Meta(min_length=1, max_length=MAX_INTERVAL_LENGTH)] | UnsetType = UNSET
@@ -83,7 +83,7 @@ class Interact(msgspec.Struct, frozen=True):
 
 
 class SubjectIdentifier(msgspec.Struct, frozen=True):
-    id: Annotated[Text, Meta(extra_json_schema={"format": "uri"})]
+    id: UrlText
     format: Literal["uri"]
 
 

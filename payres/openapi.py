@@ -32,8 +32,8 @@ ERRORS: Final = {
 FORMATS: Final = {
     "date-time": re.compile(r"at|now|timestamp|\w+(At|_at)"),
     "uri": re.compile(
-        r"(wallet|auth|resource|base|control)_?([aA]ddress|[sS]erver|[uU]rl)|url|uri|redirect|manage|address|receiver"
-        r"|quoteId|incomingPayment|identifier"
+        r"(wallet|auth|resource|base|control)_?([aA]ddress|[sS]erver|[uU]rl)|url|uri|redirect|manage|address"
+        r"|quoteId|identifier"
     ),
 }
 LICENSE: Final = {"name": "Apache 2.0", "identifier": "Apache-2.0"}

@@ -21,8 +21,10 @@ MAX_ASSET_CODE_LENGTH: Final = 32
 AssetCode = Annotated[str, Meta(min_length=1, max_length=MAX_ASSET_CODE_LENGTH)]
 Scale = Annotated[int, Meta(ge=0, le=255)]
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
-# For the OpenAPI document alone; `payres.openapi` knows the formats of most members by their names.
-Url = Annotated[str, Meta(extra_json_schema={"format": "uri"})]
+# The formats are for the OpenAPI documents alone; `payres.openapi` knows those of most members by their names.
+URI = Meta(extra_json_schema={"format": "uri"})
+Url = Annotated[str, URI]
+UrlText = Annotated[Text, URI]
 Uint64 = Annotated[str, Meta(extra_json_schema={"format": "uint64", "pattern": "^[0-9]{1,20}$"})]
 
 # An escaped half of a UTF-16 pair without its other half, after any other escapes.
@@ -69,7 +71,7 @@ class IncomingPaymentRequest(Body, frozen=True, kw_only=True):
 
 class QuoteRequest(Body, frozen=True, kw_only=True):
     wallet_address: Text
-    receiver: Text
+    receiver: UrlText
     method: Literal["ilp"]
     debit_amount: Amount | UnsetType = UNSET
     receive_amount: Amount | UnsetType = UNSET
@@ -78,7 +80,7 @@ class QuoteRequest(Body, frozen=True, kw_only=True):
 class OutgoingPaymentRequest(Body, frozen=True, kw_only=True):
     wallet_address: Text
     quote_id: Text | UnsetType = UNSET
-    incoming_payment: Text | UnsetType = UNSET
+    incoming_payment: UrlText | UnsetType = UNSET
     debit_amount: Amount | UnsetType = UNSET
     metadata: Raw | UnsetType = UNSET
 
@@ -121,7 +123,7 @@ class PublicIncomingPayment(Resource, frozen=True, kw_only=True):
 
 
 class Quote(WalletResource, frozen=True, kw_only=True):
-    receiver: str
+    receiver: Url
     receive_amount: Amount
     debit_amount: Amount
     method: str = "ilp"
@@ -134,7 +136,7 @@ class OutgoingPayment(WalletResource, frozen=True, kw_only=True):
 
     quote_id: str | UnsetType = UNSET
     failed: bool | UnsetType = UNSET
-    receiver: str
+    receiver: Url
     receive_amount: Amount
     debit_amount: Amount
     sent_amount: Amount

@@ -10,7 +10,6 @@ import click
 
 from payres import __version__
 from payres.cli.commands import Group
-from payres.errors import explain_missing
 
 
 class Noun(NamedTuple):
@@ -97,6 +96,8 @@ class LazyGroup(Group):
         try:
             return _load(cmd_name) if cmd_name in COMMANDS else None
         except ModuleNotFoundError as error:
+            from payres.errors import explain_missing
+
             raise click.ClickException(explain_missing(error)) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,23 +1,17 @@
 """The OpenAPI document against the program: answers are as documented."""
 
-import json
 from typing import Any
 
-import msgspec
 import pytest
 import requests
 import schemathesis
 from schemathesis.config import SchemathesisConfig
 
-from payres.admin.openapi import admin_document
 from payres.admin.serving import admin_endpoints
 from payres.operator.api_keys import SCOPES
-from tests.admin.conftest import BASE, Program
+from tests.admin.conftest import BASE, DOCUMENT, Program
 from tests.instance import Instance
-from tests.openapi.documents import BASE_URL
 from tests.openapi.test_schemathesis import run
-
-DOCUMENT = json.loads(msgspec.json.encode(admin_document(BASE_URL)))
 
 
 def test_paths_are_those_of_the_routes() -> None:

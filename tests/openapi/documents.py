@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import httpx2
 import jsonschema_rs
 import yaml
 
@@ -126,6 +127,23 @@ def _operations_of(name: str) -> Iterator[Operation]:
                 responses = {int(status): _followed(document, one) for status, one in described["responses"].items()}
                 body = described.get("requestBody", {}).get("content", {}).get(JSON, {}).get("schema")
                 yield Operation(name, described["operationId"], method, path, responses, described["tags"], body)
+
+
+def check_documented(answer: httpx2.Response, document: Json) -> None:
+    """Raises AssertionError or ValidationError for an answer that is not as the document of its API says."""
+    answer.read()
+    path, method = answer.request.url.path.rstrip("/"), answer.request.method.lower().replace("head", "get")
+    operations = [(template, item[method]) for template, item in document["paths"].items() if method in item]
+    operations.sort(key=lambda operation: -len(operation[0]))
+    for segment in ("[^/]+", ".+"):  # a wallet's path may have slashes
+        for template, operation in operations:
+            if re.fullmatch(re.sub(r"{\w+}", segment, template), path):
+                shown = operation["responses"].get(str(answer.status_code))
+                assert shown is not None, f"{answer.status_code} of {method} {path} is not documented"
+                if answer.content and answer.headers["content-type"] == JSON:
+                    validator_of(shown["content"][JSON]["schema"], document).validate(answer.json())
+                return
+    assert answer.status_code in {401, 404, 405}, f"{method} {path} is not documented"
 
 
 def formats(document: Json, schema: Json, path: str = "") -> Iterator[tuple[str, str]]:

@@ -1,7 +1,6 @@
 """A sandbox as tests of an app use it: a process of its own, asked over HTTP."""
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from payres.clock import Clock, SystemClock
 from payres.openapi import as_text
 from payres.testing.openapi import control_document
 from tests.helpers import TIMEOUT, Json, child, free_of_settings
-from tests.openapi.documents import validator_of
+from tests.openapi.documents import check_documented
 from tests.signing_client import Client
 
 DOCUMENT: Json = json.loads(as_text(control_document("http://127.0.0.1")))
@@ -33,19 +32,6 @@ def started(folder: Path, *options: str, **streams: Any) -> Iterator[Started]:
         yield process, json.loads(process.stdout.readline())
 
 
-def check_documented(answer: httpx2.Response) -> None:
-    """Raises AssertionError for an answer that the OpenAPI document of the control API does not have."""
-    answer.read()
-    path, method = answer.request.url.path.rstrip("/"), answer.request.method.lower()
-    for template, item in DOCUMENT["paths"].items():
-        if re.fullmatch(re.sub("{[a-z]+}", "[^/]+", template), path) and method in item:
-            shown = item[method]["responses"][str(answer.status_code)]
-            if answer.content:
-                validator_of(shown["content"]["application/json"]["schema"], DOCUMENT).validate(answer.json())
-            return
-    assert answer.status_code in {401, 404}, f"{method} {path} is not documented"
-
-
 class Sandbox:
     """One of its servers; `app` signs as its client and opens every redirect."""
 
@@ -53,9 +39,11 @@ class Sandbox:
         self.line = line
         self.base_url: str = line["base_url"]
         self.token = {"Authorization": f"Bearer {line['control_token']}"}
-        hooks = {"response": [check_documented]}
         self.control = httpx2.Client(
-            base_url=line["control_url"], headers=self.token, timeout=TIMEOUT, event_hooks=hooks
+            base_url=line["control_url"],
+            headers=self.token,
+            timeout=TIMEOUT,
+            event_hooks={"response": [lambda answer: check_documented(answer, DOCUMENT)]},
         )
         self.admin = httpx2.Client(base_url=f"{self.base_url}/admin/v1", headers=self.token, timeout=TIMEOUT)
         self.alice: str = line["wallets"]["alice"]["address"]
