@@ -12,7 +12,7 @@ MEMORY = $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -
 	&& ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo /dev/shm)
 COMPILE = $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q
 
-.PHONY: help run test guides torture demo bench profile check format docs site lock pyz dist clean
+.PHONY: help run test pythons guides torture demo bench profile check format docs site lock pyz dist clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -25,6 +25,9 @@ run: $(VENV)/.runtime ## Start the server on a file in ./var, with demo wallets 
 test: $(VENV)/.dev tests/interop/node_modules/.installed ## Run the whole test suite
 	@# With their bytecode kept, the processes of the suite need not compile everything again.
 	$(MEMORY:%=TMPDIR=% )PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder -p randomly --randomly-seed=1 -m "not machine" $(PYTEST_FLAGS)
+
+pythons: $(VENV)/.dev ## The tests that depend most on the version of Python, under the other versions that are here
+	$(MEMORY:%=TMPDIR=% )PYTHONDONTWRITEBYTECODE= PYTEST_WORKERS=$(PYTEST_WORKERS) $(BIN)/python -m tests.pythons
 
 guides: $(VENV)/.dev ## Do what the documents for operators say, on a machine with systemd; needs root and systemd-nspawn
 	$(MEMORY:%=TMPDIR=% )$(BIN)/python -m pytest -m machine tests/test_guides.py $(PYTEST_FLAGS)

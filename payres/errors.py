@@ -332,3 +332,10 @@ class OutcomeUnknown(DomainError, status=504, code="unavailable"):
 
     def __init__(self, sentence: str, /) -> None:
         super().__init__(sentence, {"Retry-After": "1"})
+
+
+def explain_missing(error: ModuleNotFoundError) -> str:
+    """The sentence for a machine without the modules of Unix. Raises the error if another module is missing."""
+    if error.name not in {"fcntl", "pwd", "resource"}:
+        raise error
+    return "payres needs Linux, and this is another system: run it in a container, as docs/sandbox.md shows"

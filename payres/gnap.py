@@ -17,7 +17,7 @@ from payres.limits import (
     MAX_START_MODE_LENGTH,
     MAX_START_MODES,
 )
-from payres.wire import Amount, Body, Resource, Text
+from payres.wire import Amount, Body, Resource, Text, Url, UrlText
 
 Nonce = Annotated[str, Meta(min_length=1, max_length=MAX_NONCE_LENGTH)]
 AccessType = Literal["incoming-payment", "outgoing-payment", "quote"]
@@ -34,7 +34,7 @@ class Limits(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
     An unknown limit is an error: ignoring it would grant more than was requested.
     """
 
-    receiver: Text | UnsetType = UNSET
+    receiver: UrlText | UnsetType = UNSET
     debit_amount: Amount | UnsetType = UNSET
     receive_amount: Amount | UnsetType = UNSET
     interval: Annotated[str, Meta(min_length=1, max_length=MAX_INTERVAL_LENGTH)] | UnsetType = UNSET
@@ -95,7 +95,7 @@ class Interact(msgspec.Struct, frozen=True):
 
 
 class SubjectIdentifier(msgspec.Struct, frozen=True):
-    id: Text
+    id: UrlText
     format: Literal["uri"]
 
 
@@ -104,7 +104,7 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class GrantRequest(msgspec.Struct, frozen=True):
-    client: str | ClientInstance
+    client: Url | ClientInstance
     access_token: AccessTokenRequest | UnsetType = UNSET
     interact: Interact | UnsetType = UNSET
     subject: Subject | UnsetType = UNSET

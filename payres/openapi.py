@@ -1,10 +1,11 @@
 """OpenAPI 3.1 documents, generated from operations and structs.
 
-There are two: `payres/routes/openapi.py` for the Open Payments endpoints, and `payres/admin/openapi.py` for the
-operator's API.
+There are three: `payres/routes/openapi.py` for the Open Payments endpoints, `payres/admin/openapi.py` for the
+operator's API, and `payres/testing/openapi.py` for the control API of a sandbox.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ import msgspec
 from payres import __version__
 from payres.http.responses import JSON
 from payres.limits import DEFAULT_PAGE, MAX_IDEMPOTENCY_KEY_LENGTH, MAX_PAGE
-from payres.wire import Resource
+from payres.wire import Resource, encode
 
 REFERENCE: Final = "#/components/schemas/{name}"
 # The common meanings of statuses; each document adds its own.
@@ -27,6 +28,15 @@ ERRORS: Final = {
     429: "Too many requests: wait as Retry-After says",
     503: "Storage is lacking; nothing was changed",
 }
+# What a text is, by the name of its member in any struct.
+FORMATS: Final = {
+    "date-time": re.compile(r"at|now|timestamp|\w+(At|_at)"),
+    "uri": re.compile(
+        r"(wallet|auth|resource|base|control)_?([aA]ddress|[sS]erver|[uU]rl)|url|uri|redirect|manage|address"
+        r"|quoteId|identifier"
+    ),
+}
+LICENSE: Final = {"name": "Apache 2.0", "identifier": "Apache-2.0"}
 
 Schema = Mapping[str, Any]
 
@@ -50,11 +60,14 @@ class ErrorBody(Resource, frozen=True, kw_only=True):
 def document(
     title: str,
     description: str,
+    base_url: str,
     operations: Iterable[tuple[str, str, Schema]],
+    tags: Mapping[str, str],
     security_schemes: Schema,
     security: Sequence[Schema],
 ) -> dict[str, Any]:
-    """The document of these methods, paths and operations; `security` is the default of operations."""
+    """The document of these methods, paths and operations. `tags` are described; `security` is the default of
+    operations."""
     paths: dict[str, dict[str, Any]] = {}
     found: list[Any] = []
     for method, path, shown in operations:
@@ -62,9 +75,15 @@ def document(
         paths.setdefault(path.replace(":wallet}", "}"), {})[method.lower()] = shown
     types = [*(one for one in found if one is not ErrorBody), ErrorBody]  # the order of the components
     schemas, components = msgspec.json.schema_components(types, ref_template=REFERENCE)
+    for component in components.values():
+        for name, schema in component.get("properties", {}).items():
+            _add_format(name, schema)
+    info = {"title": title, "version": __version__.removesuffix(".dev0"), "description": description}
     return {
         "openapi": "3.1.0",
-        "info": {"title": title, "version": __version__.removesuffix(".dev0"), "description": description},
+        "info": {**info, "license": LICENSE},
+        "servers": [{"url": base_url}],
+        "tags": [{"name": name, "description": what} for name, what in tags.items()],
         "security": security,
         "paths": _with_schemas(paths, dict(zip(types, schemas, strict=True)).__getitem__),
         "components": {"securitySchemes": security_schemes, "schemas": components},
@@ -81,18 +100,19 @@ def operation(
     body: Any = None,
     *,
     needs_body: bool = True,
+    examples: Mapping[Any, Any] = {},
 ) -> dict[str, Any]:
     """The OpenAPI object of an operation, in which a struct stands for its schema, and a tuple for alternatives.
 
     `members` are further members of the object. `answers` are the types of the response `status` by media type, empty
-    if it has no content.
+    if it has no content. `examples` are values by their types.
     """
-    responses = {str(status): _response(meaning, answers)}
+    responses = {str(status): _response(meaning, answers, examples)}
     for error, sentence in sorted(errors.items()):
-        responses[str(error)] = _response(sentence, {JSON: ErrorBody})
+        responses[str(error)] = _response(sentence, {JSON: ErrorBody}, {})
     shown = {**members, "parameters": parameters, "responses": responses}
     if body is not None:
-        shown["requestBody"] = {"required": needs_body, "content": {JSON: {"schema": body}}}
+        shown["requestBody"] = {"required": needs_body, "content": {JSON: _content(body, examples)}}
     return shown
 
 
@@ -148,6 +168,20 @@ def _with_schemas(value: Any, schema: Callable[[Any], Any]) -> Any:
     return value if isinstance(value, str | int) else schema(value)
 
 
-def _response(description: str, content: Mapping[str, Any]) -> Schema:
-    shown = {"content": {media_type: {"schema": schema} for media_type, schema in content.items()}} if content else {}
-    return {"description": description, **shown}
+def _add_format(name: str, schema: dict[str, Any]) -> None:
+    found = [what for what, names in FORMATS.items() if names.fullmatch(name)]
+    for one in (schema, *schema.get("anyOf", ())):
+        if found and one.get("type") == "string":
+            one["format"] = found[0]
+
+
+def _response(description: str, content: Mapping[str, Any], examples: Mapping[Any, Any]) -> Schema:
+    shown = {media_type: _content(kind, examples) for media_type, kind in content.items()}
+    return {"description": description, **({"content": shown} if shown else {})}
+
+
+def _content(kind: Any, examples: Mapping[Any, Any]) -> Schema:
+    """The schema of a type, and its example; of alternatives, that of the first."""
+    first = kind[0] if isinstance(kind, tuple) else kind
+    example = None if isinstance(first, Mapping) else examples.get(first)
+    return {"schema": kind, **({} if example is None else {"example": json.loads(encode(example))})}

@@ -21,6 +21,11 @@ MAX_ASSET_CODE_LENGTH: Final = 32
 AssetCode = Annotated[str, Meta(min_length=1, max_length=MAX_ASSET_CODE_LENGTH)]
 Scale = Annotated[int, Meta(ge=0, le=255)]
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_URL_LENGTH)]
+# The formats are for the OpenAPI documents alone; `payres.openapi` knows those of most members by their names.
+URI = Meta(extra_json_schema={"format": "uri"})
+Url = Annotated[str, URI]
+UrlText = Annotated[Text, URI]
+Uint64 = Annotated[str, Meta(extra_json_schema={"format": "uint64", "pattern": "^[0-9]{1,20}$"})]
 
 # An escaped half of a UTF-16 pair without its other half, after any other escapes.
 UNPAIRED_SURROGATE = re.compile(
@@ -45,7 +50,7 @@ class Body(Resource, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Amount(Resource, frozen=True, kw_only=True):
     """An amount (Specification 2.1). value is an unsigned 64-bit number as a decimal text."""
 
-    value: str
+    value: Uint64
     asset_code: AssetCode
     asset_scale: Scale
 
@@ -66,7 +71,7 @@ class IncomingPaymentRequest(Body, frozen=True, kw_only=True):
 
 class QuoteRequest(Body, frozen=True, kw_only=True):
     wallet_address: Text
-    receiver: Text
+    receiver: UrlText
     method: Literal["ilp"]
     debit_amount: Amount | UnsetType = UNSET
     receive_amount: Amount | UnsetType = UNSET
@@ -75,7 +80,7 @@ class QuoteRequest(Body, frozen=True, kw_only=True):
 class OutgoingPaymentRequest(Body, frozen=True, kw_only=True):
     wallet_address: Text
     quote_id: Text | UnsetType = UNSET
-    incoming_payment: Text | UnsetType = UNSET
+    incoming_payment: UrlText | UnsetType = UNSET
     debit_amount: Amount | UnsetType = UNSET
     metadata: Raw | UnsetType = UNSET
 
@@ -96,7 +101,7 @@ class PaymentMethod(Resource, frozen=True, kw_only=True):
 class WalletResource(Resource, frozen=True, kw_only=True):
     """A resource of a wallet address."""
 
-    id: str
+    id: Url
     wallet_address: str
 
 
@@ -118,7 +123,7 @@ class PublicIncomingPayment(Resource, frozen=True, kw_only=True):
 
 
 class Quote(WalletResource, frozen=True, kw_only=True):
-    receiver: str
+    receiver: Url
     receive_amount: Amount
     debit_amount: Amount
     method: str = "ilp"
@@ -131,7 +136,7 @@ class OutgoingPayment(WalletResource, frozen=True, kw_only=True):
 
     quote_id: str | UnsetType = UNSET
     failed: bool | UnsetType = UNSET
-    receiver: str
+    receiver: Url
     receive_amount: Amount
     debit_amount: Amount
     sent_amount: Amount
@@ -169,7 +174,7 @@ class List(Resource, Generic[T], frozen=True, kw_only=True):
 
 
 class WalletAddress(Resource, frozen=True, kw_only=True):
-    id: str
+    id: Url
     public_name: str | UnsetType = UNSET
     asset_code: str
     asset_scale: Scale

@@ -1,5 +1,6 @@
 """The documents against the program: what is documented exists, what exists is documented, and what is shown runs."""
 
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from payres import __version__
 from payres.settings import Settings
 from tests.helpers import ROOT, commands
+from tests.pythons import VERSIONS, find
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
@@ -134,6 +136,23 @@ def test_every_make_target_is_documented() -> None:
         text = document.read_text(encoding="utf-8")
         shown = {line.removeprefix("make ") for line in shell_lines(text) if line.startswith("make ")}
         assert shown | set(re.findall(r"`make ([a-z]+)`", text)) <= targets, document.name
+
+
+def test_versions_of_python_are_those_that_are_tested() -> None:
+    said = {found for one in DOCUMENTS for found in re.findall(r"Python (3\.\d+) to (3\.\d+)", one.read_text("utf-8"))}
+    assert said == {(VERSIONS[0], VERSIONS[-1])}
+    assert "make test\nmake pythons\n" in text_of(".ci/run")
+
+
+def test_python_that_does_not_start_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shim = tmp_path / "python3.99"
+    shim.write_text("#!/bin/sh\nexit 127\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert find("3.99") is None
+    shim.write_text("#!/bin/sh\nexit 0\n")
+    assert find("3.99") == "python3.99"
+    assert find("3.98") is None
 
 
 def test_every_room_is_on_the_map() -> None:

@@ -182,17 +182,23 @@ def test_your_app_with_bash(reader: Callable[[str], Reader]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "command", "said"),
+    ("language", "file", "command", "said"),
     [
-        ("php", "php program.php", "Granted: incoming-payment\n"),
-        ("go", "go run program.go", "Granted: 200 OK\n"),
-        ("rust", "rustfmt --edition 2021 --quiet < program.rust", "use "),
+        ("js", "program.mjs", "node program.mjs", "Bill: 500\n"),
+        ("php", "program.php", "php program.php", "Granted: incoming-payment\n"),
+        ("go", "program.go", "go run program.go", "Granted: 200 OK\n"),
+        ("java", "program.java", "java program.java", "Granted: 200\n"),
+        (
+            *("kotlin", "program.kt", "kotlinc -Werror program.kt -d program.jar && kotlin -cp program.jar ProgramKt"),
+            "Granted: 200\n",
+        ),
+        ("rust", "program.rs", "rustfmt --edition 2021 --quiet < program.rs", "use "),
     ],
 )
-def test_other_languages(reader: Callable[[str], Reader], language: str, command: str, said: str) -> None:
+def test_other_languages(reader: Callable[[str], Reader], language: str, file: str, command: str, said: str) -> None:
     if shutil.which(command.split()[0]) is None:
         pytest.skip(f"{command.split()[0]} is not on this machine")
     app = reader("how-to/other-languages")
     [program] = app.blocks(language)
-    app.save(f"program.{language}", program)
+    app.save(file, program)
     assert app.run(command).startswith(said)

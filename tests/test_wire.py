@@ -1,5 +1,4 @@
 import json
-import sys
 
 import msgspec
 import pytest
@@ -9,6 +8,7 @@ from hypothesis import strategies as st
 from payres import wire
 from payres.errors import DomainError
 from payres.gnap import ContinueRequest, GrantRequest, TokenResponse
+from payres.limits import DEFAULT_BODY_BYTES
 from payres.wire import IncomingPaymentRequest, OutgoingPaymentRequest, QuoteRequest, repeated_member
 from tests.helpers import Json
 
@@ -37,10 +37,11 @@ def test_decode_finds_repeated_members_beside_defaults(body: bytes) -> None:
 
 
 def test_decode_refuses_what_is_nested_too_deeply_whoever_finds_it() -> None:
-    """The decoder bears a little more than the search for repeated members."""
+    """The decoder bears a little more than the search for repeated members, and both bear 1,000 levels in Python 3.11,
+    1,500 in 3.12 and 10,000 in 3.13."""
     decoder = msgspec.json.Decoder(WithDefault)
     outcomes: set[object] = set()
-    for depth in range(1, sys.getrecursionlimit()):
+    for depth in (*range(1, 1010), *range(1490, 1510), *range(9990, 10_010), DEFAULT_BODY_BYTES // 2 - 8):
         try:
             outcomes.add(wire.decode(decoder, b'{"b":' + b"[" * depth + b"]" * depth + b"}", has_defaults=True).a)
         except DomainError as error:

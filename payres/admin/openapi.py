@@ -20,19 +20,42 @@ ERRORS_HERE: Final = openapi.ERRORS | {
 }
 
 
+TAGS: Final = {
+    "wallets": "Wallets with their keys, movements and passwords",
+    "grants": "What clients may do: the grants of owners, consent, ending them",
+    "assets": "Assets with their fees and liquidity",
+    "rates": "Exchange rates",
+    "peers": "Interledger peers with their routes, credit and settlements",
+    "packets": "The outcome of packets that peers left unanswered",
+    "payments": "Payments and refunds",
+    "webhooks": "Webhooks and their tests",
+    "deliveries": "What was sent to webhooks",
+    "replays": "Sending events again",
+    "status": "The state of the server",
+    "ledger": "Entries of the ledger, and its check",
+    "exports": "Files for bookkeeping",
+    "api-keys": "Keys of this API",
+    "audit-log": "Who changed what",
+    "backups": "Copies of the database",
+    "events": "What has happened, as webhooks get it",
+}
+
+
 @endpoint("GET /openapi.json")
 @cache
-def read() -> msgspec.Raw:
+def read(base_url: str) -> msgspec.Raw:
     """Read this document."""
-    return msgspec.Raw(openapi.as_text(admin_document()).encode())
+    return msgspec.Raw(openapi.as_text(admin_document(base_url)).encode())
 
 
-def admin_document() -> dict[str, Any]:
-    """The document."""
+def admin_document(base_url: str) -> dict[str, Any]:
+    """The document of the server at a base URL."""
     return openapi.document(
         "The operator's API of payres",
         "Scopes: " + "; ".join(f"`{scope}`: {what}" for scope, what in SCOPES.items()) + ".",
+        base_url,
         [(one.method, ADMIN_API + one.path, _operation(one)) for one in admin_endpoints() if one.scope],
+        TAGS,
         {"apiKey": {"type": "http", "scheme": "bearer", "description": "A key of `payres api-key create`."}},
         [{"apiKey": []}],
     )
@@ -50,6 +73,7 @@ def _operation(operation: Operation) -> openapi.Schema:
         {
             "operationId": operation.id,
             "summary": operation.summary,
+            "tags": [operation.path.split("/")[1]],
             "description": f"Needs the scope `{'` and `'.join(operation.scope.split())}`.",
         },
         _parameters(operation),

@@ -103,8 +103,8 @@ def admin_routes() -> Sequence[Route]:
 
 
 async def _serve(request: Request, operation: Operation) -> Response:
-    if not operation.scope:  # anyone may read it
-        return json_response(await asyncio.to_thread(operation.function))
+    if not operation.scope:  # anyone may read the OpenAPI document
+        return json_response(await asyncio.to_thread(operation.function, context_of(request).urls.base))
     try:
         call = await _authorize(request, operation.scope)
         given, body = await _given(request, operation)

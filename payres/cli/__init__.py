@@ -93,7 +93,12 @@ class LazyGroup(Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return _load(cmd_name) if cmd_name in COMMANDS else None
+        try:
+            return _load(cmd_name) if cmd_name in COMMANDS else None
+        except ModuleNotFoundError as error:
+            from payres.errors import explain_missing
+
+            raise click.ClickException(explain_missing(error)) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -14,6 +14,7 @@ from payres import openapi
 from payres.gnap import ContinueRequest, GrantRequest, GrantResponse, TokenResponse
 from payres.http.responses import JSON
 from payres.limits import MAX_WAIT_SECONDS
+from payres.routes.examples import COMPLETED, EXAMPLES
 from payres.routes.routing import ROUTES
 from payres.routes.wallet_addresses import SPSP_TYPE
 from payres.wire import (
@@ -36,6 +37,26 @@ DESCRIPTION: Final = (
 )
 OBJECT: Final[openapi.Schema] = {"type": "object"}
 TEXT: Final[openapi.Schema] = {"type": "string"}
+URL: Final[openapi.Schema] = {"type": "string", "format": "uri"}
+TAGS: Final = {
+    "wallet-address": "Who can be paid, in which asset, and the keys of clients",
+    "incoming-payment": "What is to be received: bills",
+    "quote": "What a payment will cost",
+    "outgoing-payment": "Payments, and what a grant has spent",
+    "grant": "Grants: asking, continuing after consent, cancelling",
+    "token": "Access tokens: rotating, revoking",
+}
+# The tag of an operation, by the first segment of its path.
+TAG_OF: Final = {
+    "{path:wallet}": "wallet-address",
+    "incoming-payments": "incoming-payment",
+    "quotes": "quote",
+    "outgoing-payments": "outgoing-payment",
+    "outgoing-payment-grant": "outgoing-payment",
+    "": "grant",
+    "continue": "grant",
+    "token": "token",
+}
 ERRORS_HERE: Final = openapi.ERRORS | {
     401: "The signature, the key or the token is missing, unknown or not valid: `details.reason` says which",
     403: "The grant does not permit it, or there is not enough money",
@@ -89,6 +110,12 @@ class PublicKeys(msgspec.Struct, frozen=True):
     keys: Sequence[PublicKey]
 
 
+# The key of RFC 8037, appendix A.2.
+KEYS: Final = PublicKeys(
+    [PublicKey("key-1", "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", alg="EdDSA", kty="OKP", crv="Ed25519")]
+)
+
+
 class Operation(NamedTuple):
     """What the route does not specify. The ids are those of the published Open Payments documents."""
 
@@ -102,7 +129,7 @@ class Operation(NamedTuple):
     can_be_late: bool = False  # the resource's state may no longer permit it
 
 
-LISTED: Final = [{**openapi.query_parameter("wallet-address", TEXT), "required": True}, *openapi.page_parameters()]
+LISTED: Final = [{**openapi.query_parameter("wallet-address", URL), "required": True}, *openapi.page_parameters()]
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "POST /incoming-payments": Operation(
         "create-incoming-payment", "Creates an incoming payment.", IncomingPayment, IncomingPaymentRequest
@@ -165,18 +192,18 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 
 
 @cache
-def encoded_document() -> msgspec.Raw:
+def encoded_document(base_url: str) -> msgspec.Raw:
     """The encoded document."""
-    return msgspec.Raw(openapi.as_text(public_document()).encode())
+    return msgspec.Raw(openapi.as_text(public_document(base_url)).encode())
 
 
-def public_document() -> dict[str, Any]:
-    """The document."""
+def public_document(base_url: str) -> dict[str, Any]:
+    """The document of the server at a base URL."""
     shown = ((method, route.path, f"{method} {route.path}") for route in ROUTES for method in route.handlers)
     found = [
         (method, path, _operation(method, path, OPERATIONS[name])) for method, path, name in shown if name in OPERATIONS
     ]
-    made = openapi.document(TITLE, DESCRIPTION, found, SECURITY_SCHEMES, [TOKEN])
+    made = openapi.document(TITLE, DESCRIPTION, base_url, found, TAGS, SECURITY_SCHEMES, [TOKEN])
     schemas = made["components"]["schemas"]
     # The structs leave these as raw JSON; granted access has the form of requested access.
     schemas["AccessToken"]["properties"]["access"] = schemas["AccessTokenRequest"]["properties"]["access"]
@@ -199,6 +226,7 @@ def _operation(method: str, path: str, operation: Operation) -> openapi.Schema:
         {
             "operationId": operation.id,
             "summary": operation.summary,
+            "tags": [TAG_OF[path.split("/")[1]]],
             "security": [*security, {}] if operation.has_public_form else security,
         },
         [
@@ -213,6 +241,7 @@ def _operation(method: str, path: str, operation: Operation) -> openapi.Schema:
         {status: ERRORS_HERE[status] for status in statuses},
         operation.body,
         needs_body=operation.body is not ContinueRequest,  # polling sends none
+        examples=EXAMPLES | {PublicKeys: KEYS} | ({IncomingPayment: COMPLETED} if path.endswith("/complete") else {}),
     )
 
 

@@ -189,15 +189,16 @@ async def _refuse_all(scope: Scope, receive: Receive, send: Send) -> None:
     await _refuse(nothing_here(), scope, receive, send)
 
 
-async def _read_openapi(_: Request) -> Response:
+async def _read_openapi(request: Request) -> Response:
     """GET /openapi.json. The first request takes a while."""
-    return json_response(await asyncio.to_thread(_openapi_document), headers=OPENAPI_CACHE)
+    document = await asyncio.to_thread(_openapi_document, context_of(request).urls.base)
+    return json_response(document, headers=OPENAPI_CACHE)
 
 
-def _openapi_document() -> msgspec.Raw:
+def _openapi_document(base_url: str) -> msgspec.Raw:
     from payres.routes.openapi import encoded_document  # loads slowly
 
-    return encoded_document()
+    return encoded_document(base_url)
 
 
 ROUTES: Final = (

@@ -48,9 +48,9 @@ LOW_PART: Final = 10
 ACCOUNTS = Table(AccountRecord, "account")
 # Refuses accounts that are already broken: a credit must not hide the damage.
 _CHANGE_ACCOUNT = """
-UPDATE account SET balance = balance + ?1, held = held + ?2
-WHERE id = ?3 AND held >= 0 AND (floor IS NULL OR balance - held - floor >= max(?2 - ?1, 0))
-  AND balance + ?1 BETWEEN -?4 AND ?4 AND held + ?2 BETWEEN 0 AND ?4
+UPDATE account SET balance = balance + :change, held = held + :held_change
+WHERE id = :id AND held >= 0 AND (floor IS NULL OR balance - held - floor >= max(:held_change - :change, 0))
+  AND balance + :change BETWEEN -:most AND :most AND held + :held_change BETWEEN 0 AND :most
 """
 # The rules of `payres.ledger` for an account, in SQL.
 _SOUND = "{0}.held >= 0 AND iif({0}.floor IS NULL, {0}.kind = 'external', {0}.balance - {0}.held >= {0}.floor)"
@@ -78,7 +78,8 @@ def change_account(tx: Transaction, account_id: int, balance_change: int, held_c
 
     `most` is the largest allowed balance or hold.
     """
-    return tx.execute(_CHANGE_ACCOUNT, (balance_change, held_change, account_id, most)).rowcount == 1
+    values = {"id": account_id, "change": balance_change, "held_change": held_change, "most": most}
+    return tx.execute(_CHANGE_ACCOUNT, values).rowcount == 1
 
 
 def in_order(tx: Transaction, one: int, other: int) -> bool:

@@ -55,9 +55,10 @@ INBOUND = Table(InboundPeer, _SOURCE, prefix="p.", **_ASSET)
 PEERS = Table(PeerRecord, _SOURCE, prefix="p.", balance="a.balance", held="a.held", floor="a.floor", **_ASSET)
 ACTIVE = "p.removed_at IS NULL"
 _FIND_REQUEST = """
-SELECT condition, reply FROM answered_request WHERE peer_id = ?1 AND request_id = ?2 UNION ALL
-SELECT NULL, prepare FROM packet WHERE from_peer_id = ?1 AND from_request_id = ?2 AND prepare IS NOT NULL UNION ALL
-SELECT condition, reply FROM rejected_request WHERE peer_id = ?1 AND request_id = ?2
+SELECT condition, reply FROM answered_request WHERE peer_id = :peer AND request_id = :request UNION ALL
+SELECT NULL, prepare FROM packet WHERE from_peer_id = :peer AND from_request_id = :request AND prepare IS NOT NULL
+UNION ALL
+SELECT condition, reply FROM rejected_request WHERE peer_id = :peer AND request_id = :request
 """
 
 
@@ -139,7 +140,7 @@ def outgoing_token(tx: Transaction, peer: PeerRecord) -> str:
 
 def find_request(tx: Transaction, peer_id: int, request_id: str) -> tuple[bytes | None, bytes] | None:
     """The condition and reply of an answered request; None and the Prepare of a forwarded one without an outcome."""
-    row = tx.execute(_FIND_REQUEST, (peer_id, request_id)).fetchone()
+    row = tx.execute(_FIND_REQUEST, {"peer": peer_id, "request": request_id}).fetchone()
     return (row[0], row[1]) if row else None
 
 

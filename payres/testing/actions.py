@@ -1,5 +1,6 @@
 """The actions of the control API, by method and path below `/_sandbox`."""
 
+import asyncio
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
@@ -63,6 +64,13 @@ def read_query(request: Request, act: Action) -> set_up.Given:
 async def show_state(call: Call) -> Answer:
     now = format_time(call.sandbox.clock.now())
     return 200, {**call.server.line, "now": now, "generation": call.sandbox.generation}
+
+
+async def read_document(call: Call) -> Answer:
+    """The OpenAPI document of these actions."""
+    from payres.testing.openapi import encoded_document  # loads slowly
+
+    return 200, await asyncio.to_thread(encoded_document, call.server.settings.base_url)
 
 
 async def reset(call: Call) -> Answer:
@@ -203,6 +211,7 @@ _RULES: Final = "/(?P<kind>faults|consent-rules)"
 _RULE: Final = f"{_RULES}/(?P<id>[^/]+)"
 ACTIONS: Final[Mapping[tuple[str, str], Action]] = {
     ("GET", ""): show_state,
+    ("GET", "/openapi.json"): read_document,
     ("POST", "/reset"): reset,
     ("POST", "/baseline"): keep_baseline,
     ("POST", "/wallets"): post_wallet,

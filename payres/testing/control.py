@@ -30,6 +30,7 @@ from payres.testing.server import Server
 from payres.urls import ADMIN_API
 
 log: Final = logging.getLogger("payres.testing")
+DOCUMENT: Final = f"{ROOT}/openapi.json"
 # The few error codes of this API, by the status of the many errors of operators' rules.
 CODES: Final = {400: InvalidRequest, 404: NotFound, 409: WrongState, 422: WrongState}
 
@@ -73,6 +74,8 @@ class Control:
         """Raises NotFound for hosts that are not admitted, BearerTokenInvalid without the token."""
         if not self._sandbox.hosts.let_in(scope):
             raise nothing_here()
+        if scope["path"] == DOCUMENT:  # anyone who is admitted may read it
+            return
         if credentials(scope["headers"], "bearer") is None:
             raise BearerTokenInvalid("Send control_token as Authorization: Bearer <token>", "missing_token")
         if not self._has_token(scope):

@@ -46,8 +46,12 @@ def payres_webhooks(payres: "Instance") -> "Iterator[WebhookReceiver]":
 
 
 def _instance(folder: Path) -> "Iterator[Instance]":
-    from payres.testing.instance import run_instance
+    try:
+        from payres.testing.instance import run_instance
+    except ModuleNotFoundError as error:
+        from payres.errors import explain_missing
 
+        raise pytest.fail.Exception(explain_missing(error), pytrace=False) from None
     with run_instance(folder / "payres.db") as instance:
         yield instance
 

@@ -1,14 +1,19 @@
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx2
 import pytest
 
+from payres.admin.openapi import admin_document
+from payres.openapi import as_text
 from payres.operator.api_keys import SCOPES, create_api_key
 from tests.helpers import TIMEOUT, Json
 from tests.instance import Instance
+from tests.openapi.documents import BASE_URL, check_documented
 
 BASE = "/admin/v1"
+DOCUMENT: Json = json.loads(as_text(admin_document(BASE_URL)))
 
 
 class Program:
@@ -25,7 +30,9 @@ class Program:
         headers = {"Authorization": f"Bearer {self.key}"} | ({} if key is None else {"Idempotency-Key": key})
         sent = {} if body is None else {"json": body}
         url = f"{self.instance.base_url}{BASE}{path}"
-        return self.http.request(method, url, headers=headers, params=params or None, **sent)
+        answer = self.http.request(method, url, headers=headers, params=params or None, **sent)
+        check_documented(answer, DOCUMENT)
+        return answer
 
     def get(self, path: str, **params: Any) -> Json:
         return self._good(self.ask("GET", path, **params), 200)

@@ -5,11 +5,12 @@ What they promise.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import httpx2
 import jsonschema_rs
 import yaml
 
@@ -26,18 +27,22 @@ RESOURCE_SERVER, AUTH_SERVER, WALLET_ADDRESS_SERVER = DOCUMENTS = (
     "wallet-address-server",
 )
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
+BASE_URL: Final = "https://pay.example.com"
 MAX_UINT64: Final = 2**64 - 1
 JSON: Final = "application/json"
 
 
 class Operation(NamedTuple):
-    """One operation of one document. `responses` has the documented ones by their status, with references followed."""
+    """One operation of one document. `responses` has the documented ones by their status, with references followed;
+    `body` is the schema of the request."""
 
     document: str
     id: str
     method: str
     path: str
     responses: Mapping[int, Json]
+    tags: Sequence[str]
+    body: Json | None
 
 
 @cache
@@ -78,19 +83,19 @@ def validator(operation_id: str, status: int) -> "jsonschema_rs.Draft202012Valid
     """What checks the body of a documented response; None for one that is documented without a body."""
     operation = next(one for one in operations() if one.id == operation_id)
     content = operation.responses[status].get("content")
-    return None if content is None else _validator(operation.document, content[JSON]["schema"])
+    return None if content is None else validator_of(content[JSON]["schema"], load(operation.document))
 
 
 @cache
 def refusal_validator() -> "jsonschema_rs.Draft202012Validator":
     """What checks every refusal, documented there or not: the error response of the resource server."""
-    return _validator(RESOURCE_SERVER, {"$ref": "#/components/schemas/error-response"})
+    return validator_of({"$ref": "#/components/schemas/error-response"}, load(RESOURCE_SERVER))
 
 
 @cache
 def ours() -> Json:
     """The document that payres shows."""
-    document: Json = json.loads(as_text(public_document()))
+    document: Json = json.loads(as_text(public_document(BASE_URL)))
     return document
 
 
@@ -103,12 +108,12 @@ def our_operations() -> dict[str, Json]:
 @cache
 def our_validator(operation_id: str, status: int) -> "jsonschema_rs.Draft202012Validator":
     schema = our_operations()[operation_id]["responses"][str(status)]["content"][JSON]["schema"]
-    return jsonschema_rs.Draft202012Validator({**schema, "components": ours()["components"]})
+    return validator_of(schema, ours())
 
 
-def _validator(document: str, schema: Json) -> "jsonschema_rs.Draft202012Validator":
+def validator_of(schema: Json, document: Json) -> "jsonschema_rs.Draft202012Validator":
     """References in the schema begin at the document's root, so its components come along."""
-    whole = {**schema, "components": load(document)["components"]}
+    whole = {**schema, "components": document["components"]}
     formats = {"uint64": lambda text: text.isascii() and text.isdigit() and int(text) <= MAX_UINT64}
     return jsonschema_rs.Draft202012Validator(whole, validate_formats=True, formats=formats)
 
@@ -120,7 +125,39 @@ def _operations_of(name: str) -> Iterator[Operation]:
             if method in item:
                 described = item[method]
                 responses = {int(status): _followed(document, one) for status, one in described["responses"].items()}
-                yield Operation(name, described["operationId"], method, path, responses)
+                body = described.get("requestBody", {}).get("content", {}).get(JSON, {}).get("schema")
+                yield Operation(name, described["operationId"], method, path, responses, described["tags"], body)
+
+
+def check_documented(answer: httpx2.Response, document: Json) -> None:
+    """Raises AssertionError or ValidationError for an answer that is not as the document of its API says."""
+    answer.read()
+    path, method = answer.request.url.path.rstrip("/"), answer.request.method.lower().replace("head", "get")
+    operations = [(template, item[method]) for template, item in document["paths"].items() if method in item]
+    operations.sort(key=lambda operation: -len(operation[0]))
+    for segment in ("[^/]+", ".+"):  # a wallet's path may have slashes
+        for template, operation in operations:
+            if re.fullmatch(re.sub(r"{\w+}", segment, template), path):
+                shown = operation["responses"].get(str(answer.status_code))
+                assert shown is not None, f"{answer.status_code} of {method} {path} is not documented"
+                if answer.content and answer.headers["content-type"] == JSON:
+                    validator_of(shown["content"][JSON]["schema"], document).validate(answer.json())
+                return
+    assert answer.status_code in {401, 404, 405}, f"{method} {path} is not documented"
+
+
+def formats(document: Json, schema: Json, path: str = "") -> Iterator[tuple[str, str]]:
+    """The members in a schema that have a format, such as `incomingAmount.value`, each with its format."""
+    schema = _followed(document, schema) if "$ref" in schema else schema
+    if "format" in schema:
+        yield path.lstrip("."), schema["format"]
+    for kind in ("allOf", "anyOf", "oneOf"):
+        for one in schema.get(kind, ()):
+            yield from formats(document, one, path)
+    for name, member in schema.get("properties", {}).items():
+        yield from formats(document, member, f"{path}.{name}")
+    if "items" in schema:
+        yield from formats(document, schema["items"], f"{path}[]")
 
 
 def _followed(document: Json, value: Json) -> Json:

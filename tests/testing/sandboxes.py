@@ -11,9 +11,13 @@ from typing import Any, Self
 import httpx2
 
 from payres.clock import Clock, SystemClock
-from tests.helpers import TIMEOUT, child, free_of_settings
+from payres.openapi import as_text
+from payres.testing.openapi import control_document
+from tests.helpers import TIMEOUT, Json, child, free_of_settings
+from tests.openapi.documents import check_documented
 from tests.signing_client import Client
 
+DOCUMENT: Json = json.loads(as_text(control_document("http://127.0.0.1")))
 Started = tuple["subprocess.Popen[str]", dict[str, Any]]
 
 
@@ -35,7 +39,12 @@ class Sandbox:
         self.line = line
         self.base_url: str = line["base_url"]
         self.token = {"Authorization": f"Bearer {line['control_token']}"}
-        self.control = httpx2.Client(base_url=line["control_url"], headers=self.token, timeout=TIMEOUT)
+        self.control = httpx2.Client(
+            base_url=line["control_url"],
+            headers=self.token,
+            timeout=TIMEOUT,
+            event_hooks={"response": [lambda answer: check_documented(answer, DOCUMENT)]},
+        )
         self.admin = httpx2.Client(base_url=f"{self.base_url}/admin/v1", headers=self.token, timeout=TIMEOUT)
         self.alice: str = line["wallets"]["alice"]["address"]
         self.bob: str = line["wallets"]["bob"]["address"]

@@ -1,6 +1,8 @@
 """What the pytest plugin adds to the report of a test that fails."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -34,6 +36,11 @@ def test_fails_without_a_request(payres_session, payres_module):
 """
 
 
+# As Python is on Windows, which lacks these.
+BARRED = "import sys\n" + "".join(f"sys.modules['{name}'] = None\n" for name in ("fcntl", "pwd", "resource"))
+NEEDS_LINUX = "payres needs Linux, and this is another system: run it in a container, as docs/sandbox.md shows"
+
+
 def report_of(pytester: pytest.Pytester, text: str, **outcomes: int) -> str:
     pytester.makepyfile(text)
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:schemathesis", "-p", "no:randomly")
@@ -57,3 +64,17 @@ def test_server_for_several_tests_shows_the_requests_of_the_one_that_failed(pyte
     report = report_of(pytester, SHARED, failed=2, passed=1)
     assert [request for request, _ in requests_in(report)] == ["GET /bob 200"]
     assert report.count(" Captured requests to payres_session call ") == 1
+
+
+def test_other_systems_are_told_what_the_fixtures_need(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(BARRED)
+    report = report_of(pytester, "def test_one(payres, payres_webhooks): pass", errors=1)
+    assert report.count(NEEDS_LINUX) == 1
+    assert "ModuleNotFoundError" not in report
+
+
+@pytest.mark.parametrize("command", ["sandbox", "serve", "demo", "wallet list", "pay", "admin password"])
+def test_other_systems_are_told_what_the_commands_need(command: str) -> None:
+    program = f"{BARRED}from payres.cli import main\nmain({command.split()})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: {NEEDS_LINUX}\n")

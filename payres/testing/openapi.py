@@ -1,0 +1,235 @@
+"""The OpenAPI document of the control API of a sandbox, made from the structs of its actions on first request."""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from payres import openapi
+from payres.events.sender import EventView
+from payres.http.responses import JSON
+from payres.testing import set_up
+from payres.testing.faults import Fault
+from payres.testing.journal import Entry
+from payres.testing.looking import EventsWanted, RequestsWanted
+from payres.testing.rules import ConsentRule
+from payres.testing.sandbox import ROOT
+
+ERRORS: Final = {
+    400: "The body or the query breaks a rule; an unknown member too",
+    401: "The control token is missing or wrong",
+    404: "It does not exist, or the request comes from an address without access",
+    409: "The state does not allow it, or the sandbox was reset meanwhile",
+    500: "A fault of the sandbox",
+    503: "A reset has just begun, or storage is lacking: try again",
+}
+TAGS: Final = {
+    "sandbox": "The sandbox itself, and resets",
+    "wallets": "Wallets, clients and keys",
+    "consents": "Decisions on grants",
+    "faults": "What goes wrong in future requests",
+    "clock": "Time and expiry",
+    "journal": "What the servers were asked, and events",
+}
+
+
+class Wallet(msgspec.Struct):
+    address: str
+    asset_code: str
+    asset_scale: int
+    balance: str
+
+
+class ClientKey(msgspec.Struct):
+    """What a client signs with; `private_key` is PKCS#8 PEM."""
+
+    wallet_address: str
+    kid: str
+    private_key: str
+
+
+class Webhook(msgspec.Struct):
+    id: str
+    url: str
+    secret: str
+
+
+class Line(msgspec.Struct):
+    """What the command prints; `webhook` with --webhook only."""
+
+    base_url: str
+    control_url: str
+    control_token: str
+    wallets: dict[str, Wallet]
+    client: ClientKey
+    peers: "list[Line]"
+    webhook: Webhook | UnsetType = UNSET
+
+
+class State(Line, kw_only=True):
+    now: str
+    generation: int
+
+
+class Generation(msgspec.Struct):
+    """The number of resets."""
+
+    generation: int
+
+
+class SetKey(msgspec.Struct):
+    wallet_address: str
+    kid: str
+
+
+class DecidedGrant(msgspec.Struct):
+    """`redirect` is where the browser would go, or null."""
+
+    grant: str
+    redirect: str | None
+
+
+class KeptConsentRule(ConsentRule, frozen=True, kw_only=True):
+    id: str
+    used: int
+
+
+class KeptFault(Fault, frozen=True, kw_only=True):
+    id: str
+    used: int
+
+
+class ConsentRules(msgspec.Struct):
+    rules: list[KeptConsentRule]
+
+
+class Faults(msgspec.Struct):
+    faults: list[KeptFault]
+
+
+class Clock(msgspec.Struct):
+    now: str
+    frozen: bool
+
+
+class MovedClock(Clock):
+    """`settled` is false if what became due took more than five seconds."""
+
+    settled: bool
+
+
+class Requests(msgspec.Struct):
+    requests: list[Entry]
+    cursor: str
+
+
+class Events(msgspec.Struct):
+    events: list[EventView]
+    cursor: str
+    timed_out: bool
+
+
+class Operation(NamedTuple):
+    id: str
+    summary: str
+    tag: str
+    answer: Any = None
+    body: Any = None
+    query: type[msgspec.Struct] | None = None
+    status: int = 200
+
+
+OPERATIONS: Final[Mapping[str, Operation]] = {
+    "GET ": Operation("read-sandbox", "Shows the line that the command printed.", "sandbox", State),
+    "POST /reset": Operation("reset", "Returns to the start or baseline.", "sandbox", Generation, set_up.Nothing),
+    "POST /baseline": Operation(
+        "keep-baseline", "Lets resets return to what is now.", "sandbox", Generation, set_up.Nothing
+    ),
+    "POST /wallets": Operation(
+        "create-wallet", "Opens a wallet at an unused path.", "wallets", Wallet, set_up.WalletState, status=201
+    ),
+    "GET /wallets/{path}": Operation("read-wallet", "Shows a wallet.", "wallets", Wallet),
+    "PUT /wallets/{path}": Operation(
+        "set-wallet", "Opens a wallet, or changes it to be so.", "wallets", Wallet, set_up.WalletState
+    ),
+    "POST /clients": Operation(
+        "create-client", "Opens a wallet with a key.", "wallets", ClientKey, set_up.Named, status=201
+    ),
+    "PUT /wallets/{path}/keys/{kid}": Operation(
+        "set-key", "Sets the only valid key of this name.", "wallets", SetKey, set_up.GivenKey
+    ),
+    "DELETE /wallets/{path}/keys/{kid}": Operation("delete-key", "Revokes a key, if there is one.", "wallets"),
+    "POST /consents": Operation("decide", "Decides a grant as its owner.", "consents", DecidedGrant, set_up.Decided),
+    "POST /consent-rules": Operation(
+        "create-consent-rule", "Decides future grants.", "consents", KeptConsentRule, ConsentRule, status=201
+    ),
+    "GET /consent-rules": Operation("list-consent-rules", "Lists the rules of consent.", "consents", ConsentRules),
+    "GET /consent-rules/{id}": Operation("read-consent-rule", "Shows a rule of consent.", "consents", KeptConsentRule),
+    "DELETE /consent-rules": Operation("delete-consent-rules", "Removes all rules of consent.", "consents"),
+    "DELETE /consent-rules/{id}": Operation("delete-consent-rule", "Removes a rule of consent.", "consents"),
+    "POST /faults": Operation(
+        "create-fault", "Lets something go wrong in future requests.", "faults", KeptFault, Fault, status=201
+    ),
+    "GET /faults": Operation("list-faults", "Lists the faults.", "faults", Faults),
+    "GET /faults/{id}": Operation("read-fault", "Shows a fault, and how often it happened.", "faults", KeptFault),
+    "DELETE /faults": Operation("delete-faults", "Removes all faults.", "faults"),
+    "DELETE /faults/{id}": Operation("delete-fault", "Removes a fault.", "faults"),
+    "GET /clock": Operation("read-clock", "Shows the time.", "clock", Clock),
+    "POST /clock": Operation("move-clock", "Moves, stops or starts the clock.", "clock", MovedClock, set_up.Move),
+    "POST /expire": Operation("expire", "Expires one thing or token now.", "clock", body=set_up.Expired),
+    "GET /requests": Operation(
+        "list-requests", "Lists what the server was asked.", "journal", Requests, query=RequestsWanted
+    ),
+    "DELETE /requests": Operation("delete-requests", "Empties that list.", "journal"),
+    "GET /events": Operation("list-events", "Lists events, or waits for them.", "journal", Events, query=EventsWanted),
+}
+
+
+@cache
+def encoded_document(base_url: str) -> msgspec.Raw:
+    """The encoded document."""
+    return msgspec.Raw(openapi.as_text(control_document(base_url)).encode())
+
+
+def control_document(base_url: str) -> dict[str, Any]:
+    """The document of the server at a base URL."""
+    token = {"type": "http", "scheme": "bearer", "description": "The `control_token` of the sandbox's line."}
+    return openapi.document(
+        "The control API of payres sandbox",
+        "Sets up and controls a sandbox for the tests of an app; `payres serve` does not have it.",
+        base_url,
+        [(method, ROOT + path, _operation(name)) for name in OPERATIONS for method, path in [name.split(" ")]],
+        TAGS,
+        {"controlToken": token},
+        [{"controlToken": []}],
+    )
+
+
+def _operation(name: str) -> dict[str, Any]:
+    told = OPERATIONS[name]
+    made = openapi.operation(
+        {"operationId": told.id, "summary": told.summary, "tags": [told.tag]},
+        [
+            *(openapi.path_parameter(one, {"type": "string"}) for one in re.findall(r"{(\w+)}", name)),
+            *_query(told.query),
+            *([openapi.idempotency_key()] if name.startswith("POST") else []),
+        ],
+        204 if told.answer is None else told.status,
+        "Done" if told.answer is None else "The result",
+        {} if told.answer is None else {JSON: told.answer},
+        ERRORS,
+        told.body,
+    )
+    if told.id == "set-wallet":
+        made["responses"]["201"] = {**made["responses"]["200"], "description": "It is new"}
+    return made
+
+
+def _query(kind: type[msgspec.Struct] | None) -> Sequence[openapi.Schema]:
+    if kind is None:
+        return []
+    [_], components = msgspec.json.schema_components([kind])
+    return [openapi.query_parameter(*member) for member in components[kind.__name__]["properties"].items()]

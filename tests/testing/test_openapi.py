@@ -1,0 +1,27 @@
+"""The OpenAPI document of the control API. Each answer in these tests is held against it (sandboxes.py)."""
+
+import re
+
+import httpx2
+
+from payres.testing.actions import ACTIONS
+from payres.testing.openapi import OPERATIONS, control_document
+from tests.testing.sandboxes import Sandbox
+
+
+def test_operations_are_the_actions() -> None:
+    left = {*ACTIONS} - {("GET", "/openapi.json")}
+    for name in OPERATIONS:
+        method, path = name.split(" ")
+        fits = {one for one in ACTIONS if one[0] == method and re.fullmatch(one[1], path)}
+        assert len(fits) == 1, name
+        left -= fits
+    assert not left
+
+
+def test_who_is_admitted_reads_it_without_the_token(sandbox: Sandbox) -> None:
+    answer = httpx2.get(f"{sandbox.control.base_url}openapi.json")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.json() == control_document(sandbox.base_url)
+    answer = httpx2.get(f"{sandbox.control.base_url}openapi.json", headers={"Host": "elsewhere.example"})
+    assert answer.status_code == 404
