@@ -24,6 +24,7 @@ THREADS = {
     "payres/routes/routing.py": "imports, under a lock; the document, which is cached",
     "payres/admin/steps.py": "one backup at a time, under a slot",
     "payres/routes/monitoring.py": "milliseconds for each answer of /metrics, to permitted hosts",
+    "payres/testing/actions.py": "the document, which is cached",
     "payres/testing/sandbox.py": "one reset at a time, under a lock",
     "payres/federation/ip_addresses.py": "the slots of Lookups",
     "payres/client/deadlines.py": "a lookup for each new connection of a client for threads, which the server is not",
