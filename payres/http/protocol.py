@@ -194,9 +194,10 @@ class HttpProtocol(HttpToolsProtocol):
         self.state = HEAD
 
     def on_headers_complete(self) -> None:
-        """Starts the request. Raises an error, which stops the parser, if it is ambiguous or too long."""
+        """Starts the request, unless `_parse` first repeats its head without an offer to upgrade. Raises an error, which
+        stops the parser, if it is ambiguous or too long."""
         version, headers = self.parser.get_http_version(), self.headers
-        error = ambiguity(version, headers, self.parser.should_upgrade())
+        error = ambiguity(version, headers)
         if error is not None:
             raise error
         url = httptools.parse_url(self.url)
@@ -209,6 +210,10 @@ class HttpProtocol(HttpToolsProtocol):
         # The plain spelling of a section is less than twice as long as the shortest, so most need not be measured.
         if self._unfinished > MAX_HEADER_BYTES // 2 and section_bytes(self.scope) > MAX_HEADER_BYTES:
             raise too_long()
+        if self.parser.should_upgrade():
+            if self.scope["method"] == "CONNECT":  # would be taken for an offer again
+                raise malformed()
+            return
         self.cycle = Exchange(
             scope=self.scope,
             transport=self.transport,
@@ -235,6 +240,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         super().on_message_complete()
         self._unfinished = 0
         if self._deadline is not None:
@@ -314,19 +321,27 @@ class HttpProtocol(HttpToolsProtocol):
         del self._unparsed[:size]
         return piece
 
-    def _parse(self, data: bytearray) -> None:
-        """uvicorn's data_received, except that it keeps the data after an upgrade offer."""
+    def _parse(self, data: bytes | bytearray) -> None:
+        """uvicorn's data_received, except that an offer to upgrade changes nothing (RFC 9110 section 7.8). The parser
+        would take a body after it for the other protocol's data, so it gets the head again, without the offer."""
         while data:
             try:
                 self.parser.feed_data(data)
-            except httptools.HttpParserUpgrade as offer:  # ignored (RFC 9110 section 7.8)
-                data = data[offer.args[0] :]
+            except httptools.HttpParserUpgrade as offer:
+                data = self._head_without_offer() + data[offer.args[0] :]
             except httptools.HttpParserError as error:
                 raised = error.__context__  # by on_headers_complete
                 self._reject(raised if isinstance(raised, DomainError) else malformed())
                 return
             else:
                 return
+
+    def _head_without_offer(self) -> bytes:
+        """The parsed head, without Upgrade."""
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+        lines += [b"%b: %b" % field for field in self.headers if field[0] != b"upgrade"]
+        return b"\r\n".join([*lines, b"", b""])
 
     def _count_buffers(self) -> None:
         self._is_counted = self.flow.write_paused or bool(self._unparsed)
