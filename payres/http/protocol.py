@@ -85,8 +85,12 @@ class Exchange(RequestResponseCycle):
         if not self.response_started:
             # Lets the answers of one turn of the loop leave together: a process waiting for several wakes once.
             await asyncio.sleep(0)
-            if self._start(message):
-                return
+        if self.transport.is_closing():  # the client has left, perhaps during this turn of the loop
+            self.disconnected = True
+        if self.disconnected:
+            return
+        if not self.response_started and self._start(message):
+            return
         if self._head is None:
             await super().send(message)
             return
