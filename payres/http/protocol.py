@@ -23,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from payres.clock import SECOND
 from payres.errors import DomainError, TooSlow, Unavailable
 from payres.http.connections import connections_of, most_connections, most_of_one_address
-from payres.http.request_head import ambiguity, declared_length, malformed, section_bytes, too_long
+from payres.http.request_head import ambiguity, declared_length, malformed, section_bytes, too_long, without_offer
 from payres.http.responses import CutShort, last_headers, last_response
 from payres.limits import MAX_HEADER_BYTES, REQUEST_SECONDS, SPARE_FILES, UNREAD_SECONDS
 from payres.rate_limiter import too_many
@@ -85,19 +85,16 @@ class Exchange(RequestResponseCycle):
         if not self.response_started:
             # Lets the answers of one turn of the loop leave together: a process waiting for several wakes once.
             await asyncio.sleep(0)
-        if self.transport.is_closing():  # the client has left, perhaps during this turn of the loop
-            self.disconnected = True
-        if self.disconnected:
-            return
-        if not self.response_started and self._start(message):
+        self.disconnected |= self.transport.is_closing()  # the client has left, perhaps in this turn of the loop
+        if self.disconnected or (not self.response_started and self._start(message)):
             return
         if self._head is None:
             await super().send(message)
             return
         if self.flow.write_paused:
             await self.flow.drain()
-        if self.disconnected:
-            return
+            if self.transport.is_closing():
+                return
         self.transport.write(self._head + message.get("body", b""))
         self._head = b""
         if not message.get("more_body"):
@@ -198,7 +195,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.state = HEAD
 
     def on_headers_complete(self) -> None:
-        """Starts the request, unless `_parse` first repeats its head without an offer to upgrade. Raises an error, which
+        """Starts the request, unless the parser gets its head again without an offer to upgrade. Raises an error, which
         stops the parser, if it is ambiguous or too long."""
         version, headers = self.parser.get_http_version(), self.headers
         error = ambiguity(version, headers)
@@ -332,20 +329,13 @@ class HttpProtocol(HttpToolsProtocol):
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as offer:
-                data = self._head_without_offer() + data[offer.args[0] :]
+                data = without_offer(self.parser, self.url, self.headers) + data[offer.args[0] :]
             except httptools.HttpParserError as error:
                 raised = error.__context__  # by on_headers_complete
                 self._reject(raised if isinstance(raised, DomainError) else malformed())
                 return
             else:
                 return
-
-    def _head_without_offer(self) -> bytes:
-        """The parsed head, without Upgrade."""
-        version = self.parser.get_http_version().encode()
-        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
-        lines += [b"%b: %b" % field for field in self.headers if field[0] != b"upgrade"]
-        return b"\r\n".join([*lines, b"", b""])
 
     def _count_buffers(self) -> None:
         self._is_counted = self.flow.write_paused or bool(self._unparsed)

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
+import httptools
+
 from payres.errors import HeadTooLarge, InvalidRequest
 from payres.limits import MAX_HEADER_BYTES
 
@@ -84,6 +86,13 @@ def ambiguity(version: str, headers: Headers) -> InvalidRequest | None:
     if codings and (version == "1.0" or codings != [b"chunked"]):
         return InvalidRequest(_CODINGS)
     return None
+
+
+def without_offer(parser: httptools.HttpRequestParser, target: bytes, headers: Headers) -> bytes:
+    """The bytes of the head that the parser has read, without Upgrade."""
+    lines = [b"%b %b HTTP/%b" % (parser.get_method(), target, parser.get_http_version().encode())]
+    lines += [b"%b: %b" % field for field in headers if field[0] != b"upgrade"]
+    return b"\r\n".join([*lines, b"", b""])
 
 
 def _is_host(header: tuple[bytes, bytes]) -> bool:

@@ -247,7 +247,8 @@ def test_client_that_leaves_before_its_answer_is_not_logged(
     connect: Connect, caplog: pytest.LogCaptureFixture, request_: bytes, is_reset: bool, headers: dict[str, str]
 ) -> None:
     """Anybody could fill the log with tracebacks."""
-    held, tasks = connect(), []
+    held = connect()
+    tasks: list[asyncio.Task[Any] | None] = []
 
     async def app(_: Any, receive: Any, send: Any) -> None:
         tasks.append(asyncio.current_task())
@@ -260,7 +261,7 @@ def test_client_that_leaves_before_its_answer_is_not_logged(
     wait_until(lambda: bool(tasks))
     with caplog.at_level(logging.WARNING):
         leave(held.connection, is_reset)
-        wait_until(tasks[0].done)
+        wait_until(lambda: all(task and task.done() for task in tasks))
     assert not caplog.records
 
 
