@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from payres.errors import DomainError, ServerFailed
-from payres.http.observation import observation_of
+from payres.http.observation import shown_path
 from payres.limits import MAX_URL_LENGTH
 from payres.pages.brand import brand_of
 from payres.pages.error_sentences import failure_of, problem_of
@@ -72,9 +72,7 @@ async def serve_page(
     except DomainError as error:
         found = note_error(request, error)
     except Exception:
-        log.exception(
-            "%s of %s failed", request.method, observation_of(request.scope).route
-        )  # the URL may hold a secret
+        log.exception("%s %s failed", request.method, shown_path(request.scope))
         found = note_error(request, ServerFailed(fault))
     return error_page(request, found, template)
 

@@ -9,21 +9,18 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from payres.admin.serving import admin_endpoints
 from payres.http.admin_hosts import AdminHosts
 from payres.http.cross_origin import PREFLIGHT
 from payres.pages import consent
-from payres.pages.admin.serving import admin_pages
+from payres.pages.admin.serving import page_routes as admin_page_routes
 from payres.pages.serving import page_routes
 from payres.routes.routing import ROUTES, Later, Route
 from payres.urls import (
-    ADMIN_API,
     ADMIN_ROOT,
     CLOSED,
     PAGE_ROOTS,
     PAGES,
     RESERVED_SEGMENTS,
-    SECRET_PATHS,
     SIGNED_SEGMENTS,
 )
 
@@ -56,10 +53,14 @@ def test_scripts_of_other_origins_are_told_the_methods_of_the_api() -> None:
     assert set(PREFLIGHT["Access-Control-Allow-Methods"].split(", ")) == methods
 
 
-def test_paths_with_a_secret_are_known() -> None:
-    routes = [*ROUTES, *page_routes()]
-    paths = [*(one.path for one in routes), *(f"{ADMIN_API}{one.path}" for one in admin_endpoints()), *admin_pages()]
-    assert {path.partition("{")[0] for path in paths if path.endswith(("{nonce}", "{secret}"))} <= set(SECRET_PATHS)
+def test_routes_say_which_segments_are_secret() -> None:
+    """A segment with one of these names must be declared as secret, and is in no label."""
+    routes = [*ROUTES, *page_routes(), *admin_page_routes()]
+    found = {one.path for one in routes if any(f"{{{name}}}" in one.path for name in ("nonce", "secret", "state"))}
+    assert found == {one.path for one in routes if one.secret_at}
+    assert found == {
+        *("/interact/{id}/{nonce}", "/account/reset/{secret}", "/pay/{id}/return/{state}", "/admin/link/{secret}"),
+    }
 
 
 def test_pages_are_closed_to_scripts_of_other_origins() -> None:
