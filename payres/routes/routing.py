@@ -3,6 +3,7 @@
 import asyncio
 import re
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 from urllib.parse import unquote
@@ -35,6 +36,7 @@ from payres.urls import ADMIN_ROOT, ILP, RESERVED_SEGMENTS, ROOT_WALLET_PATH
 Handler = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
 
+LOADING: Final = threading.Lock()  # for the switch interval, which is one for the process
 OPENAPI_CACHE: Final = {"Cache-Control": "public, max-age=3600", **ANY_ORIGIN}
 
 
@@ -181,12 +183,13 @@ class Router(routing.Router):
 def _yielding(load: Callable[[], T]) -> T:
     """Calls a function that computes for long, from a thread. Meanwhile the interpreter's switch interval is a
     hundredth of the usual 5 ms, which the event loop would otherwise wait after each system call."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(usual / 100)
-    try:
-        return load()
-    finally:
-        sys.setswitchinterval(usual)
+    with LOADING:
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(usual / 100)
+        try:
+            return load()
+        finally:
+            sys.setswitchinterval(usual)
 
 
 async def _refuse(error: DomainError, scope: Scope, receive: Receive, send: Send) -> None:

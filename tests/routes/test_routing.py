@@ -14,6 +14,7 @@ from payres.http.cross_origin import PREFLIGHT
 from payres.pages import consent
 from payres.pages.admin.serving import page_routes as admin_page_routes
 from payres.pages.serving import page_routes
+from payres.routes import routing
 from payres.routes.routing import ROUTES, Later, Route
 from payres.urls import (
     ADMIN_ROOT,
@@ -23,6 +24,7 @@ from payres.urls import (
     RESERVED_SEGMENTS,
     SIGNED_SEGMENTS,
 )
+from tests.helpers import TIMEOUT
 
 ENDPOINTS = Path(__file__).parents[2] / "docs/reference/endpoints.md"
 API = [one for one in ROUTES if one.is_json]
@@ -97,6 +99,29 @@ async def test_operators_routes_are_loaded_once_and_the_loop_goes_on_meanwhile()
     assert not is_on_the_loop
     assert interval == pytest.approx(usual / 100, rel=0.01)
     assert sys.getswitchinterval() == pytest.approx(usual)
+
+
+def test_routes_loaded_at_the_same_time_leave_the_interpreter_as_it_was() -> None:
+    """Each took a hundredth of what it found, set that back, and so on down to an interval of nothing, which is an
+    error."""
+    usual, seen = sys.getswitchinterval(), []
+
+    def load() -> None:
+        seen.append(sys.getswitchinterval())
+
+    def load_meanwhile() -> None:
+        other.start()
+        other.join(0.05)
+        load()
+
+    other = threading.Thread(target=routing._yielding, args=(load,))
+    try:
+        routing._yielding(load_meanwhile)
+        other.join(TIMEOUT)
+        assert seen == pytest.approx([usual / 100] * 2, rel=0.01)
+        assert sys.getswitchinterval() == pytest.approx(usual)
+    finally:
+        sys.setswitchinterval(usual)
 
 
 def test_every_endpoint_is_documented() -> None:
