@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from payres.errors import DomainError, Unavailable
+from payres.errors import Unavailable
 from payres.store.connections import Presence
 from payres.store.failures import Failures
 from payres.store.work import Environment, FailStop, Transaction, Work, damage
@@ -173,15 +173,13 @@ def _checked(result: Any) -> Any:
 
 
 def _raised(error: BaseException, failures: Failures) -> Raised:
-    """Storage errors become Unavailable or FailStop; others stay, such as violated constraints, which are our fault."""
+    """Storage errors become Unavailable or FailStop; others stay, and whoever asked rejects or logs them."""
     _empty_frames(error)
     if cause := damage(error):
         return Raised(cause)
     if isinstance(error, sqlite3.OperationalError):
         failures.note("a unit of work failed in storage", error)
         return Raised(Unavailable("The server could not use its storage. Try again shortly"))
-    if not isinstance(error, DomainError):
-        log.debug("a unit of work raised", exc_info=error)
     return Raised(error)
 
 

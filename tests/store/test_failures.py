@@ -1,5 +1,6 @@
 """What is logged of storage that fails for a while: a lock of another program, a damaged file, a full disk."""
 
+import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
@@ -10,6 +11,7 @@ import pytest
 
 from payres.clock import MovableClock
 from payres.errors import Unavailable
+from payres.interledger.packets import Code, Rejected
 from payres.settings import Settings
 from payres.store import lanes
 from payres.store.database import Database
@@ -58,6 +60,25 @@ async def test_lock_is_logged_once_and_again_when_it_has_ended(
         await database.write(nothing)
         await database.write(nothing)
         assert caplog.messages == [LOCKED, "writing works again; failures: 30"]
+
+
+@pytest.mark.parametrize("has_written", [True, False])
+async def test_rejection_by_a_unit_is_not_logged(
+    database: Database, caplog: pytest.LogCaptureFixture, has_written: bool
+) -> None:
+    """Peers cause these. What is unexpected is logged by whoever asked."""
+
+    def reject(tx: Transaction) -> None:
+        if has_written:
+            tx.execute("INSERT INTO secret (name, value) VALUES ('a', x'00')")
+        raise Rejected(Code.UNREACHABLE)
+
+    with caplog.at_level(logging.DEBUG, "payres"):
+        for ask in (database.write, database.read, database.examine):
+            if ask == database.write or not has_written:
+                with pytest.raises(Rejected):
+                    await ask(reject)
+    assert not caplog.records
 
 
 def damage(path: str) -> None:
