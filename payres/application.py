@@ -29,7 +29,7 @@ from payres.grants.sign_in import PasswordGate, SignInGuard
 from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin
-from payres.http.observation import Observer
+from payres.http.observation import WITHOUT_SECRETS, Observer
 from payres.identifiers import new_secret
 from payres.interledger.carrying import Carrier
 from payres.interledger.connector import Connector
@@ -79,6 +79,7 @@ def create_app(
     is_disposable: bool = False,
 ) -> Starlette:
     """The ASGI application, which opens its database at startup and closes it at shutdown."""
+    logging.getLogger("uvicorn.access").addFilter(WITHOUT_SECRETS)
     environment = msgspec.structs.replace(Environment.of(settings, clock), is_disposable=is_disposable)
     rate_limits, admin_hosts = RateLimits(settings, environment.clock), AdminHosts(settings.admin_hosts)
 

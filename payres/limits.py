@@ -75,7 +75,7 @@ APPROVAL_SECONDS: Final = 3600
 # Signatures and keys.
 
 MAX_SIGNATURES: Final = 4  # Signatures examined per request.
-MAX_SIGNATURE_HEADER_BYTES: Final = 8192  # Bytes of each of the headers Signature, Signature-Input and Content-Digest.
+MAX_SIGNATURE_HEADER_BYTES: Final = 4096  # Bytes of each of the headers Signature, Signature-Input and Content-Digest.
 MAX_NONCE_LENGTH: Final = 256  # Characters of a signature's nonce, of a `finish` nonce and of an `interact_ref`.
 MAX_KEYID_LENGTH: Final = 256  # Characters of a keyid.
 MAX_JWKS_KEYS: Final = 32  # Keys read from a client's key set on another server.

@@ -5,12 +5,15 @@ import logging
 import os
 import select
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
+
+from payres.clock import Clock, SystemClock
+from payres.rate_limiter import RateLimiter
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["info", "debug"]
@@ -18,6 +21,7 @@ REQUESTS: Final = "payres.requests"
 STANDARD_ERROR: Final = 2
 FLUSH_SECONDS: Final = 0.05  # to collect request lines that are written together
 MAX_LINES: Final = 256  # written together
+LINES_OF_CAUSE: Final = 1  # per second, with a burst of five: what others cause must not fill the disk
 
 
 def configure(log_format: LogFormat, log_level: str) -> None:
@@ -27,19 +31,32 @@ def configure(log_format: LogFormat, log_level: str) -> None:
 
 
 class OutputHandler(logging.Handler):
-    """Writes records to a descriptor without ever blocking: lines that do not fit into a full pipe are dropped."""
+    """Writes records to a descriptor without ever blocking: lines that do not fit into a full pipe are dropped.
 
-    def __init__(self, log_format: LogFormat, descriptor: int = STANDARD_ERROR) -> None:
+    Repeated warnings and errors are bounded in rate; a line before the next says how many were left out.
+    """
+
+    def __init__(self, log_format: LogFormat, descriptor: int = STANDARD_ERROR, clock: Clock | None = None) -> None:
         super().__init__()
         self._format = log_format
         self._descriptor = descriptor
+        self._rate = RateLimiter(LINES_OF_CAUSE, clock or SystemClock())
+        self._repeated = 0
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.WARNING and self._rate.take(_cause(record)):
+            self._repeated += 1
+            return
+        lines, repeated, is_json = [], self._repeated, self._format == "json"
+        if repeated:
+            count: Mapping[str, object] | str = {"repeated": repeated} if is_json else f"repeated={repeated}"
+            lines.append(_line(record.created, "WARNING", __name__, count))
+            self._repeated = 0
         members = {"message": record.getMessage()}
         if record.exc_info:
             members["exception"] = logging.Formatter().formatException(record.exc_info)
-        entry = members if self._format == "json" else "\n".join(members.values())
-        self.write([_line(record.created, record.levelname, record.name, entry)])
+        entry = members if is_json else "\n".join(members.values())
+        self.write([*lines, _line(record.created, record.levelname, record.name, entry)])
 
     def write(self, lines: Sequence[bytes]) -> int:
         """Writes lines while there is room. Returns how many were written or begun."""
@@ -99,6 +116,18 @@ class RequestLog:
             lines.insert(0, _line(time.time(), "INFO", REQUESTS, entry))
             self._dropped = 0
         self._dropped += len(lines) - self._output.write(lines)
+
+
+def _cause(record: logging.LogRecord) -> Hashable:
+    """What repetitions of a record have in common: where its exception was raised and logged, or else its text."""
+    error = record.exc_info and record.exc_info[1]
+    if not error:
+        return record.name, record.getMessage()
+    raised = error.__traceback__
+    while raised is not None and raised.tb_next is not None:
+        raised = raised.tb_next
+    place = None if raised is None else (raised.tb_frame.f_code.co_filename, raised.tb_lineno)
+    return record.pathname, record.lineno, type(error), place
 
 
 def _line(at: float, level: str, logger: str, entry: Mapping[str, object] | str) -> bytes:

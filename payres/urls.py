@@ -29,8 +29,6 @@ PAGE_ROOTS: Final = ("/account", "/settings", "/pay", "/interact")
 PAGES: Final = ("/interact/", "/account/", "/settings/", "/pay/")
 # The path prefix of a link to set an owner's password; the link's secret follows.
 RESET_PATH: Final = "/account/reset/"
-# Prefixes of paths with a secret after the second segment, which must not be logged.
-SECRET_PATHS: Final = ("/interact/", RESET_PATH, LINK_PATH)
 # Prefixes of paths closed to scripts of other origins.
 CLOSED: Final = (f"{ADMIN_ROOT}/", *PAGES, "/metrics/")
 

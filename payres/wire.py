@@ -284,8 +284,12 @@ def repeated_member(body: bytes) -> str | None:
         named = dict(pairs)
         if len(named) == len(pairs):
             return named
-        names = [name for name, _ in pairs]
-        found.append(_Repeated(next(name for name in named if names.count(name) > 1)))
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                found.append(_Repeated(name))
+                break
+            seen.add(name)
         return found[-1]
 
     # Numbers stay texts, because those in metadata have no bounds.
@@ -303,9 +307,9 @@ def _find(value: object, path: str) -> str | None:
     if isinstance(value, _Repeated):
         return f"{path}.{value.name}".lstrip(".")
     if isinstance(value, dict):
-        inner = [_find(member, f"{path}.{name}".lstrip(".")) for name, member in value.items()]
+        inner = (_find(member, f"{path}.{name}".lstrip(".")) for name, member in value.items())
     elif isinstance(value, list):
-        inner = [_find(item, f"{path}[{index}]") for index, item in enumerate(value)]
+        inner = (_find(item, f"{path}[{index}]") for index, item in enumerate(value))
     else:
         return None
     return next((found for found in inner if found is not None), None)

@@ -22,16 +22,24 @@ class Stoppable(Protocol):
 async def retry(name: str, store: Stoppable, step: Callable[[], Awaitable[T]], seconds: float) -> T | None:
     """Runs a step until it succeeds, and returns its result; None once the store is in fail-stop.
 
-    Exceptions are logged with the name, and the step runs again after `seconds`. Exceptions due to the fail-stop are
-    not logged: the store has logged the reason.
+    Exceptions are logged with the name, once if they repeat, and the step runs again after `seconds`. Exceptions due to
+    the fail-stop are not logged: the store has logged the reason.
     """
+    failures, last = 0, ""
     while not store.stopped:
         try:
-            return await step()
-        except Exception:
+            result = await step()
+        except Exception as error:
             if not store.stopped:
-                log.exception("%s failed; next try in %g s", name, seconds)
+                failures += 1
+                if repr(error) != last:
+                    log.exception("%s failed; next try in %g s", name, seconds)
+                last = repr(error)
                 await asyncio.sleep(seconds)
+        else:
+            if failures > 1:
+                log.warning("%s works again; failures: %d", name, failures)
+            return result
     return None
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 
+from payres.clock import MovableClock
 from payres.logs import LogFormat, LogLevel, OutputHandler, RequestLog, configure
 
 Line = tuple[str, str, int, str | None, float, dict[str, str]]
@@ -83,7 +84,7 @@ def test_log_that_nobody_reads_stops_nobody(pipe: tuple[int, int]) -> None:
 
 
 def record(message: str, error: Exception | None = None) -> logging.LogRecord:
-    exc_info = error and (type(error), error, None)
+    exc_info = error and (type(error), error, error.__traceback__)
     made = logging.LogRecord("payres.store", logging.ERROR, "f", 1, message, (), exc_info)  # type: ignore[arg-type]
     made.created = 1_764_000_000.0625
     return made
@@ -92,9 +93,9 @@ def record(message: str, error: Exception | None = None) -> logging.LogRecord:
 def test_other_lines_wait_for_nobody_either(pipe: tuple[int, int]) -> None:
     read, write = pipe
     handler = OutputHandler("text", write)
-    for _ in range(3000):  # more than a pipe holds
-        handler.emit(record("x" * 99))
-    assert {line[-99:] for line in os.read(read, 2**20).splitlines()} == {b"x" * 99}
+    for number in range(3000):  # more than a pipe holds
+        handler.emit(record(f"{number:099}"))
+    assert {line[-99:-4] for line in os.read(read, 2**20).splitlines()} == {b"0" * 95}
     handler.emit(record("y" * 3 * select.PIPE_BUF))
     assert os.read(read, 2**20).endswith(b" " + b"y" * 3 * select.PIPE_BUF + b"\n")
     os.close(read)
@@ -126,3 +127,49 @@ def test_level_is_that_of_our_own_loggers(level: LogLevel, is_told: bool) -> Non
         assert not libraries.isEnabledFor(logging.INFO)
     finally:
         own.setLevel(before)
+
+
+def fault(number: int) -> logging.LogRecord:
+    """What is logged of an unexpected exception, with a traceback."""
+    try:
+        raise KeyError
+    except KeyError as error:
+        return record(f"request {number} failed", error)
+
+
+def test_what_others_repeat_is_bounded_in_rate_and_counted(pipe: tuple[int, int]) -> None:
+    read, write = pipe
+    clock = MovableClock(frozen=True)
+    handler = OutputHandler("text", write, clock)
+    for number in range(1000):
+        handler.emit(fault(number))
+        handler.emit(record("no exchange rates"))
+        handler.emit(record("the disk failed", OSError("full")))  # another cause
+    shown = os.read(read, 2**20).decode()
+    assert shown.count("request ") == shown.count("Traceback") == shown.count("OSError") == 5
+    assert shown.count("no exchange rates") == 5
+    clock.advance(2)
+    handler.emit(fault(1000))
+    handler.emit(fault(1001))
+    handler.emit(fault(1002))
+    first, *lines = os.read(read, 2**20).decode().splitlines()
+    assert first.endswith(" WARNING payres.logs: repeated=2985")
+    assert [line.split()[-2] for line in lines if "request" in line] == ["1000", "1001"]
+    handler.emit(record("another"))
+    assert " repeated=1\n" in os.read(read, 2**20).decode()
+
+
+def test_repetitions_are_a_member_of_json_and_what_was_asked_for_is_never_left_out(pipe: tuple[int, int]) -> None:
+    read, write = pipe
+    handler = OutputHandler("json", write, MovableClock(frozen=True))
+    for _ in range(7):
+        handler.emit(record("the disk failed"))
+    for level in (logging.DEBUG, logging.INFO):
+        asked = record("probed")
+        asked.levelno = level
+        for _ in range(9):
+            handler.emit(asked)
+    lines = [json.loads(line) for line in os.read(read, 2**20).splitlines()]
+    assert [line.get("message", line.get("repeated")) for line in lines] == ["the disk failed"] * 5 + [2] + [
+        "probed"
+    ] * 18

@@ -181,6 +181,12 @@ def test_repeated_member_is_named_by_its_path(body: str, member: str | None) -> 
     assert repeated_member(body.encode()) == member
 
 
+def test_repeated_member_is_found_in_linear_time() -> None:
+    """Anybody's grant request is searched, before its signature is verified."""
+    names = ",".join(f'"{number}":0' for number in range(300_000))
+    assert repeated_member(f'{{{names},"299999":0}}'.encode()) == "299999"
+
+
 def test_repeated_member_takes_bytes_that_are_no_text() -> None:
     assert repeated_member(b'{"metadata":{"a":"\xff","a":"\xfe"}}') is None
     assert repeated_member(b'{"a":"\xff","a":"\xfe"}') == "a"

@@ -93,6 +93,16 @@ async def test_failed_step_is_logged_by_name_and_tried_again_after_a_while(
     assert "nor a book" in caplog.text
 
 
+async def test_failure_that_repeats_is_logged_once_and_when_it_has_ended(
+    caplog: pytest.LogCaptureFixture, pauses: Sequence[float]
+) -> None:
+    full, gone = OSError("full"), OSError("gone")
+    assert await retry("The tidying", Store(), Steps(full, full, full, gone, gone, 7), 5) == 7
+    assert pauses == [5] * 5
+    failed = "The tidying failed; next try in 5 s"
+    assert caplog.messages == [failed, failed, "The tidying works again; failures: 5"]
+
+
 @pytest.mark.parametrize("outcome", [None, 60, OSError("nothing can be written")])
 async def test_worker_ends_without_a_word_when_the_store_halts(
     outcome: float | Exception | None, caplog: pytest.LogCaptureFixture

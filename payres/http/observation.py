@@ -4,10 +4,10 @@ import asyncio
 import logging
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Final
-from urllib.parse import urlsplit
+from typing import Final, cast
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,7 +17,7 @@ from payres.errors import DomainError, TooManyRequests
 from payres.http.responses import CutShort
 from payres.logs import RequestLog
 from payres.signatures.reasons import shown
-from payres.urls import SECRET_PATHS, is_loopback
+from payres.urls import ADMIN_ROOT, PAGE_ROOTS, is_loopback
 
 log = logging.getLogger("payres.http")
 
@@ -30,9 +30,10 @@ IDENTIFIERS: Final = {REQUEST_ID: "request", b"traceparent": "trace"}
 IDENTIFIER: Final = re.compile(rb"[0-9A-Za-z_.:/+=-]{1,128}")
 MAX_PATH_LENGTH: Final = 200  # in the log
 MAX_HINT_LENGTH: Final = 500
-# The segment before a secret, anywhere in a misspelled path: `//interact/`, `/Admin/link/`.
-LIKE_SECRET_PATH: Final = re.compile(
-    rf"[/\\](?:{'|'.join(one.split('/')[-2] for one in SECRET_PATHS)})[/\\]", re.IGNORECASE
+# A root of pages, whose links may have secrets, anywhere in a path that may be misspelled: `//interact/`, `/Admin/`.
+ROOTS: Final = frozenset(root.encode() for root in (ADMIN_ROOT, *PAGE_ROOTS))
+LIKE_PAGE: Final = re.compile(
+    rf"(?<!/\.well-known)[/\\](?:{'|'.join(root.decode()[1:] for root in sorted(ROOTS))})[/\\]", re.IGNORECASE
 )
 NOT_ANSWERED: Final = 499  # as in nginx: the server stopped before it answered
 
@@ -40,12 +41,14 @@ NOT_ANSWERED: Final = 499  # as in nginx: the server stopped before it answered
 class Observation(msgspec.Struct):
     """What is known so far of a request, without secrets.
 
-    `address_error` is the error for its address unless it proves its sender; `release_slot` frees its slot among the
-    requests of its address.
+    `secret_at` is the number of the path's first secret segment, 0 if it has none, and None if no route has taken the
+    path as it is. `address_error` is the error for its address unless it proves its sender; `release_slot` frees its
+    slot among the requests of its address.
     """
 
     cut: str | None = None  # why the answer was cut short
     route: str = "unknown"  # as in the table of endpoints
+    secret_at: int | None = None
     error: DomainError | None = None
     grant: str | None = None
     payment: str | None = None
@@ -58,6 +61,35 @@ def observation_of(scope: Scope) -> Observation:
     """The observation of a request that passed an Observer."""
     found: Observation = scope[OBSERVATION]
     return found
+
+
+def shown_path(scope: Scope) -> str:
+    """The path for logs, without its query, still escaped, so that it cannot forge lines, and without secrets.
+
+    Its route says where they are. If it has none, all that follows the root of a page may be a misspelled secret.
+    """
+    raw: bytes = scope["raw_path"]
+    secret_at = observation_of(scope).secret_at
+    if secret_at:
+        raw = b"/".join([*raw.split(b"/", secret_at)[:secret_at], b"..."])
+    elif secret_at is None and LIKE_PAGE.search(scope["path"]):
+        root = b"/" + raw.split(b"/", 2)[1]
+        raw = root + b"/..." if root in ROOTS else b"/..."
+    return raw[:MAX_PATH_LENGTH].decode("ascii", "backslashreplace")
+
+
+class _WithoutSecrets(logging.Filter):
+    """Leaves queries and secrets out of uvicorn's access log, which `payres serve` does not write."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        client, method, target, *others = cast("Sequence[object]", record.args)
+        path = str(target).partition("?")[0]
+        shown = shown_path({"raw_path": path.encode(), "path": unquote(path), OBSERVATION: Observation()})
+        record.args = (client, method, shown, *others)
+        return True
+
+
+WITHOUT_SECRETS: Final = _WithoutSecrets()
 
 
 class Observer:
@@ -102,7 +134,9 @@ class Observer:
                 self._metrics.errors[observation.error.code] += 1
             if self._log is not None:
                 code = None if observation.error is None else observation.error.code
-                self._log.write(scope["method"], _path(scope), status, code, seconds, named | _details(observation))
+                self._log.write(
+                    scope["method"], shown_path(scope), status, code, seconds, named | _details(observation)
+                )
 
     def _warn_of_host(self, scope: Scope, base_url: str) -> None:
         """Warns once if a proxy with a public name is in front: such a server's wallet addresses and tokens lead
@@ -148,20 +182,6 @@ def _details(observation: Observation) -> dict[str, str]:
     if observation.error is not None:
         found["hint"] = str(observation.error)[:MAX_HINT_LENGTH]
     return found
-
-
-def _path(scope: Scope) -> str:
-    """The path without its query, still escaped, so that it cannot forge log lines, and without a secret in it.
-
-    A secret is removed whatever the response: it may be valid although no endpoint has used it.
-    """
-    raw: bytes = scope["raw_path"]
-    if LIKE_SECRET_PATH.search(scope["path"]):
-        kept = b"/".join(raw.split(b"/", 3)[:3])
-        # If it is misspelled or has an escaped slash, the secret may begin earlier.
-        is_exact = scope["path"].startswith(SECRET_PATHS) and b"%" not in kept
-        raw = kept + b"/..." if is_exact else b"/..."
-    return raw[:MAX_PATH_LENGTH].decode("ascii", "backslashreplace")
 
 
 def _is_from_proxy(scope: Scope) -> bool:

@@ -23,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from payres.clock import SECOND
 from payres.errors import DomainError, TooSlow, Unavailable
 from payres.http.connections import connections_of, most_connections, most_of_one_address
-from payres.http.request_head import ambiguity, declared_length, malformed, section_bytes, too_long
+from payres.http.request_head import ambiguity, declared_length, malformed, section_bytes, too_long, without_offer
 from payres.http.responses import CutShort, last_headers, last_response
 from payres.limits import MAX_HEADER_BYTES, REQUEST_SECONDS, SPARE_FILES, UNREAD_SECONDS
 from payres.rate_limiter import too_many
@@ -85,15 +85,16 @@ class Exchange(RequestResponseCycle):
         if not self.response_started:
             # Lets the answers of one turn of the loop leave together: a process waiting for several wakes once.
             await asyncio.sleep(0)
-            if self._start(message):
-                return
+        self.disconnected |= self.transport.is_closing()  # the client has left, perhaps in this turn of the loop
+        if self.disconnected or (not self.response_started and self._start(message)):
+            return
         if self._head is None:
             await super().send(message)
             return
         if self.flow.write_paused:
             await self.flow.drain()
-        if self.disconnected:
-            return
+            if self.transport.is_closing():
+                return
         self.transport.write(self._head + message.get("body", b""))
         self._head = b""
         if not message.get("more_body"):
@@ -194,9 +195,10 @@ class HttpProtocol(HttpToolsProtocol):
         self.state = HEAD
 
     def on_headers_complete(self) -> None:
-        """Starts the request. Raises an error, which stops the parser, if it is ambiguous or too long."""
+        """Starts the request, unless the parser gets its head again without an offer to upgrade. Raises an error, which
+        stops the parser, if it is ambiguous or too long."""
         version, headers = self.parser.get_http_version(), self.headers
-        error = ambiguity(version, headers, self.parser.should_upgrade())
+        error = ambiguity(version, headers)
         if error is not None:
             raise error
         url = httptools.parse_url(self.url)
@@ -209,6 +211,10 @@ class HttpProtocol(HttpToolsProtocol):
         # The plain spelling of a section is less than twice as long as the shortest, so most need not be measured.
         if self._unfinished > MAX_HEADER_BYTES // 2 and section_bytes(self.scope) > MAX_HEADER_BYTES:
             raise too_long()
+        if self.parser.should_upgrade():
+            if self.scope["method"] == "CONNECT":  # would be taken for an offer again
+                raise malformed()
+            return
         self.cycle = Exchange(
             scope=self.scope,
             transport=self.transport,
@@ -235,6 +241,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         super().on_message_complete()
         self._unfinished = 0
         if self._deadline is not None:
@@ -314,13 +322,14 @@ class HttpProtocol(HttpToolsProtocol):
         del self._unparsed[:size]
         return piece
 
-    def _parse(self, data: bytearray) -> None:
-        """uvicorn's data_received, except that it keeps the data after an upgrade offer."""
+    def _parse(self, data: bytes | bytearray) -> None:
+        """uvicorn's data_received, except that an offer to upgrade changes nothing (RFC 9110 section 7.8). The parser
+        would take a body after it for the other protocol's data, so it gets the head again, without the offer."""
         while data:
             try:
                 self.parser.feed_data(data)
-            except httptools.HttpParserUpgrade as offer:  # ignored (RFC 9110 section 7.8)
-                data = data[offer.args[0] :]
+            except httptools.HttpParserUpgrade as offer:
+                data = without_offer(self.parser, self.url, self.headers) + data[offer.args[0] :]
             except httptools.HttpParserError as error:
                 raised = error.__context__  # by on_headers_complete
                 self._reject(raised if isinstance(raised, DomainError) else malformed())

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
+import httptools
+
 from payres.errors import HeadTooLarge, InvalidRequest
 from payres.limits import MAX_HEADER_BYTES
 
@@ -18,7 +20,6 @@ _HOST: Final = re.compile(rb"(?:[0-9A-Za-z.%_~!$&'()*+,;=-]*|\[[0-9A-Za-z.:%_~-]
 MALFORMED: Final = "The request is not HTTP/1.1: mend its request line, its headers, or the chunks of its body"
 _HOSTS: Final = "Send one Host header, with the host and the port of the URL and nothing else (RFC 9112 section 3.2)"
 _CODINGS: Final = "The only Transfer-Encoding is chunked, named once, in HTTP/1.1 (RFC 9112 section 6.1)"
-_UPGRADE: Final = "Leave the Upgrade header out of a request with a body: this server speaks HTTP/1.1 only"
 
 
 def section_bytes(scope: Mapping[str, Any]) -> int:
@@ -67,14 +68,14 @@ def declared_length(headers: Headers) -> int | None:
     return 0
 
 
-def ambiguity(version: str, headers: Headers, offers_upgrade: bool) -> InvalidRequest | None:
+def ambiguity(version: str, headers: Headers) -> InvalidRequest | None:
     """The error for a request that another reader, such as a proxy, may interpret differently.
 
     `headers` have lower-case names. The parser has rejected a Content-Length that is repeated or combined with a
     Transfer-Encoding (RFC 9112 section 6.3), folded lines, and lines that do not end with CR and LF.
     """
     framing = [header for header in headers if header[0] in _FRAMING]
-    if version == "1.1" and len(framing) == 1 and not offers_upgrade and _is_host(framing[0]):
+    if version == "1.1" and len(framing) == 1 and _is_host(framing[0]):
         return None  # the common case
     if version not in {"1.0", "1.1"}:
         return malformed()
@@ -84,12 +85,14 @@ def ambiguity(version: str, headers: Headers, offers_upgrade: bool) -> InvalidRe
     codings = [value.strip(b" \t").lower() for name, value in framing if name == b"transfer-encoding"]
     if codings and (version == "1.0" or codings != [b"chunked"]):
         return InvalidRequest(_CODINGS)
-    # The parser treats the rest as the other protocol's data, so a body would be read as the next request.
-    if offers_upgrade and (
-        codings or any(name == b"content-length" and value.strip(b" \t0") for name, value in headers)
-    ):
-        return InvalidRequest(_UPGRADE)
     return None
+
+
+def without_offer(parser: httptools.HttpRequestParser, target: bytes, headers: Headers) -> bytes:
+    """The bytes of the head that the parser has read, without Upgrade."""
+    lines = [b"%b %b HTTP/%b" % (parser.get_method(), target, parser.get_http_version().encode())]
+    lines += [b"%b: %b" % field for field in headers if field[0] != b"upgrade"]
+    return b"\r\n".join([*lines, b"", b""])
 
 
 def _is_host(header: tuple[bytes, bytes]) -> bool:

@@ -19,7 +19,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from payres.errors import DomainError, ServerFailed
-from payres.http.observation import observation_of
+from payres.http.observation import shown_path
+from payres.limits import MAX_URL_LENGTH
 from payres.pages.brand import brand_of
 from payres.pages.error_sentences import failure_of, problem_of
 from payres.pages.language import Language, marked, preferred
@@ -71,9 +72,7 @@ async def serve_page(
     except DomainError as error:
         found = note_error(request, error)
     except Exception:
-        log.exception(
-            "%s of %s failed", request.method, observation_of(request.scope).route
-        )  # the URL may hold a secret
+        log.exception("%s %s failed", request.method, shown_path(request.scope))
         found = note_error(request, ServerFailed(fault))
     return error_page(request, found, template)
 
@@ -137,7 +136,8 @@ def error_page(request: Request, error: DomainError, template: str = "error.html
     if is_missing:
         text = language.say("It may be mistyped, or what was here has ended. Opening it moved no money.")
     title = TITLES.get(error.code, marked("This did not work"))
-    asked = visible_url(context_of(request).urls.base + request.url.path) if is_missing else None
+    url = context_of(request).urls.base + request.scope["path"]
+    asked = visible_url(url[:MAX_URL_LENGTH]) if is_missing else None
     values = {"title": title, "text": text, "asked": asked, "status": error.status, "english": str(error)}
     response = render(request, template, values, error.status)
     response.headers.update(error.headers)

@@ -67,8 +67,8 @@ def page_routes() -> Sequence[Route]:
         "account/home.html", "account/activity.html", "account/movement_parts.html", "account/app_parts.html"
     )
     answers: dict[str, Handler] = {path: partial(_answer, place=place) for path, place in PLACES.items()}
-    answers |= {"/pay/{id}": checkout.answer_bill, "/pay/{id}/return/{state}": checkout.answer_return}
-    answers |= {"/interact/{id}/{nonce}": consent.answer, f"{RESET_PATH}{{secret}}": passwords.reset}
+    answers |= {"/pay/{id}": checkout.answer_bill, "/pay/{id}/return/{state:secret}": checkout.answer_return}
+    answers |= {"/interact/{id}/{nonce:secret}": consent.answer, f"{RESET_PATH}{{secret:secret}}": passwords.reset}
     found = {path: partial(serve_page, answer=partial(_unless_too_many, answer=one)) for path, one in answers.items()}
     return [
         Route(path, {"GET": handler, "POST": handler}, is_json=False, takes_all=True) for path, handler in found.items()

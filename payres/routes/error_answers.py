@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from payres.errors import DomainError, ServerFailed
-from payres.http.observation import observation_of
+from payres.http.observation import observation_of, shown_path
 from payres.http.responses import is_browser, json_error
 from payres.routes.context import context_of
 from payres.urls import ADMIN_API
@@ -51,8 +51,7 @@ def where_to_ask(request: Request) -> dict[str, str]:
 
 def fault_response(request: Request, exception: Exception) -> Response:
     """The response to an unexpected exception, which is logged and not shown."""
-    path = request.scope["raw_path"].decode("ascii", "backslashreplace")  # still percent-encoded, against log injection
-    log.error("%s %s failed", request.method, path, exc_info=exception)
+    log.error("%s %s failed", request.method, shown_path(request.scope), exc_info=exception)
     sentence = "The server failed; the fault is not yours"
     # uvicorn drops the connection after an exception, so the client must not reuse it.
     headers = {"Connection": "close"}

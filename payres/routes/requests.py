@@ -18,6 +18,9 @@ from payres.routes.context import context_of
 from payres.store.rows import PageQuery
 
 MAX_NUMBER_LENGTH: Final = 18  # of a cursor that is a number
+# In quotes, with each character escaped, and blanks around. Parsing takes long.
+MAX_KEY_BYTES: Final = 3 * MAX_IDEMPOTENCY_KEY_LENGTH
+KEY_LENGTH: Final = f"An Idempotency-Key has 1 to {MAX_IDEMPOTENCY_KEY_LENGTH} characters"
 BARE_KEY: Final = re.compile(rb"[\w!#$%&'*+.^`|~:/=@-]+", re.ASCII)
 
 
@@ -75,9 +78,11 @@ def idempotency_key(headers: Sequence[tuple[bytes, bytes]]) -> str | None:
         raise _malformed_key("Send one Idempotency-Key only")
     [value] = values
     is_quoted = value.startswith(b'"')
+    if len(value) > MAX_KEY_BYTES:
+        raise _malformed_key(KEY_LENGTH)
     key = _structured_string(value) if is_quoted else value.decode("latin-1")
     if not key or len(key) > MAX_IDEMPOTENCY_KEY_LENGTH:
-        raise _malformed_key(f"An Idempotency-Key has 1 to {MAX_IDEMPOTENCY_KEY_LENGTH} characters")
+        raise _malformed_key(KEY_LENGTH)
     if not is_quoted and not BARE_KEY.fullmatch(value):
         raise _malformed_key("The Idempotency-Key has characters that it can only have in quotes, or not at all")
     return key

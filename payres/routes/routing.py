@@ -3,6 +3,7 @@
 import asyncio
 import re
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 from urllib.parse import unquote
@@ -35,6 +36,7 @@ from payres.urls import ADMIN_ROOT, ILP, RESERVED_SEGMENTS, ROOT_WALLET_PATH
 Handler = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
 
+LOADING: Final = threading.Lock()  # for the switch interval, which is one for the process
 OPENAPI_CACHE: Final = {"Cache-Control": "public, max-age=3600", **ANY_ORIGIN}
 
 
@@ -45,11 +47,14 @@ class WalletConvertor(StringConvertor):
 
 
 register_url_convertor("wallet", WalletConvertor())
+register_url_convertor("secret", StringConvertor())  # a segment that no log may show
 
 
 class Route(routing.Route):
     """All methods of a path. HEAD is handled as GET. Other methods get a 405, or with `takes_all` are passed to the GET
     handler: a page explains the error, and a path without a wallet is 404 for all methods.
+
+    Logs leave out what follows a segment such as `{nonce:secret}`.
 
     If `is_json`, a request that accepts neither JSON nor one of `streams` gets a 406. `page` handles the GET of a
     browser, which prefers HTML.
@@ -66,6 +71,9 @@ class Route(routing.Route):
         page: Callable[[Pages], Handler] | None = None,
     ) -> None:
         super().__init__(path, next(iter(handlers.values())))
+        self.path = path.replace(":secret}", "}")
+        self.secret_at = next((at for at, segment in enumerate(path.split("/")) if ":secret}" in segment), 0)
+        self._takes_any = "{path:" in path
         self.path_regex = re.compile(self.path_regex.pattern.removesuffix("$") + r"\Z")  # `$` ignores a final newline
         self.handlers = {**handlers, "HEAD": handlers["GET"]} if "GET" in handlers else handlers
         self.is_json = is_json
@@ -81,7 +89,9 @@ class Route(routing.Route):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Calls the handler, and responds to its errors."""
-        observation_of(scope).route = self.path
+        observation = observation_of(scope)
+        observation.route = self.path
+        observation.secret_at = None if self._takes_any else self.secret_at
         request = Request(scope, receive, send)
         try:
             response = await self._answer(request)
@@ -173,12 +183,13 @@ class Router(routing.Router):
 def _yielding(load: Callable[[], T]) -> T:
     """Calls a function that computes for long, from a thread. Meanwhile the interpreter's switch interval is a
     hundredth of the usual 5 ms, which the event loop would otherwise wait after each system call."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(usual / 100)
-    try:
-        return load()
-    finally:
-        sys.setswitchinterval(usual)
+    with LOADING:
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(usual / 100)
+        try:
+            return load()
+        finally:
+            sys.setswitchinterval(usual)
 
 
 async def _refuse(error: DomainError, scope: Scope, receive: Receive, send: Send) -> None:

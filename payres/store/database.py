@@ -6,7 +6,6 @@ has the queues and threads, `payres.store.transactions` the transactions.
 """
 
 import asyncio
-import logging
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,8 +28,6 @@ READ_ONLY: Final = (
     "This server is a read-only standby and stores nothing: ask the primary server, or try again once this one has"
     " taken its place"
 )
-
-log = logging.getLogger("payres.store")
 
 
 class Database:
@@ -88,7 +85,9 @@ class Database:
     @classmethod
     def open_standby(cls, path: str, environment: Environment) -> "Database":
         """Opens a file that another program writes, read-only: every unit for the writer gets Unavailable."""
-        writer, reader, *examiners = (StandbyLane(path, environment, _warn) for _ in range(2 + EXAMINERS))
+        # This may pass: if Litestream died while writing, the pages are of two states until it is restarted.
+        warn = partial(environment.reading.note, "the standby's database is inconsistent")
+        writer, reader, *examiners = (StandbyLane(path, environment, warn) for _ in range(2 + EXAMINERS))
         writer.stopped = READ_ONLY
         return cls(path, writer, reader, examiners)
 
@@ -148,7 +147,7 @@ class ExamineLane(Lane):
                 self._connection = self.connect()
             return run_reads(units, self._connection, self._environment)
         except (UnusableDatabase, sqlite3.Error) as error:
-            log.error("%s is unreadable: %s", self._path, error)
+            self._environment.reading.note(f"{self._path} is unreadable", error)
             return [Raised(Unavailable(NOT_READ)) for _ in units]
 
     def connect(self) -> sqlite3.Connection:
@@ -181,11 +180,6 @@ class StandbyLane(ExamineLane):
             return super()._run(units)
         finally:
             self.disconnect()
-
-
-def _warn(cause: FailStop) -> None:
-    # This may pass: if Litestream died while writing, the pages are of two states until it is restarted.
-    log.error("the standby's database is inconsistent: %s", cause)
 
 
 def answers(tx: Transaction) -> bool:

@@ -234,6 +234,7 @@ class ReadLane(ThreadLane):
         except (Unfinished, FailStop, sqlite3.Error):
             roll_back(connection)
             return await super().run_together(batch)
+        self._environment.reading.end()
         return outcomes
 
 
@@ -296,7 +297,9 @@ class WriteLane(ThreadLane):
         except FailStop:
             roll_back(connection)
             raise
-        return await self._connection.run(partial(commit, outcomes, presence=self._presence))
+        return await self._connection.run(
+            partial(commit, outcomes, environment=self._environment, presence=self._presence)
+        )
 
 
 def units_of(batch: Sequence[Queued]) -> list[Unit]:

@@ -14,8 +14,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from payres.errors import DomainError, Unavailable
+from payres.errors import Unavailable
 from payres.store.connections import Presence
+from payres.store.failures import Failures
 from payres.store.work import Environment, FailStop, Transaction, Work, damage
 
 Unit = Callable[[Work], Any]
@@ -56,7 +57,7 @@ def attempt(
                 raise
             if isinstance(error, sqlite3.Error) or connection.total_changes != changes:
                 raise Unfinished from error
-            outcomes.append(_raised(error))
+            outcomes.append(_raised(error, environment.reading))
     return outcomes
 
 
@@ -76,26 +77,29 @@ def run_units(
     try:
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.Error as error:
-        log.error("no transaction could be started: %s", error)
+        environment.writing.note("no transaction could be started", error)
         raise damage(error) or Unavailable(NOT_STORED) from error
     try:
         outcomes = [_run_unit(unit, connection, environment, changed) for unit in units]
     except Exception as error:
-        return _failed(error, connection, len(units))
-    return commit(outcomes, connection, presence)
+        return _failed(error, connection, environment, len(units))
+    return commit(outcomes, connection, environment, presence)
 
 
-def commit(outcomes: list[Any], connection: sqlite3.Connection, presence: Presence) -> list[Any]:
+def commit(
+    outcomes: list[Any], connection: sqlite3.Connection, environment: Environment, presence: Presence
+) -> list[Any]:
     """Commits. Returns the outcomes, or if the commit fails, Unavailable for each unit. Raises FailStop."""
     try:
         presence.check()
         connection.execute("COMMIT")
     except Exception as error:
-        return _failed(error, connection, len(outcomes))
+        return _failed(error, connection, environment, len(outcomes))
+    environment.writing.end()
     return outcomes
 
 
-def _failed(error: Exception, connection: sqlite3.Connection, units: int) -> list[Any]:
+def _failed(error: Exception, connection: sqlite3.Connection, environment: Environment, units: int) -> list[Any]:
     """Rolls back. Returns Unavailable for each unit. Raises FailStop."""
     _empty_frames(error)
     roll_back(connection)
@@ -103,12 +107,12 @@ def _failed(error: Exception, connection: sqlite3.Connection, units: int) -> lis
         raise error
     if found := damage(error):
         raise found from error
-    log.error("a commit of %d units failed; nothing of it was stored: %s", units, error)
-    _overwrite(connection)
+    environment.writing.note("a commit failed, and nothing of it was stored", error)
+    _overwrite(connection, environment)
     return [Raised(Unavailable(NOT_STORED)) for _ in range(units)]
 
 
-def _overwrite(connection: sqlite3.Connection) -> None:
+def _overwrite(connection: sqlite3.Connection, environment: Environment) -> None:
     """Overwrites a failed commit, which may be complete in the log, by another.
 
     If the disk does not confirm a commit, SQLite drops it, but its pages may be written: if the process died before the
@@ -120,7 +124,7 @@ def _overwrite(connection: sqlite3.Connection) -> None:
         touch(connection)
         connection.execute("COMMIT")
     except sqlite3.Error as error:
-        log.error("the commit to overwrite it failed too: %s", error)
+        environment.writing.note("the commit to overwrite a failed one failed too", error)
         roll_back(connection)
 
 
@@ -131,7 +135,7 @@ def _run_unit(unit: Unit, connection: sqlite3.Connection, environment: Environme
     except FailStop:
         raise
     except BaseException as error:  # even SystemExit must not end the thread with the work half done
-        outcome = _raised(error)
+        outcome = _raised(error, environment.writing)
         if isinstance(outcome.error, FailStop):
             raise outcome.error from error
         # Some failures (disk full, I/O) end the whole transaction; then there is no savepoint, and this raises too.
@@ -149,14 +153,15 @@ def run_reads(units: Sequence[Unit], connection: sqlite3.Connection, environment
             try:
                 outcomes.append(_checked(unit(Work(connection, environment))))
             except BaseException as error:
-                outcomes.append(_raised(error))
+                outcomes.append(_raised(error, environment.reading))
         connection.execute("COMMIT")
     except Exception as error:
         roll_back(connection)
-        log.error("%d reads failed: %s", len(units), error)
+        environment.reading.note("reads failed", error)
         if cause := damage(error):
             return [Raised(cause)] * len(units)
         return [Raised(Unavailable(NOT_READ)) for _ in units]
+    environment.reading.end()
     return outcomes
 
 
@@ -167,16 +172,14 @@ def _checked(result: Any) -> Any:
     return result
 
 
-def _raised(error: BaseException) -> Raised:
-    """Storage errors become Unavailable or FailStop; others stay, such as violated constraints, which are our fault."""
+def _raised(error: BaseException, failures: Failures) -> Raised:
+    """Storage errors become Unavailable or FailStop; others stay, and whoever asked rejects or logs them."""
     _empty_frames(error)
     if cause := damage(error):
         return Raised(cause)
     if isinstance(error, sqlite3.OperationalError):
-        log.error("a unit of work failed in storage: %s", error)
+        failures.note("a unit of work failed in storage", error)
         return Raised(Unavailable("The server could not use its storage. Try again shortly"))
-    if not isinstance(error, DomainError):
-        log.debug("a unit of work raised", exc_info=error)
     return Raised(error)
 
 

@@ -15,6 +15,7 @@ from payres.clock import Clock, SystemClock
 from payres.counters import Metrics
 from payres.event_types import EVENT_TYPES
 from payres.settings import Settings
+from payres.store.failures import Failures
 from payres.urls import Urls
 from payres.wire import encode
 
@@ -47,13 +48,16 @@ def _ignore(sentence: str) -> None:
 
 class Environment(msgspec.Struct, frozen=True):
     """The dependencies of the application and its units of work: settings, URLs, clock, actor, metrics, a function that
-    shows warnings to the operator, and whether the data is a test's: a power loss may then undo commits."""
+    shows warnings to the operator, the failures of storage, and whether the data is a test's: a power loss may then
+    undo commits."""
 
     settings: Settings
     urls: Urls
     clock: Clock
     actor: str
     metrics: Metrics
+    reading: Failures
+    writing: Failures
     warn: Callable[[str], None] = _ignore
     is_disposable: bool = False
 
@@ -66,7 +70,9 @@ class Environment(msgspec.Struct, frozen=True):
         warn: Callable[[str], None] = _ignore,
     ) -> "Environment":
         """The environment for these settings, with the system clock unless another is given."""
-        return cls(settings, Urls(settings.base_url), clock or SystemClock(), actor, Metrics(), warn)
+        clock = clock or SystemClock()
+        reading, writing = (Failures(what, clock) for what in ("reading", "writing"))
+        return cls(settings, Urls(settings.base_url), clock, actor, Metrics(), reading, writing, warn)
 
 
 class Work:

@@ -17,7 +17,7 @@ from payres.application import create_app
 from payres.clock import Clock
 from payres.errors import DomainError, Unavailable
 from payres.grants import consent
-from payres.http.responses import json_error
+from payres.http.responses import CutShort, json_error
 from payres.logs import RequestLog
 from payres.routes.context import Context
 from payres.settings import Settings
@@ -34,6 +34,26 @@ from payres.testing.rules import CONSENT_PAGE, ConsentRule, Rules
 T = TypeVar("T")
 
 REDIRECT: Final = re.compile(rb'"redirect":"[^"]*/interact/([^/"]+)/([^/"]+)"')
+
+
+class _Answer:
+    """Passes an answer on: in parts, or when it is complete and `finish` is called."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._kept: list[Message] = []
+        self.is_begun = False
+
+    async def send(self, message: Message) -> None:
+        self._kept.append(message)
+        if message.get("more_body"):
+            await self.finish()
+
+    async def finish(self) -> None:
+        kept, self._kept = self._kept, []
+        for message in kept:
+            await self._send(message)
+            self.is_begun = True
 
 
 class Server:
@@ -110,11 +130,19 @@ class Server:
         return Path(f"{self.settings.database}.baseline")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles a request in a task, which a reset can cancel."""
+        """Handles a request in a task, which a reset can cancel. This one sends the answer, which it therefore cannot
+        cut, unless it comes in parts."""
         exchange = Exchange(self.journal, scope, receive, send)
-        running = self.begin(self._serve(scope, exchange.receive, exchange.send))
+        answer = _Answer(exchange.send)
+        running = self.begin(self._serve(scope, exchange.receive, answer.send))
         try:
             await asyncio.wait({running})
+            if not running.cancelled():
+                await answer.finish()
+            elif answer.is_begun:
+                raise CutShort("the sandbox was reset")
+            else:
+                await json_error(Unavailable("The sandbox was reset"))(scope, receive, exchange.send)
             await exchange.end()
         finally:
             running.cancel()
@@ -129,21 +157,10 @@ class Server:
         return task
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_begun = False
-
-        async def note(message: Message) -> None:
-            nonlocal is_begun
-            is_begun = True
-            await send(message)
-
         try:
-            await self.faults.serve(self._answer, scope, receive, note)
-        except asyncio.CancelledError:
-            if self._app is None and not is_begun:
-                await json_error(Unavailable("The sandbox was reset"))(scope, receive, send)
-            raise
+            await self.faults.serve(self._answer, scope, receive, send)
         except DomainError as error:
-            await json_error(error)(scope, receive, note)
+            await json_error(error)(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         page = CONSENT_PAGE.match(scope["path"]) if scope["method"] == "GET" else None

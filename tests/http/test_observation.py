@@ -11,10 +11,12 @@ import httpx2
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from payres.application import create_app
 from payres.counters import Metrics
 from payres.http import observation
 from payres.http.responses import CutShort
 from payres.logs import RequestLog
+from payres.settings import Settings
 from tests.helpers import wait_until
 from tests.instance import Instance, run_instance
 
@@ -22,6 +24,7 @@ PUBLIC = "pay.example"  # what a proxy calls a server whose base URL only this m
 
 Line = Mapping[str, Any]
 SECRET = "c2VjcmV0LXRva2Vu"
+FORMAT = '%s - "%s %s HTTP/%s" %d'  # of uvicorn's access log
 
 
 class Lines(list[Line]):
@@ -93,34 +96,89 @@ def test_creation_is_logged_with_its_grant_and_payment(observed: tuple[Instance,
 
 
 @pytest.mark.parametrize(
-    ("path", "shown"),
+    ("path", "shown", "refused"),
     [
-        (f"/interact/abc/{SECRET}", "/interact/abc/..."),
-        (f"/interact/abc/{SECRET}/", "/interact/abc/..."),
-        (f"/interact/abc/{SECRET}/other", "/interact/abc/..."),
-        (f"/interact/abc%2F{SECRET}", "/..."),
-        (f"/%69nteract/abc/{SECRET}", "/..."),
-        (f"/admin/link/{SECRET}", "/admin/link/..."),
-        (f"/admin/link/{SECRET}/other", "/admin/link/..."),
-        (f"//interact/abc/{SECRET}", "/..."),
-        (f"/interact//abc/{SECRET}", "/interact//..."),
-        (f"/Interact/abc/{SECRET}", "/..."),
-        (f"/pay/interact/abc/{SECRET}", "/..."),
-        (f"/%5Cinteract%5Cabc%5C{SECRET}", "/..."),
-        (f"/Admin/link/{SECRET}", "/..."),
-        (f"/admin//link/{SECRET}", "/..."),
-        (f"/admin/%2E/link/{SECRET}", "/..."),
-        ("/interactive/abc/of-alice", "/interactive/abc/of-alice"),
+        (f"/interact/abc/{SECRET}", "/interact/abc/...", "/interact/abc/..."),
+        (f"/interact/abc/{SECRET}/", "/interact/abc/...", "/interact/abc/..."),
+        (f"/account/reset/{SECRET}", "/account/reset/...", "/account/reset/..."),
+        (f"/pay/abc/return/{SECRET}?hash=x", "/pay/abc/return/...", "/pay/abc/return/..."),
+        (f"/admin/link/{SECRET}", "/admin/link/...", "/admin/..."),
     ],
 )
-def test_secret_is_left_out_where_no_endpoint_has_seen_it(
-    observed: tuple[Instance, Lines], anonymous: httpx2.Client, path: str, shown: str
+def test_secret_of_a_route_is_left_out(
+    observed: tuple[Instance, Lines], anonymous: httpx2.Client, path: str, shown: str, refused: str
 ) -> None:
     instance, lines = observed
     for headers in ({}, {"Host": "pay.example.com"}):  # from where the operator's pages are not there
         anonymous.get(instance.base_url + path, headers=headers)
-    assert [line["path"] for line in lines.of(2)] == [shown] * 2
+    assert [line["path"] for line in lines.of(2)] == [shown, refused]
     assert SECRET not in str(lines)
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        (f"/interact/abc/{SECRET}/other", "/interact/..."),
+        (f"/interact/abc%2F{SECRET}", "/interact/..."),
+        (f"/interact/abc%2F{SECRET}/x", "/interact/..."),
+        (f"/%69nteract/abc/{SECRET}", "/..."),
+        (f"/admin/link/{SECRET}/other", "/admin/..."),
+        (f"//interact/abc/{SECRET}", "/..."),
+        (f"/interact//abc/{SECRET}", "/interact/..."),
+        (f"/Interact/abc/{SECRET}", "/..."),
+        (f"/pay/interact/abc/{SECRET}", "/pay/..."),
+        (f"/pay/abc/Return/{SECRET}", "/pay/..."),
+        (f"/pay/abc//return/{SECRET}", "/pay/..."),
+        (f"/%5Cinteract%5Cabc%5C{SECRET}", "/..."),
+        (f"/Admin/link/{SECRET}", "/..."),
+        (f"/admin//link/{SECRET}", "/admin/..."),
+        (f"/admin/%2E/link/{SECRET}", "/admin/..."),
+        ("/interactive/abc/of-alice", "/interactive/abc/of-alice"),
+        ("/.well-known/pay/jwks.json", "/.well-known/pay/jwks.json"),
+        ("/admin/v1/wallets/alice", None),
+        ("/account/activity", "/account/activity"),
+    ],
+)
+def test_secret_is_left_out_where_no_endpoint_has_seen_it(
+    observed: tuple[Instance, Lines], anonymous: httpx2.Client, path: str, shown: str | None
+) -> None:
+    instance, lines = observed
+    for headers in ({}, {"Host": "pay.example.com"}):
+        anonymous.get(instance.base_url + path, headers=headers)
+    wait_until(lambda: len(lines) == 2)
+    assert [line["path"] for line in lines] == ([shown] * 2 if shown else [path, "/admin/..."])
+    assert SECRET not in str(lines)
+
+
+def test_uvicorns_own_access_log_has_no_secrets_and_no_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`uvicorn app:app` writes one."""
+    access = logging.getLogger("uvicorn.access")
+    monkeypatch.setattr(access, "filters", [])
+    create_app(Settings())
+    create_app(Settings())
+    assert len(access.filters) == 1
+    shown = []
+    for path in (f"/interact/abc/{SECRET}", f"/pay/a/return/{SECRET}?interact_ref={SECRET}", f"/alice?x={SECRET}"):
+        record = access.makeRecord(access.name, logging.INFO, "f", 1, FORMAT, ("h:1", "GET", path, "1.1", 200), None)
+        assert access.filter(record)
+        shown.append(record.getMessage())
+    assert shown == [f'h:1 - "GET {path} HTTP/1.1" 200' for path in ("/interact/...", "/pay/...", "/alice")]
+
+
+def test_fault_is_logged_without_the_secret_of_its_path(
+    observed: tuple[Instance, Lines],
+    anonymous: httpx2.Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail(_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr("payres.pages.checkout._find", fail)
+    instance, _ = observed
+    anonymous.get(f"{instance.base_url}/pay/abc/return/{SECRET}")
+    [record] = [one for one in caplog.records if one.levelno >= logging.WARNING]
+    assert record.getMessage() == "GET /pay/abc/return/... failed"
 
 
 def test_only_a_trusted_proxy_names_requests(observed: tuple[Instance, Lines], anonymous: httpx2.Client) -> None:

@@ -1,17 +1,25 @@
-"""Pipelined requests, unread answers, and answers without a known length."""
+"""Pipelined requests, unread answers, answers without a known length, and clients that leave before their answer."""
 
+import asyncio
+import logging
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import pytest
+from starlette.responses import PlainTextResponse
+from uvicorn import Config
+from uvicorn.server import ServerState
 
 from payres.http import connections
 from payres.http.protocol import ANSWER, UNSENT_BYTES, HttpProtocol
 from payres.http.responses import CutShort
+from payres.http.server import settings_of
 from tests.helpers import TIMEOUT, read_to_end, wait_until
 from tests.http.conftest import GET, LAST, POST, on_loop, protocol_of
 from tests.instance import Instance
@@ -221,3 +229,62 @@ def test_header_with_a_line_break_is_never_written(connect: Connect, value: str)
     written = b"".join(exchanged(connect, LAST, 200, TWO | {"location": value}, b"ok"))
     assert written.startswith(b"HTTP/1.1 500 ")
     assert b"location" not in written
+
+
+RESET = struct.pack("ii", 1, 0)  # closing sends a reset
+
+
+def leave(connection: socket.socket, is_reset: bool) -> None:
+    if is_reset:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    connection.close()
+
+
+@pytest.mark.parametrize("request_", [GET, HEAD, OLD])
+@pytest.mark.parametrize("is_reset", [True, False])
+@pytest.mark.parametrize("headers", [{}, TWO])
+def test_client_that_leaves_before_its_answer_is_not_logged(
+    connect: Connect, caplog: pytest.LogCaptureFixture, request_: bytes, is_reset: bool, headers: dict[str, str]
+) -> None:
+    """Anybody could fill the log with tracebacks."""
+    held = connect()
+    tasks: list[asyncio.Task[Any] | None] = []
+
+    async def app(_: Any, receive: Any, send: Any) -> None:
+        tasks.append(asyncio.current_task())
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        await PlainTextResponse(b"ok", headers=headers)({"type": "http"}, receive, send)
+
+    held.protocol.app = app
+    held.connection.sendall(request_)
+    wait_until(lambda: bool(tasks))
+    with caplog.at_level(logging.WARNING):
+        leave(held.connection, is_reset)
+        wait_until(lambda: all(task and task.done() for task in tasks))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("is_reset", [True, False])
+@pytest.mark.parametrize("headers", [{}, {"content-length": "100000"}])
+async def test_client_that_leaves_in_the_middle_is_not_logged(
+    caplog: pytest.LogCaptureFixture, headers: dict[str, str], is_reset: bool
+) -> None:
+    """asyncio's own loop warns of each write after a few."""
+    done, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    async def app(_: Any, __: Any, send: Any) -> None:
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": raw})
+        leave(client, is_reset)  # all that follows is in one turn of the loop
+        for number in range(1, 101):
+            await send({"type": "http.response.body", "body": b"x" * 1000, "more_body": number < 100})
+        done.set()
+
+    config = Config(app, **settings_of())
+    make = partial(HttpProtocol, config=config, server_state=ServerState(), app_state={})
+    async with await loop.create_server(make, "127.0.0.1", 0) as server:
+        client = socket.create_connection(server.sockets[0].getsockname())
+        client.sendall(GET)
+        await asyncio.wait_for(done.wait(), TIMEOUT)
+    assert not caplog.records

@@ -236,18 +236,46 @@ def test_offer_of_another_protocol_is_passed_over(connection: socket.socket, pro
     assert [answer.status for answer in answers_of(connection)] == [200] * 4
 
 
-@pytest.mark.parametrize("pieces", [1, 2])
-@pytest.mark.parametrize(
-    "body", [b"content-length: %d\r\n\r\n" % len(GET) + GET, b"transfer-encoding: chunked\r\n\r\n"]
-)
-def test_body_behind_an_offer_is_never_read_as_a_request(
-    connection: socket.socket, dispatched: list[str], body: bytes, pieces: int
+OFFER = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: %b\r\nhttp2-settings: AAMAAABk\r\n"
+FRAMED = {
+    "length": b"content-length: %d\r\n\r\n%b" % (len(GET), GET),
+    "chunks": b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(GET), GET),
+}
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 50])
+@pytest.mark.parametrize("framing", FRAMED)
+@pytest.mark.parametrize("protocol", [b"h2c", b"websocket", b"TLS/1.0", b"h2c, HTTP/3.0"])
+def test_body_behind_an_offer_is_read_as_the_body(
+    connection: socket.socket, dispatched: list[str], protocol: bytes, framing: str, pieces: int
 ) -> None:
-    """The parser takes it for the other protocol."""
-    send_in_pieces(connection, POST + b"connection: upgrade\r\nupgrade: h2c\r\n" + body, pieces)
+    """The parser alone would take it for the other protocol, so that a proxy and the server saw different requests."""
+    send_in_pieces(connection, (POST + OFFER % protocol + FRAMED[framing]) * 2 + LAST, pieces)
+    *answers, last = answers_of(connection)
+    assert [json.loads(answer.body)["error"]["code"] for answer in answers] == ["invalid_token"] * 2
+    assert last.status == 200
+    assert dispatched == ["/quotes", "/quotes", "/healthz"]
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_offer_hides_no_unclear_length(connection: socket.socket, dispatched: list[str], lengths: bytes) -> None:
+    connection.sendall(POST + OFFER % b"h2c" + b"content-length: %b\r\n\r\n" % lengths + LAST)
     [answer] = answers_of(connection)
     check_refusal(answer, 400, "invalid_request")
-    assert b"Upgrade" in answer.body
+    assert not dispatched
+
+
+def test_offer_counts_for_the_length_of_a_head(connection: socket.socket) -> None:
+    connection.sendall(GET.replace(b"\r\n\r\n", b"\r\n" + OFFER % (b"a" * MAX_HEADER_BYTES) + b"\r\n") + LAST)
+    [answer] = answers_of(connection)
+    check_refusal(answer, 431, "too_large")
+
+
+@pytest.mark.parametrize("head", [b"", OFFER % b"h2c"])
+def test_tunnel_is_refused(connection: socket.socket, dispatched: list[str], head: bytes) -> None:
+    connection.sendall(b"CONNECT /healthz HTTP/1.1\r\nhost: h\r\n" + head + b"content-length: 1\r\n\r\n" + LAST)
+    [answer] = answers_of(connection)
+    check_refusal(answer, 400, "invalid_request")
     assert not dispatched
 
 

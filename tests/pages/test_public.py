@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from payres.limits import MAX_URL_LENGTH
 from tests.helpers import refusal
 from tests.instance import Instance, run_instance
 from tests.pages.account.browser import signed_out
@@ -106,3 +107,9 @@ def test_brand_is_on_every_page(tmp_path: Path) -> None:
             rf"Canonical: {instance.base_url}/.well-known/security.txt\n",
             told.text,
         )
+
+
+def test_page_of_an_error_is_as_short_for_a_long_address(shared: Instance) -> None:
+    with signed_out(shared) as http:
+        lengths = [len(http.get("/" + "ä" * count).text) for count in (MAX_URL_LENGTH, 2 * MAX_URL_LENGTH)]
+    assert lengths[0] == lengths[1]

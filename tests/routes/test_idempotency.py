@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+import http_sf
 import httpx2
 import pytest
 
@@ -426,6 +427,13 @@ def test_header_that_is_no_key_is_refused(values: Sequence[bytes]) -> None:
         idempotency_key([(b"idempotency-key", value) for value in values])
     assert (caught.value.status, caught.value.code) == (400, "invalid_request")
     assert caught.value.details == {"field": "Idempotency-Key"}
+
+
+def test_key_that_is_far_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parser takes milliseconds for the parameters that a header section has room for."""
+    monkeypatch.delattr(http_sf, "parse")
+    with pytest.raises(DomainError, match="1 to 255 characters"):
+        idempotency_key([(b"idempotency-key", b'"a"' + b";a" * 14_000)])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,23 +9,22 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from payres.admin.serving import admin_endpoints
 from payres.http.admin_hosts import AdminHosts
 from payres.http.cross_origin import PREFLIGHT
 from payres.pages import consent
-from payres.pages.admin.serving import admin_pages
+from payres.pages.admin.serving import page_routes as admin_page_routes
 from payres.pages.serving import page_routes
+from payres.routes import routing
 from payres.routes.routing import ROUTES, Later, Route
 from payres.urls import (
-    ADMIN_API,
     ADMIN_ROOT,
     CLOSED,
     PAGE_ROOTS,
     PAGES,
     RESERVED_SEGMENTS,
-    SECRET_PATHS,
     SIGNED_SEGMENTS,
 )
+from tests.helpers import TIMEOUT
 
 ENDPOINTS = Path(__file__).parents[2] / "docs/reference/endpoints.md"
 API = [one for one in ROUTES if one.is_json]
@@ -56,10 +55,14 @@ def test_scripts_of_other_origins_are_told_the_methods_of_the_api() -> None:
     assert set(PREFLIGHT["Access-Control-Allow-Methods"].split(", ")) == methods
 
 
-def test_paths_with_a_secret_are_known() -> None:
-    routes = [*ROUTES, *page_routes()]
-    paths = [*(one.path for one in routes), *(f"{ADMIN_API}{one.path}" for one in admin_endpoints()), *admin_pages()]
-    assert {path.partition("{")[0] for path in paths if path.endswith(("{nonce}", "{secret}"))} <= set(SECRET_PATHS)
+def test_routes_say_which_segments_are_secret() -> None:
+    """A segment with one of these names must be declared as secret, and is in no label."""
+    routes = [*ROUTES, *page_routes(), *admin_page_routes()]
+    found = {one.path for one in routes if any(f"{{{name}}}" in one.path for name in ("nonce", "secret", "state"))}
+    assert found == {one.path for one in routes if one.secret_at}
+    assert found == {
+        *("/interact/{id}/{nonce}", "/account/reset/{secret}", "/pay/{id}/return/{state}", "/admin/link/{secret}"),
+    }
 
 
 def test_pages_are_closed_to_scripts_of_other_origins() -> None:
@@ -96,6 +99,29 @@ async def test_operators_routes_are_loaded_once_and_the_loop_goes_on_meanwhile()
     assert not is_on_the_loop
     assert interval == pytest.approx(usual / 100, rel=0.01)
     assert sys.getswitchinterval() == pytest.approx(usual)
+
+
+def test_routes_loaded_at_the_same_time_leave_the_interpreter_as_it_was() -> None:
+    """Each took a hundredth of what it found, set that back, and so on down to an interval of nothing, which is an
+    error."""
+    usual, seen = sys.getswitchinterval(), []
+
+    def load() -> None:
+        seen.append(sys.getswitchinterval())
+
+    def load_meanwhile() -> None:
+        other.start()
+        other.join(0.05)
+        load()
+
+    other = threading.Thread(target=routing._yielding, args=(load,))
+    try:
+        routing._yielding(load_meanwhile)
+        other.join(TIMEOUT)
+        assert seen == pytest.approx([usual / 100] * 2, rel=0.01)
+        assert sys.getswitchinterval() == pytest.approx(usual)
+    finally:
+        sys.setswitchinterval(usual)
 
 
 def test_every_endpoint_is_documented() -> None:

@@ -35,7 +35,7 @@ register_url_convertor("page", PageConvertor())
 # Hand-written pages; `admin_pages` adds the lists and forms of operations.
 PAGES: Final[Mapping[str, Callable[..., Any]]] = {
     "": overview.page,
-    "/link/{secret}": sign_in.follow_link,
+    "/link/{secret:secret}": sign_in.follow_link,
     "/wallets/{wallet}": details.wallet_page,
     "/wallets/{wallet}/statement": partial(send_file, rule=export_statement),
     "/payments/{id}": details.payment_page,
