@@ -69,7 +69,7 @@ def test_server_for_several_tests_shows_the_requests_of_the_one_that_failed(pyte
 def test_other_systems_are_told_what_the_fixtures_need(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(BARRED)
     report = report_of(pytester, "def test_one(payres, payres_webhooks): pass", errors=1)
-    assert report.count(NEEDS_LINUX) == 1
+    assert NEEDS_LINUX in report  # and again in the summary, where CI=true has pytest not shorten it
     assert "ModuleNotFoundError" not in report
 
 
