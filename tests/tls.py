@@ -52,7 +52,7 @@ def _issued(
     else:
         draft = draft.add_extension(x509.SubjectAlternativeName(names), critical=False)
     if is_authority or by:  # RFC 5280 4.2.1 requires both, and Python 3.13 checks that
-        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(by[0].public_key() if by else key.public_key())
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key((by[1] if by else key).public_key())
         draft = draft.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         draft = draft.add_extension(issuer, critical=False)
     return draft.sign(by[1] if by else key, hashes.SHA256()), key

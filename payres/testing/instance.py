@@ -45,14 +45,11 @@ CLIENT_SECONDS = 60  # for a response, on a busy machine
 
 
 class Instance:
-    """A running payres with wallets `alice` and `bob` of 1000.00 USD each, and `client`, whose wallet is `shop`.
-
-    `requests` has the log lines of the newest requests.
-    """
+    """A running payres with wallets `alice` and `bob` of 1000.00 USD each, and `client`, whose wallet is `shop`."""
 
     def __init__(self, server: "_Server", context: Context, clock: MovableClock, requests: deque[str]) -> None:
         self._server = server
-        self.requests = requests
+        self._requests = requests
         self.context = context
         self.clock = clock
         self.base_url = context.urls.base
@@ -79,6 +76,13 @@ class Instance:
                     yield instance
             finally:
                 server.stop()
+
+    @property
+    def requests(self) -> deque[str]:
+        """The log lines of the newest requests."""
+        if self._server.is_running:
+            self._server.call(asyncio.sleep(0))  # the last line is written just after its answer
+        return self._requests
 
     def wallet(self, path: str) -> str:
         """The wallet address at a path, such as `http://127.0.0.1:41234/alice`."""
@@ -242,6 +246,10 @@ class _Server(uvicorn.Server):
             raise RuntimeError("payres did not start; its log says why")
         context: Context = self._app.state.context
         return context
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the server's loop. Raises RuntimeError on that loop, as inside a unit of work."""
