@@ -103,7 +103,7 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
         while True:
             try:
                 return await self._attempt(call)
-            except (errors.NoAnswer, errors.ApiError) as failure:
+            except (errors.NoAnswer, errors.ApiError, errors.ConfigurationError) as failure:
                 is_silent = isinstance(failure, errors.AnswerLost)
                 is_lost = is_lost or is_silent or isinstance(failure, errors.ServerError)
                 is_safe = isinstance(failure, errors.NotSent | errors.TooManyRequests)
@@ -112,7 +112,7 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
                 if attempt < self.max_retries and (is_safe or (is_passing and self._may_repeat(call))):
                     pause = _pause(failure, attempt)
                 if pause is None:
-                    if is_lost and call.repeat in ("quoted", "keyed"):  # even if a retry failed with a 4xx
+                    if is_lost and call.repeat in ("quoted", "keyed"):  # even if a retry got a 4xx or was not made
                         where = f"{call.name} at {urlsplit(call.url).netloc}"
                         sentence = f"{where}: the answer was lost, and the server may have done it ({failure})"
                         raise errors.AnswerLost(sentence, call.key) from failure
