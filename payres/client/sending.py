@@ -173,18 +173,24 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
         return httpx2.Request(call.method, url, headers=headers, content=body or None, extensions=extensions), base
 
     def _url(self, text: str) -> httpx2.URL:
-        try:
-            url = httpx2.URL(text)
-            url.host.encode("idna")  # as the socket does
-        except (httpx2.InvalidURL, UnicodeError) as error:
-            raise errors.ConfigurationError(f"{text!r} is no URL: {error}") from error
-        if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535:
-            raise errors.ConfigurationError(f"{text!r} is no URL of http or https")
+        url = url_of(text)
         if self.use_http:
             return httpx2.URL(f"http://{text.partition('://')[2]}")
         if url.scheme == "http" and not (self.wallet_address or "").startswith("http://"):
             raise errors.InsecureUrl(f"{text!r} is plain http; for tests, make the client with use_http=True")
         return url
+
+
+def url_of(text: str) -> httpx2.URL:
+    """A URL of http or https that a socket takes. Raises ConfigurationError."""
+    try:
+        url = httpx2.URL(text)
+        url.host.encode("idna")  # as the socket does
+    except (httpx2.InvalidURL, UnicodeError) as error:
+        raise errors.ConfigurationError(f"{text!r} is no URL: {error}") from error
+    if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535:
+        raise errors.ConfigurationError(f"{text!r} is no URL of http or https")
+    return url
 
 
 class Options(TypedDict, total=False):

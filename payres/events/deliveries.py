@@ -252,7 +252,7 @@ def find(work: Work, webhook_id: str, queue: Queue) -> Found | None:
 
 
 def find_round(work: Work, webhook: WebhookRecord, taken: Sequence[Turn]) -> Round:
-    """These events, each once, and their deliveries if they have been sent before, or are replayed before their turn."""
+    """These events, each once, with their deliveries if they were sent before, or are replayed before their turn."""
     to_send = []
     for turn in dict.fromkeys(taken):
         event, delivery = EVENTS.get(work, turn.sequence), find_delivery(work, turn.sequence, webhook.id)

@@ -179,9 +179,9 @@ def test_repeating(call: str, answers: list[Any], requests: int, raised: type[Ex
 def test_retry_that_cannot_be_signed_is_no_word_that_nothing_was_done() -> None:
     script, signatures = Script(LOST, PAID), iter([b"1", None])
     of: Json = {"wallet_address": WALLET, **BY_QUOTE}
-    with opened(WALLET, lambda _: next(signatures), "key-1", transport=script, is_documented=False) as client:
-        with pytest.raises(errors.AnswerLost):
-            client.outgoing_payment.create(BASE, "token", **of)
+    opening = opened(WALLET, lambda _: next(signatures), "key-1", transport=script, is_documented=False)
+    with opening as client, pytest.raises(errors.AnswerLost):
+        client.outgoing_payment.create(BASE, "token", **of)
     assert len(script.asked) == 1
 
 
