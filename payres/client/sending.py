@@ -46,9 +46,7 @@ Repeat = Literal["always", "never", "quoted", "keyed"]
 LONGEST_PAUSE: Final = 10  # seconds; a longer Retry-After ends the retries
 FIRST_PAUSE: Final = 0.25
 UNAVAILABLE: Final = (502, 503, 504)
-NEVER_SENT: Final = (
-    *(httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol),
-)
+NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 
 
 class Call(NamedTuple):
