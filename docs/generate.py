@@ -18,9 +18,10 @@ import httpx2
 import msgspec
 import yaml
 
-from payres import event_types, limits
+from payres import limits
 from payres.admin.openapi import admin_document
 from payres.cli import main
+from payres.client.webhooks import DATA
 from payres.errors import kinds_of_errors
 from payres.event_types import EVENT_TYPES
 from payres.operator.api_keys import SCOPES
@@ -28,7 +29,6 @@ from payres.routes.openapi import public_document
 from payres.testing.instance import run_instance
 from payres.testing.openapi import control_document
 from payres.testing.sandbox import ROOT as CONTROL_PATH
-from payres.wire import IncomingPayment
 from tests.openapi import documents
 from tests.openapi.deviations import AMENDMENTS, DEVIATIONS, LENIENCIES
 
@@ -102,18 +102,6 @@ OTHERS: Final = {
     "GET {base}/readyz": "Whether it can take payments.",
     "GET {base}/favicon.ico": "The icon of this server's pages, as SVG.",
     "GET {base}/.well-known/security.txt": "Whom to tell of a weakness (RFC 9116), where the operator has set it.",
-}
-# The struct of `data`, by the first part of an event's type or by all of it.
-DATA: Final[Mapping[str, type[msgspec.Struct]]] = {
-    "incoming_payment": IncomingPayment,
-    "outgoing_payment": event_types.OutgoingPaymentEvent,
-    "grant": event_types.GrantEvent,
-    "refund": event_types.RefundEvent,
-    "wallet": event_types.WalletEvent,
-    "liquidity": event_types.LiquidityEvent,
-    "peer.credit_low": event_types.PeerEvent,
-    "peer.packet_unresolved": event_types.PacketEvent,
-    "webhook": event_types.WebhookEvent,
 }
 LIMITS: Final = """\
 All limits that clients and peers can reach, by their names in [`payres/limits.py`](../../payres/limits.py). A request

@@ -19,7 +19,7 @@ from payres.client.calls import IncomingPayments, OutgoingPayments, Quotes, Wall
 from payres.client.checks import bound, bound_async
 from payres.client.deadlines import TimedTransport
 from payres.client.grants import Grant, Grants
-from payres.client.sending import Core, Http, Signer
+from payres.client.sending import Core, Http, Signer, url_of
 from payres.client.tokens import Tokens
 from payres.clock import Clock, SystemClock
 from payres.identifiers import base64url_decoded
@@ -163,10 +163,9 @@ def _proxy(url: str | None) -> httpx2.Proxy | None:
     """Raises ConfigurationError."""
     if url is None:
         return None
-    with suppress(httpx2.InvalidURL, ValueError):
-        proxy = httpx2.Proxy(url)
-        if proxy.url.scheme == "http" and proxy.url.host:  # no other kind would keep to the timeout
-            return proxy
+    with suppress(errors.ConfigurationError):
+        if url_of(url).scheme == "http":  # no other kind would keep to the timeout
+            return httpx2.Proxy(url)
     raise errors.ConfigurationError("proxy is a URL such as http://user:password@proxy.example:3128")
 
 

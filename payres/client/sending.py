@@ -46,9 +46,7 @@ Repeat = Literal["always", "never", "quoted", "keyed"]
 LONGEST_PAUSE: Final = 10  # seconds; a longer Retry-After ends the retries
 FIRST_PAUSE: Final = 0.25
 UNAVAILABLE: Final = (502, 503, 504)
-NEVER_SENT: Final = (
-    *(httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol),
-)
+NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 
 
 class Call(NamedTuple):
@@ -103,7 +101,7 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
         while True:
             try:
                 return await self._attempt(call)
-            except (errors.NoAnswer, errors.ApiError) as failure:
+            except (errors.NoAnswer, errors.ApiError, errors.ConfigurationError) as failure:
                 is_silent = isinstance(failure, errors.AnswerLost)
                 is_lost = is_lost or is_silent or isinstance(failure, errors.ServerError)
                 is_safe = isinstance(failure, errors.NotSent | errors.TooManyRequests)
@@ -112,7 +110,7 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
                 if attempt < self.max_retries and (is_safe or (is_passing and self._may_repeat(call))):
                     pause = _pause(failure, attempt)
                 if pause is None:
-                    if is_lost and call.repeat in ("quoted", "keyed"):  # even if a retry failed with a 4xx
+                    if is_lost and call.repeat in ("quoted", "keyed"):  # even if a retry got a 4xx or was not made
                         where = f"{call.name} at {urlsplit(call.url).netloc}"
                         sentence = f"{where}: the answer was lost, and the server may have done it ({failure})"
                         raise errors.AnswerLost(sentence, call.key) from failure
@@ -173,18 +171,24 @@ class Core(msgspec.Struct, Generic[Http], kw_only=True):
         return httpx2.Request(call.method, url, headers=headers, content=body or None, extensions=extensions), base
 
     def _url(self, text: str) -> httpx2.URL:
-        try:
-            url = httpx2.URL(text)
-            url.host.encode("idna")  # as the socket does
-        except (httpx2.InvalidURL, UnicodeError) as error:
-            raise errors.ConfigurationError(f"{text!r} is no URL: {error}") from error
-        if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535:
-            raise errors.ConfigurationError(f"{text!r} is no URL of http or https")
+        url = url_of(text)
         if self.use_http:
             return httpx2.URL(f"http://{text.partition('://')[2]}")
         if url.scheme == "http" and not (self.wallet_address or "").startswith("http://"):
             raise errors.InsecureUrl(f"{text!r} is plain http; for tests, make the client with use_http=True")
         return url
+
+
+def url_of(text: str) -> httpx2.URL:
+    """A URL of http or https that a socket takes. Raises ConfigurationError."""
+    try:
+        url = httpx2.URL(text)
+        url.host.encode("idna")  # as the socket does
+    except (httpx2.InvalidURL, UnicodeError) as error:
+        raise errors.ConfigurationError(f"{text!r} is no URL: {error}") from error
+    if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535:
+        raise errors.ConfigurationError(f"{text!r} is no URL of http or https")
+    return url
 
 
 class Options(TypedDict, total=False):

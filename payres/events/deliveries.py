@@ -252,9 +252,9 @@ def find(work: Work, webhook_id: str, queue: Queue) -> Found | None:
 
 
 def find_round(work: Work, webhook: WebhookRecord, taken: Sequence[Turn]) -> Round:
-    """These events, and their deliveries if they have been sent before."""
+    """These events, each once, with their deliveries if they were sent before, or are replayed before their turn."""
     to_send = []
-    for turn in taken:
+    for turn in dict.fromkeys(taken):
         event, delivery = EVENTS.get(work, turn.sequence), find_delivery(work, turn.sequence, webhook.id)
         if event is not None and (delivery is None or delivery.next_at is not None):
             to_send.append(ToSend(event, delivery))

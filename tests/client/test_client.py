@@ -176,6 +176,15 @@ def test_repeating(call: str, answers: list[Any], requests: int, raised: type[Ex
         assert all('"idempotency-key")' in request.headers["signature-input"] for request in script.asked)
 
 
+def test_retry_that_cannot_be_signed_is_no_word_that_nothing_was_done() -> None:
+    script, signatures = Script(LOST, PAID), iter([b"1", None])
+    of: Json = {"wallet_address": WALLET, **BY_QUOTE}
+    opening = opened(WALLET, lambda _: next(signatures), "key-1", transport=script, is_documented=False)
+    with opening as client, pytest.raises(errors.AnswerLost):
+        client.outgoing_payment.create(BASE, "token", **of)
+    assert len(script.asked) == 1
+
+
 @pytest.mark.parametrize(
     ("expired", "rotation", "raised"),
     [

@@ -154,7 +154,8 @@ def test_network_that_cannot_be_made_is_a_mistake_of_the_app(
     for ca in (tmp_path / "none.pem", wrong, tmp_path):
         with pytest.raises(errors.ConfigurationError, match="No certificates can be read"):
             client(ca=ca)
-    for address in ("https://127.0.0.1:1", "socks5://127.0.0.1:1", "127.0.0.1:1", "http://[::1", "http://", ""):
+    unusable = ("https://127.0.0.1:1", "socks5://127.0.0.1:1", "127.0.0.1:1", "http://[::1", "http://", "")
+    for address in (*unusable, "http://127.0.0.1:65536", f"http://{'a' * 64}.example"):
         with pytest.raises(errors.ConfigurationError, match="proxy"):
             client(proxy=address)
     for both in ({"ca": str(wrong)}, {"proxy": "http://127.0.0.1:1"}):

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
 import pytest
 
+from payres import event_types, wire
 from payres.client import errors, webhooks
 from payres.client.resources import IncomingPayment
 from payres.clock import SECOND, MovableClock
@@ -153,3 +155,18 @@ def test_number_in_metadata_stops_no_event() -> None:
 def test_every_type_of_event_has_its_struct() -> None:
     for name in EVENT_TYPES:
         assert name in webhooks.DATA or name.partition(".")[0] in webhooks.DATA
+
+
+def test_structs_of_the_client_have_the_members_that_the_server_sends() -> None:
+    # The documents of events are made from those of the client.
+    sent: Mapping[str, type[msgspec.Struct]] = {
+        "incoming_payment": wire.IncomingPayment,
+        "outgoing_payment": event_types.OutgoingPaymentEvent,
+        "grant": event_types.GrantEvent,
+    }
+    for name, kind in sent.items():
+        assert members(webhooks.DATA[name]) == members(kind)
+
+
+def members(kind: type[msgspec.Struct]) -> set[tuple[str, bool]]:
+    return {(one.encode_name, one.required) for one in msgspec.structs.fields(kind)}

@@ -277,6 +277,13 @@ def test_event_that_is_replayed_before_its_turn_is_sent_once_and_skips_none(tx: 
     assert send_round(tx, webhook, Queue(), 4) == [second], "after a restart"
 
 
+def test_event_that_is_replayed_before_its_turn_is_once_in_a_round(tx: Work) -> None:
+    webhook = webhooks.add(tx, URL).webhook
+    first, second = emit(tx, None, 2)
+    in_steps(webhooks.replay, tx, events.EVENTS.by_id(tx, second).id, webhook.id)
+    assert send_round(tx, webhook, Queue(), 8) == [second, first]
+
+
 def test_no_more_events_are_examined_than_may_wait(tx: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deliveries, "MAX_EVENTS_IN_TURNS", 6)
     webhook, (alice, bob) = webhooks.add(tx, URL).webhook, open_wallets(tx)
