@@ -54,14 +54,13 @@ class HighWaterMark:
     def __init__(self, database: str, token: str) -> None:
         self._token = token
         self._file = os.open(_lock_file(database), os.O_WRONLY | os.O_CREAT, 0o600)
-        self._last: tuple[int, int, str] | None = None
+        self._last: Position | None = None
 
-    def note(self, tx: Transaction) -> None:
+    def note(self, position: Position) -> None:
         """Writes the position; an error leaves the one before."""
-        with suppress(OSError, sqlite3.Error):
-            position = tx.execute(_POSITION).fetchone()
-            if position != self._last:
-                event, transfer, change = position
+        if position != self._last:
+            event, transfer, change = position
+            with suppress(OSError):
                 os.pwrite(self._file, f"{self._token} {event} {transfer} {change}".ljust(_MARK_BYTES).encode(), 0)
                 self._last = position
 

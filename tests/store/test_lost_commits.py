@@ -13,11 +13,12 @@ from payres.operator import wallets
 from payres.operator.backups import make_backup, restore_backup
 from payres.settings import Settings
 from payres.store import runs
-from payres.store.connections import connect_writer, server_lock
+from payres.store.connections import Presence, connect_writer, server_lock
 from payres.store.copies import side_file
 from payres.store.database import Database
-from payres.store.lost_commits import LostCommits
+from payres.store.lost_commits import HighWaterMark, LostCommits
 from payres.store.rows import number
+from payres.store.transactions import run_units
 from payres.store.work import Environment, Work
 from tests.versions import make_up, plain
 from tests.works import NOW
@@ -300,6 +301,22 @@ async def test_commands_beside_a_server_look_at_nothing(served: Path) -> None:
         await database.close()
     with plain(served) as connection:
         assert connection.execute("SELECT token FROM server_run").fetchone() == ("token-served",)
+
+
+def test_mark_has_each_commit_and_none_that_failed(killed: Path) -> None:
+    class Moved(Presence):
+        def check(self) -> None:
+            raise OSError("the disk failed")
+
+    environment = Environment.of(Settings())
+    with closing(connect_writer(str(killed))) as connection:
+        mark = HighWaterMark(str(killed), "token")
+        marks = []
+        for presence in (Presence(str(killed)), Moved(str(killed)), Presence(str(killed))):
+            run_units([deposit], connection, environment, presence, [], mark)
+            marks.append(int(read(side_file(killed, ".lock")).split()[2]))
+        mark.close()
+    assert marks == [3, 3, 4], "the last transfer"
 
 
 async def test_database_that_lacks_commits_is_kept_as_it_is(killed: Path) -> None:
