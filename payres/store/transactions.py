@@ -58,7 +58,7 @@ def attempt(
                 raise
             if isinstance(error, sqlite3.Error) or connection.total_changes != changes:
                 raise Unfinished from error
-            outcomes.append(_raised(error, environment.reading))
+            outcomes.append(Raised(error))
     return outcomes
 
 

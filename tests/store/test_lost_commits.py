@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -218,6 +219,13 @@ def vacuum(path: Path) -> Path:
     return copied
 
 
+def copy_by_sqlites_backup(path: Path) -> Path:
+    copied = path.parent.parent / "copied.db"
+    with plain(path) as connection, closing(sqlite3.connect(copied)) as other:
+        connection.backup(other)
+    return copied
+
+
 def copy_by_litestream(path: Path) -> Path:
     """It has two tables of Litestream, and never a log."""
     with plain(path) as connection:
@@ -260,6 +268,15 @@ async def test_start_with_all_commits_is_not_refused(killed: Path, then: Callabl
     path = then(killed)
     for _ in range(2):
         assert await deposits_at_start(path) == 2
+
+
+async def test_copy_by_sqlites_backup_starts_once_it_is_restored(killed: Path) -> None:
+    """It looks like a file whose log was left behind."""
+    path = copy_by_sqlites_backup(killed)
+    with pytest.raises(LostCommits, match=f"unless it is a copy by SQLite's .backup.* `payres restore {path}`"):
+        await deposits_at_start(path)
+    restore_backup(path, path, NOW)
+    assert await deposits_at_start(path) == 2
 
 
 async def test_copy_of_before_a_migration_starts(killed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
