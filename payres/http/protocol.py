@@ -195,8 +195,8 @@ class HttpProtocol(HttpToolsProtocol):
         self.state = HEAD
 
     def on_headers_complete(self) -> None:
-        """Starts the request, unless the parser gets its head again without an offer to upgrade. Raises an error, which
-        stops the parser, if it is ambiguous or too long."""
+        """Starts the request, unless its head is parsed again without an offer to upgrade. Raises an error, which stops
+        the parser, if it is ambiguous or too long."""
         version, headers = self.parser.get_http_version(), self.headers
         error = ambiguity(version, headers)
         if error is not None:
@@ -323,19 +323,19 @@ class HttpProtocol(HttpToolsProtocol):
         return piece
 
     def _parse(self, data: bytes | bytearray) -> None:
-        """uvicorn's data_received, except that an offer to upgrade changes nothing (RFC 9110 section 7.8). The parser
-        would take a body after it for the other protocol's data, so it gets the head again, without the offer."""
+        """uvicorn's data_received, except that an offer to upgrade changes nothing (RFC 9110 section 7.8): a parser
+        takes what follows for the other protocol's data, so another one gets the head without the offer."""
         while data:
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as offer:
                 data = without_offer(self.parser, self.url, self.headers) + data[offer.args[0] :]
+                self.parser = httptools.HttpRequestParser(self)
+                continue
             except httptools.HttpParserError as error:
                 raised = error.__context__  # by on_headers_complete
                 self._reject(raised if isinstance(raised, DomainError) else malformed())
-                return
-            else:
-                return
+            return
 
     def _count_buffers(self) -> None:
         self._is_counted = self.flow.write_paused or bool(self._unparsed)

@@ -27,7 +27,7 @@ from payres.store.copies import (
     side_file,
 )
 from payres.store.ended_rights import EndedRight, ended_rights, is_same_database
-from payres.store.lost_commits import LostCommits, forget_complete_run, forget_run, has_log
+from payres.store.lost_commits import LostCommits, has_log, remove_token, remove_token_if_complete
 from payres.store.migrations import (
     UnusableDatabase,
     first_fault,
@@ -99,7 +99,7 @@ def make_backup(database: Path, destination: Path, overwrite: bool, now: int) ->
     check_not_linked(str(database))
     _require_free(database, target, overwrite)
     with copied(database, beside=target, pause=PAUSE_MILLISECONDS) as partial:
-        change(partial, forget_run)
+        change(partial, remove_token)
         version, fault = examine(partial, _verify)
         if fault is not None:
             broken = side_file(target, ".broken")
@@ -176,7 +176,7 @@ def restore_backup(
                     raise BackupError(f"{comparison.unknown}. Nothing was replaced")
 
                 def last_changes(tx: sqlite3.Connection) -> None:
-                    forget_run(tx)
+                    remove_token(tx)
                     end_all(tx)
                     if finish is not None:
                         finish(tx, comparison)
@@ -196,7 +196,7 @@ def _put_in_place(database: Path, copy: Path, kept: Path) -> bool:
     was_there = exchange(database, copy, kept)
     if was_there and not any(side_file(kept, suffix).exists() for suffix in LOGS):
         with suppress(sqlite3.Error):  # it may be damaged
-            change(kept, lambda tx: forget_complete_run(tx, str(database), had_log))
+            change(kept, lambda tx: remove_token_if_complete(tx, str(database), had_log))
     return was_there
 
 

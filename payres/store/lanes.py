@@ -19,7 +19,7 @@ from payres.errors import Unavailable
 from payres.event_types import EVENT_TYPES
 from payres.limits import MAX_UNITS_PER_COMMIT, MAX_WAITING_UNITS
 from payres.store.connections import BUSY_TIMEOUT_SECONDS, Presence
-from payres.store.lost_commits import HighWaterMark
+from payres.store.lost_commits import HighWaterMark, Position
 from payres.store.transactions import (
     Raised,
     Unfinished,
@@ -251,8 +251,9 @@ class WriteLane(ThreadLane):
         self._mark = mark
 
         def begin(connection: sqlite3.Connection) -> None:
-            mark.note(connection)
-            with suppress(sqlite3.Error):  # so that the database file itself says that a server runs
+            with suppress(sqlite3.Error):
+                mark.note(Position.of(connection))
+                # So that the database file itself says that a server runs.
                 connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
         await self._connection.run(begin)
@@ -266,8 +267,6 @@ class WriteLane(ThreadLane):
             metrics = self._environment.metrics
             metrics.batch_sizes.observe(len(batch))
             metrics.transaction_seconds.observe(perf_counter() - started)
-        if self._mark is not None:
-            self._mark.note(self._connection.raw)
         if changed:
             metrics.events.update(name for name in changed if name in EVENT_TYPES)
             self.on_change(frozenset(changed))
@@ -290,15 +289,15 @@ class WriteLane(ThreadLane):
                 batch += self.take(MAX_UNITS_PER_COMMIT - len(batch))
         except (Unfinished, sqlite3.Error):
             roll_back(connection)
-            run = partial(
-                run_units, units_of(batch), environment=self._environment, presence=self._presence, changed=changed
+            run = partial(run_units, units_of(batch), changed=changed)
+            return await self.run_on_thread(
+                partial(run, environment=self._environment, presence=self._presence, mark=self._mark)
             )
-            return await self.run_on_thread(run)
         except FailStop:
             roll_back(connection)
             raise
         return await self._connection.run(
-            partial(commit, outcomes, environment=self._environment, presence=self._presence)
+            partial(commit, outcomes, environment=self._environment, presence=self._presence, mark=self._mark)
         )
 
 

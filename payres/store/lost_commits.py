@@ -54,14 +54,13 @@ class HighWaterMark:
     def __init__(self, database: str, token: str) -> None:
         self._token = token
         self._file = os.open(_lock_file(database), os.O_WRONLY | os.O_CREAT, 0o600)
-        self._last: tuple[int, int, str] | None = None
+        self._last: Position | None = None
 
-    def note(self, tx: Transaction) -> None:
+    def note(self, position: Position) -> None:
         """Writes the position; an error leaves the one before."""
-        with suppress(OSError, sqlite3.Error):
-            position = tx.execute(_POSITION).fetchone()
-            if position != self._last:
-                event, transfer, change = position
+        if position != self._last:
+            event, transfer, change = position
+            with suppress(OSError):
                 os.pwrite(self._file, f"{self._token} {event} {transfer} {change}".ljust(_MARK_BYTES).encode(), 0)
                 self._last = position
 
@@ -92,17 +91,17 @@ def check_complete(
             connection.execute("UPDATE server_run SET token = NULL WHERE token = ?", (token,))
 
 
-def forget_run(tx: Transaction) -> None:
+def remove_token(tx: Transaction) -> None:
     """Removes the token of an unfinished run from a database that needs no log."""
     if _has_tokens(tx):
         tx.execute("UPDATE server_run SET token = NULL WHERE token NOTNULL")
 
 
-def forget_complete_run(tx: Transaction, database: str, had_log: bool) -> None:
+def remove_token_if_complete(tx: Transaction, database: str, had_log: bool) -> None:
     """The same in a copy of the database with its log, if nothing is missing. See check_complete."""
     token = _token_of(tx)
     if token is not None and _missing(tx, database, token, had_log)[0] is None:
-        forget_run(tx)
+        remove_token(tx)
 
 
 def has_log(database: str) -> bool:
@@ -126,15 +125,15 @@ def _missing(connection: Transaction, database: str, token: str, had_log: bool) 
     if had_log:
         return None, None
     if reached is not None:
-        sentence = f"the server was killed, and {log} is gone. No event, no transfer and no change by an operator is"
-        return None, f"{sentence} missing, but what clients asked for just before may be, such as quotes"
+        sentence = f"the server was killed, and {log} is gone or empty. No event, no transfer and no operator's change"
+        return None, f"{sentence} is missing, but what clients asked for just before may be, such as quotes"
     if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":  # made by VACUUM INTO
         return None, None
     if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = '_litestream_seq'").fetchone():
         return None, f"{database} is a copy by Litestream: `payres restore` puts copies in place, with what that ends"
     return (
         f"{database} is of a server that was running, and its write-ahead log {log} is missing: its newest commits may"
-        f" be in that alone. {_what_to_do(database, log)}"
+        f" be in that alone, unless it is a copy by SQLite's .backup. {_what_to_do(database, log)}"
     ), None
 
 

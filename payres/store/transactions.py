@@ -17,6 +17,7 @@ from typing import Any, Final
 from payres.errors import Unavailable
 from payres.store.connections import Presence
 from payres.store.failures import Failures
+from payres.store.lost_commits import HighWaterMark, Position
 from payres.store.work import Environment, FailStop, Transaction, Work, damage
 
 Unit = Callable[[Work], Any]
@@ -57,7 +58,7 @@ def attempt(
                 raise
             if isinstance(error, sqlite3.Error) or connection.total_changes != changes:
                 raise Unfinished from error
-            outcomes.append(_raised(error, environment.reading))
+            outcomes.append(Raised(error))
     return outcomes
 
 
@@ -67,6 +68,7 @@ def run_units(
     environment: Environment,
     presence: Presence,
     changed: list[str],
+    mark: HighWaterMark | None = None,
 ) -> list[Any]:
     """Runs the units in one transaction, with a savepoint each, and one commit. Each outcome is a result or Raised.
 
@@ -83,18 +85,25 @@ def run_units(
         outcomes = [_run_unit(unit, connection, environment, changed) for unit in units]
     except Exception as error:
         return _failed(error, connection, environment, len(units))
-    return commit(outcomes, connection, environment, presence)
+    return commit(outcomes, connection, environment, presence, mark)
 
 
 def commit(
-    outcomes: list[Any], connection: sqlite3.Connection, environment: Environment, presence: Presence
+    outcomes: list[Any],
+    connection: sqlite3.Connection,
+    environment: Environment,
+    presence: Presence,
+    mark: HighWaterMark | None,
 ) -> list[Any]:
     """Commits. Returns the outcomes, or if the commit fails, Unavailable for each unit. Raises FailStop."""
     try:
         presence.check()
+        reached = None if mark is None else Position.of(connection)  # before COMMIT, when no lock must be taken for it
         connection.execute("COMMIT")
     except Exception as error:
         return _failed(error, connection, environment, len(outcomes))
+    if mark is not None and reached is not None:
+        mark.note(reached)
     environment.writing.end()
     return outcomes
 

@@ -209,21 +209,21 @@ def control_document(base_url: str) -> dict[str, Any]:
 
 
 def _operation(name: str) -> dict[str, Any]:
-    told = OPERATIONS[name]
+    operation = OPERATIONS[name]
     made = openapi.operation(
-        {"operationId": told.id, "summary": told.summary, "tags": [told.tag]},
+        {"operationId": operation.id, "summary": operation.summary, "tags": [operation.tag]},
         [
             *(openapi.path_parameter(one, {"type": "string"}) for one in re.findall(r"{(\w+)}", name)),
-            *_query(told.query),
+            *_query(operation.query),
             *([openapi.idempotency_key()] if name.startswith("POST") else []),
         ],
-        204 if told.answer is None else told.status,
-        "Done" if told.answer is None else "The result",
-        {} if told.answer is None else {JSON: told.answer},
+        204 if operation.answer is None else operation.status,
+        "Done" if operation.answer is None else "The result",
+        {} if operation.answer is None else {JSON: operation.answer},
         ERRORS,
-        told.body,
+        operation.body,
     )
-    if told.id == "set-wallet":
+    if operation.id == "set-wallet":
         made["responses"]["201"] = {**made["responses"]["200"], "description": "It is new"}
     return made
 

@@ -257,6 +257,14 @@ def test_body_behind_an_offer_is_read_as_the_body(
     assert dispatched == ["/quotes", "/quotes", "/healthz"]
 
 
+@pytest.mark.parametrize("content", [b"\r\n", b"content-length: 1\r\n\r\n1"])
+@pytest.mark.parametrize("line", [b"HTTP/1.1\r\nconnection: close, upgrade", b"HTTP/1.0\r\nconnection: upgrade"])
+def test_offer_in_a_last_request_is_passed_over(connection: socket.socket, line: bytes, content: bytes) -> None:
+    connection.sendall(b"GET /healthz %b\r\nhost: h\r\nupgrade: h2c\r\n%b" % (line, content))
+    [answer] = answers_of(connection)
+    assert answer.status == 200
+
+
 @pytest.mark.parametrize("lengths", LENGTHS)
 def test_offer_hides_no_unclear_length(connection: socket.socket, dispatched: list[str], lengths: bytes) -> None:
     connection.sendall(POST + OFFER % b"h2c" + b"content-length: %b\r\n\r\n" % lengths + LAST)

@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -13,11 +14,12 @@ from payres.operator import wallets
 from payres.operator.backups import make_backup, restore_backup
 from payres.settings import Settings
 from payres.store import runs
-from payres.store.connections import connect_writer, server_lock
+from payres.store.connections import Presence, connect_writer, server_lock
 from payres.store.copies import side_file
 from payres.store.database import Database
-from payres.store.lost_commits import LostCommits
+from payres.store.lost_commits import HighWaterMark, LostCommits
 from payres.store.rows import number
+from payres.store.transactions import run_units
 from payres.store.work import Environment, Work
 from tests.versions import make_up, plain
 from tests.works import NOW
@@ -217,6 +219,13 @@ def vacuum(path: Path) -> Path:
     return copied
 
 
+def copy_by_sqlites_backup(path: Path) -> Path:
+    copied = path.parent.parent / "copied.db"
+    with plain(path) as connection, closing(sqlite3.connect(copied)) as other:
+        connection.backup(other)
+    return copied
+
+
 def copy_by_litestream(path: Path) -> Path:
     """It has two tables of Litestream, and never a log."""
     with plain(path) as connection:
@@ -261,6 +270,15 @@ async def test_start_with_all_commits_is_not_refused(killed: Path, then: Callabl
         assert await deposits_at_start(path) == 2
 
 
+async def test_copy_by_sqlites_backup_starts_once_it_is_restored(killed: Path) -> None:
+    """It looks like a file whose log was left behind."""
+    path = copy_by_sqlites_backup(killed)
+    with pytest.raises(LostCommits, match=f"unless it is a copy by SQLite's .backup.* `payres restore {path}`"):
+        await deposits_at_start(path)
+    restore_backup(path, path, NOW)
+    assert await deposits_at_start(path) == 2
+
+
 async def test_copy_of_before_a_migration_starts(killed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
         make_up(newer, tmp_path / "migrations", "alter table secret add column note text;")
@@ -300,6 +318,22 @@ async def test_commands_beside_a_server_look_at_nothing(served: Path) -> None:
         await database.close()
     with plain(served) as connection:
         assert connection.execute("SELECT token FROM server_run").fetchone() == ("token-served",)
+
+
+def test_mark_has_each_commit_and_none_that_failed(killed: Path) -> None:
+    class Moved(Presence):
+        def check(self) -> None:
+            raise OSError("the disk failed")
+
+    environment = Environment.of(Settings())
+    with closing(connect_writer(str(killed))) as connection:
+        mark = HighWaterMark(str(killed), "token")
+        marks = []
+        for presence in (Presence(str(killed)), Moved(str(killed)), Presence(str(killed))):
+            run_units([deposit], connection, environment, presence, [], mark)
+            marks.append(int(read(side_file(killed, ".lock")).split()[2]))
+        mark.close()
+    assert marks == [3, 3, 4], "the last transfer"
 
 
 async def test_database_that_lacks_commits_is_kept_as_it_is(killed: Path) -> None:
