@@ -110,9 +110,10 @@ class Checkout(NamedTuple):
 
 
 async def begin(
-    desk: Desk, payment: IncomingRecord, receiver: WalletRecord, amount: int, payer: str, browser: str
-) -> str:
-    """Requests a grant for paying exactly this amount from the payer's server, and returns the URL for the payer.
+    desk: Desk, payment: IncomingRecord, receiver: WalletRecord, amount: int, payer: str, browser: str, shown: int
+) -> str | None:
+    """Requests a grant for paying exactly this amount from the payer's server, and returns the URL for the payer; None
+    if another payment of the browser has gone on since the form was `shown`.
 
     `payer` is the URL of a wallet address, `browser` the secret in the browser's cookie. Raises InvalidReceiver with a
     reason if the payer's server fails or refuses, Unavailable, TooManyRequests; nothing is stored then.
@@ -138,8 +139,8 @@ async def begin(
         state="asked",
         changed_at=desk.clock.now(),
     )
-    await desk.database.write(partial(insert_checkout, record=record, pending=asked.dump()))
-    return asked.grant.redirect
+    insert = partial(insert_checkout, record=record, pending=asked.dump(), shown=shown)
+    return asked.grant.redirect if await desk.database.write(insert) else None
 
 
 def find(work: Work, payment_id: str, secret: str) -> Checkout:

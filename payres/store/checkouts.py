@@ -50,17 +50,24 @@ class CheckoutRecord(msgspec.Struct, frozen=True):
 CHECKOUTS = Table(CheckoutRecord, "checkout")
 
 
-def insert_checkout(tx: Transaction, record: CheckoutRecord, pending: str) -> None:
+def insert_checkout(tx: Transaction, record: CheckoutRecord, pending: str, shown: int = LATEST) -> bool:
     """Stores a new checkout, and purges a few old ones. Others of the browser for the same payment, for which nothing
-    was created yet, are given up: otherwise both could be paid."""
-    purge(tx, RULE, record.changed_at)
+    was created yet, are given up: otherwise both could be paid. False, and nothing is stored, if one of them has gone
+    on since the form was `shown`."""
+    now, others = record.changed_at, "incoming_payment_id = ? AND browser_hash = ? AND state"
+    whose = record.incoming_payment_id, record.browser_hash
+    gone_on = f"SELECT 1 FROM checkout WHERE {others} IN ('made', 'paid') AND changed_at > ? AND changed_at <= ?"
+    if tx.execute(gone_on, (*whose, shown, now)).fetchone():
+        return False
+    purge(tx, RULE, now)
     tx.execute(
         "UPDATE checkout SET state = 'failed', failure = 'replaced', pending = NULL, due_at = NULL, changed_at = ?"
-        " WHERE incoming_payment_id = ? AND browser_hash = ? AND state = 'returned'",
-        (record.changed_at, record.incoming_payment_id, record.browser_hash),
+        f" WHERE {others} = 'returned'",
+        (now, *whose),
     )
-    encrypted, purge_at = secrets.encrypt(tx, SECRET, pending), record.changed_at + UNPAID_CHECKOUT
+    encrypted, purge_at = secrets.encrypt(tx, SECRET, pending), now + UNPAID_CHECKOUT
     CHECKOUTS.insert(tx, msgspec.structs.replace(record, pending=encrypted, purge_at=purge_at))
+    return True
 
 
 def pending_of(tx: Transaction, record: CheckoutRecord) -> str | None:
