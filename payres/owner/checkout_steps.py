@@ -12,7 +12,7 @@ from typing import Final, Literal
 from msgspec.structs import replace
 
 from payres.client import errors
-from payres.clock import HOUR, SECOND
+from payres.clock import HOUR, MINUTE, SECOND
 from payres.errors import DomainError
 from payres.owner.checkout import LEASE, Asked, Checkout, Desk, check_server, load
 from payres.store.checkouts import LONGEST_PAUSE, State, begin_attempt, change_checkout, note_failure
@@ -26,6 +26,7 @@ LOOK_SECONDS: Final = 3.0
 TRY_FOR: Final = HOUR  # from the beginning; afterwards nothing is created any more
 FIRST_PAUSE: Final = 5 * SECOND  # after an attempt without an answer; it doubles with each
 FIRST_LOOK: Final = 2 * SECOND
+SETTLES: Final = MINUTE  # after a creation was sent, its server may still be at it
 TOO_FAST: Final = 5 * SECOND  # the delay after a too_fast error
 PAGES: Final = 10  # of payments at the payer's wallet, newest first
 PAGE: Final = 5  # what fits into an answer that is read
@@ -166,6 +167,8 @@ class _Attempt:
             return
         if made is not None:
             await self._store(made)
+        elif now < self._found.record.changed_at + SETTLES:
+            await self._postpone(FIRST_PAUSE, None)
         else:
             await self._give_up(asked, failure)
 

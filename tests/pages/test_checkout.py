@@ -21,7 +21,7 @@ from payres.http.server import settings_of
 from payres.limits import BURST_SECONDS, CHECKOUT_RATE
 from payres.owner import checkout_worker
 from payres.owner.checkout import load
-from payres.owner.checkout_steps import TOO_FAST
+from payres.owner.checkout_steps import SETTLES, TOO_FAST
 from payres.store.checkouts import CHECKOUTS, CheckoutRecord, State, change_checkout
 from payres.store.payments import OUTGOING
 from payres.testing import instance as testing
@@ -737,16 +737,17 @@ def test_payment_is_found_among_others(payer: Payer, wallet: Rafiki) -> None:
 
 
 def test_refusal_of_the_second_creation_says_nothing_about_the_first(payer: Payer, wallet: Rafiki) -> None:
-    """The first request was still on its way when the second was sent."""
+    """The first request was still on its way when the second was sent, and after its refusal."""
     payer.asked(wallet.wallet)
     wallet.lost = {"create"}
     payer.http.get(wallet.approve(), follow_redirects=True)
     wallet.lost = set()
     empty = {"pagination": {"hasNextPage": False, "hasPreviousPage": False}, "result": []}
-    lists = [(200, empty), None]
+    lists = [(200, empty), (200, empty), None]
     wallet.answers["list"] = lambda _: lists.pop(0)
     wait_for(payer, lambda: wallet.made("read") > 0)
     assert (wallet.refused, len(wallet.payments), wallet.made("create")) == (["create: invalid quote"], 1, 2)
+    assert (lists, wallet.made("cancel")) == ([], 0)
     assert words(payer, wallet.back).startswith("On its way")
 
 
@@ -756,6 +757,7 @@ def test_payment_is_not_created_for_a_bill_that_was_paid_meanwhile(payer: Payer,
     payer.http.get(wallet.approve(), follow_redirects=True)
     wallet.answers = {}
     payer.shop.client.pay(payer.shop.wallet("alice"), payer.bill, receiveAmount=usd(1250))
+    let_time_pass([payer.shop], SETTLES / SECOND)
     assert payer.end(wallet.back).startswith("Not paid Meanwhile the bill was paid, or it has ended.")
     wait_until(lambda: wallet.made("cancel"))
     assert (wallet.payments, wallet.made("create"), wallet.made("list"), wallet.made("cancel")) == ([], 1, 1, 1)
