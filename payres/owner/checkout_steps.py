@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from payres.client import errors
 from payres.clock import HOUR, MINUTE, SECOND
 from payres.errors import DomainError
-from payres.owner.checkout import LEASE, Asked, Checkout, Desk, check_server, load
-from payres.store.checkouts import LONGEST_PAUSE, State, begin_attempt, change_checkout, note_failure
+from payres.owner.checkout import Asked, Checkout, Desk, check_server, is_refusal, is_silent, load
+from payres.store.checkouts import LEASE, LONGEST_PAUSE, State, begin_attempt, change_checkout, note_failure
 from payres.store.payments import INCOMING
 from payres.store.work import Work
 from payres.visible import visible_url
@@ -30,7 +30,6 @@ SETTLES: Final = MINUTE  # after a creation was sent, its server may still be at
 TOO_FAST: Final = 5 * SECOND  # the delay after a too_fast error
 PAGES: Final = 10  # of payments at the payer's wallet, newest first
 PAGE: Final = 5  # what fits into an answer that is read
-UNKNOWN: Final = (408, 425, 429)  # these say nothing about the request itself
 FAILURES: Final = (errors.OpenPaymentsError, DomainError, TimeoutError)
 LAPSED: Final = ("decision_expired", "approval_expired")
 
@@ -111,7 +110,7 @@ class _Attempt:
                 )
             elif _is_temporary(error):
                 await self._postpone(FIRST_PAUSE, _silent(error, asked.grant.continue_uri))
-            elif record.attempts or not _is_refusal(error):  # a token may have been given that did not get here
+            elif record.attempts or not is_refusal(error):  # a token may have been given that did not get here
                 await self._give_up(asked, _failure(error))
             else:
                 await self._move("failed", failure=_failure(error))
@@ -131,7 +130,7 @@ class _Attempt:
         try:
             made = await self._send_creation(asked)
         except FAILURES as error:
-            if _is_refusal(error) or isinstance(error, errors.ConfigurationError):
+            if is_refusal(error) or isinstance(error, errors.ConfigurationError):
                 await self._move("failed", failure=_failure(error))
             elif _is_unsent(error):
                 await self._move("returned", asked, due_at=self._desk.clock.now(), is_progress=False)
@@ -155,7 +154,7 @@ class _Attempt:
                 try:
                     made = await self._send_creation(asked)
                 except FAILURES as error:
-                    if not _is_refusal(error):
+                    if not is_refusal(error):
                         raise
                     failure = _failure(error)  # of the repeated request, which says nothing about the first
                     made = await self._find_payment(asked)
@@ -276,13 +275,7 @@ def _failure(error: Exception) -> Failure:
         return "expired" if isinstance(cause, errors.ApiError) and cause.reason in LAPSED else "refused"
     if isinstance(error, errors.InsufficientFunds):
         return "no_funds"
-    return "refused" if _is_refusal(error) else "silent"
-
-
-def _is_refusal(error: Exception) -> bool:
-    """Whether the other server has answered that it does not do this."""
-    is_api = isinstance(error, errors.ApiError) and 400 <= error.status < 500 and error.status not in UNKNOWN
-    return is_api or isinstance(error, errors.GrantError)
+    return "refused" if is_refusal(error) else "silent"
 
 
 def _is_unsent(error: Exception) -> bool:
@@ -292,13 +285,12 @@ def _is_unsent(error: Exception) -> bool:
 
 def _is_temporary(error: Exception) -> bool:
     """Whether the same request may have another answer later: none came, or one that says nothing about it."""
-    return isinstance(error, DomainError) or _silent(error, "") is not None
+    return isinstance(error, DomainError) or is_silent(error)
 
 
 def _silent(error: Exception, url: str) -> str | None:
-    """The URL, if its server has not answered, or with nothing about the request."""
-    is_api = isinstance(error, errors.ApiError) and (error.status >= 500 or error.status in UNKNOWN)
-    return url if is_api or isinstance(error, errors.NoAnswer | TimeoutError) else None
+    """The URL, if its server is silent."""
+    return url if is_silent(error) else None
 
 
 def _ended(payment: OutgoingPayment) -> Failure | None:

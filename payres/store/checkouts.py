@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from payres.clock import LATEST, MINUTE
+from payres.clock import LATEST, MINUTE, SECOND
 from payres.store import secrets
 from payres.store.retention import CHECKOUTS as RULE
 from payres.store.retention import UNPAID_CHECKOUT, purge
@@ -14,6 +14,7 @@ from payres.store.work import Transaction
 
 SECRET = "checkouts"  # noqa: S105 - the name of the secret that encrypts `pending`
 LONGEST_PAUSE = 5 * MINUTE  # between attempts
+LEASE = 10 * SECOND  # longer than the wait for a slot and an attempt; then the step of a process that died is repeated
 
 State = Literal["asked", "returned", "made", "paid", "failed"]
 
@@ -125,28 +126,26 @@ def note_failure(tx: Transaction, record: CheckoutRecord, due_at: int, silent: s
     )
 
 
-def claim_due(tx: Transaction, now: int, until: int, limit: int) -> Sequence[CheckoutRecord]:
-    """The checkouts that are due; they are due again after `until`, and meanwhile do not stand before others."""
-    found = due(tx, now, limit)
+def has_due(tx: Transaction, now: int) -> bool:
+    """Whether `claim_due` has something to do."""
+    purge_at = find_number(tx, "SELECT min(purge_at) FROM checkout")
+    return (purge_at is not None and purge_at <= now) or bool(_due(tx, now, 1))
+
+
+def claim_due(tx: Transaction, now: int, limit: int) -> Sequence[CheckoutRecord]:
+    """The checkouts that are due; they are due again after a lease, and meanwhile do not stand before others. Deletes a
+    few that are kept no longer, with their secrets."""
+    purge(tx, RULE, now)
+    found = _due(tx, now, limit)
     for record in found:
-        tx.execute("UPDATE checkout SET due_at = ? WHERE id_hash = ?", (until, record.id_hash))
+        tx.execute("UPDATE checkout SET due_at = ? WHERE id_hash = ?", (now + LEASE, record.id_hash))
     return found
 
 
-def due(tx: Transaction, now: int, limit: int) -> Sequence[CheckoutRecord]:
+def _due(tx: Transaction, now: int, limit: int) -> Sequence[CheckoutRecord]:
     """Checkouts whose next step is due, longest due first, and those whose time is of a clock that was ahead."""
     rows = CHECKOUTS.list(tx, "WHERE due_at <= ? ORDER BY due_at LIMIT ?", now, limit)
     return [*rows, *CHECKOUTS.list(tx, "WHERE due_at > ? ORDER BY due_at LIMIT ?", now + LONGEST_PAUSE, limit)]
-
-
-def purge_due(tx: Transaction, now: int) -> None:
-    """Deletes a few checkouts that are kept no longer, with their secrets."""
-    purge(tx, RULE, now)
-
-
-def next_purge(tx: Transaction) -> int | None:
-    """When the first checkout is kept no longer."""
-    return find_number(tx, "SELECT min(purge_at) FROM checkout")
 
 
 def checkouts_of(tx: Transaction, incoming_payment_id: str, limit: int) -> Sequence[CheckoutRecord]:

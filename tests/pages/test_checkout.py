@@ -420,6 +420,7 @@ NOT_OPEN, NO_WAY, SILENT = "has no wallet that can be asked to pay", "cannot pay
         ("grant", (302, {"location": "http://127.0.0.1:1/x"}), NOT_OPEN),
         ("grant", (401, {"error": "invalid_client"}), NO_WAY),
         ("grant", (500, b"<h1>Oops"), SILENT),
+        ("grant", (429, b""), SILENT),
         ("quoting", {"access_token": None, "interact": {"redirect": "https://a.example/", "finish": "n"}}, NO_WAY),
         ("quoting", {"access_token": {"value": "a\r\nb", "manage": "x", "access": []}}, NOT_OPEN),
         ("quoting", {"access_token": {"value": "\u00e9", "manage": "x", "access": []}}, NOT_OPEN),
@@ -757,7 +758,7 @@ def test_payment_is_not_created_for_a_bill_that_was_paid_meanwhile(payer: Payer,
     payer.http.get(wallet.approve(), follow_redirects=True)
     wallet.answers = {}
     payer.shop.client.pay(payer.shop.wallet("alice"), payer.bill, receiveAmount=usd(1250))
-    let_time_pass([payer.shop], SETTLES / SECOND)
+    let_time_pass([payer.shop], SETTLES // SECOND)
     assert payer.end(wallet.back).startswith("Not paid Meanwhile the bill was paid, or it has ended.")
     wait_until(lambda: wallet.made("cancel"))
     assert (wallet.payments, wallet.made("create"), wallet.made("list"), wallet.made("cancel")) == ([], 1, 1, 1)
