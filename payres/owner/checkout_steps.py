@@ -31,6 +31,7 @@ TOO_FAST: Final = 5 * SECOND  # the delay after a too_fast error
 PAGES: Final = 10  # of payments at the payer's wallet, newest first
 PAGE: Final = 5  # what fits into an answer that is read
 FAILURES: Final = (errors.OpenPaymentsError, DomainError, TimeoutError)
+UNSENT: Final = (errors.NotSent, errors.TooManyRequests, DomainError)  # for sure, nothing was done
 LAPSED: Final = ("decision_expired", "approval_expired")
 
 Failure = Literal["denied", "expired", "closed", "refused", "no_funds", "silent", "failed", "part"]
@@ -108,7 +109,7 @@ class _Attempt:
                 await self._move(
                     "returned", replace(asked, not_before=not_before), due_at=not_before, is_progress=False
                 )
-            elif _is_temporary(error):
+            elif isinstance(error, DomainError) or is_silent(error):  # the next answer may be another
                 await self._postpone(FIRST_PAUSE, _silent(error, asked.grant.continue_uri))
             elif record.attempts or not is_refusal(error):  # a token may have been given that did not get here
                 await self._give_up(asked, _failure(error))
@@ -132,7 +133,7 @@ class _Attempt:
         except FAILURES as error:
             if is_refusal(error) or isinstance(error, errors.ConfigurationError):
                 await self._move("failed", failure=_failure(error))
-            elif _is_unsent(error):
+            elif isinstance(error, UNSENT):
                 await self._move("returned", asked, due_at=self._desk.clock.now(), is_progress=False)
                 self._found = self._found._replace(record=replace(self._found.record, state="returned"))
                 await self._postpone(FIRST_PAUSE, _silent(error, asked.resource_server))
@@ -276,16 +277,6 @@ def _failure(error: Exception) -> Failure:
     if isinstance(error, errors.InsufficientFunds):
         return "no_funds"
     return "refused" if is_refusal(error) else "silent"
-
-
-def _is_unsent(error: Exception) -> bool:
-    """Whether the other server has not acted on the request for sure."""
-    return isinstance(error, errors.NotSent | errors.TooManyRequests | DomainError)
-
-
-def _is_temporary(error: Exception) -> bool:
-    """Whether the same request may have another answer later: none came, or one that says nothing about it."""
-    return isinstance(error, DomainError) or is_silent(error)
 
 
 def _silent(error: Exception, url: str) -> str | None:
