@@ -24,7 +24,7 @@ from payres.identifiers import hash_secret, new_id, new_secret
 from payres.payments.incoming import fits, unpayable
 from payres.representations import amount as shown_amount
 from payres.slots import Slots
-from payres.store.checkouts import CHECKOUTS, CheckoutRecord, change_checkout, insert_checkout, pending_of
+from payres.store.checkouts import CHECKOUTS, LEASE, CheckoutRecord, change_checkout, insert_checkout, pending_of
 from payres.store.database import Database
 from payres.store.payments import INCOMING, IncomingRecord
 from payres.store.wallets import WalletRecord, find_with_wallet
@@ -35,7 +35,7 @@ from payres.wire import Amount, WalletAddress
 BEGIN_SECONDS: Final = 10.0
 LONGEST_WAIT: Final = 60  # seconds; the maximum `wait` of a grant continuation that is respected
 LATE: Final = 2 * MINUTE  # after which the payer is warned that the payment may not arrive
-LEASE: Final = 10 * SECOND  # after which the step of a process that died is done again
+UNKNOWN: Final = (408, 425, 429)  # these say nothing about the request itself
 # What the redirects of Rafiki and of payres have where the time for consent is over: nobody said no.
 EXPIRED: Final = ("invalid_interaction", "unknown_interaction", "interaction expired")
 
@@ -110,9 +110,10 @@ class Checkout(NamedTuple):
 
 
 async def begin(
-    desk: Desk, payment: IncomingRecord, receiver: WalletRecord, amount: int, payer: str, browser: str
-) -> str:
-    """Requests a grant for paying exactly this amount from the payer's server, and returns the URL for the payer.
+    desk: Desk, payment: IncomingRecord, receiver: WalletRecord, amount: int, payer: str, browser: str, shown: int
+) -> str | None:
+    """Requests a grant for paying exactly this amount from the payer's server, and returns the URL for the payer; None
+    if another payment of the browser has gone on since the form was `shown`.
 
     `payer` is the URL of a wallet address, `browser` the secret in the browser's cookie. Raises InvalidReceiver with a
     reason if the payer's server fails or refuses, Unavailable, TooManyRequests; nothing is stored then.
@@ -127,7 +128,7 @@ async def begin(
             refusal = "refused"
             asked = await _ask(desk, wallet, bill, shown_amount(amount, receiver.asset), f"{finish}/return/{secret}")
     except (errors.OpenPaymentsError, TimeoutError) as error:
-        reason = refusal if _is_refusal(error) else _reason_of(error)
+        reason = refusal if is_refusal(error) else _reason_of(error)
         raise unpayable("payer", f"its server cannot be asked: {error!s:.200}", reason) from error
     record = CheckoutRecord(
         id_hash=hash_secret(secret),
@@ -138,8 +139,8 @@ async def begin(
         state="asked",
         changed_at=desk.clock.now(),
     )
-    await desk.database.write(partial(insert_checkout, record=record, pending=asked.dump()))
-    return asked.grant.redirect
+    insert = partial(insert_checkout, record=record, pending=asked.dump(), shown=shown)
+    return asked.grant.redirect if await desk.database.write(insert) else None
 
 
 def find(work: Work, payment_id: str, secret: str) -> Checkout:
@@ -224,13 +225,20 @@ def check_server(url: str, server: str) -> None:
         raise errors.InvalidAnswer(200, [f"it names a URL of another server than {server}"])
 
 
-def _is_refusal(error: Exception) -> bool:
-    return isinstance(error, errors.GrantError) or (isinstance(error, errors.ApiError) and error.status < 500)
+def is_refusal(error: Exception) -> bool:
+    """Whether the other server has answered that it does not do this."""
+    is_api = isinstance(error, errors.ApiError) and 400 <= error.status < 500 and error.status not in UNKNOWN
+    return is_api or isinstance(error, errors.GrantError)
+
+
+def is_silent(error: Exception) -> bool:
+    """Whether the other server has not answered, or with nothing about the request."""
+    is_api = isinstance(error, errors.ApiError) and (error.status >= 500 or error.status in UNKNOWN)
+    return is_api or isinstance(error, errors.NoAnswer | TimeoutError)
 
 
 def _reason_of(error: Exception) -> str:
     """Why a server could not be asked."""
     if isinstance(error.__cause__, FetchFailed) and error.__cause__.reason == "untrusted_certificate":
         return error.__cause__.reason
-    is_silent = isinstance(error, errors.NoAnswer | errors.ServerError | TimeoutError)
-    return "unreachable" if is_silent else "bad_content"
+    return "unreachable" if is_silent(error) else "bad_content"

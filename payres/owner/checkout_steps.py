@@ -12,10 +12,10 @@ from typing import Final, Literal
 from msgspec.structs import replace
 
 from payres.client import errors
-from payres.clock import HOUR, SECOND
+from payres.clock import HOUR, MINUTE, SECOND
 from payres.errors import DomainError
-from payres.owner.checkout import LEASE, Asked, Checkout, Desk, check_server, load
-from payres.store.checkouts import LONGEST_PAUSE, State, begin_attempt, change_checkout, note_failure
+from payres.owner.checkout import Asked, Checkout, Desk, check_server, is_refusal, is_silent, load
+from payres.store.checkouts import LEASE, LONGEST_PAUSE, State, begin_attempt, change_checkout, note_failure
 from payres.store.payments import INCOMING
 from payres.store.work import Work
 from payres.visible import visible_url
@@ -26,11 +26,12 @@ LOOK_SECONDS: Final = 3.0
 TRY_FOR: Final = HOUR  # from the beginning; afterwards nothing is created any more
 FIRST_PAUSE: Final = 5 * SECOND  # after an attempt without an answer; it doubles with each
 FIRST_LOOK: Final = 2 * SECOND
+SETTLES: Final = MINUTE  # after a creation was sent, its server may still be at it
 TOO_FAST: Final = 5 * SECOND  # the delay after a too_fast error
 PAGES: Final = 10  # of payments at the payer's wallet, newest first
 PAGE: Final = 5  # what fits into an answer that is read
-UNKNOWN: Final = (408, 425, 429)  # these say nothing about the request itself
 FAILURES: Final = (errors.OpenPaymentsError, DomainError, TimeoutError)
+UNSENT: Final = (errors.NotSent, errors.TooManyRequests, DomainError)  # for sure, nothing was done
 LAPSED: Final = ("decision_expired", "approval_expired")
 
 Failure = Literal["denied", "expired", "closed", "refused", "no_funds", "silent", "failed", "part"]
@@ -108,9 +109,9 @@ class _Attempt:
                 await self._move(
                     "returned", replace(asked, not_before=not_before), due_at=not_before, is_progress=False
                 )
-            elif _is_temporary(error):
+            elif isinstance(error, DomainError) or is_silent(error):  # the next answer may be another
                 await self._postpone(FIRST_PAUSE, _silent(error, asked.grant.continue_uri))
-            elif record.attempts or not _is_refusal(error):  # a token may have been given that did not get here
+            elif record.attempts or not is_refusal(error):  # a token may have been given that did not get here
                 await self._give_up(asked, _failure(error))
             else:
                 await self._move("failed", failure=_failure(error))
@@ -130,9 +131,9 @@ class _Attempt:
         try:
             made = await self._send_creation(asked)
         except FAILURES as error:
-            if _is_refusal(error) or isinstance(error, errors.ConfigurationError):
+            if is_refusal(error) or isinstance(error, errors.ConfigurationError):
                 await self._move("failed", failure=_failure(error))
-            elif _is_unsent(error):
+            elif isinstance(error, UNSENT):
                 await self._move("returned", asked, due_at=self._desk.clock.now(), is_progress=False)
                 self._found = self._found._replace(record=replace(self._found.record, state="returned"))
                 await self._postpone(FIRST_PAUSE, _silent(error, asked.resource_server))
@@ -154,7 +155,7 @@ class _Attempt:
                 try:
                     made = await self._send_creation(asked)
                 except FAILURES as error:
-                    if not _is_refusal(error):
+                    if not is_refusal(error):
                         raise
                     failure = _failure(error)  # of the repeated request, which says nothing about the first
                     made = await self._find_payment(asked)
@@ -166,6 +167,8 @@ class _Attempt:
             return
         if made is not None:
             await self._store(made)
+        elif now < self._found.record.changed_at + SETTLES:
+            await self._postpone(FIRST_PAUSE, None)
         else:
             await self._give_up(asked, failure)
 
@@ -273,29 +276,12 @@ def _failure(error: Exception) -> Failure:
         return "expired" if isinstance(cause, errors.ApiError) and cause.reason in LAPSED else "refused"
     if isinstance(error, errors.InsufficientFunds):
         return "no_funds"
-    return "refused" if _is_refusal(error) else "silent"
-
-
-def _is_refusal(error: Exception) -> bool:
-    """Whether the other server has answered that it does not do this."""
-    is_api = isinstance(error, errors.ApiError) and 400 <= error.status < 500 and error.status not in UNKNOWN
-    return is_api or isinstance(error, errors.GrantError)
-
-
-def _is_unsent(error: Exception) -> bool:
-    """Whether the other server has not acted on the request for sure."""
-    return isinstance(error, errors.NotSent | errors.TooManyRequests | DomainError)
-
-
-def _is_temporary(error: Exception) -> bool:
-    """Whether the same request may have another answer later: none came, or one that says nothing about it."""
-    return isinstance(error, DomainError) or _silent(error, "") is not None
+    return "refused" if is_refusal(error) else "silent"
 
 
 def _silent(error: Exception, url: str) -> str | None:
-    """The URL, if its server has not answered, or with nothing about the request."""
-    is_api = isinstance(error, errors.ApiError) and (error.status >= 500 or error.status in UNKNOWN)
-    return url if is_api or isinstance(error, errors.NoAnswer | TimeoutError) else None
+    """The URL, if its server is silent."""
+    return url if is_silent(error) else None
 
 
 def _ended(payment: OutgoingPayment) -> Failure | None:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from payres.clock import SECOND, Clock
 from payres.slots import Slots, SlotsBusy
 from payres.store import checkouts
-from payres.store.checkouts import CheckoutRecord
+from payres.store.checkouts import LEASE, CheckoutRecord
 from payres.store.database import Database
 from payres.worker import Worker, cancel_all
 
@@ -24,7 +24,6 @@ AT_ONCE: Final = 32
 AT_ONCE_TO_SERVER: Final = 4  # so that payers of a slow server do not delay those of others
 QUEUE: Final = 3  # waiters per slot; others are due again after their lease
 QUEUE_SECONDS: Final = 2.0
-LEASE: Final = 10 * SECOND  # longer than the wait for a slot and an attempt
 POLL_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 1.0
 
@@ -50,12 +49,8 @@ class CheckoutWorker:
 
     async def _start(self) -> float:
         now = self._clock.now()
-        purge_at = await self._database.read(checkouts.next_purge)
-        if purge_at is not None and purge_at <= now:
-            await self._database.write(partial(checkouts.purge_due, now=now))
-        if await self._database.read(partial(checkouts.due, now=now, limit=1)):
-            claim = partial(checkouts.claim_due, now=now, until=now + LEASE, limit=BATCH)
-            for record in await self._database.write(claim):
+        if await self._database.read(partial(checkouts.has_due, now=now)):
+            for record in await self._database.write(partial(checkouts.claim_due, now=now, limit=BATCH)):
                 # In a new context: these requests to other servers count for no client.
                 task = asyncio.create_task(self._continue(record), context=Context())
                 self._tasks.add(task)

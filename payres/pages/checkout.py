@@ -1,5 +1,6 @@
 """Paying from a wallet on any server: the payer is sent to their wallet, returns, and sees the result."""
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Final, NamedTuple
@@ -27,6 +28,7 @@ from payres.visible import visible_url
 LATE_SECONDS: Final = 30  # between the refreshes of a page once the money is overdue
 # Refresh intervals in seconds of pages that go on by themselves.
 REFRESHES: Final[Mapping[str, int]] = {"made": 2, "moment": 2, "waiting": 5, "unclear": 5, "late": LATE_SECONDS}
+SHOWN: Final = re.compile("[0-9]{1,18}")  # microseconds
 STATUSES: Final = {"elsewhere": 403, "forged": 400}  # by page; 200 for all others
 # Sentences on the payer's wallet, by the reason of an error.
 PROBLEMS: Final[Mapping[str, str]] = {
@@ -93,7 +95,13 @@ async def _begin(request: Request, bill: Bill, form: Mapping[str, str]) -> Respo
         host = visible_url(payer).host
         context.rate_limits.check_checkout(request.scope)
         assert browser is not None, "check_sign_in requires the cookie"
-        return redirect(await checkout.begin(desk_of(context), bill.payment, bill.wallet, amount, payer, browser))
+        shown = int(form["shown"]) if SHOWN.fullmatch(form.get("shown", "")) else context.clock.now()
+        desk = desk_of(context)
+        url = await checkout.begin(desk, bill.payment, bill.wallet, amount, payer, browser, shown)
+        if url is not None:
+            return redirect(url)
+        told = language.say("Meanwhile your first payment has gone on. Look in your wallet before you pay again.")
+        problems, status = {"": str(told)}, 409
     except Mistyped as error:
         problems, status = {"amount": str(error)}, 400
     except DomainError as error:

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from payres.clock import LATEST, MINUTE
+from payres.clock import LATEST, MINUTE, SECOND
 from payres.store import secrets
 from payres.store.retention import CHECKOUTS as RULE
 from payres.store.retention import UNPAID_CHECKOUT, purge
@@ -14,6 +14,7 @@ from payres.store.work import Transaction
 
 SECRET = "checkouts"  # noqa: S105 - the name of the secret that encrypts `pending`
 LONGEST_PAUSE = 5 * MINUTE  # between attempts
+LEASE = 10 * SECOND  # longer than the wait for a slot and an attempt; then the step of a process that died is repeated
 
 State = Literal["asked", "returned", "made", "paid", "failed"]
 
@@ -50,17 +51,24 @@ class CheckoutRecord(msgspec.Struct, frozen=True):
 CHECKOUTS = Table(CheckoutRecord, "checkout")
 
 
-def insert_checkout(tx: Transaction, record: CheckoutRecord, pending: str) -> None:
+def insert_checkout(tx: Transaction, record: CheckoutRecord, pending: str, shown: int = LATEST) -> bool:
     """Stores a new checkout, and purges a few old ones. Others of the browser for the same payment, for which nothing
-    was created yet, are given up: otherwise both could be paid."""
-    purge(tx, RULE, record.changed_at)
+    was created yet, are given up: otherwise both could be paid. False, and nothing is stored, if one of them has gone
+    on since the form was `shown`."""
+    now, others = record.changed_at, "incoming_payment_id = ? AND browser_hash = ? AND state"
+    whose = record.incoming_payment_id, record.browser_hash
+    gone_on = f"SELECT 1 FROM checkout WHERE {others} IN ('made', 'paid') AND changed_at > ? AND changed_at <= ?"
+    if tx.execute(gone_on, (*whose, shown, now)).fetchone():
+        return False
+    purge(tx, RULE, now)
     tx.execute(
         "UPDATE checkout SET state = 'failed', failure = 'replaced', pending = NULL, due_at = NULL, changed_at = ?"
-        " WHERE incoming_payment_id = ? AND browser_hash = ? AND state = 'returned'",
-        (record.changed_at, record.incoming_payment_id, record.browser_hash),
+        f" WHERE {others} = 'returned'",
+        (now, *whose),
     )
-    encrypted, purge_at = secrets.encrypt(tx, SECRET, pending), record.changed_at + UNPAID_CHECKOUT
+    encrypted, purge_at = secrets.encrypt(tx, SECRET, pending), now + UNPAID_CHECKOUT
     CHECKOUTS.insert(tx, msgspec.structs.replace(record, pending=encrypted, purge_at=purge_at))
+    return True
 
 
 def pending_of(tx: Transaction, record: CheckoutRecord) -> str | None:
@@ -118,28 +126,26 @@ def note_failure(tx: Transaction, record: CheckoutRecord, due_at: int, silent: s
     )
 
 
-def claim_due(tx: Transaction, now: int, until: int, limit: int) -> Sequence[CheckoutRecord]:
-    """The checkouts that are due; they are due again after `until`, and meanwhile do not stand before others."""
-    found = due(tx, now, limit)
+def has_due(tx: Transaction, now: int) -> bool:
+    """Whether `claim_due` has something to do."""
+    purge_at = find_number(tx, "SELECT min(purge_at) FROM checkout")
+    return (purge_at is not None and purge_at <= now) or bool(_due(tx, now, 1))
+
+
+def claim_due(tx: Transaction, now: int, limit: int) -> Sequence[CheckoutRecord]:
+    """The checkouts that are due; they are due again after a lease, and meanwhile do not stand before others. Deletes a
+    few that are kept no longer, with their secrets."""
+    purge(tx, RULE, now)
+    found = _due(tx, now, limit)
     for record in found:
-        tx.execute("UPDATE checkout SET due_at = ? WHERE id_hash = ?", (until, record.id_hash))
+        tx.execute("UPDATE checkout SET due_at = ? WHERE id_hash = ?", (now + LEASE, record.id_hash))
     return found
 
 
-def due(tx: Transaction, now: int, limit: int) -> Sequence[CheckoutRecord]:
+def _due(tx: Transaction, now: int, limit: int) -> Sequence[CheckoutRecord]:
     """Checkouts whose next step is due, longest due first, and those whose time is of a clock that was ahead."""
     rows = CHECKOUTS.list(tx, "WHERE due_at <= ? ORDER BY due_at LIMIT ?", now, limit)
     return [*rows, *CHECKOUTS.list(tx, "WHERE due_at > ? ORDER BY due_at LIMIT ?", now + LONGEST_PAUSE, limit)]
-
-
-def purge_due(tx: Transaction, now: int) -> None:
-    """Deletes a few checkouts that are kept no longer, with their secrets."""
-    purge(tx, RULE, now)
-
-
-def next_purge(tx: Transaction) -> int | None:
-    """When the first checkout is kept no longer."""
-    return find_number(tx, "SELECT min(purge_at) FROM checkout")
 
 
 def checkouts_of(tx: Transaction, incoming_payment_id: str, limit: int) -> Sequence[CheckoutRecord]:

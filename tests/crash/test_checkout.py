@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from payres.clock import SystemClock
-from payres.owner.checkout import LEASE
+from payres.store.checkouts import LEASE
 from tests.crash.serve import SharedClock, serve_by
 from tests.crash.server import Server
 from tests.helpers import TIMEOUT, Json, last_segment, sign_in_token, usd, wait_until

@@ -9,8 +9,8 @@ import pytest
 from payres.clock import SECOND
 from payres.owner import checkout_steps, checkout_worker
 from payres.owner.checkout import Desk
-from payres.owner.checkout_worker import AT_ONCE_TO_SERVER, BATCH, LEASE
-from payres.store.checkouts import CHECKOUTS, CheckoutRecord, change_checkout, insert_checkout
+from payres.owner.checkout_worker import AT_ONCE_TO_SERVER, BATCH
+from payres.store.checkouts import CHECKOUTS, LEASE, CheckoutRecord, change_checkout, insert_checkout
 from payres.store.work import Work
 from tests.helpers import last_segment, receiver_of, wait_until
 from tests.instance import Instance, run_instance

@@ -21,7 +21,7 @@ from payres.http.server import settings_of
 from payres.limits import BURST_SECONDS, CHECKOUT_RATE
 from payres.owner import checkout_worker
 from payres.owner.checkout import load
-from payres.owner.checkout_steps import TOO_FAST
+from payres.owner.checkout_steps import SETTLES, TOO_FAST
 from payres.store.checkouts import CHECKOUTS, CheckoutRecord, State, change_checkout
 from payres.store.payments import OUTGOING
 from payres.testing import instance as testing
@@ -420,6 +420,7 @@ NOT_OPEN, NO_WAY, SILENT = "has no wallet that can be asked to pay", "cannot pay
         ("grant", (302, {"location": "http://127.0.0.1:1/x"}), NOT_OPEN),
         ("grant", (401, {"error": "invalid_client"}), NO_WAY),
         ("grant", (500, b"<h1>Oops"), SILENT),
+        ("grant", (429, b""), SILENT),
         ("quoting", {"access_token": None, "interact": {"redirect": "https://a.example/", "finish": "n"}}, NO_WAY),
         ("quoting", {"access_token": {"value": "a\r\nb", "manage": "x", "access": []}}, NOT_OPEN),
         ("quoting", {"access_token": {"value": "\u00e9", "manage": "x", "access": []}}, NOT_OPEN),
@@ -737,16 +738,17 @@ def test_payment_is_found_among_others(payer: Payer, wallet: Rafiki) -> None:
 
 
 def test_refusal_of_the_second_creation_says_nothing_about_the_first(payer: Payer, wallet: Rafiki) -> None:
-    """The first request was still on its way when the second was sent."""
+    """The first request was still on its way when the second was sent, and after its refusal."""
     payer.asked(wallet.wallet)
     wallet.lost = {"create"}
     payer.http.get(wallet.approve(), follow_redirects=True)
     wallet.lost = set()
     empty = {"pagination": {"hasNextPage": False, "hasPreviousPage": False}, "result": []}
-    lists = [(200, empty), None]
+    lists = [(200, empty), (200, empty), None]
     wallet.answers["list"] = lambda _: lists.pop(0)
     wait_for(payer, lambda: wallet.made("read") > 0)
     assert (wallet.refused, len(wallet.payments), wallet.made("create")) == (["create: invalid quote"], 1, 2)
+    assert (lists, wallet.made("cancel")) == ([], 0)
     assert words(payer, wallet.back).startswith("On its way")
 
 
@@ -756,6 +758,7 @@ def test_payment_is_not_created_for_a_bill_that_was_paid_meanwhile(payer: Payer,
     payer.http.get(wallet.approve(), follow_redirects=True)
     wallet.answers = {}
     payer.shop.client.pay(payer.shop.wallet("alice"), payer.bill, receiveAmount=usd(1250))
+    let_time_pass([payer.shop], SETTLES // SECOND)
     assert payer.end(wallet.back).startswith("Not paid Meanwhile the bill was paid, or it has ended.")
     wait_until(lambda: wallet.made("cancel"))
     assert (wallet.payments, wallet.made("create"), wallet.made("list"), wallet.made("cancel")) == ([], 1, 1, 1)
@@ -772,6 +775,28 @@ def test_who_begins_again_does_not_pay_twice(payer: Payer, wallet: Rafiki) -> No
     let_time_pass([payer.shop], 60)
     assert words_of(payer.http.get(wallet.approve(), follow_redirects=True)).startswith("On its way")
     assert (wallet.made("create"), len(wallet.payments)) == (1, 1)
+
+
+def test_payment_that_goes_on_while_the_form_is_open_is_not_begun_again(
+    servers: Sequence[Instance], wallet: Rafiki
+) -> None:
+    with browsing(servers[0], None) as it:
+        it.asked(wallet.wallet, amount="7")
+        wallet.answers["continue"] = lambda _: (503, b"")
+        it.http.get(wallet.approve(), follow_redirects=True)
+        wallet.answers = {}
+        shown = shown_by(it)  # who begins again
+        wait_for(it, lambda: wallet.made("read") > 0)
+        page = it.begin(wallet.wallet, amount="7", shown=shown)
+        told = "Meanwhile your first payment has gone on. Look in your wallet before you pay again."
+        assert (page.status_code, told in words_of(page)) == (409, True)
+        it.asked(wallet.wallet, amount="7", shown=shown_by(it))  # who has looked
+
+
+def shown_by(payer: Payer) -> str:
+    found = re.search(r'name="shown" value="([0-9]+)"', payer.http.get(payer.path).text)
+    assert found is not None
+    return found[1]
 
 
 def test_secrets_are_deleted_after_a_day(payer: Payer, wallet: Rafiki) -> None:
