@@ -185,8 +185,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._unparsed += data
             self._parse_received()
 
-    def eof_received(self) -> None:
-        """The client has closed."""
+    def eof_received(self) -> None:  # the client has closed
         self._close()
 
     def on_message_begin(self) -> None:
@@ -324,12 +323,13 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _parse(self, data: bytes | bytearray) -> None:
         """uvicorn's data_received, except that an offer to upgrade changes nothing (RFC 9110 section 7.8). The parser
-        would take a body after it for the other protocol's data, so it gets the head again, without the offer."""
+        takes what follows for the other protocol's, or for nothing, so a new one gets the head without the offer."""
         while data:
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as offer:
                 data = without_offer(self.parser, self.url, self.headers) + data[offer.args[0] :]
+                self.parser = httptools.HttpRequestParser(self)
             except httptools.HttpParserError as error:
                 raised = error.__context__  # by on_headers_complete
                 self._reject(raised if isinstance(raised, DomainError) else malformed())

@@ -236,6 +236,17 @@ def test_offer_of_another_protocol_is_passed_over(connection: socket.socket, pro
     assert [answer.status for answer in answers_of(connection)] == [200] * 4
 
 
+@pytest.mark.parametrize("pieces", [1, 7])
+@pytest.mark.parametrize(("version", "options"), [(b"1.1", b"close, upgrade"), (b"1.0", b"upgrade")])
+def test_offer_in_the_last_request_is_passed_over(
+    connection: socket.socket, version: bytes, options: bytes, pieces: int
+) -> None:
+    head = GET.replace(b"1.1", version).replace(b"\r\n\r\n", b"\r\nconnection: %b\r\nupgrade: h2c\r\n\r\n" % options)
+    send_in_pieces(connection, head, pieces)
+    [answer] = answers_of(connection)
+    assert answer.status == 200
+
+
 OFFER = b"connection: Upgrade, HTTP2-Settings\r\nupgrade: %b\r\nhttp2-settings: AAMAAABk\r\n"
 FRAMED = {
     "length": b"content-length: %d\r\n\r\n%b" % (len(GET), GET),
