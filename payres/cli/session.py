@@ -29,7 +29,7 @@ from payres.settings import (
     settings_file,
 )
 from payres.store.connections import connect_standby, connect_writer, is_followed
-from payres.store.lost_commits import LostCommits
+from payres.store.lost_commits import LostCommits, note_command
 from payres.store.migrations import UnusableDatabase
 from payres.store.work import Environment, FailStop, Work
 
@@ -107,6 +107,7 @@ class Session:
             connection.execute("BEGIN IMMEDIATE")
             unit(Work(connection, self.environment))
             connection.execute("COMMIT")
+            note_command(connection, self.settings.database)
 
     def show(self, resource: JsonObject | msgspec.Struct, text: str) -> None:
         """Prints the resource: as one JSON object with --json, otherwise as text."""
@@ -138,6 +139,8 @@ class Session:
             connection.execute(begin)
             result = unit(Work(connection, self.environment))
             connection.execute("COMMIT")
+            if begin != "BEGIN":
+                note_command(connection, self.settings.database)
         return result
 
     @contextmanager

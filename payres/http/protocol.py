@@ -185,8 +185,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._unparsed += data
             self._parse_received()
 
-    def eof_received(self) -> None:
-        """The client has closed."""
+    def eof_received(self) -> None:  # the client has closed
         self._close()
 
     def on_message_begin(self) -> None:

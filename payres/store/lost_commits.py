@@ -2,13 +2,14 @@
 
 After a kill the newest commits are only in the log. If that is gone, SQLite opens the database without a word. So each
 run of the server has a token, in its row and in the lock file; the lock file also has the position that its commits
-have reached. It is written after each commit and not synced, so a power cut can leave an older position, never one
-that the log does not have.
+have reached, and in a second place that of the commands which ran meanwhile. It is written after each commit and not
+synced, so a power cut can leave an older position, never one that the log does not have.
 
 A log may be gone rightfully: a command or another program that had the database open has applied it. Then the database
 has the position. Whoever opens a database without its server, and finds nothing missing, removes the token of the run.
 """
 
+import fcntl
 import logging
 import os
 import sqlite3
@@ -59,9 +60,8 @@ class HighWaterMark:
     def note(self, position: Position) -> None:
         """Writes the position; an error leaves the one before."""
         if position != self._last:
-            event, transfer, change = position
             with suppress(OSError):
-                os.pwrite(self._file, f"{self._token} {event} {transfer} {change}".ljust(_MARK_BYTES).encode(), 0)
+                _write_mark(self._file, self._token, position, 0)
                 self._last = position
 
     def close(self) -> None:
@@ -89,6 +89,16 @@ def check_complete(
     if lost is None:
         with suppress(sqlite3.OperationalError):  # read-only, or locked by another program
             connection.execute("UPDATE server_run SET token = NULL WHERE token = ?", (token,))
+
+
+def note_command(tx: Transaction, database: str) -> None:
+    """Writes the position that a command has reached beside the server whose run it is."""
+    with suppress(OSError, sqlite3.Error):
+        token = _token_of(tx)
+        if token is not None:
+            with open(_lock_file(database), "r+b") as file:
+                fcntl.lockf(file, fcntl.LOCK_EX, _MARK_BYTES, _MARK_BYTES)  # or an earlier command could be the last
+                _write_mark(file.fileno(), token, Position.of(tx), _MARK_BYTES)
 
 
 def remove_token(tx: Transaction) -> None:
@@ -159,13 +169,20 @@ def _has_tokens(connection: Transaction) -> bool:
 
 
 def _read_mark(database: str, token: str) -> Position | None:
-    """The position that the run has reached, if the lock file has it."""
-    try:
-        with open(_lock_file(database), encoding="ascii") as file:
-            found, event, transfer, change = file.read(_MARK_BYTES).split()
-        return Position(int(event), int(transfer), change) if found == token else None
-    except (OSError, ValueError):
-        return None
+    """The position that the run has reached, by the server or by commands, if the lock file has it."""
+    positions = []
+    with suppress(OSError), open(_lock_file(database), "rb") as file:
+        for mark in (file.read(_MARK_BYTES), file.read(_MARK_BYTES)):
+            with suppress(ValueError):
+                found, event, transfer, change = mark.decode("ascii").split()
+                if found == token:
+                    positions.append(Position(int(event), int(transfer), change))
+    return Position(*map(max, zip(*positions, strict=True))) if positions else None
+
+
+def _write_mark(file: int, token: str, position: tuple[int, int, str], offset: int) -> None:
+    event, transfer, change = position
+    os.pwrite(file, f"{token} {event} {transfer} {change}".ljust(_MARK_BYTES).encode(), offset)
 
 
 def _lock_file(database: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from payres.cli.session import Session
 from payres.operator import wallets
 from payres.operator.backups import make_backup, restore_backup
 from payres.settings import Settings
@@ -134,6 +135,23 @@ async def test_start_without_the_log_of_a_killed_server_is_refused(killed: Path,
         assert read(killed) == content, "the log still fits"
     side_file(killed, "-wal").write_bytes(log)
     assert await deposits_at_start(killed) == 2
+
+
+async def test_commits_of_commands_beside_the_server_are_missed_too(served: Path, tmp_path: Path) -> None:
+    with server_lock(str(served)):
+        database = await begin(served)
+        session = Session(Settings(database=str(served)), as_json=False)
+        session.write(deposit)
+        await database.write(lambda work: None)
+        session.write(deposit)
+        path = copy(served, tmp_path / "killed", *ALL)
+        await database.close()
+    log = read(side_file(path, "-wal"))
+    remove_log(path)
+    with pytest.raises(LostCommits, match=r"\(events: 2, transfers: 2, and the last changes by operators\)"):
+        await deposits_at_start(path)
+    side_file(path, "-wal").write_bytes(log)
+    assert await deposits_at_start(path) == 4
 
 
 async def test_what_is_missing_is_counted(killed: Path) -> None:
