@@ -25,7 +25,8 @@ from payres.federation.incoming_payments import RemoteReceivers
 from payres.federation.rates import watch_rates
 from payres.federation.takeover import watch_base_url
 from payres.federation.transport import Bounds
-from payres.grants.sign_in import PasswordGate, SignInGuard
+from payres.grants.passwords import PasswordGate
+from payres.grants.sign_in import SignInGuard
 from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import Admission, RateLimits
 from payres.http.cross_origin import CrossOrigin

@@ -18,7 +18,7 @@ VALUES = {
 }
 # What runs on other threads beside the event loop, and what bounds how much of it there is at a time.
 THREADS = {
-    "payres/grants/sign_in.py": "the slots of PasswordGate, with threads of its own",
+    "payres/grants/passwords.py": "the slots of PasswordGate, with threads of its own",
     "payres/store/database.py": "one batch of a lane at a time, on the lane's own thread",
     "payres/admin/serving.py": "the document, which is cached",
     "payres/routes/routing.py": "imports, under a lock; the document, which is cached",

@@ -12,7 +12,7 @@ from payres.admin.steps import NewPassword
 from payres.errors import DomainError
 from payres.gnap import AccessTokenRequest, ContinueRequest, Interact
 from payres.grants.intervals import parse_interval
-from payres.grants.sign_in import hash_password
+from payres.grants.passwords import hash_password
 from payres.http.responses import check_accept
 from payres.routes.requests import idempotency_key, page_query
 from payres.signatures.fields import content_digest, digest_problem, read_parameters, read_signatures

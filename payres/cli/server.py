@@ -27,8 +27,8 @@ from payres.cli.options import WholeNumber
 from payres.cli.session import JsonObject, Session, warn, with_session
 from payres.clock import format_time_if_any
 from payres.gnap import GrantRequest
+from payres.grants.passwords import hash_password, verify_password
 from payres.grants.requests import request_grant
-from payres.grants.sign_in import hash_password, verify_password
 from payres.limits import BACKLOG, MAX_CONNECTIONS, SPARE_FILES
 from payres.logs import RequestLog
 from payres.operator import wallets

@@ -8,7 +8,7 @@ import click
 from payres.cli.commands import Group
 from payres.cli.options import WholeNumber, secret_option
 from payres.cli.session import Session, with_session
-from payres.grants.sign_in import hash_password
+from payres.grants.passwords import hash_password
 from payres.operator import wallets
 from payres.operator.assets import MAX_SCALE
 from payres.operator.wallets import WALLET, Wallet, named_wallet

@@ -15,14 +15,7 @@ from payres.clock import SECOND
 from payres.errors import InteractionUnknown, InvalidAmount, InvalidInteraction, WrongState
 from payres.gnap import OutgoingPaymentAccess, interaction_hash
 from payres.grants.access import granted_access
-from payres.grants.sign_in import (
-    Browser,
-    check_csrf,
-    find_session,
-    keyed,
-    known_browser,
-    signed_out,
-)
+from payres.grants.sign_in import Browser, check_csrf, find_session, keyed, known_browser, signed_out
 from payres.grants.tokens import emit
 from payres.limits import APPROVAL_SECONDS
 from payres.store import audit, grants, retention, wallets

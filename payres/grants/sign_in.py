@@ -1,47 +1,36 @@
 """Signing in with a password: wallet owners on consent pages, operators on the admin pages.
 
-Passwords are stored as Argon2id hashes (RFC 9106). Sessions and known browsers are stored as hashes only.
+Sessions and known browsers are stored as hashes only.
 """
 
-import asyncio
 import hashlib
 import hmac
-import unicodedata
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
 
 from payres.clock import MINUTE, SECOND
-from payres.errors import InsufficientAccess, InvalidRequest, SignInFailed, TooManyRequests, Unavailable
+from payres.errors import InsufficientAccess, SignInFailed, TooManyRequests
+from payres.grants.passwords import Account, Nobody, PasswordGate, password_slots, too_busy
 from payres.identifiers import hash_secret
 from payres.limits import (
     MAX_COUNTED,
-    MAX_PASSWORD_LENGTH,
     MAX_WRONG_PASSWORDS,
     MAX_WRONG_PASSWORDS_PER_ADDRESS,
     MAX_WRONG_PASSWORDS_PER_WALLET,
-    MIN_PASSWORD_LENGTH,
-    PASSWORDS_AT_ONCE,
-    PASSWORDS_WAITING,
 )
-from payres.slots import Slots, SlotsBusy
+from payres.slots import SlotsBusy
 from payres.store import sessions
-from payres.store.operators import OperatorRecord
 from payres.store.sessions import OF_WALLETS, Kind, SessionRecord
-from payres.store.wallets import WalletRecord
 from payres.store.work import Work
 
 WINDOW: Final = 15 * MINUTE
-BUSY_SECONDS: Final = 5  # in which a full queue is processed, also on a slow machine
 # The secret in a cookie as a regular expression: 256 bits of URL-safe base64, as `new_secret` makes them.
 COOKIE_VALUE: Final = rb"[A-Za-z0-9_-]{43}"
 
-T = TypeVar("T")
 Key = tuple[object, ...]  # that attempts are counted under
 
 
@@ -50,57 +39,6 @@ class Guesser(NamedTuple):
 
     address: str | None = None
     known_browser: bytes | None = None
-
-
-class Nobody(msgspec.Struct, frozen=True):
-    """Stands for an account that does not exist, so that attempts are counted all the same."""
-
-    id: int
-    password_hash: None = None
-    unlocked_at: None = None
-
-
-Account = WalletRecord | OperatorRecord | Nobody
-
-
-class PasswordGate:
-    """All hashing of passwords in a server: PASSWORDS_AT_ONCE at a time, on threads of their own, one for each key.
-
-    Known browsers go straight to it; sign-ins from others and new passwords wait in queues of their own for their turn.
-    """
-
-    def __init__(self) -> None:
-        self._slots, self._new = password_slots(), password_slots()
-        self._threads = ThreadPoolExecutor(PASSWORDS_AT_ONCE, "passwords")
-
-    async def verify(self, account: Account, password: str, key: Hashable) -> bool:
-        """See verify_password. Raises SlotsBusy."""
-        async with self._slots.slot(key):
-            return await self._run(partial(verify_password, account, password))
-
-    async def hash(self, password: str, key: Hashable, check: Callable[[], Awaitable[object]]) -> str:
-        """The hash of a new password, see hash_password. `check` raises when it is not to be set any more.
-
-        Raises InvalidRequest, Unavailable if too many are waiting, and what `check` raises.
-        """
-        try:
-            async with self._new.slot(key), self._slots.slot(key):
-                await check()  # the wait may have been long
-                return await self._run(partial(hash_password, password))
-        except SlotsBusy as busy:
-            raise _too_busy() from busy
-
-    def close(self) -> None:
-        """Lets the threads end."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-    async def _run(self, function: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
-
-
-def password_slots() -> Slots:
-    """Slots for passwords, one for each key, so that one account cannot take all of them."""
-    return Slots(PASSWORDS_AT_ONCE, 1, queue=PASSWORDS_WAITING // PASSWORDS_AT_ONCE)
 
 
 class SignInGuard:
@@ -127,7 +65,7 @@ class SignInGuard:
                 is_right = await self._gate.verify(account, password, (self._noun, account.id))
         except SlotsBusy as busy:
             self._take_back(keys, now)
-            raise _too_busy() from busy
+            raise too_busy() from busy
         if not is_right:
             raise wrong_password(self._noun)
         here, *wider = keys  # the wider counts are shared, so only this attempt is removed
@@ -183,53 +121,9 @@ def _too_many(wrong: str, wait: int) -> TooManyRequests:
     return TooManyRequests(says, retry_after=-(-wait // SECOND))
 
 
-def _too_busy() -> Unavailable:
-    sentence = "Too many passwords are waiting just now, so yours was not looked at. Try again shortly"
-    return Unavailable(sentence, retry_after=BUSY_SECONDS)
-
-
 def wrong_password(noun: str = "wallet") -> SignInFailed:
     """The error for a wrong password."""
     return SignInFailed(f"This is not the password of this {noun}", reason="wrong_password")
-
-
-def hash_password(password: str) -> str:
-    """The encoded Argon2id hash of a password: parameters, salt and hash. Raises InvalidRequest."""
-    from argon2 import PasswordHasher  # slow to load: longer than most commands run
-
-    encoded = _encoded(password)
-    if encoded is None or len(encoded.decode()) < MIN_PASSWORD_LENGTH or len(password) > MAX_PASSWORD_LENGTH:
-        sentence = f"A password has {MIN_PASSWORD_LENGTH} to {MAX_PASSWORD_LENGTH} characters of Unicode"
-        raise InvalidRequest(sentence, field="password")
-    return PasswordHasher().hash(encoded)
-
-
-def verify_password(account: Account | None, password: str) -> bool:
-    """Whether the password is the account's.
-
-    Takes equally long if the account does not exist or has no password, so that the time reveals nothing.
-    """
-    from argon2 import PasswordHasher
-    from argon2.exceptions import VerifyMismatchError
-
-    hasher = PasswordHasher()
-    attempt = _encoded(password[: MAX_PASSWORD_LENGTH + 1])
-    stored = account.password_hash if account else None
-    if stored is None or attempt is None:
-        hasher.hash(attempt or b"")
-        return False
-    try:
-        return hasher.verify(stored, attempt)
-    except VerifyMismatchError:
-        return False
-
-
-def _encoded(password: str) -> bytes | None:
-    """The password in NFC, the same for all keyboards (RFC 8265 section 4.2); None if not valid Unicode."""
-    try:
-        return unicodedata.normalize("NFC", password).encode()
-    except UnicodeEncodeError:
-        return None
 
 
 class Browser(msgspec.Struct, frozen=True):

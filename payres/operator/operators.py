@@ -9,7 +9,8 @@ from typing import Annotated, Final, NamedTuple
 from payres.clock import MINUTE, format_time, lasts
 from payres.errors import NotFound
 from payres.grants import sign_in
-from payres.grants.sign_in import Account, Browser, SignedIn
+from payres.grants.passwords import Account
+from payres.grants.sign_in import Browser, SignedIn
 from payres.identifiers import hash_secret
 from payres.operator.declarations import command
 from payres.operator.inputs import check_name, said

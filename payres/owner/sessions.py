@@ -5,7 +5,8 @@ from typing import Final
 from payres.clock import HOUR, MINUTE
 from payres.errors import InvalidReceiver
 from payres.grants import sign_in
-from payres.grants.sign_in import Account, Browser
+from payres.grants.passwords import Account
+from payres.grants.sign_in import Browser
 from payres.identifiers import hash_secret
 from payres.owner.sending import typed_url
 from payres.store.sessions import OF_WALLETS, extend_session

@@ -10,7 +10,8 @@ from starlette.responses import Response
 from payres.admin.serving import ActorRequest
 from payres.errors import DomainError, MethodNotAllowed, SignInFailed
 from payres.grants import sign_in
-from payres.grants.sign_in import Account, Browser, Guesser, SignInGuard, check_csrf
+from payres.grants.passwords import Account
+from payres.grants.sign_in import Browser, Guesser, SignInGuard, check_csrf
 from payres.pages.forms import (
     Cookies,
     browser_of,

@@ -17,7 +17,8 @@ from payres.events.sender import Sender
 from payres.federation.http import GuardedClient
 from payres.federation.identity import OwnIdentity
 from payres.federation.incoming_payments import RemoteReceivers
-from payres.grants.sign_in import PasswordGate, SignInGuard
+from payres.grants.passwords import PasswordGate
+from payres.grants.sign_in import SignInGuard
 from payres.grants.tokens import Holders
 from payres.http.admin_hosts import AdminHosts
 from payres.http.admission import RateLimits

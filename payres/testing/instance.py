@@ -21,7 +21,7 @@ from payres.application import create_app
 from payres.client import Client, Grant, access, money
 from payres.clock import MovableClock
 from payres.gnap import Access
-from payres.grants.sign_in import hash_password
+from payres.grants.passwords import hash_password
 from payres.http.server import settings_of
 from payres.logs import RequestLog
 from payres.operator import invariant_checks, wallets

@@ -8,7 +8,7 @@ import pytest
 
 from payres.admin import serving
 from payres.amounts import MAX_DECIMAL_LENGTH, MAX_RATE_LENGTH
-from payres.grants.sign_in import verify_password
+from payres.grants.passwords import verify_password
 from payres.operator.api_keys import revoke_api_key
 from payres.operator.wallets import require_wallet
 from tests.admin.conftest import BASE, Program

@@ -11,7 +11,7 @@ from functools import partial
 import httpx2
 import pytest
 
-from payres.grants.sign_in import hash_password
+from payres.grants.passwords import hash_password
 from payres.limits import MAX_WRONG_PASSWORDS_PER_WALLET, PASSWORDS_AT_ONCE, PASSWORDS_WAITING
 from payres.operator import operators, wallets
 from payres.operator.api_keys import create_api_key
@@ -146,7 +146,7 @@ def test_flood_of_new_passwords(
         return "hash"
 
     url, ask = made_by(shared, owner.path)
-    monkeypatch.setattr("payres.grants.sign_in.hash_password", hashed_later)
+    monkeypatch.setattr("payres.grants.passwords.hash_password", hashed_later)
     with (
         OwnersBrowser(shared, owner.path) as page,
         httpx2.Client(timeout=TIMEOUT) as http,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from payres.grants.sign_in import verify_password
+from payres.grants.passwords import verify_password
 from payres.store.connections import connect_writer
 from payres.store.wallets import find_wallet
 from tests.cli.conftest import CREATE, AsJson, Command, rows_of

@@ -1,18 +1,16 @@
-"""Passwords as they are stored, and how many may be wrong, from whom, and be looked at at a time."""
+"""How many passwords may be wrong, from whom, and be looked at and set at a time."""
 
 import asyncio
-import subprocess
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 
-import argon2
 import pytest
 
 from payres.clock import DAY, MINUTE, SECOND
 from payres.errors import DomainError, NotFound
-from payres.grants import sign_in
-from payres.grants.sign_in import Guesser, PasswordGate, SignInGuard, hash_password, verify_password
+from payres.grants import passwords
+from payres.grants.passwords import PasswordGate
+from payres.grants.sign_in import Guesser, SignInGuard
 from payres.limits import (
     MAX_WRONG_PASSWORDS,
     MAX_WRONG_PASSWORDS_PER_ADDRESS,
@@ -33,68 +31,13 @@ def wallet(number: int = 1, unlocked_at: int | None = None, password_hash: str |
     return WalletRecord(number, f"wallet{number}", None, 1, *about)
 
 
-# Passwords as they are stored
-
-
-def test_password_is_stored_as_salted_argon2id() -> None:
-    one, other = (hash_password("correct horse") for _ in range(2))
-    assert one != other
-    assert one.startswith("$argon2id$")
-    for attempt in ("correct horse", "correct horse ", ""):
-        assert verify_password(wallet(password_hash=one), attempt) == (attempt == "correct horse")
-
-
-def test_hashing_takes_as_much_work_as_rfc_9106_recommends() -> None:
-    """Section 4, the second recommended option; in a process of its own, because this one saves the work."""
-    program = "from payres.grants.sign_in import hash_password; print(hash_password('long secret'))"
-    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert printed.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
-
-
-@pytest.mark.parametrize("password", ["", "x" * 7, "e\u0301" * 7, "x" * 1025, "x" * 8 + "\udcff"])
-def test_password_of_a_wrong_length_or_no_unicode_is_refused(password: str) -> None:
-    with pytest.raises(DomainError, match="A password has"):
-        hash_password(password)
-
-
-@pytest.mark.parametrize(
-    ("password", "attempt", "is_right"),
-    [
-        ("caf\u00e9 au lait", "cafe\u0301 au lait", True),  # two spellings of accents
-        ("old", "old", True),  # too short by now
-        ("x" * 1024, "x" * 1024, True),
-        ("x" * 1024, "x" * 1025, False),
-    ],
-)
-def test_password_is_compared_as_people_type_it(password: str, attempt: str, is_right: bool) -> None:
-    stored = argon2.PasswordHasher().hash(password.encode())
-    assert verify_password(wallet(password_hash=stored), attempt) is is_right
-
-
-@pytest.mark.parametrize("attempt", ["secret", "\udcff", "x" * 100_000])
-@pytest.mark.parametrize("record", [None, wallet(password_hash=None)])
-def test_looking_takes_as_long_when_there_is_nothing_to_compare_with(
-    record: WalletRecord | None, attempt: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hashed: list[str | bytes] = []
-    original = argon2.PasswordHasher.hash
-
-    def counting(self: argon2.PasswordHasher, password: str | bytes) -> str:
-        hashed.append(password)
-        return original(self, password)
-
-    monkeypatch.setattr(argon2.PasswordHasher, "hash", counting)
-    assert not verify_password(record, attempt)
-    assert len(hashed) == 1
-
-
 # How many may be wrong
 
 
 @pytest.fixture
 def guard(monkeypatch: pytest.MonkeyPatch) -> SignInGuard:
     """The right password is `right`, and saying so takes no time."""
-    monkeypatch.setattr(sign_in, "verify_password", lambda wallet, password: password == "right")
+    monkeypatch.setattr(passwords, "verify_password", lambda wallet, password: password == "right")
     return SignInGuard(PasswordGate())
 
 
@@ -221,7 +164,7 @@ class Hashing:
 @pytest.fixture
 def hashing(monkeypatch: pytest.MonkeyPatch) -> Hashing:
     slow = Hashing()
-    monkeypatch.setattr(sign_in, "verify_password", slow)
+    monkeypatch.setattr(passwords, "verify_password", slow)
     return slow
 
 
@@ -293,7 +236,7 @@ async def set_password(gate: PasswordGate, number: int = 1, check: Callable[[], 
 @pytest.fixture
 def setting(hashing: Hashing, monkeypatch: pytest.MonkeyPatch) -> Hashing:
     """As `hashing`, where each new password is number 0."""
-    monkeypatch.setattr(sign_in, "hash_password", lambda password: hashing(wallet(0), password))
+    monkeypatch.setattr(passwords, "hash_password", lambda password: hashing(wallet(0), password))
     return hashing
 
 

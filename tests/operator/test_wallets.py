@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from payres.errors import DomainError
-from payres.grants.sign_in import hash_password, verify_password
+from payres.grants.passwords import hash_password, verify_password
 from payres.operator import wallets
 from payres.store import sessions
 from payres.store.accounts import ACCOUNTS

@@ -20,8 +20,9 @@ from payres.clock import MovableClock
 from payres.errors import DomainError
 from payres.gnap import GrantRequest, GrantResponse
 from payres.grants import consent, requests, tokens
+from payres.grants.passwords import hash_password
 from payres.grants.requests import request_grant
-from payres.grants.sign_in import Browser, csrf_token, hash_password, open_session
+from payres.grants.sign_in import Browser, csrf_token, open_session
 from payres.identifiers import hash_secret
 from payres.limits import MAX_KNOWN_BROWSERS, MAX_WRONG_PASSWORDS
 from payres.operator import grants, keys, wallets
