@@ -7,7 +7,7 @@ from payres.amounts import MAX_DECIMAL_LENGTH, MAX_LEDGER, Asset
 from payres.pages.language import Language, marked
 
 PLAIN: Final = re.compile(r"(?=.*[0-9])([0-9]*)(?:[.,]([0-9]*))?")
-GROUPED: Final = re.compile(r"([0-9]{1,3}([.,'’ ])[0-9]{3}(?:\2[0-9]{3})*)(?:(?!\2)[.,]([0-9]*))?")
+GROUPED: Final = re.compile(r"([0-9]{1,3}([.,'’ ])[0-9]{3}(?:\2[0-9]{3})*)(?:(?!\2)[.,]([0-9]+))?")
 # Currency signs accepted in place of a code; an ambiguous sign means the wallet's currency.
 SIGNS: Final = {"$": ("USD", "AUD", "CAD", "MXN", "NZD", "SGD"), "€": ("EUR",), "£": ("GBP",), "¥": ("JPY", "CNY")}
 # Full-width ASCII and the yen sign, which Chinese and Japanese keyboards write, and the other spaces between groups.

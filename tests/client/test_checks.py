@@ -91,6 +91,12 @@ def test_amount_is_sent_whether_it_is_a_dict_or_not(call: str) -> None:
     assert json.loads(as_dict.content.partition(b'mount":')[2].partition(b"}")[0] + b"}") == usd(500)
 
 
+@pytest.mark.parametrize("call", ANSWERS)
+def test_server_may_drop_leading_zeros_of_an_amount(call: str) -> None:
+    """A payment that was made must not look like one that was not, or an app makes it again."""
+    assert len(sent(call, usd(500) | {"value": "00500"})) == 1
+
+
 @pytest.mark.parametrize("call", CALLS)
 def test_nothing_is_sent_for_what_is_no_amount(call: str) -> None:
     script = Script()

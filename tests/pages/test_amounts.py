@@ -72,6 +72,8 @@ def test_amount_is_read_as_people_write_it(text: str, asset: Asset, value: int) 
             for text in ("1\n2", "1 2", "12 34", "1\t234", "1\n234", "5²", "½")
         ),
         ("1.234,567", USD, "USD has 2 decimals."),
+        ("1.000,", KWD, "Type an amount, like 12.500."),  # 1000, or the page's own 1.000 and a comma by mistake?
+        ("1,000.", USD, "Type an amount, like 12.50."),
         ("1.005", USD, "USD has 2 decimals. Type it like 12.50, and thousands without a point."),
         ("1.05", ONE, "ONE has one decimal. Type it like 12.5, and thousands without a point."),
         ("1.5", JPY, "JPY has no decimals. Type a whole number, without points."),
